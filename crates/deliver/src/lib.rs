@@ -1,7 +1,7 @@
-//! Delivery of response bodies to clients: from storage, through filters, includes and ranges, to a sink. A [`Sink`]
-//! is the last step; there is one for each protocol. The steps before it are the same for all protocols: reading a
-//! stored body, even while it is being fetched ([`send_stored`]), filters and included responses ([`BodyPipeline`],
-//! [`EsiInclude`]), and multiple ranges ([`send_parts`]).
+//! Bodies of responses on their way to clients: from storage, through filters, includes and ranges, to a sink. A
+//! [`Sink`] is the last step, one for each protocol ([`ResponseSink`]). The steps before it are the same for all protocols: reading a
+//! stored body, also while it arrives ([`send_stored`]), filters and included responses ([`BodyPipeline`],
+//! [`EsiInclude`]), and several ranges ([`send_parts`]).
 //!
 //! This crate has no sockets. Everything runs in the task of the request, and waits for the sink, or for more of a
 //! body that is being fetched or read from a device.
@@ -11,6 +11,7 @@ mod pace;
 mod parts;
 mod pipeline;
 mod reader;
+mod response;
 mod sink;
 mod source;
 mod stored;
@@ -20,6 +21,7 @@ mod tests;
 pub use pace::Pace;
 pub use parts::send_parts;
 pub use pipeline::{BodyPipeline, BodySink, EsiInclude};
-pub use sink::{SendError, Sink};
+pub use response::{Head, MessageHead, ResponseSink, Sent};
+pub use sink::{Behind, SendError, Sink};
 pub use source::Source;
 pub use stored::send_stored;

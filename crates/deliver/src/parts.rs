@@ -3,7 +3,7 @@
 use lacquer_http::multipart::Multipart;
 
 use crate::pipeline::BodyPipeline;
-use crate::sink::{SendError, Sink};
+use crate::sink::{Behind, SendError, Sink};
 use crate::source::Source;
 use crate::stored::send_stored;
 
@@ -16,7 +16,7 @@ pub async fn send_parts<S: Sink>(
     for (number, &(low, high)) in parts.ranges().iter().enumerate() {
         pipeline.write(&parts.part_head(number)).await?;
         match source {
-            Source::Object(object) => send_stored(pipeline, object, low, high + 1).await?,
+            Source::Object(object) => send_stored(pipeline, object, low, high + 1, Behind::More).await?,
             Source::Bytes(bytes) => {
                 let part = usize::try_from(low).ok().zip(usize::try_from(high).ok());
                 let part = part.and_then(|(low, high)| bytes.get(low..=high));

@@ -2,13 +2,13 @@
 //! uses its parent's pipeline while it is delivered, with an [`EsiInclude`] in between. The include passes bytes
 //! through unchanged, or makes them part of the including response's gzip stream.
 
-use lacquer_cache::{BodyState, Object};
+use lacquer_cache::{BodyState, Object, Read};
 use lacquer_filters::splice::{self, Checksum, Landmarks, Scanner, Strip};
 use lacquer_filters::{Chain, Filter, Report, STEP_MAX};
 
 use crate::pace::Pace;
 use crate::reader::StoredReader;
-use crate::sink::{SendError, Sink};
+use crate::sink::{Behind, SendError, Sink};
 
 pub struct BodyPipeline<S> {
     chain: Chain,
@@ -84,6 +84,34 @@ impl<S: Sink> Sink for BodyPipeline<S> {
         }
         self.filter(piece, false).await?;
         if self.chain.is_done() { Err(SendError::Enough) } else { Ok(()) }
+    }
+
+    /// Bytes that no filter or include changes go to the client from storage.
+    async fn write_stored(
+        &mut self,
+        object: &Object,
+        from: u64,
+        to: u64,
+        _behind: Behind,
+    ) -> Result<u64, SendError> {
+        match &mut self.sink {
+            BodySink::Client(sink) if self.chain.is_empty() => {
+                sink.write_stored(object, from, to, Behind::More).await
+            }
+            BodySink::Include(include) if self.chain.is_empty() && include.is_unchanged() => {
+                Box::pin(include.write_stored(object, from, to)).await
+            }
+            _ => {
+                let most = to.min(from.saturating_add(STEP_MAX as u64));
+                let chunk = match object.read(from, most) {
+                    Read::Mapped(chunk) => chunk,
+                    Read::Pending => return Ok(from),
+                    Read::Missing => return Err(SendError::Source),
+                };
+                self.write(chunk.bytes()).await?;
+                Ok(from + chunk.len() as u64)
+            }
+        }
     }
 
     async fn flush(&mut self) -> Result<(), SendError> {
@@ -188,6 +216,11 @@ impl<S: Sink> EsiInclude<S> {
         self.is_gzip && matches!(self.mode, Mode::Through)
     }
 
+    /// Returns whether written bytes go into the including response as they are.
+    fn is_unchanged(&self) -> bool {
+        matches!(self.mode, Mode::Through)
+    }
+
     /// Adds the checksum of bytes that were appended to the including gzip stream.
     pub fn append(&mut self, sum: Checksum) {
         self.sum.append(sum);
@@ -252,6 +285,13 @@ impl<S: Sink> EsiInclude<S> {
             self.write_part(part).await?;
         }
         Ok(())
+    }
+
+    /// Sends bytes of a stored body that are not changed, as [`Sink::stored`] does.
+    async fn write_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        let at = self.pipeline.write_stored(object, from, to, Behind::More).await?;
+        self.count += at - from;
+        Ok(at)
     }
 
     async fn write_part(&mut self, piece: &[u8]) -> Result<(), SendError> {

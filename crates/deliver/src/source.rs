@@ -2,7 +2,7 @@
 
 use lacquer_cache::{BodyState, ObjRef, Object};
 
-use crate::sink::{SendError, Sink};
+use crate::sink::{Behind, SendError, Sink};
 use crate::stored::send_stored;
 
 /// The source of a response body.
@@ -41,7 +41,7 @@ impl Source {
         let to = to.unwrap_or(u64::MAX);
         match self {
             Source::Object(object) => {
-                send_stored(sink, object, from, to).await?;
+                send_stored(sink, object, from, to, Behind::End).await?;
                 sink.end().await
             }
             Source::Bytes(bytes) => {

@@ -2,10 +2,16 @@
 
 use lacquer_cache::{BodyState, Object};
 
-use crate::sink::{SendError, Sink};
+use crate::sink::{Behind, SendError, Sink};
 
-/// Sends the bytes of a stored body from `from` to `to`, or to the end of the body if that comes first.
-pub async fn send_stored(sink: &mut impl Sink, object: &Object, from: u64, to: u64) -> Result<(), SendError> {
+/// Sends the bytes of a stored body from `from` to `to`, or to the end if that comes first.
+pub async fn send_stored(
+    sink: &mut impl Sink,
+    object: &Object,
+    from: u64,
+    to: u64,
+    behind: Behind,
+) -> Result<(), SendError> {
     let mut at = from;
     object.delivered(at);
     while at < to {
@@ -18,7 +24,7 @@ pub async fn send_stored(sink: &mut impl Sink, object: &Object, from: u64, to: u
         if object.body_len() <= at {
             return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
         }
-        at = sink.write_stored(object, at, to).await?;
+        at = sink.write_stored(object, at, to, behind).await?;
         object.delivered(at);
     }
     Ok(())

@@ -1,23 +1,89 @@
-//! The sink for either protocol. Code that sends filtered bodies and included responses uses it to be independent of
-//! the protocol.
+//! The sink of either protocol, for the code above filters and within included responses, which does not depend on the
+//! protocol.
 
 use lacquer_cache::Object;
-use lacquer_deliver::{SendError, Sink};
+use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink, Source};
 
+use crate::faults::boxed_cold;
+use crate::h1::Sender;
 use crate::h2::StreamSender;
-use crate::sender::Sender;
 
 pub enum ClientSink {
     Http1(Sender),
     Http2(StreamSender),
 }
 
-/// The futures of HTTP/2 are boxed, because they are large and would enlarge the task of every connection.
+impl ClientSink {
+    /// Sends a body that nothing changes, and its end. The protocol is looked up once.
+    pub async fn send(&mut self, source: &Source, from: u64, to: Option<u64>) -> Result<(), SendError> {
+        match self {
+            ClientSink::Http1(sender) => source.send(sender, from, to).await,
+            ClientSink::Http2(sender) => boxed_cold(|| source.send(sender, from, to)).await,
+        }
+    }
+
+    /// Returns the buffer that the head was assembled in.
+    #[inline]
+    pub fn into_buffer(self) -> Vec<u8> {
+        match self {
+            ClientSink::Http1(sender) => sender.into_buffer(),
+            ClientSink::Http2(sender) => sender.into_buffer(),
+        }
+    }
+}
+
+impl ResponseSink for ClientSink {
+    #[inline]
+    fn head(&mut self, head: Head<'_>) -> usize {
+        match self {
+            ClientSink::Http1(sender) => sender.head(head),
+            ClientSink::Http2(sender) => sender.head(head),
+        }
+    }
+
+    fn abort(&mut self) {
+        match self {
+            ClientSink::Http1(sender) => sender.abort(),
+            ClientSink::Http2(sender) => sender.abort(),
+        }
+    }
+
+    #[inline]
+    fn sent(&self) -> Sent {
+        match self {
+            ClientSink::Http1(sender) => sender.sent(),
+            ClientSink::Http2(sender) => sender.sent(),
+        }
+    }
+
+    #[inline]
+    fn limit_hit(&self) -> Option<&'static str> {
+        match self {
+            ClientSink::Http1(sender) => sender.limit_hit(),
+            ClientSink::Http2(sender) => sender.limit_hit(),
+        }
+    }
+}
+
+/// The futures of HTTP/2 are boxed, because they are large and would enlarge those of every connection.
 impl Sink for ClientSink {
     async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
         match self {
             ClientSink::Http1(sender) => sender.write(piece).await,
             ClientSink::Http2(sender) => Box::pin(sender.write(piece)).await,
+        }
+    }
+
+    async fn write_stored(
+        &mut self,
+        object: &Object,
+        from: u64,
+        to: u64,
+        behind: Behind,
+    ) -> Result<u64, SendError> {
+        match self {
+            ClientSink::Http1(sender) => sender.write_stored(object, from, to, behind).await,
+            ClientSink::Http2(sender) => Box::pin(sender.write_stored(object, from, to, behind)).await,
         }
     }
 
@@ -39,6 +105,13 @@ impl Sink for ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.check(),
             ClientSink::Http2(sender) => sender.check(),
+        }
+    }
+
+    async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        match self {
+            ClientSink::Http1(sender) => sender.end_with(piece).await,
+            ClientSink::Http2(sender) => Box::pin(sender.end_with(piece)).await,
         }
     }
 

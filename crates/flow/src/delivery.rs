@@ -3,7 +3,9 @@
 
 use lacquer_http::range::Several;
 
-/// The facts that determine the body of a response.
+use crate::persistence::Carrier;
+
+/// The facts that decide about the body of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub status: u16,
@@ -90,25 +92,31 @@ pub fn take_range(length: Option<u64>, (low, high): (u64, u64), has_filters: boo
     Range { length: length.map(|_| high - low + 1), is_filtered: has_filters }
 }
 
-/// How the end of a body is indicated on an HTTP/1 connection.
+/// The marking of a body's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By its length, or there is no body.
+    /// There is no body.
+    Head,
+    /// By its length.
     Length,
     /// By the last chunk.
     Chunked,
     /// By the end of the connection.
     Close,
+    /// By the end of the stream.
+    Stream,
 }
 
 /// Decides how the end of a body is indicated. `version` is that of the request: clients before HTTP/1.1 do not
 /// support chunks (RFC 9112 section 6.1).
 #[inline]
-pub fn end(sends_body: bool, length: Option<u64>, version: u8) -> End {
-    match (sends_body, length) {
-        (false, _) | (_, Some(_)) => End::Length,
-        (true, None) if version >= 11 => End::Chunked,
-        (true, None) => End::Close,
+pub fn end(carrier: Carrier, sends_body: bool, length: Option<u64>, version: u8) -> End {
+    match (carrier, length) {
+        _ if !sends_body => End::Head,
+        (Carrier::Stream, _) => End::Stream,
+        (Carrier::Connection, Some(_)) => End::Length,
+        (Carrier::Connection, None) if version >= 11 => End::Chunked,
+        (Carrier::Connection, None) => End::Close,
     }
 }
 
@@ -210,18 +218,22 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_body_depends_on_length_and_version() {
+    fn ends_of_bodies() {
+        use Carrier::{Connection, Stream};
         let table = [
-            ((true, Some(9), 11), End::Length),
-            ((true, Some(9), 10), End::Length),
-            ((true, None, 11), End::Chunked),
-            ((true, None, 20), End::Chunked),
-            ((true, None, 10), End::Close),
-            ((false, None, 10), End::Length),
-            ((false, None, 11), End::Length),
+            ((Connection, true, Some(9), 11), End::Length),
+            ((Connection, true, Some(9), 10), End::Length),
+            ((Connection, true, None, 11), End::Chunked),
+            ((Connection, true, None, 10), End::Close),
+            ((Connection, false, None, 10), End::Head),
+            ((Connection, false, Some(9), 11), End::Head),
+            ((Stream, true, Some(9), 20), End::Stream),
+            ((Stream, true, None, 20), End::Stream),
+            ((Stream, false, None, 20), End::Head),
         ];
-        for ((sends_body, length, version), expected) in table {
-            assert_eq!(end(sends_body, length, version), expected, "{sends_body} {length:?} {version}");
+        for ((carrier, sends_body, length, version), expected) in table {
+            let decided = end(carrier, sends_body, length, version);
+            assert_eq!(decided, expected, "{carrier:?} {sends_body} {length:?} {version}");
         }
     }
 

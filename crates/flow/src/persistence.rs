@@ -4,6 +4,15 @@
 
 use lacquer_http::SessClose;
 
+/// What carries a request and its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// A connection of HTTP/1, which carries one exchange at a time and may end with it.
+    Connection,
+    /// A stream of a connection that carries others too. It ends with the exchange.
+    Stream,
+}
+
 /// Closes the connection after a broken request body, because the start of the next request is unknown. This
 /// overrides a reason that came from the client's request.
 #[inline]
@@ -56,15 +65,31 @@ pub enum Sent {
     ConnectionFailed,
 }
 
-/// Decides after a response was sent. A reason found here replaces earlier ones. `is_short` means that the response
-/// has fewer bytes than the range that was announced.
+/// The consequence of a response for what carried it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consequence {
+    Nothing,
+    /// The connection ends for this reason, which replaces those before.
+    Close(SessClose),
+    /// The stream ends with an error, so that the client does not take its bytes for the whole body.
+    Abort,
+}
+
+/// Decides after a response was sent. `is_short`: the response has fewer bytes than the range that was announced.
 #[inline]
-pub fn after_sending(sent: Sent, is_short: bool) -> Option<SessClose> {
-    match sent {
-        Sent::Whole | Sent::SourceFailed if is_short => Some(SessClose::RangeShort),
-        Sent::Whole => None,
-        Sent::SourceFailed | Sent::PipelineFailed | Sent::ClientGone => Some(SessClose::RemClose),
-        Sent::ConnectionFailed => Some(SessClose::TxError),
+pub fn after_sending(carrier: Carrier, sent: Sent, is_short: bool) -> Consequence {
+    use Consequence::{Abort, Close, Nothing};
+    match (carrier, sent) {
+        (_, Sent::Whole) | (Carrier::Connection, Sent::SourceFailed) if is_short => {
+            Close(SessClose::RangeShort)
+        }
+        // A stream whose client is gone has ended.
+        (_, Sent::Whole) | (Carrier::Stream, Sent::ClientGone | Sent::ConnectionFailed) => Nothing,
+        (Carrier::Connection, Sent::SourceFailed | Sent::PipelineFailed | Sent::ClientGone) => {
+            Close(SessClose::RemClose)
+        }
+        (Carrier::Connection, Sent::ConnectionFailed) => Close(SessClose::TxError),
+        (Carrier::Stream, Sent::SourceFailed | Sent::PipelineFailed) => Abort,
     }
 }
 
@@ -122,19 +147,24 @@ mod tests {
     }
 
     #[test]
-    fn failures_end_connections() {
+    fn failures_end_connections_or_streams() {
+        use Consequence::{Abort, Close, Nothing};
         let table = [
-            ((Sent::Whole, false), None),
-            ((Sent::Whole, true), Some(RangeShort)),
-            ((Sent::SourceFailed, false), Some(RemClose)),
-            ((Sent::SourceFailed, true), Some(RangeShort)),
-            ((Sent::PipelineFailed, false), Some(RemClose)),
-            ((Sent::PipelineFailed, true), Some(RemClose)),
-            ((Sent::ClientGone, true), Some(RemClose)),
-            ((Sent::ConnectionFailed, true), Some(TxError)),
+            // sent, short: over a connection, over a stream
+            ((Sent::Whole, false), Nothing, Nothing),
+            ((Sent::Whole, true), Close(RangeShort), Close(RangeShort)),
+            ((Sent::SourceFailed, false), Close(RemClose), Abort),
+            ((Sent::SourceFailed, true), Close(RangeShort), Abort),
+            ((Sent::PipelineFailed, false), Close(RemClose), Abort),
+            ((Sent::PipelineFailed, true), Close(RemClose), Abort),
+            ((Sent::ClientGone, true), Close(RemClose), Nothing),
+            ((Sent::ConnectionFailed, true), Close(TxError), Nothing),
         ];
-        for ((sent, is_short), expected) in table {
-            assert_eq!(after_sending(sent, is_short), expected, "{sent:?} {is_short}");
+        for ((sent, is_short), connection, stream) in table {
+            for (carrier, expected) in [(Carrier::Connection, connection), (Carrier::Stream, stream)] {
+                let decided = after_sending(carrier, sent, is_short);
+                assert_eq!(decided, expected, "{carrier:?} {sent:?} {is_short}");
+            }
         }
         assert_eq!(after_response(None, false), None);
         assert_eq!(after_response(None, true), Some(TxError));

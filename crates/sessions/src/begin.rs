@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use lacquer_engine::client::{Req, Start, log_start};
-use lacquer_engine::{ClientTransport, Logged, ReqBody, Services, TransactionSlot};
+use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, Services, TransactionSlot};
 use lacquer_flow::request;
 use lacquer_http::{SessClose, Text, h1, header_table as h};
 use lacquer_params::{FeatureBits, Params};
@@ -45,7 +45,7 @@ pub fn begin(
         params,
         sess: connection.sess.clone(),
         vcl,
-        tx: ClientTransport::Socket(connection.tx.clone()),
+        tx: ClientTransport::Http1(connection.tx.clone()),
         t_first: head.first,
         t_req: head.complete,
     };
@@ -101,7 +101,7 @@ fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::
         log_rehost(req, old);
     }
     req.charge_head(parsed.len as u64);
-    req.accept(ReqBody::new(connection.rx.take(), parsed.framing));
+    req.accept(ReqBody::new(BodyInput::of_connection(connection.rx.take(), parsed.framing), parsed.framing));
 }
 
 /// Logs and counts that the authority of the request target has replaced `Host`.

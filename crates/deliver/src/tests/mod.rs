@@ -31,6 +31,8 @@ struct Recorder {
     longest: usize,
     /// The largest number of bytes of a stored body that it sends at a time.
     most: u64,
+    /// What followed each of the stored pieces.
+    behind: Vec<Behind>,
 }
 
 impl Recorder {
@@ -51,7 +53,14 @@ impl Sink for Recorder {
         self.take(piece)
     }
 
-    async fn write_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+    async fn write_stored(
+        &mut self,
+        object: &Object,
+        from: u64,
+        to: u64,
+        behind: Behind,
+    ) -> Result<u64, SendError> {
+        self.behind.push(behind);
         let chunk = match object.read(from, to.min(from + self.most)) {
             Read::Mapped(chunk) => chunk,
             Read::Pending => return Ok(from),
@@ -232,7 +241,7 @@ fn any_part_of_a_body_is_sent_as_it_is_stored() {
         let from = random.below(body.len() as u64 + 1);
         let to = from + random.below(body.len() as u64 + 10);
         let mut sink = recorder(1 + random.below(100_000));
-        run(send_stored(&mut sink, &object, from, to)).expect("it is complete");
+        run(send_stored(&mut sink, &object, from, to, Behind::More)).expect("it is complete");
         let wanted = &body[from as usize..to.min(body.len() as u64) as usize];
         assert!(sink.bytes == wanted, "{from} to {to} of {}", body.len());
         assert!(!sink.ended && sink.flushes == 0);
@@ -249,7 +258,7 @@ fn a_body_is_sent_while_it_is_fetched_and_its_failure_is_reported() {
         let (object, mut writer) = world.begin(flags);
         let mut sink = recorder(u64::MAX >> 1);
         let (sent, fetched) = run(async {
-            let reader = send_stored(&mut sink, &object, 0, u64::MAX);
+            let reader = send_stored(&mut sink, &object, 0, u64::MAX, Behind::More);
             let fetch = async {
                 let mut rest = &body[..];
                 while !rest.is_empty() {
@@ -277,15 +286,15 @@ fn the_output_of_filters_and_parts_does_not_depend_on_piece_sizes() {
         let object = world.complete(&body);
         // Compressed during delivery.
         let mut packing = pipeline(vec![Box::new(Gzip::new(6))], recorder(1000));
-        run(send_stored(&mut packing, &object, 0, u64::MAX)).expect("it is complete");
-        run(packing.end()).expect("the stream can be ended");
+        run(send_stored(&mut packing, &object, 0, u64::MAX, Behind::More)).expect("it is complete");
+        run(packing.end()).expect("there is an end");
         let packed = client(packing).bytes;
         // Decompressed, and a range of the result.
         let (low, high) = (random.below(body.len() as u64), body.len() as u64);
         let filters: Vec<Box<dyn Filter>> =
             vec![Box::new(Gunzip::for_delivery()), Box::new(RangeOf::new(low, high))];
         let mut unpacking = pipeline(filters, recorder(1000));
-        match run(send_stored(&mut unpacking, &world.complete(&packed), 0, u64::MAX)) {
+        match run(send_stored(&mut unpacking, &world.complete(&packed), 0, u64::MAX, Behind::More)) {
             Ok(()) | Err(SendError::Enough) => {}
             failed => panic!("{failed:?}"),
         }
@@ -321,19 +330,47 @@ fn a_source_is_sent_with_its_end() {
             let mut sink = recorder(4);
             run(source.send(&mut sink, from, to)).expect("the body is complete");
             assert!(sink.ended && sink.bytes == wanted.as_bytes(), "{from} {to:?}");
+            assert!(sink.behind.iter().all(|&behind| behind == Behind::End));
         }
     }
     assert!(Source::Bytes(Vec::new()).is_empty());
 }
 
-/// An included body, plain or gzipped, becomes part of the gzip stream around it.
+/// Bytes that nothing changes are sent from storage, also into an including response. Others may follow them.
+#[test]
+fn a_pipeline_without_filters_copies_nothing() {
+    let (world, mut random) = (World::new(), Random(3));
+    for _ in 0..rounds(40) {
+        let body = random_bytes(&mut random, 1, 300_000);
+        let object = world.complete(&body);
+        let mut page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
+        run(page.write(b"before ")).expect("it takes all");
+        let mut include = Box::new(EsiInclude::new(page, false, Checksum::default(), true));
+        assert!(run(include.prepare(Some(&object), false, false)));
+        let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
+        run(send_stored(&mut inner, &object, 0, u64::MAX, Behind::More)).expect("it is complete");
+        let BodySink::Include(mut include) = inner.into_sink() else { unreachable!() };
+        assert_eq!(include.take_count(), body.len() as u64);
+        let (mut page, ..) = include.into_parts();
+        run(send_stored(&mut page, &object, 0, u64::MAX, Behind::End)).expect("it is complete");
+        run(page.write(b" behind")).expect("it takes all");
+        run(page.end()).expect("it ends");
+        let sink = client(page);
+        assert!(sink.bytes == [b"before ", &body[..], &body[..], b" behind"].concat());
+        assert_eq!(sink.writes, 2 + sink.behind.len() as u32, "stored bytes do not come by `write`");
+        assert!(sink.behind.iter().all(|&behind| behind == Behind::More) && !sink.behind.is_empty());
+    }
+}
+
+/// An included body, plain or packed, becomes part of the gzip stream around it.
 #[test]
 fn included_bodies_become_part_of_a_gzip_stream() {
     let world = World::new();
     let (plain, mut packed) = (b"plain ".repeat(1000), Vec::new());
     let mut packing = pipeline(vec![Box::new(Gzip::new(6))], recorder(u64::MAX >> 1));
-    run(send_stored(&mut packing, &world.complete(&plain), 0, u64::MAX)).expect("it is complete");
-    run(packing.end()).expect("the stream can be ended");
+    run(send_stored(&mut packing, &world.complete(&plain), 0, u64::MAX, Behind::More))
+        .expect("it is complete");
+    run(packing.end()).expect("there is an end");
     packed.extend(client(packing).bytes);
     for (body, is_packed) in [(&plain, false), (&packed, true)] {
         let object = world.complete(body);
@@ -342,7 +379,7 @@ fn included_bodies_become_part_of_a_gzip_stream() {
         let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), true));
         assert!(run(include.prepare(Some(&object), is_packed, false)));
         let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
-        run(send_stored(&mut inner, &object, 0, u64::MAX)).expect("it is complete");
+        run(send_stored(&mut inner, &object, 0, u64::MAX, Behind::More)).expect("it is complete");
         let BodySink::Include(mut include) = inner.into_sink() else { unreachable!() };
         include.close();
         assert_eq!(include.take_count(), body.len() as u64);
@@ -371,7 +408,7 @@ fn a_malformed_include_and_a_gone_client_are_reported() {
     for breaks_after in [0, 1, 5] {
         let sink = Recorder { breaks_after: Some(breaks_after), ..recorder(20_000) };
         let mut through = pipeline(Vec::new(), sink);
-        let sent = run(send_stored(&mut through, &object, 0, u64::MAX));
+        let sent = run(send_stored(&mut through, &object, 0, u64::MAX, Behind::More));
         assert!(matches!(sent, Err(SendError::Io(_))) || breaks_after == 5, "{sent:?}");
         let BodySink::Client(sink) = through.into_sink() else { unreachable!() };
         assert!(!sink.ended && body.starts_with(&sink.bytes));

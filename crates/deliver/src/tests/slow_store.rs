@@ -73,7 +73,7 @@ async fn beside<T>(store: &SlowStore, work: impl Future<Output = T>) -> T {
 /// Sends bytes to a client that receives `most` at a time, and ends the response as a protocol would.
 async fn send_range(object: Arc<Object>, from: u64, to: u64, most: u64) -> (Result<(), SendError>, Recorder) {
     let mut through = pipeline(Vec::new(), recorder(most));
-    let sent = send_stored(&mut through, &object, from, to).await;
+    let sent = send_stored(&mut through, &object, from, to, Behind::More).await;
     let sent = through.finish(sent).await;
     (sent, client(through))
 }
@@ -124,12 +124,14 @@ fn filters_ranges_and_includes_read_slow_bodies() {
         let body = random_bytes(&mut random, 300_000, 600_000);
         let mut packing = pipeline(vec![Box::new(Gzip::new(1))], recorder(1000));
         let plain = slow.settled(1, &body);
-        run(beside(&slow.store, send_stored(&mut packing, &plain, 0, u64::MAX))).expect("it is complete");
-        run(packing.end()).expect("the stream can be ended");
+        run(beside(&slow.store, send_stored(&mut packing, &plain, 0, u64::MAX, Behind::More)))
+            .expect("it is complete");
+        run(packing.end()).expect("there is an end");
         let packed = slow.settled(2, &client(packing).bytes);
 
         let mut unpacking = pipeline(vec![Box::new(Gunzip::for_delivery())], recorder(1000));
-        run(beside(&slow.store, send_stored(&mut unpacking, &packed, 0, u64::MAX))).expect("it is complete");
+        run(beside(&slow.store, send_stored(&mut unpacking, &packed, 0, u64::MAX, Behind::More)))
+            .expect("it is complete");
         run(unpacking.end()).expect("its checksum is right");
         assert!(client(unpacking).bytes == body, "seed {seed}");
 
@@ -149,7 +151,8 @@ fn filters_ranges_and_includes_read_slow_bodies() {
         let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), true));
         assert!(run(beside(&slow.store, include.prepare(Some(&packed), true, false))), "seed {seed}");
         let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
-        run(beside(&slow.store, send_stored(&mut inner, &packed, 0, u64::MAX))).expect("it is complete");
+        run(beside(&slow.store, send_stored(&mut inner, &packed, 0, u64::MAX, Behind::More)))
+            .expect("it is complete");
         let BodySink::Include(mut include) = inner.into_sink() else { unreachable!() };
         include.close();
         let (mut page, sum, sent) = include.into_parts();
@@ -218,7 +221,8 @@ fn a_gzip_stream_fails_with_half_an_include() {
             slow.cache().stevedores()[0].give_back();
             let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
             if !fails_at_once {
-                run(beside(&slow.store, send_stored(&mut inner, &object, 0, 100_000))).expect("it is there");
+                run(beside(&slow.store, send_stored(&mut inner, &object, 0, 100_000, Behind::More)))
+                    .expect("it is there");
             }
             let BodySink::Include(mut include) = inner.into_sink() else { unreachable!() };
             include.stop(SendError::Source);

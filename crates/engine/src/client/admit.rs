@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use lacquer_h2::{Error, Reason};
+use lacquer_flow::persistence::Carrier;
 use lacquer_http::SessClose;
 use lacquer_net::disconnect::HalfClosed;
 use lacquer_shm::Tag;
@@ -10,7 +10,6 @@ use lacquer_sources::clock;
 
 use super::{Req, Step, presence};
 use crate::admission::Bound;
-use crate::client_transport::ClientTransport;
 
 /// Acquires the permit to wait for an origin, another request's fetch, or a body. Without a permit, returns the step
 /// that ends the request.
@@ -58,9 +57,9 @@ async fn queue(req: &mut Req, bound: Bound) -> Result<(), Step> {
 fn refuse(req: &mut Req, bound: Bound) -> Step {
     req.log_error("Too many requests wait for an origin or a body");
     let counters = req.task.services.counters();
-    match &req.client.tx {
-        ClientTransport::Socket(_) => counters.sess_dropped.add(1),
-        ClientTransport::Stream(_) => counters.req_dropped.add(1),
+    match req.client.tx.carrier() {
+        Carrier::Connection => counters.sess_dropped.add(1),
+        Carrier::Stream => counters.req_dropped.add(1),
     }
     if req.client.close.is_none() {
         req.client.close = Some(SessClose::Overload);
@@ -69,11 +68,7 @@ fn refuse(req: &mut Req, bound: Bound) -> Step {
         req.response.status = 503;
         return Step::Synth;
     }
-    if let ClientTransport::Stream(stream) = &req.client.tx
-        && stream.error().is_none()
-    {
-        stream.reset(Error::Stream(Reason::RefusedStream));
-    }
-    req.task.log.put(Tag::Debug, b"Dropped by the limits of the thread parameters");
+    req.client.tx.refuse();
+    req.task.log.put(Tag::Debug, b"Dropped, as the parameters for threads say");
     Step::Done
 }

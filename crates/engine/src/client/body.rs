@@ -180,11 +180,7 @@ impl Req {
         let (reads, bytes) = self.request.body.take_counted();
         self.client.account.req_body += bytes;
         if reads > 0 {
-            let receiver = if self.client.tx.stream().is_some() {
-                "H2_BODY"
-            } else {
-                self.request.body.framing().receiver()
-            };
+            let receiver = self.request.body.receiver();
             self.task.log_received(receiver, reads, bytes);
         }
     }

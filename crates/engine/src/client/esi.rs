@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use lacquer_cache::{ObjRef, Object};
-use lacquer_deliver::{BodyPipeline, EsiInclude, SendError, Sink, send_stored};
+use lacquer_deliver::{Behind, BodyPipeline, EsiInclude, SendError, Sink, send_stored};
 use lacquer_filters::esi::{Order, Player};
 use lacquer_filters::splice::{self, Checksum};
 use lacquer_flow::inclusion;
@@ -59,7 +59,7 @@ impl Play<'_> {
             match order {
                 Order::Send { length, origin, crc } => {
                     let to = self.at + length;
-                    send_stored(&mut self.pipeline, self.object, self.at, to).await?;
+                    send_stored(&mut self.pipeline, self.object, self.at, to, Behind::More).await?;
                     self.sum.append(Checksum { crc, length: origin });
                     self.at = to;
                 }
@@ -78,8 +78,8 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Yields to other tasks once every [`INCLUDES_AT_ONCE`] includes, because all includes may be hits that never
-    /// wait for the client. Fails if the client is gone or its send timeout has expired.
+    /// Lets other tasks run now and then between includes, which may all be hits without a byte for the client. Fails
+    /// if the client is gone or its time is over.
     async fn yield_if_due(&mut self, req: &Req) -> Result<(), SendError> {
         let Some(top) = &req.inclusion.top else { return Ok(()) };
         if !top.count_include().is_multiple_of(INCLUDES_AT_ONCE) {

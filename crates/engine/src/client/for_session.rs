@@ -10,7 +10,6 @@ use lacquer_shm::{Tag, Vxid};
 
 use super::Req;
 use crate::client_transport::ClientTransport;
-use crate::h2;
 use crate::req_body::ReqBody;
 use crate::services::Services;
 
@@ -67,9 +66,9 @@ impl Req {
         }
     }
 
-    /// Moves the request to an HTTP/2 stream, which receives the response (upgrade by h2c). The request has no body.
-    pub fn move_to_stream(&mut self, stream: Rc<h2::Stream>) {
-        self.client.tx = ClientTransport::Stream(stream);
+    /// Lets the response leave by another protocol, to which the connection was upgraded. The request has no body.
+    pub fn move_to(&mut self, transport: ClientTransport) {
+        self.client.tx = transport;
         self.request.body = ReqBody::none();
     }
 
@@ -114,13 +113,13 @@ impl Req {
     /// Lends the receiving side of the connection to the request, which may read a body from it.
     #[inline]
     pub fn lend_rx(&mut self, rx: Option<Rx>) {
-        self.request.body.rx = rx;
+        self.request.body.lend_rx(rx);
     }
 
     /// Takes back the receiving side. Returns `None` while a fetch still reads the body from it.
     #[inline]
     pub fn take_rx(&mut self) -> Option<Rx> {
-        self.request.body.rx.take()
+        self.request.body.take_rx()
     }
 
     #[inline]

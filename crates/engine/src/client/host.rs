@@ -174,12 +174,12 @@ impl Host for Req {
         Ok(())
     }
 
-    /// Does nothing on UNIX sockets, which have no such setting.
+    /// Leaves UNIX sockets and connections without a socket alone, which have no such setting.
     fn set_ip_tos(&mut self, tos: i64) -> HostResult<()> {
         if self.task.sess.listener.path.is_some() {
             return Ok(());
         }
-        let fd = self.client.tx.as_fd();
+        let Some(fd) = self.client.tx.as_fd() else { return Ok(()) };
         let socket = socket2::SockRef::from(&fd);
         // A failure means that the client is gone, which later reads and writes detect.
         let _ = if self.task.sess.ends.local.addr.is_ipv4() {
@@ -199,30 +199,28 @@ impl Host for Req {
     }
 
     fn is_http2(&mut self) -> bool {
-        self.client.tx.stream().is_some()
+        self.client.tx.is_http2()
     }
 
     fn h2_setting(&mut self, which: H2Setting) -> Option<f64> {
-        Some(self.client.tx.stream()?.conn.limit(which))
+        self.client.tx.http2_limit(which)
     }
 
     fn set_h2_setting(&mut self, which: H2Setting, value: f64) {
-        if let Some(stream) = self.client.tx.stream() {
-            stream.conn.set_limit(which, value, self.task.run.now);
-        }
+        self.client.tx.set_http2_limit(which, value, self.task.run.now);
     }
 
     fn tcp_congestion(&mut self, algorithm: &str) -> bool {
-        let fd = self.client.tx.as_fd();
-        socket2::SockRef::from(&fd).set_tcp_congestion(algorithm.as_bytes()).is_ok()
+        let set = |fd| socket2::SockRef::from(&fd).set_tcp_congestion(algorithm.as_bytes()).is_ok();
+        self.client.tx.as_fd().is_some_and(set)
     }
 
     fn tcp_pace(&mut self, kilobytes: i64) -> bool {
-        lacquer_system::set_pace(self.client.tx.as_fd(), kilobytes)
+        self.client.tx.as_fd().is_some_and(|fd| lacquer_system::set_pace(fd, kilobytes))
     }
 
     fn tcp_info(&mut self) -> Option<TcpInfo> {
-        lacquer_system::tcp_info(self.client.tx.as_fd())
+        self.client.tx.as_fd().and_then(lacquer_system::tcp_info)
     }
 
     fn top_privates(&mut self) -> &mut PrivateMap {

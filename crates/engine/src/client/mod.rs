@@ -13,8 +13,6 @@ mod for_session;
 mod host;
 mod lookup;
 mod miss;
-mod on_socket;
-mod on_stream;
 mod partial;
 mod parts;
 mod pipe;
@@ -24,6 +22,7 @@ mod plan;
 mod presence;
 mod recv;
 mod req;
+mod respond;
 mod step;
 mod synth;
 mod top;
@@ -38,9 +37,6 @@ pub use presence::{while_fetching, while_waiting};
 pub use recv::log_start;
 pub use req::{Req, Start};
 use step::Step;
-
-use crate::client_transport::ClientTransport;
-use crate::faults::boxed_cold;
 
 impl Req {
     /// Runs the flow chart until the response has been sent. Steps that a hit does not take are boxed, because their
@@ -93,16 +89,5 @@ impl Req {
         self.task.timestamp("Start", previous);
         self.response.status = 0;
         Step::Recv
-    }
-
-    /// Sends a response that has no body and does not come from VCL. Returns false if the client is gone.
-    pub async fn minimal_response(&mut self, status: u16) -> bool {
-        if self.inclusion.into.is_some() {
-            return true;
-        }
-        match self.client.tx.clone() {
-            ClientTransport::Socket(tx) => on_socket::minimal(self, &tx, status).await,
-            ClientTransport::Stream(stream) => boxed_cold(|| on_stream::minimal(self, &stream, status)).await,
-        }
     }
 }

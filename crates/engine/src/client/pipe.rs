@@ -15,7 +15,6 @@ use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::Ctx;
 
 use super::{PipeRequest, Req, Step};
-use crate::client_transport::ClientTransport;
 use crate::fetch::{OriginConnection, PipeCall, log_close, send_proxy_header};
 use crate::task::{BEREQ, Logged};
 
@@ -103,7 +102,7 @@ impl Drop for PipeSlot {
 }
 
 async fn start(req: &mut Req) -> Step {
-    if matches!(&req.client.tx, ClientTransport::Socket(tx) if tx.is_ahead()) {
+    if req.client.tx.is_probed() {
         // The client would receive the origin's bytes after the beginning of another response.
         req.log_error("Not piped: a response had begun before the restart");
         return Step::VclFail;
@@ -201,8 +200,8 @@ async fn carry(
     connection: &mut OriginConnection,
     account: &mut Account,
 ) -> SessClose {
-    let Some(mut client) = req.request.body.rx.take() else { return SessClose::RxBody };
-    let ClientTransport::Socket(tx) = req.client.tx.clone() else { return SessClose::RxBody };
+    let Some(mut client) = req.request.body.take_rx() else { return SessClose::RxBody };
+    let Some(tx) = req.client.tx.whole_connection() else { return SessClose::RxBody };
     let limits = Limits::of(req, pipe);
     let (mut out, body) = (Vec::with_capacity(1024), req.request.body.cached());
     send_proxy_header(connection, &req.task.sess, &mut out);
@@ -247,7 +246,7 @@ async fn carry(
         () = tokio::time::sleep(clock::seconds(limits.left)) => SessClose::RxTimeout,
     };
     connection.has_unsent = to_origin.has_unsent.get();
-    req.request.body.rx = Some(client);
+    req.request.body.lend_rx(Some(client));
     reason
 }
 

@@ -1,9 +1,14 @@
-//! The plan for sending a response body.
+//! The plan by which a response is sent: made from facts, before anything of the response changes.
 
-use lacquer_filters::Filter;
+use lacquer_deliver::Source;
+use lacquer_filters::{Filter, Gunzip, RangeOf};
+use lacquer_flow::delivery;
 use lacquer_http::multipart::Multipart;
 
-/// The body bytes to send, and the filters that they pass through.
+use crate::object_attributes;
+
+/// Body bytes to send: none, all, or a part of the stored ones.
+#[derive(Default)]
 pub struct Plan {
     /// The length of the body as sent, if it is known in advance.
     pub length: Option<u64>,
@@ -17,12 +22,178 @@ pub struct Plan {
     pub ranged: bool,
     /// The ranges of a multipart response.
     pub parts: Option<Box<Multipart>>,
+    /// What the plan changes in the head, in this order.
+    pub changes: Vec<Change>,
+}
+
+/// A change of the response's head.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The body is unpacked.
+    Unpacked,
+    /// The body gets its includes, so that it is not the stored one byte by byte.
+    Included,
+    /// 206 with the bytes `low..=high` of `whole`.
+    Part { low: u64, high: u64, whole: Option<u64> },
+    /// 206 with the plan's parts.
+    Parts,
+    /// 416 for a body of `whole` bytes; `why` is for the log.
+    Unsatisfiable { why: &'static str, whole: Option<u64> },
+}
+
+/// The part of a body that the client gets.
+#[derive(Debug)]
+pub enum Portion {
+    Whole,
+    Part { low: u64, high: u64 },
+    Parts(Multipart),
+    Unsatisfiable(&'static str),
+}
+
+/// The facts about a body that filters depend on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// The length as it is stored, if it is known.
+    pub stored: Option<u64>,
+    /// The length after unpacking, if it was recorded.
+    pub unpacked: Option<u64>,
+    pub has_includes: bool,
+}
+
+impl Facts {
+    pub fn of(source: &Source, stored: Option<u64>) -> Facts {
+        let object = source.object();
+        Facts {
+            stored,
+            unpacked: object.and_then(object_attributes::unpacked_len),
+            has_includes: object.is_some_and(|o| object_attributes::esi_program(o).is_some()),
+        }
+    }
 }
 
 impl Plan {
-    /// Returns whether the body is sent through a [`lacquer_deliver::BodyPipeline`], not from storage to the
-    /// connection.
+    /// Plans for filters with these names. `choose` decides about the client's range, given the plan of the filters before
+    /// it. Fails with the rest of the list from an unknown name on.
+    pub fn new(names: &[u8], facts: Facts, choose: impl Fn(&Plan) -> Portion) -> Result<Plan, &[u8]> {
+        let mut plan = Plan { length: facts.stored, ..Plan::default() };
+        for (name, rest) in lacquer_filters::names(names) {
+            match name {
+                b"gunzip" => {
+                    plan.length = delivery::unpacked_length(plan.esi, facts.unpacked);
+                    plan.filters.push(Box::new(Gunzip::for_delivery()));
+                    plan.changes.push(Change::Unpacked);
+                }
+                b"range" => {
+                    let portion = choose(&plan);
+                    plan.take(portion);
+                }
+                b"esi" if !facts.has_includes => {}
+                b"esi" => {
+                    plan.esi = true;
+                    plan.length = delivery::including_length(plan.length);
+                    plan.changes.push(Change::Included);
+                }
+                _ => return Err(rest),
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Takes a portion of the body so far.
+    fn take(&mut self, portion: Portion) {
+        let whole = self.length;
+        match portion {
+            Portion::Whole => {}
+            Portion::Part { low, high } => {
+                let range = delivery::take_range(whole, (low, high), !self.is_plain());
+                self.length = range.length;
+                self.ranged = range.length.is_some();
+                if range.is_filtered {
+                    self.filters.push(Box::new(RangeOf::new(low, high + 1)));
+                } else {
+                    self.from = low;
+                    self.to = Some(high + 1);
+                }
+                self.changes.push(Change::Part { low, high, whole });
+            }
+            Portion::Parts(parts) => {
+                self.length = Some(parts.length());
+                self.ranged = true;
+                self.parts = Some(Box::new(parts));
+                self.changes.push(Change::Parts);
+            }
+            Portion::Unsatisfiable(why) => {
+                self.length = Some(0);
+                self.changes.push(Change::Unsatisfiable { why, whole });
+            }
+        }
+    }
+
+    /// Returns whether the stored bytes are sent as they are, all or some.
+    pub fn is_plain(&self) -> bool {
+        self.filters.is_empty() && !self.esi
+    }
+
+    /// Returns whether the body goes through the pipeline, instead of from storage to the connection.
     pub fn needs_pipeline(&self) -> bool {
-        self.esi || !self.filters.is_empty() || self.parts.is_some()
+        !self.is_plain() || self.parts.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: Facts = Facts { stored: Some(100), unpacked: Some(300), has_includes: true };
+
+    #[test]
+    fn filters_change_length_and_head_in_their_order() {
+        let simple = Facts { has_includes: false, ..PAGE };
+        let cut = |whole| Change::Part { low: 5, high: 10, whole };
+        let table = [
+            ("", simple, Some(100), vec![]),
+            ("gunzip", simple, Some(300), vec![Change::Unpacked]),
+            ("esi", simple, Some(100), vec![]),
+            (" esi gunzip", PAGE, None, vec![Change::Included, Change::Unpacked]),
+            ("gunzip esi", PAGE, None, vec![Change::Unpacked, Change::Included]),
+            (" range", simple, Some(6), vec![cut(Some(100))]),
+            (" gunzip range", simple, Some(6), vec![Change::Unpacked, cut(Some(300))]),
+            (" esi range", PAGE, None, vec![Change::Included, cut(None)]),
+        ];
+        for (names, facts, length, changes) in table {
+            let plan = Plan::new(names.as_bytes(), facts, |_| Portion::Part { low: 5, high: 10 });
+            let plan = plan.expect("the names are known");
+            assert_eq!((plan.length, &plan.changes), (length, &changes), "{names}");
+            let is_cut = names == " range";
+            assert_eq!((plan.from, plan.to), if is_cut { (5, Some(11)) } else { (0, None) }, "{names}");
+            assert_eq!(plan.needs_pipeline(), !is_cut && !changes.is_empty(), "{names}");
+        }
+    }
+
+    #[test]
+    fn the_range_is_chosen_by_the_plan_before_it() {
+        let seen = std::cell::RefCell::new(Vec::new());
+        let choose = |plan: &Plan| {
+            seen.borrow_mut().push((plan.length, plan.esi, plan.is_plain()));
+            Portion::Whole
+        };
+        for names in ["range gunzip", "gunzip range", "esi range"] {
+            assert!(Plan::new(names.as_bytes(), PAGE, choose).is_ok_and(|plan| !plan.ranged));
+        }
+        let expected = [(Some(100), false, true), (Some(300), false, false), (None, true, false)];
+        assert_eq!(*seen.borrow(), expected);
+    }
+
+    #[test]
+    fn several_parts_none_and_unknown_names() {
+        let several = || Multipart::new(vec![(0, 1), (50, 60)], 100, None, 7);
+        let facts = Facts { has_includes: false, ..PAGE };
+        let plan = Plan::new(b"range", facts, |_| Portion::Parts(several())).expect("a known name");
+        assert_eq!((plan.length, plan.changes), (Some(several().length()), vec![Change::Parts]));
+        assert!(plan.parts.is_some() && plan.ranged);
+        let plan = Plan::new(b"range", facts, |_| Portion::Unsatisfiable("why")).expect("a known name");
+        let change = Change::Unsatisfiable { why: "why", whole: Some(100) };
+        assert_eq!((plan.length, plan.changes), (Some(0), vec![change]));
+        assert_eq!(Plan::new(b" gunzip sort x", facts, |_| Portion::Whole).err(), Some(&b"sort x"[..]));
     }
 }

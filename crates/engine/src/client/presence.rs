@@ -1,5 +1,5 @@
-//! Detects clients that leave while their request waits. For HTTP/1, the reactor reports the end of the connection
-//! ([`lacquer_net::disconnect`]); for HTTP/2, the connection's task reports the end of the stream.
+//! Watches for clients that leave while their request waits. The protocol reports
+//! that ([`ClientTransport::gone`]).
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -18,23 +18,14 @@ use crate::client_transport::ClientTransport;
 /// requests wait.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 
-/// Waits until the client is gone.
-async fn gone(patience: DisconnectPolicy, transport: &ClientTransport, treatment: HalfClosed) {
-    match transport {
-        ClientTransport::Socket(tx) => patience.disconnected(tx, treatment).await,
-        ClientTransport::Stream(stream) if patience.half_closed().is_some() => stream.gone().await,
-        ClientTransport::Stream(_) => std::future::pending().await,
-    }
-}
-
-/// Runs `work`, which a request waits for. Returns `None` if the client leaves first.
+/// Runs work that a request waits for. Returns `None` if its client leaves first.
 pub async fn while_waiting<F: Future>(
     transport: &ClientTransport,
     params: &Params,
     treatment: HalfClosed,
     work: Pin<&mut F>,
 ) -> Option<F::Output> {
-    unless(work, gone(DisconnectPolicy::of(params), transport, treatment)).await
+    unless(work, transport.gone(DisconnectPolicy::of(params), treatment)).await
 }
 
 /// Like [`while_waiting`], for work that usually takes milliseconds. The client is watched only from the next time
@@ -49,7 +40,7 @@ pub async fn while_fetching<F: Future>(
     let is_gone = async {
         later.arm(later.now(), 0.0);
         poll_fn(|cx| if later.poll_expired(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
-        Box::pin(gone(DisconnectPolicy::of(params), transport, treatment)).await;
+        Box::pin(transport.gone(DisconnectPolicy::of(params), treatment)).await;
     };
     unless(work, is_gone).await
 }
@@ -58,12 +49,11 @@ pub async fn while_fetching<F: Future>(
 pub async fn is_gone(req: &Req) -> bool {
     let patience = DisconnectPolicy::of(&req.task.params);
     let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, true, true);
-    let mut gone = pin!(gone(patience, &req.client.tx, treatment));
+    let mut gone = pin!(req.client.tx.gone(patience, treatment));
     if is_ready(gone.as_mut()).await {
         return true;
     }
-    let ClientTransport::Socket(tx) = &req.client.tx else { return false };
-    tx.is_ahead() && tokio::time::timeout(ROUND_TRIP, gone).await.is_ok()
+    req.client.tx.is_probed() && tokio::time::timeout(ROUND_TRIP, gone).await.is_ok()
 }
 
 async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {

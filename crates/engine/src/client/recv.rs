@@ -2,7 +2,6 @@
 
 use lacquer_flow::request::{self, Expectation};
 use lacquer_http::{BodyStatus, SessClose, conditional, h1, header_table as h};
-use lacquer_net::Rx;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
@@ -14,7 +13,7 @@ use super::{Req, Step};
 /// Handles `Expect` and `Connection` before VCL sees the request.
 pub async fn transport(req: &mut Req) -> Step {
     let expect = req.request.http.get(&req.task.ws, h::EXPECT);
-    let has_surplus = || req.request.body.rx.as_ref().is_some_and(Rx::has_pending);
+    let has_surplus = || req.request.body.has_surplus();
     match request::expectation(expect, req.request.http.version(), has_surplus) {
         Expectation::None => {}
         Expectation::Refused => {

@@ -84,10 +84,7 @@ impl VclTask for Req {
     }
 
     fn is_reset(&mut self) -> bool {
-        match &self.client.tx {
-            ClientTransport::Socket(_) => self.client.is_reset,
-            ClientTransport::Stream(stream) => stream.error().is_some() && self.interrupt(),
-        }
+        self.client.is_reset || self.client.tx.is_reset() && self.interrupt()
     }
 }
 
@@ -185,9 +182,6 @@ impl Req {
     /// Interrupts VCL because the client has reset the stream. Returns false if the feature `vcl_req_reset` is off.
     #[cold]
     fn interrupt(&mut self) -> bool {
-        if self.client.is_reset {
-            return true;
-        }
         if !self.task.params.feature.has(FeatureBits::VCL_REQ_RESET) {
             return false;
         }
@@ -197,10 +191,10 @@ impl Req {
         true
     }
 
-    /// Logs a response that does not come from VCL.
-    pub(super) fn log_minimal(&mut self, protocol: &str, status: u16) {
+    /// Logs a response that did not come from VCL.
+    pub(super) fn log_minimal(&mut self, status: u16) {
         let log = &mut self.task.log;
-        log.put(Tag::RespProtocol, protocol.as_bytes());
+        log.put(Tag::RespProtocol, self.client.tx.protocol().version.as_bytes());
         log.put_fmt(Tag::RespStatus, format_args!("{status:03}"));
         log.put(Tag::RespReason, lacquer_http::reason_of(status).as_bytes());
         if status >= 400 {

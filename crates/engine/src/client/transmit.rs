@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use lacquer_cache::{BodyState, flag};
 use lacquer_deliver::{BodyPipeline, BodySink, Source};
-use lacquer_filters::Gunzip;
 use lacquer_flow::delivery::{self, LengthField};
 use lacquer_flow::filters::{self, Delivered};
 use lacquer_flow::inclusion::{self, Included, Inclusion};
@@ -16,11 +15,9 @@ use lacquer_shm::vsl::text;
 
 use super::deliver::close_after_bad_body;
 use super::pipeline::run_pipeline;
-use super::plan::Plan;
-use super::{Req, Step, on_socket, on_stream, partial};
-use crate::client_transport::ClientTransport;
+use super::plan::{Facts, Plan};
+use super::{Req, Step, partial, respond};
 use crate::emulated::workspace_costs;
-use crate::faults::boxed_cold;
 
 pub async fn transmit(req: &mut Req, source: Source) -> Step {
     let announced = h1::content_length(&req.response.http, &req.task.ws).ok().flatten();
@@ -92,56 +89,29 @@ impl Req {
     }
 }
 
+/// Plans the response and changes its head to match. Returns `None`, with the reason in the log, if a filter is unknown.
 fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> Option<Plan> {
-    let mut plan = Plan {
-        length: stored,
-        from: 0,
-        to: None,
-        filters: Vec::new(),
-        esi: false,
-        ranged: false,
-        parts: None,
-    };
-    for (name, rest) in lacquer_filters::names(filters) {
-        match name {
-            b"gunzip" => {
-                req.task.services.counters().n_gunzip.add(1);
-                req.resp_headers().unset(h::CONTENT_ENCODING);
-                let unpacked = match source {
-                    Source::Object(o) => crate::object_attributes::unpacked_len(o),
-                    Source::Bytes(_) => None,
-                };
-                plan.length = delivery::unpacked_length(plan.esi, unpacked);
-                plan.filters.push(Box::new(Gunzip::for_delivery()));
-            }
-            b"range" => partial::set_range(req, source, &mut plan),
-            b"esi" => {
-                if matches!(source, Source::Object(o) if crate::object_attributes::esi_program(o).is_some()) {
-                    req.resp_headers().weaken_etag();
-                    plan.esi = true;
-                    plan.length = delivery::including_length(plan.length);
-                }
-            }
-            _ => {
-                req.log_error(&crate::req_filters::unknown(rest));
-                return None;
-            }
+    if filters.is_empty() {
+        return Some(Plan { length: stored, ..Plan::default() });
+    }
+    let facts = Facts::of(source, stored);
+    match Plan::new(filters, facts, |before| partial::choose(req, source, before)) {
+        Ok(plan) => {
+            partial::apply(req, &plan);
+            Some(plan)
+        }
+        Err(rest) => {
+            req.log_error(&crate::req_filters::unknown(rest));
+            None
         }
     }
-    Some(plan)
 }
 
 async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     if req.inclusion.into.is_some() {
         return Box::pin(send_included(req, source, plan, send_body)).await;
     }
-    match &req.client.tx {
-        ClientTransport::Socket(tx) => on_socket::send(req, tx.clone(), source, plan, send_body).await,
-        ClientTransport::Stream(stream) => {
-            let stream = stream.clone();
-            boxed_cold(|| on_stream::send(req, stream, source, plan, send_body)).await;
-        }
-    }
+    respond::send(req, source, plan, send_body).await;
 }
 
 /// Sends the response into the response that includes it.

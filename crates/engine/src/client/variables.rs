@@ -90,7 +90,7 @@ fn pipe_real(req: &Req, var: Var) -> f64 {
 
 #[cold]
 fn transport(req: &Req) -> &[u8] {
-    req.client.tx.name().as_bytes()
+    req.client.tx.protocol().name.as_bytes()
 }
 
 pub fn get_str(req: &mut Req, var: Var) -> Option<&[u8]> {

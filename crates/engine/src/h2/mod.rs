@@ -6,6 +6,7 @@ mod buffers;
 mod conn;
 mod frame_quota;
 mod output;
+mod reader;
 mod receive_buffer;
 mod sender;
 mod sending;
@@ -14,9 +15,16 @@ mod stream;
 pub use buffers::Buffers;
 pub use conn::{Conn, StreamEntry};
 pub use frame_quota::{FrameQuota, QuotaQueue};
-pub use output::{Flush, SendLimits};
+use lacquer_flow::persistence::Carrier;
+pub use output::Flush;
+pub use reader::StreamReader;
 pub use sender::StreamSender;
 pub use stream::{Gone, Stream};
+
+use crate::protocol::Protocol;
+
+pub const PROTOCOL: Protocol =
+    Protocol { name: "HTTP/2", version: "HTTP/2.0", sink: "H2B", carrier: Carrier::Stream };
 
 /// The state that all HTTP/2 connections of a reactor share.
 #[derive(Default)]

@@ -4,11 +4,15 @@
 use std::rc::Rc;
 
 use lacquer_cache::{BodyState, Object, Read};
-use lacquer_deliver::{SendError, Sink};
-use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
+use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink};
+use lacquer_flow::delivery::End;
+use lacquer_h2::frame::{self, FrameHeader, Kind, flag as frame_flag};
+use lacquer_h2::{Error, Reason, response};
+use lacquer_sources::clock::{self, Instant};
 
-use super::output::SendLimits;
+use super::output::Limits;
 use super::stream::{Gone, Stream};
+use crate::send_limits::SendLimits;
 
 /// The largest piece that is copied to the gathered frames. Above this size, a separate write is cheaper.
 const COPY_MAX: usize = 8 * 1024;
@@ -23,39 +27,77 @@ impl From<Gone> for SendError {
     }
 }
 
+/// A header block that waits for the first of the body.
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// It ends the stream.
+    ends: bool,
+}
+
 pub struct StreamSender {
     stream: Rc<Stream>,
-    limits: SendLimits,
-    /// Small pieces of the body that are sent with later ones.
+    limits: Limits,
+    block: Vec<u8>,
+    head: Option<Waiting>,
+    /// Small pieces of body that wait for more.
     gathered: Vec<u8>,
-    body: u64,
-    pieces: u64,
+    sent: Sent,
     ended: bool,
 }
 
 impl StreamSender {
-    pub fn new(stream: Rc<Stream>, limits: SendLimits) -> StreamSender {
-        StreamSender { stream, limits, gathered: Vec::new(), body: 0, pieces: 0, ended: false }
+    /// Opens the sink of a response. It assembles the header block in the buffer.
+    pub fn new(stream: Rc<Stream>, buffer: Vec<u8>, limits: SendLimits) -> StreamSender {
+        let left = |total: f64| clock::seconds((limits.since + total - clock::real()).max(0.0));
+        let by = (limits.total > 0.0).then(|| Instant::now() + left(limits.total));
+        stream.send_by.set(by);
+        StreamSender {
+            stream,
+            limits: Limits { idle: limits.idle, by },
+            block: buffer,
+            head: None,
+            gathered: Vec::new(),
+            sent: Sent::default(),
+            ended: false,
+        }
     }
 
-    pub fn body_bytes(&self) -> u64 {
-        self.body
+    /// Returns the buffer of the header block.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.block
     }
 
-    /// Returns the number of pieces in which the body was sent.
-    pub fn pieces(&self) -> u64 {
-        self.pieces
+    /// Sends the header block, if it waits.
+    async fn send_head(&mut self) -> Result<(), SendError> {
+        let Some(Waiting { ends }) = self.head else { return Ok(()) };
+        let conn = &self.stream.conn;
+        conn.room(self.stream.id, self.limits).await.map_err(|()| Gone)?;
+        if self.stream.error().is_some() {
+            return Err(Gone.into());
+        }
+        if ends {
+            self.ended = true;
+            self.stream.uncount_open();
+        }
+        let max = conn.max_frame();
+        conn.queue(|out| {
+            frame::write_headers(out, self.stream.id, ends, max, |out| out.extend_from_slice(&self.block));
+        });
+        self.sent.head = self.block.len() as u64;
+        self.head = None;
+        Ok(())
     }
 
     /// Sends one piece of the body. With `end`, also ends the stream.
     async fn body(&mut self, mut piece: &[u8], end: bool) -> Result<(), SendError> {
-        self.pieces += 1;
+        self.send_head().await?;
+        self.sent.pieces += 1;
         while !piece.is_empty() {
             let taken = self.stream.window(piece.len().min(CREDIT_MAX)).await?;
             let ends = end && taken == piece.len();
             let sent = self.frames(&piece[..taken], ends).await?;
             self.stream.return_window(taken - sent);
-            self.body += sent as u64;
+            self.sent.body += sent as u64;
             piece = &piece[sent..];
         }
         Ok(())
@@ -113,6 +155,42 @@ impl StreamSender {
     }
 }
 
+impl ResponseSink for StreamSender {
+    fn head(&mut self, head: Head<'_>) -> usize {
+        self.block.clear();
+        let ends = match head {
+            Head::Message(head) => {
+                response::write(&mut self.block, head.message, head.ws, head.notes);
+                head.end == End::Head
+            }
+            Head::Status(status) => {
+                response::write_status(&mut self.block, status);
+                status >= 200
+            }
+            Head::OutOfWorkspace => {
+                self.block.extend_from_slice(response::OUT_OF_WORKSPACE);
+                true
+            }
+        };
+        self.head = Some(Waiting { ends });
+        self.block.len()
+    }
+
+    fn abort(&mut self) {
+        if self.stream.error().is_none() {
+            self.stream.reset(Error::Stream(Reason::InternalError));
+        }
+    }
+
+    fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    fn limit_hit(&self) -> Option<&'static str> {
+        self.stream.limit_hit()
+    }
+}
+
 impl Sink for StreamSender {
     async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
         if self.gathered.is_empty() && piece.len() >= GATHER_MAX {
@@ -122,7 +200,13 @@ impl Sink for StreamSender {
         if self.gathered.len() >= GATHER_MAX { self.send_gathered(false).await } else { Ok(()) }
     }
 
-    async fn write_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+    async fn write_stored(
+        &mut self,
+        object: &Object,
+        from: u64,
+        to: u64,
+        behind: Behind,
+    ) -> Result<u64, SendError> {
         let state = object.state();
         let chunk = match object.read(from, to) {
             Read::Mapped(chunk) => chunk,
@@ -130,12 +214,18 @@ impl Sink for StreamSender {
             Read::Missing => return Err(SendError::Source),
         };
         let at = from + chunk.len() as u64;
-        let is_last = at == to || (state == BodyState::Complete && at == object.body_len());
-        self.body(chunk.bytes(), is_last).await?;
+        if behind == Behind::More && chunk.len() < GATHER_MAX {
+            self.write(chunk.bytes()).await?;
+            return Ok(at);
+        }
+        self.send_gathered(false).await?;
+        let is_end = at == to || (state == BodyState::Complete && at == object.body_len());
+        self.body(chunk.bytes(), is_end && behind == Behind::End).await?;
         Ok(at)
     }
 
     async fn flush(&mut self) -> Result<(), SendError> {
+        self.send_head().await?;
         self.send_gathered(false).await
     }
 
@@ -153,12 +243,14 @@ impl Sink for StreamSender {
     }
 
     async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        self.send_gathered(false).await?;
         self.body(piece, true).await?;
         self.end().await
     }
 
     /// Ends the stream, unless the last piece has done so.
     async fn end(&mut self) -> Result<(), SendError> {
+        self.send_head().await?;
         self.send_gathered(true).await?;
         if self.ended {
             return Ok(());

@@ -11,7 +11,7 @@ use lacquer_shm::Tag;
 use lacquer_sources::clock::{self, Instant};
 
 use super::conn::Conn;
-use super::output::{Flush, Gathered, SendLimits};
+use super::output::{Flush, Gathered, Limits};
 
 /// The number of gathered bytes above which streams wait before they add more.
 const GATHERED_MAX: usize = 64 * 1024;
@@ -21,7 +21,7 @@ const BATCH: usize = 4;
 /// of the stream.
 const PARTS: usize = 2 * BATCH + 2;
 
-/// The reason why a write failed.
+/// The reason for which a write ended early.
 enum WriteError {
     Io(io::Error),
     /// The time limit of this parameter has expired.
@@ -123,7 +123,7 @@ impl Conn {
             if self.output.gathered.borrow().rest().is_empty() || self.output.broken.get() {
                 return Flush::Done;
             }
-            let Ok(_lock) = self.output.write_lock.try_lock() else { return Flush::Busy };
+            let Ok(_turn) = self.output.write_lock.try_lock() else { return Flush::Busy };
             let mut gathered = self.output.gathered.borrow_mut();
             match self.output.tx.try_write(gathered.rest()) {
                 Ok(n) => {
@@ -151,7 +151,7 @@ impl Conn {
     fn write_failed(&self, stream: u32, why: &WriteError) {
         match why {
             WriteError::Late(limit) => {
-                self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}"));
+                self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}"))
             }
             WriteError::Io(e) => {
                 let errno = e.raw_os_error().unwrap_or(0);
@@ -167,16 +167,10 @@ impl Conn {
         self.write_failed(0, &WriteError::Late(limit));
     }
 
-    /// Sends DATA frames of one stream directly from `data`, after all gathered frames. Sends as much as fits into
-    /// one write, and returns its length. With `end`, the last byte ends the stream.
-    pub async fn send_data(
-        &self,
-        stream: u32,
-        data: &[u8],
-        end: bool,
-        limits: SendLimits,
-    ) -> Result<usize, ()> {
-        let _lock = self.output.write_lock.lock().await;
+    /// Sends frames of one stream's body from storage, after all frames that were gathered before. Sends as
+    /// much of `data` as fits one write and returns its length. With `end`, the last byte ends the stream.
+    pub async fn send_data(&self, stream: u32, data: &[u8], end: bool, limits: Limits) -> Result<usize, ()> {
+        let _turn = self.output.write_lock.lock().await;
         if self.output.broken.get() {
             return Err(());
         }
@@ -221,7 +215,7 @@ impl Conn {
         self.wake();
     }
 
-    async fn write_parts(&self, parts: &mut [&[u8]], limits: SendLimits) -> Result<(), WriteError> {
+    async fn write_parts(&self, parts: &mut [&[u8]], limits: Limits) -> Result<(), WriteError> {
         while parts.iter().any(|part| !part.is_empty()) {
             match self.output.tx.try_write_parts(parts.iter().copied()) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
@@ -237,7 +231,7 @@ impl Conn {
         Ok(())
     }
 
-    async fn writable(&self, limits: SendLimits) -> Result<(), WriteError> {
+    async fn writable(&self, limits: Limits) -> Result<(), WriteError> {
         let idle = Instant::now() + clock::seconds(clock::limit(limits.idle));
         let (until, limit) = match limits.by {
             Some(by) if by < idle => (by, "send_timeout"),
@@ -250,7 +244,7 @@ impl Conn {
     }
 
     /// Waits until frames may be added again.
-    pub async fn room(&self, stream: u32, limits: SendLimits) -> Result<(), ()> {
+    pub async fn room(&self, stream: u32, limits: Limits) -> Result<(), ()> {
         while self.is_clogged() {
             // An empty write sends the gathered frames.
             self.send_data(stream, &[], false, limits).await?;

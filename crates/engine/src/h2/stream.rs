@@ -9,12 +9,10 @@ use std::task::{Context, Poll, Waker};
 
 use lacquer_h2::stream::{State, Stream as Protocol};
 use lacquer_h2::{Error, Reason, frame};
-use lacquer_params::Params;
 use lacquer_shm::Tag;
 use lacquer_sources::clock::{self, Instant};
 
 use super::conn::{Conn, StreamEntry};
-use super::output::SendLimits;
 use super::receive_buffer::ReceiveBuffer;
 
 /// The error of a stream that ended before its request. The reason is in [`Stream::error`].
@@ -322,11 +320,6 @@ impl Stream {
             return conn.fail(Error::Connection(Reason::Bankrupt));
         }
         self.reset(Error::Stream(Reason::BrokeWindow));
-    }
-
-    /// Returns the time limits for the client to receive this response.
-    pub fn limits(&self, params: &Params) -> SendLimits {
-        SendLimits { idle: self.conn.sess.send_idle_limit(params), by: self.send_by.get() }
     }
 
     /// Returns the parameter whose limit ended the response, if one did.

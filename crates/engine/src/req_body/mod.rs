@@ -1,37 +1,37 @@
-//! The body of a client's request: the source of its bytes, and its framing.
+//! The body of a client's request. The protocol that brings it implements [`BodyReader`].
 //!
 //! The reader of the body owns the receiving half of the connection while it reads. Between requests, this is the
 //! session; while it forwards the body, the fetch.
 
 mod allowance;
 mod error;
+mod input;
 mod keep;
 mod kept;
+mod reader;
 
-use std::io;
-use std::rc::Rc;
+use std::ops::Range;
 use std::sync::Arc;
 
-use allowance::{Allowance, Missed};
+pub use allowance::{Allowance, Missed};
 pub use error::BodyError;
+pub use input::BodyInput;
 pub use keep::Keep;
 use lacquer_cache::Object;
 use lacquer_http::BodyStatus;
-use lacquer_http::h1::{ChunkedDecoder, Framing};
+use lacquer_http::h1::Framing;
 use lacquer_net::Rx;
 use lacquer_params::Params;
 use lacquer_sources::clock;
+pub use reader::BodyReader;
 
-use crate::h2::Stream;
 use crate::req_filters::BodyFilters;
 
 pub struct ReqBody {
-    /// The receiving half of the connection; absent while a fetch has it.
-    pub rx: Option<Rx>,
-    /// The HTTP/2 stream that the body comes from instead.
-    stream: Option<Rc<Stream>>,
+    input: BodyInput,
     status: BodyStatus,
-    frame: Frame,
+    /// The length that the head announced.
+    length: u64,
     tally: Tally,
     cached: Option<Arc<Object>>,
     /// The filters that the body passes through when it is read.
@@ -40,24 +40,7 @@ pub struct ReqBody {
     buffer: Vec<u8>,
 }
 
-/// The framing of the body, and the progress of reading it.
-#[derive(Default)]
-struct Frame {
-    /// The framing that the head declared.
-    announced: BodyStatus,
-    length: u64,
-    left: u64,
-    decoder: ChunkedDecoder,
-}
-
-impl Frame {
-    fn of(framing: &Framing) -> Frame {
-        let length = framing.content_length;
-        Frame { announced: framing.status, length, left: length, decoder: ChunkedDecoder::new() }
-    }
-}
-
-/// The statistics of reading the body, for the request's log.
+/// The reading of the body, for the request's log.
 #[derive(Default)]
 struct Tally {
     /// Reading has begun and was not logged yet.
@@ -76,24 +59,20 @@ pub struct Reading {
     pub ended: f64,
 }
 
-const STEP: usize = 16 * 1024;
-const STEP_MAX: usize = 1024 * 1024;
-
 impl ReqBody {
     /// Returns an empty body.
     #[inline]
     pub fn none() -> ReqBody {
-        ReqBody::new(None, Framing::NONE)
+        ReqBody::new(BodyInput::of_connection(None, Framing::NONE), Framing::NONE)
     }
 
-    /// Returns the body that follows a head with this framing.
+    /// Returns the body that a head with this framing announced.
     #[inline]
-    pub fn new(rx: Option<Rx>, framing: Framing) -> ReqBody {
+    pub fn new(input: BodyInput, framing: Framing) -> ReqBody {
         ReqBody {
-            rx,
-            stream: None,
+            input,
             status: framing.status,
-            frame: Frame::of(&framing),
+            length: framing.content_length,
             tally: Tally::default(),
             cached: None,
             filters: None,
@@ -102,9 +81,21 @@ impl ReqBody {
         }
     }
 
-    /// Returns the body that comes from an HTTP/2 stream.
-    pub fn of_stream(stream: Rc<Stream>, framing: Framing) -> ReqBody {
-        ReqBody { stream: Some(stream), ..ReqBody::new(None, framing) }
+    /// Gives the request the receiving side of its connection, which it may have to read from.
+    #[inline]
+    pub fn lend_rx(&mut self, rx: Option<Rx>) {
+        self.input.lend_rx(rx);
+    }
+
+    /// Takes the receiving side back. A fetch that still reads the body keeps it; a stream has none of its own.
+    #[inline]
+    pub fn take_rx(&mut self) -> Option<Rx> {
+        self.input.take_rx()
+    }
+
+    /// Returns whether bytes behind the head were read already.
+    pub fn has_surplus(&self) -> bool {
+        self.input.rx().is_some_and(Rx::has_pending)
     }
 
     /// Returns whether no bytes of the body are left on the connection.
@@ -129,7 +120,7 @@ impl ReqBody {
 
     /// Returns the length of the body as its reader receives it, if that is known.
     pub fn announced(&self) -> Option<u64> {
-        (self.status == BodyStatus::Length && !self.is_resized()).then_some(self.frame.length)
+        (self.status == BodyStatus::Length && !self.is_resized()).then_some(self.length)
     }
 
     /// Returns whether filters change the length of the body.
@@ -137,8 +128,9 @@ impl ReqBody {
         self.filters.as_ref().is_some_and(|filters| filters.changes_length())
     }
 
-    pub fn framing(&self) -> BodyStatus {
-        self.frame.announced
+    /// Returns the name in the log of what reads the body.
+    pub fn receiver(&self) -> &'static str {
+        self.input.receiver()
     }
 
     pub fn cached(&self) -> Option<Arc<Object>> {
@@ -167,12 +159,10 @@ impl ReqBody {
     /// Moves the body to a reader, and marks it as taken.
     #[must_use]
     pub fn take(&mut self) -> ReqBody {
-        let left_here = Frame { announced: self.frame.announced, ..Frame::default() };
         let reader = ReqBody {
-            rx: self.rx.take(),
-            stream: self.stream.clone(),
+            input: self.input.take(),
             status: self.status,
-            frame: std::mem::replace(&mut self.frame, left_here),
+            length: self.length,
             tally: Tally::default(),
             cached: self.cached.clone(),
             filters: self.filters.take(),
@@ -192,8 +182,7 @@ impl ReqBody {
         self.tally = reader.tally;
         self.tally.bytes += bytes;
         self.tally.reads += reads;
-        self.rx = reader.rx;
-        self.frame = reader.frame;
+        self.input = reader.input;
         self.filters = reader.filters;
         self.allowance = reader.allowance;
         self.buffer = reader.buffer;
@@ -202,9 +191,7 @@ impl ReqBody {
     /// Returns whether the whole body was read.
     pub fn is_done(&self) -> bool {
         match self.status {
-            BodyStatus::Length | BodyStatus::Eof if self.stream.is_some() => self.stream_is_drained(),
-            BodyStatus::Length => self.frame.left == 0,
-            BodyStatus::Chunked => self.frame.decoder.is_done(),
+            BodyStatus::Length | BodyStatus::Chunked | BodyStatus::Eof => self.input.is_done(),
             BodyStatus::Error => false,
             _ => true,
         }
@@ -240,98 +227,40 @@ impl ReqBody {
             if !filters.out().is_empty() || filters.has_ended() {
                 return Ok(());
             }
-            let (from, to) = self.receive_range(params).await?;
-            filters.take(from..to);
+            let piece = self.receive_range(params).await?;
+            filters.take(piece);
         }
     }
 
     /// Returns the next unfiltered piece.
     async fn receive(&mut self, params: &Params) -> Result<&[u8], BodyError> {
-        let (from, to) = self.receive_range(params).await?;
-        Ok(&self.buffer[from..to])
+        let piece = self.receive_range(params).await?;
+        Ok(&self.buffer[piece])
     }
 
-    /// Reads the next piece into the buffer, and returns its range. The range is empty at the end of the body.
-    async fn receive_range(&mut self, params: &Params) -> Result<(usize, usize), BodyError> {
+    /// Returns the range of the next piece in the buffer, which is empty at the end.
+    async fn receive_range(&mut self, params: &Params) -> Result<Range<usize>, BodyError> {
         if self.is_done() {
-            return Ok((0, 0));
+            return Ok(0..0);
         }
         if self.status == BodyStatus::Error {
             return Err(BodyError::Framing("failed before"));
         }
         self.tally.has_begun = true;
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(self.step(params), 0);
-        let outcome = self.fill(&mut buffer, params).await;
+        buffer.resize(self.input.step(params), 0);
+        let outcome = self.input.fill(&mut buffer, &mut self.allowance, params).await;
         self.buffer = buffer;
         self.tally.ended = clock::real();
         match outcome {
-            Ok((from, to)) => {
-                self.tally.bytes += (to - from) as u64;
+            Ok(piece) => {
+                self.tally.bytes += piece.len() as u64;
                 self.tally.reads += 1;
-                Ok((from, to))
+                Ok(piece)
             }
             Err(e) => {
                 self.status = BodyStatus::Error;
                 Err(e)
-            }
-        }
-    }
-
-    /// Returns the number of bytes that are read at a time. It is larger for a stream, because reading extends the
-    /// client's window.
-    fn step(&self, params: &Params) -> usize {
-        if self.stream.is_some() { (params.fetch_chunksize as usize).clamp(STEP, STEP_MAX) } else { STEP }
-    }
-
-    /// Returns whether the body of a stream was read to its end. The client marks the end, whatever length was
-    /// declared.
-    fn stream_is_drained(&self) -> bool {
-        self.stream.as_ref().is_some_and(|stream| stream.is_drained())
-    }
-
-    async fn fill(&mut self, buffer: &mut [u8], params: &Params) -> Result<(usize, usize), BodyError> {
-        if let Some(stream) = &self.stream {
-            let read = async { stream.read(buffer).await.map_err(|_| io::ErrorKind::ConnectionReset.into()) };
-            return match self.allowance.wait(params, read).await {
-                Ok(n) => {
-                    self.frame.left = self.frame.left.saturating_sub(n as u64);
-                    Ok((0, n))
-                }
-                Err(missed) => {
-                    stream.refuse_body();
-                    Err(BodyError::missed(missed, "stream gone"))
-                }
-            };
-        }
-        loop {
-            let want = match self.status {
-                BodyStatus::Length => {
-                    buffer.len().min(usize::try_from(self.frame.left).unwrap_or(usize::MAX))
-                }
-                _ => buffer.len(),
-            };
-            let Some(rx) = self.rx.as_mut() else {
-                return Err(BodyError::Framing("connection is in use"));
-            };
-            let n = match self.allowance.wait(params, rx.read(&mut buffer[..want])).await {
-                Ok(n) if n > 0 => n,
-                other => {
-                    let is_length = self.status == BodyStatus::Length;
-                    let text =
-                        if is_length { "straight insufficient bytes" } else { self.frame.decoder.eof_text() };
-                    return Err(BodyError::missed(other.err().unwrap_or(Missed::Bytes), text));
-                }
-            };
-            if self.status == BodyStatus::Length {
-                self.frame.left -= n as u64;
-                return Ok((0, n));
-            }
-            let run =
-                self.frame.decoder.decode_run(&mut buffer[..n]).map_err(|e| BodyError::Framing(e.text()))?;
-            rx.unread(&buffer[run.consumed..n]);
-            if run.end > run.start || self.frame.decoder.is_done() {
-                return Ok((run.start, run.end));
             }
         }
     }

@@ -75,11 +75,20 @@ pub fn decide(
     }
 }
 
+/// Returns whether the request wants a range only of the response with the entity tag that it names.
+pub fn needs_entity_tag(req: &Message, ws: &Workspace) -> bool {
+    req.get(ws, IF_RANGE).is_some_and(is_entity_tag)
+}
+
+fn is_entity_tag(condition: &[u8]) -> bool {
+    condition.starts_with(b"\"") || condition.starts_with(b"W/")
+}
+
 /// Returns whether `If-Range` allows the range: a strong entity tag, or the exact date of `Last-Modified`
 /// (RFC 9110 section 13.1.5).
 fn if_range_holds(req: &Message, req_ws: &Workspace, resp: &Message, resp_ws: &Workspace) -> bool {
     let Some(condition) = req.get(req_ws, IF_RANGE) else { return true };
-    if condition.starts_with(b"\"") || condition.starts_with(b"W/") {
+    if is_entity_tag(condition) {
         return resp.get(resp_ws, ETAG).is_some_and(|tag| strong_compare(condition, tag));
     }
     let date_of = |name: HeaderName<'_>| resp.get(resp_ws, name).and_then(date::parse);

@@ -10,7 +10,7 @@ use crate::workspace::{Overflow, Text, Workspace};
 mod decide;
 mod spec;
 
-pub use decide::{Decision, Several, decide};
+pub use decide::{Decision, Several, decide, needs_entity_tag};
 pub use spec::RequestedRange;
 pub(crate) use spec::parse_range;
 use spec::{is_sound_list, only_blanks};

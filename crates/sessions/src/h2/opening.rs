@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use lacquer_engine::client::{Req, Start};
 use lacquer_engine::h2::{Conn, Stream};
-use lacquer_engine::{ClientTransport, Logged, ReqBody, TransactionSlot};
+use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, TransactionSlot};
 use lacquer_h2::hpack::Decoder;
 use lacquer_h2::request::{Body, Limits, RequestDecoder, RequestHead};
 use lacquer_h2::{Error, Note};
@@ -60,7 +60,7 @@ impl Opening {
             params,
             sess: conn.sess.clone(),
             vcl,
-            tx: ClientTransport::Stream(stream.clone()),
+            tx: ClientTransport::Http2(stream.clone()),
             t_first,
             t_req: t_first,
         };
@@ -77,7 +77,7 @@ impl Opening {
         conn.conduct.rules.borrow_mut().open_upgraded();
         let stream = Stream::open(conn, 1, req.first_byte());
         stream.proto.borrow_mut().expect(Body::None);
-        req.move_to_stream(stream.clone());
+        req.move_to(ClientTransport::Http2(stream.clone()));
         stream
     }
 
@@ -133,5 +133,5 @@ fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) {
         Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },
         Body::UntilEnd => Framing { status: BodyStatus::Eof, content_length: 0 },
     };
-    req.accept(ReqBody::of_stream(stream.clone(), framing));
+    req.accept(ReqBody::new(BodyInput::of_stream(stream.clone()), framing));
 }

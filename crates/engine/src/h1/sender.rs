@@ -5,27 +5,23 @@ use std::io;
 use std::rc::Rc;
 
 use lacquer_cache::{BodyState, Chunk, Object, Read};
-use lacquer_deliver::{SendError, Sink};
-use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
-use lacquer_net::disconnect::DisconnectPolicy;
+use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink};
+use lacquer_flow::delivery::End;
+use lacquer_http::h1::{self, ChunkHeader, LAST_CHUNK};
 use lacquer_net::{ClientSocket, PeerState, TxHalf, advance};
 use lacquer_sources::clock::{self, Instant};
 
+use crate::send_limits::SendLimits;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyFrame {
+enum BodyFrame {
     Plain,
     Chunked,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// The seconds for the whole response; 0 sets no limit.
-    pub total: f64,
-    /// The seconds for which the client may take no byte.
-    pub idle: f64,
-    /// The limit after which a client counts as gone while its response waits for more of the body.
-    pub patience: DisconnectPolicy,
-}
+/// The response when the workspace is too small for another.
+const OUT_OF_WORKSPACE: &[u8] =
+    b"HTTP/1.1 500 Internal Server Error\r\nServer: Varnish\r\nConnection: close\r\n\r\n";
 
 pub struct Sender {
     tx: Rc<ClientSocket>,
@@ -35,15 +31,14 @@ pub struct Sender {
     /// Small pieces of the body that are sent with later ones.
     gathered: Vec<u8>,
     frame: BodyFrame,
-    limits: Limits,
+    limits: SendLimits,
     deadline: Option<Instant>,
     /// The time when the client was first seen to have shut down its sending side, and the number of body bytes sent
     /// by then.
     half_closed: Option<(Instant, u64)>,
     /// The parameter whose limit ended the response.
     limit_hit: Option<&'static str>,
-    body: u64,
-    pieces: u64,
+    sent: Sent,
 }
 
 /// The size from which on stored bodies are sent without copying. Below it, copying is cheaper.
@@ -56,37 +51,30 @@ const GATHER: usize = 16;
 const COPY_MAX: usize = 8 * 1024;
 
 impl Sender {
-    pub fn new(tx: Rc<ClientSocket>, head: Vec<u8>, frame: BodyFrame, limits: Limits) -> Self {
+    /// Opens the sink of a response. It assembles the head in the buffer.
+    #[inline]
+    pub fn new(tx: Rc<ClientSocket>, buffer: Vec<u8>, limits: SendLimits) -> Self {
         Sender {
             head_sent: tx.take_ahead(),
             tx,
-            head,
+            head: buffer,
             gathered: Vec::new(),
-            frame,
+            frame: BodyFrame::Plain,
             limits,
             deadline: None,
             half_closed: None,
             limit_hit: None,
-            body: 0,
-            pieces: 0,
+            sent: Sent::default(),
         }
     }
 
     /// Returns the buffer of the head.
-    pub fn into_head(self) -> Vec<u8> {
+    #[inline]
+    pub fn into_buffer(self) -> Vec<u8> {
         self.head
     }
 
-    pub fn body_bytes(&self) -> u64 {
-        self.body
-    }
-
-    /// Returns the number of pieces in which the body was sent.
-    pub fn pieces(&self) -> u64 {
-        self.pieces
-    }
-
-    /// Returns the time by which the client must have received the whole response. It is set at the first wait.
+    /// Returns the time by which the client must have taken the whole response, counted from the first wait.
     fn deadline(&mut self) -> Instant {
         let total = clock::seconds(clock::limit(self.limits.total));
         *self.deadline.get_or_insert_with(|| Instant::now() + total)
@@ -95,10 +83,10 @@ impl Sender {
     /// Returns whether a client that has shut down its sending side counts as gone by now.
     fn is_half_close_over(&mut self) -> bool {
         let now = Instant::now();
-        // A client that still receives bytes is not closed.
-        let (since, had) = self.half_closed.unwrap_or((now, self.body));
-        let since = if had == self.body { since } else { now };
-        self.half_closed = Some((since, self.body));
+        // A connection that takes more is not closed.
+        let (since, had) = self.half_closed.unwrap_or((now, self.sent.body));
+        let since = if had == self.sent.body { since } else { now };
+        self.half_closed = Some((since, self.sent.body));
         self.limits.patience.half_closed().is_some_and(|wait| now >= since + clock::seconds(wait))
     }
 
@@ -116,11 +104,6 @@ impl Sender {
     fn late(&mut self, limit: &'static str) -> io::Error {
         self.limit_hit = Some(limit);
         io::Error::from_raw_os_error(lacquer_system::EAGAIN)
-    }
-
-    /// Returns the parameter whose limit ended the response, if one did.
-    pub fn limit_hit(&self) -> Option<&'static str> {
-        self.limit_hit
     }
 
     /// Writes the rest of the head.
@@ -182,8 +165,8 @@ impl Sender {
         if length == 0 {
             return Ok(());
         }
-        self.body += length as u64;
-        self.pieces += 1;
+        self.sent.body += length as u64;
+        self.sent.pieces += 1;
         match self.frame {
             BodyFrame::Plain => self.write_parts(&mut [front, back]).await?,
             BodyFrame::Chunked => {
@@ -200,8 +183,8 @@ impl Sender {
         if piece.len() > COPY_MAX || self.head_sent == self.head.len() {
             return self.body(piece).await;
         }
-        self.body += piece.len() as u64;
-        self.pieces += 1;
+        self.sent.body += piece.len() as u64;
+        self.sent.pieces += 1;
         self.head.extend_from_slice(piece);
         Ok(self.write_head().await?)
     }
@@ -275,10 +258,26 @@ impl Sender {
         for (part, chunk) in parts.iter_mut().zip(chunks.iter().flatten()) {
             *part = chunk.bytes();
         }
-        self.body += at - from;
-        self.pieces += 1;
+        self.sent.body += at - from;
+        self.sent.pieces += 1;
         self.write_parts(&mut parts).await?;
         Ok(at)
+    }
+
+    /// Sends a part of a stored body that others follow: gathered if small, by sendfile if large.
+    async fn part(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        let is_file = self.frame == BodyFrame::Plain && object.state() == BodyState::Complete;
+        let chunk = match object.read(from, to) {
+            Read::Mapped(chunk) => chunk,
+            Read::Pending => return Ok(from),
+            Read::Missing => return Err(SendError::Source),
+        };
+        if is_file && chunk.len() >= SENDFILE_MIN {
+            self.send_gathered().await?;
+            return self.send_file(&chunk, from).await;
+        }
+        self.write(chunk.bytes()).await?;
+        Ok(from + chunk.len() as u64)
     }
 
     async fn send_file(&mut self, chunk: &Chunk<'_>, from: u64) -> Result<u64, SendError> {
@@ -294,13 +293,43 @@ impl Sender {
             match self.tx.try_send_by(range.len(), |socket| range.send(socket)) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(n) => {
-                    self.body += n as u64;
-                    self.pieces += 1;
+                    self.sent.body += n as u64;
+                    self.sent.pieces += 1;
                 }
                 Err(e) => self.wait_after(e).await?,
             }
         }
         Ok(from + chunk.len() as u64)
+    }
+}
+
+impl ResponseSink for Sender {
+    #[inline]
+    fn head(&mut self, head: Head<'_>) -> usize {
+        self.head.clear();
+        match head {
+            Head::Message(head) => {
+                self.frame = if head.end == End::Chunked { BodyFrame::Chunked } else { BodyFrame::Plain };
+                h1::write_response_head(head.message, head.ws, &mut self.head);
+            }
+            Head::Status(status) => h1::minimal_response(status, &mut self.head),
+            Head::OutOfWorkspace => {
+                self.frame = BodyFrame::Plain;
+                self.head.extend_from_slice(OUT_OF_WORKSPACE);
+            }
+        }
+        self.sent.head = self.head.len() as u64;
+        self.head.len()
+    }
+
+    fn abort(&mut self) {}
+
+    fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    fn limit_hit(&self) -> Option<&'static str> {
+        self.limit_hit
     }
 }
 
@@ -313,7 +342,20 @@ impl Sink for Sender {
         if self.gathered.len() >= GATHER_MAX { self.send_gathered().await } else { Ok(()) }
     }
 
-    async fn write_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+    async fn write_stored(
+        &mut self,
+        object: &Object,
+        from: u64,
+        to: u64,
+        behind: Behind,
+    ) -> Result<u64, SendError> {
+        if behind == Behind::More {
+            return Box::pin(self.part(object, from, to)).await;
+        }
+        if !self.gathered.is_empty() {
+            Box::pin(self.send_gathered()).await?;
+        }
+
         if self.frame == BodyFrame::Plain && object.state() == BodyState::Complete {
             self.run(object, from, to.min(object.body_len())).await
         } else {
@@ -327,7 +369,7 @@ impl Sink for Sender {
     }
 
     async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
-        // Start the limit for the whole response now, if it has not started.
+        // The limit for the whole response counts from now at the latest.
         self.deadline();
         let more = self.limits.patience.while_connected(&self.tx, object.has_one_reader(), object.more(at));
         Box::pin(more).await.map(drop).ok_or_else(SendError::disconnected)
@@ -350,7 +392,7 @@ impl Sink for Sender {
     }
 
     async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
-        self.body(piece).await?;
+        self.send_gathered_with(piece).await?;
         self.end().await
     }
 

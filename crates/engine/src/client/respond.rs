@@ -1,0 +1,161 @@
+//! Sends the response to the client: the head, the body by its plan, and the end or the consequence of a failure. The
+//! sink alone depends on the protocol.
+
+use std::io::ErrorKind;
+
+use lacquer_deliver::{Head, MessageHead, ResponseSink, SendError, Sink, Source};
+use lacquer_flow::delivery::{self, End};
+use lacquer_flow::persistence::{self, Carrier, Consequence, Sent};
+use lacquer_http::{SessClose, h1, header_table as h};
+use lacquer_net::disconnect::DisconnectPolicy;
+use lacquer_shm::Tag;
+
+use super::Req;
+use super::deliver::settle_connection;
+use super::pipeline::send_through_pipeline;
+use super::plan::Plan;
+use crate::client_sink::ClientSink;
+use crate::emulated::workspaces;
+use crate::send_limits::SendLimits;
+
+pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_body: bool) {
+    let carrier = req.client.tx.carrier();
+    settle_head(req, carrier);
+    let end = delivery::end(carrier, send_body, plan.length, req.request.http.version());
+    match end {
+        End::Chunked => {
+            req.resp_headers().add(h::TRANSFER_ENCODING, b"chunked");
+        }
+        End::Close => req.client.close = Some(SessClose::TxEof),
+        End::Head | End::Length | End::Stream => {}
+    }
+    let mut exit = open(req);
+    let head_len = write_head(req, &mut exit, carrier, end);
+    if let Some(which) = exhausted(req, carrier, head_len) {
+        out_of_workspace(req, &mut exit, which);
+        send_body = false;
+    }
+    let wanted = plan.length.filter(|_| plan.ranged);
+    let result = if !send_body {
+        exit.end().await
+    } else if plan.needs_pipeline() {
+        let (back, sent) = Box::pin(send_through_pipeline(req, source, plan, exit)).await;
+        let Some(back) = back else { return };
+        exit = back;
+        sent
+    } else {
+        exit.send(source, plan.from, plan.to).await
+    };
+    let sent = exit.sent();
+    if send_body && sent.head > 0 {
+        req.task.log_sent(req.client.tx.protocol().sink, sent.pieces, sent.body);
+    }
+    req.client.account.resp_header += sent.head;
+    req.client.account.resp_body += sent.body;
+    if let Some(limit) = exit.limit_hit() {
+        req.log_error(&format!("Hit {limit}"));
+    }
+    let is_short = send_body && wanted.is_some_and(|n| sent.body < n);
+    match persistence::after_sending(carrier, outcome(req, carrier, result, head_len), is_short) {
+        Consequence::Nothing => {}
+        Consequence::Close(reason) => req.fail_session(reason),
+        Consequence::Abort => exit.abort(),
+    }
+    req.client.out = exit.into_buffer();
+}
+
+/// Opens the sink of a response.
+#[inline]
+fn open(req: &mut Req) -> ClientSink {
+    let limits = SendLimits {
+        total: req.task.sess.timeouts.send.get(req.task.params.send_timeout),
+        since: req.task.times.last,
+        idle: req.task.sess.send_idle_limit(&req.task.params),
+        patience: DisconnectPolicy::of(&req.task.params),
+    };
+    req.client.tx.open(std::mem::take(&mut req.client.out), limits)
+}
+
+/// Writes into the response what becomes of its connection. A stream says nothing of that.
+#[inline]
+fn settle_head(req: &mut Req, carrier: Carrier) {
+    match carrier {
+        Carrier::Connection => settle_connection(req),
+        Carrier::Stream => {
+            req.task.log.put(Tag::RespProtocol, req.client.tx.protocol().version.as_bytes());
+            let _ = h1::decide_connection(&mut req.response.http, &mut req.task.ws, SessClose::RespClose);
+        }
+    }
+}
+
+/// Hands the head to the sink. Returns its length.
+#[inline]
+fn write_head(req: &mut Req, exit: &mut ClientSink, carrier: Carrier, end: End) -> usize {
+    let log = &mut req.task.log;
+    let has_notes = carrier == Carrier::Stream && !log.is_masked(Tag::Debug);
+    let mut note = |text: String| log.put(Tag::Debug, text.as_bytes());
+    let notes: Option<&mut dyn FnMut(String)> = if has_notes { Some(&mut note) } else { None };
+    exit.head(Head::Message(MessageHead { message: &req.response.http, ws: &req.task.ws, end, notes }))
+}
+
+/// Returns the workspace that is too small for the response, as the log names it.
+fn exhausted(req: &mut Req, carrier: Carrier, head_len: usize) -> Option<&'static str> {
+    // The block of a stream takes no room in the workspace. In Varnish it does, and a size chosen for Varnish means the
+    // same here.
+    if carrier == Carrier::Stream && req.task.ws.free_space() < head_len {
+        req.task.ws.set_overflowed();
+    }
+    if req.task.ws.overflowed() { Some("workspace_client") } else { workspaces::exhausted(&mut req.task) }
+}
+
+/// Replaces the head by one that needs no workspace.
+#[cold]
+fn out_of_workspace(req: &mut Req, exit: &mut ClientSink, which: &str) {
+    req.log_error(&format!("{which} overflow"));
+    let log = &mut req.task.log;
+    log.put(Tag::RespProtocol, req.client.tx.protocol().version.as_bytes());
+    log.put(Tag::RespStatus, b"500");
+    log.put(Tag::RespReason, b"Internal Server Error");
+    req.task.services.counters().client_resp_500.add(1);
+    exit.head(Head::OutOfWorkspace);
+    req.client.close = Some(SessClose::TxEof);
+}
+
+/// Returns the result of sending as a fact for the decision on its consequence. Logs why a connection failed; a stream
+/// that failed has a record of its own.
+fn outcome(req: &mut Req, carrier: Carrier, result: Result<(), SendError>, head_len: usize) -> Sent {
+    match result {
+        Ok(()) | Err(SendError::Enough) => Sent::Whole,
+        Err(SendError::Source) => Sent::SourceFailed,
+        Err(SendError::Filter | SendError::Include) => Sent::PipelineFailed,
+        Err(SendError::Io(e)) => {
+            if carrier == Carrier::Connection {
+                let why = e.raw_os_error().map_or_else(|| e.to_string(), lacquer_system::error_text);
+                let text = format_args!("Write error, retval = -1, len = {head_len}, errno = {why}");
+                req.task.log.put_fmt(Tag::Debug, text);
+            }
+            let is_gone = matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
+            if is_gone { Sent::ClientGone } else { Sent::ConnectionFailed }
+        }
+    }
+}
+
+impl Req {
+    /// Sends a response that has no body and did not come from VCL. Returns false if the client is gone.
+    pub async fn minimal_response(&mut self, status: u16) -> bool {
+        if self.inclusion.into.is_some() {
+            return true;
+        }
+        self.log_minimal(status);
+        let mut exit = open(self);
+        exit.head(Head::Status(status));
+        let is_sent = if status < 200 { exit.flush().await } else { exit.end().await }.is_ok();
+        if is_sent {
+            self.client.account.resp_header += exit.sent().head;
+        } else if self.client.close.is_none() {
+            self.client.close = Some(SessClose::RemClose);
+        }
+        self.client.out = exit.into_buffer();
+        is_sent
+    }
+}

@@ -1,0 +1,98 @@
+//! Reads the body of a request from its connection: as many bytes as the head announced, or chunks.
+
+use std::ops::Range;
+
+use lacquer_http::BodyStatus;
+use lacquer_http::h1::{ChunkedDecoder, Framing};
+use lacquer_net::Rx;
+use lacquer_params::Params;
+
+use crate::req_body::{Allowance, BodyError, BodyReader, Missed};
+
+/// The number of bytes that are read at a time.
+const STEP: usize = 16 * 1024;
+
+pub struct ConnectionReader {
+    /// Absent while a fetch has it.
+    pub rx: Option<Rx>,
+    /// The framing that the head announced.
+    framing: BodyStatus,
+    /// The bytes of a body with a length that were not read yet.
+    left: u64,
+    decoder: ChunkedDecoder,
+}
+
+impl ConnectionReader {
+    #[inline]
+    pub fn new(rx: Option<Rx>, framing: Framing) -> ConnectionReader {
+        ConnectionReader {
+            rx,
+            framing: framing.status,
+            left: framing.content_length,
+            decoder: ChunkedDecoder::new(),
+        }
+    }
+
+    fn has_length(&self) -> bool {
+        self.framing == BodyStatus::Length
+    }
+
+    fn missed(&self, missed: Missed) -> BodyError {
+        let text = if self.has_length() { "straight insufficient bytes" } else { self.decoder.eof_text() };
+        BodyError::missed(missed, text)
+    }
+}
+
+impl BodyReader for ConnectionReader {
+    #[inline]
+    fn is_done(&self) -> bool {
+        match self.framing {
+            BodyStatus::Length => self.left == 0,
+            BodyStatus::Chunked => self.decoder.is_done(),
+            _ => true,
+        }
+    }
+
+    fn step(&self, _params: &Params) -> usize {
+        STEP
+    }
+
+    async fn fill(
+        &mut self,
+        buffer: &mut [u8],
+        allowance: &mut Allowance,
+        params: &Params,
+    ) -> Result<Range<usize>, BodyError> {
+        let has_length = self.has_length();
+        loop {
+            let left = if has_length { self.left } else { u64::MAX };
+            let want = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let Some(rx) = self.rx.as_mut() else {
+                return Err(BodyError::Framing("connection is in use"));
+            };
+            let n = match allowance.wait(params, rx.read(&mut buffer[..want])).await {
+                Ok(0) => return Err(self.missed(Missed::Bytes)),
+                Ok(n) => n,
+                Err(missed) => return Err(self.missed(missed)),
+            };
+            if has_length {
+                self.left -= n as u64;
+                return Ok(0..n);
+            }
+            let run = self.decoder.decode_run(&mut buffer[..n]).map_err(|e| BodyError::Framing(e.text()))?;
+            rx.unread(&buffer[run.consumed..n]);
+            if run.end > run.start || self.decoder.is_done() {
+                return Ok(run.start..run.end);
+            }
+        }
+    }
+
+    fn receiver(&self) -> &'static str {
+        self.framing.receiver()
+    }
+
+    fn take(&mut self) -> ConnectionReader {
+        let rest = Framing { status: self.framing, content_length: 0 };
+        std::mem::replace(self, ConnectionReader::new(None, rest))
+    }
+}

@@ -1,0 +1,98 @@
+//! The reader of either protocol, for code that does not depend on the protocol.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use lacquer_http::h1::Framing;
+use lacquer_net::Rx;
+use lacquer_params::Params;
+
+use super::allowance::Allowance;
+use super::error::BodyError;
+use super::reader::BodyReader;
+use crate::{h1, h2};
+
+pub enum BodyInput {
+    Http1(h1::ConnectionReader),
+    Http2(h2::StreamReader),
+}
+
+impl BodyInput {
+    /// Returns the reader of a body that follows a head with this framing on a connection.
+    #[inline]
+    pub fn of_connection(rx: Option<Rx>, framing: Framing) -> BodyInput {
+        BodyInput::Http1(h1::ConnectionReader::new(rx, framing))
+    }
+
+    /// Returns the reader of a body that comes by a stream.
+    pub fn of_stream(stream: Rc<h2::Stream>) -> BodyInput {
+        BodyInput::Http2(h2::StreamReader::new(stream))
+    }
+
+    /// The receiving side of the connection, if the request has it.
+    #[inline]
+    pub(super) fn rx(&self) -> Option<&Rx> {
+        match self {
+            BodyInput::Http1(reader) => reader.rx.as_ref(),
+            BodyInput::Http2(_) => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn take_rx(&mut self) -> Option<Rx> {
+        match self {
+            BodyInput::Http1(reader) => reader.rx.take(),
+            BodyInput::Http2(_) => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn lend_rx(&mut self, rx: Option<Rx>) {
+        if let BodyInput::Http1(reader) = self {
+            reader.rx = rx;
+        }
+    }
+}
+
+impl BodyReader for BodyInput {
+    #[inline]
+    fn is_done(&self) -> bool {
+        match self {
+            BodyInput::Http1(reader) => reader.is_done(),
+            BodyInput::Http2(reader) => reader.is_done(),
+        }
+    }
+
+    fn step(&self, params: &Params) -> usize {
+        match self {
+            BodyInput::Http1(reader) => reader.step(params),
+            BodyInput::Http2(reader) => reader.step(params),
+        }
+    }
+
+    async fn fill(
+        &mut self,
+        buffer: &mut [u8],
+        allowance: &mut Allowance,
+        params: &Params,
+    ) -> Result<Range<usize>, BodyError> {
+        match self {
+            BodyInput::Http1(reader) => reader.fill(buffer, allowance, params).await,
+            BodyInput::Http2(reader) => reader.fill(buffer, allowance, params).await,
+        }
+    }
+
+    fn receiver(&self) -> &'static str {
+        match self {
+            BodyInput::Http1(reader) => reader.receiver(),
+            BodyInput::Http2(reader) => reader.receiver(),
+        }
+    }
+
+    fn take(&mut self) -> Self {
+        match self {
+            BodyInput::Http1(reader) => BodyInput::Http1(reader.take()),
+            BodyInput::Http2(reader) => BodyInput::Http2(reader.take()),
+        }
+    }
+}
