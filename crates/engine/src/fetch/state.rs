@@ -3,14 +3,13 @@
 use std::mem;
 use std::sync::Arc;
 
-use lacquer_cache::{BodyState, Object};
-use lacquer_http::SessClose;
+use lacquer_cache::Object;
 use lacquer_params::Params;
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
 use super::events::Started;
-use super::parts::{Attempt, Exchange, Product, Purpose, Request, Response, Retries, Target, Waiter};
+use super::parts::{Attempt, Exchange, Product, Purpose, Request, Response, Retries, Waiter};
 use crate::task::{BEREQ, BERESP, Logged, Task, VclTask, run_vcl};
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::Transaction;
@@ -99,33 +98,5 @@ impl Fetch {
         if !mem::replace(&mut self.waiter.is_notified, true) {
             self.waiter.events.started.set(Some(Started(object)));
         }
-    }
-
-    pub(super) fn fail(&mut self) {
-        self.close_origin(Some(SessClose::RxBody));
-        self.product.writer = None;
-        if let Some(object) = &self.product.object {
-            self.task.services.cache().fail(object);
-        }
-        // Dropping the right to fetch wakes the requests that wait for it.
-        self.product.target = Target::Delivered;
-        let object = self.product.object.take();
-        drop(object);
-        self.announce(None);
-    }
-
-    pub(super) fn finish(&mut self) {
-        if let Some(object) = &self.product.object
-            && object.state() == BodyState::Complete
-        {
-            let length = object.body_len();
-            self.task.log.put_numbers(Tag::Length, [length]);
-        }
-        self.task.log.put_numbers(Tag::BereqAcct, self.exchange.account.numbers());
-        self.task.log.end();
-        if self.task.ws.overflowed() {
-            self.task.services.counters().ws_backend_overflow.add(1);
-        }
-        self.announce(None);
     }
 }
