@@ -10,6 +10,7 @@ mod client;
 mod h2_client;
 mod http;
 pub mod ledger;
+mod log_reader;
 mod operator;
 mod origin;
 mod packing;
