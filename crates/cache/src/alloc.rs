@@ -124,7 +124,25 @@ impl Cache {
         Ok((Object::new(stored, spec, stevedore.index()), writer))
     }
 
-    /// Ensures that the writer has room for at least one more byte.
+    /// Makes an object with the body of another one, without a copy. Returns `None` if a copy is necessary, because the
+    /// body is short, incomplete, not in memory or in another store.
+    pub fn share(
+        &self,
+        stevedore: &Stevedore,
+        spec: &ObjectSpec<'_>,
+        body_of: &Object,
+        nuke: &mut Nuke<'_>,
+    ) -> Result<Option<Arc<Object>>, Full> {
+        let fixed = spec.fixed();
+        let parts = Parts { head: &[&fixed, spec.vary, spec.head], extra: spec.extra };
+        if stevedore.is_small(body_of.body_len()) {
+            return Ok(None);
+        }
+        let shared = self.with_room(stevedore, false, nuke, |_| stevedore.share(parts, body_of.stored()))?;
+        Ok(shared.map(|stored| Object::new(stored, spec, stevedore.index())))
+    }
+
+    /// Makes sure that the writer has room for at least one more byte.
     pub fn reserve(
         &self,
         stevedore: &Stevedore,

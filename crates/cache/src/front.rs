@@ -90,6 +90,7 @@ impl FrontTable {
         let object = entry.pinned.object();
         let good = object.fresh_until(args.limits) > args.t_req
             && object.timers().ttl > 0.0
+            && object.state() == BodyState::Complete
             && cache.bans.is_current(object)
             && object.vary().is_none_or(|v| (args.vary)(v));
         if !good {

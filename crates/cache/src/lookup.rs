@@ -191,7 +191,7 @@ impl Cache {
         let mut walk =
             Walk { t_req: args.t_req, fresh: None, stale: None, busy: false, first: None, unfinished: false };
         let mut newest = 0.0;
-        let mut banned = Vec::new();
+        let (mut banned, mut failed) = (Vec::new(), Vec::new());
         let mut ban_checks = 0;
         let mut next = shard.first(key);
         while next != NONE {
@@ -204,6 +204,10 @@ impl Cache {
             };
             walk.first = walk.first.or(Some(slot));
             if object.is(flag::DYING | flag::FAILED) || object.timers().ttl <= 0.0 {
+                continue;
+            }
+            if object.state() == BodyState::Failed {
+                failed.push(slot);
                 continue;
             }
             let early = ban_checks < args.ban_any_variant;
@@ -242,6 +246,9 @@ impl Cache {
             if let Some(object) = &shard.slab.get(slot).object {
                 (args.banned)(object.vxid());
             }
+            self.remove(shard, slot, deferred);
+        }
+        for slot in failed {
             self.remove(shard, slot, deferred);
         }
         walk

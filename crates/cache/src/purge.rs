@@ -4,7 +4,7 @@
 use lacquer_flow::lookup::Limits;
 
 use crate::cache::{Cache, slot_id};
-use crate::invalidation::Purge;
+use crate::invalidation::{Purge, Ticket};
 use crate::shard::DeferredWork;
 use crate::slab::{Digest, NONE, key_of};
 use crate::stats::{add, bump};
@@ -33,11 +33,21 @@ pub struct Purging {
     slots: Vec<(u32, Found)>,
     /// The number of objects purged so far.
     total: usize,
+    pub(crate) ticket: Ticket,
 }
 
 impl Purging {
     pub(crate) fn of_nothing() -> Self {
-        Self { purge: Purge::Hard, now: 0.0, of_key: false, slots: Vec::new(), total: 0 }
+        Self::new(Purge::Hard, 0.0, false, Vec::new())
+    }
+
+    fn new(purge: Purge, now: f64, of_key: bool, slots: Vec<(u32, Found)>) -> Self {
+        Self { purge, now, of_key, slots, total: 0, ticket: Ticket::default() }
+    }
+
+    /// Returns the wait until listeners have recorded the invalidation. It is taken once.
+    pub fn ticket(&mut self) -> Ticket {
+        std::mem::take(&mut self.ticket)
     }
 
     /// Continues until all objects are purged, and returns their number. `pause` is called after each group of
@@ -79,7 +89,7 @@ impl Cache {
             }
             slot = entry.next;
         }
-        Purging { purge, now, of_key: true, slots, total: 0 }
+        Purging::new(purge, now, true, slots)
     }
 
     /// Begins a purge of all objects that have any of the tags. A soft purge skips objects that are not fresh.
@@ -89,7 +99,7 @@ impl Cache {
             self.tags.slot_ids(tag).into_iter().map(tagged)
         };
         let slots = tags.iter().flat_map(|word| of_tag(self.tags.tag(word))).collect();
-        Purging { purge, now, of_key: false, slots, total: 0 }
+        Purging::new(purge, now, false, slots)
     }
 
     /// Purges one object, under the lock of its shard. Returns whether the object was still there.

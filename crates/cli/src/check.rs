@@ -1,5 +1,5 @@
-//! Checks of a command before it is run: whether the table has it, whether the client may run it yet,
-//! whether it has a JSON reply if that is wanted, and whether the number of its arguments fits.
+//! Checks a command before it is run: that it exists, that the client may run it, that it has a JSON reply
+//! if one is requested, and that the number of its arguments is valid.
 
 use crate::command_table::{CommandSpec, find};
 use crate::status;
@@ -9,12 +9,12 @@ use crate::status;
 pub struct Checked {
     /// The command to run.
     pub spec: &'static CommandSpec,
-    /// The reply is to be JSON: the second word is `-j`.
+    /// Whether the reply is JSON, because the second word is `-j`.
     pub json: bool,
 }
 
-/// The command that may be run, or status and text of the reply. `None` stands for a well-formed command that the
-/// table does not contain.
+/// The command that may be run, or the status and text of the reply. `None` is a well-formed command that the table
+/// does not contain.
 pub type CheckResult = Result<Option<Checked>, (u16, String)>;
 
 /// Checks the words of a command.
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses() {
+    fn checks_return_the_status() {
         for (line, status) in [
             ("help", 200),
             ("FOO?", 101),

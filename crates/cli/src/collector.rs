@@ -1,25 +1,25 @@
-//! Gathers the bytes that a client sends into commands: a line each, or a line that ends in
-//! `<< TOKEN` and all that follows up to the token on a line's end (a here-document).
+//! Assembles commands from the bytes of a client. A command is a line, or a line that ends in `<< TOKEN` and all lines
+//! up to one that ends in the token (a here-document).
 
 use lacquer_params::tokenize::{Rules, split_bytes};
 
-use crate::command_table::{Home, find};
+use crate::command_table::{Process, find};
 
-/// Longest line of a client that has not authenticated itself.
-const STRANGERS_LINE: usize = 80;
+/// Maximum length of a line of an unauthenticated client, in bytes.
+const MAX_UNAUTHENTICATED_LINE: usize = 80;
 
-/// Longest command, its here-document included: VCL of 64 MB in quotes, each byte of it escaped. The caller ends a
-/// client that goes beyond it.
-pub const LONGEST_COMMAND: usize = 130 << 20;
+/// Maximum length of a command in bytes, including its here-document: 64 MB of VCL in quotes with every byte escaped.
+/// The caller closes a connection that exceeds it.
+pub const MAX_COMMAND: usize = 130 << 20;
 
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The line as it was sent, without a here-document.
     pub line: String,
-    /// Its words, or what is wrong with them.
+    /// Its words, or the reason why they cannot be parsed.
     pub words: Result<Vec<String>, &'static str>,
-    /// The words byte for byte, if one of them is no UTF-8.
+    /// The words as bytes, if one of them is not UTF-8.
     raw: Vec<Vec<u8>>,
 }
 
@@ -27,35 +27,35 @@ impl Command {
     fn new(line: String, words: Vec<Vec<u8>>) -> Command {
         let odd = words.iter().any(|word| std::str::from_utf8(word).is_err());
         let raw = if odd { words.clone() } else { Vec::new() };
-        Command { line, words: Ok(spread(words.into_iter().map(text).collect())), raw }
+        Command { line, words: Ok(split_worker_words(words.into_iter().map(text).collect())), raw }
     }
 
-    /// A word as it was sent.
+    /// Returns a word as it was sent.
     pub fn bytes(&self, word: usize) -> &[u8] {
         let known = self.words.as_ref().ok().and_then(|words| words.get(word));
         self.raw.get(word).map_or_else(|| known.map_or(&[], |w| w.as_bytes()), Vec::as_slice)
     }
 }
 
-/// Words for the worker come apart at blanks, quoted or not, so that `ban "req.url ~ x"` is the ban it looks
-/// like. Only what a ban compares with stays whole.
-fn spread(words: Vec<String>) -> Vec<String> {
+/// Splits the words of a worker's command at whitespace, even in quotes, so that `ban "req.url ~ x"` is a complete ban.
+/// Only the last word of a ban's condition, the value to compare with, is not split.
+fn split_worker_words(words: Vec<String>) -> Vec<String> {
     let blank = |word: &String| word.contains(|c: char| c.is_ascii_whitespace());
     let name = words.first().and_then(|word| word.split_ascii_whitespace().next());
-    let Some(spec) = name.and_then(find).filter(|spec| spec.home == Home::Worker) else { return words };
+    let Some(spec) = name.and_then(find).filter(|spec| spec.process == Process::Worker) else { return words };
     if !words.iter().any(blank) {
         return words;
     }
-    let mut apart: Vec<String> = Vec::new();
+    let mut split: Vec<String> = Vec::new();
     for word in words {
-        let compared = spec.name == "ban" && apart.len() % 4 == 3;
+        let compared = spec.name == "ban" && split.len() % 4 == 3;
         if compared || word.is_empty() {
-            apart.push(word);
+            split.push(word);
         } else {
-            apart.extend(word.split_ascii_whitespace().map(str::to_owned));
+            split.extend(word.split_ascii_whitespace().map(str::to_owned));
         }
     }
-    apart
+    split
 }
 
 struct HereDocument {
@@ -66,7 +66,7 @@ struct HereDocument {
     text: Vec<u8>,
 }
 
-/// Bytes in, commands out.
+/// Collects bytes into commands.
 #[derive(Default)]
 pub struct Collector {
     line: Vec<u8>,
@@ -78,7 +78,7 @@ fn text(bytes: Vec<u8>) -> String {
 }
 
 impl Collector {
-    /// Takes one byte; returns a command when it is complete.
+    /// Consumes one byte. Returns a command when it is complete.
     pub fn feed(&mut self, byte: u8, authenticated: bool) -> Option<Command> {
         if self.here.is_some() {
             return self.feed_here(byte);
@@ -86,7 +86,7 @@ impl Collector {
         if self.line.is_empty() && byte.is_ascii_whitespace() {
             return None;
         }
-        let room = authenticated || self.line.len() < STRANGERS_LINE;
+        let room = authenticated || self.line.len() < MAX_UNAUTHENTICATED_LINE;
         if !matches!(byte, b'\n' | b'\r') && room {
             self.line.push(byte);
             return None;
@@ -128,13 +128,13 @@ impl Collector {
         None
     }
 
-    /// Returns how many bytes of an unfinished command are held.
+    /// Returns the number of bytes of an unfinished command.
     pub fn held(&self) -> usize {
         let here = self.here.as_ref().map_or(0, |here| here.line.len() + here.text.len());
         self.line.len() + here
     }
 
-    /// The line of a command that was begun and not ended.
+    /// Returns the line of an unfinished command, if there is one.
     pub fn unfinished(&self) -> Option<String> {
         match &self.here {
             Some(here) => Some(here.line.clone()),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn lines() {
+    fn lines_become_commands() {
         assert_eq!(
             commands("\n  ping\r\n-help a \"b c\"\n\"\n", true),
             [words(&["ping"]), words(&["help", "a", "b c"]), Err("Missing '\"'")]
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn here_documents() {
+    fn here_documents_are_the_last_word() {
         assert_eq!(
             commands("vcl.inline x << %XX\nvcl 4.1; %X\n%XX y\n%XX\nping\n", true),
             [words(&["vcl.inline", "x", "vcl 4.1; %X\n%XX y\n"]), words(&["ping"])]
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_words_for_the_worker_come_apart() {
+    fn quoted_words_for_the_worker_are_split() {
         for (line, seen) in [
             (r#"ban "req.url ~ x && obj.status == 200""#, "ban|req.url|~|x|&&|obj.status|==|200"),
             (r#"ban "req.url ~ x" && "obj.http.a == b""#, "ban|req.url|~|x|&&|obj.http.a|==|b"),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_utf8_are_not_lost() {
+    fn bytes_that_are_not_utf8_are_kept() {
         let mut collector = Collector::default();
         let command = b"vcl.inline x \"\xe9\"\n".iter().find_map(|b| collector.feed(*b, true)).unwrap();
         assert_eq!((command.bytes(0), command.bytes(2)), (&b"vcl.inline"[..], &b"\xe9"[..]));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_cut_short() {
+    fn lines_of_unauthenticated_clients_are_limited() {
         assert_eq!(commands(&"x".repeat(200), false).len(), 2);
         let mut collector = Collector::default();
         b"foobar << x\nabc".iter().for_each(|b| assert!(collector.feed(*b, true).is_none()));

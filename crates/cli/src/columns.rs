@@ -1,9 +1,9 @@
-//! Text in columns, as `vcl.list`, `backend.list` and `vcl.deps` show it: as wide as the widest cell, one
-//! to three blanks between them so that a line fits into 80.
+//! Formats text in columns for `vcl.list`, `backend.list` and `vcl.deps`. A column is as wide as its widest cell. The
+//! gap between columns is one to three spaces, chosen so that a line fits into 80.
 
 const WIDTH: usize = 80;
-const NARROWEST: usize = 1;
-const WIDEST: usize = 3;
+const MIN_GAP: usize = 1;
+const MAX_GAP: usize = 3;
 
 /// One cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,17 +12,17 @@ pub struct Cell {
     right: bool,
 }
 
-/// A cell that is aligned left.
+/// Creates a left-aligned cell.
 pub fn left(text: impl Into<String>) -> Cell {
     Cell { text: text.into(), right: false }
 }
 
-/// A cell that is aligned right.
+/// Creates a right-aligned cell.
 pub fn right(text: impl Into<String>) -> Cell {
     Cell { text: text.into(), right: true }
 }
 
-/// Lays rows out. The last cell of a row is not padded.
+/// Formats rows as lines. The last cell of a row is not padded.
 pub fn layout(rows: &[Vec<Cell>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     if columns == 0 {
@@ -36,7 +36,7 @@ pub fn layout(rows: &[Vec<Cell>]) -> String {
             *width = (*width).max(cell.text.chars().count());
         }
     }
-    let gap = (WIDTH.saturating_sub(longest) / columns).clamp(NARROWEST, WIDEST);
+    let gap = (WIDTH.saturating_sub(longest) / columns).clamp(MIN_GAP, MAX_GAP);
     let mut out = String::new();
     for row in rows {
         for (at, cell) in row.iter().enumerate() {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aligned() {
+    fn cells_are_aligned() {
         let rows = [
             vec![left("active"), left("auto"), right("10"), left("boot")],
             vec![left("available"), left("cold"), right("2"), left("other")],

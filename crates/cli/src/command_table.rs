@@ -1,9 +1,9 @@
-//! Every command of the management protocol, defined once: the manager dispatches by this table, the
-//! worker finds its own commands in it, and the help is made of it.
+//! The table of all commands of the management protocol. The manager dispatches by this table, the
+//! worker looks up its own commands in it, and the help is generated from it.
 
-/// Which process answers.
+/// The process that runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum Process {
     /// The manager.
     Manager,
     /// The worker, when it runs.
@@ -13,25 +13,25 @@ pub enum Home {
 /// One command.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandSpec {
-    /// Its first word.
+    /// The first word.
     pub name: &'static str,
-    /// Its syntax.
+    /// The syntax.
     pub syntax: &'static str,
-    /// Its purpose, for `help`.
+    /// The purpose, for `help`.
     pub help: &'static str,
-    /// More about it, or nothing.
+    /// Further documentation, or an empty string.
     pub more: &'static str,
-    /// Fewest arguments.
+    /// Minimum number of arguments.
     pub min: usize,
-    /// Most arguments.
+    /// Maximum number of arguments; `None` for no limit.
     pub max: Option<usize>,
-    /// Which process answers.
-    pub home: Home,
-    /// The command supports `-j`.
+    /// The process that runs it.
+    pub process: Process,
+    /// Whether the command supports `-j`.
     pub json: bool,
-    /// For debugging: shown by `help -d` only.
+    /// Whether it is for debugging, and shown by `help -d` only.
     pub debug: bool,
-    /// Allowed before authentication.
+    /// Whether it is allowed before authentication.
     pub open: bool,
 }
 
@@ -49,7 +49,7 @@ const fn command(
         more: "",
         min,
         max: Some(max),
-        home: Home::Manager,
+        process: Process::Manager,
         json: false,
         debug: false,
         open: false,
@@ -62,7 +62,7 @@ impl CommandSpec {
         self
     }
     const fn worker(mut self) -> CommandSpec {
-        self.home = Home::Worker;
+        self.process = Process::Worker;
         self
     }
     const fn debug(mut self) -> CommandSpec {
@@ -85,13 +85,13 @@ impl CommandSpec {
 
 /// All commands by name.
 pub const COMMANDS: &[CommandSpec] = &[
-    command("auth", "auth <response>", 1, 1, "Answer the challenge.").open(),
+    command("auth", "auth <response>", 1, 1, "Respond to the challenge with a digest of the secret.").open(),
     command("backend.list", "backend.list [-j] [-p] [<backend_pattern>]", 0, 2, "List backends and their health.")
         .worker()
         .json()
         .more(
             "  ``-p`` adds details of the probes.\n\n  Columns: name; admin (``probe``, ``healthy``, ``sick`` or \
-             ``deleted``: what decides); probe (good checks/checks, 0/0 without a probe); health; time of the \
+             ``deleted``: the source of the health); probe (good checks/checks, 0/0 without a probe); health; time of the \
              last change.",
         ),
     command(
@@ -99,28 +99,28 @@ pub const COMMANDS: &[CommandSpec] = &[
         "backend.set_health <backend_pattern> [auto|healthy|sick]",
         2,
         2,
-        "Say whether the backends that match are healthy.",
+        "Set the health of the backends that match.",
     )
     .worker()
-    .more("  ``auto`` leaves the decision to the probe again."),
+    .more("  ``auto`` lets the probe decide again."),
     command(
         "ban",
         "ban <field> <operator> <arg> [&& <field> <oper> <arg> ...]",
         3,
         3,
-        "Outdate all objects for which all conditions hold.",
+        "Invalidate all objects for which all conditions hold.",
     )
     .worker()
     .any_number(),
     command("ban.list", "ban.list [-j]", 0, 0, "List the bans in effect.").worker().json().more(
-        "  Columns: time of the ban; objects that refer to it; ``C`` when it is completed; the ban.",
+        "  Columns: time of the ban; number of objects that refer to it; ``C`` if it is completed; the ban.",
     ),
-    command("banner", "banner", 0, 0, "Say hello."),
+    command("banner", "banner", 0, 0, "Show the banner."),
     command("debug.fragfetch", "debug.fragfetch", 1, 1, "Fetch bodies in fragments of this size.").worker().debug(),
     command("debug.jail", "debug.jail", 0, 0, "Make the worker try to start a program, which its jail forbids.")
         .worker()
         .debug(),
-    command("debug.listen_address", "debug.listen_address", 0, 0, "Report where connections are accepted.")
+    command("debug.listen_address", "debug.listen_address", 0, 0, "Show the listening addresses.")
         .worker()
         .debug(),
     command("debug.panic.master", "debug.panic.master", 0, 0, "Make the manager panic.").debug(),
@@ -130,14 +130,14 @@ pub const COMMANDS: &[CommandSpec] = &[
         "debug.persistent [<stevedore>] [<cmd>]",
         0,
         2,
-        "Look into persistent storage; commands are sync and dump.",
+        "Inspect persistent storage; commands are sync and dump.",
     )
     .worker()
     .debug(),
-    command("debug.reqpool.fail", "debug.reqpool.fail", 1, 1, "Let request allocations fail, one letter each, F fails.")
+    command("debug.reqpool.fail", "debug.reqpool.fail", 1, 1, "Make request allocations fail: one letter for each, F fails.")
         .worker()
         .debug(),
-    command("debug.shutdown.delay", "debug.shutdown.delay", 1, 1, "Let the worker take this long to stop.")
+    command("debug.shutdown.delay", "debug.shutdown.delay", 1, 1, "Delay the worker's stop by this time.")
         .worker()
         .debug(),
     command("debug.srandom", "debug.srandom", 0, 1, "Seed the random numbers.").worker().debug(),
@@ -147,12 +147,12 @@ pub const COMMANDS: &[CommandSpec] = &[
         "debug.xid [<xid> [<cachesize>]]",
         0,
         2,
-        "Show or set the next transaction id, and how many a thread takes at a time.",
+        "Show or set the next transaction id, and how many a thread reserves at a time.",
     )
     .worker()
     .debug(),
-    command("help", "help [-j|<command>]", 0, 1, "Show the commands, or help on one of them.").json().open(),
-    command("panic.clear", "panic.clear [-z]", 0, 1, "Forget the last panic; with -z also in the counters."),
+    command("help", "help [-j|<command>]", 0, 1, "Show the commands, or help for one of them.").json().open(),
+    command("panic.clear", "panic.clear [-z]", 0, 1, "Clear the last panic; with -z also its counter."),
     command("panic.show", "panic.show [-j]", 0, 0, "Show the last panic of the worker.").json(),
     command("param.reset", "param.reset [-j] <param>", 1, 1, "Set a parameter to its default.")
         .json()
@@ -162,7 +162,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         .more("  With ``-j`` the reply is that of ``param.show -j <param>``."),
     command("param.show", "param.show [-l|-j] [<param>|changed]", 0, 2, "Show parameters and their values.")
         .json()
-        .more("  ``-l`` adds default, bounds and documentation. ``changed`` leaves defaults out."),
+        .more("  ``-l`` adds default, bounds and documentation. ``changed`` omits parameters that have their default."),
     command("pid", "pid [-j]", 0, 0, "Show the process ids of manager and worker.").json(),
     command("ping", "ping [-j] [<timestamp>]", 0, 1, "Keep the connection alive.").json().open(),
     command("quit", "quit", 0, 0, "Close the connection.").open(),
@@ -170,12 +170,12 @@ pub const COMMANDS: &[CommandSpec] = &[
     command("status", "status [-j]", 0, 0, "Show whether the worker runs.").json(),
     command("stop", "stop", 0, 0, "Stop the worker."),
     command("storage.list", "storage.list [-j]", 0, 0, "List the storages.").json(),
-    command("vcl.deps", "vcl.deps [-j]", 0, 0, "List VCL programs and labels with what they depend on.").json(),
-    command("vcl.discard", "vcl.discard <name_pattern>...", 1, 1, "Forget VCL programs and labels.")
+    command("vcl.deps", "vcl.deps [-j]", 0, 0, "List VCL programs and labels with their dependencies.").json(),
+    command("vcl.discard", "vcl.discard <name_pattern>...", 1, 1, "Discard VCL programs and labels.")
         .any_number()
         .more(
-            "  All that match are forgotten in the right order, or none when something that stays depends on one \
-             of them. Each pattern must match something.",
+            "  All that match are discarded in the order of their dependencies, or none if a remaining one depends on one \
+             of them. Each pattern must have a match.",
         ),
     command(
         "vcl.inline",
@@ -184,12 +184,12 @@ pub const COMMANDS: &[CommandSpec] = &[
         3,
         "Compile VCL text and load it under this name.",
     )
-    .more("  Longer programs are best given as a here-document."),
+    .more("  Use a here-document for longer programs."),
     command("vcl.label", "vcl.label <label> <configname>", 2, 2, "Point a label at a VCL program.")
-        .more("  A label is needed when one program is to hand requests over to another."),
+        .more("  A label is required for one program to pass requests to another."),
     command("vcl.list", "vcl.list [-j]", 0, 0, "List VCL programs and labels.").json().more(
         "  Columns: status (active, available or discarded); state (auto, cold, warm or label); temperature; \
-         references; name; and ``->`` program for a label, ``<-`` (labels) for a labelled program.",
+         references; name; and ``->`` program for a label, ``<-`` (labels) for a labeled program.",
     ),
     command(
         "vcl.load",
@@ -199,13 +199,13 @@ pub const COMMANDS: &[CommandSpec] = &[
         "Compile a VCL file and load it under this name.",
     ),
     command("vcl.show", "vcl.show [-v] [<configname>]", 0, 2, "Show the source of a VCL program.")
-        .more("  ``-v`` also shows what it includes."),
+        .more("  ``-v`` also shows included files."),
     command("vcl.state", "vcl.state <configname> auto|cold|warm", 2, 2, "Keep a VCL program warm or cold."),
     command("vcl.symtab", "vcl.symtab", 0, 0, "Show the symbols that VCL programs define.").debug(),
-    command("vcl.use", "vcl.use <configname|label>", 1, 1, "Serve new requests by this VCL program."),
+    command("vcl.use", "vcl.use <configname|label>", 1, 1, "Use this VCL program for new requests."),
 ];
 
-/// The command of that name.
+/// Returns the command with this name.
 pub fn find(name: &str) -> Option<&'static CommandSpec> {
     COMMANDS.binary_search_by_key(&name, |spec| spec.name).ok().map(|at| &COMMANDS[at])
 }
@@ -214,7 +214,7 @@ pub fn find(name: &str) -> Option<&'static CommandSpec> {
 mod tests {
     use super::*;
 
-    /// The commands of Varnish 7.7 to 9.0; TLS commands come with TLS.
+    /// The commands of Varnish 7.7 to 9.0, without those for TLS.
     const KNOWN: &str = "auth backend.list backend.set_health ban ban.list banner help panic.clear panic.show \
         param.reset param.set param.show pid ping quit start status stop storage.list vcl.deps vcl.discard \
         vcl.inline vcl.label vcl.list vcl.load vcl.show vcl.state vcl.symtab vcl.use debug.listen_address \
@@ -222,7 +222,7 @@ mod tests {
         debug.panic.master debug.vmod debug.persistent";
 
     #[test]
-    fn every_known_command_is_here_and_found() {
+    fn every_command_of_varnish_is_found() {
         let missing: Vec<&str> = KNOWN.split_whitespace().filter(|name| find(name).is_none()).collect();
         assert!(missing.is_empty(), "missing: {missing:?}");
         assert!(COMMANDS.windows(2).all(|pair| pair[0].name < pair[1].name), "sorted by name");

@@ -1,9 +1,9 @@
-//! The frame around each reply: a line of thirteen bytes with status and length, the text, a newline.
+//! The format of a reply: a line of thirteen bytes with status and length, the text, a newline.
 
-/// Length of the first line.
+/// Length of the first line in bytes.
 pub const HEAD: usize = 13;
 
-/// A reply as it goes over the wire.
+/// Returns a reply in its format for the connection.
 pub fn encode(status: u16, text: &[u8]) -> Vec<u8> {
     let mut out = format!("{status:<3} {:<8}\n", text.len()).into_bytes();
     debug_assert_eq!(out.len(), HEAD);
@@ -12,7 +12,7 @@ pub fn encode(status: u16, text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Cuts a reply that is longer than `limit`, at a character boundary. True when it was cut.
+/// Truncates a reply that is longer than `limit`, at a character boundary. Returns whether it was truncated.
 pub fn truncate(text: &mut Vec<u8>, limit: usize) -> bool {
     if text.len() <= limit {
         return false;
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_between_characters() {
+    fn text_is_truncated_between_characters() {
         let mut text = "abécd".as_bytes().to_vec();
         assert!(truncate(&mut text, 4));
         assert_eq!(text, b"ab");

@@ -1,12 +1,12 @@
-//! Shell patterns, by which commands name backends and VCLs: `*`, `?`, `[a-z]`, `[!a-z]`, and a backslash before what is
-//! meant literally. Takes time proportional to pattern times text, whatever the pattern.
+//! Shell patterns for the names of backends and VCLs: `*`, `?`, `[a-z]`, `[!a-z]`, and a backslash before a literal
+//! character. The time is proportional to the length of the pattern times the length of the text, for any pattern.
 
 /// Returns whether the whole text matches the pattern.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut p, mut t) = (0, 0);
-    // The places to continue at when the current attempt fails: after the last star, one character further.
+    // Where to continue when the current attempt fails: after the last star, one character later in the text.
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         if pattern.get(p) == Some(&'*') {
@@ -26,7 +26,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
-/// If the pattern's first element takes the character: the element's length.
+/// Returns the length of the pattern's first element if that matches the character.
 fn one(pattern: &[char], c: char) -> Option<usize> {
     match pattern {
         ['?', ..] => Some(1),
@@ -40,7 +40,7 @@ fn one(pattern: &[char], c: char) -> Option<usize> {
     }
 }
 
-/// Length of what stands between the brackets; a `]` that comes first belongs to it.
+/// Returns the length of the text between brackets. A `]` as the first character is part of it.
 fn set_length(inside: &[char]) -> Option<usize> {
     let first = usize::from(matches!(inside.first(), Some('!' | '^')));
     let end = inside.get(first + 1..)?.iter().position(|c| *c == ']')?;
@@ -73,7 +73,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn patterns() {
+    fn patterns_match() {
         for (pattern, text, expected) in [
             ("vcl1.*", "vcl1.s1", true),
             ("*.foo", "vcl1.s1", false),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_take_no_time() {
+    fn many_stars_take_little_time() {
         assert!(!matches(&"*a".repeat(200), &"a".repeat(199)));
         assert!(!matches(&format!("{}b", "a*".repeat(50)), &"a".repeat(10_000)));
     }

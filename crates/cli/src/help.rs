@@ -1,28 +1,28 @@
-//! `help` in its forms, and the reference documentation of the commands.
+//! The forms of the command `help`, and the reference documentation of the commands.
 
 use std::fmt::Write;
 
-use crate::command_table::{COMMANDS, CommandSpec, Home};
+use crate::command_table::{COMMANDS, CommandSpec, Process};
 use crate::json;
 use crate::status;
 
-/// State of the client that asks for help, which decides what is shown.
+/// The state of the client and the daemon, which determines the visible commands.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker {
-    /// Has answered the challenge.
+pub struct HelpContext {
+    /// The client has logged in.
     pub authenticated: bool,
-    /// The worker's commands are there.
+    /// A worker runs, so its commands are available.
     pub worker_runs: bool,
 }
 
-fn visible(asker: Asker) -> impl Iterator<Item = &'static CommandSpec> {
+fn visible(context: HelpContext) -> impl Iterator<Item = &'static CommandSpec> {
     COMMANDS.iter().filter(move |spec| {
-        (asker.authenticated || spec.open) && (asker.worker_runs || spec.home == Home::Manager)
+        (context.authenticated || spec.open) && (context.worker_runs || spec.process == Process::Manager)
     })
 }
 
-/// `help`, `help -a`, `help -d` and `help <command>`; `args` are the words after `help`.
-pub fn show(args: &[String], asker: Asker) -> (u16, String) {
+/// Returns the reply to `help`, `help -a`, `help -d` or `help <command>`; `args` are the words after `help`.
+pub fn show(args: &[String], context: HelpContext) -> (u16, String) {
     let (mut plain, mut debug) = (true, false);
     let mut args = args;
     while let [flag, rest @ ..] = args
@@ -36,12 +36,12 @@ pub fn show(args: &[String], asker: Asker) -> (u16, String) {
         args = rest;
     }
     if let Some(name) = args.first() {
-        return match visible(asker).find(|spec| spec.name == name) {
+        return match visible(context).find(|spec| spec.name == name) {
             Some(spec) => (status::OK, format!("{}\n{}\n", spec.syntax, spec.help)),
             None => (status::UNKNOWN, "Unknown request.\nType 'help' for more info.\n".to_owned()),
         };
     }
-    let shown = visible(asker).filter(|spec| if spec.debug { debug } else { plain });
+    let shown = visible(context).filter(|spec| if spec.debug { debug } else { plain });
     let mut text = String::new();
     for spec in shown {
         let _ = writeln!(text, "{}", spec.syntax);
@@ -49,9 +49,9 @@ pub fn show(args: &[String], asker: Asker) -> (u16, String) {
     (status::OK, text)
 }
 
-/// The elements of `help -j`.
-pub fn show_json(asker: Asker) -> String {
-    let objects: Vec<String> = visible(asker)
+/// Returns the elements of `help -j`.
+pub fn show_json(context: HelpContext) -> String {
+    let objects: Vec<String> = visible(context)
         .map(|spec| {
             format!(
                 "  {{\n    \"request\": {},\n    \"syntax\": {},\n    \"help\": {},\n    \"minarg\": {},\n    \
@@ -69,7 +69,7 @@ pub fn show_json(asker: Asker) -> String {
     objects.join(",\n")
 }
 
-/// Reference documentation as reStructuredText (`-x cli`).
+/// Returns the reference documentation as reStructuredText (`-x cli`).
 pub fn document() -> String {
     let mut out = String::new();
     for spec in COMMANDS.iter().filter(|spec| !spec.name.starts_with("debug.")) {
@@ -93,14 +93,14 @@ pub fn document() -> String {
 mod tests {
     use super::*;
 
-    const ALL: Asker = Asker { authenticated: true, worker_runs: true };
+    const ALL: HelpContext = HelpContext { authenticated: true, worker_runs: true };
 
-    fn help(args: &[&str], asker: Asker) -> (u16, String) {
-        show(&args.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>(), asker)
+    fn help(args: &[&str], context: HelpContext) -> (u16, String) {
+        show(&args.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>(), context)
     }
 
     #[test]
-    fn forms() {
+    fn flags_select_commands() {
         assert!(help(&[], ALL).1.contains("\nban.list [-j]\n"));
         assert!(!help(&[], ALL).1.contains("debug.xid"));
         assert!(help(&["-d"], ALL).1.starts_with("debug.fragfetch\n"));
@@ -110,12 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn not_everybody_sees_everything() {
-        let manager_only = Asker { worker_runs: false, ..ALL };
+    fn only_available_commands_are_listed() {
+        let manager_only = HelpContext { worker_runs: false, ..ALL };
         assert_eq!(help(&["ban"], manager_only).0, 101);
-        let stranger = Asker { authenticated: false, worker_runs: true };
+        let unauthenticated = HelpContext { authenticated: false, worker_runs: true };
         assert_eq!(
-            help(&[], stranger).1,
+            help(&[], unauthenticated).1,
             "auth <response>\nhelp [-j|<command>]\nping [-j] [<timestamp>]\nquit\n"
         );
         let parsed: serde_json::Value = serde_json::from_str(&format!("[{}]", show_json(ALL))).unwrap();

@@ -1,9 +1,9 @@
-//! The JSON envelope that all `-j` replies share: `[ 2, ["command", "-j"], time, ...]`.
+//! The JSON envelope of all `-j` replies: `[ 2, ["command", "-j"], time, ...]`.
 
 use std::fmt::Write;
 
-/// Begins a reply: version of the output, the command's words, the time. Elements follow, each with a
-/// `,` before it; [`end`] closes the reply.
+/// Begins a reply with the version of the output, the command's words and the time. Append each element after a
+/// `,`, and call [`end`] last.
 pub fn begin<S: AsRef<str>>(version: u32, argv: &[S], now: f64) -> String {
     let words: Vec<String> = argv.iter().map(|word| string(word.as_ref())).collect();
     let mut out = String::new();
@@ -16,12 +16,12 @@ pub fn end(out: &mut String) {
     out.push_str("\n]\n");
 }
 
-/// A string literal.
+/// Returns a string literal.
 pub fn string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A whole reply with these elements.
+/// Returns a complete reply with these elements.
 pub fn reply<S: AsRef<str>>(version: u32, argv: &[S], now: f64, elements: &str) -> String {
     let mut out = begin(version, argv, now);
     if !elements.is_empty() {
@@ -35,7 +35,7 @@ pub fn reply<S: AsRef<str>>(version: u32, argv: &[S], now: f64, elements: &str) 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn envelope() {
+    fn replies_have_an_envelope() {
         let text = super::reply(2, &["ping", "-j"], 1.5, "\"PONG\"");
         assert_eq!(text, "[ 2, [\"ping\", \"-j\"], 1.500,\n\"PONG\"\n]\n");
     }

@@ -1,5 +1,5 @@
-//! The management protocol, and the messages between manager and worker. The protocol has words, frames,
-//! authentication, the table of commands, patterns of names and JSON replies. All of it is pure except reading and
+//! The management protocol, and the messages between manager and worker. The protocol consists of words, frames,
+//! authentication, the table of commands, name patterns and JSON replies. All of it is pure, except reading and
 //! writing whole messages.
 
 #![forbid(unsafe_code)]

@@ -1,9 +1,8 @@
 //! The messages between manager and worker, over a stream socket that the worker inherits.
 //!
-//! The manager asks and the worker answers, one request at a time and in order, as users of the CLI
-//! expect; `Param` and the worker's last words are the exceptions. A message is a little-endian length
-//! of four bytes and a postcard encoding. Listening sockets and storage are passed as descriptors that
-//! the worker inherits under the same numbers.
+//! The manager sends requests and the worker replies, one request at a time and in order, as users of the CLI
+//! expect. `Param` has no reply. A message is a little-endian length of four bytes and a postcard encoding. Listening
+//! sockets and storage are passed as descriptors that the worker inherits with the same numbers.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -15,17 +14,17 @@ use serde::{Deserialize, Serialize};
 /// The hidden first argument that makes the program a worker: `--worker-link=FD`.
 pub const WORKER_ARGUMENT: &str = "--worker-link=";
 
-/// Longest message either side accepts: a VCL program with a lot of inlined text fits.
-pub const LONGEST_MESSAGE: usize = 256 << 20;
+/// Maximum length of a message in bytes. A VCL program with much inlined text fits.
+pub const MAX_MESSAGE: usize = 256 << 20;
 
 /// From the manager to the worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToWorker {
-    /// First message: all that does not change while the worker lives. Answered by `Ready`.
+    /// The first message, with all that does not change while the worker lives. The reply is `Ready`.
     Configure(Box<WorkerConfig>),
-    /// The parameters have changed. Not answered.
+    /// The parameters have changed. There is no reply.
     Param(Box<Params>),
-    /// Something to do; answered by `Reply` with the same id.
+    /// A request. The reply is `Reply` with the same id.
     Request {
         /// Chosen by the manager.
         id: u64,
@@ -37,18 +36,18 @@ pub enum ToWorker {
 /// A request of the manager.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// Add a VCL program. Runs vcl_init when it is to be warm.
+    /// Add a VCL program. Runs vcl_init if it becomes warm.
     LoadVcl {
         /// Its name.
         name: String,
-        /// The checked program: postcard of `lacquer_vcl::Program`.
+        /// The checked program: `lacquer_vcl::Program` in postcard's format.
         program: Vec<u8>,
-        /// The state that the user wants.
+        /// The state that the user set.
         state: VclState,
-        /// True if it is to be warm now.
+        /// Whether it becomes warm now.
         warm: bool,
     },
-    /// Point a label at a program; makes the label if need be.
+    /// Point a label at a program. Creates the label if it does not exist.
     LabelVcl {
         /// The label.
         label: String,
@@ -59,9 +58,9 @@ pub enum Request {
     SetVclState {
         /// Program or label.
         name: String,
-        /// The state that the user wants.
+        /// The state that the user set.
         state: VclState,
-        /// True if it is to be warm now.
+        /// Whether it becomes warm now.
         warm: bool,
     },
     /// Use this program (or label) for new requests.
@@ -69,29 +68,29 @@ pub enum Request {
         /// Program or label.
         name: String,
     },
-    /// Forget a program or label. It is cold.
+    /// Discard a program or label, which is cold.
     DiscardVcl {
         /// Program or label.
         name: String,
     },
-    /// A command of the CLI that the worker answers, its words and options as given:
+    /// Run a command of the CLI that belongs to the worker, with its words and options as given:
     /// `vcl.list`, `ban`, `ban.list`, `backend.list`, `backend.set_health`, `storage.list`, `debug.*` ...
     Cli {
         /// The words, the command first.
         argv: Vec<String>,
     },
-    /// Begin to accept connections.
+    /// Start to accept connections.
     Start,
-    /// Answer `PONG` and the time.
+    /// Reply with `PONG` and the time.
     Ping,
-    /// Answer, so that the manager can rely on all its earlier messages having been read; nothing for the log.
+    /// Reply without a log record. The manager then knows that all its earlier messages were handled.
     Settle,
 }
 
-/// The temperature that the user wants of a VCL program.
+/// The temperature that the user set for a VCL program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VclState {
-    /// Warm while in use, cold after a while of not being used.
+    /// Warm while in use, and cold after some idle time.
     Auto,
     /// Always cold.
     Cold,
@@ -102,7 +101,7 @@ pub enum VclState {
 }
 
 impl VclState {
-    /// Returns the word that users see.
+    /// Returns the state's name in the CLI.
     pub const fn word(self) -> &'static str {
         match self {
             VclState::Auto => "auto",
@@ -118,9 +117,9 @@ impl VclState {
 pub enum FromWorker {
     /// The configuration is in effect; requests may follow.
     Ready,
-    /// The answer to a request.
+    /// The reply to a request.
     Reply {
-        /// Of the request.
+        /// The id of the request.
         id: u64,
         /// Status of the CLI, 200 for success.
         status: u16,
@@ -129,10 +128,10 @@ pub enum FromWorker {
     },
 }
 
-/// All data that a worker gets when it starts.
+/// The configuration of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerConfig {
-    /// `-i`: what the server calls itself.
+    /// `-i`: the server's name.
     pub identity: String,
     /// `-n`: absolute path; also the current directory.
     pub workdir: PathBuf,
@@ -142,13 +141,13 @@ pub struct WorkerConfig {
     pub storages: Vec<StorageConfig>,
     /// The part of its address space that it may reserve.
     pub address_space: AddressSpace,
-    /// Parameters at the start.
+    /// Parameters at startup.
     pub params: Params,
-    /// `-j`: who to become, if not who we are.
+    /// `-j`: the user to become, or `None` to keep the current one.
     pub credentials: Option<Credentials>,
-    /// The directory `_.vsm_child`, empty, for the worker to begin its index in.
+    /// The empty directory `_.vsm_child`, in which the worker creates its index.
     pub vsm_fd: i32,
-    /// A memfd to write a panic's text into (with pwrite, also from a signal handler) before dying.
+    /// A memfd for the text of a panic. The worker writes it with pwrite, even in a signal handler, before it dies.
     pub panic_fd: i32,
     /// Process id of the manager.
     pub manager_pid: u32,
@@ -159,18 +158,18 @@ pub struct WorkerConfig {
 pub struct AddressSpace {
     /// Bytes of addresses that each storage without a limit reserves.
     pub reserve: u64,
-    /// Most heaps of the C library, or `None` for as many as it likes.
+    /// Maximum number of heaps of the C library, or `None` for no limit.
     pub heaps: Option<u32>,
 }
 
-/// A socket that already listens.
+/// A bound socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListenSocket {
     /// Descriptor.
     pub fd: i32,
     /// Name: `a0`, `a1` or as given with `-a name=...`.
     pub name: String,
-    /// The argument of `-a` that it comes from, up to the first comma.
+    /// The argument of `-a` that defines it, up to the first comma.
     pub endpoint: String,
     /// The address that it listens on.
     pub address: ListenAddress,
@@ -181,7 +180,7 @@ pub struct ListenSocket {
 /// The address that a socket listens on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListenAddress {
-    /// TCP, with the port that was really bound.
+    /// TCP, with the port that was actually bound.
     Ip(std::net::SocketAddr),
     /// UNIX socket; an abstract one begins with `@`.
     Unix(String),
@@ -196,16 +195,16 @@ pub enum Transport {
     Proxy,
 }
 
-/// A place for objects.
+/// A storage for objects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StorageConfig {
     /// Name as in `storage.<name>`: `s0`, `Transient` or as given.
     pub name: String,
     /// Its kind.
     pub kind: StorageKind,
-    /// Bytes, or `None` for as much as there is.
+    /// Size in bytes, or `None` for no limit.
     pub size: Option<u64>,
-    /// The memfd or file, of `size` bytes (an unlimited one begins empty; grow it with ftruncate).
+    /// The memfd or file, of `size` bytes. An unlimited one is initially empty and is enlarged with ftruncate.
     pub fd: i32,
 }
 
@@ -218,7 +217,7 @@ pub enum StorageKind {
     File(PathBuf),
 }
 
-/// An identity to drop to.
+/// The user and group that a process becomes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
     /// User.
@@ -232,20 +231,20 @@ pub fn send<M: Serialize>(stream: &mut impl Write, message: &M) -> io::Result<()
     let mut frame = vec![0; 4];
     frame = postcard::to_extend(message, frame).map_err(io::Error::other)?;
     let length = frame.len() - 4;
-    if length > LONGEST_MESSAGE {
-        return Err(io::Error::other("message to the other process is too long"));
+    if length > MAX_MESSAGE {
+        return Err(io::Error::other("the message to the other process is too long"));
     }
     frame[..4].copy_from_slice(&(length as u32).to_le_bytes());
     stream.write_all(&frame)
 }
 
-/// Reads one message; an error of kind `UnexpectedEof` means that the other side has gone.
+/// Reads one message. An error of kind `UnexpectedEof` means that the other process has closed the link.
 pub fn receive<M: DeserializeOwned>(stream: &mut impl Read) -> io::Result<M> {
     let mut head = [0; 4];
     stream.read_exact(&mut head)?;
     let length = u32::from_le_bytes(head) as usize;
-    if length > LONGEST_MESSAGE {
-        return Err(io::Error::other("message from the other process is too long"));
+    if length > MAX_MESSAGE {
+        return Err(io::Error::other("the message from the other process is too long"));
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body)?;
@@ -257,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_survive_the_trip() {
+    fn messages_are_decoded_as_sent() {
         let params = Params { send_timeout: f64::INFINITY, ..Params::default() };
         let mut wire = Vec::new();
         send(&mut wire, &ToWorker::Param(Box::new(params.clone()))).unwrap();

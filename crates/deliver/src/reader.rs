@@ -5,12 +5,26 @@ use std::io::{self, BufRead};
 
 use lacquer_cache::{Chunk, Object, Read};
 
-/// A reader of the bytes that [`prepare`](StoredReader::prepare) has mapped. It returns the end of the input after
-/// them, as at the end of the body.
+/// Bytes that were got ready.
+enum Piece<'o> {
+    Stored(Chunk<'o>),
+    Copied(Vec<u8>),
+}
+
+impl Piece<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Stored(chunk) => chunk.bytes(),
+            Piece::Copied(bytes) => bytes,
+        }
+    }
+}
+
+/// Reads what [`prepare`](StoredReader::prepare) got ready. It ends there, as at the end of the body.
 pub struct StoredReader<'o> {
     object: &'o Object,
-    /// The mapped chunks that were not read completely. `used` bytes of the first chunk were read.
-    ready: VecDeque<Chunk<'o>>,
+    /// The bytes that were got ready and not used up; `used` of the first piece were.
+    ready: VecDeque<Piece<'o>>,
     used: usize,
     /// The position in the body after the mapped chunks.
     end: u64,
@@ -24,17 +38,30 @@ impl<'o> StoredReader<'o> {
     /// Maps chunks until at least `least` bytes can be read, or the rest of the body. Waits for bytes that are not in
     /// memory.
     pub async fn prepare(&mut self, least: u64) {
-        let mut available: u64 = self.ready.iter().map(|chunk| chunk.len() as u64).sum();
+        let mut available: u64 = self.ready.iter().map(|piece| piece.bytes().len() as u64).sum();
         available -= self.used as u64;
         while available < least {
             match self.object.read(self.end, u64::MAX) {
                 Read::Mapped(chunk) => {
                     available += chunk.len() as u64;
                     self.end += chunk.len() as u64;
-                    self.ready.push_back(chunk);
+                    self.ready.push_back(Piece::Stored(chunk));
                 }
-                Read::Pending => drop(self.object.more(self.end).await),
+                Read::Pending => {
+                    self.release_memory();
+                    self.object.more(self.end).await;
+                }
                 Read::Missing => return,
+            }
+        }
+    }
+
+    /// Copies the bytes that are ready, before a wait for memory of the store: readers that hold some while they wait
+    /// could wait for each other.
+    fn release_memory(&mut self) {
+        for piece in &mut self.ready {
+            if let Piece::Stored(chunk) = piece {
+                *piece = Piece::Copied(chunk.bytes().to_vec());
             }
         }
     }
@@ -50,11 +77,11 @@ impl io::Read for StoredReader<'_> {
 
 impl BufRead for StoredReader<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.ready.front().is_some_and(|chunk| self.used >= chunk.len()) {
+        if self.ready.front().is_some_and(|piece| self.used >= piece.bytes().len()) {
             self.ready.pop_front();
             self.used = 0;
         }
-        Ok(self.ready.front().map_or(&[], |chunk| &chunk.bytes()[self.used..]))
+        Ok(self.ready.front().map_or(&[], |piece| &piece.bytes()[self.used..]))
     }
 
     fn consume(&mut self, n: usize) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lacquer_cache::invalidation::Source;
+use lacquer_cache::invalidation::{Source, Ticket};
 use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock;
 use lacquer_vcl::types::Method;
@@ -122,7 +122,7 @@ impl Host for InitHost {
     }
 
     fn ban(&mut self, expression: &[u8]) -> Result<(), String> {
-        bans::from_vcl(&self.shared, expression, Source::Program)
+        bans::from_vcl(&self.shared, expression, Source::Program).map(Ticket::wait)
     }
 
     fn task_privates(&mut self) -> &mut PrivateMap {

@@ -36,9 +36,17 @@ fn begin(task: &Task, action: Action, when: f64, why: Reason) -> impl Future<Out
     finish(services, purging)
 }
 
+/// Carries out a purge and returns the number of objects, once listeners have recorded it.
+async fn finish(services: Rc<Services>, mut purging: Purging) -> i64 {
+    let ticket = purging.ticket();
+    let total = carry_out(services, purging).await;
+    ticket.await;
+    total
+}
+
 /// Carries out a purge. Returns the number of objects. A purge that has started is completed even if the client
 /// leaves.
-async fn finish(services: Rc<Services>, mut purging: Purging) -> i64 {
+async fn carry_out(services: Rc<Services>, mut purging: Purging) -> i64 {
     let lease = LongWorkLease::default();
     if let Some(total) = slice(&services, &mut purging, &lease) {
         return total;

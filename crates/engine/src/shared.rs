@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cache::{Cache, Config, Hooks};
 use lacquer_net::Pools;
 use lacquer_net::descriptors::Descriptors;
@@ -56,6 +57,8 @@ pub struct Setup {
     /// The storages. The last one must be Transient.
     pub stevedores: Vec<Stevedore>,
     pub hooks: Hooks,
+    /// Receivers of purges and bans, such as a journal.
+    pub invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
     /// The number of descriptors that the process may have.
     pub descriptors: u64,
 }
@@ -64,14 +67,22 @@ impl Shared {
     /// Creates the shared state, with its counters and its log in the shared-memory directory `vsm`.
     pub fn create(vsm: &VsmDir, setup: Setup) -> Result<Shared, String> {
         let text = |e: VsmError| e.to_string();
-        let Setup { names, params, stevedores, hooks, descriptors } = setup;
+        let Setup { names, params, stevedores, hooks, invalidation_listeners, descriptors } = setup;
         let counters: Arc<Segment<Main>> = Arc::new(Segment::create(vsm, "").map_err(text)?);
         counters.pools.set(u64::from(params.thread_pools));
         let log = Log::create(vsm, params.vsl_space as usize, counters.clone()).map_err(text)?;
         live_params::apply_settings(&log, &params);
         let stevedores = Stevedores::new(stevedores, vsm);
         stevedores.publish();
-        let cache = Cache::new(cache_config(&params, &stevedores, hooks), clock::real());
+        let config = Config {
+            stevedores: stevedores.all().to_vec(),
+            heads: Box::new(PackedHeads),
+            hooks,
+            rush_exponent: params.rush_exponent,
+            ban_dups: params.ban_dups,
+            invalidation_listeners,
+        };
+        let cache = Cache::new(config, clock::real());
         cache.recover().map_err(|e| format!("a storage cannot be read: {e}"))?;
         let reactors = params.reactor_count();
         Ok(Shared {
@@ -165,16 +176,5 @@ impl Shared {
         self.cache.set_trace(!self.log.is_masked(Tag::ExpKill));
         self.cache.set_ban_dups(params.ban_dups);
         self.params.set(params);
-    }
-}
-
-fn cache_config(params: &Params, stevedores: &Stevedores, hooks: Hooks) -> Config {
-    Config {
-        stevedores: stevedores.all().to_vec(),
-        heads: Box::new(PackedHeads),
-        hooks,
-        rush_exponent: params.rush_exponent,
-        ban_dups: params.ban_dups,
-        invalidation_listeners: Vec::new(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use lacquer_cache::invalidation::Source;
+use lacquer_cache::invalidation::{Source, Ticket};
 use lacquer_filters::Report;
 use lacquer_http::{
     HeaderName, Message, Overflow, Slot, Text, Workspace, conditional, fixed, fixed_text_table,
@@ -46,9 +46,22 @@ pub struct Run {
     pub now: f64,
     /// VCL has enabled tracing.
     pub trace: bool,
-    /// VCL has failed the transaction.
-    pub failed: bool,
+    pub ending: Ending,
 }
+
+/// The end of a subroutine, beside its action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ending {
+    Usual,
+    /// It has made bans that listeners are still recording.
+    Unrecorded,
+    /// It has failed the transaction.
+    Failed,
+}
+
+/// The tickets of bans that VCL made. They are kept among the values of modules, because bans are rare.
+#[derive(Default)]
+struct Tickets(Vec<Ticket>);
 
 impl Task {
     pub fn vxid(&self) -> Vxid {
@@ -61,7 +74,24 @@ impl Task {
         if self.vxid().is_client() { Source::Request { vxid } } else { Source::Fetch { vxid } }
     }
 
-    /// Logs a timestamp, with the time since the first and since the last one.
+    /// Delays the end of the subroutine until listeners have recorded a ban.
+    pub fn await_recording(&mut self, ticket: Ticket) {
+        if !ticket.is_recorded() {
+            self.privates.get::<Tickets>(0).0.push(ticket);
+            self.run.ending = self.run.ending.max(Ending::Unrecorded);
+        }
+    }
+
+    /// Waits for bans that the subroutine has made, and returns its action.
+    #[cold]
+    async fn finish_subroutine(&mut self, action: Action) -> Action {
+        for ticket in std::mem::take(&mut self.privates.get::<Tickets>(0).0) {
+            ticket.await;
+        }
+        if self.run.ending == Ending::Failed { Action::Fail } else { action }
+    }
+
+    /// Logs a timestamp: the time since the begin and since the last one.
     pub fn timestamp(&mut self, event: &str, now: f64) {
         self.log.put_timestamp(event, now, self.times.first, self.times.last);
         self.times.last = now;
@@ -135,7 +165,7 @@ pub async fn run_vcl<S: VclTask>(transaction: &mut S, method: Method) -> Action 
     }
     let task = transaction.task();
     task.run.method = method;
-    task.run.failed = false;
+    task.run.ending = Ending::Usual;
     task.run.now = task.times.last;
     task.log.put(Tag::VCL_call, method.log_name().as_bytes());
     let (vcl, trace) = (task.vcl.clone(), task.run.trace);
@@ -149,7 +179,8 @@ pub async fn run_vcl<S: VclTask>(transaction: &mut S, method: Method) -> Action 
     };
     let task = transaction.task();
     task.services.activity().restore(before);
-    let action = if task.run.failed { Action::Fail } else { action };
+    let is_usual = task.run.ending == Ending::Usual;
+    let action = if is_usual { action } else { Box::pin(task.finish_subroutine(action)).await };
     if action == Action::Fail {
         task.services.counters().vcl_fail.add(1);
     }

@@ -1,8 +1,8 @@
-//! Builds seccomp programs from rules. Pure: the kernel sees the result through `lacquer_system::confine`.
+//! Builds seccomp programs from rules. Pure: the kernel gets the result through `lacquer_system::confine`.
 //!
-//! Layout: check of the architecture, the hot calls one by one, then a binary search over the other calls. Kernels
-//! since 5.11 evaluate the program once per call number when it is installed and skip it for calls that it allows
-//! whatever their arguments; older kernels run it each time, which the order makes cheap.
+//! Layout: check of the architecture, tests of the frequent calls, then a binary search over the other calls. Kernels
+//! since 5.11 evaluate the program once per call number when it is installed, and skip it for calls that it allows
+//! with any arguments. Older kernels run it each time, which the order makes cheap.
 
 use lacquer_system::confine::Instruction;
 
@@ -25,7 +25,7 @@ pub const NATIVE: u32 = 0xc000_003e;
 pub const NATIVE: u32 = 0xc000_00b7;
 /// Call numbers from here on belong to the x32 ABI.
 const X32: u32 = 0x4000_0000;
-/// Leaves of the search with at most this many rules are searched one by one.
+/// Maximum number of rules in a leaf of the search, which are tested one after the other.
 const LEAF: usize = 3;
 
 /// The decision about a system call.
@@ -64,9 +64,9 @@ pub struct Check {
 pub struct Rule {
     /// Number of the call.
     pub call: u32,
-    /// The call is allowed where all checks of one of these hold.
+    /// The call is allowed if all checks of one of these sets hold.
     pub allowed: Vec<Vec<Check>>,
-    /// The verdict where none holds.
+    /// The verdict if no set holds.
     pub otherwise: Verdict,
 }
 
@@ -76,7 +76,7 @@ impl Rule {
         Rule { call, allowed: Vec::new(), otherwise: verdict }
     }
 
-    /// Returns a rule that allows the call where all checks of one set in `allowed` hold.
+    /// Returns a rule that allows the call if all checks of one set in `allowed` hold.
     pub fn when(call: u32, allowed: Vec<Vec<Check>>, otherwise: Verdict) -> Rule {
         Rule { call, allowed, otherwise }
     }
@@ -94,9 +94,9 @@ const fn end(verdict: Verdict) -> Instruction {
     step(RETURN, verdict.encode())
 }
 
-/// Returns the program for these rules. `hot` names calls to be found first; all of them must have rules without
-/// checks. Calls without a rule trap, or fail with `ENOSYS` if they are `unknown` (numbers from there on): a newer C
-/// library tries new calls and has a way without them.
+/// Returns the program for these rules. `hot` lists calls to be tested first; their rules must have no checks. Calls
+/// without a rule trap. Numbers from `unknown` on fail with `ENOSYS` instead, because a newer C library tries new calls
+/// and falls back to older ones.
 pub fn assemble(rules: &[Rule], hot: &[u32], unknown: u32) -> Vec<Instruction> {
     let mut rules: Vec<&Rule> = rules.iter().collect();
     rules.sort_by_key(|rule| rule.call);
@@ -120,7 +120,7 @@ pub fn assemble(rules: &[Rule], hot: &[u32], unknown: u32) -> Vec<Instruction> {
     out
 }
 
-/// Appends the search for a call among sorted rules. Every way through it ends with a verdict.
+/// Appends the search for a call among sorted rules. Every path through it ends with a verdict.
 fn search(rules: &[&Rule], out: &mut Vec<Instruction>) {
     if rules.len() <= LEAF {
         for rule in rules {
@@ -141,12 +141,12 @@ fn search(rules: &[&Rule], out: &mut Vec<Instruction>) {
     search(upper, out);
 }
 
-/// Returns the instructions that decide about a call once its number is known.
+/// Returns the instructions that decide about a call after its number was found.
 fn body(rule: &Rule) -> Vec<Instruction> {
     let mut out = Vec::new();
     for checks in &rule.allowed {
         for (at, check) in checks.iter().enumerate() {
-            // Past this test, the three instructions of each later one, and the verdict.
+            // Skips this test, the three instructions of each later one, and the verdict.
             let past = 3 * (checks.len() - at - 1) + 1;
             // The low half: both architectures are little-endian.
             out.push(step(LOAD, ARGUMENTS + 8 * u32::from(check.argument)));
@@ -161,11 +161,11 @@ fn body(rule: &Rule) -> Vec<Instruction> {
 
 #[cfg(test)]
 pub mod interpreter {
-    //! Runs a program as the kernel does.
+    //! Runs a program like the kernel.
 
     use super::*;
 
-    /// A system call as a program sees it.
+    /// A system call as input of a program.
     #[derive(Clone, Copy, Debug)]
     pub struct Call {
         pub architecture: u32,
@@ -187,7 +187,7 @@ pub mod interpreter {
         }
     }
 
-    /// Returns the verdict and the number of instructions that it took.
+    /// Returns the verdict and the number of executed instructions.
     pub fn run(program: &[Instruction], call: Call) -> (u32, usize) {
         let (mut at, mut accumulator, mut steps) = (0, 0, 0);
         loop {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_meets_its_own_rule() {
+    fn each_call_gets_its_own_rule() {
         let program = assemble(&even_calls(), &[44, 0], 400);
         for number in 0..400 {
             let wanted = if number % 2 == 0 { ALLOW } else { TRAP };
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn hot_calls_come_first_and_no_call_takes_long() {
+    fn frequent_calls_are_tested_first_and_all_calls_are_fast() {
         let program = assemble(&even_calls(), &[200, 202], 400);
         assert_eq!(run(&program, call(200, &[])), (ALLOW, 5));
         assert_eq!(run(&program, call(202, &[])), (ALLOW, 6));

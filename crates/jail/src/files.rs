@@ -1,8 +1,9 @@
-//! The files that a worker may open, by Landlock. Descriptors that it inherited (storage, sockets) are not affected.
+//! Restricts the files that a worker may open, with Landlock. Inherited descriptors (storage, sockets) are not
+//! affected.
 //!
-//! The worker writes in one directory only, where its shared memory is, and starts no program. The parameter
-//! `jail_read` lists the files that it may read; the default is everything that its user may, because VCL names files
-//! by their paths (std.fileread, password files, geographic databases).
+//! The worker writes in a single directory, that of its shared memory, and starts no program. The parameter `jail_read`
+//! lists the files that it may read. The default is every file that its user may read, because VCL refers to files by
+//! their paths (std.fileread, password files, geographic databases).
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -19,7 +20,7 @@ const MAKE_REGULAR: u64 = 1 << 8;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEVICE: u64 = 1 << 15;
-/// Rights of the first version: those above `READ_DIR` remove and make files of all kinds.
+/// The rights of Landlock's first version. Those above `READ_DIR` remove and create files of all kinds.
 const FIRST_RIGHTS: u64 = (1 << 13) - 1;
 
 const BIND_TCP: u64 = 1 << 0;
@@ -28,9 +29,9 @@ const SCOPE_SIGNAL: u64 = 1 << 1;
 const READ: u64 = READ_FILE | READ_DIR;
 const SHARED_MEMORY: u64 = READ | WRITE_FILE | REMOVE_FILE | MAKE_REGULAR | TRUNCATE;
 
-/// Paths that the worker itself reads, beside those of `jail_read`: the resolver's files and modules, time zones, names
-/// of users, and its own program and mappings for backtraces. They are directories, because such files are replaced by
-/// others.
+/// Paths that the worker itself reads, in addition to those of `jail_read`: the resolver's files and modules, time
+/// zones, user names, and its own program and mappings for backtraces. They are directories, because the files in them
+/// are replaced by new ones.
 const NEEDED: &[&str] = &[
     "/etc",
     "/lib",
@@ -57,7 +58,7 @@ fn handled(version: u32) -> Landlock {
     }
 }
 
-/// Returns the paths that may be read: those of `jail_read`, and those that the worker needs.
+/// Returns the readable paths: those of `jail_read`, and those that the worker needs.
 fn readable(jail_read: &str) -> Vec<&str> {
     let given = jail_read.split(':').filter(|path| !path.is_empty());
     given.chain(NEEDED.iter().copied()).collect()
@@ -67,7 +68,7 @@ fn open(path: &str) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Rights for directories are invalid for files.
+/// Removes rights for directories from `wanted` if `fd` is a file, for which they are invalid.
 fn rights(fd: &OwnedFd, wanted: u64) -> io::Result<u64> {
     let is_directory = fstat(fd)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
     Ok(if is_directory {
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_kernels_are_asked_for_what_they_know() {
+    fn old_kernels_get_only_supported_rights() {
         assert_eq!(handled(1), Landlock { files: 0x1fff, network: 0, scopes: 0 });
         assert_eq!(handled(3), Landlock { files: 0x7fff, network: 0, scopes: 0 });
         assert_eq!(handled(4), Landlock { files: 0x7fff, network: 1, scopes: 0 });
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn narrow_reading_keeps_what_the_worker_needs() {
+    fn a_narrow_jail_read_keeps_what_the_worker_needs() {
         assert_eq!(readable("/")[0], "/");
         let narrow = readable("/srv/geo:/etc/varnish::");
         assert_eq!(narrow[..2], ["/srv/geo", "/etc/varnish"]);

@@ -1,13 +1,13 @@
-//! The worker's jail, which limits a worker that an attacker has taken over. It is closed before the worker has
-//! threads, so it holds for all of them.
+//! The worker's jail, which limits the damage if an attacker controls the worker. It is entered before the worker has
+//! threads, so it applies to all of them.
 //!
-//! In this order, because each step needs rights that a later one gives up: namespaces, capabilities, user, no new
-//! privileges, files (Landlock), system calls (seccomp). A kernel or a container that lacks one of them does not
-//! keep the worker from running; [`enter`] returns what is missing, for one line in the log.
+//! The order of the steps matters, because each one needs rights that a later one drops: namespaces, capabilities,
+//! user, no new privileges, files (Landlock), system calls (seccomp). If a kernel or a container lacks one of them, the
+//! worker runs anyway; [`enter`] returns what is missing, for one line in the log.
 //!
-//! Not used: a PID namespace (as its first process the worker could not die of its own signals, and readers of
-//! the shared memory look for it by its number), a network namespace (it is there to serve), a user namespace (it
-//! opens more of the kernel than it closes).
+//! Not used: a PID namespace (a worker that is its first process could not die from its own signals, and readers of
+//! the shared memory look for it by its process id), a network namespace (the worker serves the network), a user
+//! namespace (it exposes more of the kernel than it protects).
 #![forbid(unsafe_code)]
 
 mod bpf;
@@ -23,7 +23,7 @@ use rustix::fs::StatVfsMountFlags;
 use rustix::process::getpid;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 
-/// Parts of the jail that are not in force, each with the reason.
+/// Parts of the jail that are not in effect, each with the reason.
 #[derive(Debug, Default)]
 pub struct Missing(Vec<String>);
 
@@ -38,14 +38,14 @@ impl Missing {
         self.0.push(format!("{part} (parameter {parameter} is off)"));
     }
 
-    /// Returns a line for the log, unless everything is in force.
+    /// Returns a line for the log, or `None` if everything is in effect.
     pub fn line(&self) -> Option<String> {
         (!self.0.is_empty())
             .then(|| format!("The worker's jail is incomplete, without: {}", self.0.join(", ")))
     }
 }
 
-/// Closes the jail around this process, which must not have other threads yet.
+/// Confines this process, which must not have other threads yet.
 pub fn enter(config: &WorkerConfig) -> Result<Missing, String> {
     let mut missing = Missing::default();
     if let Some(who) = &config.credentials {
@@ -78,8 +78,8 @@ fn confine_by_parameters(params: &Params, vsm: i32, missing: &mut Missing) {
     }
 }
 
-/// A service manager that has mounted everything read-only (`ProtectSystem=strict`) has done that part already, and
-/// leaves no right to do it again.
+/// Leaves the namespaces. If a service manager has mounted everything read-only (`ProtectSystem=strict`), this step is
+/// unnecessary and would not be permitted.
 fn namespaces() -> io::Result<()> {
     confine::leave_namespaces().or_else(|error| match rustix::fs::statvfs("/") {
         Ok(root) if root.f_flag.contains(StatVfsMountFlags::RDONLY) => Ok(()),
@@ -87,7 +87,7 @@ fn namespaces() -> io::Result<()> {
     })
 }
 
-/// Root without its user's change (`-j none`) keeps no capabilities either.
+/// Drops all capabilities, even if root keeps its user (`-j none`).
 fn drop_capabilities() -> io::Result<()> {
     let none = CapabilitySet::empty();
     Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)

@@ -1,9 +1,10 @@
-//! The system calls that a worker may make. Pure: numbers in, a seccomp program out.
+//! The system calls that a worker may make, as a seccomp program. The module is pure.
 //!
-//! The list contains the calls of the worker under all test cases, and those of the C library for it: memory, threads,
-//! name resolution with its modules (`nsswitch.conf`), and backtraces. All other calls trap, above all those that an
-//! intruder needs next: another program, another process, another identity, new mounts, raw sockets, kernel interfaces
-//! with a history of faults (io_uring, bpf, userfaultfd, keyrings), and code that is written at run time.
+//! The list contains the calls of the worker in all test cases, and those that the C library needs for memory, threads,
+//! name resolution with its modules (`nsswitch.conf`), and backtraces. All other calls trap. These include those that
+//! an intruder needs next: another program, another process, another identity, new mounts, raw sockets, kernel
+//! interfaces with a history of vulnerabilities (io_uring, bpf, userfaultfd, keyrings), and code that is written at run
+//! time.
 
 use lacquer_system::call_names_table as names;
 use lacquer_system::confine::Instruction;
@@ -28,9 +29,9 @@ const HOT: &[&str] = &[
     "fallocate",
 ];
 
-/// Calls that are allowed whatever their arguments are, by purpose.
+/// Calls that are allowed with any arguments, by purpose.
 const ALLOWED: &[&[&str]] = &[
-    // Sockets. No `listen`: the manager does that. `bind` is for the resolver's own sockets.
+    // Sockets. `listen` is missing, because the manager calls it. `bind` is for the resolver's own sockets.
     &[
         "accept",
         "bind",
@@ -46,7 +47,7 @@ const ALLOWED: &[&[&str]] = &[
     // Waiting.
     &["epoll_create", "epoll_create1", "epoll_pwait2", "eventfd2", "poll", "ppoll", "pselect6", "select"],
     &["clock_nanosleep", "nanosleep", "timerfd_create", "timerfd_gettime", "timerfd_settime"],
-    // Descriptors and files; Landlock and permissions decide which files.
+    // Descriptors and files. Landlock and permissions determine which files.
     &[
         "access",
         "close_range",
@@ -77,7 +78,7 @@ const ALLOWED: &[&[&str]] = &[
     ],
     &["readlinkat", "readv", "rename", "renameat", "renameat2", "splice", "stat", "statfs", "statx"],
     &["sync_file_range", "unlink", "unlinkat"],
-    // A memory file for machine code gets its mode from PCRE2.
+    // PCRE2 sets the mode of a memory file for machine code.
     &["fchmod", "memfd_create"],
     // Memory.
     &["brk", "madvise", "membarrier", "mincore", "mlock", "mlock2", "mremap", "msync", "munlock", "munmap"],
@@ -90,7 +91,7 @@ const ALLOWED: &[&[&str]] = &[
     &["rt_sigsuspend", "rt_sigtimedwait", "setitimer", "getitimer", "sigaltstack", "timer_create"],
     &["timer_delete", "timer_getoverrun", "timer_gettime", "timer_settime"],
     &["clock_getres", "clock_gettime", "gettimeofday", "time", "times"],
-    // Facts about the process and the machine.
+    // Information about the process and the machine.
     &["capget", "getegid", "geteuid", "getgid", "getgroups", "getpgid", "getpgrp", "getpid", "getppid"],
     &["getpriority", "getrandom", "getresgid", "getresuid", "getrlimit", "getrusage", "getsid", "getuid"],
     &["sysinfo", "uname"],
@@ -98,7 +99,7 @@ const ALLOWED: &[&[&str]] = &[
 
 const EXECUTABLE: u32 = libc::PROT_EXEC as u32;
 const WRITABLE: u32 = libc::PROT_WRITE as u32;
-/// Bits of `type` that are not the type.
+/// The bits of a socket's `type` that are the type; the others are flags.
 const SOCKET_TYPE: u32 = 0xff;
 /// The flags that a new thread must have, and those that it must not have.
 const THREAD: u32 = (libc::CLONE_THREAD | libc::CLONE_VM) as u32;
@@ -139,12 +140,12 @@ fn one_of(argument: u8, values: impl IntoIterator<Item = u32>) -> Vec<Vec<Check>
     values.into_iter().map(|value| vec![is(argument, value)]).collect()
 }
 
-/// Returns a verdict that refuses with an error number, for calls that libraries try and can do without.
+/// Returns a verdict that fails the call with an error number, for calls that libraries try but do not need.
 fn refuse(errno: i32) -> Verdict {
     Verdict::Refuse(errno as u16)
 }
 
-/// Calls that are allowed with some arguments. `own` is the worker's process id.
+/// Returns the calls that are allowed with some arguments. `own` is the worker's process id.
 fn conditional(own: u32) -> Vec<(&'static str, Vec<Vec<Check>>, Verdict)> {
     let socket = |family: i32, kind: i32| {
         let kind = Check { argument: 1, mask: SOCKET_TYPE, equals: kind as u32 };
@@ -157,18 +158,18 @@ fn conditional(own: u32) -> Vec<(&'static str, Vec<Vec<Check>>, Verdict)> {
         socket(libc::AF_INET, libc::SOCK_DGRAM),
         socket(libc::AF_INET6, libc::SOCK_DGRAM),
         socket(libc::AF_UNIX, libc::SOCK_DGRAM),
-        // The resolver asks for the addresses of the machine.
+        // The resolver queries the addresses of the machine.
         vec![is(0, libc::AF_NETLINK as u32), is(2, libc::NETLINK_ROUTE as u32)],
     ];
     let thread = vec![vec![Check { argument: 0, mask: THREAD | NAMESPACES, equals: THREAD }]];
     let own_limits = vec![vec![is(0, 0)], vec![is(0, own)]];
     vec![
-        // PCRE2 runs without machine code where its memory is refused.
+        // PCRE2 uses its interpreter if executable memory is refused.
         ("mmap", vec![vec![lacks(2, EXECUTABLE)], vec![lacks(2, WRITABLE)]], refuse(libc::EACCES)),
         ("mprotect", vec![vec![lacks(2, EXECUTABLE)]], refuse(libc::EACCES)),
         ("socket", sockets, refuse(libc::EACCES)),
         ("socketpair", one_of(0, [libc::AF_UNIX as u32]), refuse(libc::EACCES)),
-        // The flags are in memory, out of reach; the C library then takes `clone`.
+        // The flags are in memory, which a filter cannot read; the C library then uses `clone`.
         ("clone3", Vec::new(), refuse(libc::ENOSYS)),
         ("clone", thread, Verdict::Trap),
         ("kill", one_of(0, [own]), Verdict::Trap),
@@ -214,13 +215,13 @@ mod tests {
         let all = HOT.iter().chain(ALLOWED.iter().copied().flatten()).chain(&conditional);
         let mut seen = std::collections::HashSet::new();
         for name in all {
-            assert!(seen.insert(*name), "{name} is there twice");
+            assert!(seen.insert(*name), "{name} is listed twice");
             assert!(!cfg!(target_arch = "x86_64") || names::number(name).is_some(), "{name}");
         }
     }
 
     #[test]
-    fn calls_of_an_intruder_trap() {
+    fn calls_that_an_intruder_needs_trap() {
         let program = program(OWN);
         let others = "execve execveat vfork fork ptrace process_vm_readv process_vm_writev mount umount2 unshare setns \
             chroot pivot_root setuid setgid setresuid setgroups capset bpf perf_event_open userfaultfd \
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_decide() {
+    fn arguments_are_checked() {
         let program = program(OWN);
         let exec = u64::from(EXECUTABLE);
         let (read, write) = (libc::PROT_READ as u64, u64::from(WRITABLE));
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_a_request_are_decided_soon() {
+    fn frequent_calls_need_few_instructions() {
         let program = program(OWN);
         for name in HOT {
             let Some(number) = names::number(name) else { continue };

@@ -1,6 +1,6 @@
-//! The division of a worker's address space where that is limited (`ulimit -v`, `LimitAS=`). Storage without a limit
-//! reserves a range of addresses beforehand, and the C library a heap per thread. Both cost nothing until they are
-//! used, but count against `RLIMIT_AS`.
+//! Divides a worker's address space when it is limited (`ulimit -v`, `LimitAS=`). Storage without a limit reserves a
+//! range of addresses in advance, and the C library reserves a heap for each thread. Reserved addresses cost no
+//! memory until they are used, but they count against `RLIMIT_AS`.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use lacquer_cli::link::AddressSpace;
 use rustix::process::{Resource, getrlimit};
 
 const MB: u64 = 1 << 20;
-/// The program, its heap, stacks of VCL, code and threads that come and go.
+/// Bytes for the program's code, its heap, VCL stacks and short-lived threads.
 const PROGRAM: u64 = 128 * MB;
-/// A thread's stack with what surrounds it.
+/// Bytes for a thread's stack and its guard pages.
 const THREAD: u64 = 2 * MB + MB / 4;
-/// Threads beside the reactors.
+/// Threads that are not reactors.
 const OTHER_THREADS: u64 = 6;
-/// A heap of the C library is this large, and is cut from a range of twice that.
+/// Size of one heap of the C library. It is cut from a range twice as large.
 const HEAP: u64 = 128 * MB;
-/// Storage without a limit is of no use below this.
-const LEAST_RESERVE: u64 = 16 * MB;
-/// Reserved without a limit: so many times the machine's memory, since free room may be in pieces.
+/// The smallest useful reservation for storage without a limit.
+const MIN_RESERVE: u64 = 16 * MB;
+/// Multiple of the machine's memory that is reserved when there is no limit, because free space may be fragmented.
 const TIMES_MEMORY: u64 = 4;
-const MOST_RESERVE: u64 = 1 << 40;
+const MAX_RESERVE: u64 = 1 << 40;
 const PAGE: u64 = 4096;
 
 /// The memory that a worker maps.
@@ -30,13 +30,13 @@ pub struct Needs {
     pub log: u64,
     /// Bytes of storage with a limit.
     pub storage: u64,
-    /// Storages without a limit.
+    /// Reactor threads.
     pub unlimited: u64,
     /// Threads that serve.
     pub reactors: u64,
 }
 
-/// The limit is too low.
+/// The limit on the address space is too low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLittle {
     limit: u64,
@@ -60,25 +60,25 @@ impl fmt::Display for TooLittle {
 }
 
 impl Needs {
-    /// Bytes that are mapped whatever happens.
+    /// Returns the bytes that every worker maps.
     fn fixed(&self) -> u64 {
         let threads = (self.reactors + OTHER_THREADS) * THREAD;
         [self.log, self.storage, threads].into_iter().fold(PROGRAM, u64::saturating_add)
     }
 
-    /// Divides the address space under this limit, on a machine with so much memory. Half of what is left is for heaps
+    /// Divides the address space under `limit`, on a machine with `memory` bytes. Half of the remainder is for heaps
     /// and half for storages without a limit.
     pub fn divide(&self, limit: Option<u64>, memory: u64) -> Result<AddressSpace, TooLittle> {
-        let natural = (memory.saturating_mul(TIMES_MEMORY)).next_power_of_two().clamp(1 << 34, MOST_RESERVE);
+        let natural = (memory.saturating_mul(TIMES_MEMORY)).next_power_of_two().clamp(1 << 34, MAX_RESERVE);
         let Some(limit) = limit else { return Ok(AddressSpace { reserve: natural, heaps: None }) };
-        let least = self.fixed().saturating_add(self.unlimited * LEAST_RESERVE);
+        let least = self.fixed().saturating_add(self.unlimited * MIN_RESERVE);
         if least > limit {
             return Err(TooLittle { limit, least, needs: *self });
         }
         let left = limit - self.fixed();
         let most_heaps = 8 * (self.reactors + OTHER_THREADS);
         let heaps = (left / 2 / HEAP).clamp(1, most_heaps);
-        let share = (left / 2 / self.unlimited.max(1)).clamp(LEAST_RESERVE, natural);
+        let share = (left / 2 / self.unlimited.max(1)).clamp(MIN_RESERVE, natural);
         Ok(AddressSpace { reserve: share - share % PAGE, heaps: Some(heaps as u32) })
     }
 }
@@ -88,7 +88,7 @@ pub fn limit() -> Option<u64> {
     getrlimit(Resource::As).current
 }
 
-/// Returns the machine's memory, what it can swap out included.
+/// Returns the machine's memory in bytes, swap included.
 pub fn memory() -> u64 {
     let info = rustix::system::sysinfo();
     let units = (info.totalram as u64).saturating_add(info.totalswap as u64);
@@ -103,7 +103,7 @@ mod tests {
     const DEFAULT: Needs = Needs { log: 80 * MB, storage: 100 * MB, unlimited: 1, reactors: 2 };
 
     #[test]
-    fn without_a_limit_memory_decides() {
+    fn the_reserve_follows_memory_without_a_limit() {
         let reserve = |memory| DEFAULT.divide(None, memory).unwrap().reserve;
         assert_eq!([GB, 30 * GB, 1 << 50].map(reserve), [16 * GB, 128 * GB, 1 << 40]);
         assert_eq!(DEFAULT.divide(None, GB).unwrap().heaps, None);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_shared() {
+    fn the_remainder_is_shared() {
         let needs = Needs { unlimited: 2, ..DEFAULT };
         let space = needs.divide(Some(4 * GB), 8 * GB).unwrap();
         assert!(needs.fixed() + 2 * space.reserve + u64::from(space.heaps.unwrap()) * HEAP <= 4 * GB);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_says_how_much_is_needed() {
+    fn the_error_names_the_needed_size() {
         let fault = DEFAULT.divide(Some(300 * MB), 8 * GB).unwrap_err().to_string();
         assert!(fault.contains("limited to 300 MB"), "{fault}");
         assert!(fault.contains("342 MB are needed"), "{fault}");

@@ -1,4 +1,4 @@
-//! Messages of the manager, to stderr with their level, and to syslog.
+//! Messages of the manager. They are written to stderr with their level, and to syslog.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -12,13 +12,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub enum Level {
     /// Something is wrong.
     Error,
-    /// Worth knowing.
+    /// Information for the operator.
     Info,
-    /// Of interest in the foreground only.
+    /// Reported in the foreground only.
     Debug,
     /// A client was refused.
     Security,
-    /// Traffic of the CLI; never on stderr.
+    /// Commands and replies of the CLI; never on stderr.
     Cli,
 }
 
@@ -46,18 +46,18 @@ impl Level {
     }
 }
 
-/// A pipe that polls as writable takes this much without blocking.
+/// Bytes that a pipe accepts without blocking when it polls as writable.
 const PIECE: usize = 4096;
-/// A reader of stderr that is slow is waited for once; after that its lines are lost until it reads again.
+/// Time to wait for a slow reader of stderr. Afterwards lines are dropped until it reads again.
 const SLOW_READER: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 static STUCK: AtomicBool = AtomicBool::new(false);
 
-/// Writes a line to stderr, whole: others write there too. Never blocks for long.
-pub fn say_line(text: &str) {
+/// Writes a whole line to stderr, which other processes share. Blocks for [`SLOW_READER`] at most.
+pub fn print_line(text: &str) {
     let line = format!("{text}\n");
     let mut stderr = std::io::stderr();
     for piece in line.as_bytes().chunks(PIECE) {
-        // There is nowhere to report that even this fails.
+        // A failure to report a failure cannot be reported.
         if !stderr_has_room() || stderr.write_all(piece).is_err() {
             return;
         }
@@ -65,10 +65,10 @@ pub fn say_line(text: &str) {
 }
 
 fn stderr_has_room() -> bool {
-    let patience = if STUCK.load(Relaxed) { Timespec { tv_sec: 0, tv_nsec: 0 } } else { SLOW_READER };
+    let timeout = if STUCK.load(Relaxed) { Timespec { tv_sec: 0, tv_nsec: 0 } } else { SLOW_READER };
     let stderr = std::io::stderr();
     let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
-    let stuck = poll(&mut fds, Some(&patience)) == Ok(0);
+    let stuck = poll(&mut fds, Some(&timeout)) == Ok(0);
     STUCK.store(stuck, Relaxed);
     !stuck
 }
@@ -76,17 +76,17 @@ fn stderr_has_room() -> bool {
 /// The destinations of messages.
 #[derive(Debug)]
 pub struct Complain {
-    /// True in the foreground, where all is reported; in the background debugging is not.
+    /// True in the foreground. In the background, debug messages are not written to stderr.
     verbose: bool,
     name: String,
     socket: Option<UnixDatagram>,
-    /// Tests do not write to the system's log.
+    /// Disables syslog, for tests.
     quiet: Cell<bool>,
     cli_traffic: Cell<bool>,
 }
 
 impl Complain {
-    /// `name` is what the program is called.
+    /// `name` is the program's name in syslog.
     pub fn new(verbose: bool, name: &str) -> Complain {
         let socket = UnixDatagram::unbound()
             .ok()
@@ -100,23 +100,23 @@ impl Complain {
         }
     }
 
-    /// Follows the parameters: whether syslog is to be used, and for CLI traffic.
+    /// Applies the parameters that control syslog and the logging of CLI traffic.
     pub fn tune(&self, params: &lacquer_params::Params) {
         self.quiet.set(params.debug.has(lacquer_params::DebugBits::VTC_MODE));
         self.cli_traffic.set(params.syslog_cli_traffic);
     }
 
-    /// Reports a text.
-    pub fn say(&self, level: Level, text: &str) {
+    /// Reports a text at a level.
+    pub fn report(&self, level: Level, text: &str) {
         if text.is_empty() || (level == Level::Cli && !self.cli_traffic.get()) {
             return;
         }
         if level != Level::Cli && (self.verbose || level != Level::Debug) {
-            say_line(&format!("{} {text}", level.word()));
+            print_line(&format!("{} {text}", level.word()));
         }
         if let Some(socket) = self.socket.as_ref().filter(|_| !self.quiet.get()) {
             let line = format!("<{}>{}[{}]: {text}", level.priority(), self.name, std::process::id());
-            // The log may be full or gone; nobody is served by failing for that.
+            // The log may be full or gone; that must not stop the manager.
             let _ = socket.send(line.as_bytes());
         }
     }

@@ -1,6 +1,6 @@
-//! Going into the background: the program starts itself once more in a session of its own and ends when
-//! that copy reports whether it is up, with the reported exit code. The copy writes its report to the
-//! descriptor that would be its standard input.
+//! Runs the daemon in the background: the program starts a copy of itself in a new session and exits when that copy
+//! reports whether it started, with the reported exit code. The copy writes its report to the descriptor that would be
+//! its standard input.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -20,28 +20,28 @@ fn cannot(error: impl std::fmt::Display) -> Fault {
     Fault::plain(format!("Cannot go into the background: {error}"))
 }
 
-/// Starts the copy; returns the exit code to end with.
+/// Starts the copy. Returns the exit code for this process.
 pub fn background(program: &OsString, arguments: &[OsString]) -> Outcome<u8> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(cannot)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0(program).arg(ARGUMENT).args(arguments).stdin(Stdio::from(write));
     command.spawn().map_err(cannot)?;
     drop(command);
-    let mut answer = [0];
+    let mut code = [0];
     // A copy that dies without a report has written its reasons to stderr.
-    match File::from(read).read(&mut answer) {
-        Ok(1) => Ok(answer[0]),
+    match File::from(read).read(&mut code) {
+        Ok(1) => Ok(code[0]),
         _ => Ok(255),
     }
 }
 
-/// The copy's end.
+/// The copy's end of the pipe.
 #[derive(Debug)]
 pub struct Background {
     pipe: File,
 }
 
-/// Connects a standard stream to nothing.
+/// Connects a standard stream to `/dev/null`.
 pub fn silence(which: fn(File) -> rustix::io::Result<()>) {
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _ = which(null);
@@ -57,7 +57,7 @@ impl Background {
         Ok(Background { pipe: File::from(pipe) })
     }
 
-    /// Reports success, or the exit code of a failure, and detaches from the terminal.
+    /// Reports an exit code, 0 for success, and detaches from the terminal.
     pub fn done(mut self, code: u8) {
         silence(rustix::stdio::dup2_stdout);
         silence(rustix::stdio::dup2_stderr);

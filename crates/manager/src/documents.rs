@@ -8,7 +8,7 @@ use crate::fault::{Fault, Outcome};
 use crate::options::raw_args::LETTERS;
 use crate::workdir;
 
-/// Options for people: how they are written, and what they mean.
+/// Options in groups: for each one its syntax and its meaning.
 const OPTIONS: &[(&str, &[(&str, &str)])] = &[
     (
         "Basic options",
@@ -30,26 +30,26 @@ const OPTIONS: &[(&str, &[(&str, &str)])] = &[
     (
         "Documentation options",
         &[
-            ("-?", "Prints this"),
-            ("-x parameter", "Parameters"),
-            ("-x vsl", "Records of the log"),
-            ("-x cli", "Commands of the CLI"),
+            ("-?", "Print this help"),
+            ("-x parameter", "List of parameters"),
+            ("-x vsl", "List of log records"),
+            ("-x cli", "List of CLI commands"),
             ("-x builtin", "The built-in VCL"),
-            ("-x optstring", "List of options"),
-            ("-x options", "What depends on this build"),
+            ("-x optstring", "Option letters, as for getopt"),
+            ("-x options", "Options that depend on this build"),
         ],
     ),
     (
         "Operations options",
         &[
             ("-F", "Run in the foreground"),
-            ("-T address[:port]", "Where the CLI can be reached"),
+            ("-T address[:port]", "Address of the CLI"),
             ("", "Can be specified multiple times."),
-            ("-M address:port", "Connect there to be commanded"),
+            ("-M address:port", "Connect to this address for CLI commands"),
             ("", "Can be specified multiple times."),
             ("-P file", "PID file"),
             ("-i identity", "Name of this instance"),
-            ("-I clifile", "CLI commands to begin with"),
+            ("-I clifile", "CLI commands to run at startup"),
         ],
     ),
     (
@@ -72,7 +72,7 @@ const OPTIONS: &[(&str, &[(&str, &str)])] = &[
             ("-r param[,param...]", "Make parameters read-only"),
             ("", "Can be specified multiple times."),
             ("-S secret-file", "Secret for the CLI"),
-            ("-j jail[,options]", "How to give up privileges"),
+            ("-j jail[,options]", "How to drop privileges"),
             ("", "  -j linux[,user=<u>][,workuser=<w>]"),
             ("", "  -j unix[,user=<u>][,workuser=<w>]"),
             ("", "  -j none"),
@@ -90,7 +90,7 @@ const OPTIONS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// The text of `-?`.
+/// Returns the text of `-?`.
 pub fn usage(program: &str) -> String {
     let mut out = format!("Usage: {program} [options]\n");
     for (title, options) in OPTIONS {
@@ -127,7 +127,7 @@ fn options() -> String {
     )
 }
 
-/// The text of `-x what`.
+/// Returns the text of `-x what`.
 pub fn document(what: &str) -> Outcome<String> {
     Ok(match what {
         "parameter" => ParamSet::new().document(),

@@ -1,15 +1,15 @@
-//! The environment of a worker: variables that were meant for the manager, secrets above all, do not get there.
-//! Values that VCL asks for travel with the program instead.
+//! The environment of a worker. Variables that are meant for the manager, such as secrets, do not reach the worker. The
+//! values that VCL reads with std.getenv() are sent with the program instead.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use lacquer_vcl::program::Program;
 
-/// Variables that the C library needs to serve VCL: language, time zone, name resolution. `*` ends a prefix.
+/// Variables that the C library needs in the worker: language, time zone, name resolution. `*` ends a prefix.
 const ALWAYS: &str = "HOSTALIASES LANG LANGUAGE LC_* LOCALDOMAIN RES_OPTIONS TZ TZDIR";
 
-/// Returns whether a name is one of those in a list, or begins with one that ends with `*`.
+/// Returns whether a list contains the name, or a prefix of it that ends with `*`.
 fn is_listed(name: &[u8], list: &str) -> bool {
     list.split([' ', ',', '\t']).filter(|word| !word.is_empty()).any(|word| match word.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix.as_bytes()),
@@ -17,7 +17,7 @@ fn is_listed(name: &[u8], list: &str) -> bool {
     })
 }
 
-/// Returns the variables that a worker starts with; `more` is the parameter `jail_environment`.
+/// Returns the variables of a worker. `more` is the value of the parameter `jail_environment`.
 pub fn for_worker(
     all: impl Iterator<Item = (OsString, OsString)>,
     more: &str,
@@ -38,7 +38,7 @@ fn mentions(text: &[u8], name: &[u8]) -> bool {
     })
 }
 
-fn asks(program: &Program) -> bool {
+fn calls_getenv(program: &Program) -> bool {
     program.functions.iter().any(|function| {
         let import = program.imports.get(function.import as usize);
         function.name == "getenv" && import.is_some_and(|import| import.module == "std")
@@ -50,7 +50,7 @@ pub fn mentioned(
     all: impl Iterator<Item = (OsString, OsString)>,
     program: &Program,
 ) -> Vec<(String, Vec<u8>)> {
-    if !asks(program) {
+    if !calls_getenv(program) {
         return Vec::new();
     }
     let sources = || program.sources.iter().filter(|source| !source.builtin);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_gets_what_is_listed() {
+    fn only_listed_variables_reach_a_worker() {
         let all = [
             ("AWS_SECRET", "x"),
             ("LC_ALL", "C"),

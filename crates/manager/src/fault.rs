@@ -1,4 +1,4 @@
-//! The reason for which the daemon cannot start: a text for the terminal and an exit code.
+//! The reason why the daemon cannot start: a text for the terminal and an exit code.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The command line asks for something that cannot be.
+    /// Creates a fault of the command line. Its text refers to `-?`.
     pub fn usage(text: impl Into<String>) -> Fault {
         Fault { text: text.into(), code: 2, hint: true }
     }
 
-    /// Something else is in the way; the text is complete.
+    /// Creates any other fault. Its text is printed without a hint.
     pub fn plain(text: impl Into<String>) -> Fault {
         Fault { text: text.into(), code: 2, hint: false }
     }
 
-    /// Makes a fault without text, of which only the exit code matters.
+    /// Creates a fault without text, for its exit code.
     pub fn silent(code: u8) -> Fault {
         Fault { text: String::new(), code, hint: false }
     }
 
-    /// The reason, without what is printed around it.
+    /// The reason, without the prefix and the hint that are printed with it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Exit code of the process.
+    /// The exit code of the process.
     pub fn code(&self) -> u8 {
         self.code
     }
@@ -50,11 +50,11 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// A failure on the way to a running daemon.
+/// The result of a startup step.
 pub type Outcome<T> = Result<T, Fault>;
 
-/// The system's words for an error, without Rust's "(os error N)".
-pub fn words(error: &std::io::Error) -> String {
+/// Returns the system's text for an error, without Rust's "(os error N)".
+pub fn os_error_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {
         Some(at) => text[..at].to_owned(),

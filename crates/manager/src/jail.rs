@@ -1,5 +1,5 @@
-//! `-j`: as whom the two processes run. The manager steps back to an ordinary user and becomes root
-//! again only for what needs it; the worker drops root for good.
+//! `-j`: the users of the two processes. The manager drops to an ordinary user and becomes root again only for the
+//! operations that need it. The worker drops root permanently.
 
 use lacquer_cli::link::Credentials;
 use lacquer_cli::tokenize::{Rules, split};
@@ -13,11 +13,11 @@ use crate::users::{self, User};
 
 const DEFAULT_USER: &str = "varnish";
 const DEFAULT_WORK_USER: &str = "vcache";
-/// Ids for a system without these users: Debian and systemd give them to nobody.
-const SPARE_IDS: (u32, u32) = (65_530, 65_531);
-/// The advice where the automatic choice is impossible.
-const REMEDY: &str = "Make the users varnish and vcache, with the same group, or name another user (-j unix,user=NAME), \
-                      or say -j none to run everything as root.";
+/// User ids for a system without these users. Debian and systemd do not assign them.
+const FALLBACK_IDS: (u32, u32) = (65_530, 65_531);
+/// The advice when the automatic choice is impossible.
+const REMEDY: &str = "Create the users varnish and vcache, with the same group, or name another user (-j unix,user=NAME), \
+                      or use -j none to run everything as root.";
 
 /// The users that the processes run as.
 #[derive(Clone, Debug)]
@@ -30,18 +30,18 @@ pub struct Jail {
 struct Ids {
     manager: User,
     worker: User,
-    /// Group at the start, to go back to.
+    /// Effective group at startup, which [`Jail::raise`] restores.
     own_gid: Gid,
 }
 
-/// Root again, until dropped.
+/// Guard during whose lifetime the manager is root.
 pub struct Raised<'a> {
     jail: &'a Jail,
 }
 
 impl Drop for Raised<'_> {
     fn drop(&mut self) {
-        // Failing to step back must not go unnoticed: running on as root is what the jail is against.
+        // Failing to drop root must not go unnoticed: the jail exists to prevent running as root.
         assert!(self.jail.lower().is_ok(), "cannot give up root");
     }
 }
@@ -59,7 +59,7 @@ fn unix(arguments: &[String]) -> Outcome<Ids> {
         match argument.split_once('=') {
             Some(("user", name)) => manager = Some(known(name)?),
             Some(("workuser", name)) => worker = Some(known(name)?),
-            // No C compiler is run, so its group is only checked.
+            // No C compiler is run, so its group is only validated.
             Some(("ccgroup", name)) if users::group(name).is_some() => {}
             Some(("ccgroup", name)) => {
                 return Err(Fault::usage(format!("Unix jail: {name} group not found.")));
@@ -74,20 +74,20 @@ fn unix(arguments: &[String]) -> Outcome<Ids> {
     ids(manager, worker)
 }
 
-/// Returns the user of a number that has no name; its group has the same number.
+/// Returns the user for a numeric id without a name. Its group has the same number.
 fn numeric(name: &str) -> Option<User> {
     let uid = name.parse().ok().filter(|uid| *uid != 0)?;
     Some(User { name: name.to_owned(), uid, gid: uid })
 }
 
-/// Returns users that are not in the user database, for a container without any.
-fn spare() -> Ids {
-    let user = |uid: u32| User { name: uid.to_string(), uid, gid: SPARE_IDS.0 };
-    Ids { manager: user(SPARE_IDS.0), worker: user(SPARE_IDS.1), own_gid: getgid() }
+/// Returns ids that are not in the user database, for a container without these users.
+fn fallback_ids() -> Ids {
+    let user = |uid: u32| User { name: uid.to_string(), uid, gid: FALLBACK_IDS.0 };
+    Ids { manager: user(FALLBACK_IDS.0), worker: user(FALLBACK_IDS.1), own_gid: getgid() }
 }
 
 fn ids(manager: User, worker: Option<User>) -> Outcome<Ids> {
-    // A user without a name has no group that another could share.
+    // A user without a name has no group that another user could share.
     let is_named = manager.name.parse::<u32>().is_err();
     let worker = worker.or_else(|| users::user(DEFAULT_WORK_USER).filter(|_| is_named));
     if let Some(worker) = worker.as_ref().filter(|worker| worker.gid != manager.gid) {
@@ -100,7 +100,7 @@ fn ids(manager: User, worker: Option<User>) -> Outcome<Ids> {
     Ok(Ids { manager, worker, own_gid: getgid() })
 }
 
-/// Checks the value of `transparent_hugepage=`; the worker's memory is not affected by it here.
+/// Validates the value of `transparent_hugepage=`, which has no effect here.
 fn check_huge_pages(value: &str) -> Outcome<()> {
     match value {
         "ignore" | "enable" | "disable" | "try-disable" => Ok(()),
@@ -111,26 +111,26 @@ fn check_huge_pages(value: &str) -> Outcome<()> {
 }
 
 impl Jail {
-    /// No jail: everything as who we are.
+    /// Returns the jail that changes no user.
     pub fn none() -> Jail {
         Jail { name: "none", ids: None }
     }
 
-    /// Reads `-j` and steps back. Without it, the best that is possible.
+    /// Parses `-j` and drops root. Without `-j`, chooses the strictest possible jail.
     pub fn enter(argument: Option<&str>) -> Outcome<Jail> {
         let jail = match argument {
             None => Jail::automatic()?,
             Some(argument) => Jail::parse(argument)?,
         };
         if let Some(ids) = &jail.ids {
-            // Supplementary groups of root would outlive stepping back.
+            // Root's supplementary groups would remain after the change of user.
             let _ = set_thread_groups(&[Gid::from_raw(ids.manager.gid)]);
         }
         jail.lower().map_err(|error| Fault::plain(format!("Cannot give up root: {error}. {REMEDY}")))?;
         Ok(jail)
     }
 
-    /// Returns the jail for a start without `-j`. Root never stays root here.
+    /// Returns the jail for a start without `-j`. A start as root never leaves a process as root.
     fn automatic() -> Outcome<Jail> {
         if !geteuid().is_root() {
             return Ok(Jail::none());
@@ -139,12 +139,12 @@ impl Jail {
             Some(manager) => {
                 ids(manager, None).map_err(|fault| Fault::plain(format!("{}\n{REMEDY}", fault.text())))?
             }
-            None => spare(),
+            None => fallback_ids(),
         };
         Ok(Jail { name: "linux", ids: Some(ids) })
     }
 
-    /// Returns a text for the log about the users, if they are not those that an administrator expects.
+    /// Returns a message about the users if they are not the expected ones.
     pub fn notice(&self) -> Option<String> {
         let worker = self.ids.as_ref().map_or(geteuid().as_raw(), |ids| ids.worker.uid);
         match worker {
@@ -152,9 +152,9 @@ impl Jail {
                 "Warning: the worker, which faces the network, runs as root. -j linux changes that."
                     .to_owned(),
             ),
-            _ if worker == SPARE_IDS.1 => Some(format!(
+            _ if worker == FALLBACK_IDS.1 => Some(format!(
                 "There is no user {DEFAULT_USER}: the manager runs as uid {}, the worker as {worker}",
-                SPARE_IDS.0
+                FALLBACK_IDS.0
             )),
             _ => None,
         }
@@ -183,12 +183,12 @@ impl Jail {
         }
     }
 
-    /// `none`, `unix` or `linux`.
+    /// The name: `none`, `unix` or `linux`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns the user that the worker becomes, if it is another.
+    /// Returns the worker's user, if it differs from the user that started the manager.
     pub fn worker(&self) -> Option<Credentials> {
         self.ids.as_ref().map(|ids| Credentials { uid: ids.worker.uid, gid: ids.worker.gid })
     }
@@ -198,10 +198,10 @@ impl Jail {
         self.ids.as_ref().map(|ids| Credentials { uid: ids.manager.uid, gid: ids.manager.gid })
     }
 
-    /// Root for as long as the guard lives.
+    /// Makes the manager root during the lifetime of the guard.
     pub fn raise(&self) -> Raised<'_> {
         if let Some(ids) = &self.ids {
-            // Real and saved ids are still root's, so this cannot fail.
+            // The real and saved ids are still root's, so this cannot fail.
             let _ = set_thread_res_uid(None::<Uid>, Uid::ROOT, None::<Uid>);
             let _ = set_thread_res_gid(None::<Gid>, ids.own_gid, None::<Gid>);
         }
@@ -219,18 +219,19 @@ impl Jail {
         Ok(())
     }
 
-    /// Gives an open file or directory to the worker.
+    /// Makes the worker's user the owner of an open file or directory.
     pub fn give_to_worker(&self, file: impl std::os::fd::AsFd, complain: &Complain) {
         if let Some(ids) = &self.ids {
             let _root = self.raise();
             let owner = (Some(Uid::from_raw(ids.worker.uid)), Some(Gid::from_raw(ids.worker.gid)));
             if let Err(error) = rustix::fs::fchown(file, owner.0, owner.1) {
-                complain.say(Level::Error, &format!("Cannot hand a file over to the worker's user: {error}"));
+                complain
+                    .report(Level::Error, &format!("Cannot hand a file over to the worker's user: {error}"));
             }
         }
     }
 
-    /// Gives a file or directory by its path to the manager's user.
+    /// Makes the manager's user the owner of the file or directory at a path.
     pub fn give_to_manager(&self, path: &std::path::Path) -> std::io::Result<()> {
         let Some(ids) = &self.ids else { return Ok(()) };
         let _root = self.raise();
@@ -247,9 +248,9 @@ mod tests {
         assert_eq!(numeric("1234").map(|user| (user.uid, user.gid)), Some((1234, 1234)));
         assert_eq!(numeric("0"), None);
         assert_eq!(numeric("nosuchuser"), None);
-        let spare = spare();
-        assert_ne!(spare.manager.uid, spare.worker.uid);
-        assert_eq!(spare.manager.gid, spare.worker.gid);
+        let fallback_ids = fallback_ids();
+        assert_ne!(fallback_ids.manager.uid, fallback_ids.worker.uid);
+        assert_eq!(fallback_ids.manager.gid, fallback_ids.worker.gid);
         let alone = numeric("1234").and_then(|user| ids(user, None).ok());
         assert_eq!(alone.map(|ids| ids.worker.uid), Some(1234));
     }

@@ -1,5 +1,5 @@
 //! The manager: the privileged process that serves the management port and supervises the worker. It reads
-//! the options and keeps parameters, VCL programs, sockets and storage.
+//! the options and manages parameters, VCL programs, sockets and storage.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,7 @@ use crate::daemon::Background;
 use crate::fault::{Fault, Outcome};
 use crate::options::raw_args::{self, LETTERS, Mode, Request};
 
-/// Last part of the program's name.
+/// Returns the last component of the program's path.
 fn basename(program: &OsStr) -> String {
     Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
 }
@@ -57,7 +57,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Writes to the standard output. Its reader may close it before the end.
+/// Writes to standard output. Ignores failures: the reader may close it early.
 pub fn show(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -90,14 +90,14 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
             show(&documents::usage(&name));
             Ok(2)
         }
-        Request::Run(said) if said.mode == Mode::Daemon && !in_background => {
+        Request::Run(raw) if raw.mode == Mode::Daemon && !in_background => {
             daemon::background(program, &arguments)
         }
-        Request::Run(said) => {
-            // The name that `ps` and `pgrep` show; starting ourselves through /proc has made it "exe".
+        Request::Run(raw) => {
+            // The name that `ps` and `pgrep` show; starting through /proc/self/exe has set it to "exe".
             let _ = std::fs::write("/proc/self/comm", &name);
             let mut background = if in_background { Some(Background::begin()?) } else { None };
-            let outcome = startup::run(&said, program, &name, &mut background);
+            let outcome = startup::run(&raw, program, &name, &mut background);
             match (outcome, background) {
                 (Err(fault), Some(background)) => {
                     eprint!("{fault}");

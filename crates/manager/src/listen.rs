@@ -1,5 +1,5 @@
-//! `-a`: where connections are accepted. The manager binds, so that privileged ports and the sockets'
-//! modes are its business; it listens when a worker is about to accept.
+//! `-a`: the listening sockets. The manager binds them, because it has the privileges for low ports and for the
+//! modes of UNIX sockets. It calls listen() when a worker is about to accept.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::fault::{Fault, Outcome, words};
+use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named::{self, NamedArgument};
 use crate::resolve::resolve_range;
@@ -149,7 +149,7 @@ fn permissions(endpoint: &str, fields: &[String]) -> Outcome<Permissions> {
 }
 
 impl Listeners {
-    /// Reads one `-a` and binds what it means.
+    /// Parses one `-a` and binds its addresses.
     pub fn add(&mut self, argument: &str, jail: &Jail) -> Outcome<()> {
         let NamedArgument { name, fields } = named::parse(argument, "-a")?;
         let name = name.unwrap_or_else(|| {
@@ -203,12 +203,15 @@ impl Listeners {
         };
         let socket = match bound {
             Ok(socket) => socket,
-            // A system without IPv6 (or v4) listens where it can.
+            // A system without IPv6 (or IPv4) listens on the other family.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error()) => {
                 return Ok(());
             }
             Err(error) => {
-                return Err(Fault::usage(format!("Could not get socket {endpoint}: {}", words(&error))));
+                return Err(Fault::usage(format!(
+                    "Could not get socket {endpoint}: {}",
+                    os_error_text(&error)
+                )));
             }
         };
         let bound = socket.local_addr().ok().and_then(|bound| bound.as_socket()).unwrap_or(address);
@@ -243,7 +246,7 @@ impl Listeners {
         self.clash(endpoint, |other| matches!(other, ListenAddress::Unix(path) if path == endpoint))?;
         let _root = jail.raise();
         let socket = bind_unix(endpoint, &permissions)
-            .map_err(|e| Fault::usage(format!("Could not get socket {endpoint}: {}", words(&e))))?;
+            .map_err(|e| Fault::usage(format!("Could not get socket {endpoint}: {}", os_error_text(&e))))?;
         self.all.push(Listener {
             name,
             endpoint: endpoint.to_owned(),
@@ -256,17 +259,17 @@ impl Listeners {
         Ok(())
     }
 
-    /// True when there is no `-a`.
+    /// Returns whether there was no `-a`.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Returns true when one is a UNIX socket, which VCL 4.0 does not support.
+    /// Returns whether one is a UNIX socket, which VCL 4.0 does not support.
     pub fn any_unix(&self) -> bool {
         self.all.iter().any(|listener| matches!(listener.address, ListenAddress::Unix(_)))
     }
 
-    /// Lets the kernel queue connections.
+    /// Calls listen() on every socket, with an accept queue of `depth`.
     pub fn listen(&mut self, depth: u32) -> io::Result<()> {
         for listener in &mut self.all {
             listener.socket.listen(i32::try_from(depth).unwrap_or(i32::MAX))?;
@@ -275,11 +278,12 @@ impl Listeners {
         Ok(())
     }
 
-    /// Binds anew, so that the kernel refuses connections again. The text names a socket that was lost.
+    /// Binds every listening socket again, so that the kernel refuses connections. The error names a socket that was
+    /// lost.
     pub fn refuse(&mut self, jail: &Jail) -> Result<(), String> {
         let _root = jail.raise();
         for listener in self.all.iter_mut().filter(|listener| listener.listening) {
-            // The address must be free before it can be bound again.
+            // The address must be released before it can be bound again.
             let placeholder = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(|e| e.to_string())?;
             drop(std::mem::replace(&mut listener.socket, placeholder));
             let bound = match &listener.address {
@@ -287,14 +291,14 @@ impl Listeners {
                 ListenAddress::Unix(path) => bind_unix(path, &listener.permissions),
             };
             listener.socket = bound.map_err(|error| {
-                format!("Could not reopen listen socket {}: {}", listener.endpoint, words(&error))
+                format!("Could not reopen listen socket {}: {}", listener.endpoint, os_error_text(&error))
             })?;
             listener.listening = false;
         }
         Ok(())
     }
 
-    /// Returns the descriptions of the sockets that the worker gets.
+    /// Returns the descriptions of the sockets for the worker.
     pub fn for_worker(&self) -> Vec<ListenSocket> {
         let describe = |listener: &Listener| ListenSocket {
             fd: listener.socket.as_raw_fd(),
@@ -306,13 +310,13 @@ impl Listeners {
         self.all.iter().map(describe).collect()
     }
 
-    /// The descriptors that the worker inherits.
+    /// Returns the descriptors that the worker inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.all.iter().map(|listener| listener.socket.as_fd())
     }
 }
 
-/// True for a path that may be given to `-b`.
+/// Returns whether the argument of `-b` is a path.
 pub fn is_backend_path(text: &str) -> bool {
     is_unix(text)
 }

@@ -1,4 +1,4 @@
-//! This machine as the VCL compiler sees it: files, and names of hosts.
+//! Gives the VCL compiler access to this machine's files and host names.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
@@ -11,10 +11,10 @@ use lacquer_vcl::{Files, Resolver, SocketKind};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::fault::words;
+use crate::fault::os_error_text;
 use crate::resolve::{lookup, port_number};
 
-/// The machine we run on.
+/// The local machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine;
 
@@ -22,7 +22,7 @@ fn has_pattern(part: &str) -> bool {
     part.contains(['*', '?', '['])
 }
 
-/// Adds all that matches the parts, the first below `folder`.
+/// Appends all paths in `folder` that match `parts`, one part for each level.
 fn expand(folder: &str, parts: &[&str], found: &mut Vec<String>) -> io::Result<()> {
     let Some((part, rest)) = parts.split_first() else {
         found.push(folder.to_owned());
@@ -50,11 +50,11 @@ fn expand(folder: &str, parts: &[&str], found: &mut Vec<String>) -> io::Result<(
     names.iter().try_for_each(|name| expand(&below(name), rest, found))
 }
 
-/// The most bytes of one file of VCL.
+/// Maximum size of a VCL file in bytes.
 const LONGEST_VCL: u64 = 128 << 20;
 
-/// Reads a file of VCL. Fails for anything but a regular file: it may never end, and reading a pipe without a writer
-/// would wait.
+/// Reads a VCL file. Fails for anything but a regular file: a device may never end, and opening a pipe without a writer
+/// would block.
 pub fn read_vcl(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     let about = file.metadata()?;
@@ -74,7 +74,7 @@ pub fn read_vcl(path: &Path) -> io::Result<Vec<u8>> {
 
 impl Files for Machine {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        read_vcl(Path::new(path)).map_err(|error| words(&error))
+        read_vcl(Path::new(path)).map_err(|error| os_error_text(&error))
     }
 
     fn exists(&self, path: &str) -> bool {
@@ -85,7 +85,7 @@ impl Files for Machine {
         let mut found = Vec::new();
         let (root, rest) = pattern.strip_prefix('/').map_or(("", pattern), |rest| ("/", rest));
         let parts: Vec<&str> = rest.split('/').collect();
-        // An absolute pattern begins below the root, whose name is its slash.
+        // An absolute pattern starts in the root directory, whose name is a slash.
         let expanded = match root {
             "" => expand("", &parts, &mut found),
             _ => {
@@ -96,7 +96,7 @@ impl Files for Machine {
                 result
             }
         };
-        expanded.map_err(|error| words(&error))?;
+        expanded.map_err(|error| os_error_text(&error))?;
         Ok(found)
     }
 
@@ -106,9 +106,9 @@ impl Files for Machine {
             Ok(_) => SocketKind::NotASocket,
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-                    SocketKind::NotYet(words(&error))
+                    SocketKind::NotYet(os_error_text(&error))
                 }
-                _ => SocketKind::Unusable(words(&error)),
+                _ => SocketKind::Unusable(os_error_text(&error)),
             },
         }
     }
@@ -142,7 +142,7 @@ mod tests {
         assert!(Machine.glob("/et?").unwrap().contains(&"/etc".to_owned()));
     }
 
-    /// A file that never ends, one that nobody writes to, a directory and a file that is too large are refused at once.
+    /// An endless device, a pipe without a writer, a directory and a file that is too large fail at once.
     #[test]
     fn only_regular_files_are_read_as_vcl() {
         let dir = std::env::temp_dir().join(format!("lacquer-vcl-{}", std::process::id()));

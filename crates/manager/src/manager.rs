@@ -1,4 +1,4 @@
-//! The manager's state and what it does at the word of a command.
+//! The manager's state and the commands that it runs itself.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use lacquer_cli::check::{CheckResult, Checked};
 use lacquer_cli::collector::Command;
-use lacquer_cli::command_table::Home;
-use lacquer_cli::help::{self, Asker};
+use lacquer_cli::command_table::Process;
+use lacquer_cli::help::{self, HelpContext};
 use lacquer_cli::link::{AddressSpace, Request, ToWorker};
 use lacquer_cli::{json, status};
 use lacquer_params::{Effect, Listing, ParamSet, SetError};
@@ -23,9 +23,9 @@ use crate::storage::{self, Storage};
 use crate::vcl::{Catalogue, Compilation};
 use crate::version;
 use crate::workdir::{PidFile, Renewal};
-use crate::worker::{Asked, Relaunch, State, Worker};
+use crate::worker::{Relaunch, RequestResult, State, Worker};
 
-/// The answer to a command.
+/// The reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Status of the CLI.
@@ -35,12 +35,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Done.
+    /// Creates a successful reply.
     pub fn ok(text: impl Into<Text>) -> Reply {
         Reply { status: status::OK, text: text.into() }
     }
 
-    /// Not done.
+    /// Creates a reply with another status.
     pub fn no(status: u16, text: impl Into<Text>) -> Reply {
         Reply { status, text: text.into() }
     }
@@ -58,12 +58,12 @@ impl From<SetError> for Reply {
     }
 }
 
-/// The reply to a command.
+/// The result of a command.
 #[derive(Debug)]
 pub enum Answer {
-    /// With this reply.
+    /// The reply is ready.
     Now(Reply),
-    /// With what [`Manager::finish_load`] returns once this has ended.
+    /// [`Manager::finish_load`] returns the reply when this compilation has ended.
     Compiling(Compilation),
 }
 
@@ -100,17 +100,17 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Seconds since the start, which never jump.
+    /// Returns the seconds since the start (monotonic).
     pub(crate) fn uptime(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
 
-    /// True while there is a worker process that may be asked.
+    /// Returns whether there is a worker process.
     pub(crate) fn running(&self) -> bool {
         self.worker.is_some()
     }
 
-    /// Divides the address space of a worker; fails in one line where the limit on it is too low.
+    /// Divides the address space of a worker. Fails if the limit on it is too low.
     pub(crate) fn address_space(&self) -> Result<AddressSpace, TooLittle> {
         let sizes = || self.storages.iter().map(Storage::size);
         let needs = Needs {
@@ -122,35 +122,35 @@ impl Manager {
         needs.divide(address_space::limit(), address_space::memory())
     }
 
-    fn patience(&self) -> Duration {
+    fn cli_timeout(&self) -> Duration {
         seconds(self.params.values().cli_timeout)
     }
 
-    /// Asks the worker. Silence is its end.
-    pub(crate) fn ask(&mut self, body: Request) -> Reply {
-        let patience = self.patience();
+    /// Sends a request to the worker and returns its reply. Kills a worker that does not reply in time.
+    pub(crate) fn request(&mut self, body: Request) -> Reply {
+        let timeout = self.cli_timeout();
         let complain = &self.complain;
         let Some(worker) = self.worker.as_mut() else {
             return Reply::no(status::CANT, "");
         };
         let pid = worker.pid();
-        let hear = |line: &str| Manager::child_said(complain, Level::Info, pid, line);
-        match worker.ask(body, patience, hear) {
-            Asked::Answer { status, text } => Reply { status, text: text.into() },
-            Asked::Silence => {
+        let on_line = |line: &str| Manager::report_output(complain, Level::Info, pid, line);
+        match worker.request(body, timeout, on_line) {
+            RequestResult::Reply { status, text } => Reply { status, text: text.into() },
+            RequestResult::NoReply => {
                 self.give_up_on_worker();
                 Reply::no(status::COMMS, "CLI communication error (hdr)")
             }
         }
     }
 
-    /// Asks the worker; what is not a success is an error.
-    pub(crate) fn ask_for_success(&mut self, body: Request) -> Result<Reply, Reply> {
-        let reply = self.ask(body);
+    /// Sends a request to the worker. Any status but success is an error.
+    pub(crate) fn request_success(&mut self, body: Request) -> Result<Reply, Reply> {
+        let reply = self.request(body);
         if matches!(reply.status, status::OK | status::TRUNCATED) { Ok(reply) } else { Err(reply) }
     }
 
-    /// Runs a command of the CLI after `check` has looked at it.
+    /// Runs a command of the CLI that `check` has parsed.
     pub fn run(&mut self, checked: CheckResult, command: &Command, authenticated: bool) -> Answer {
         let checked = match checked {
             Ok(Some(checked)) => checked,
@@ -164,9 +164,9 @@ impl Manager {
         if matches!(checked.spec.name, "vcl.inline" | "vcl.load") {
             return self.begin_load(words, command).map_or_else(Answer::Now, Answer::Compiling);
         }
-        if checked.spec.home == Home::Worker {
+        if checked.spec.process == Process::Worker {
             return if self.running() {
-                self.ask(Request::Cli { argv: words.clone() }).into()
+                self.request(Request::Cli { argv: words.clone() }).into()
             } else {
                 worker_needed().into()
             };
@@ -182,11 +182,11 @@ impl Manager {
             "banner" => Reply::ok(self.banner()),
             "debug.panic.master" => panic!("You asked for it"),
             "help" => {
-                let asker = Asker { authenticated, worker_runs: self.running() };
+                let context = HelpContext { authenticated, worker_runs: self.running() };
                 if json {
-                    return in_envelope(&help::show_json(asker));
+                    return in_envelope(&help::show_json(context));
                 }
-                let (status, text) = help::show(args, asker);
+                let (status, text) = help::show(args, context);
                 Reply { status, text: text.into() }
             }
             "panic.clear" => self.panic_clear(args).into(),
@@ -215,7 +215,7 @@ impl Manager {
             "vcl.deps" => Reply::ok(self.catalogue.deps()),
             "vcl.discard" => self.vcl_discard(args).into(),
             "vcl.label" => self.vcl_label(&args[0], &args[1]).into(),
-            "vcl.list" if self.running() => self.ask(Request::Cli { argv: words.to_vec() }),
+            "vcl.list" if self.running() => self.request(Request::Cli { argv: words.to_vec() }),
             "vcl.list" if json => in_envelope(&self.catalogue.list_json()),
             "vcl.list" => Reply::ok(self.catalogue.list()),
             "vcl.show" => self.vcl_show(args).into(),
@@ -226,7 +226,7 @@ impl Manager {
         }
     }
 
-    /// Returns the greeting of a new connection.
+    /// Returns the banner of a new connection.
     pub fn banner(&self) -> String {
         let start = if self.running() { "" } else { "Type 'start' to launch worker process.\n" };
         format!(
@@ -254,25 +254,25 @@ impl Manager {
         Ok(String::new())
     }
 
-    /// Sets a parameter, and sends the parameters to the worker.
+    /// Sets or resets a parameter and sends the parameters to the worker.
     pub(crate) fn set_param(&mut self, name: &str, value: Option<&str>) -> Result<Effect, SetError> {
         let effect = match value {
             Some(value) => self.params.set(name, value),
             None => self.params.reset(name),
         }?;
         self.complain.tune(self.params.values());
-        self.tell_params();
+        self.send_params();
         Ok(effect)
     }
 
-    /// Sends the parameters to the worker and waits for an answer to a request after them. The worker handles one
-    /// message after the other, so the client that set a parameter may rely on it.
-    fn tell_params(&mut self) {
+    /// Sends the parameters to the worker and waits for the reply to a request sent after them. The worker handles
+    /// messages in order, so the new value is in effect when the client gets its reply.
+    fn send_params(&mut self) {
         let message = ToWorker::Param(Box::new(self.params.values().clone()));
-        let patience = self.patience();
+        let timeout = self.cli_timeout();
         let Some(worker) = self.worker.as_mut() else { return };
-        if worker.tell(&message, patience).is_ok() {
-            self.ask(Request::Settle);
+        if worker.notify(&message, timeout).is_ok() {
+            self.request(Request::Settle);
         } else {
             self.give_up_on_worker();
         }
@@ -326,7 +326,7 @@ fn worker_needed() -> Reply {
     )
 }
 
-/// A parameter's seconds as a duration; what never comes is a very long time.
+/// Converts a parameter's seconds to a duration. An infinite or overlong time becomes a year.
 pub(crate) fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_hours(8760))
 }

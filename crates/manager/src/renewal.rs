@@ -1,5 +1,5 @@
-//! A working directory that was removed while we run is made anew, with what belongs into it: the lock, the secret
-//! and the manager's shared memory. The worker's shared memory comes back with the next worker.
+//! Recreates a working directory that was removed while the daemon runs, with its contents: the lock, the secret and
+//! the manager's shared memory. The next worker creates the worker's shared memory.
 
 use std::path::Path;
 
@@ -12,31 +12,31 @@ use crate::workdir::{self, PidFile};
 use crate::worker::Worker;
 
 impl Manager {
-    /// Makes anew what is missing of the working directory. Looks at a few names and does nothing if all is there.
+    /// Recreates the missing parts of the working directory. Checks a few names, and does nothing if all exist.
     pub(crate) fn renew_workdir(&mut self) {
         if self.shm.is_none() {
             return;
         }
         if !self.workdir_is_whole() {
             let shown = self.workdir.display();
-            let text = format!("Working directory '{shown}' was removed or emptied: making it anew");
+            let text = format!("Working directory '{shown}' was removed or emptied: creating it again");
             if !self.renewal.failed {
-                self.complain.say(Level::Error, &text);
+                self.complain.report(Level::Error, &text);
             }
             let outcome = self.renew();
             if let Err(fault) = &outcome
                 && !self.renewal.failed
             {
-                self.complain.say(Level::Error, fault.to_string().trim_end());
+                self.complain.report(Level::Error, fault.to_string().trim_end());
             }
             self.renewal.failed = outcome.is_err();
         }
         if let Some(secret) = &self.secret
             && let Err(error) = secret.restore(&self.jail)
         {
-            self.complain.say(Level::Debug, &format!("Cannot restore the secret-file: {error}"));
+            self.complain.report(Level::Debug, &format!("Cannot restore the secret-file: {error}"));
         }
-        self.say_that_the_log_is_unseen();
+        self.report_unreadable_log();
     }
 
     fn workdir_is_whole(&self) -> bool {
@@ -48,7 +48,7 @@ impl Manager {
 
     fn renew(&mut self) -> Outcome<()> {
         workdir::make(&self.workdir, &self.jail, &self.complain)?;
-        // The lock first: another daemon may have taken the place.
+        // The lock comes first: another daemon may use the directory by now.
         for file in &mut self.pid_files {
             file.renew(&self.jail)?;
         }
@@ -60,7 +60,7 @@ impl Manager {
         Ok(())
     }
 
-    fn say_that_the_log_is_unseen(&mut self) {
+    fn report_unreadable_log(&mut self) {
         let unseen = {
             let _root = self.jail.raise();
             self.worker.is_some() && !Path::new(CHILD_DIRNAME).exists()
@@ -68,7 +68,7 @@ impl Manager {
         if unseen && !self.renewal.worker_unseen {
             let text = "Log and counters of the running child cannot be read until it is restarted: its \
                         shared memory was removed";
-            self.complain.say(Level::Error, text);
+            self.complain.report(Level::Error, text);
         }
         self.renewal.worker_unseen = unseen;
     }

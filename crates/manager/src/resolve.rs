@@ -1,10 +1,10 @@
-//! Addresses as users write them (`host`, `host:port`, `host port`, `[v6]:port`, `:port`, ranges of
+//! Resolves addresses as users write them (`host`, `host:port`, `host port`, `[v6]:port`, `:port`, ranges of
 //! ports) to socket addresses.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
-/// Host and port, each if given.
+/// The host and port of an address, if given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPort<'a> {
     /// Host name or address.
@@ -13,7 +13,7 @@ pub struct HostPort<'a> {
     pub port: Option<&'a str>,
 }
 
-/// Takes an address apart.
+/// Splits an address into host and port.
 pub fn take_apart(text: &str) -> Result<HostPort<'_>, &'static str> {
     if let Some(inner) = text.strip_prefix('[') {
         let (host, rest) = inner.split_once(']').ok_or("IPv6 address lacks ']'")?;
@@ -33,7 +33,7 @@ pub fn take_apart(text: &str) -> Result<HostPort<'_>, &'static str> {
     Ok(HostPort { host: Some(&text[..at]).filter(|h| !h.is_empty()), port: Some(&text[at + 1..]) })
 }
 
-/// The number of a port or service.
+/// Returns the number of a port or service name.
 pub fn port_number(port: &str) -> Result<u16, String> {
     if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) {
         return port.parse().map_err(|_| "Servname not supported for ai_socktype".to_owned());
@@ -52,14 +52,14 @@ pub fn port_number(port: &str) -> Result<u16, String> {
     }
 }
 
-/// All addresses of a host; without one, or for `*`, those that mean any.
+/// Returns all addresses of a host. Without a host, or for `*`, returns the unspecified addresses.
 pub fn lookup(host: Option<&str>, port: u16) -> Result<Vec<SocketAddr>, String> {
     let Some(host) = host.filter(|&host| host != "*") else {
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         return Ok(any.iter().map(|ip| SocketAddr::new(*ip, port)).collect());
     };
     let found = (host, port).to_socket_addrs().map_err(|error| {
-        let text = crate::fault::words(&error);
+        let text = crate::fault::os_error_text(&error);
         text.rsplit(": ").next().unwrap_or(&text).to_owned()
     })?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
@@ -71,7 +71,7 @@ pub fn lookup(host: Option<&str>, port: u16) -> Result<Vec<SocketAddr>, String> 
     Ok(addresses)
 }
 
-/// All addresses that `text` means; without a port it is `default_port`.
+/// Returns all addresses of `text`, with `default_port` if it has no port.
 pub fn resolve(text: &str, default_port: u16) -> Result<Vec<SocketAddr>, String> {
     let HostPort { host, port } = take_apart(text)?;
     let port = match port {
@@ -83,7 +83,7 @@ pub fn resolve(text: &str, default_port: u16) -> Result<Vec<SocketAddr>, String>
     lookup(host, port)
 }
 
-/// Does the same as [`resolve`], but the port may also be a range like `8000-8010`.
+/// Resolves like [`resolve`], but the port may also be a range like `8000-8010`.
 pub fn resolve_range(text: &str, default_port: u16) -> Result<Vec<SocketAddr>, String> {
     let HostPort { host, port } = take_apart(text)?;
     let range = port.and_then(|port| {
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn apart() {
+    fn host_and_port_are_split() {
         let hp = |text| take_apart(text).map(|hp| (hp.host, hp.port));
         assert_eq!(hp("localhost"), Ok((Some("localhost"), None)));
         assert_eq!(hp("127.0.0.1:80"), Ok((Some("127.0.0.1"), Some("80"))));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn as_the_c_library_has_it() {
+    fn star_and_empty_port_match_the_c_library() {
         assert_eq!(resolve("*:80", 0), lookup(None, 80));
         assert_eq!(resolve("127.0.0.1:", 80), resolve("127.0.0.1:0", 80));
         assert!(resolve("127.0.0.1:65536", 80).is_err());

@@ -1,18 +1,19 @@
-//! The secret of the management port: the file that `-S` names, or one that we make in the working directory.
+//! The secret of the management port: the file that `-S` names, or one that the manager creates in the working
+//! directory.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::fault::{Fault, Outcome, words};
+use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 
-/// The name of the secret that we make when none is given.
+/// The file name of a secret that the manager creates.
 const NAME: &str = "_.secret";
 const LENGTH: usize = 256;
 
-/// The path of the secret, and its content if the manager made it.
+/// The path of the secret, and its content if the manager created it.
 #[derive(Debug)]
 pub struct Secret {
     path: PathBuf,
@@ -29,16 +30,16 @@ pub fn random(buffer: &mut [u8]) -> io::Result<()> {
 }
 
 impl Secret {
-    /// The secret in a file of the user's. It is read anew for each login, so that it can be changed.
+    /// Uses a file of the user's. It is read again for each login, so that its content can be changed.
     pub fn given(path: PathBuf) -> Secret {
         Secret { path, made: None }
     }
 
-    /// Makes a secret in the working directory.
+    /// Creates a secret in the working directory.
     pub fn make(directory: &Path, jail: &Jail) -> Outcome<Secret> {
         let shown = directory.display();
         let cannot = |what: &str, error: &io::Error| {
-            Fault::usage(format!("Cannot {what} secret-file in {shown} ({})", words(error)))
+            Fault::usage(format!("Cannot {what} secret-file in {shown} ({})", os_error_text(error)))
         };
         let mut bytes = [0; LENGTH];
         random(&mut bytes).map_err(|error| cannot("create", &error))?;
@@ -57,14 +58,14 @@ impl Secret {
         }
     }
 
-    /// Writes a secret that we made into a new file.
+    /// Writes a secret that the manager created to a new file.
     fn write(&self, jail: &Jail) -> io::Result<()> {
         let Some(bytes) = &self.made else { return Ok(()) };
         let _root = jail.raise();
         OpenOptions::new().write(true).create_new(true).mode(0o640).open(&self.path)?.write_all(bytes)
     }
 
-    /// Writes a secret that we made once more if its file is gone.
+    /// Writes a secret that the manager created again if its file was removed.
     pub fn restore(&self, jail: &Jail) -> io::Result<()> {
         if self.made.is_none() || self.path.exists() {
             return Ok(());
@@ -78,7 +79,7 @@ impl Secret {
         &self.path
     }
 
-    /// Reads it. One that we made is known without its file.
+    /// Reads the secret. One that the manager created is available without its file.
     pub fn read(&self, jail: &Jail) -> io::Result<Vec<u8>> {
         let _root = jail.raise();
         match (fs::read(&self.path), &self.made) {
@@ -87,19 +88,19 @@ impl Secret {
         }
     }
 
-    /// Fails if it cannot be read or is empty.
+    /// Fails if the secret cannot be read or is empty.
     pub fn check(&self, jail: &Jail) -> Outcome<()> {
         let shown = self.path.display();
         match self.read(jail) {
             Ok(secret) if secret.is_empty() => Err(Fault::plain(format!("Empty secret-file \"{shown}\""))),
             Ok(_) => Ok(()),
             Err(error) => {
-                Err(Fault::plain(format!("Cannot open secret-file \"{shown}\": {}", words(&error))))
+                Err(Fault::plain(format!("Cannot open secret-file \"{shown}\": {}", os_error_text(&error))))
             }
         }
     }
 
-    /// Removes the file of a secret that we made.
+    /// Removes the file of a secret that the manager created.
     pub fn remove(&self, jail: &Jail) {
         if self.made.is_some() {
             let _ = self.clear(jail);
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_made_secret_survives_its_file() {
+    fn a_created_secret_survives_its_file() {
         let directory = std::env::temp_dir().join(format!("lacquer-secret-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let jail = Jail::none();

@@ -1,5 +1,5 @@
-//! The manager's loop: waits for signals, connections, commands, the worker's output and the clock, and
-//! does what each asks for. One thread; nothing here waits for long, but for the worker's answers.
+//! The manager's event loop: waits for signals, connections, commands, the worker's output and timers, and handles
+//! them. It has one thread, which blocks only while it waits for the worker.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,15 +11,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{CliChannel, CliSockets, Master, Origin, Sessions};
-use crate::complain::{Level, say_line};
+use crate::complain::{Level, print_line};
 use crate::fault::{Fault, Outcome};
 use crate::manager::Manager;
 use crate::worker::State;
 
-/// First look at whether VCL programs may go cold; later looks follow `vcl_cooldown`.
+/// Seconds until the first check for idle VCL programs. Later checks follow `vcl_cooldown`.
 const FIRST_COOLING: f64 = 3.0;
 
-/// The signals that end us, as something to poll.
+/// The signals that end the daemon, as descriptors to poll.
 #[derive(Debug)]
 pub struct Signals {
     terminate: UnixStream,
@@ -27,7 +27,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on SIGTERM and SIGINT are noticed, and SIGHUP is ignored.
+    /// Catches SIGTERM and SIGINT from now on, and ignores SIGHUP.
     pub fn watch() -> std::io::Result<Signals> {
         let watch = |signal| -> std::io::Result<UnixStream> {
             let (ours, theirs) = UnixStream::pair()?;
@@ -67,7 +67,7 @@ struct Timers {
     cooling: Instant,
 }
 
-/// The manager with all its connections.
+/// The manager and all its connections.
 pub struct Service {
     /// The manager.
     pub manager: Manager,
@@ -75,14 +75,14 @@ pub struct Service {
     pub sockets: CliSockets,
     /// The connection to `-M`.
     pub master: Option<Master>,
-    /// Signals that end us.
+    /// Signals that end the daemon.
     pub signals: Signals,
     sessions: Sessions,
     timers: Timers,
 }
 
 impl Service {
-    /// Puts it together; nothing happens until [`Service::run`].
+    /// Creates the service. Nothing happens until [`Service::run`].
     pub fn new(manager: Manager, sockets: CliSockets, master: Option<Master>, signals: Signals) -> Service {
         let now = Instant::now();
         let timers =
@@ -90,7 +90,7 @@ impl Service {
         Service { manager, sockets, master, signals, sessions: Sessions::new(), timers }
     }
 
-    /// Takes commands from standard input.
+    /// Reads commands from standard input.
     pub fn attach_stdin(&mut self) -> Outcome<()> {
         let duplicate = |fd: std::os::fd::BorrowedFd<'_>| {
             fd.try_clone_to_owned().map_err(|e| Fault::plain(format!("Cannot use the terminal: {e}")))
@@ -104,17 +104,17 @@ impl Service {
 
     /// Runs the commands of a file, all of them before anything else happens.
     pub fn run_file(&mut self, file: File) -> Outcome<()> {
-        say_line("BEGIN of -I file processing");
+        print_line("BEGIN of -I file processing");
         let output = std::io::stderr().as_fd().try_clone_to_owned();
         let output = output.map_err(|e| Fault::plain(format!("Cannot use the terminal: {e}")))?;
         let input = OwnedFd::from(file);
         let channel = CliChannel { input, output: Some(output), ident: "-I file".to_owned(), peer: None };
         self.sessions.run_file(&mut self.manager, channel)?;
-        say_line("END of -I file processing");
+        print_line("END of -I file processing");
         Ok(())
     }
 
-    /// Works until a signal or the end of standard input ends it.
+    /// Runs until a signal or the end of standard input.
     pub fn run(&mut self) {
         loop {
             self.tick();
@@ -126,7 +126,7 @@ impl Service {
                     return;
                 }
             }
-            if !self.turn_of_sessions() {
+            if !self.serve_sessions() {
                 return;
             }
         }
@@ -141,7 +141,8 @@ impl Service {
         timers.into_iter().flatten().min().unwrap_or_else(Instant::now)
     }
 
-    /// Sleeps until something is to be done. Returns what, sessions first: their indices change with what follows.
+    /// Sleeps until an event or a timeout. Returns the events, sessions first, because handling the others changes the
+    /// indices of sessions.
     fn wait(&self) -> Vec<Source> {
         let (mut sources, mut fds) = (Vec::new(), Vec::new());
         for (at, fd) in self.sessions.poll_fds().enumerate() {
@@ -180,12 +181,12 @@ impl Service {
             .collect()
     }
 
-    /// Does what a source asks for; false at the end.
+    /// Handles an event. Returns false when the daemon ends.
     fn serve(&mut self, source: Source) -> bool {
         match source {
             Source::Terminate => {
                 if let Some(name) = self.signals.which() {
-                    self.manager.complain.say(Level::Error, &format!("Manager got {name}"));
+                    self.manager.complain.report(Level::Error, &format!("Manager got {name}"));
                     return false;
                 }
             }
@@ -194,8 +195,9 @@ impl Service {
             Source::Master => match self.master.as_mut().map(Master::finish) {
                 Some(Ok(stream)) => self.sessions.connected(&self.manager, stream),
                 Some(Err(error)) => {
-                    let text = format!("Could not connect to CLI-master: {}", crate::fault::words(&error));
-                    self.manager.complain.say(Level::Info, &text);
+                    let text =
+                        format!("Could not connect to CLI-master: {}", crate::fault::os_error_text(&error));
+                    self.manager.complain.report(Level::Info, &text);
                 }
                 None => {}
             },
@@ -204,9 +206,9 @@ impl Service {
         true
     }
 
-    /// Lets sessions do what they have to; false at the end.
-    fn turn_of_sessions(&mut self) -> bool {
-        let ended = self.sessions.turn(&mut self.manager);
+    /// Serves the sessions for a round. Returns false when the daemon ends.
+    fn serve_sessions(&mut self) -> bool {
+        let ended = self.sessions.serve_round(&mut self.manager);
         if ended.contains(&Origin::Master)
             && let Some(master) = &mut self.master
         {

@@ -1,4 +1,4 @@
-//! The manager's shared memory: its counters, and the arguments by which `varnishadm` finds
+//! The manager's shared memory: its counters, and the arguments with which `varnishadm` finds
 //! the CLI.
 
 use std::io;
@@ -19,10 +19,10 @@ use crate::jail::Jail;
 #[derive(Debug)]
 pub struct Shm {
     dir: VsmDir,
-    /// Counters of what happened to workers.
+    /// Counters of worker starts and ends.
     pub counters: Segment<Mgt>,
     arguments: Vec<Argument>,
-    /// The process id of the worker that runs; by this line in the index readers see that workers changed.
+    /// The process id of the running worker. This index line tells readers that the worker has changed.
     worker: Option<Block>,
 }
 
@@ -34,7 +34,7 @@ struct Argument {
     _block: Block,
 }
 
-/// Seconds since the epoch.
+/// Returns the seconds since the epoch.
 pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
@@ -44,7 +44,7 @@ fn fault(error: impl std::fmt::Display) -> Fault {
 }
 
 impl Shm {
-    /// Begins anew in the working directory, which is the current one.
+    /// Creates an empty directory in the working directory, which is the current one.
     pub fn create(jail: &Jail) -> Outcome<Shm> {
         let owner = Owner { pid: std::process::id(), birth: now() as u64 };
         let path = Path::new(MGT_DIRNAME);
@@ -71,7 +71,7 @@ impl Shm {
         Ok(())
     }
 
-    /// Makes the directory anew, with the same contents, after it was removed. The worker's line is not in it yet.
+    /// Recreates the directory with the same contents after it was removed. The worker's line is not in it yet.
     pub fn renew(&mut self, jail: &Jail) -> Outcome<()> {
         let mut anew = Shm::create(jail)?;
         for (counter, before) in anew.counters.counters().iter().zip(self.counters.counters()) {
@@ -84,7 +84,7 @@ impl Shm {
         Ok(())
     }
 
-    /// Shows which worker runs, if one does.
+    /// Publishes the process id of the worker, or removes it.
     pub fn show_worker(&mut self, pid: Option<u32>) {
         self.worker = None;
         if let Some(pid) = pid {
@@ -92,7 +92,7 @@ impl Shm {
         }
     }
 
-    /// Makes an empty directory for a new worker.
+    /// Creates an empty directory for a new worker.
     pub fn worker_dir(jail: &Jail, complain: &Complain) -> io::Result<OwnedFd> {
         let fd = {
             let _root = jail.raise();
@@ -102,13 +102,13 @@ impl Shm {
         Ok(fd)
     }
 
-    /// Removes what a worker left.
+    /// Removes the directory of a worker that has ended.
     pub fn remove_worker_dir(jail: &Jail) {
         let _root = jail.raise();
         let _ = vsm::remove_dir(Path::new(CHILD_DIRNAME));
     }
 
-    /// Removes everything; for the end.
+    /// Removes both directories, at the end of the daemon.
     pub fn remove(self, jail: &Jail) {
         let Shm { dir, counters, arguments, worker } = self;
         drop((counters, arguments, worker, dir));

@@ -1,5 +1,5 @@
-//! From the command line to a running daemon: the second stage of the options, in the order in which
-//! they may fail, then everything that must exist before the first request.
+//! Starts the daemon from its command line: evaluates the options (second stage) in the order in which errors are
+//! reported, then creates everything that must exist before the first request.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,9 +13,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::system::Uname;
 
 use crate::cli::{CliSockets, Master};
-use crate::complain::{Complain, Level, say_line};
+use crate::complain::{Complain, Level, print_line};
 use crate::daemon::{self, Background};
-use crate::fault::{Fault, Outcome, words};
+use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::listen::{Listeners, is_backend_path};
 use crate::manager::{Manager, Reply};
@@ -33,14 +33,14 @@ use crate::worker::{Relaunch, State};
 const DEFAULT_LISTEN: &str = ":80";
 const DEFAULT_CLI: &str = "localhost:0";
 
-/// VCL to begin with: its name in messages, and its text.
+/// VCL to load at startup: its name in messages, and its text.
 struct StartVcl {
     origin: String,
     text: Text,
 }
 
-/// The options in their second stage: what they mean.
-struct Meant {
+/// The options after the second stage.
+struct ParsedOptions {
     params: ParamSet,
     listeners: Listeners,
     storages: StorageArguments,
@@ -62,14 +62,14 @@ fn backend_vcl(argument: &str) -> StartVcl {
     }
 }
 
-/// Sets the parameters whose defaults are the platform's.
+/// Sets the parameters whose defaults are those of the platform.
 fn platform_defaults(params: &mut ParamSet) {
     let Ok(socket) = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None) else {
         return;
     };
     let mut set = |name: &str, value: Option<u64>| {
         if let Some(value) = value.filter(|value| *value > 0) {
-            // A value beyond the parameter's bounds leaves our own default.
+            // A value beyond the parameter's bounds is ignored, and our own default remains.
             let _ = params.set_default(name, &value.to_string());
         }
     };
@@ -78,20 +78,20 @@ fn platform_defaults(params: &mut ParamSet) {
     set("tcp_keepalive_probes", socket.tcp_keepalive_retries().ok().map(u64::from));
 }
 
-impl Meant {
-    fn from(said: &RawOptions, jail: &Jail) -> Outcome<Meant> {
-        let mut meant = Meant {
+impl ParsedOptions {
+    fn from(raw: &RawOptions, jail: &Jail) -> Outcome<ParsedOptions> {
+        let mut parsed = ParsedOptions {
             params: ParamSet::new(),
             listeners: Listeners::default(),
             storages: StorageArguments::default(),
-            vcl: said.backend.as_deref().map(backend_vcl).into_iter().collect(),
+            vcl: raw.backend.as_deref().map(backend_vcl).into_iter().collect(),
             init: None,
         };
-        platform_defaults(&mut meant.params);
-        for option in &said.ordered {
-            meant.take(option, jail)?;
+        platform_defaults(&mut parsed.params);
+        for option in &raw.ordered {
+            parsed.take(option, jail)?;
         }
-        Ok(meant)
+        Ok(parsed)
     }
 
     fn take(&mut self, option: &Ordered, jail: &Jail) -> Outcome<()> {
@@ -101,15 +101,16 @@ impl Meant {
             Ordered::Vcl(file) if file.is_empty() => Ok(()),
             Ordered::Vcl(file) => {
                 let path = &self.params.values().vcl_path;
-                let (path, text) =
-                    read_along(path, file).map_err(|error| cannot_read(file, path, &words(&error)))?;
+                let (path, text) = read_along(path, file)
+                    .map_err(|error| cannot_read(file, path, &os_error_text(&error)))?;
                 self.vcl.push(StartVcl { origin: path.display().to_string(), text });
                 Ok(())
             }
             Ordered::Init(path) => {
                 let _root = jail.raise();
-                let file = File::open(path)
-                    .map_err(|error| Fault::usage(format!("\tCan't open {path}: {}", words(&error))))?;
+                let file = File::open(path).map_err(|error| {
+                    Fault::usage(format!("\tCan't open {path}: {}", os_error_text(&error)))
+                })?;
                 self.init = Some(file);
                 Ok(())
             }
@@ -123,7 +124,7 @@ impl Meant {
             }
             Ordered::Storage(argument) => {
                 let name = self.storages.add(argument)?.to_owned();
-                self.params.know_storage(&name);
+                self.params.add_storage(&name);
                 Ok(())
             }
             Ordered::Extension(path) => {
@@ -133,27 +134,28 @@ impl Meant {
     }
 }
 
-/// A name without a leading slash is looked for in the folders of `vcl_path` only, as varnishd does.
+/// Returns the fault for an unreadable `-f` file. Relative names are searched in the folders of `vcl_path` only, as in
+/// varnishd, so the text suggests the absolute path of a file that exists in the current directory.
 fn cannot_read(file: &str, path: &str, why: &str) -> Fault {
     let fault = format!("Cannot read -f file '{file}' ({why})");
     let hint = match std::env::current_dir() {
         Ok(here) if !file.starts_with('/') => {
             let whole = here.join(file);
-            if whole.exists() { format!("; say -f {}", whole.display()) } else { format!(" in {path}") }
+            if whole.exists() { format!("; use -f {}", whole.display()) } else { format!(" in {path}") }
         }
         _ => String::new(),
     };
     Fault::usage(fault + &hint)
 }
 
-/// Joins the lines of a message of the management port.
+/// Joins the lines of an error text of the management port.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" ")
 }
 
-fn identity(said: &RawOptions, host: &str) -> Outcome<String> {
-    let Some(identity) = said.identity.as_deref().filter(|identity| !identity.is_empty()) else {
+fn identity(raw: &RawOptions, host: &str) -> Outcome<String> {
+    let Some(identity) = raw.identity.as_deref().filter(|identity| !identity.is_empty()) else {
         return Ok(host.to_owned());
     };
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
@@ -163,26 +165,28 @@ fn identity(said: &RawOptions, host: &str) -> Outcome<String> {
     }
 }
 
-/// The file of `-S`, if there is to be a secret at all.
-fn given_secret(said: &RawOptions, jail: &Jail) -> Outcome<Option<PathBuf>> {
-    match said.secret.as_deref() {
+/// Returns the path of `-S`, or `None` for `-S none` and without `-S`.
+fn given_secret(raw: &RawOptions, jail: &Jail) -> Outcome<Option<PathBuf>> {
+    match raw.secret.as_deref() {
         None => Ok(None),
         Some("none") => {
-            say_line("Warning: CLI authentication disabled.");
+            print_line("Warning: CLI authentication disabled.");
             Ok(None)
         }
         Some(path) => {
             let _root = jail.raise();
             match File::open(path) {
-                // Relative paths are as seen from where we were started.
+                // Relative paths refer to the directory in which the daemon was started.
                 Ok(_) => Ok(Some(std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)))),
-                Err(error) => Err(Fault::usage(format!("Cannot open -S file ({path}): {}", words(&error)))),
+                Err(error) => {
+                    Err(Fault::usage(format!("Cannot open -S file ({path}): {}", os_error_text(&error))))
+                }
             }
         }
     }
 }
 
-/// Returns the machine and the choices as the banner contains them, in varnishd's form.
+/// Returns the platform and the chosen methods for the banner, in varnishd's form.
 fn platform(host: &Uname, jail: &Jail, storages: &[Storage], hash: &str) -> String {
     let stores: Vec<&str> = storages.iter().map(Storage::method).collect();
     format!(
@@ -200,38 +204,38 @@ fn temporary_workdir() -> PathBuf {
     std::env::temp_dir().join(format!("varnishd_C_{}", std::process::id()))
 }
 
-/// Raises the limit of descriptors to the highest allowed, because the usual limit is low.
+/// Raises the limit on descriptors to the hard limit, because the usual soft limit is low.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// Sets everything up and serves until the end; returns the exit code. `name` is the last part of `program`.
+/// Sets everything up and serves until the end. Returns the exit code. `name` is the last component of `program`.
 pub fn run(
-    said: &RawOptions,
+    raw: &RawOptions,
     program: &OsString,
     name: &str,
     background: &mut Option<Background>,
 ) -> Outcome<u8> {
     raise_descriptor_limit();
-    let complain = Complain::new(matches!(said.mode, Mode::Debug | Mode::Foreground), name);
-    let jail = Jail::enter(said.jail.as_deref())?;
-    let Meant { params, listeners, storages, vcl, init } = Meant::from(said, &jail)?;
+    let complain = Complain::new(matches!(raw.mode, Mode::Debug | Mode::Foreground), name);
+    let jail = Jail::enter(raw.jail.as_deref())?;
+    let ParsedOptions { params, listeners, storages, vcl, init } = ParsedOptions::from(raw, &jail)?;
     complain.tune(params.values());
-    let secret = given_secret(said, &jail)?;
+    let secret = given_secret(raw, &jail)?;
     let pid_paths: Vec<PathBuf> =
-        said.pid_files.iter().map(|p| std::path::absolute(p).unwrap_or_else(|_| PathBuf::from(p))).collect();
+        raw.pid_files.iter().map(|p| std::path::absolute(p).unwrap_or_else(|_| PathBuf::from(p))).collect();
 
     let environment = std::env::var("VARNISH_DEFAULT_N").ok();
-    let compile_only = said.mode == Mode::Compile;
-    let named = said.workdir.as_deref().or(environment.as_deref());
+    let compile_only = raw.mode == Mode::Compile;
+    let named = raw.workdir.as_deref().or(environment.as_deref());
     let workdir = match named {
         None if compile_only => temporary_workdir(),
         named => workdir::path(named),
     };
     let host = rustix::system::uname();
-    let identity = identity(said, &host.nodename().to_string_lossy())?;
-    let hash = said.hash_method()?;
+    let identity = identity(raw, &host.nodename().to_string_lossy())?;
+    let hash = raw.hash_method()?;
     workdir::enter(&workdir, &jail, &complain)?;
     if !compile_only {
         workdir::check_room(&workdir, params.values().vsl_space)?;
@@ -271,7 +275,7 @@ pub fn run(
     if manager.listeners.is_empty() {
         manager.listeners.add(DEFAULT_LISTEN, &manager.jail)?;
     }
-    serve(manager, said, init, background)
+    serve(manager, raw, init, background)
 }
 
 fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
@@ -281,17 +285,17 @@ fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
         match manager.new_vcl(&name, Input::Given { name: origin.clone(), text: text.0.clone() }) {
             Ok(warnings) => {
                 let shown = manager.vcl_show(&["-v".to_owned(), name]).unwrap_or_default();
-                say_line(&format!("{warnings}{shown}"));
+                print_line(&format!("{warnings}{shown}"));
             }
             Err(Reply { text, .. }) => {
-                say_line(&text.lossy());
+                print_line(&text.lossy());
                 code = 2;
             }
         }
     }
     let _ = std::env::set_current_dir("/");
     if !manager.params.values().debug.has(DebugBits::VCL_KEEP) {
-        // A directory that is of use to others stays: it is not empty.
+        // A directory that others use is not empty, so it remains.
         let _root = manager.jail.raise();
         let _ = std::fs::remove_dir(&manager.workdir);
     }
@@ -314,24 +318,25 @@ fn load_vcl(manager: &mut Manager, vcl: &[StartVcl]) -> Outcome<()> {
 
 fn serve(
     mut manager: Manager,
-    said: &RawOptions,
+    raw: &RawOptions,
     init: Option<File>,
     background: &mut Option<Background>,
 ) -> Outcome<u8> {
     let mut shm = Shm::create(&manager.jail)?;
     shm.publish("-i", &manager.identity)?;
-    let master = Master::new(&said.masters)?;
+    let master = Master::new(&raw.masters)?;
     let mut sockets = CliSockets::default();
     let default_cli = [DEFAULT_CLI.to_owned()];
-    let cli = if said.cli.is_empty() { &default_cli[..] } else { &said.cli[..] };
+    let cli = if raw.cli.is_empty() { &default_cli[..] } else { &raw.cli[..] };
     for argument in cli.iter().filter(|argument| *argument != "none") {
         let shown = sockets.add(argument, &manager.jail)?;
         shm.publish("-T", &shown)?;
     }
     for file in &mut manager.pid_files {
-        file.write().map_err(|error| Fault::plain(format!("Could not write pid-file: {}", words(&error))))?;
+        file.write()
+            .map_err(|error| Fault::plain(format!("Could not write pid-file: {}", os_error_text(&error))))?;
     }
-    if said.secret.is_none() {
+    if raw.secret.is_none() {
         manager.secret = Some(Secret::make(&manager.workdir, &manager.jail)?);
     }
     if let Some(secret) = &manager.secret {
@@ -339,30 +344,30 @@ fn serve(
         secret.check(&manager.jail)?;
     }
     manager.shm = Some(shm);
-    // Not before everything else is in order, so that a fault is reported in one line, without this.
+    // Reported after all checks, so that a fault is reported in one line, without this.
     if let Some(notice) = manager.jail.notice() {
-        manager.complain.say(Level::Info, &notice);
+        manager.complain.report(Level::Info, &notice);
     }
     if manager.jail.name() == "linux" && !workdir::is_on_tmpfs() {
-        manager.complain.say(Level::Info, "Working directory not mounted on tmpfs partition");
+        manager.complain.report(Level::Info, "Working directory not mounted on tmpfs partition");
     }
-    manager.complain.say(Level::Debug, &format!("Version: {}", version::SHORT));
-    manager.complain.say(Level::Debug, &format!("Platform: {}", manager.platform));
+    manager.complain.report(Level::Debug, &format!("Version: {}", version::SHORT));
+    manager.complain.report(Level::Debug, &format!("Platform: {}", manager.platform));
     let signals = Signals::watch()
-        .map_err(|error| Fault::plain(format!("Cannot watch for signals: {}", words(&error))))?;
+        .map_err(|error| Fault::plain(format!("Cannot watch for signals: {}", os_error_text(&error))))?;
     let mut service = Service::new(manager, sockets, master, signals);
-    let outcome = serve_until_the_end(&mut service, said, init, background);
+    let outcome = serve_until_the_end(&mut service, raw, init, background);
     end(service);
     outcome
 }
 
 fn serve_until_the_end(
     service: &mut Service,
-    said: &RawOptions,
+    raw: &RawOptions,
     init: Option<File>,
     background: &mut Option<Background>,
 ) -> Outcome<u8> {
-    if said.mode == Mode::Debug {
+    if raw.mode == Mode::Debug {
         service.attach_stdin()?;
     }
     if let Some(file) = init {
@@ -370,12 +375,12 @@ fn serve_until_the_end(
     }
     let manager = &mut service.manager;
     let why_not = manager.catalogue.why_not_ready();
-    if let Some(why) = why_not.filter(|_| said.mode != Mode::Debug && !said.has_vcl()) {
-        manager.complain.say(Level::Error, why);
+    if let Some(why) = why_not.filter(|_| raw.mode != Mode::Debug && !raw.has_vcl()) {
+        manager.complain.report(Level::Error, why);
     }
     let mut code = 0;
-    if why_not.is_none() && said.mode != Mode::Debug && manager.state == State::Stopped {
-        // A failure has been reported.
+    if why_not.is_none() && raw.mode != Mode::Debug && manager.state == State::Stopped {
+        // `launch` has reported a failure.
         code = if manager.launch().is_ok() { 0 } else { 2 };
     }
     if let Some(background) = background.take() {
@@ -384,17 +389,17 @@ fn serve_until_the_end(
     if code != 0 {
         return Err(Fault::silent(code));
     }
-    if said.mode == Mode::Foreground {
+    if raw.mode == Mode::Foreground {
         daemon::silence(rustix::stdio::dup2_stdin);
     }
     service.run();
-    service.manager.complain.say(Level::Info, "manager stopping child");
+    service.manager.complain.report(Level::Info, "manager stopping child");
     service.manager.stop();
-    service.manager.complain.say(Level::Info, "manager dies");
+    service.manager.complain.report(Level::Info, "manager dies");
     Ok(service.manager.exit_status)
 }
 
-/// Tidies up, however it went.
+/// Cleans up after success or failure.
 fn end(service: Service) {
     let Service { mut manager, .. } = service;
     manager.stop();

@@ -1,4 +1,4 @@
-//! `-s`: where objects go. The manager makes the memory or opens the file and keeps it open, so that it
+//! `-s`: the object storages. The manager creates the memory or opens the file and keeps it open, so that it
 //! belongs to the service and not to one worker.
 
 use std::fs::{self, File, OpenOptions};
@@ -12,7 +12,7 @@ use lacquer_params::number::parse_bytes;
 use rustix::fs::{MemfdFlags, OFlags};
 
 use crate::complain::Complain;
-use crate::fault::{Fault, Outcome, words};
+use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named;
 
@@ -20,9 +20,9 @@ const TRANSIENT: &str = "Transient";
 const DEFAULT: &str = "default,100m";
 const SMALLEST: u64 = 1 << 20;
 
-/// A storage that was asked for and is not made yet.
+/// A storage that was requested and is not created yet.
 #[derive(Clone, Debug)]
-struct Wanted {
+struct StorageSpec {
     name: String,
     method: String,
     arguments: Vec<String>,
@@ -38,15 +38,15 @@ pub struct Storage {
     file: OwnedFd,
 }
 
-/// The `-s` arguments as they come in.
+/// The `-s` arguments.
 #[derive(Debug, Default)]
 pub struct StorageArguments {
-    wanted: Vec<Wanted>,
+    specs: Vec<StorageSpec>,
     unnamed: usize,
 }
 
 impl StorageArguments {
-    /// Reads one `-s`.
+    /// Parses one `-s` and returns the storage's name.
     pub fn add(&mut self, argument: &str) -> Outcome<&str> {
         let parsed = named::parse(argument, "-s")?;
         let (method, arguments) = parsed.fields.split_first().expect("at least one field");
@@ -57,23 +57,23 @@ impl StorageArguments {
             self.unnamed += 1;
             format!("s{}", self.unnamed - 1)
         });
-        if self.wanted.iter().any(|other| other.name == name) {
+        if self.specs.iter().any(|other| other.name == name) {
             return Err(Fault::usage(format!("(-s {argument}) '{name}' is already defined")));
         }
-        self.wanted.push(Wanted { name, method: method.clone(), arguments: arguments.to_vec() });
-        Ok(&self.wanted[self.wanted.len() - 1].name)
+        self.specs.push(StorageSpec { name, method: method.clone(), arguments: arguments.to_vec() });
+        Ok(&self.specs[self.specs.len() - 1].name)
     }
 
-    /// Makes all storages: the default one if there is none, and Transient, which comes last.
+    /// Creates all storages: the default one if none is given, and Transient, which is last.
     pub fn make(mut self, jail: &Jail, complain: &Complain) -> Outcome<Vec<Storage>> {
-        if self.wanted.is_empty() {
+        if self.specs.is_empty() {
             self.add(DEFAULT)?;
         }
-        if !self.wanted.iter().any(|wanted| wanted.name == TRANSIENT) {
+        if !self.specs.iter().any(|spec| spec.name == TRANSIENT) {
             self.add("Transient=default")?;
         }
-        self.wanted.sort_by_key(|wanted| wanted.name == TRANSIENT);
-        self.wanted.iter().map(|wanted| wanted.make(jail, complain)).collect()
+        self.specs.sort_by_key(|spec| spec.name == TRANSIENT);
+        self.specs.iter().map(|spec| spec.make(jail, complain)).collect()
     }
 }
 
@@ -88,11 +88,11 @@ fn size_of(text: &str, context: &str) -> Outcome<u64> {
     Ok(size)
 }
 
-impl Wanted {
+impl StorageSpec {
     fn make(&self, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
         match self.method.as_str() {
             "malloc" | "default" => self.memory(),
-            // The test suite's storage with faults on demand: memory without the faults.
+            // The test suite's storage with faults on demand. Here it is memory without the faults.
             "debug" => self.limited_memory(None),
             "file" => self.file(jail, complain),
             "persistent" => Err(Fault::usage(
@@ -114,10 +114,10 @@ impl Wanted {
     }
 
     fn limited_memory(&self, size: Option<u64>) -> Outcome<Storage> {
-        // The kernel takes 249 bytes; names are ASCII.
+        // The kernel accepts 249 bytes; names are ASCII.
         let label = format!("storage.{:.200}", self.name);
         let file = rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC)
-            .map_err(|error| Fault::plain(format!("(-smalloc) cannot make memory: {error}")))?;
+            .map_err(|error| Fault::plain(format!("(-smalloc) cannot create memory: {error}")))?;
         let storage = Storage {
             name: self.name.clone(),
             method: self.method.clone(),
@@ -125,7 +125,9 @@ impl Wanted {
             size,
             file,
         };
-        storage.clear().map_err(|e| Fault::plain(format!("(-smalloc) allocation error: {}", words(&e))))?;
+        storage
+            .clear()
+            .map_err(|e| Fault::plain(format!("(-smalloc) allocation error: {}", os_error_text(&e))))?;
         Ok(storage)
     }
 
@@ -153,12 +155,14 @@ impl Wanted {
         let kind = StorageKind::File(PathBuf::from(path));
         let (name, method) = (self.name.clone(), self.method.clone());
         let storage = Storage { name, method, kind, size: Some(size), file: file.into() };
-        storage.clear().map_err(|e| Fault::plain(format!("(-sfile) allocation error: {}", words(&e))))?;
+        storage
+            .clear()
+            .map_err(|e| Fault::plain(format!("(-sfile) allocation error: {}", os_error_text(&e))))?;
         Ok(storage)
     }
 }
 
-/// Opens a file that exists or can be made, or one without a name in a directory.
+/// Opens or creates a file; in a directory, creates one without a name.
 fn open_file(path: &Path) -> Outcome<File> {
     let shown = path.display();
     let mut options = OpenOptions::new();
@@ -176,10 +180,12 @@ fn open_file(path: &Path) -> Outcome<File> {
     } else {
         return Err(Fault::usage(format!("(-sfile) \"{shown}\" is neither file nor directory")));
     };
-    opened.map_err(|error| Fault::usage(format!("(-sfile) \"{shown}\" could not open ({})", words(&error))))
+    opened.map_err(|error| {
+        Fault::usage(format!("(-sfile) \"{shown}\" could not open ({})", os_error_text(&error)))
+    })
 }
 
-/// The size that was asked for, or that the file has.
+/// Returns the requested size or the size of the file, rounded down to blocks.
 fn file_size(file: &File, wanted: Option<&str>) -> Outcome<u64> {
     let found = file.metadata().map_or(0, |meta| meta.len());
     let system = rustix::fs::fstatvfs(file).ok();
@@ -200,7 +206,7 @@ fn file_size(file: &File, wanted: Option<&str>) -> Outcome<u64> {
 }
 
 impl Storage {
-    /// Its name.
+    /// The storage's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -210,14 +216,14 @@ impl Storage {
         &self.method
     }
 
-    /// Forgets the content and gives the memory back, before a worker begins with it.
+    /// Discards the content and frees the memory, before a worker starts to use it.
     pub fn clear(&self) -> std::io::Result<()> {
         rustix::fs::ftruncate(&self.file, 0)?;
         rustix::fs::ftruncate(&self.file, self.size.unwrap_or(0))?;
         Ok(())
     }
 
-    /// Returns its description for the worker.
+    /// Returns the storage's description for the worker.
     pub fn for_worker(&self) -> StorageConfig {
         StorageConfig {
             name: self.name.clone(),
@@ -227,7 +233,7 @@ impl Storage {
         }
     }
 
-    /// Bytes it may take, if it has a limit.
+    /// Maximum size in bytes, if it has a limit.
     pub fn size(&self) -> Option<u64> {
         self.size
     }
@@ -238,13 +244,13 @@ impl Storage {
     }
 }
 
-/// The text of `storage.list`.
+/// Returns the text of `storage.list`.
 pub fn list(storages: &[Storage]) -> String {
     let lines = storages.iter().map(|s| format!("\tstorage.{} = {}\n", s.name, s.method()));
     std::iter::once("Storage devices:\n".to_owned()).chain(lines).collect()
 }
 
-/// The elements of `storage.list -j`.
+/// Returns the elements of `storage.list -j`.
 pub fn list_json(storages: &[Storage]) -> String {
     let object = |s: &Storage| {
         let (name, method) = (json::string(&s.name), json::string(s.method()));
@@ -280,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints() {
+    fn bad_arguments_are_reported() {
         for (arguments, text) in [
             (
                 &["main=default,10m", "main=default,100m"][..],

@@ -1,5 +1,5 @@
-//! Users and groups by name: the files of the system first, then its other sources (LDAP and the like) by
-//! asking `getent`.
+//! Looks up users and groups by name: first in the system's files, then with `getent`, which also uses other sources
+//! (LDAP and the like).
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -39,13 +39,13 @@ fn fields(database: &str, name: &str) -> Option<Vec<String>> {
     Some(line.split(':').map(str::to_owned).collect())
 }
 
-/// The user of that name.
+/// Returns the user with this name.
 pub fn user(name: &str) -> Option<User> {
     let fields = fields("passwd", name)?;
     Some(User { name: name.to_owned(), uid: fields.get(2)?.parse().ok()?, gid: fields.get(3)?.parse().ok()? })
 }
 
-/// The id of the group of that name.
+/// Returns the id of the group with this name.
 pub fn group(name: &str) -> Option<u32> {
     fields("group", name)?.get(2)?.parse().ok()
 }
@@ -53,7 +53,7 @@ pub fn group(name: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn everybody_has_root() {
+    fn root_is_found_and_bad_names_are_not() {
         let root = super::user("root").unwrap();
         assert_eq!((root.uid, root.gid), (0, 0));
         assert_eq!(super::group("root"), Some(0));

@@ -1,5 +1,5 @@
-//! `-n`: the directory that holds shared memory, the secret and the lock by which a second daemon in the
-//! same place is noticed; and `-P`, the files that contain our process id.
+//! `-n`: the directory with shared memory, the secret, and the lock that detects a second daemon in the same
+//! directory; and `-P`, the files that contain our process id.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -10,29 +10,29 @@ use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::complain::{Complain, Level};
-use crate::fault::{Fault, Outcome, words};
+use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 
-/// The directory of instances that are given by name only.
+/// The directory of instances whose `-n` is a name without a slash.
 pub const STATE_DIR: &str = "/var/lib/varnish";
 const DEFAULT_NAME: &str = "varnishd";
-/// The directory that `-n` means.
+/// Returns the directory that `-n` selects.
 pub fn path(argument: Option<&str>) -> PathBuf {
     Path::new(STATE_DIR).join(argument.filter(|a| !a.is_empty()).unwrap_or(DEFAULT_NAME))
 }
 
 fn refuse(complain: &Complain, text: &str) -> Outcome<()> {
-    complain.say(Level::Error, text);
+    complain.report(Level::Error, text);
     Err(Fault::silent(2))
 }
 
-/// Makes the directory if need be.
+/// Creates the directory if it does not exist.
 pub fn make(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     let shown = path.display();
     let _root = jail.raise();
     match fs::DirBuilder::new().mode(0o755).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            let text = format!("Cannot create working directory '{shown}': {}\n", words(&error));
+            let text = format!("Cannot create working directory '{shown}': {}\n", os_error_text(&error));
             return refuse(complain, &text);
         }
         _ => {}
@@ -40,20 +40,20 @@ pub fn make(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     if let Some(manager) = jail.manager()
         && let Err(error) = std::os::unix::fs::chown(path, None, Some(manager.gid))
     {
-        let text = format!("Cannot change group of working directory '{shown}': {}", words(&error));
+        let text = format!("Cannot change group of working directory '{shown}': {}", os_error_text(&error));
         return refuse(complain, &text);
     }
     Ok(())
 }
 
-/// Goes to the directory, and makes it first if need be.
+/// Creates the directory if it does not exist, and makes it the current one.
 pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     make(path, jail, complain)?;
     let shown = path.display();
     let refuse = |text: String| refuse(complain, &text);
     let _root = jail.raise();
     if let Err(error) = std::env::set_current_dir(path) {
-        return refuse(format!("Cannot change to working directory '{shown}': {}\n", words(&error)));
+        return refuse(format!("Cannot change to working directory '{shown}': {}\n", os_error_text(&error)));
     }
     let test = OpenOptions::new().write(true).create_new(true).mode(0o600).open("_.testfile");
     let _ = fs::remove_file("_.testfile");
@@ -61,29 +61,29 @@ pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
         Ok(_) => Ok(()),
         Err(error) => refuse(format!(
             "Cannot create test-file in {shown} ({})\nCheck permissions (or delete old directory)\n",
-            words(&error)
+            os_error_text(&error)
         )),
     }
 }
 
-/// Returns whether the path still leads to the current directory.
+/// Returns whether the path still refers to the current directory.
 pub fn is_current(path: &Path) -> bool {
     let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     let here = place(Path::new("."));
     here.is_some() && here == place(path)
 }
 
-/// Room for the counters, the index and the manager's own files.
+/// Bytes for the counters, the index and the manager's own files.
 const BESIDE_THE_LOG: u64 = 2 << 20;
 
-/// Fails, in one line, if the directory where we are has no room for a log of this size.
+/// Fails if the current directory has no room for a log of this size.
 pub fn check_room(path: &Path, log: u64) -> Outcome<()> {
     let Ok(system) = rustix::fs::statvfs(".") else { return Ok(()) };
     let wanted = log.saturating_add(BESIDE_THE_LOG);
-    // The files of an earlier daemon are removed before ours are made.
+    // The files of an earlier daemon are removed before ours are created.
     let left: u64 = [MGT_DIRNAME, CHILD_DIRNAME].map(|name| size_of_files(Path::new(name))).iter().sum();
     let free = system.f_bavail.saturating_mul(system.f_frsize).saturating_add(left);
-    // A tmpfs without a limit has no blocks.
+    // A tmpfs without a limit reports no blocks.
     if system.f_blocks == 0 || free >= wanted {
         return Ok(());
     }
@@ -102,14 +102,14 @@ fn size_of_files(directory: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
 }
 
-/// Returns whether the log's file, in the current directory, is in memory. On a disk it would be written back
-/// continually.
+/// Returns whether the current directory, which will contain the log, is in memory. On a disk, the kernel would write
+/// the log back continually.
 pub fn is_on_tmpfs() -> bool {
     const MAGIC: u32 = 0x0102_1994;
     rustix::fs::statfs(".").is_ok_and(|found| u32::try_from(found.f_type) == Ok(MAGIC))
 }
 
-/// A file with our process id, locked for as long as we live and removed at the end.
+/// A file with our process id, locked while the process lives and removed at the end.
 #[derive(Debug)]
 pub struct PidFile {
     file: File,
@@ -117,16 +117,18 @@ pub struct PidFile {
 }
 
 impl PidFile {
-    /// Opens and locks the file; writes nothing yet.
+    /// Opens and locks the file, and leaves it empty.
     pub fn open(path: &Path, jail: &Jail) -> Outcome<PidFile> {
         let _root = jail.raise();
         PidFile::lock(path).map_err(|error| match error {
             Held::By(pid) => {
                 Fault::usage(format!("Varnishd is already running (pid={pid}) (pidfile={})", path.display()))
             }
-            Held::Error(error) => {
-                Fault::usage(format!("Could not open pid-file ({}): {}", path.display(), words(&error)))
-            }
+            Held::Error(error) => Fault::usage(format!(
+                "Could not open pid-file ({}): {}",
+                path.display(),
+                os_error_text(&error)
+            )),
         })
     }
 
@@ -163,20 +165,21 @@ impl PidFile {
         write!(self.file, "{}", std::process::id())
     }
 
-    /// Returns whether the file is still in the place where it was made.
+    /// Returns whether the path still refers to the open file.
     pub fn is_there(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|found| {
             self.file.metadata().is_ok_and(|ours| (found.ino(), found.dev()) == (ours.ino(), ours.dev()))
         })
     }
 
-    /// Makes the file anew if it was removed.
+    /// Creates the file again if it was removed.
     pub fn renew(&mut self, jail: &Jail) -> Outcome<()> {
         if self.is_there() {
             return Ok(());
         }
         let mut anew = PidFile::open(&self.path, jail)?;
-        anew.write().map_err(|error| Fault::plain(format!("Could not write pid-file: {}", words(&error))))?;
+        anew.write()
+            .map_err(|error| Fault::plain(format!("Could not write pid-file: {}", os_error_text(&error))))?;
         *self = anew;
         Ok(())
     }
@@ -199,7 +202,7 @@ impl From<io::Error> for Held {
     }
 }
 
-/// Record of what was reported about the directory, so that it is reported once.
+/// Problems of the directory that were reported, so that each is reported once.
 #[derive(Debug, Default)]
 pub struct Renewal {
     pub(crate) failed: bool,
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_daemon_is_told_who_is_first() {
+    fn a_second_daemon_reports_the_pid_of_the_first() {
         let path = std::env::temp_dir().join(format!("lacquer-pid-{}", std::process::id()));
         let mut first = PidFile::open(&path, &Jail::none()).unwrap();
         first.write().unwrap();

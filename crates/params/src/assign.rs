@@ -1,4 +1,4 @@
-//! Reads the text of a parameter into its field, within its bounds.
+//! Parses the text of a parameter into its field and checks its bounds.
 
 use crate::bits;
 use crate::number::{parse_bytes, parse_decimal, parse_duration, show_bytes};
@@ -6,7 +6,7 @@ use crate::spec::Kind;
 use crate::tokenize::{Rules, split};
 use crate::value::{PoolParam, SlotMut};
 
-/// The bounds that hold now, as text, with their reasons.
+/// The current bounds as text, with their reasons.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bounds<'a> {
     /// Lower bound.
@@ -19,7 +19,7 @@ pub struct Bounds<'a> {
     pub max_reason: Option<&'a str>,
 }
 
-/// Reads `on`, `off` and their synonyms.
+/// Parses `on`, `off` and their synonyms.
 pub fn parse_bool(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "off" | "disable" | "no" | "false" => Ok(false),
@@ -28,8 +28,8 @@ pub fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses the whole text as C's strtoul with base 0 does. A negative number counts down from the
-/// largest one, so that -1 is `unlimited`; a number that is too large is none.
+/// Parses the whole text like C's strtoul with base 0. A negative number wraps around, so that -1 is
+/// `unlimited`. Returns `None` if the number is too large.
 fn parse_count(text: &str) -> Option<u32> {
     let text = text.trim_ascii_start();
     let (negative, text) = match text.as_bytes().first()? {
@@ -120,7 +120,7 @@ fn pool(text: &str, bounds: Bounds<'_>) -> Result<PoolParam, String> {
     Ok(PoolParam { min_pool, max_pool, max_age })
 }
 
-/// Assigns `text`; on an error, whose text is for the user, the field may not be relied upon.
+/// Assigns `text`. The error is a text for the user; the field is then undefined.
 pub fn assign(kind: Kind, field: SlotMut<'_>, text: &str, bounds: Bounds<'_>) -> Result<(), String> {
     match field {
         SlotMut::Flag(field) => *field = parse_bool(text)?,
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts() {
+    fn counts_are_parsed_like_strtoul() {
         for (text, value) in [
             ("0x10", Some(16)),
             ("010", Some(8)),

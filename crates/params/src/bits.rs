@@ -1,19 +1,19 @@
-//! Bit-set parameters: each a small type with named bits, set and shown as `none,+a,+b` (or, for the
-//! log mask, where a set bit hides a tag, as `all,-A,-B`).
+//! Bit-set parameters: small types with named bits, written as `none,+a,+b`. In the log mask, a set bit
+//! hides a tag, and the text is `all,-A,-B`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::tokenize::{Rules, split};
 
-/// A bit set as the dynamic access uses it.
+/// Dynamic access to a bit set.
 pub trait BitSet {
-    /// Returns the names by bit number; an empty name is a bit that nobody may set.
+    /// Returns the names by bit number. A bit with an empty name cannot be set.
     fn names(&self) -> &'static [&'static str];
-    /// Returns one line about each bit, or nothing.
+    /// Returns one line about each bit, or an empty slice.
     fn prose(&self) -> &'static [&'static str];
-    /// Returns the word for a bit in complaints.
+    /// Returns the noun for a bit in error texts.
     fn noun(&self) -> &'static str;
-    /// Returns `+` when a set bit turns something on, `-` when it turns something off.
+    /// Returns `+` if a set bit enables something, `-` if it disables something.
     fn sign(&self) -> char;
     /// Reads one bit.
     fn get(&self, bit: usize) -> bool;
@@ -21,7 +21,7 @@ pub trait BitSet {
     fn put(&mut self, bit: usize, on: bool);
 }
 
-/// Renders a bit set in the form that [`assign`] reads.
+/// Formats a bit set for [`assign`].
 pub fn show(bits: &dyn BitSet) -> String {
     let sign = bits.sign();
     let named = || bits.names().iter().enumerate().filter(|(_, name)| !name.is_empty());
@@ -70,7 +70,7 @@ macro_rules! bit_set {
         bit_set!(@consts $type 0u32; $($bit $prose)*);
 
         impl $type {
-            /// True when the bit (one of the constants) is set.
+            /// Returns whether the bit (one of the constants) is set.
             #[inline]
             pub fn has(self, bit: $type) -> bool {
                 self.0 & bit.0 != 0
@@ -116,14 +116,14 @@ bit_set! {
         WAITINGLIST "waitinglist" "Log waiting-list events"
         SYNCVSL "syncvsl" "Write every log record at once"
         HASHEDGE "hashedge" "Provoke edge cases of the hash"
-        VCLREL "vclrel" "Let go of VCL programs as soon as possible"
-        LURKER "lurker" "Log what the ban lurker does"
+        VCLREL "vclrel" "Release VCL programs as soon as possible"
+        LURKER "lurker" "Log the actions of the ban lurker"
         ESI_CHOP "esi_chop" "Feed the ESI parser in tiny pieces"
-        FLUSH_HEAD "flush_head" "Send the HTTP/1 head on its own"
-        VTC_MODE "vtc_mode" "Behave as the test program expects"
+        FLUSH_HEAD "flush_head" "Send the HTTP/1 head separately"
+        VTC_MODE "vtc_mode" "Behave as varnishtest expects"
         WITNESS "witness" "Log lock order"
-        VSM_KEEP "vsm_keep" "Keep the shared memory over a restart"
-        SLOW_ACCEPTOR "slow_acceptor" "Accept slowly"
+        VSM_KEEP "vsm_keep" "Keep the shared memory after a restart"
+        SLOW_ACCEPTOR "slow_acceptor" "Accept connections slowly"
         H2_NOCHECK "h2_nocheck" "Skip some HTTP/2 checks"
         VMOD_SO_KEEP "vmod_so_keep" "Keep copies of module files"
         PROCESSORS "processors" "Log fetch and delivery processors"
@@ -136,21 +136,21 @@ bit_set! {
 bit_set! {
     /// The `feature` parameter.
     FeatureBits, "feature bit", [
-        HTTP2 "http2" "Speak HTTP/2."
+        HTTP2 "http2" "Enable HTTP/2."
         SHORT_PANIC "short_panic" "Keep panic messages short."
-        NO_COREDUMP "no_coredump" "No core dumps; takes effect when the worker starts."
-        HTTPS_SCHEME "https_scheme" "Take the host out of a full https URI in the request line as well."
-        HTTP_DATE_POSTEL "http_date_postel" "Be lenient about the form of Date, Last-Modified and Expires."
+        NO_COREDUMP "no_coredump" "Disable core dumps; takes effect when the worker starts."
+        HTTPS_SCHEME "https_scheme" "Remove the host from an absolute https URI in the request line too."
+        HTTP_DATE_POSTEL "http_date_postel" "Accept other formats of Date, Last-Modified and Expires."
         ESI_IGNORE_HTTPS "esi_ignore_https" "Treat https in esi:include as http."
         ESI_DISABLE_XML_CHECK "esi_disable_xml_check" "Process ESI in bodies that do not look like XML."
         ESI_IGNORE_OTHER_ELEMENTS "esi_ignore_other_elements" "Ignore XML errors outside of ESI elements."
-        ESI_REMOVE_BOM "esi_remove_bom" "Drop a byte-order mark at the start of an ESI body."
+        ESI_REMOVE_BOM "esi_remove_bom" "Remove a byte-order mark at the start of an ESI body."
         ESI_INCLUDE_ONERROR "esi_include_onerror" "Obey the onerror attribute of esi:include."
-        WAIT_SILO "wait_silo" "Serve only after persistent storage is loaded."
+        WAIT_SILO "wait_silo" "Serve requests only after persistent storage is loaded."
         VALIDATE_HEADERS "validate_headers" "Check header values set in VCL against RFC 9110 section 5.5."
         BUSY_STATS_RATE "busy_stats_rate" "Make busy workers obey thread_stats_rate."
-        TRACE "trace" "Trace VCL from the start, vcl_init and vcl_fini included."
-        VCL_REQ_RESET "vcl_req_reset" "Stop running client VCL when the client has gone."
+        TRACE "trace" "Trace VCL from the start, including vcl_init and vcl_fini."
+        VCL_REQ_RESET "vcl_req_reset" "Stop client VCL when the client has closed the connection."
     ]
 }
 
@@ -164,7 +164,7 @@ bit_set! {
 bit_set! {
     /// The `vcc_feature` parameter.
     VccFeatureBits, "vcc_feature bit", [
-        ERR_UNREF "err_unref" "VCL objects that nothing refers to are an error."
+        ERR_UNREF "err_unref" "Treat unreferenced VCL objects as errors."
         ALLOW_INLINE_C "allow_inline_c" "Allow inline C."
         UNSAFE_PATH "unsafe_path" "Allow '/' in the paths of modules and includes, and 'import ... from'."
     ]
@@ -175,7 +175,7 @@ bit_set! {
 pub struct VslMask(pub [u8; 32]);
 
 impl VslMask {
-    /// True when records with this tag are to be dropped.
+    /// Returns whether records with this tag are dropped.
     #[inline]
     pub fn hides(&self, tag: u8) -> bool {
         self.0[usize::from(tag >> 3)] & (0x80 >> (tag & 7)) != 0
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists() {
+    fn lists_are_applied_in_order() {
         let mut debug = DebugBits::default();
         assign(&mut debug, "+syncvsl,+LURKER").unwrap();
         assert!(debug.has(DebugBits::SYNCVSL) && debug.has(DebugBits::LURKER));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mask_counts_the_other_way() {
+    fn set_bits_of_the_mask_hide_tags() {
         let mut mask = VslMask::default();
         assert_eq!(show(&mask), "all");
         assign(&mut mask, "-Debug,-hash").unwrap();

@@ -1,5 +1,5 @@
-//! The run-time parameters: each defined once, in a table with its type, bounds, default and prose.
-//! From the tables come the plain [`Params`] that the worker reads and the [`ParamSet`] that the CLI
+//! The run-time parameters, each defined once in a table with its type, bounds, default and documentation.
+//! The tables generate the plain [`Params`] that the worker reads, and the [`ParamSet`] that the CLI
 //! shows and changes by name.
 
 #![forbid(unsafe_code)]
@@ -95,7 +95,7 @@ macro_rules! define_params {
                 Params { $($name: Default::default(),)* }
             }
 
-            /// Reads a field by its parameter's name.
+            /// Returns a field for reading, by its parameter's name.
             pub fn slot(&self, name: &str) -> Option<Slot<'_>> {
                 Some(match name {
                     $(stringify!($name) => self.$name.slot(),)*
@@ -103,7 +103,7 @@ macro_rules! define_params {
                 })
             }
 
-            /// A field by its parameter's name, to write.
+            /// Returns a field for writing, by its parameter's name.
             pub fn slot_mut(&mut self, name: &str) -> Option<SlotMut<'_>> {
                 Some(match name {
                     $(stringify!($name) => self.$name.slot_mut(),)*
@@ -123,14 +123,14 @@ macro_rules! define_params {
 
 cache_params! { [client_params backend_params h2_params process_params define_params] }
 
-/// The largest number of reactors.
-const MOST_REACTORS: usize = 64;
+/// Maximum number of reactors.
+const MAX_REACTORS: usize = 64;
 
 impl Params {
-    /// Returns the number of reactors: the one set, or one for each processor that this process may use.
+    /// Returns the number of reactors: the parameter, or the number of processors that this process may use.
     pub fn reactor_count(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        if self.reactors > 0 { self.reactors as usize } else { processors().min(MOST_REACTORS) }
+        if self.reactors > 0 { self.reactors as usize } else { processors().min(MAX_REACTORS) }
     }
 }
 

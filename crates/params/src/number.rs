@@ -1,9 +1,9 @@
-//! Numbers as users write them: RFC 8941 decimals, durations with a unit, sizes with a binary suffix.
+//! Parses and formats numbers: RFC 8941 decimals, durations with a unit, sizes with a binary suffix.
 //! The error texts are those that Varnish's users and tests expect.
 
 use std::fmt::Write;
 
-/// Characters that may stand around a unit.
+/// Characters that are allowed around a unit.
 const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 /// Decimals have at most twelve digits before the point (RFC 9651).
 pub const LARGEST_DECIMAL: f64 = 999_999_999_999.999;
@@ -24,7 +24,7 @@ fn skip_blanks(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Reads a number at the start of `text`; returns it and what follows it. `strict` wants digits on
+/// Parses a number at the start of `text`. Returns it and the rest of the text. `strict` requires digits on
 /// both sides of the point and at most three decimals.
 pub fn parse_number(text: &str, strict: bool) -> Result<(f64, &str), &'static str> {
     let bytes = text.as_bytes();
@@ -66,7 +66,7 @@ pub fn parse_number(text: &str, strict: bool) -> Result<(f64, &str), &'static st
     Ok((if negative { -value } else { value }, &text[at..]))
 }
 
-/// A decimal number with nothing after it.
+/// Parses a decimal number. Fails if any text follows it.
 pub(crate) fn parse_decimal(text: &str) -> Result<f64, &'static str> {
     let (value, rest) = parse_number(text, false)?;
     if value.abs() > LARGEST_DECIMAL {
@@ -75,7 +75,7 @@ pub(crate) fn parse_decimal(text: &str) -> Result<f64, &'static str> {
     if rest.is_empty() { Ok(value) } else { Err(INVALID) }
 }
 
-/// Seconds in one unit of time: `ms s m h d w y`.
+/// Returns the seconds of one unit of time: `ms s m h d w y`.
 pub fn unit_seconds(unit: &str) -> Option<f64> {
     Some(match unit {
         "ms" => 1e-3,
@@ -89,17 +89,17 @@ pub fn unit_seconds(unit: &str) -> Option<f64> {
     })
 }
 
-/// Seconds as VCL's conversions and bans want them: a number with its unit.
+/// Parses a number and its unit as seconds, for VCL's conversions and bans. The unit is required.
 pub fn parse_duration_with_unit(text: &str) -> Option<f64> {
     let (value, rest) = parse_number(text, false).ok()?;
     unit_seconds(rest.trim_matches(BLANKS)).map(|unit| value * unit)
 }
 
-/// Seconds: a plain number, or one with a unit.
+/// Parses seconds: a plain number, or one with a unit.
 pub fn parse_duration(text: &str) -> Result<f64, &'static str> {
     const NO_UNIT: &str = "Invalid duration unit";
     let (value, rest) = parse_number(text, false).map_err(|fault| {
-        // A unit is looked for all the same.
+        // Varnish checks the unit even if the number is invalid.
         let letters = text.trim_start_matches([' ', '\t', '-']);
         let unit_is_fine = letters.is_empty() || unit_seconds(letters.trim_matches(BLANKS)).is_some();
         if unit_is_fine { fault } else { NO_UNIT }
@@ -113,7 +113,7 @@ pub fn parse_duration(text: &str) -> Result<f64, &'static str> {
     unit_seconds(rest.trim_matches(BLANKS)).map(|unit| value * unit).ok_or(NO_UNIT)
 }
 
-/// Bytes in one unit of size: none or `b`, and `k m g t p` with or without a `b`, large or small.
+/// Returns the bytes of one unit of size: none or `b`, and `k m g t p` with or without a `b`, in any case.
 pub fn unit_bytes(unit: &str) -> Option<f64> {
     let unit = unit.to_ascii_lowercase();
     let shift = match unit.strip_suffix('b').unwrap_or(&unit) {
@@ -128,7 +128,7 @@ pub fn unit_bytes(unit: &str) -> Option<f64> {
     Some(2f64.powi(shift))
 }
 
-/// Bytes: `512`, `64k`, `0.25G`; `relative_to` lets percentages of something in.
+/// Parses bytes: `512`, `64k`, `0.25G`. With `relative_to`, percentages of it are allowed.
 pub fn parse_bytes(text: &str, relative_to: Option<u64>) -> Result<u64, &'static str> {
     let (value, rest) = parse_number(text, true)?;
     if value < 0.0 {
@@ -145,7 +145,7 @@ pub fn parse_bytes(text: &str, relative_to: Option<u64>) -> Result<u64, &'static
     Ok((value * scale).trunc() as u64)
 }
 
-/// The shortest exact rendering of a size: `80k`, `0.25G`, `267b`.
+/// Formats a size in its shortest exact form: `80k`, `0.25G`, `267b`.
 pub(crate) fn show_bytes(bytes: u64) -> String {
     if bytes == 0 || bytes & 0xff != 0 {
         return format!("{bytes}b");
@@ -163,7 +163,7 @@ pub(crate) fn show_bytes(bytes: u64) -> String {
     "(bogus number)".to_owned()
 }
 
-/// C's `%g`: six significant digits without trailing zeros.
+/// Formats like C's `%g`: six significant digits without trailing zeros.
 pub(crate) fn show_general(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed() {
         assert_eq!(parse_duration("1.5m"), Ok(90.0));
         assert_eq!(parse_duration("1 s"), Ok(1.0));
         assert_eq!(parse_duration(".1"), Ok(0.1));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn numbers_are_parsed() {
         let strict = |s: &str| parse_number(s, true).map(|(n, _)| n);
         let lax = |s: &str| parse_number(s, false).map(|(n, _)| n);
         assert_eq!(strict(" 1234 "), Ok(1234.0));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed() {
         assert_eq!(parse_bytes("0.25G", None), Ok(1 << 28));
         assert_eq!(parse_bytes("80kB", None), Ok(80 << 10));
         assert_eq!(parse_bytes("1.5", None), Err("Fractional BYTES not allowed"));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn general_format() {
+    fn general_format_matches_c() {
         assert_eq!(show_general(0.9), "0.9");
         assert_eq!(show_general(10.0), "10");
         assert_eq!(show_general(1e6), "1e+06");

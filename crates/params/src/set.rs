@@ -1,5 +1,5 @@
-//! The parameters as the manager holds them: values, the bounds that hold now (some follow the value
-//! of another parameter) and which are read-only.
+//! The parameters in the manager: values, current bounds (some depend on the value of another
+//! parameter) and write protection.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use crate::assign::{Bounds, assign, parse_bool};
 use crate::value;
 use crate::{ALIASES, Alias, Kind, Params, SPECS, Spec, flags};
 
-/// The time when a change takes effect.
+/// When a change takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// At once, or gradually.
+    /// At once or gradually.
     Now,
     /// When the worker is restarted.
     AtRestart,
@@ -18,10 +18,10 @@ pub enum Effect {
     AtReload,
 }
 
-/// The reason for which a parameter could not be set or shown.
+/// The reason why a parameter could not be set or shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetError {
-    /// Status of the CLI: 106 bad parameter, 107 not allowed, 300 cannot.
+    /// Status of the CLI: 106 for a bad parameter, 107 if it is not allowed, 300 if it is impossible.
     pub status: u16,
     /// Text for the user.
     pub text: String,
@@ -35,7 +35,7 @@ impl fmt::Display for SetError {
 
 impl std::error::Error for SetError {}
 
-/// A parameter and what holds for it now.
+/// A parameter, its current bounds and its protection.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub spec: &'static Spec,
@@ -71,7 +71,7 @@ impl Default for ParamSet {
 }
 
 impl ParamSet {
-    /// Everything at its default.
+    /// Creates a set in which every parameter has its default.
     pub fn new() -> ParamSet {
         let mut values = Params::blank();
         let mut normal = |spec: &Spec, text: &str| {
@@ -93,7 +93,7 @@ impl ParamSet {
         entries.sort_by_key(|entry| entry.spec.name);
         let mut set = ParamSet { values, entries, storages: Vec::new() };
         for name in ["thread_pool_min", "thread_pool_max", "vsl_buffer", "vsl_reclen"] {
-            set.follow(name);
+            set.update_bounds(name);
         }
         set
     }
@@ -103,12 +103,12 @@ impl ParamSet {
         &self.values
     }
 
-    /// All parameters by name, without aliases.
+    /// Returns all parameters by name, without aliases.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The parameter of that name.
+    /// Returns the parameter with this name.
     pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
         self.entries.binary_search_by_key(&name, |entry| entry.spec.name).ok().map(|at| &self.entries[at])
     }
@@ -122,12 +122,12 @@ impl ParamSet {
         ALIASES.iter().find(|alias| alias.name == name)
     }
 
-    /// Adds a storage that `h2_rxbuf_storage` may name besides Transient.
-    pub fn know_storage(&mut self, name: &str) {
+    /// Adds a storage that `h2_rxbuf_storage` may select, in addition to Transient.
+    pub fn add_storage(&mut self, name: &str) {
         self.storages.push(name.to_owned());
     }
 
-    /// Changes a default and the value with it. Used for defaults of the platform, before the user sets anything.
+    /// Changes a default and the current value. Used for defaults of the platform, before the user sets anything.
     pub fn set_default(&mut self, name: &str, text: &str) -> Result<(), SetError> {
         self.set(name, text)?;
         let shown = self.value_text(name).unwrap_or_default();
@@ -137,7 +137,7 @@ impl ParamSet {
         Ok(())
     }
 
-    /// Makes a parameter read-only. The error is the text of the complaint.
+    /// Makes a parameter read-only. Fails if it does not exist.
     pub fn protect(&mut self, name: &str) -> Result<(), SetError> {
         let name = ParamSet::alias(name).map_or(name, |alias| alias.target);
         match self.entry_mut(name) {
@@ -147,13 +147,13 @@ impl ParamSet {
         Ok(())
     }
 
-    /// The value as text.
+    /// Returns the value as text.
     pub fn value_text(&self, name: &str) -> Option<String> {
         let entry = self.entry(name)?;
         self.values.slot(name).map(|slot| value::show(entry.spec.kind, &slot))
     }
 
-    /// Sets a parameter, or one that has that deprecated name.
+    /// Sets a parameter, by its name or a deprecated one.
     pub fn set(&mut self, name: &str, text: &str) -> Result<Effect, SetError> {
         self.change(name, Some(text))
     }
@@ -210,12 +210,12 @@ impl ParamSet {
         let field = values.slot_mut(spec.name).expect("the tables define the field");
         assign(spec.kind, field, text, entry.bounds())?;
         self.values = values;
-        self.follow(spec.name);
+        self.update_bounds(spec.name);
         Ok(())
     }
 
-    /// Moves the bounds that depend on the parameter that was just set.
-    fn follow(&mut self, name: &str) {
+    /// Updates the bounds that depend on the parameter that was set.
+    fn update_bounds(&mut self, name: &str) {
         let values = &self.values;
         let (min, max) = match name {
             "thread_pool_min" => {
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_within_their_own_bounds() {
+    fn defaults_are_within_their_bounds() {
         let mut set = ParamSet::new();
         for spec in SPECS.iter().filter(|spec| !spec.has(flags::NOT_IMPLEMENTED)) {
             set.reset(spec.name).unwrap();
@@ -285,7 +285,7 @@ mod tests {
         workspace_thread";
 
     #[test]
-    fn every_known_parameter_is_here() {
+    fn every_parameter_of_varnish_exists() {
         let set = ParamSet::new();
         let missing: Vec<&str> = KNOWN
             .split_whitespace()
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_follow_each_other() {
+    fn bounds_follow_other_parameters() {
         let mut set = ParamSet::new();
         set.set("thread_pool_max", "10000").unwrap();
         set.set("thread_pool_min", "8000").unwrap();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_reach_their_target() {
+    fn aliases_set_their_target() {
         let mut set = ParamSet::new();
         set.set("deprecated_dummy", "+syncvsl").unwrap();
         assert!(set.values().debug.has(crate::DebugBits::SYNCVSL));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals() {
+    fn invalid_values_are_refused() {
         let mut set = ParamSet::new();
         let status = |set: &mut ParamSet, name: &str, text: &str| set.set(name, text).map_err(|e| e.status);
         for (name, text) in [

@@ -1,6 +1,6 @@
-//! Facts of one parameter besides its value.
+//! The properties of a parameter other than its value.
 
-/// The kind of a parameter, by which its text is read and shown.
+/// The kind of a parameter, which determines how its text is parsed and formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `on` or `off`.
@@ -13,7 +13,7 @@ pub enum Kind {
     Timeout,
     /// A whole number, or `unlimited`.
     Uint,
-    /// A whole number in its bounds, or zero.
+    /// A whole number within its bounds, or zero.
     UintOrZero,
     /// A size with a binary suffix.
     Bytes,
@@ -21,7 +21,7 @@ pub enum Kind {
     Text,
     /// The name of a storage.
     Storage,
-    /// Three numbers of a memory pool.
+    /// The three numbers of a memory pool.
     Pool,
     /// Bits of `debug`.
     Debug,
@@ -52,9 +52,9 @@ pub mod flags {
 /// One row of the parameter tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// Its name, also the name of the field of [`crate::Params`].
+    /// The name, also of the field of [`crate::Params`].
     pub name: &'static str,
-    /// The kind, by which its text is read.
+    /// The kind, which determines how its text is parsed.
     pub kind: Kind,
     /// Default as text.
     pub default: &'static str,
@@ -62,17 +62,17 @@ pub struct Spec {
     pub min: Option<&'static str>,
     /// Upper bound as text.
     pub max: Option<&'static str>,
-    /// Unit for people.
+    /// Unit, for the documentation.
     pub units: &'static str,
     /// Bits of [`flags`].
     pub flags: u16,
-    /// Reason for the lower bound.
+    /// Documentation of the lower bound.
     pub min_reason: Option<&'static str>,
-    /// Reason for the upper bound.
+    /// Documentation of the upper bound.
     pub max_reason: Option<&'static str>,
     /// Text that the documentation shows instead of the default.
     pub default_reason: Option<&'static str>,
-    /// Its purpose, in prose.
+    /// The documentation.
     pub prose: &'static str,
 }
 
@@ -81,11 +81,11 @@ pub struct Spec {
 pub struct Alias {
     /// The old name.
     pub name: &'static str,
-    /// The parameter it stands for.
+    /// The current name.
     pub target: &'static str,
-    /// The bit it switches, when it stands for a single one.
+    /// The bit that it switches, if it is an alias for a single bit.
     pub bit: Option<&'static str>,
-    /// Its purpose, in prose.
+    /// The documentation.
     pub prose: &'static str,
 }
 
@@ -118,7 +118,7 @@ pub const ALIASES: &[Alias] = &[
 ];
 
 impl Spec {
-    /// A row with nothing but the obligatory.
+    /// Creates a row with the mandatory columns.
     pub const fn new(name: &'static str, kind: Kind, default: &'static str, prose: &'static str) -> Spec {
         Spec {
             name,
@@ -162,7 +162,7 @@ impl Spec {
         self.default_reason = Some(text);
         self
     }
-    /// True when one of the flag bits is set.
+    /// Returns whether any of the flag bits is set.
     pub const fn has(&self, bits: u16) -> bool {
         self.flags & bits != 0
     }

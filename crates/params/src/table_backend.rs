@@ -4,48 +4,48 @@ macro_rules! backend_params {
     ([$next:ident $($rest:ident)*] $($rows:tt)*) => { $next! { [$($rest)*] $($rows)*
 
 connect_timeout: Timeout = "3.500" { units = "seconds", min = "0" }
-    "How long connecting to a backend may take. VCL can say otherwise for a backend or a request.";
+    "Maximum time to connect to a backend. VCL can override it for a backend or a request.";
 first_byte_timeout: Timeout = "60" { units = "seconds", min = "0" }
-    "How long a backend may take to send the first byte of its response, and before that to read further \
-     bytes of its request. VCL can say otherwise for a backend or a request. Not for pipes.";
+    "Maximum time until a backend sends the first byte of its response, and before that until it reads further \
+     bytes of the request. VCL can override it for a backend or a request. Does not apply to pipes.";
 between_bytes_timeout: Timeout = "60" { units = "seconds", min = "0" }
-    "How long a backend may pause within its response. VCL can say otherwise for a backend or a \
-     request. Not for pipes.";
+    "Maximum pause of a backend within its response. VCL can override it for a backend or a \
+     request. Does not apply to pipes.";
 backend_idle_timeout: Duration = "60" { units = "seconds", min = "1" }
-    "An unused backend connection is closed after this long.";
+    "Time after which an unused backend connection is closed.";
 backend_local_error_holddown: Duration = "10.000" { units = "seconds", min = "0", flags = EXPERIMENTAL }
-    "After a failure to connect that is our own fault (EADDRNOTAVAIL, EACCES, EPERM), do not try again \
-     for this long.";
+    "Time without further attempts to connect after a local failure (EADDRNOTAVAIL, EACCES, \
+     EPERM).";
 backend_remote_error_holddown: Duration = "0.250" { units = "seconds", min = "0", flags = EXPERIMENTAL }
-    "After a failure to connect that is the backend's or the network's fault (ECONNREFUSED, \
-     ENETUNREACH), do not try again for this long.";
+    "Time without further attempts to connect after a failure of the backend or the network \
+     (ECONNREFUSED, ENETUNREACH).";
 backend_head_timeout: Timeout = "60" { units = "seconds", min = "0" }
-    "How long a backend may take from the first to the last byte of its response head. No head takes longer \
-     than first_byte_timeout and between_bytes_timeout together, whatever is set here.";
+    "Maximum time from the first to the last byte of a backend's response head. Regardless of this value, no head \
+     may take longer than first_byte_timeout and between_bytes_timeout together.";
 backend_quiet_time: Duration = "0.050" { units = "seconds", min = "0", max = "10" }
-    "A backend connection is not used again before it was quiet for this long where more bytes may follow: \
-     after a response without a body by rule (to HEAD, or with status 204 or 304), after the first response \
-     of a backend, and for a twentieth of the time on a connection in steady use; after any other response too, \
-     where the backend was seen to serve more connections than are in use. Other connections are used or \
-     opened meanwhile. 0 turns this off.";
+    "Time that a backend connection must be quiet before it is reused, in cases where more bytes may follow: \
+     after a response that never has a body (to HEAD, or with status 204 or 304), after the first response \
+     of a backend, and for a twentieth of the time on a connection in constant use. The same holds for any other \
+     response if the backend has served more connections than are in use. Meanwhile other connections are used or \
+     opened. 0 disables the wait.";
 backend_suspicion_time: Duration = "60" { units = "seconds", min = "0" }
-    "After a backend sent bytes that belong to no request, none of its connections is used for a second \
-     request for this long.";
+    "Time during which no connection of a backend is used for a second request, after that backend sent \
+     bytes that belong to no request.";
 backend_wait_timeout: Timeout = "0.000" { units = "seconds", min = "0", flags = EXPERIMENTAL }
-    "How long a fetch waits for a connection when its backend has reached max_connections. VCL can say \
-     otherwise for a backend. More than a few seconds is not advisable.";
+    "Maximum time that a fetch waits for a connection when its backend has reached max_connections. VCL can \
+     override it for a backend. More than a few seconds are not recommended.";
 backend_wait_limit: Uint = "0" { min = "0", flags = EXPERIMENTAL }
-    "How many fetches may wait for a connection to one backend. VCL can say otherwise for a backend. \
-     0 lets none wait.";
+    "Maximum number of fetches that wait for a connection to one backend. VCL can override it for a backend. \
+     With 0, none may wait.";
 max_retries: Uint = "4" { units = "retries", min = "0", flags = DELAYED_EFFECT }
-    "How often one fetch may be retried.";
+    "Maximum number of retries of one fetch.";
 prefer_ipv6: Bool = "off" { units = "bool" }
-    "Which address of a backend that has both is tried first.";
+    "Try the IPv6 address first if a backend has both IPv4 and IPv6.";
 pcre2_jit_compilation: Bool = "on" { units = "bool" }
-    "Compile regular expressions to machine code where that is possible.";
+    "Compile regular expressions to machine code if possible.";
 pcre2_match_limit: Uint = "10000" { min = "1" }
-    "How many steps one regular-expression match may take, which bounds its CPU time.";
+    "Maximum number of steps of one regular-expression match, which limits its CPU time.";
 pcre2_depth_limit: Uint = "20" { min = "1" }
-    "How deep one regular-expression match may recurse. Exceeding it shows as VCL_Error in the log.";
+    "Maximum recursion depth of one regular-expression match. Exceeding it is logged as VCL_Error.";
     } };
 }

@@ -1,74 +1,74 @@
-//! Parameters of the cache: lifetimes, bans, storage, and what a fetch may do.
+//! Parameters of the cache: lifetimes, bans, storage and limits of fetches.
 
 macro_rules! cache_params {
     ([$next:ident $($rest:ident)*] $($rows:tt)*) => { $next! { [$($rest)*] $($rows)*
 
 default_ttl: Duration = "2m" { units = "seconds", min = "0", flags = OBJ_STICKY }
-    "How long an object is fresh when neither the backend nor VCL says so.";
+    "Time to live of an object if neither the backend nor VCL sets it.";
 default_grace: Duration = "10s" { units = "seconds", min = "0", flags = OBJ_STICKY }
-    "How long an object may still be served after it has expired, while a new copy is being fetched.";
+    "Time after its expiry during which an object may be served while a new copy is fetched.";
 default_keep: Duration = "0s" { units = "seconds", min = "0", flags = OBJ_STICKY }
-    "How long an expired object is kept beyond its grace, so that the backend can be asked whether it \
-     has changed instead of for a new copy.";
+    "Time after its grace during which an expired object is kept, so that a conditional request can \
+     revalidate it.";
 uncacheable_ttl: Duration = "2m" { units = "seconds", min = "0", flags = OBJ_STICKY }
-    "How long the cache remembers that a response could not be cached.";
+    "Time for which the cache stores the decision that a response is uncacheable.";
 shortlived: Duration = "10.000" { units = "seconds", min = "0" }
-    "Objects whose ttl, grace and keep add up to less than this live in Transient storage.";
+    "Objects whose ttl, grace and keep together are below this value are stored in Transient.";
 clock_skew: Uint = "10" { units = "seconds", min = "0" }
-    "How far a backend's clock may differ from ours before its dates are distrusted.";
+    "Maximum difference between a backend's clock and ours. Dates of a backend that exceeds it are ignored.";
 clock_step: Duration = "1.000" { units = "seconds", min = "0" }
-    "How large a jump of the system clock is tolerated.";
+    "Maximum jump of the system clock that is tolerated.";
 ban_dups: Bool = "on" { units = "bool" }
-    "When a ban is added, retire older bans that are identical to it. Costs a little for each new ban \
-     and saves testing objects twice.";
+    "When a ban is added, mark older identical bans as completed. This costs a little for each new ban \
+     and avoids testing objects twice.";
 ban_cutoff: Uint = "0" { units = "bans", min = "0", flags = EXPERIMENTAL }
-    "Keeps the list of bans shorter than this: objects that have not been tested since the ban in this \
-     position are removed from the cache by the ban lurker. A safety net against slow lookups when \
-     bans are added faster than they can be worked off. 0 switches it off.";
+    "Limit on the length of the ban list: objects that have not been tested since the ban in this \
+     position are removed from the cache by the ban lurker. This prevents slow lookups when \
+     bans are added faster than they can be tested. 0 disables the limit.";
 ban_lurker_age: Duration = "60" { units = "seconds", min = "0" }
-    "The ban lurker leaves bans alone that are younger than this, because bans tend to come in bursts.";
+    "Age that a ban must have before the ban lurker tests it, because bans often arrive in bursts.";
 ban_lurker_batch: Uint = "1000" { min = "1" }
-    "After examining this many objects the ban lurker sleeps for ban_lurker_sleep.";
+    "Number of objects after which the ban lurker sleeps for ban_lurker_sleep.";
 ban_lurker_sleep: Duration = "0.010" { units = "seconds", min = "0" }
-    "How long the ban lurker sleeps after ban_lurker_batch objects. 0 switches the lurker off.";
+    "Time that the ban lurker sleeps after ban_lurker_batch objects. 0 disables the lurker.";
 ban_lurker_holdoff: Duration = "0.010" { units = "seconds", min = "0", flags = EXPERIMENTAL }
-    "How long the ban lurker steps back when lookups want the same lock.";
+    "Time that the ban lurker waits when a lookup needs the same lock.";
 ban_any_variant: Uint = "10000" { units = "checks", min = "0" }
-    "How many variants that do not match the request are tested against the bans during one lookup. \
-     0 tests the matching variants only.";
+    "Maximum number of non-matching variants that one lookup tests against the bans. \
+     With 0, only matching variants are tested.";
 vary_notice: Uint = "10" { units = "variants", min = "1" }
-    "A lookup that compares more variants than this logs a Notice.";
+    "Number of compared variants above which a lookup logs a Notice.";
 lru_interval: Duration = "2.000" { units = "seconds", min = "0", flags = EXPERIMENTAL }
-    "An object that was moved to the front of the LRU list this recently is not moved again.";
+    "Minimum time between two moves of an object to the front of the LRU list.";
 nuke_limit: Uint = "50" { units = "allocations", min = "0", flags = EXPERIMENTAL }
-    "How many objects may be evicted to make room for a body, for each megabyte of it.";
+    "Maximum number of objects that are evicted to store a body, for each megabyte of it.";
 fetch_chunksize: Bytes = "16k" { units = "bytes", min = "4k", flags = EXPERIMENTAL }
-    "How much storage a fetch asks for at a time when it does not know the length. Should be more than \
-     most objects need.";
+    "Size of storage that a fetch allocates at a time if the length is unknown. It should exceed the size of \
+     most objects.";
 fetch_maxchunksize: Bytes = "0.25G" { units = "bytes", min = "64k", flags = EXPERIMENTAL }
-    "The largest piece of storage that is allocated in one go.";
+    "Maximum size of a single allocation of storage.";
 transit_buffer: Bytes = "1M" { units = "bytes", min = "0k" }
-    "How far a fetch of an uncacheable response may run ahead of its client; 0 is no limit (the default \
-     of Varnish). The limit keeps large responses to slow clients from being stored whole, at the price \
-     of holding the backend connection until the client has all but that much. Responses that go into \
-     the cache are not limited, and neither are those without beresp.do_stream. Default of \
-     beresp.transit_buffer.";
+    "Maximum number of bytes that a fetch of an uncacheable response may be ahead of its client; 0 is no limit \
+     (the default of Varnish). The limit prevents large responses to slow clients from being stored \
+     completely; in return, the backend connection is in use until the client has received all but that many \
+     bytes. Responses for the cache and responses without beresp.do_stream are not limited. This is the \
+     default of beresp.transit_buffer.";
 critbit_cooloff: Duration = "180.000" { units = "seconds", min = "60.000", max = "254.000", flags = WIZARD }
-    "How long removed index nodes are kept before they are reused.";
+    "Time for which removed index nodes are kept before they are reused.";
 gzip_buffer: Bytes = "32k" { units = "bytes", min = "2k", flags = EXPERIMENTAL }
-    "Size of the buffer through which bodies are compressed and decompressed: the most that gzip, gunzip, ESI \
-     or range make of a body before that was sent or stored. More than 64k counts as 64k.";
+    "Size of the buffer for compression and decompression: the maximum number of bytes that gzip, gunzip, ESI \
+     or range produce before they are sent or stored. Values above 64k count as 64k.";
 gzip_level: Uint = "6" { min = "0", max = "9" }
-    "Compression level: 1 is fast, 9 is small, 0 stores without compressing.";
+    "Compression level: 1 is the fastest, 9 the smallest, 0 stores without compression.";
 gzip_memlevel: Uint = "8" { min = "1", max = "9" }
-    "Memory for compression: 1 is little and slow, 9 is much and fast.";
+    "Memory for compression: 1 is the least and slowest, 9 the most and fastest.";
 http_gzip_support: Bool = "on" { units = "bool" }
-    "Ask backends for compressed responses, store them compressed and decompress for clients that need \
-     it. When on, Accept-Encoding of clients that take gzip becomes exactly gzip and is removed for all \
+    "Request compressed responses from backends, store them compressed, and decompress them for clients that need \
+     it. When on, Accept-Encoding is set to gzip for clients that accept gzip and removed for all \
      others. When off, beresp.do_gzip and beresp.do_gunzip have no effect.";
 max_esi_depth: Uint = "5" { units = "levels", min = "0" }
-    "How deeply esi:include may be nested.";
+    "Maximum nesting depth of esi:include.";
 rush_exponent: Uint = "3" { units = "requests per request", min = "2", flags = EXPERIMENTAL }
-    "How many waiting requests are woken by each one that completes.";
+    "Number of waiting requests that each completed one wakes.";
     } };
 }

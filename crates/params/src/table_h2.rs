@@ -8,43 +8,44 @@ h2_header_table_size: Bytes = "4k" { units = "bytes", min = "0b" }
 h2_initial_window_size: Bytes = "65535b" { units = "bytes", min = "65535b", max = "2147483647b" }
     "Flow-control window of a new stream: SETTINGS_INITIAL_WINDOW_SIZE.";
 h2_max_concurrent_streams: Uint = "100" { units = "streams", min = "0" }
-    "How many requests one connection may have open: SETTINGS_MAX_CONCURRENT_STREAMS.";
+    "Maximum number of open requests of one connection: SETTINGS_MAX_CONCURRENT_STREAMS.";
 h2_max_frame_size: Bytes = "16k" { units = "bytes", min = "16k", max = "16777215b" }
-    "The largest frame accepted: SETTINGS_MAX_FRAME_SIZE.";
+    "Maximum size of a received frame: SETTINGS_MAX_FRAME_SIZE.";
 h2_max_header_list_size: Bytes = "0b" { units = "bytes", min = "0b", max = "2147483647b" }
-    "A decoded header list larger than this ends the connection; one larger than http_req_size only \
+    "Maximum size of a decoded header list. A larger one ends the connection; one larger than http_req_size only \
      resets its stream. 0 means one and a half times http_req_size.";
 h2_rapid_reset: Duration = "1.000" { units = "seconds", min = "0", flags = EXPERIMENTAL | DELAYED_EFFECT }
-    "A stream that is reset sooner than this after its headers counts towards h2_rapid_reset_limit. \
+    "A stream that is reset within this time after its headers counts towards h2_rapid_reset_limit. \
      New sessions start with this value.";
 h2_rapid_reset_address_limit: Uint = "10000" { units = "resets", min = "0" }
-    "More rapid resets than this within h2_rapid_reset_period, over all connections of one client address, end \
-     each connection that adds one. Only resets that h2_rapid_reset_limit counts are counted. 0 is no limit.";
+    "Maximum number of rapid resets within h2_rapid_reset_period, over all connections of one client address. \
+     Beyond it, each connection with a further one is closed. Only resets that h2_rapid_reset_limit counts are \
+     counted. 0 is no limit.";
 h2_rapid_reset_limit: Uint = "100" { min = "0", flags = EXPERIMENTAL | DELAYED_EFFECT }
-    "More rapid resets than this within h2_rapid_reset_period end the connection. 0 is no limit. New \
+    "Maximum number of rapid resets within h2_rapid_reset_period. More end the connection. 0 is no limit. New \
      sessions start with this value.";
 h2_rapid_reset_period: Duration = "60.000" { units = "seconds", min = "1", flags = EXPERIMENTAL | DELAYED_EFFECT | WIZARD }
     "The period over which rapid resets are counted. New sessions start with this value.";
 h2_rx_window_increment: Bytes = "1M" { units = "bytes", min = "1M", max = "1G", flags = WIZARD }
-    "How much credit one WINDOW_UPDATE gives. Matters for request bodies only.";
+    "Credit of one WINDOW_UPDATE. It affects request bodies only.";
 h2_rx_window_low_water: Bytes = "10M" { units = "bytes", min = "65535", max = "1G", flags = WIZARD }
-    "Credit is given when the receive window falls below this. Matters for request bodies only.";
+    "Size of the receive window below which credit is sent. It affects request bodies only.";
 h2_rxbuf_storage: Storage = "Transient" { flags = MUST_RESTART }
-    "Which storage request bodies are buffered in while they arrive.";
+    "Storage in which request bodies are buffered while they arrive.";
 h2_window_timeout: Timeout = "5" { units = "seconds", min = "0", flags = WIZARD }
-    "How long a stream waits for the client to give it credit.";
+    "Maximum time that a stream waits for window credit of the client.";
 ssl_buffer: Bytes = "20k" { units = "bytes", min = "0.25k" }
     "Size of the buffer of one TLS connection.";
 sslbuf_pool: Pool = "10,100,10" { }
-    "How many TLS buffers are kept for reuse.\n\nThe three numbers are:\n\
+    "Pool of TLS buffers that are kept for reuse.\n\nThe three numbers are:\n\
      \tmin_pool\tminimum size of free pool.\n\tmax_pool\tmaximum size of free pool.\n\
      \tmax_age\tmax age of free element.";
 tls_cleanup_batch: Uint = "100" { units = "SSL_CTX", min = "1" }
-    "How many retired certificates are cleaned up at a time.";
+    "Number of retired certificates that are removed at a time.";
 tls_err_dup_servername: Bool = "off" { units = "bool" }
-    "Refuse a certificate whose server name is already served by another.";
+    "Refuse a certificate whose server name another certificate already covers.";
 tls_handshake_timeout: Duration = "8.000" { units = "seconds", min = "0" }
-    "How long a TLS handshake may take.";
+    "Maximum time of a TLS handshake.";
 tls_ja3: Bool = "off" { units = "bool" }
     "Compute the JA3 fingerprint of TLS clients.";
     } };

@@ -1,6 +1,6 @@
-//! Names of the log's tags by number, as `vsl_mask` uses them.
+//! The names of the log's tags by number, for `vsl_mask`.
 
-/// Index is the tag's number; number 0 is reserved.
+/// The index is the tag's number; number 0 is reserved.
 pub(crate) const TAGS: &[&str] = &[
     "",
     "Debug",

@@ -1,25 +1,25 @@
-//! Splits a line into words the way the management protocol does: blanks separate, double quotes
+//! Splits a line into words like the management protocol: spaces separate, double quotes
 //! group, backslash escapes are C's. Parameters use it for comma-separated lists, the CLI for commands.
 
-/// Separators of words, and whether quoting is supported.
+/// The separators of words, and whether quotes are special.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// A comma separates words too.
+    /// Whether commas separate words too.
     pub comma: bool,
-    /// `#` starts a comment that runs to the end of the line.
+    /// Whether `#` starts a comment that ends with the line.
     pub comment: bool,
-    /// Quotes and backslashes are ordinary characters.
+    /// Whether quotes and backslashes are ordinary characters.
     pub no_escapes: bool,
 }
 
 impl Rules {
-    /// A command line of the CLI.
+    /// The rules of a command line of the CLI.
     pub const COMMAND: Rules = Rules { comma: false, comment: true, no_escapes: false };
-    /// A comma-separated list.
+    /// The rules of a comma-separated list.
     pub const LIST: Rules = Rules { comma: true, comment: false, no_escapes: false };
 }
 
-/// Decodes one backslash sequence at the start of `text`; returns the byte and the length consumed.
+/// Decodes a backslash sequence at the start of `text`. Returns the byte and the length of the sequence.
 pub fn backslash(text: &[u8]) -> Option<(u8, usize)> {
     match *text.get(1)? {
         b'n' => Some((b'\n', 2)),
@@ -47,7 +47,7 @@ fn is_space(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// Splits into words of bytes. The error is the protocol's own text.
+/// Splits a line into words of bytes. The error is the protocol's text.
 pub fn split_bytes(line: &[u8], rules: Rules) -> Result<Vec<Vec<u8>>, &'static str> {
     let mut words = Vec::new();
     let mut separator: Option<(u8, usize)> = None;
@@ -72,7 +72,7 @@ pub fn split_bytes(line: &[u8], rules: Rules) -> Result<Vec<Vec<u8>>, &'static s
             separator = None;
             break;
         }
-        let (word, end) = one_word(line, at, rules)?;
+        let (word, end) = parse_word(line, at, rules)?;
         separator = line.get(end).map(|sep| (*sep, end));
         words.push(word);
         at = end + 1;
@@ -83,8 +83,8 @@ pub fn split_bytes(line: &[u8], rules: Rules) -> Result<Vec<Vec<u8>>, &'static s
     Ok(words)
 }
 
-/// Reads the word that begins at `at`; returns it and the position of its separator.
-fn one_word(line: &[u8], mut at: usize, rules: Rules) -> Result<(Vec<u8>, usize), &'static str> {
+/// Parses the word that begins at `at`. Returns it and the position of its separator.
+fn parse_word(line: &[u8], mut at: usize, rules: Rules) -> Result<(Vec<u8>, usize), &'static str> {
     let quoted = !rules.no_escapes && line[at] == b'"';
     if quoted {
         at += 1;
@@ -116,7 +116,7 @@ fn one_word(line: &[u8], mut at: usize, rules: Rules) -> Result<(Vec<u8>, usize)
     if quoted { Err("Missing '\"'") } else { Ok((word, at)) }
 }
 
-/// Does the same as [`split_bytes`], with words as text (bytes that are not UTF-8 are replaced).
+/// Splits like [`split_bytes`] and returns text, in which bytes that are not UTF-8 are replaced.
 pub fn split(line: &str, rules: Rules) -> Result<Vec<String>, &'static str> {
     let words = split_bytes(line.as_bytes(), rules)?;
     Ok(words.into_iter().map(|w| String::from_utf8_lossy(&w).into_owned()).collect())
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_escapes() {
+    fn quotes_and_escapes_are_decoded() {
         assert_eq!(
             command(r#"vcl.inline a "x \"y\"\n\x41\101" # c"#).unwrap(),
             ["vcl.inline", "a", "x \"y\"\nAA"]
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_have_the_protocols_texts() {
+    fn errors_have_the_protocols_texts() {
         assert_eq!(command("\"a"), Err("Missing '\"'"));
         assert_eq!(command("a\"b"), Err("Invalid '\"'"));
         assert_eq!(command("\\q"), Err("Invalid backslash sequence"));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn commas() {
+    fn commas_separate_lists() {
         let list = |text| split(text, Rules::LIST).unwrap();
         assert_eq!(list("a,b , c"), ["a", "b", "c"]);
         assert_eq!(list("a,"), ["a", ""]);

@@ -1,4 +1,4 @@
-//! Typed access to one field of [`crate::Params`] by name, and its text form.
+//! Typed access to one field of [`crate::Params`] by name, and its text.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -7,18 +7,18 @@ use crate::bits::{self, BitSet, DebugBits, ExperimentalBits, FeatureBits, VccFea
 use crate::number::{show_bytes, show_general};
 use crate::spec::Kind;
 
-/// Bounds of a pool of reusable memory.
+/// Limits of a pool of reusable memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PoolParam {
-    /// Fewest free elements.
+    /// Minimum number of free elements.
     pub min_pool: u32,
-    /// Most free elements.
+    /// Maximum number of free elements.
     pub max_pool: u32,
-    /// Seconds after which a free element is let go.
+    /// Seconds after which a free element is released.
     pub max_age: f64,
 }
 
-/// A field to read.
+/// A field for reading.
 pub enum Slot<'a> {
     /// A flag.
     Flag(bool),
@@ -36,7 +36,7 @@ pub enum Slot<'a> {
     Bits(&'a dyn BitSet),
 }
 
-/// A field to write.
+/// A field for writing.
 pub enum SlotMut<'a> {
     /// A flag.
     Flag(&'a mut bool),
@@ -54,7 +54,7 @@ pub enum SlotMut<'a> {
     Bits(&'a mut dyn BitSet),
 }
 
-/// A type that a field may have.
+/// A type of fields.
 pub(crate) trait Field {
     fn slot(&self) -> Slot<'_>;
     fn slot_mut(&mut self) -> SlotMut<'_>;
@@ -88,7 +88,7 @@ field! {
     VslMask: Bits, v => v;
 }
 
-/// Escapes text that is not plain, the way the CLI shows strings.
+/// Escapes quotes and control characters, as the CLI shows strings.
 fn quote(text: &str, json: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -109,7 +109,7 @@ fn quote(text: &str, json: bool) -> String {
     out
 }
 
-/// Text of a value as `param.show` prints it.
+/// Returns a value's text for `param.show`.
 pub fn show(kind: Kind, slot: &Slot<'_>) -> String {
     match *slot {
         Slot::Flag(on) => if on { "on" } else { "off" }.to_owned(),
@@ -125,7 +125,7 @@ pub fn show(kind: Kind, slot: &Slot<'_>) -> String {
     }
 }
 
-/// Value as a JSON literal.
+/// Returns a value as a JSON literal.
 pub fn json(kind: Kind, slot: &Slot<'_>) -> String {
     match *slot {
         Slot::Flag(on) => on.to_string(),

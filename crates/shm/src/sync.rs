@@ -1,4 +1,4 @@
-//! The atomics and the lock of the shared memory. Under `--cfg loom` they are loom's, which runs a test in every order
+//! The atomics and the lock of the shared memory. With `--cfg loom` they are loom's, which runs a test in every order
 //! that the memory model allows.
 
 #[cfg(loom)]

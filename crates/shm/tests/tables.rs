@@ -1,5 +1,5 @@
-//! Compares the tables of counters and log tags with the names that Varnish's users expect: names that are
-//! missing or have changed their meaning are listed, all at once.
+//! Compares the tables of counters and log tags with the names that Varnish's users expect, and lists all names that
+//! are missing or have changed their meaning.
 
 use lacquer_shm::Tag;
 use lacquer_shm::vsc::SETS;
@@ -35,16 +35,16 @@ fn every_known_tag_is_defined_with_its_number() {
 }
 
 #[test]
-fn prose_is_there_and_fits_readers() {
+fn documentation_exists_and_fits_readers() {
     for set in SETS {
         for counter in set.counters {
             let name = format!("{}.{}", set.ident(""), counter.name);
-            assert!(!counter.oneliner.is_empty() && !counter.docs.is_empty(), "{name} lacks its prose");
+            assert!(!counter.oneliner.is_empty() && !counter.docs.is_empty(), "{name} lacks documentation");
             assert!(counter.oneliner.len() <= 50, "{name}: varnishstat shows about 50 columns");
             assert!(counter.oneliner.is_ascii() && counter.docs.is_ascii(), "{name}: ASCII only");
         }
     }
     for tag in Tag::ALL {
-        assert!(!tag.oneliner().is_empty(), "{} lacks its prose", tag.name());
+        assert!(!tag.oneliner().is_empty(), "{} lacks documentation", tag.name());
     }
 }

@@ -1,7 +1,7 @@
-//! Varnish's own tools read what this crate writes: a working directory with both segment directories is
-//! filled as the manager and the worker would, and the tools of 7.7 are asked what they see.
+//! Tests that Varnish's own tools read what this crate writes: fills a working directory with both segment directories,
+//! like the manager and the worker, and runs the tools of 7.7.
 //!
-//! They are looked for in `LACQUER_VARNISH_TOOLS`, then in `/opt/vt77/bin`; without them there is no test.
+//! The tools are searched in `LACQUER_VARNISH_TOOLS`, then in `/opt/vt77/bin`; without them the tests are skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,29 +23,29 @@ fn tools() -> Option<PathBuf> {
     None
 }
 
-/// A working directory of its own, removed at the end.
+/// A temporary working directory, removed when dropped.
 struct Workdir(PathBuf);
 
 impl Workdir {
     fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("lacquer-shm-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).expect("a temporary directory can be made");
+        std::fs::create_dir_all(&dir).expect("a temporary directory can be created");
         Self(dir)
     }
 
     fn vsm(&self, name: &str, mode: u32) -> VsmDir {
         let owner = Owner { pid: std::process::id(), birth: NOW as u64 };
-        VsmDir::create(&self.0.join(name), mode, owner).expect("a segment directory can be made")
+        VsmDir::create(&self.0.join(name), mode, owner).expect("a segment directory can be created")
     }
 
     fn run(&self, tools: &Path, tool: &str, args: &[&str]) -> String {
-        // Tools that find no log wait for one: not for ever.
+        // Tools wait for a log if they find none, so their time is limited.
         let mut command = Command::new("timeout");
         command.arg("30").arg(tools.join(tool)).arg("-n").arg(&self.0).args(args);
         let out = command.output().expect("tool runs");
         assert!(out.status.success(), "{tool} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8(out.stdout).expect("tools speak ASCII here")
+        String::from_utf8(out.stdout).expect("the output is ASCII")
     }
 }
 
@@ -55,7 +55,7 @@ impl Drop for Workdir {
     }
 }
 
-/// The shared memory of both processes once the worker logs.
+/// The shared memory of both processes when the worker logs.
 struct Logging {
     _dirs: [VsmDir; 2],
     _mgt: Segment<Mgt>,
@@ -74,7 +74,7 @@ impl Logging {
     }
 }
 
-/// A session with one request, a hit, as the worker logs it.
+/// Logs a session with one request, a hit, like the worker.
 fn log_request(tx: &mut TxLog, session: u64, url: &[u8]) {
     let (sess, req) = (Vxid::client(session), Vxid::client(session + 1));
     tx.begin(req);
@@ -172,7 +172,7 @@ fn varnishstat_shows_the_counters() {
 }
 
 #[test]
-fn segments_come_and_go_under_a_reader() {
+fn readers_follow_added_and_removed_segments() {
     let Some(tools) = tools() else { return };
     let dir = Workdir::new("churn");
     let mgt_dir = dir.vsm(MGT_DIRNAME, MGT_DIR_MODE);
@@ -234,7 +234,7 @@ fn varnishlog_and_varnishncsa_show_the_log() {
 }
 
 #[test]
-fn readers_follow_the_ring_round() {
+fn readers_follow_a_wrapped_ring() {
     let Some(tools) = tools() else { return };
     let dir = Workdir::new("ring");
     let Logging { main, log, .. } = &Logging::new(&dir);
@@ -242,7 +242,7 @@ fn readers_follow_the_ring_round() {
     for i in 0..4000 {
         log_request(&mut tx, 2 * i + 1, format!("/{i}").as_bytes());
     }
-    assert!(main.shm_cycles.get() >= 2, "the ring turned");
+    assert!(main.shm_cycles.get() >= 2, "the ring wrapped");
     let text = dir.run(&tools, "varnishncsa", &["-d", "-F", "%U"]);
     let urls: Vec<&str> = text.lines().collect();
     assert!(urls.len() > 300, "most of five segments: {}", urls.len());

@@ -9,6 +9,7 @@
 mod client;
 mod h2_client;
 mod http;
+mod journal;
 pub mod ledger;
 mod log_reader;
 mod operator;

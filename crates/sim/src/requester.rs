@@ -8,6 +8,7 @@ use std::rc::Rc;
 use lacquer_sources::clock;
 
 use crate::http::{Broken, Head};
+use crate::journal::Journal;
 use crate::ledger::{Got, Ledger, last_modified};
 use crate::page;
 use crate::page_request::{Condition, Key, PageRequest, Range};
@@ -19,6 +20,7 @@ const VARIANTS: u64 = 3;
 pub struct Requester {
     pub chance: Chance,
     pub ledger: Rc<RefCell<Ledger>>,
+    pub journal: Journal,
     /// The number of pages of each kind.
     pub pages: u64,
     /// Clients request whole responses, stay until they are complete, and send correct uploads.
@@ -36,7 +38,8 @@ impl Requester {
         let method = match below(chance, 100) {
             0..40 if site::is_passed(&key.path) => "POST",
             0..10 if self.may_want_less(&key.path) => "HEAD",
-            10..15 if site::is_changing(&key.path) => "PURGE",
+            10..13 if site::is_changing(&key.path) => "PURGE",
+            13..15 if site::is_changing(&key.path) => "BAN",
             _ => "GET",
         };
         let number = self.ledger.borrow_mut().request();
@@ -139,7 +142,11 @@ impl Requester {
             return Err(Broken::Malformed(why));
         }
         let mut ledger = self.ledger.borrow_mut();
-        if requested.method == "PURGE" {
+        if matches!(requested.method, "PURGE" | "BAN") {
+            let vxid = head.number("x-varnish");
+            if !vxid.is_some_and(|vxid| self.journal.has_recorded(vxid as u64)) {
+                ledger.fault(&format!("{} {vxid:?} is answered before it is recorded", requested.method));
+            }
             ledger.invalidated(&requested.key.path, requested.at);
             return Ok(());
         }

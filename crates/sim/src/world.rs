@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{AddressSpace, Request, WorkerConfig};
 use lacquer_net::memory;
 use lacquer_params::{ParamSet, Params};
@@ -23,6 +24,7 @@ use tokio::time::sleep;
 
 use crate::client::Client;
 use crate::h2_client::H2Client;
+use crate::journal::Journal;
 use crate::ledger::{Ledger, Rules};
 use crate::log_reader::LogReader;
 use crate::operator::Operator;
@@ -119,6 +121,8 @@ struct Nature {
     onerror: bool,
     /// The storage keeps bodies on a device.
     has_device: bool,
+    /// The share of the device's reads that fail, in percent.
+    read_errors: u64,
 }
 
 const CRAMPED: u64 = 1 << 20;
@@ -143,13 +147,14 @@ impl Nature {
             changes_vcl: percent(chance, 60),
             has_probes: percent(chance, 30),
             onerror: percent(chance, 40),
-            has_device: percent(chance, 30),
+            has_device: percent(chance, 40),
+            read_errors: one_of(chance, &[0, 2, 30]),
         }
     }
 
     /// The share of the device's reads that fail, in percent.
     fn store_errors(&self) -> u64 {
-        if self.has_device && self.faulty > 0 { 2 } else { 0 }
+        if self.has_device { self.read_errors } else { 0 }
     }
 
     fn programs(&self) -> [Program; 2] {
@@ -161,6 +166,7 @@ impl Nature {
             grace: self.programs().map(Program::grace).into_iter().fold(0.0, f64::max),
             onerror: self.onerror,
             loses_bodies: self.storage <= CRAMPED || self.store_errors() > 0,
+            has_excuse: !self.fetches_all(),
         }
     }
 
@@ -173,11 +179,15 @@ impl Nature {
         Rc::new([(from, from + one_of(chance, &[1.0, 5.0, 30.0]))])
     }
 
-    /// Returns whether every cacheable response stays in the cache for its lifetime. It may not: a fault on a
-    /// connection, or its end within a response, drops the objects that came over it, and a full storage evicts any
-    /// object.
+    /// Returns whether nothing that may be cached is lost before its time: a fault on a connection drops what came over
+    /// it, and so does the end of one within a response; a full storage drops anything, and a device what it cannot read.
     fn keeps_all(&self) -> bool {
-        self.faulty == 0 && self.storage > CRAMPED && self.is_patient
+        self.faulty == 0 && self.storage > CRAMPED && self.is_patient && self.store_errors() == 0
+    }
+
+    /// Returns whether every page can be had: from the origins if not from the storage.
+    fn fetches_all(&self) -> bool {
+        self.faulty == 0 && self.storage > CRAMPED && !self.has_probes
     }
 }
 
@@ -185,6 +195,7 @@ struct World {
     nature: Nature,
     chance: Chance,
     ledger: Rc<RefCell<Ledger>>,
+    journal: Journal,
     engine: Rc<Engine>,
     log: Rc<RefCell<LogReader>>,
 }
@@ -220,10 +231,12 @@ impl World {
             manager_pid: std::process::id(),
         };
         let dir = File::open(place)?.into();
-        let engine = Engine::start(config, dir, storages).map_err(io::Error::other)?;
+        let journal = Journal::default();
+        let listeners: Vec<Box<dyn InvalidationListener>> = vec![Box::new(journal.clone())];
+        let engine = Engine::start(config, dir, storages, listeners).map_err(io::Error::other)?;
         let ledger = Rc::new(RefCell::new(Ledger::new(prints_events, nature.rules())));
         let log = Rc::new(RefCell::new(LogReader::open(place)?));
-        Ok(World { nature, chance, ledger, engine: Rc::new(engine), log })
+        Ok(World { nature, chance, ledger, journal, engine: Rc::new(engine), log })
     }
 
     fn fault(&self, text: &str) {
@@ -287,6 +300,7 @@ impl World {
         let mut requester = Requester {
             chance: chance.clone(),
             ledger: self.ledger.clone(),
+            journal: self.journal.clone(),
             pages: self.nature.pages,
             is_patient: self.nature.is_patient,
             address: ends.peer.ip(),

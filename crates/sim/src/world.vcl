@@ -18,6 +18,10 @@ sub vcl_recv {
     if (req.url ~ "[13579]$") { set req.backend_hint = two; }
     if (req.url ~ "^/pipe/") { return (pipe); }
     if (req.method == "PURGE") { return (purge); }
+    if (req.method == "BAN") {
+        ban("req.url == " + req.url);
+        return (synth(200));
+    }
     if (req.url ~ "^/synth/") { return (synth(710)); }
     if (req.url ~ "^/slow/[1-4]" && req.restarts == 0) { vtc.sleep(50ms); }
     if (req.url ~ "^/pass/") { return (pass); }

@@ -1,4 +1,4 @@
-//! The clocks, and durations in seconds as parameters give them.
+//! The clocks, and durations from parameters in seconds.
 
 use std::time::Duration;
 
@@ -21,20 +21,20 @@ pub fn monotonic() -> f64 {
     simulated::now().unwrap_or_else(|| system::seconds_of(libc::CLOCK_MONOTONIC))
 }
 
-/// Returns a limit in seconds, where 0 means none and becomes the longest duration.
+/// Returns a limit in seconds. 0 means no limit and becomes the longest duration.
 #[inline]
 pub fn limit(seconds: f64) -> f64 {
     if seconds > 0.0 { seconds } else { LONGEST }
 }
 
-/// Returns a duration of so many seconds. Negative and absurd values are bounded.
+/// Converts seconds to a duration. Negative and excessive values are clamped.
 #[inline]
 pub fn seconds(s: f64) -> Duration {
     Duration::from_secs_f64(if s.is_nan() { 0.0 } else { s.clamp(0.0, LONGEST) })
 }
 
-/// Returns a duration in whole microseconds. It is cheaper than [`seconds`], and right below some thousand years.
-/// Negative times become zero.
+/// Converts seconds to a duration in whole microseconds. It is cheaper than [`seconds`], and correct below some
+/// thousand years. Negative times become zero.
 #[inline]
 pub fn micros(s: f64) -> Duration {
     Duration::from_micros((s * 1e6) as u64)
@@ -53,8 +53,8 @@ mod simulated {
         static BEGUN: Cell<Option<(f64, Instant)>> = const { Cell::new(None) };
     }
 
-    /// From now on this thread's clocks show `start` and the time that its runtime says has passed. The runtime's clock
-    /// has to be paused already.
+    /// Makes this thread's clocks show `start` plus the elapsed time of its runtime. The runtime's clock must already
+    /// be paused.
     pub fn begin(start: f64) {
         BEGUN.set(Some((start, Instant::now())));
     }

@@ -1,5 +1,5 @@
-//! Time and chance. The engine reads no other clock and has no other source of random numbers, so that a simulated
-//! world can set both.
+//! Time and randomness. The engine reads no other clock and has no other source of random numbers, so that a simulated
+//! world can control both.
 
 #![deny(unsafe_code)]
 

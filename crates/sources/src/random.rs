@@ -1,4 +1,4 @@
-//! Random numbers: fast, and different on each thread. They protect nothing.
+//! Random numbers: fast, and different on each thread. They are not suitable for security.
 
 use std::cell::RefCell;
 use std::collections::hash_map::RandomState;
@@ -8,7 +8,7 @@ thread_local! {
     static OF_THREAD: RefCell<Random> = RefCell::new(Random::new(RandomState::new().build_hasher().finish()));
 }
 
-/// From now on this thread's numbers follow from the seed.
+/// Makes this thread's numbers a function of the seed.
 pub fn seed(seed: u64) {
     OF_THREAD.set(Random::new(seed));
 }
@@ -18,7 +18,7 @@ pub fn bits64() -> u64 {
     OF_THREAD.with_borrow_mut(Random::bits64)
 }
 
-/// A sequence of random numbers that follows from its seed (`SplitMix64`).
+/// A sequence of random numbers that is a function of its seed (`SplitMix64`).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -35,12 +35,12 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// Returns a number below `end`, or 0 if that is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.bits64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// Returns true in so many of a hundred cases.
+    /// Returns true with a probability of `percent` in a hundred.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

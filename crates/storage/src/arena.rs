@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::dirty::Dirty;
 use crate::mapping::Mapping;
+use crate::part_memory::PartMemory;
 use crate::runs::Runs;
 use crate::slabs::{Geometry, PAGE, Slabs};
 #[cfg(miri)]
@@ -60,13 +61,14 @@ pub struct Counters {
     pub g_objects: AtomicU64,
 }
 
-/// The size of a span in bytes, with two flags in the low bits, which sizes leave free.
+/// The allocation of a span: its size, and three marks in the low bits that sizes leave free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation(u32);
 
 impl Allocation {
     const PAGES: u32 = 1;
     pub(crate) const SENT: u32 = 2;
+    const PART: u32 = 4;
 
     fn pages(bytes: u32) -> Self {
         Self(bytes | Self::PAGES)
@@ -95,6 +97,11 @@ impl Allocation {
     pub(crate) fn is_sent(self) -> bool {
         self.0 & Self::SENT != 0
     }
+
+    /// Returns whether the span is a part of a body on a device.
+    fn is_part(self) -> bool {
+        self.0 & Self::PART != 0
+    }
 }
 
 #[derive(Debug)]
@@ -114,6 +121,7 @@ pub struct Arena {
     allocator: Mutex<Allocator>,
     /// Evicts an object. Returns false if no object can be evicted.
     evict: OnceLock<Evict>,
+    parts: PartMemory,
 }
 
 pub(crate) type Evict = Box<dyn Fn() -> bool + Send + Sync>;
@@ -145,6 +153,7 @@ impl Arena {
             counters: Counters::default(),
             allocator: Mutex::new(Allocator { runs: Runs::new(pages), slabs, dirty: Dirty::default() }),
             evict: OnceLock::new(),
+            parts: PartMemory::new(bytes),
         };
         arena.counters.g_space.store(size.unwrap_or(0), Ordering::Relaxed);
         Ok(Arc::new(arena))
@@ -196,6 +205,10 @@ impl Arena {
         self.evict.get().is_some_and(|evict| evict())
     }
 
+    pub(crate) fn parts(&self) -> &PartMemory {
+        &self.parts
+    }
+
     pub(crate) fn mapping(&self) -> &Mapping {
         &self.mapping
     }
@@ -215,6 +228,13 @@ impl Arena {
         c.g_alloc.fetch_add(1, Ordering::Relaxed);
         self.account(u64::from(allocation.capacity()));
         Ok((at, allocation))
+    }
+
+    /// Allocates memory for a part of a body on a device.
+    pub(crate) fn alloc_part(&self, size: usize) -> Result<(u64, Allocation), Full> {
+        let (at, allocation) = self.alloc(size)?;
+        self.parts.add(allocation.capacity());
+        Ok((at, Allocation(allocation.0 | Allocation::PART)))
     }
 
     fn find(&self, size: u32) -> Option<(u64, Allocation)> {
@@ -238,13 +258,20 @@ impl Arena {
             return allocation;
         }
         let tail = allocation.capacity() - keep;
+        if allocation.is_part() {
+            self.parts.sub(tail);
+        }
         self.release_pages(at + u64::from(keep), tail, false);
         self.unaccount(u64::from(tail));
+        self.parts.wake();
         Allocation(allocation.0 - tail)
     }
 
     pub(crate) fn free(&self, at: u64, allocation: Allocation) {
         let bytes = allocation.capacity();
+        if allocation.is_part() {
+            self.parts.sub(bytes);
+        }
         if allocation.is_pages() {
             self.release_pages(at, bytes, allocation.is_sent());
         } else {
@@ -255,6 +282,7 @@ impl Arena {
         }
         self.counters.g_alloc.fetch_sub(1, Ordering::Relaxed);
         self.unaccount(u64::from(bytes));
+        self.parts.wake();
     }
 
     /// Makes pages available for reuse. The pages are first removed from the file if a socket may hold them, or if

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use crate::arena::Full;
 use crate::first::First;
 use crate::load::{Extent, Receiver};
-use crate::residency::Residency;
+use crate::residency::{Residency, Wait};
 use crate::span::{FileRange, Span, SpanWriter};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, fence};
 
@@ -68,8 +68,8 @@ pub struct Body {
     waiting: AtomicBool,
     waiters: Mutex<Waiters>,
     extra: OnceLock<Box<[u8]>>,
-    /// The location on the device of a complete body, and the parts of it that were loaded. Set once.
-    residency: OnceLock<Box<Residency>>,
+    /// The part of the body that is not in `pieces`, of a complete body that lies on a device.
+    residency: OnceLock<Arc<Residency>>,
 }
 
 impl Body {
@@ -112,10 +112,32 @@ impl Body {
         Arc::new(body)
     }
 
-    /// Frees the memory of a complete body, which is at `extent` from now on. A part that shares a span with the head
-    /// stays in memory.
+    /// The pieces of a complete body that is in memory as a whole, for another body that shares their spans.
+    fn share_pieces(&self) -> Option<Vec<Piece>> {
+        if self.state() != BodyState::Complete {
+            return None;
+        }
+        let share = |piece: &Piece| Piece { span: Arc::clone(&piece.span), ..*piece };
+        let pieces: Vec<Piece> = self.pieces.lock().iter().map(share).collect();
+        let in_memory: u64 = pieces.iter().map(|piece| piece.end() - piece.start).sum();
+        (in_memory == self.len()).then_some(pieces)
+    }
+
+    /// A complete body behind the head that `make_head` makes, in the spans of this one. Returns `None` if some of it is
+    /// not in memory.
+    pub(crate) fn shared(
+        &self,
+        make_head: impl FnOnce() -> Result<Span, Full>,
+    ) -> Result<Option<Arc<Self>>, Full> {
+        let Some(pieces) = self.share_pieces() else { return Ok(None) };
+        let first = Arc::new(make_head()?);
+        Ok(Some(Arc::new(Self::new(first, COMPLETE, self.len(), pieces))))
+    }
+
+    /// Lets go of the memory of a complete body, which lies at `extent` from now on. What shares a span with the head
+    /// stays.
     pub(crate) fn settle(&self, extent: Box<dyn Extent>) {
-        if self.state() == BodyState::Complete && self.residency.set(Box::new(Residency::new(extent))).is_ok()
+        if self.state() == BodyState::Complete && self.residency.set(Arc::new(Residency::new(extent))).is_ok()
         {
             let keep = |piece: &mut Piece| !Arc::ptr_eq(&piece.span, &self.first);
             // The pieces are dropped after the lock is released.
@@ -156,7 +178,7 @@ impl Body {
     }
 
     pub(crate) fn slim(&self) {
-        self.pieces.lock().clear();
+        let _gone = std::mem::take(&mut *self.pieces.lock());
         if let Some(residency) = self.residency.get() {
             residency.clear();
         }
@@ -229,17 +251,28 @@ impl Body {
         // reader would sleep forever.
         fence(Ordering::SeqCst);
         if let Some(residency) = self.residency.get() {
-            self.load(residency, offset);
+            self.load(residency, offset, cx);
         }
         self.more(offset).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Requests the byte at `offset` from the device.
-    fn load(self: &Arc<Self>, residency: &Residency, offset: u64) {
-        let this: Weak<Self> = Arc::downgrade(self);
-        if residency.load(this, self.first.arena(), offset, self.len()).is_err() {
-            self.end(FAILED);
+    /// Asks the device for the byte at `offset`. Without memory for it, the reader waits for memory.
+    fn load(self: &Arc<Self>, residency: &Residency, offset: u64, cx: &Context<'_>) {
+        let arena = self.first.arena();
+        let load = || {
+            let this: Weak<Self> = Arc::downgrade(self);
+            residency.load(this, arena, offset, self.len())
+        };
+        if load().is_err() {
+            arena.parts().wait(cx);
+            // Memory may have been freed before.
+            let _ = load();
         }
+    }
+
+    /// Begins the wait of a reader for the byte at `offset`, of a body on a device.
+    pub(crate) fn wait(&self, offset: u64) -> Option<Wait<'_>> {
+        Some(self.residency.get()?.wait(self.first.arena(), offset))
     }
 
     fn more(&self, offset: u64) -> Option<BodyState> {
@@ -277,7 +310,11 @@ impl Body {
             if !ended {
                 gone = gone.min(pieces.len().saturating_sub(1));
             }
-            pieces.drain(..gone);
+            let all = gone == pieces.len();
+            let gone = if all { std::mem::take(&mut *pieces) } else { pieces.drain(..gone).collect() };
+            // Freeing memory may wake others.
+            drop(pieces);
+            drop(gone);
         }
         let writer = self.waiters.lock().writer.take();
         if let Some(waker) = writer {

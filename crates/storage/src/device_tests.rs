@@ -1,8 +1,9 @@
 //! Bodies on a device, with loads that the tests complete.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use crate::*;
 
@@ -204,16 +205,151 @@ fn settled_large(len: u64) -> (Stored, ManualDevice, Stevedore) {
     (stored, device, Stevedore::new("s", Kind::Malloc, 0, arena))
 }
 
-/// If nothing can be evicted, the body fails and its readers are woken.
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn poll_with(stored: &Stored, at: u64, count: &Arc<Count>) -> Poll<BodyState> {
+    stored.poll_more(at, &mut Context::from_waker(&Waker::from(count.clone())))
+}
+
+/// Completes all loads. Returns false if there is none.
+fn complete(device: &ManualDevice) -> bool {
+    let loads = take(&device.loads);
+    let are_there = !loads.is_empty();
+    for mut load in loads {
+        let n = load.window().len();
+        load.advance(n);
+        load.finish();
+    }
+    are_there
+}
+
+/// Where nothing can be evicted, a reader waits for memory, and the body stays whole.
 #[test]
-fn a_load_without_memory_fails() {
+fn a_reader_without_memory_waits_for_it() {
     let (stored, device, stevedore) = settled(300_000);
     let mut others = Vec::new();
     while let Ok(other) = stevedore.complete(PARTS, &[0; 200]) {
         others.push(other);
     }
-    assert_eq!(poll(&stored, 0), Poll::Ready(BodyState::Failed));
-    assert_eq!(take(&device.loads).len(), 0);
+    let woken = Arc::new(Count::default());
+    assert!(poll_with(&stored, 0, &woken).is_pending());
+    assert_eq!((stored.state(), take(&device.loads).len()), (BodyState::Complete, 0));
+    assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+    others.clear();
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1, "memory was freed");
+    assert!(poll_with(&stored, 0, &woken).is_pending());
+    complete(&device);
+    assert_eq!(poll_with(&stored, 0, &woken), Poll::Ready(BodyState::Complete));
+}
+
+/// Readers that hold their parts for long take half of the memory at most. The next reader waits for one of them, and
+/// no body fails.
+#[test]
+fn slow_readers_hold_half_of_the_memory() {
+    let (large, device, stevedore) = settled_large(30 << 20);
+    let arena = large.arena();
+    let mut held = Vec::new();
+    for at in (0..).map(|i| i * (256 << 10)) {
+        assert!(poll(&large, at).is_pending());
+        if !complete(&device) {
+            break;
+        }
+        let Read::Mapped(chunk) = large.read(at, u64::MAX) else { panic!("it came") };
+        held.push(chunk);
+    }
+    let used = stevedore.used_space();
+    assert!((1 << 20..=(2 << 20) + 1000).contains(&used), "{used} bytes are held in {} parts", held.len());
+    let other = Stored::on_device(arena, PARTS, 5000, Box::new(device.clone())).expect("room");
+    let woken = Arc::new(Count::default());
+    assert!(poll_with(&other, 0, &woken).is_pending() && take(&device.loads).is_empty());
+    assert!(stevedore.complete(PARTS, &body(100_000)).is_ok(), "there is room for others");
+    held.clear();
+    assert!(woken.0.load(Ordering::Relaxed) > 0);
+    assert!(poll_with(&other, 0, &woken).is_pending());
+    complete(&device);
+    assert_eq!(poll_with(&other, 0, &woken), Poll::Ready(BodyState::Complete));
+    assert_eq!(large.state(), BodyState::Complete);
+}
+
+/// A part that a reader waits for stays, however many others need memory. Once the reader has it, it goes for them.
+#[test]
+fn a_part_that_is_awaited_stays() {
+    let (large, device, _stevedore) = settled_large(30 << 20);
+    let wait = large.wait(0);
+    assert!(poll(&large, 0).is_pending());
+    complete(&device);
+    let mut held = Vec::new();
+    let woken = Arc::new(Count::default());
+    for at in (1..).map(|i| i * (256 << 10)) {
+        assert!(poll_with(&large, at, &woken).is_pending());
+        if !complete(&device) {
+            break;
+        }
+        let Read::Mapped(chunk) = large.read(at, u64::MAX) else { panic!("it came") };
+        held.push(chunk);
+    }
+    assert!(large.is_ready(0), "it is still there");
+    let before = woken.0.load(Ordering::Relaxed);
+    drop(wait);
+    assert!(woken.0.load(Ordering::Relaxed) > before);
+    assert!(poll_with(&large, 29 << 20, &woken).is_pending());
+    assert_eq!((take(&device.loads).len(), large.is_ready(0)), (1, false));
+}
+
+/// Two objects hold one body. Each may go first.
+#[test]
+fn a_body_is_shared_by_two_objects() {
+    let [stevedore, other] = stevedores(&ManualDevice::default());
+    for old_goes_first in [true, false] {
+        let old = stored(&stevedore, &body(200_000));
+        let used = stevedore.used_space();
+        let parts = Parts { head: &[b"another"], extra: b"" };
+        let new = stevedore.share(parts, &old).expect("room").expect("it is in memory");
+        assert!(stevedore.used_space() < used + 1000, "nothing is copied");
+        assert!(other.share(parts, &old).expect("room").is_none(), "another arena");
+        let kept = if old_goes_first {
+            drop(old);
+            new
+        } else {
+            drop(new);
+            old
+        };
+        assert_eq!(
+            crate::test_reader::read_all(&kept, Waker::noop(), || ()),
+            (body(200_000), BodyState::Complete)
+        );
+        drop(kept);
+        assert_eq!(stevedore.used_space(), 0);
+    }
+}
+
+/// What is not whole, or not in memory, is not shared.
+#[test]
+fn only_a_body_in_memory_is_shared() {
+    let (on_device, device, with_device) = settled(200_000);
+    assert!(with_device.share(PARTS, &on_device).expect("room").is_none());
+    assert!(poll(&on_device, 0).is_pending());
+    complete(&device);
+    assert!(with_device.share(PARTS, &on_device).expect("room").is_none(), "a part of it is in memory");
+    let [memory, _] = stevedores(&device);
+    let (coming, mut writer) = memory.begin(PARTS, None, SIZES, Layout::Apart).expect("room");
+    writer.write(b"0123").expect("room");
+    assert!(memory.share(PARTS, &coming).expect("room").is_none(), "more comes");
+    writer.finish();
+    let used = memory.used_space();
+    assert!(memory.share(PARTS, &coming).expect("room").is_some());
+    coming.slim();
+    assert!(memory.share(PARTS, &coming).expect("room").is_none(), "the body was dropped");
+    assert!(memory.share(PARTS, &memory.complete(PARTS, b"0123").expect("room")).expect("room").is_none());
+    assert!(memory.used_space() <= used);
 }
 
 #[test]

@@ -6,8 +6,8 @@
 //! reference counted, so a page is reused only after its last reader has released it, and never before the kernel
 //! has: see `Span::mark_sent`.
 //!
-//! Lock order within the crate: the lock of a body or that of its loaded parts, then that of its arena. No lock is
-//! held during a system call that can take long, nor while wakers or a device are called.
+//! Lock order within the crate: a body's lock or that of its loaded parts, then those of its arena. None is held over a
+//! system call that can take long, nor while wakers or a device are called.
 
 mod arena;
 mod body;
@@ -20,6 +20,7 @@ mod load;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod mapping;
+mod part_memory;
 mod residency;
 mod runs;
 mod slabs;
@@ -39,6 +40,7 @@ pub use body::{BodyState, BodyWriter, Chunk, ChunkSizes};
 pub use device::{Committed, Device, Survivor, Writing};
 pub use first::Parts;
 pub use load::{Extent, Load};
+pub use residency::Wait;
 pub use span::FileRange;
 pub use stevedore::{Kind, Layout, Stevedore};
 pub use stored::{Read, Stored};

@@ -1,24 +1,25 @@
 //! The parts in memory of a body that is on a device, and the loads that will bring others.
 //!
-//! Parts that were read are dropped first, oldest first. A part that was not read yet is kept, so that the reader
-//! that waits for it finds it, unless there are very many parts.
+//! A part that a reader waits for stays until the reader has it. Of the others few stay, and none when the memory for
+//! parts is short.
 
 use std::sync::{Arc, Weak};
 
 use crate::arena::{Arena, Full};
 use crate::load::{Extent, Load, Receiver};
+use crate::part_memory::Holder;
 use crate::span::{Span, SpanWriter};
 use crate::sync::Mutex;
 
 /// The maximum length of a load, in bytes.
 const LOAD: u64 = 128 * 1024;
-/// The length of the shortest load, for memory that is full of small objects.
+/// The shortest load, where the memory for parts is short.
+const LOAD_SHORT: u64 = 16 * 1024;
+/// The shortest load, where memory is full of small objects.
 const LOAD_LEAST: usize = 256;
-/// The number of parts of one body that stay in memory after they were read.
-const READ_PARTS: usize = 2;
-/// The maximum number of parts of one body in memory.
-const PARTS: usize = 64;
-/// The maximum number of objects that are evicted for one load, and the number after which a shorter load is tried.
+/// Parts of one body that stay in memory though no reader waits for them.
+const IDLE_PARTS: usize = 2;
+/// Objects that are evicted for one load at most, and those after which a shorter load will do.
 const EVICTIONS: u32 = 64;
 const EVICTIONS_BEFORE_SHORTER: u32 = 8;
 
@@ -26,12 +27,15 @@ const EVICTIONS_BEFORE_SHORTER: u32 = 8;
 struct Part {
     start: u64,
     span: Arc<Span>,
-    was_read: bool,
 }
 
 impl Part {
     fn has(&self, at: u64) -> bool {
         self.start <= at && at - self.start < self.span.len() as u64
+    }
+
+    fn is_awaited(&self, awaited: &[u64]) -> bool {
+        awaited.iter().any(|&at| self.has(at))
     }
 }
 
@@ -41,6 +45,10 @@ struct Loaded {
     parts: Vec<Part>,
     /// The beginning and end of each load in progress.
     loading: Vec<(u64, u64)>,
+    /// The bytes that readers wait for, one for each reader.
+    awaited: Vec<u64>,
+    /// The body is in the arena's list of those with parts.
+    is_listed: bool,
 }
 
 impl Loaded {
@@ -66,13 +74,16 @@ impl Loaded {
     fn insert(&mut self, part: Part) -> Option<Part> {
         self.end_loading(part.start);
         self.parts.push(part);
-        let read = self.parts.iter().filter(|part| part.was_read).count();
-        let goes = match self.parts.iter().position(|part| part.was_read) {
-            Some(first) if read > READ_PARTS || self.parts.len() > PARTS => Some(first),
-            None if self.parts.len() > PARTS => Some(0),
-            _ => None,
-        };
-        goes.map(|index| self.parts.remove(index))
+        let Self { parts, awaited, .. } = self;
+        let mut idle = parts.iter().enumerate().filter(|(_, part)| !part.is_awaited(awaited));
+        let oldest = idle.next()?.0;
+        (idle.count() >= IDLE_PARTS).then(|| parts.remove(oldest))
+    }
+
+    /// Removes the parts that no reader waits for.
+    fn take_idle(&mut self) -> Vec<Part> {
+        let Self { parts, awaited, .. } = self;
+        parts.extract_if(.., |part| !part.is_awaited(awaited)).collect()
     }
 }
 
@@ -81,6 +92,27 @@ impl Loaded {
 pub(crate) struct Residency {
     extent: Box<dyn Extent>,
     loaded: Mutex<Loaded>,
+}
+
+/// The wait of a reader for a byte. Until it is dropped, the part with that byte stays in memory.
+#[derive(Debug)]
+pub struct Wait<'r> {
+    residency: &'r Residency,
+    arena: &'r Arena,
+    at: u64,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        {
+            let mut loaded = self.residency.loaded.lock();
+            if let Some(index) = loaded.awaited.iter().position(|&at| at == self.at) {
+                loaded.awaited.swap_remove(index);
+            }
+        }
+        // The part may go for a reader that waits for memory.
+        self.arena.parts().wake();
+    }
 }
 
 impl Residency {
@@ -92,28 +124,36 @@ impl Residency {
         self.loaded.lock().parts.iter().any(|part| part.has(at))
     }
 
+    /// Begins the wait of a reader for the byte at `at`.
+    pub(crate) fn wait<'r>(&'r self, arena: &'r Arena, at: u64) -> Wait<'r> {
+        self.loaded.lock().awaited.push(at);
+        Wait { residency: self, arena, at }
+    }
+
     /// Returns the part with the byte at `at`, and the byte's index in it.
     pub(crate) fn part_at(&self, at: u64) -> Option<(Arc<Span>, usize)> {
-        let mut loaded = self.loaded.lock();
-        let part = loaded.parts.iter_mut().find(|part| part.has(at))?;
-        part.was_read = true;
+        let loaded = self.loaded.lock();
+        let part = loaded.parts.iter().find(|part| part.has(at))?;
         Some((Arc::clone(&part.span), (at - part.start) as usize))
     }
 
-    pub(crate) fn insert(&self, start: u64, span: Arc<Span>) {
-        let part = Part { start, span, was_read: false };
-        // The old part is dropped after the lock is released.
-        let _goes = self.loaded.lock().insert(part);
+    pub(crate) fn insert(self: &Arc<Self>, start: u64, span: Arc<Span>) {
+        let arena = Arc::clone(span.arena());
+        let (goes, was_listed) = {
+            let mut loaded = self.loaded.lock();
+            (loaded.insert(Part { start, span }), std::mem::replace(&mut loaded.is_listed, true))
+        };
+        if !was_listed {
+            let this: Weak<Self> = Arc::downgrade(self);
+            arena.parts().list(this);
+        }
+        drop(goes);
+        arena.parts().wake();
     }
 
     /// Drops all parts in memory.
     pub(crate) fn clear(&self) {
         let _gone = std::mem::take(&mut self.loaded.lock().parts);
-    }
-
-    /// Drops the parts that were read.
-    fn clear_read(&self) {
-        let _gone: Vec<Part> = self.loaded.lock().parts.extract_if(.., |part| part.was_read).collect();
     }
 
     pub(crate) fn owns_pages(&self) -> bool {
@@ -130,22 +170,36 @@ impl Residency {
         end: u64,
     ) -> Result<(), Full> {
         let Some(length) = self.loaded.lock().plan(at, end) else { return Ok(()) };
-        let length = length as usize;
-        let found = allocate(arena, length).or_else(|_| {
-            self.clear_read();
-            allocate(arena, length)
-        });
+        let found = allocate(arena, length);
         let writer = found.inspect_err(|_| self.loaded.lock().end_loading(at))?;
-        let wanted = length.min(writer.room());
+        let wanted = writer.room().min(length as usize);
         self.extent.load(Load::new(at, wanted, writer, receiver));
         Ok(())
     }
 }
 
-/// Allocates memory for a load, and evicts objects for it. If that frees only small pieces, one of those is used.
-fn allocate(arena: &Arc<Arena>, wanted: usize) -> Result<SpanWriter, Full> {
+impl Holder for Residency {
+    fn drop_parts(&self) -> bool {
+        let (_gone, is_left) = {
+            let mut loaded = self.loaded.lock();
+            let gone = loaded.take_idle();
+            loaded.is_listed = !loaded.parts.is_empty();
+            (gone, loaded.is_listed)
+        };
+        is_left
+    }
+}
+
+/// Allocates memory for a load, within the limit for parts. Drops other parts first, and then has objects evicted. When
+/// that frees small pieces only, one of those will do.
+fn allocate(arena: &Arc<Arena>, length: u64) -> Result<SpanWriter, Full> {
+    let wanted = arena.parts().make_room(length);
+    if wanted < length.min(LOAD_SHORT) {
+        return Err(Full);
+    }
+    let wanted = wanted as usize;
     for evicted in 0..EVICTIONS {
-        if let Ok(writer) = SpanWriter::new(arena, wanted) {
+        if let Ok(writer) = SpanWriter::for_part(arena, wanted) {
             return Ok(writer);
         }
         if evicted >= EVICTIONS_BEFORE_SHORTER
@@ -157,12 +211,15 @@ fn allocate(arena: &Arc<Arena>, wanted: usize) -> Result<SpanWriter, Full> {
             break;
         }
     }
-    allocate_less(arena, wanted)
+    allocate_less(arena, wanted).or_else(|_| {
+        arena.parts().drop_all();
+        allocate_less(arena, wanted)
+    })
 }
 
 fn allocate_less(arena: &Arc<Arena>, wanted: usize) -> Result<SpanWriter, Full> {
     let longest = usize::try_from(arena.longest_free()).unwrap_or(usize::MAX);
     let sizes = [longest, arena.max_small(), LOAD_LEAST];
     let mut fitting = sizes.into_iter().filter(|&size| size > 0).map(|size| size.min(wanted));
-    fitting.find_map(|size| SpanWriter::new(arena, size).ok()).ok_or(Full)
+    fitting.find_map(|size| SpanWriter::for_part(arena, size).ok()).ok_or(Full)
 }

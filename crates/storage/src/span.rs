@@ -143,10 +143,18 @@ pub(crate) struct SpanWriter {
 impl SpanWriter {
     /// Allocates an empty span of at least `capacity` bytes.
     pub(crate) fn new(arena: &Arc<Arena>, capacity: usize) -> Result<Self, Full> {
-        let (at, allocation) = arena.alloc(capacity)?;
+        Ok(Self::at(arena, arena.alloc(capacity)?))
+    }
+
+    /// The same for a part of a body on a device.
+    pub(crate) fn for_part(arena: &Arc<Arena>, capacity: usize) -> Result<Self, Full> {
+        Ok(Self::at(arena, arena.alloc_part(capacity)?))
+    }
+
+    fn at(arena: &Arc<Arena>, (at, allocation): (u64, Allocation)) -> Self {
         let allocation = AtomicU32::new(allocation.bits());
         let span = Arc::new(Span { arena: Arc::clone(arena), at, filled: AtomicU32::new(0), allocation });
-        Ok(Self { span })
+        Self { span }
     }
 
     pub(crate) fn span(&self) -> &Arc<Span> {

@@ -7,6 +7,7 @@ use crate::arena::{Arena, Counters, Full};
 use crate::body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes};
 use crate::first::{First, Parts, body_from};
 use crate::load::Extent;
+use crate::residency::Wait;
 use crate::span::{Span, SpanWriter};
 
 /// The result of reading a body.
@@ -82,9 +83,24 @@ impl Stored {
         body_len: u64,
         extent: Box<dyn Extent>,
     ) -> Result<Self, Full> {
+        Ok(Self::Streamed(Body::on_device(Self::head_alone(arena, parts)?, body_len, extent)))
+    }
+
+    /// A complete object with the body of another one, whose spans both hold. Returns `None` if `body` is not complete,
+    /// some of it is not in memory, or it is in one span with its head or in another arena.
+    pub(crate) fn sharing(arena: &Arc<Arena>, parts: Parts<'_>, body: &Self) -> Result<Option<Self>, Full> {
+        let Self::Streamed(shared) = body else { return Ok(None) };
+        if !Arc::ptr_eq(arena, body.arena()) {
+            return Ok(None);
+        }
+        let shared = shared.shared(|| Self::head_alone(arena, parts))?;
+        Ok(shared.map(Self::Streamed))
+    }
+
+    fn head_alone(arena: &Arc<Arena>, parts: Parts<'_>) -> Result<Span, Full> {
         let mut writer = SpanWriter::new(arena, parts.stored_len())?;
         parts.write(&mut writer);
-        Ok(Self::Streamed(Body::on_device(writer.into_span(), body_len, extent)))
+        Ok(writer.into_span())
     }
 
     fn body_bytes(&self) -> Vec<u8> {
@@ -185,7 +201,8 @@ impl Stored {
         }
     }
 
-    /// Ready when the byte at `offset` is in memory, or will never be. A byte on a device is requested.
+    /// Ready when the byte at `offset` is in memory, or will never be. A byte that lies on a device is asked for. While
+    /// there is no memory for it, this waits for that.
     pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
         match self {
             Self::Whole(_) => Poll::Ready(BodyState::Complete),
@@ -193,8 +210,17 @@ impl Stored {
         }
     }
 
-    /// Reports the progress of delivery to the writer, and with `free` frees the bytes before `offset`. `free` is
-    /// only for the single reader of an object that no lookup can find.
+    /// Begins the wait of a reader for the byte at `offset`, if the body lies on a device. Until it is dropped, the part
+    /// with that byte is not dropped for other readers.
+    pub fn wait(&self, offset: u64) -> Option<Wait<'_>> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Streamed(body) => body.wait(offset),
+        }
+    }
+
+    /// Reports to the writer how far delivery came, and with `free` releases the bytes before that: only for
+    /// the one reader of an object that nobody else can find.
     pub fn delivered(&self, offset: u64, free: bool) {
         if let Self::Streamed(body) = self {
             body.delivered(offset, free);
@@ -221,7 +247,7 @@ impl Stored {
         self.first().arena().counters()
     }
 
-    fn arena(&self) -> &Arc<Arena> {
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
         self.first().arena()
     }
 

@@ -1,10 +1,10 @@
-//! Names and numbers of the system calls. Rules are written with names, and panic messages show them.
+//! Names and numbers of the system calls, for rules and panic messages.
 
 macro_rules! calls {
     ($($name:ident,)*) => { &[$((stringify!($name), libc::$name)),*] };
 }
 
-/// Calls that both architectures have.
+/// Calls of all supported architectures.
 const COMMON: &[(&str, libc::c_long)] = calls! {
     SYS_accept, SYS_accept4, SYS_acct, SYS_add_key, SYS_adjtimex, SYS_bind, SYS_bpf, SYS_brk, SYS_capget,
     SYS_capset, SYS_chdir, SYS_chroot, SYS_clock_adjtime, SYS_clock_getres, SYS_clock_gettime,
@@ -57,7 +57,7 @@ const COMMON: &[(&str, libc::c_long)] = calls! {
     SYS_vhangup, SYS_vmsplice, SYS_wait4, SYS_waitid, SYS_write, SYS_writev,
 };
 
-/// Older calls, which later architectures do without.
+/// Older calls, which later architectures do not have.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[(&str, libc::c_long)] = calls! {
     SYS__sysctl, SYS_access, SYS_afs_syscall, SYS_alarm, SYS_arch_prctl, SYS_chmod, SYS_chown, SYS_creat,
@@ -82,7 +82,7 @@ pub fn name(number: u32) -> Option<&'static str> {
     all().find(|(_, known)| *known == number).map(|(name, _)| name)
 }
 
-/// Returns the number of a system call, unless this architecture does without it.
+/// Returns the number of a system call, or `None` if this architecture does not have it.
 pub fn number(name: &str) -> Option<u32> {
     all().find(|(known, _)| *known == name).map(|(_, number)| number)
 }
@@ -95,7 +95,7 @@ pub fn first_unknown() -> u32 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn names_and_numbers_belong_together() {
+    fn names_and_numbers_match() {
         for (call, known) in
             [("read", libc::SYS_read), ("futex", libc::SYS_futex), ("mseal", libc::SYS_mseal)]
         {

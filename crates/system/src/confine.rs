@@ -1,4 +1,4 @@
-//! The kernel's means to confine a process.
+//! The kernel's functions to confine a process.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -56,9 +56,9 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Borrows a descriptor that the manager left open for as long as the process lives.
+/// Borrows a descriptor that the manager left open for the life of the process.
 pub fn borrow(fd: RawFd) -> BorrowedFd<'static> {
-    // SAFETY: the number comes from the manager's configuration; its owner keeps it for the life of the process.
+    // SAFETY: the number comes from the manager's configuration; its owner keeps it open for the life of the process.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
@@ -71,11 +71,11 @@ pub fn install_filter(program: &[Instruction]) -> io::Result<()> {
         // and checks them.
         check(unsafe { libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &raw const whole) })
     };
-    // The worker runs no code of strangers: slowing speculation down (before Linux 5.16) would only cost.
+    // The worker runs no untrusted code, so a restriction of speculation (before Linux 5.16) would only cost time.
     install(libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW).or_else(|_| install(0)).map(drop)
 }
 
-/// Returns the version of Landlock that the kernel has.
+/// Returns the kernel's version of Landlock.
 pub fn landlock_version() -> io::Result<u32> {
     // SAFETY: no memory is passed.
     let version = check(unsafe {
@@ -84,9 +84,9 @@ pub fn landlock_version() -> io::Result<u32> {
     Ok(version as u32)
 }
 
-/// Makes a set of rules that denies everything it controls.
+/// Creates a set of rules that denies everything it controls.
 pub fn landlock_ruleset(handled: Landlock) -> io::Result<OwnedFd> {
-    // Older kernels take a shorter structure, and a longer one if the rest is zero.
+    // Older kernels expect a shorter structure, and accept a longer one if the rest is zero.
     let (from, size) = (&raw const handled, size_of::<Landlock>());
     // SAFETY: the structure is valid for the length given.
     let fd = check(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, from, size, 0_usize) })?;
@@ -94,24 +94,24 @@ pub fn landlock_ruleset(handled: Landlock) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Allows these rights for a file, or for everything below a directory.
+/// Allows these rights for a file, or for everything in a directory.
 pub fn landlock_allow(ruleset: &OwnedFd, parent: impl AsFd, allowed: u64) -> io::Result<()> {
     let rule = Beneath { allowed, parent: parent.as_fd().as_raw_fd() };
     let (to, from) = (ruleset.as_raw_fd(), &raw const rule);
-    // SAFETY: the structure is the one that this kind of rule has, and lives until the call returns.
+    // SAFETY: the structure is that of this kind of rule, and lives until the call returns.
     let done =
         unsafe { libc::syscall(libc::SYS_landlock_add_rule, to, LANDLOCK_RULE_PATH_BENEATH, from, 0_usize) };
     check(done).map(drop)
 }
 
-/// Puts the rules in force for this thread and those that it starts.
+/// Enforces the rules for this thread and those that it starts.
 pub fn landlock_enter(ruleset: &OwnedFd) -> io::Result<()> {
     // SAFETY: no memory is passed.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0_usize) }).map(drop)
 }
 
-/// Moves to a read-only view of the mounts without set-user-ID programs, and to an empty set of System V objects. New
-/// mounts of the system still appear.
+/// Enters a mount namespace that is read-only and ignores set-user-ID bits, and an empty namespace for System V
+/// objects. New mounts of the system still appear.
 pub fn leave_namespaces() -> io::Result<()> {
     let slave = libc::MS_REC | libc::MS_SLAVE;
     let attributes = MountAttributes {
@@ -123,7 +123,7 @@ pub fn leave_namespaces() -> io::Result<()> {
     let root = c"/".as_ptr();
     // SAFETY: no memory is passed, and there is one thread.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWIPC) }.into())?;
-    // SAFETY: the strings are constants; null stands for what does not matter here.
+    // SAFETY: the strings are constants; the null arguments are ignored for this operation.
     check(unsafe { libc::mount(c"none".as_ptr(), root, std::ptr::null(), slave, std::ptr::null()) }.into())?;
     let size = size_of::<MountAttributes>();
     // SAFETY: the structure is valid for the length given.
@@ -140,9 +140,9 @@ pub fn leave_namespaces() -> io::Result<()> {
     .map(drop)
 }
 
-/// Gives up all capabilities that a program could get, as far as this process may.
+/// Drops all capabilities that a program could gain, as far as this process is permitted to.
 pub fn drop_bounding_set() {
-    // SAFETY: no memory is passed; the kernel refuses numbers that it does not know.
+    // SAFETY: no memory is passed; the kernel refuses unknown numbers.
     unsafe {
         libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
         for capability in 0..64 {
@@ -151,7 +151,7 @@ pub fn drop_bounding_set() {
     }
 }
 
-/// Tries to start a program without a name, which always fails. Returns unless the jail forbids the call.
+/// Tries to execute a program without a name, which always fails. Returns unless the jail forbids the call.
 pub fn try_to_execute() {
     // SAFETY: the kernel reads the name first and fails with EFAULT.
     unsafe { libc::syscall(libc::SYS_execve, 0_usize, 0_usize, 0_usize) };

@@ -10,35 +10,35 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 const FATAL: [libc::c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGQUIT, libc::SIGSYS];
 /// Ignored signals. A broken pipe is an ordinary error, and the manager handles signals that a terminal or a service
-/// sends to the whole group.
+/// manager sends to the whole group.
 const IGNORED: [libc::c_int; 3] = [libc::SIGPIPE, libc::SIGINT, libc::SIGHUP];
-/// The size of the handler's stack. The handler unwinds and resolves names. The memory is not touched before.
+/// Size of the handler's stack in bytes. The handler unwinds and resolves names. The memory is not touched before.
 const HANDLER_STACK: usize = 512 * 1024;
-/// The seconds that the handler may take for its message.
-const PATIENCE: libc::c_uint = 5;
+/// Maximum time for the handler's message, in seconds.
+const HANDLER_TIMEOUT: libc::c_uint = 5;
 
-static LAST_WORDS: AtomicI32 = AtomicI32::new(-1);
-static SAID: AtomicBool = AtomicBool::new(false);
+static PANIC_FD: AtomicI32 = AtomicI32::new(-1);
+static REPORTED: AtomicBool = AtomicBool::new(false);
 static DESCRIBE: OnceLock<fn(&str) -> String> = OnceLock::new();
 
 /// Sets the descriptor that panic messages are written to.
 pub fn set_last_words_fd(fd: RawFd) {
-    LAST_WORDS.store(fd, Ordering::Relaxed);
+    PANIC_FD.store(fd, Ordering::Relaxed);
 }
 
-/// Writes the text for the manager's `panic.show`, in place of any before.
-fn say(text: &[u8]) {
-    let fd = LAST_WORDS.load(Ordering::Relaxed);
+/// Writes the text for the manager's `panic.show`, replacing any earlier one.
+fn write_report(text: &[u8]) {
+    let fd = PANIC_FD.load(Ordering::Relaxed);
     if fd >= 0 {
-        // SAFETY: the descriptor stays open as long as the process; the pointer is valid for the length.
+        // SAFETY: the descriptor is open as long as the process; the pointer is valid for the length.
         unsafe { libc::pwrite(fd, text.as_ptr().cast(), text.len(), 0) };
     }
 }
 
-/// Writes the panic message and ends the process as a fault does.
+/// Writes the panic message and aborts the process.
 pub fn die(text: &str) -> ! {
-    SAID.store(true, Ordering::Relaxed);
-    say(text.as_bytes());
+    REPORTED.store(true, Ordering::Relaxed);
+    write_report(text.as_bytes());
     std::process::abort()
 }
 
@@ -46,11 +46,11 @@ pub fn die(text: &str) -> ! {
 pub fn watch_for_faults(describe: fn(&str) -> String) {
     let _ = DESCRIBE.set(describe);
     prepare_thread();
-    // SAFETY: all zeroes are a value of the structure: no flags, and no signal that is held back.
+    // SAFETY: all zeroes are a valid structure: no flags, and no blocked signals.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_fault as extern "C" fn(_, _, _) as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
-    // SAFETY: the handler has the form that SA_SIGINFO asks for, and says itself why it may do what it does.
+    // SAFETY: the handler has the signature that SA_SIGINFO requires, and its own comments explain why it is safe.
     unsafe {
         for signal in FATAL {
             libc::sigaction(signal, &raw const action, std::ptr::null_mut());
@@ -61,7 +61,7 @@ pub fn watch_for_faults(describe: fn(&str) -> String) {
     }
 }
 
-/// Gives a thread that lives as long as the process a stack for the handler, because its own stack may be the fault.
+/// Gives a thread that lives as long as the process a stack for the handler, because its own stack may be the cause.
 pub fn prepare_thread() {
     let stack = vec![0_u8; HANDLER_STACK].leak();
     let stack = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
@@ -70,21 +70,20 @@ pub fn prepare_thread() {
 }
 
 /// Writes a short message first, which needs no other code. The longer one needs the allocator and the unwinder, which
-/// may be the cause of the fault. A second fault then ends the process at once, and an alarm ends it if they wait for
-/// ever.
+/// may be the cause of the fault. A second fault then ends the process at once, and an alarm ends it if they block.
 extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    if !SAID.swap(true, Ordering::Relaxed) {
+    if !REPORTED.swap(true, Ordering::Relaxed) {
         let mut short = [0; 200];
         // SAFETY: the kernel passes a valid structure, which lives as long as the handler runs.
         let length = summarize(signal, unsafe { &*info }, &mut short);
-        say(&short[..length]);
+        write_report(&short[..length]);
         // SAFETY: no pointers; nothing else in the process sets an alarm.
-        unsafe { libc::alarm(PATIENCE) };
+        unsafe { libc::alarm(HANDLER_TIMEOUT) };
         if let (Some(describe), Ok(short)) = (DESCRIBE.get(), str::from_utf8(&short[..length])) {
-            say(describe(short).as_bytes());
+            write_report(describe(short).as_bytes());
         }
     }
-    // SAFETY: allowed in signal handlers. The default action, which is in force again, ends the process on return.
+    // SAFETY: allowed in signal handlers. The default action is in effect again and ends the process on return.
     unsafe { libc::raise(signal) };
 }
 
@@ -102,7 +101,7 @@ struct Violation {
 /// `si_code` of a SIGSYS from the filter.
 const SYS_SECCOMP: libc::c_int = 1;
 
-/// Writes the name of the call that the filter stopped.
+/// Writes the name of the call that the filter refused.
 fn name_violation(info: &libc::siginfo_t, out: &mut impl Write) {
     // SAFETY: `siginfo_t` is larger and aligned at least as strictly; all fields are plain numbers.
     let violation = unsafe { &*std::ptr::from_ref(info).cast::<Violation>() };
@@ -113,7 +112,7 @@ fn name_violation(info: &libc::siginfo_t, out: &mut impl Write) {
     };
 }
 
-/// Writes the facts that need neither allocator nor unwinder; returns their length.
+/// Writes the facts that need neither allocator nor unwinder. Returns their length.
 fn summarize(signal: libc::c_int, info: &libc::siginfo_t, out: &mut [u8]) -> usize {
     let size = out.len();
     let mut rest = out;
@@ -127,7 +126,7 @@ fn summarize(signal: libc::c_int, info: &libc::siginfo_t, out: &mut [u8]) -> usi
         _ => "(Aborted)",
     };
     let _ = write!(rest, "Panic: signal {signal} {what}");
-    // SAFETY: which of the two fields is set depends on whether a process or the kernel sent the signal; both are
+    // SAFETY: the origin of the signal, a process or the kernel, determines which of the two fields is set; both are
     // integers within the structure in any case.
     let (sender, address) = unsafe { (info.si_pid(), info.si_addr()) };
     if signal == libc::SIGSYS && info.si_code == SYS_SECCOMP {

@@ -1,5 +1,5 @@
-//! The operating system where the safe interfaces end: inherited descriptors, identities, options of sockets, fatal
-//! signals, and what confines a process.
+//! Access to the operating system without safe interfaces: inherited descriptors, identities, options of sockets, fatal
+//! signals, and the confinement of a process.
 
 pub mod call_names_table;
 pub mod confine;
@@ -18,24 +18,24 @@ pub fn lowest_free_descriptor(any: BorrowedFd<'_>) -> RawFd {
     rustix::io::fcntl_dupfd_cloexec(any, 0).map_or(RawFd::MAX, |fd| fd.as_raw_fd())
 }
 
-/// Takes over a descriptor that the manager left open for this process. Each can be taken once.
+/// Takes ownership of a descriptor that the manager left open for this process. Each can be taken once.
 pub fn inherit(fd: RawFd) -> OwnedFd {
     static TAKEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     assert!(!taken.contains(&fd), "descriptor {fd} was inherited already");
     taken.push(fd);
-    // SAFETY: the number comes from the manager, which opened it for this worker alone before this process began;
+    // SAFETY: the number comes from the manager, which opened it only for this worker before this process began;
     // it is taken once, so nothing else here closes it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Returns uid and gid of the process at the other end of a UNIX socket.
+/// Returns uid and gid of the peer of a UNIX socket.
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> Option<(u32, u32)> {
     let creds = rustix::net::sockopt::socket_peercred(fd).ok()?;
     Some((creds.uid.as_raw(), creds.gid.as_raw()))
 }
 
-/// The kernel's figures about the client's connection (module tcp).
+/// The kernel's statistics of a TCP connection (module tcp).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpInfo {
     /// Microseconds.
@@ -53,9 +53,9 @@ pub struct TcpInfo {
     pub path_mtu: u32,
 }
 
-/// Returns the kernel's statistics of a TCP connection; `None` if there are none.
+/// Returns the kernel's statistics of a TCP connection, or `None` if there are none.
 pub fn tcp_info(fd: BorrowedFd<'_>) -> Option<TcpInfo> {
-    // SAFETY: the structure consists of integers, for which all zeroes are a value.
+    // SAFETY: the structure consists of integers, for which all zeroes are valid.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
     let to = (&raw mut info).cast();
@@ -76,7 +76,7 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> Option<TcpInfo> {
     })
 }
 
-/// Limits the rate at which a connection sends, in kilobytes a second. Returns whether the kernel supports it.
+/// Limits the send rate of a connection, in kilobytes per second. Returns whether the kernel supports it.
 pub fn set_pace(fd: BorrowedFd<'_>, kilobytes: i64) -> bool {
     let Some(pace) = kilobytes.checked_mul(1024).and_then(|bytes| u32::try_from(bytes).ok()) else {
         return false;
@@ -94,31 +94,31 @@ pub const EAGAIN: i32 = libc::EAGAIN;
 /// Returns the C library's text for an error number.
 pub fn error_text(errno: i32) -> String {
     let mut buffer = [0 as libc::c_char; 128];
-    // SAFETY: strerror_r writes at most the length given, which is the buffer's.
+    // SAFETY: strerror_r writes at most the given length, which is the buffer's.
     let done = unsafe { libc::strerror_r(errno, buffer.as_mut_ptr(), buffer.len()) };
     if done != 0 {
         return format!("error {errno}");
     }
-    // SAFETY: strerror_r succeeded, so a NUL ends the text within the buffer, which lives until the copy is made.
+    // SAFETY: strerror_r succeeded, so a NUL ends the text within the buffer, which lives until the copy exists.
     unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_string_lossy().into_owned()
 }
 
-/// Becomes another user for good.
+/// Changes the user and group permanently.
 pub fn become_user(uid: u32, gid: u32) -> Result<(), String> {
-    // SAFETY: plain system calls without pointers but the empty list of groups.
+    // SAFETY: plain system calls without pointers except the empty list of groups.
     let failed = unsafe {
         libc::setgroups(0, std::ptr::null()) != 0 || libc::setgid(gid) != 0 || libc::setuid(uid) != 0
     };
     if failed { Err(format!("cannot become uid {uid}, gid {gid}")) } else { Ok(()) }
 }
 
-/// Makes the process die with the manager, even when that is killed.
+/// Makes the kernel kill the process when the manager ends, even if the manager is killed.
 pub fn die_with_parent() {
     // SAFETY: no pointers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
-/// Sets whether the process may leave a core and other processes of its user may look into it.
+/// Sets whether the process may dump core and other processes of its user may inspect it.
 pub fn set_dumpable(dumpable: bool) {
     // SAFETY: no pointers.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(dumpable), 0, 0, 0) };

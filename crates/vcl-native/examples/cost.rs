@@ -1,4 +1,4 @@
-//! Costs of loading and running VCL: `cargo run --release -p lacquer-vcl-native --example cost`.
+//! Measures the cost of loading and running VCL: `cargo run --release -p lacquer-vcl-native --example cost`.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use lacquer_vcl::{NoFiles, NoModules, NumericResolver, Options};
 use lacquer_vcl_native::LoadedVcl;
 use lacquer_vcl_runtime::{Ctx, HeaderName, Host, HostResult, Instance, PrivateMap, StableValues};
 
-/// As cheap as a host can be, so that what is measured is VCL and what it reads in a request's head.
+/// A minimal host, so that the measurement covers VCL and its reads of a request's head.
 struct Cheap {
     method: Method,
     workspace: Vec<u8>,
@@ -31,7 +31,7 @@ const HEAD: [&str; 8] = [
     "X-Forwarded-For: 192.0.2.1",
 ];
 
-// SAFETY: no place in the workspace is handed out twice in a run, and the head does not change.
+// SAFETY: no range of the workspace is returned twice in a run, and the head does not change.
 unsafe impl StableValues for Cheap {}
 
 impl Host for Cheap {
@@ -94,7 +94,7 @@ fn check(text: &str) -> Program {
     }
 }
 
-/// The thread's own CPU time, so that other work on the machine disturbs less.
+/// Returns the thread's own CPU time, which other work on the machine affects less.
 fn cpu() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1e3 + now.tv_nsec as f64 / 1e6

@@ -1,9 +1,9 @@
-//! Runs that can wait. VCL is called on a stack of its own; a module that waits hands its future out of
-//! there, the reactor polls it, and the stack is resumed when it is done.
+//! Runs that can wait. VCL is called on a separate stack. A module that waits lends its future to the driver, the
+//! reactor polls it, and the stack is resumed when it is done.
 //!
-//! A run that is dropped while it waits cannot be unwound (compiled code has no unwind tables), nor may its
-//! stack be thrown away under live references. So it is resumed with the word that the task has ended: the
-//! call that waits fails, every later wait fails at once, and the run comes to its end like any failed one.
+//! A run that is dropped while it waits cannot be unwound (compiled code has no unwind tables), and its stack must not
+//! be freed while references to it exist. So it is resumed with the information that the task has ended: the call that
+//! waits fails, every later wait fails at once, and the run ends like any failed one.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -17,20 +17,20 @@ use lacquer_vcl::types::Action;
 use lacquer_vcl_runtime::{Ctx, LocalFuture, Suspend};
 
 const STACK: usize = 256 * 1024;
-/// Stacks kept for reuse by each thread.
+/// Number of stacks that each thread keeps for reuse.
 const KEPT_STACKS: usize = 32;
 
 thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A future on the coroutine's stack, lent to the reactor until the coroutine is resumed.
+/// A future on the coroutine's stack, lent to the driver until the coroutine is resumed.
 type Lent = *mut (dyn Future<Output = ()> + 'static);
-/// In: whether the lent future is done (or else the run is given up). Out: the next one to wait for.
+/// Input: whether the lent future is done (otherwise the run is given up). Output: the next future to wait for.
 type Stack = Coroutine<bool, Lent, Action, DefaultStack>;
 
 struct Waiter {
-    /// Null unless the coroutine runs at this moment: a context may outlive the run that it was lent to.
+    /// Null unless the coroutine is running: a context may outlive the run that it was lent to.
     yielder: Cell<*const Yielder<bool, Lent>>,
     given_up: Cell<bool>,
 }
@@ -43,11 +43,11 @@ impl Suspend for Waiter {
         let yielder = self.yielder.replace(std::ptr::null());
         assert!(!yielder.is_null(), "the run has ended or is waiting already");
         // SAFETY: only the lifetime changes. `work` stays alive and untouched here until the coroutine is
-        // resumed, and the driver forgets the pointer to it before it resumes.
+        // resumed, and the driver drops its pointer before it resumes the coroutine.
         let mut work = unsafe { std::mem::transmute::<LocalFuture<'_, ()>, LocalFuture<'static, ()>>(work) };
-        // SAFETY: the future is not moved, only polled in its place.
+        // SAFETY: the future is polled through this pointer but not moved.
         let lent: Lent = unsafe { work.as_mut().get_unchecked_mut() };
-        // SAFETY: the coroutine runs now and owns its yielder, and this is its thread, which `Waiter` cannot leave.
+        // SAFETY: the coroutine is running and owns its yielder, and this is its thread, which `Waiter` cannot leave.
         if !unsafe { &*yielder }.suspend(lent) {
             self.given_up.set(true);
         }
@@ -55,7 +55,7 @@ impl Suspend for Waiter {
     }
 }
 
-/// Marks the end of a coroutine's run, also by a panic.
+/// Guard that marks the end of a coroutine's run, including a panic.
 struct Running(Rc<Waiter>);
 
 impl Drop for Running {
@@ -76,7 +76,7 @@ pub async fn run<'a>(ctx: &mut Ctx<'a>, body: impl FnOnce(&mut Ctx<'a>) -> Actio
         let running = Running(Rc::new(Waiter { yielder, given_up: Cell::new(false) }));
         ctx.waiting_by(running.0.clone(), body)
     };
-    // SAFETY: the coroutine is finished before this function's locals and arguments go: it runs to its end
+    // SAFETY: the coroutine finishes before this function's locals and arguments are dropped: it runs to its end
     // below, or in `Driver::drop`.
     let coroutine = unsafe { Stack::with_stack_unchecked(stack, on_stack) };
     Driver { coroutine: Some(coroutine), lent: None }.await
@@ -88,7 +88,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// Goes on until the next wait; the action at the end.
+    /// Runs until the next wait. Returns the action at the end.
     fn resume(&mut self, done: bool) -> Option<Action> {
         self.lent = None;
         match self.coroutine.as_mut()?.resume(done) {
@@ -116,7 +116,7 @@ impl Future for Driver {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Action> {
         loop {
             if let Some(lent) = self.lent {
-                // SAFETY: the future lives on the suspended coroutine's stack and does not move there.
+                // SAFETY: the future is on the suspended coroutine's stack and does not move there.
                 let work = unsafe { Pin::new_unchecked(&mut *lent) };
                 if work.poll(cx).is_pending() {
                     return Poll::Pending;
@@ -131,7 +131,7 @@ impl Future for Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // One that a panic has ended is done, but was not taken out.
+        // A coroutine that a panic has ended is done, but is still stored here.
         while self.coroutine.as_ref().is_some_and(|c| c.started() && !c.done()) {
             self.resume(false);
         }

@@ -1,5 +1,5 @@
-//! VCL as machine code, compiled with Cranelift. Each subroutine of a prepared [`Instance`] is compiled and
-//! run, where needed on a coroutine that can wait for the reactor.
+//! Compiles VCL to machine code with Cranelift. Each subroutine of a prepared [`Instance`] is compiled and
+//! run, if necessary on a coroutine that can wait for the reactor.
 //!
 //! ```ignore
 //! let mut instance = Instance::new(name, program, &modules, regex_jit)?;

@@ -1,4 +1,4 @@
-//! A loaded VCL: the instance, its machine code and the ways to run it.
+//! A loaded VCL: the instance, its machine code and the functions that run it.
 
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::instance::SubFn;
@@ -10,8 +10,8 @@ use crate::memory::Code;
 use crate::reach;
 use crate::split;
 
-/// A program ready to run. Shared by all threads; the machine code goes when this is dropped, so whoever
-/// runs a task of it holds it (an `Arc`) until the task's end.
+/// A program that is ready to run, shared by all threads. Dropping it releases the machine code, so every task that
+/// runs it must hold it (in an `Arc`) until the task ends.
 pub struct LoadedVcl {
     instance: Instance,
     methods: [Option<SubFn>; Method::COUNT],
@@ -32,11 +32,11 @@ pub fn compile(mut instance: Instance) -> Result<LoadedVcl, String> {
     for (method, &sub) in methods.iter_mut().zip(&instance.program.methods) {
         *method = subs.get(sub as usize).copied();
     }
-    // The code replaces the bodies from here on; only names and methods of the subs are still used.
+    // From now on the code replaces the bodies; only names and methods of the subs are still used.
     for sub in &mut instance.program.subs {
         sub.body = Vec::new();
     }
-    // SAFETY: the code was made of this instance just now, and goes with it.
+    // SAFETY: the code was just compiled from this instance, and is dropped with it.
     unsafe { instance.set_code(subs)? };
     Ok(LoadedVcl { instance, methods, may_suspend, _constants: constants, _code: code })
 }
@@ -46,17 +46,17 @@ impl LoadedVcl {
         &self.instance
     }
 
-    /// Returns whether the method's code can wait for the reactor. If not, [`run`](Self::run) suffices.
+    /// Returns whether the method's code may wait for the reactor. Otherwise [`run`](Self::run) suffices.
     pub fn may_suspend(&self, method: Method) -> bool {
         self.may_suspend & (1 << method as u32) != 0
     }
 
-    /// Runs a method to its end. Functions that would wait fail here.
+    /// Runs a method to its end. Functions that need to wait fail.
     pub fn run(&self, method: Method, ctx: &mut Ctx<'_>) -> Action {
         let mut code = 0;
         if let Some(sub) = self.methods[method as usize] {
-            assert!(std::ptr::eq(ctx.vcl, &raw const self.instance), "the context is another VCL's");
-            // SAFETY: the code lives as long as `self`, and was made of the context's instance.
+            assert!(std::ptr::eq(ctx.vcl, &raw const self.instance), "the context belongs to another VCL");
+            // SAFETY: the code lives as long as `self`, and was compiled from the context's instance.
             code = unsafe { sub(ctx) };
         }
         let code = if ctx.handling != 0 { ctx.handling } else { code };
@@ -70,8 +70,8 @@ impl LoadedVcl {
         }
     }
 
-    /// Runs a method. The reactor runs the work that it waits for. The future stays on its thread. Dropped
-    /// before its end, it gives up what VCL waits for (the call fails) and runs the rest at once.
+    /// Runs a method. The reactor polls the work that it waits for. The future stays on its thread. If it is dropped
+    /// before its end, the current wait fails and the rest runs at once.
     pub async fn run_suspendable(&self, method: Method, ctx: &mut Ctx<'_>) -> Action {
         if self.may_suspend(method) {
             coroutine::run(ctx, |ctx| self.run(method, ctx)).await
@@ -80,7 +80,7 @@ impl LoadedVcl {
         }
     }
 
-    /// Passes an event to the modules, to each once; in the order of imports, or the reverse for endings.
+    /// Passes an event to each module once, in the order of imports, or in reverse order for ends.
     pub fn event(&self, event: Event) -> Result<(), String> {
         let mut modules: Vec<_> = Vec::new();
         for &module in &self.instance.imports.modules {
@@ -97,8 +97,8 @@ impl LoadedVcl {
         Ok(())
     }
 
-    /// Passes the event to the modules, runs vcl_init and checks that every object was made. If vcl_init
-    /// fails, the host has the text (`Host::fail`); other failures are returned with theirs.
+    /// Passes the event to the modules, runs vcl_init and checks that every object was created. If vcl_init
+    /// fails, the host has the text (`Host::fail`); texts of other failures are returned.
     pub fn init(&self, host: &mut dyn Host) -> Result<(), String> {
         self.event(Event::Load)?;
         let mut ctx = Ctx::new(host, &self.instance);
@@ -118,7 +118,7 @@ impl LoadedVcl {
     pub fn fini(&self, host: &mut dyn Host) {
         let mut ctx = Ctx::new(host, &self.instance);
         self.run(Method::Fini, &mut ctx);
-        // An error of a module at its end is of no use to anyone.
+        // An error of a module at its end has no consequence.
         let _ = self.event(Event::Discard);
     }
 }

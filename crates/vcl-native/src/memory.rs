@@ -1,5 +1,5 @@
-//! Executable memory: a sealed memory file that is only ever mapped to be read and executed. There is no address
-//! at which the code could be written, and the worker's jail need not allow memory to become executable.
+//! Executable memory: a sealed memory file that is mapped only for reading and execution. The code cannot be
+//! written at any address, and the worker's jail need not allow memory to become executable.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -8,7 +8,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Machine code in its own mapping, released on drop.
+/// Machine code in its own mapping, released when dropped.
 pub struct Code {
     start: NonNull<u8>,
     size: usize,
@@ -19,7 +19,7 @@ unsafe impl Send for Code {}
 // SAFETY: as above.
 unsafe impl Sync for Code {}
 
-/// Returns a file with these bytes that nobody can change any more.
+/// Returns a file with these bytes that can no longer be changed.
 fn sealed_file(bytes: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // The flag marks the file as not a program; kernels before 6.3 do not support it.
@@ -40,11 +40,11 @@ impl Code {
     /// Maps a copy of position-independent `bytes`.
     pub fn new(bytes: &[u8]) -> Result<Code, String> {
         let fault = |e| format!("No memory for machine code: {e}");
-        // A file of no bytes cannot be mapped.
+        // An empty file cannot be mapped.
         let file = sealed_file(if bytes.is_empty() { &[0] } else { bytes }).map_err(fault)?;
         let size = bytes.len().max(1); // The kernel rounds up to pages.
         let protection = ProtFlags::READ | ProtFlags::EXEC;
-        // SAFETY: a fresh mapping at an address of the kernel's choice, of a file that does not change.
+        // SAFETY: a new mapping at an address that the kernel chooses, of a file that does not change.
         let start = unsafe { mmap(std::ptr::null_mut(), size, protection, MapFlags::PRIVATE, &file, 0) }
             .map_err(fault)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or("No memory for machine code")?;
@@ -60,18 +60,18 @@ impl Code {
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own; code in it is not run after its owner went.
+        // SAFETY: this value owns the mapping; its code is not run after the owner is dropped.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.size) };
     }
 }
 
-/// Makes fresh code visible to instruction fetch. On x86-64 caches are coherent.
+/// Makes new code visible to instruction fetch. On x86-64, caches are coherent.
 #[cfg(not(target_arch = "aarch64"))]
 fn synchronise(_start: usize, _size: usize) {}
 
 #[cfg(target_arch = "aarch64")]
 fn synchronise(start: usize, size: usize) {
-    /// The smallest line that the architecture allows.
+    /// The smallest cache line that the architecture allows, in bytes.
     const LINE: usize = 16;
     // SAFETY: cache maintenance by address over a live mapping changes no data.
     unsafe {

@@ -1,12 +1,12 @@
-//! Analysis of calls: which methods may wait, and how deep subroutines call each other.
+//! Analysis of calls: which methods may wait, and how deeply subroutines nest.
 
 use lacquer_vcl::program::{Expr, ExprKind, Program, Return, Stmt};
 use lacquer_vcl_runtime::Instance;
 
-/// Calls nest at most this deep. With the frames that compiled subs have, it fits a coroutine's stack.
+/// Maximum nesting of calls. With the frames of compiled subs, it fits a coroutine's stack.
 const MAX_DEPTH: usize = 100;
 
-/// Returns the number of statements, those in blocks included.
+/// Returns the number of statements, including those in blocks.
 pub fn statements(body: &[Stmt]) -> usize {
     let inside = |stmt: &Stmt| match stmt {
         Stmt::If { arms, otherwise } => {
@@ -17,11 +17,11 @@ pub fn statements(body: &[Stmt]) -> usize {
     body.iter().map(inside).sum()
 }
 
-/// References in a sub's own text.
+/// The references in a sub's own code.
 #[derive(Default)]
 struct Uses {
     calls: Vec<u32>,
-    /// Subs as values, which can be called dynamically.
+    /// Subs used as values, which can be called dynamically.
     values: Vec<u32>,
     functions: Vec<u32>,
 }
@@ -121,7 +121,7 @@ impl Uses {
     }
 }
 
-/// Subs that can be called dynamically because the program uses them as values.
+/// Returns for each sub whether it can be called dynamically because the program uses it as a value.
 pub fn dynamic_subs(program: &Program) -> Vec<bool> {
     let mut dynamic = vec![false; program.subs.len()];
     for sub in &program.subs {
@@ -134,7 +134,7 @@ pub fn dynamic_subs(program: &Program) -> Vec<bool> {
     dynamic
 }
 
-/// The methods from which a function that may wait can be reached, as bits.
+/// Returns the methods that can reach a function that may wait, as bits.
 pub fn suspending_methods(instance: &Instance) -> u32 {
     let program = &instance.program;
     let uses: Vec<Uses> = program.subs.iter().map(|sub| Uses::of(&sub.body)).collect();
@@ -158,10 +158,10 @@ pub fn suspending_methods(instance: &Instance) -> u32 {
     bits
 }
 
-/// Sees that calls by name neither recurse nor nest too deep for the stack.
+/// Checks that calls by name neither recurse nor nest too deeply for the stack.
 pub fn check_depth(program: &Program) -> Result<(), String> {
     let calls: Vec<Vec<u32>> = program.subs.iter().map(|sub| Uses::of(&sub.body).calls).collect();
-    // Rounds of relaxation: with recursion the depths grow until they pass the bound.
+    // Relaxation: with recursion the depths grow until they exceed the limit.
     let mut depth = vec![1usize; calls.len()];
     let mut settled = false;
     while !settled && depth.iter().all(|&d| d <= MAX_DEPTH) {

@@ -1,16 +1,17 @@
-//! Cuts very long subroutines into pieces, each a subroutine of its own that the rest calls: the code
-//! generator's time and memory grow faster than the text it is given.
+//! Splits very long subroutines into pieces, separate subroutines that the remaining one calls, because the code
+//! generator's time and memory grow faster than the length of a subroutine.
 
 use lacquer_vcl::program::{Return, Stmt, Sub};
 
 use crate::reach::statements;
 
-/// So many statements make a piece.
+/// Number of statements in a piece.
 const PIECE: usize = 1000;
-/// So many conditions of one `if` do: each piece calls the next, and calls nest only so deep.
+/// Number of conditions of one `if` in a piece. It is larger, because each such piece calls the next and nesting is
+/// limited.
 const CONDITIONS: usize = 4000;
 
-/// Cuts what is long; the pieces come after all other subs.
+/// Splits long subs. The pieces are appended after all other subs.
 pub fn long_subs(subs: &mut Vec<Sub>) {
     for index in 0..subs.len() {
         if statements(&subs[index].body) <= PIECE {
@@ -25,7 +26,7 @@ pub fn long_subs(subs: &mut Vec<Sub>) {
 
 struct Cutter<'s> {
     subs: &'s mut Vec<Sub>,
-    /// The sub that is being cut.
+    /// The index of the sub that is being split.
     whole: usize,
 }
 
@@ -40,7 +41,7 @@ impl Cutter<'_> {
                 while arms.len() > CONDITIONS {
                     let rest = arms.split_off((arms.len() - 1) / CONDITIONS * CONDITIONS);
                     let rest = Stmt::If { arms: rest, otherwise: std::mem::take(otherwise) };
-                    // `return;` in a piece would end the piece alone.
+                    // `return;` in a piece would end only the piece.
                     *otherwise = if leaves(&rest) { vec![rest] } else { vec![self.piece(vec![rest])] };
                 }
             }
@@ -68,7 +69,7 @@ impl Cutter<'_> {
         *body = kept;
     }
 
-    /// Makes a sub of statements; what remains is the call of it.
+    /// Moves statements into a new sub. Returns the call of it.
     fn piece(&mut self, body: Vec<Stmt>) -> Stmt {
         let whole = &self.subs[self.whole];
         let (at, sub) = (whole.at, self.subs.len() as u32);
@@ -79,7 +80,7 @@ impl Cutter<'_> {
     }
 }
 
-/// Returns whether a bare `return;` is among the statements.
+/// Returns whether the statement contains a bare `return;`.
 fn leaves(stmt: &Stmt) -> bool {
     match stmt {
         Stmt::Return { how: Return::FromSub, .. } => true,

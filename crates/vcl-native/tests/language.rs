@@ -1,4 +1,4 @@
-//! VCL text through the front end and the code generator to its effects.
+//! Tests VCL text with the front end and the code generator, up to its effects.
 
 mod common;
 
@@ -17,7 +17,7 @@ struct Modules;
 impl Catalogue for Modules {
     fn module(&self, name: &str) -> Option<ModuleSignatures> {
         let module = MODULES.iter().find(|m| m.name() == name)?;
-        Some(parse_module(name, module.signatures()).expect("the signatures are sound"))
+        Some(parse_module(name, module.signatures()).expect("the signatures are valid"))
     }
 }
 
@@ -28,7 +28,7 @@ fn load(text: &str) -> LoadedVcl {
         Ok(compiled) => compiled.program,
         Err(diagnostics) => panic!("{}", lacquer_vcl::vcl_load_text(&diagnostics)),
     };
-    let instance = Instance::new("test", program, MODULES, true).expect("the program is sound");
+    let instance = Instance::new("test", program, MODULES, true).expect("the program is valid");
     lacquer_vcl_native::compile(instance).expect("the program compiles")
 }
 
@@ -46,7 +46,7 @@ fn request(method: &str) -> MemoryHost {
 }
 
 #[test]
-fn the_built_in_vcl_decides_as_documented() {
+fn the_built_in_vcl_behaves_as_documented() {
     let loaded = load("");
     let with_host = |method| request(method).with_header(HttpId::Req, "Host", "Example.com");
     assert_eq!(run(&loaded, with_host("GET")).0, Action::Hash);
@@ -69,7 +69,7 @@ fn the_built_in_vcl_decides_as_documented() {
 }
 
 #[test]
-fn text_goes_all_the_way() {
+fn text_is_compiled_and_run() {
     let loaded = load(
         r#"
         import trial;
@@ -106,7 +106,7 @@ fn text_goes_all_the_way() {
 }
 
 #[test]
-fn objects_are_made_in_vcl_init() {
+fn objects_are_created_in_vcl_init() {
     let loaded = load(
         r#"
         import trial;
@@ -123,7 +123,7 @@ fn objects_are_made_in_vcl_init() {
 }
 
 #[test]
-fn an_object_left_unmade_fails_the_load() {
+fn a_missing_object_fails_the_load() {
     let loaded = load(
         "
         import trial;
@@ -137,9 +137,9 @@ fn an_object_left_unmade_fails_the_load() {
     assert_eq!((action, journal), (Action::Fail, vec!["fail Object o not initialized".to_owned()]));
 }
 
-/// Large programs are compiled by several threads; calls from one share of the subs to another arrive.
+/// Several threads compile large programs, and calls between their shares of the subs reach their target.
 #[test]
-fn a_large_program_is_compiled_in_shares() {
+fn several_threads_compile_a_large_program() {
     let mut text = String::new();
     for i in 0..400 {
         let more = format!("if (req.url ~ \"^/{i}\") {{ set req.http.no = \"{i}\"; }}").repeat(3);
@@ -156,7 +156,7 @@ fn a_large_program_is_compiled_in_shares() {
     assert_eq!(journal.last().map(String::as_str), Some(format!("Req seen: \"{wanted}\"").as_str()));
 }
 
-/// Long subs are compiled in pieces: each runs, an action in one ends all, and so does a bare return.
+/// Long subs are compiled in pieces: each piece runs, an action in one ends all of them, and so does a bare return.
 #[test]
 fn a_long_sub_is_compiled_in_pieces() {
     let long = "if (req.url == \"/x\") { set req.http.no = \"1\"; }\n".repeat(1500);
@@ -196,7 +196,7 @@ fn a_deep_program_is_refused() {
     let text = format!("vcl 4.1; backend default none; {text}");
     let program =
         lacquer_vcl::compile("x", &text, &options).ok().map(|c| c.program).expect("it is valid VCL");
-    let instance = Instance::new("test", program, MODULES, true).expect("the program is sound");
+    let instance = Instance::new("test", program, MODULES, true).expect("the program is valid");
     let fault = lacquer_vcl_native::compile(instance).err().expect("it is too deep");
     assert!(fault.contains("nest deeper than 100"), "{fault}");
 }

@@ -1,5 +1,5 @@
-//! Random programs do the same compiled and interpreted. A failure names the seed; `SEED=n` runs that alone,
-//! and `FUZZ_SECONDS=n` goes on for so long.
+//! Random programs have the same effects compiled and interpreted. A failure shows the seed; `SEED=n` runs only that
+//! one, and `FUZZ_SECONDS=n` runs for n seconds.
 
 mod common;
 
@@ -35,7 +35,7 @@ const COMPARISONS: &[CompareOp] =
 
 struct Writer {
     dice: Random,
-    /// Subs from this one on may be called.
+    /// Subs with at least this index may be called.
     callable: u32,
     subs: u32,
 }
@@ -271,7 +271,7 @@ impl Writer {
         (0..n).map(|_| self.stmt(depth)).collect()
     }
 
-    /// A return with arguments.
+    /// Writes a return with arguments.
     fn ending(&mut self) -> Return {
         match self.dice.below(3) {
             0 => {
@@ -288,7 +288,7 @@ impl Writer {
         }
     }
 
-    /// A statement that changes no variable.
+    /// Writes a statement that sets no variable.
     fn effect(&mut self) -> Stmt {
         let at = HERE;
         match self.dice.below(7) {
@@ -422,7 +422,7 @@ fn compiled_and_interpreted_programs_agree() {
     let Some(seconds) = number("FUZZ_SECONDS") else {
         return (0..150).for_each(agree);
     };
-    // Other programs in each run.
+    // Each run uses other programs.
     let first = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()) << 24;
     let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
     let mut done = 0;

@@ -1,4 +1,4 @@
-//! Programs built by hand: what each kind of statement and expression does.
+//! Tests of each kind of statement and expression, in manually built programs.
 
 mod common;
 
@@ -11,7 +11,7 @@ use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{Ctx, RegexLimits};
 
 #[test]
-fn returns_and_falls_through() {
+fn a_sub_returns_an_action_or_reaches_its_end() {
     assert_eq!(run(vec![act(Action::Hash)]), (Action::Hash, vec![]));
     assert_eq!(run(vec![]), (Action::Fail, vec!["fail vcl_recv ended without an action".to_owned()]));
     let status = Return::Status { action: Action::Synth, status: int(403), reason: Some(text("No")) };
@@ -26,7 +26,7 @@ fn returns_and_falls_through() {
 }
 
 #[test]
-fn calls_subs_until_one_returns() {
+fn subs_are_called_until_one_returns() {
     let call = |sub| Stmt::CallSub { at: HERE, sub };
     let subs = vec![
         sub("vcl_recv", vec![call(1), set_header(0, text("between")), call(2), set_header(0, text("never"))]),
@@ -40,7 +40,7 @@ fn calls_subs_until_one_returns() {
 }
 
 #[test]
-fn joins_strings_and_compares_them() {
+fn strings_are_joined_and_compared() {
     let host = MemoryHost::new(Method::Recv).with_header(HttpId::Req, "H1", "GET");
     let body = vec![
         set_header(0, concat(vec![text("<"), header(1), header(2), text(">"), to_string(int(-7))])),
@@ -61,7 +61,7 @@ fn joins_strings_and_compares_them() {
 }
 
 #[test]
-fn compares_constants_of_every_length() {
+fn constants_of_every_length_are_compared() {
     let long = "abcdefghijklmnopqrstuvwxyz";
     for length in 0..long.len() {
         let own = &long[..length];
@@ -84,7 +84,7 @@ fn compares_constants_of_every_length() {
 }
 
 #[test]
-fn matches_and_substitutes() {
+fn regexes_match_and_substitute() {
     let host = MemoryHost::new(Method::Recv).with_header(HttpId::Req, "H1", "abbcb");
     let regsub = |all| {
         let regex = Box::new(e(Type::Regex, ExprKind::Regex(1)));
@@ -135,7 +135,7 @@ fn acls_match_and_log() {
 }
 
 #[test]
-fn computes_and_converts() {
+fn numbers_are_computed_and_converted() {
     let number = |ty, op, a, b| to_string(arith(ty, op, a, b));
     let body = vec![
         set_header(0, number(Type::Int, ArithOp::Mod, int(-7), int(3))),
@@ -178,7 +178,7 @@ fn computes_and_converts() {
 }
 
 #[test]
-fn module_functions_get_and_give_values() {
+fn module_functions_receive_and_return_values() {
     let show = call(
         Type::String,
         module::SHOW,
@@ -216,14 +216,14 @@ fn module_functions_get_and_give_values() {
 #[test]
 fn failures_of_modules_fail_the_run() {
     for (function, text) in [
-        (module::FAIL, "fail the module said no"),
-        (module::PANIC, "fail Internal error: the module fell over"),
+        (module::FAIL, "fail the module failed"),
+        (module::PANIC, "fail Internal error: the module panicked"),
         (module::LIE, "fail A module function returned another type than it declares"),
         (module::WAIT, "fail This call may not wait here"),
     ] {
         let (action, journal) =
             run(vec![set_header(0, call(Type::String, function, vec![])), act(Action::Hash)]);
-        // As in Varnish, the statement of the failed call ends, with nothing; those after it do not run.
+        // As in Varnish, the statement of the failed call ends with no value; those after it do not run.
         assert_eq!((action, journal), (Action::Fail, vec![text.to_owned(), "Req H0: -".to_owned()]));
     }
     let fails = || call(Type::String, module::FAIL, vec![]);
@@ -238,7 +238,7 @@ fn failures_of_modules_fail_the_run() {
         },
     ] {
         let (action, journal) = run(vec![stmt, set_header(2, text("y")), act(Action::Hash)]);
-        assert_eq!((action, journal), (Action::Fail, vec!["fail the module said no".to_owned()]));
+        assert_eq!((action, journal), (Action::Fail, vec!["fail the module failed".to_owned()]));
     }
 }
 
@@ -280,14 +280,14 @@ fn objects_and_call_sites_keep_state() {
 }
 
 #[test]
-#[should_panic(expected = "another VCL's")]
+#[should_panic(expected = "belongs to another VCL")]
 fn a_context_of_another_vcl_is_refused() {
     let [one, other] = [(); 2].map(|()| load(program(vec![sub("vcl_recv", vec![act(Action::Hash)])])));
     let mut host = MemoryHost::new(Method::Recv);
     one.run(Method::Recv, &mut Ctx::new(&mut host, other.instance()));
 }
 
-/// A program that the compiler would not make: its types are what machine code relies on.
+/// The compiler never creates such a program, whose types contradict the assumptions of machine code.
 #[test]
 fn an_argument_of_another_type_does_not_compile() {
     let lie = |ty, kind| {

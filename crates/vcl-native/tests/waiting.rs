@@ -1,4 +1,4 @@
-//! Runs that wait for the reactor: they are suspended, resumed, and come to an end when they are dropped.
+//! Tests of runs that wait for the reactor: they are suspended and resumed, and they end when they are dropped.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn loaded() -> LoadedVcl {
     load(program)
 }
 
-/// Polls until done, counting how often it was pending.
+/// Polls until done. Also returns how often it was pending.
 fn finish<T>(work: impl Future<Output = T>) -> (T, usize) {
     let mut work = pin!(work);
     let mut cx = Context::from_waker(Waker::noop());
@@ -43,7 +43,7 @@ fn finish<T>(work: impl Future<Output = T>) -> (T, usize) {
 }
 
 #[test]
-fn a_run_waits_and_goes_on() {
+fn a_run_waits_and_continues() {
     let loaded = loaded();
     assert!(loaded.may_suspend(Method::Recv));
     assert!(!loaded.may_suspend(Method::Deliver));
@@ -82,7 +82,7 @@ fn runs_interleave_on_one_thread() {
 }
 
 #[test]
-fn a_dropped_run_fails_to_its_end() {
+fn a_dropped_run_fails_and_ends() {
     let loaded = loaded();
     for polls in 0..3 {
         let mut host = MemoryHost::new(Method::Recv);
@@ -101,9 +101,9 @@ fn a_dropped_run_fails_to_its_end() {
     }
 }
 
-/// Its coroutine stays as it is for ever, so a later run of the same context has nobody to wait for it.
+/// Its coroutine is never resumed, so a later run of the same context must not wait through it.
 #[test]
-fn a_run_left_behind_lends_its_context_no_way_to_wait() {
+fn an_abandoned_run_leaves_no_way_to_wait_in_its_context() {
     let loaded = loaded();
     let mut host = MemoryHost::new(Method::Recv);
     let mut ctx = Ctx::new(&mut host, loaded.instance());
@@ -122,5 +122,5 @@ fn a_panic_on_a_coroutine_fails_the_run() {
     let mut ctx = Ctx::new(&mut host, loaded.instance());
     let (action, _) = finish(loaded.run_suspendable(Method::Recv, &mut ctx));
     assert_eq!(action, Action::Fail);
-    assert_eq!(host.journal, ["Req H0: \"2\"", "fail Internal error: the module fell over"]);
+    assert_eq!(host.journal, ["Req H0: \"2\"", "fail Internal error: the module panicked"]);
 }

@@ -1,13 +1,13 @@
-//! ACLs prepared for lookup: the nested networks are cut into ranges of addresses, each of which has one
-//! most specific entry, so that a match is one binary search.
+//! ACLs prepared for lookup. The nested networks are split into ranges of addresses, each with its most specific
+//! entry, so that a lookup is one binary search.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use lacquer_vcl::program::{Acl, AclEntry};
 
-/// Result of an address's check against an ACL.
+/// The result of checking an address against an ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict<'a> {
+pub struct AclMatch<'a> {
     pub matches: bool,
     /// The text for `VCL_acl`, if the ACL logs.
     pub log: Option<&'a str>,
@@ -15,18 +15,18 @@ pub struct Verdict<'a> {
 
 #[derive(Debug, Default)]
 struct Ranges<A> {
-    /// The start of each range, ascending. The first one starts at zero.
+    /// The start of each range, ascending. The first range starts at zero.
     starts: Vec<A>,
-    /// The entry that rules each range, plus one; 0 for none.
-    rulers: Vec<u32>,
+    /// The entry that applies to each range, plus one; 0 for none.
+    entries_of_ranges: Vec<u32>,
 }
 
-/// An ACL as sorted ranges of addresses, so that a look-up takes the logarithm of its length.
+/// An ACL as sorted ranges of addresses, so that the time of a lookup is logarithmic.
 #[derive(Debug)]
 pub struct AclTable {
     v4: Ranges<u32>,
     v6: Ranges<u128>,
-    /// For each entry: whether its match is a match, and its log text.
+    /// For each entry: whether it makes the address match, and its text for the log.
     entries: Vec<(bool, String)>,
     no_match: String,
     log: bool,
@@ -57,7 +57,7 @@ address!(u32);
 address!(u128);
 
 impl<A: Address> Ranges<A> {
-    /// Entries as address, bits, index. Less specific ones are laid first and the others over them.
+    /// Entries consist of address, bits and index. Less specific ones are inserted first and overwritten by others.
     fn new(mut entries: Vec<(A, u8, u32)>) -> Ranges<A> {
         let mut cuts: Vec<A> = vec![A::default()];
         for &(address, bits, _) in &entries {
@@ -66,10 +66,10 @@ impl<A: Address> Ranges<A> {
         }
         cuts.sort_unstable();
         cuts.dedup();
-        // Of two entries for one network the first in the text wins: it is laid last.
+        // Of two entries for the same network, the first in the text applies: it is inserted last.
         entries.sort_by_key(|&(address, bits, index)| (address.first(bits), bits, u32::MAX - index));
         let mut starts = Vec::with_capacity(cuts.len());
-        let mut rulers = Vec::with_capacity(cuts.len());
+        let mut entries_of_ranges = Vec::with_capacity(cuts.len());
         let mut open: Vec<(A, u8, u32)> = Vec::new();
         let mut entries = entries.into_iter().peekable();
         for cut in cuts {
@@ -80,17 +80,17 @@ impl<A: Address> Ranges<A> {
                 open.push(entry);
             }
             let ruler = open.last().map_or(0, |e| e.2 + 1);
-            if rulers.last() != Some(&ruler) {
+            if entries_of_ranges.last() != Some(&ruler) {
                 starts.push(cut);
-                rulers.push(ruler);
+                entries_of_ranges.push(ruler);
             }
         }
-        Ranges { starts, rulers }
+        Ranges { starts, entries_of_ranges }
     }
 
-    fn ruler(&self, address: A) -> Option<usize> {
+    fn entry_of(&self, address: A) -> Option<usize> {
         let at = self.starts.partition_point(|&start| start <= address);
-        (*self.rulers.get(at.checked_sub(1)?)? as usize).checked_sub(1)
+        (*self.entries_of_ranges.get(at.checked_sub(1)?)? as usize).checked_sub(1)
     }
 }
 
@@ -108,26 +108,26 @@ impl AclTable {
                 if acl.log { format!("{negative}MATCH {} {}", acl.name, entry.text) } else { String::new() };
             entries.push((!entry.negated, text));
         }
-        // Varnish words it differently when it has made a table for the outermost networks.
+        // Varnish's text differs if it has built a table for the outermost networks.
         let table = acl.table && outermost(&acl.entries) >= 2;
         let no_match = format!("{} {}", if table { "NO MATCH" } else { "NO_MATCH" }, acl.name);
         AclTable { v4: Ranges::new(v4), v6: Ranges::new(v6), entries, no_match, log: acl.log }
     }
 
-    /// Returns whether the address matches, and the text about it for the log.
-    pub fn check(&self, ip: &SocketAddr) -> Verdict<'_> {
+    /// Returns whether the address matches, and the text for the log.
+    pub fn check(&self, ip: &SocketAddr) -> AclMatch<'_> {
         let ruler = match ip.ip() {
-            IpAddr::V4(a) => self.v4.ruler(u32::from(a)),
-            IpAddr::V6(a) => self.v6.ruler(u128::from(a)),
+            IpAddr::V4(a) => self.v4.entry_of(u32::from(a)),
+            IpAddr::V6(a) => self.v6.entry_of(u128::from(a)),
         };
         match ruler.and_then(|i| self.entries.get(i)) {
-            Some((matches, text)) => Verdict { matches: *matches, log: self.log.then_some(text) },
-            None => Verdict { matches: false, log: self.log.then_some(&self.no_match) },
+            Some((matches, text)) => AclMatch { matches: *matches, log: self.log.then_some(text) },
+            None => AclMatch { matches: false, log: self.log.then_some(&self.no_match) },
         }
     }
 }
 
-/// Returns the number of entries that are in no other entry.
+/// Returns the number of entries that no other entry contains.
 fn outermost(entries: &[AclEntry]) -> usize {
     let holds = |outer: &AclEntry, inner: &AclEntry| {
         outer.bits < inner.bits
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_specific_entry_rules() {
+    fn the_most_specific_entry_applies() {
         let acl = table(vec![
             entry("10.0.0.0/8", false),
             entry("10.1.0.0/16", true),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_and_nothing() {
+    fn empty_and_universal_acls_work() {
         let all = table(vec![entry("0.0.0.0/0", false), entry("127.0.0.1/32", true)]);
         assert!(ask(&all, "1.2.3.4").0);
         assert!(!ask(&all, "127.0.0.1").0);

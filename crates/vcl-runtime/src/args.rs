@@ -1,4 +1,4 @@
-//! The call of a module's function: its arguments, and how it fails.
+//! The arguments of a call of a module's function, and its errors.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -11,10 +11,10 @@ use crate::backend::BackendId;
 use crate::regex::Regex;
 use crate::value::{Blob, NameRef, Str, Value};
 
-/// An object made by `new`, shared by all tasks.
+/// The state of an object that `new` creates, shared by all tasks.
 pub type ObjectState = Arc<dyn Any + Send + Sync>;
 
-/// A module's failure: the text goes to `VCL_Error` and the transaction fails.
+/// A module's failure. The text is logged as `VCL_Error`, and the transaction fails.
 #[derive(Debug)]
 pub struct ModuleError(pub String);
 
@@ -24,19 +24,19 @@ impl<T: Into<String>> From<T> for ModuleError {
     }
 }
 
-/// The arguments of one call: one per declared parameter (PRIV_* left out), in order.
+/// The arguments of one call: one for each declared parameter except PRIV_*, in order.
 pub struct Args<'a> {
     values: &'a [Value<'a>],
     /// The object's state, for methods.
     pub this: Option<&'a ObjectState>,
-    /// The VCL name of the object being made or called.
+    /// The VCL name of the object that is created or called.
     pub object_name: &'a str,
-    /// Which call site this is, where the signature has PRIV_CALL.
+    /// The call site's number, if the signature has PRIV_CALL.
     pub call_site: Option<u32>,
 }
 
 impl<'a> Args<'a> {
-    /// A plain function's arguments.
+    /// Creates the arguments of a plain function.
     pub fn new(values: &'a [Value<'a>]) -> Args<'a> {
         Args { values, this: None, object_name: "", call_site: None }
     }
@@ -61,7 +61,7 @@ impl<'a> Args<'a> {
         matches!(self.get(i), Value::Bool(true))
     }
 
-    /// INT and BYTES.
+    /// Returns an INT or BYTES.
     pub fn int(&self, i: usize) -> i64 {
         match self.get(i) {
             Value::Int(n) | Value::Bytes(n) => n,
@@ -69,7 +69,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// REAL, DURATION and TIME.
+    /// Returns a REAL, DURATION or TIME.
     pub fn real(&self, i: usize) -> f64 {
         match self.get(i) {
             Value::Real(n) | Value::Duration(n) | Value::Time(n) => n,
@@ -77,7 +77,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// STRING and ENUM.
+    /// Returns a STRING or ENUM.
     pub fn str(&self, i: usize) -> Option<&'a [u8]> {
         match self.get(i) {
             Value::Str(s) => s,
@@ -85,7 +85,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// STRANDS: strings not yet joined; [`Ctx::join`](crate::Ctx::join) joins them, [`Args::parts`] walks over them.
+    /// Returns STRANDS: strings that are not joined. [`Ctx::join`](crate::Ctx::join) joins them, [`Args::parts`]
+    /// iterates.
     pub fn strands(&self, i: usize) -> &'a [Str<'a>] {
         match self.get(i) {
             Value::Strands(s) => s,
@@ -121,7 +122,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// For [`Ctx::acl_match`](crate::Ctx::acl_match).
+    /// Returns an index for [`Ctx::acl_match`](crate::Ctx::acl_match).
     pub fn acl(&self, i: usize) -> Option<u32> {
         match self.get(i) {
             Value::Acl(acl) => acl,
@@ -129,7 +130,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// For [`Ctx::call_sub`](crate::Ctx::call_sub).
+    /// Returns an index for [`Ctx::call_sub`](crate::Ctx::call_sub).
     pub fn sub(&self, i: usize) -> Option<u32> {
         match self.get(i) {
             Value::Sub(sub) => sub,
@@ -144,29 +145,30 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The message and the header's name, for [`Ctx::header`](crate::Ctx::header) and [`Ctx::named`](crate::Ctx::named).
+    /// Returns the message and the header's name, for [`Ctx::header`](crate::Ctx::header) and
+    /// [`Ctx::named`](crate::Ctx::named).
     pub fn header(&self, i: usize) -> Result<(HttpId, NameRef<'a>), ModuleError> {
         match self.get(i) {
             Value::Header(http, name) => Ok((http, name)),
-            _ => Err("a header is wanted".into()),
+            _ => Err("a header is expected".into()),
         }
     }
 
     pub fn http(&self, i: usize) -> Result<HttpId, ModuleError> {
         match self.get(i) {
             Value::Http(http) => Ok(http),
-            _ => Err("a message is wanted".into()),
+            _ => Err("a message is expected".into()),
         }
     }
 
     pub fn regex(&self, i: usize) -> Result<&'a Regex, ModuleError> {
         match self.get(i) {
             Value::Regex(Some(regex)) => Ok(regex),
-            _ => Err("a regular expression is wanted".into()),
+            _ => Err("a regular expression is expected".into()),
         }
     }
 
-    /// The object's state as its own type.
+    /// Returns the object's state as its own type.
     pub fn this<T: Any + Send + Sync>(&self) -> Result<&'a T, ModuleError> {
         let this = self.this.ok_or("called without its object")?;
         this.downcast_ref::<T>().ok_or_else(|| "called on an object of another type".into())

@@ -1,6 +1,6 @@
-//! Backends and directors by their number, and whether they can serve.
+//! Backends and directors by their number, and their health.
 
-/// A BACKEND value. Zero is no backend; otherwise the index into [`Directors`](crate::Directors) plus one.
+/// A BACKEND value. Zero is no backend; otherwise it is the index into [`Directors`](crate::Directors) plus one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct BackendId(pub u32);
@@ -13,14 +13,14 @@ impl BackendId {
     }
 }
 
-/// The health of a director, and the time since which it has it (seconds since the epoch).
+/// The health of a director, and the time of its last change (seconds since the epoch).
 #[derive(Clone, Copy, Debug)]
 pub struct Health {
     pub healthy: bool,
     pub changed: f64,
 }
 
-/// The word of an administrator, given by `backend.set_health`.
+/// The administrator's setting of a director's health, from `backend.set_health`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AdminHealth {

@@ -1,16 +1,16 @@
-//! The conversions of values to STRING that VCL makes, in Varnish's notation.
+//! VCL's conversions of values to STRING, in Varnish's notation.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
 use lacquer_http::date::{Civil, MONTHS, WEEKDAYS};
 
-/// INT and BYTES outside these bounds do not convert.
+/// Bounds of INT and BYTES. Numbers outside of them cannot be converted.
 const INT_MAX: i64 = 999_999_999_999_999;
-/// REAL and DURATION likewise: the largest number of the form `999999999999.999`.
+/// The same for REAL and DURATION: the largest number of the form `999999999999.999`.
 const REAL_MAX: f64 = 999_999_999_999.999;
 
-/// A short text on the stack. A text that does not fit is cut; no conversion here is longer.
+/// A short text on the stack. It truncates longer texts, which no conversion here produces.
 pub struct Text {
     bytes: [u8; 64],
     len: usize,
@@ -19,7 +19,7 @@ pub struct Text {
 impl Text {
     fn new(args: std::fmt::Arguments<'_>) -> Text {
         let mut text = Text { bytes: [0; 64], len: 0 };
-        // Cutting is the only error there is.
+        // Truncation is the only possible error.
         let _ = text.write_fmt(args);
         text
     }
@@ -46,7 +46,7 @@ pub fn int(n: i64) -> Result<Text, String> {
     Ok(Text::new(format_args!("{n}")))
 }
 
-/// REAL and DURATION.
+/// Converts a REAL or DURATION.
 pub fn real(n: f64) -> Result<Text, String> {
     if !(-REAL_MAX..=REAL_MAX).contains(&n) {
         return Err(format!("REAL overflow converting to string ({})", exponent(n)));
@@ -54,7 +54,7 @@ pub fn real(n: f64) -> Result<Text, String> {
     Ok(Text::new(format_args!("{n:.3}")))
 }
 
-/// C's `%e`.
+/// Formats like C's `%e`.
 fn exponent(n: f64) -> String {
     if !n.is_finite() {
         let sign = if n.is_sign_negative() { "-" } else { "" };
@@ -67,7 +67,7 @@ fn exponent(n: f64) -> String {
     format!("{mantissa}e{sign}{:02}", power.abs())
 }
 
-/// TIME as HTTP writes dates (RFC 9110, section 5.6.7).
+/// Formats a TIME as an HTTP date (RFC 9110, section 5.6.7).
 pub fn time(t: f64) -> Result<Text, String> {
     let fault = || "Unformattable VCL_TIME".to_string();
     if t.is_nan() || t.abs() > 6.0e16 {
@@ -89,7 +89,7 @@ pub fn ip(address: &SocketAddr) -> Text {
     }
 }
 
-/// A BLOB as HTTP's structured fields write it: base64 between colons (RFC 9651, section 3.3.5).
+/// Formats a BLOB as in HTTP's structured fields: base64 between colons (RFC 9651, section 3.3.5).
 pub fn blob(bytes: &[u8]) -> Vec<u8> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = Vec::with_capacity(bytes.len().div_ceil(3) * 4 + 2);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_as_in_varnish() {
+    fn numbers_are_formatted_as_in_varnish() {
         assert_eq!(text(int(-42)), "-42");
         assert_eq!(text(int(1_000_000_000_000_000)), "INT overflow converting to string (0x38d7ea4c68000)");
         assert_eq!(text(real(1.0)), "1.000");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn times_read_as_http_dates() {
+    fn times_are_formatted_as_http_dates() {
         assert_eq!(text(time(0.0)), "Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(text(time(784_111_777.9)), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(text(time(1_709_164_800.0)), "Thu, 29 Feb 2024 00:00:00 GMT");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_blobs() {
+    fn addresses_and_blobs_are_formatted() {
         assert_eq!(ip(&"192.0.2.1:80".parse().unwrap()).bytes(), b"192.0.2.1");
         assert_eq!(ip(&"[::1]:80".parse().unwrap()).bytes(), b"::1");
         assert_eq!(blob(b""), b"::");

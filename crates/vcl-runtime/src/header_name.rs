@@ -1,8 +1,8 @@
-//! Names of headers as programs write them.
+//! Names of headers, prepared for lookup.
 
 use lacquer_http::OwnedName;
 
-/// A header name as the program writes it, with what look-ups need prepared.
+/// A header name as the program contains it, and its form for lookups.
 #[derive(Clone, Debug)]
 pub struct HeaderName {
     pub name: OwnedName,

@@ -1,8 +1,8 @@
-//! Bytes that a VCL keeps for its tasks.
+//! Bytes that a VCL stores for its tasks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Shared bytes that outlive every task of a VCL. Only ever grows, each once.
+/// Shared bytes that live as long as the VCL. The list only grows, and contains each value once.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<Vec<Arc<[u8]>>>);
 
@@ -12,7 +12,7 @@ impl Kept {
         if !all.iter().any(|held| Arc::ptr_eq(held, bytes)) {
             all.push(bytes.clone());
         }
-        // SAFETY: the reference counter held above is not given up before `self` goes.
+        // SAFETY: the reference counter in the list is not released before `self` is dropped.
         unsafe { &*Arc::as_ptr(bytes) }
     }
 }

@@ -1,8 +1,8 @@
 //! The interface between compiled VCL, the modules it imports and the transaction that runs it.
 //!
-//! Three parties meet here. Compiled code (crate vcl-native) and modules (crate vmods) hold a [`Ctx`].
-//! The worker implements [`Host`]: what a transaction lets VCL read and change. A module's author
-//! implements [`Module`] and needs nothing else.
+//! It has three users. Compiled code (crate vcl-native) and modules (crate vmods) hold a [`Ctx`].
+//! The worker implements [`Host`]: the state of a transaction that VCL can read and change. The author of a
+//! module implements [`Module`] and needs nothing else.
 
 pub mod acl;
 mod args;

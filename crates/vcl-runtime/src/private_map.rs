@@ -1,15 +1,15 @@
-//! Values of modules that live as long as a task or a request.
+//! Values of modules with the lifetime of a task or a request.
 
 use std::any::Any;
 
-/// Values that modules keep, found by type and by a key that distinguishes several of one type.
+/// Values that modules store, identified by type and by a key that distinguishes several of one type.
 #[derive(Default)]
 pub struct PrivateMap {
     cells: Vec<(usize, Box<dyn Any>)>,
 }
 
 impl PrivateMap {
-    /// The value, made by default when it is first asked for.
+    /// Returns the value. Creates the default value at its first use.
     pub fn get<T: Default + 'static>(&mut self, key: usize) -> &mut T {
         let at = match self.cells.iter().position(|(k, v)| *k == key && v.is::<T>()) {
             Some(at) => at,
@@ -21,7 +21,7 @@ impl PrivateMap {
         self.cells[at].1.downcast_mut::<T>().expect("the position was chosen by this type")
     }
 
-    /// Returns the value that was kept under the key, if one was.
+    /// Returns the value that is stored under the key, if there is one.
     pub fn peek<T: 'static>(&self, key: usize) -> Option<&T> {
         self.cells.iter().find(|(k, _)| *k == key).and_then(|(_, v)| v.downcast_ref::<T>())
     }

@@ -1,5 +1,5 @@
-//! Values in the form that compiled code reads and writes. Probes and regexes are numbers there, which only the
-//! program they belong to resolves.
+//! Values in the form that compiled code reads and writes. Probes and regexes are numbers, which only the
+//! program they belong to can resolve.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use crate::backend::BackendId;
 use crate::run::Instance;
 use crate::value::{Blob, NameRef, Str, Value, http_from_code};
 
-/// Type of the value in a [`Raw`].
+/// The type of the value in a [`Raw`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum RawKind {
@@ -22,7 +22,7 @@ pub enum RawKind {
     Real,
     Duration,
     Time,
-    /// STRING and ENUM; `a` pointer (null: undefined), `b` length.
+    /// STRING and ENUM; `a` is the pointer (null: undefined), `b` the length.
     Str,
     /// `a` points to `b` cells of [`Str`].
     Strands,
@@ -40,8 +40,8 @@ pub enum RawKind {
     Sub,
     /// `a` is a storage's index plus one (0: none).
     Stevedore,
-    /// The low byte of `a` is the `HttpId`. If the rest is 0, `b` is the index of a name that the program
-    /// writes; else it is the length plus one of a name that `b` points to.
+    /// The low byte of `a` is the `HttpId`. If the rest is 0, `b` is the index of a name in the program;
+    /// otherwise it is the length plus one of a name that `b` points to.
     Header,
     /// `a` is the `HttpId`.
     Http,
@@ -49,7 +49,7 @@ pub enum RawKind {
     Regex,
 }
 
-/// One argument or result in the form that compiled code writes.
+/// One argument or result in the form of compiled code.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Raw {
@@ -68,10 +68,11 @@ fn less_one(number: u64) -> Option<u32> {
 
 impl<'a> Value<'a> {
     /// # Safety
-    /// Pointers in `raw` must be as its kind demands and live for `'a`.
+    /// Pointers in `raw` must be valid for its kind and live for `'a`.
     pub unsafe fn from_raw(raw: Raw, vcl: &'a Instance) -> Value<'a> {
         let Raw { kind, a, b } = raw;
-        // SAFETY: in every arm below that follows a pointer, the caller promises that it is as the kind demands.
+        // SAFETY: every arm below that follows a pointer relies on the caller's guarantee that it is valid for the
+        // kind.
         unsafe {
             match kind {
                 RawKind::Absent => Value::Absent,
@@ -104,7 +105,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The form for compiled code. Probes and regexes are found by their place in `vcl`.
+    /// Returns the form for compiled code. Probes and regexes are identified by their address in `vcl`.
     pub fn to_raw(self, vcl: &Instance) -> Raw {
         let one = |index: Option<u32>| index.map_or(0, |i| u64::from(i) + 1);
         let place = |i: Option<usize>| one(i.map(|i| i as u32));

@@ -18,7 +18,7 @@ impl Default for RegexLimits {
     }
 }
 
-/// PCRE2 gave up (limits, bad data): its negative code.
+/// PCRE2's negative error code (limits, invalid data).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegexError(pub i32);
 
@@ -30,7 +30,7 @@ impl std::fmt::Display for RegexError {
 
 fn message(code: i32) -> String {
     let mut text = [0u8; 256];
-    // SAFETY: the buffer and its length belong together; PCRE2 cuts the text to fit.
+    // SAFETY: the buffer and its length belong together; PCRE2 truncates the text to fit.
     let n = unsafe { pcre2_get_error_message_8(code, text.as_mut_ptr(), text.len()) };
     match usize::try_from(n) {
         Ok(n) => String::from_utf8_lossy(&text[..n]).into_owned(),
@@ -41,11 +41,11 @@ fn message(code: i32) -> String {
 /// A compiled pattern, shared by all threads.
 pub struct Regex {
     code: *mut pcre2_code_8,
-    /// Its machine code may be called without a look at the subject.
+    /// Whether its machine code may be called without a check of the subject.
     direct: bool,
 }
 
-// SAFETY: compiled code is read only; everything a match writes is in the thread's own `Scratch`.
+// SAFETY: compiled code is only read; everything that a match writes is in the thread's own `Scratch`.
 unsafe impl Send for Regex {}
 // SAFETY: as above.
 unsafe impl Sync for Regex {}
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Regex {
     }
 }
 
-/// Groups that a match can report: PCRE2 numbers them from 0, VCL uses up to `\9`.
+/// Maximum number of groups in a match: PCRE2 numbers them from 0, VCL uses up to `\9`.
 const GROUPS: usize = 16;
 
 struct Scratch {
@@ -75,7 +75,7 @@ struct Scratch {
 impl Scratch {
     fn new() -> Scratch {
         let limits = RegexLimits::default();
-        // SAFETY: plain allocations of PCRE2's; null results are handled where they are used.
+        // SAFETY: plain allocations by PCRE2; null results are handled where they are used.
         unsafe {
             let data = pcre2_match_data_create_8(GROUPS as u32, null_mut());
             let context = pcre2_match_context_create_8(null_mut());
@@ -113,7 +113,7 @@ thread_local! {
     static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::new(Scratch::new());
 }
 
-/// The places of a match's groups in the subject; group 0 is the whole match.
+/// The positions of a match's groups in the subject; group 0 is the whole match.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     spans: [Option<(usize, usize)>; GROUPS],
@@ -125,7 +125,7 @@ impl Groups {
         self.spans.get(group).copied().flatten()
     }
 
-    /// One more than the highest group that took part in the match.
+    /// Returns the highest group that took part in the match, plus one.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -136,7 +136,7 @@ impl Groups {
 }
 
 impl Regex {
-    /// Compiles a pattern; the error text is PCRE2's with the offset.
+    /// Compiles a pattern. The error is PCRE2's text with the offset.
     pub fn new(pattern: &[u8], jit: bool) -> Result<Regex, String> {
         let (mut error, mut offset) = (0, 0);
         // SAFETY: pattern and length belong together; the out-pointers are live.
@@ -146,12 +146,12 @@ impl Regex {
         if code.is_null() {
             return Err(format!("{} at offset {offset}", message(error)));
         }
-        // SAFETY: freshly compiled code; without JIT support the interpreter is used.
+        // SAFETY: newly compiled code; without JIT support the interpreter is used.
         let jit = jit && unsafe { pcre2_jit_compile_8(code, PCRE2_JIT_COMPLETE) } == 0;
         let mut options = 0_u32;
-        // SAFETY: freshly compiled code; the result of this query is a u32.
+        // SAFETY: newly compiled code; the result of this query is a u32.
         unsafe { pcre2_pattern_info_8(code, PCRE2_INFO_ALLOPTIONS, (&raw mut options).cast()) };
-        // A pattern that begins with (*UTF) may only be shown valid UTF-8. `pcre2_match` looks at the subject first.
+        // A pattern that begins with (*UTF) requires valid UTF-8. `pcre2_match` checks the subject first.
         Ok(Regex { code, direct: jit && options & PCRE2_UTF == 0 })
     }
 
@@ -159,7 +159,7 @@ impl Regex {
         SCRATCH.with_borrow_mut(|scratch| Ok(self.run(scratch, subject, 0, 0, limits)? >= 0))
     }
 
-    /// The groups of the first match at or after `from`. With `not_empty`, an empty match does not count.
+    /// Returns the groups of the first match at or after `from`. With `not_empty`, an empty match does not count.
     pub fn find_at(
         &self,
         subject: &[u8],
@@ -176,7 +176,7 @@ impl Regex {
             let count = if found == 0 { GROUPS } else { found as usize };
             let mut groups = Groups { spans: [None; GROUPS], count };
             // SAFETY: the match wrote two words for each of the `count` groups, at most the GROUPS for which the
-            // match data has room. The words behind them may never have been written.
+            // match data has space. The words after them may never have been written.
             let pairs =
                 unsafe { std::slice::from_raw_parts(pcre2_get_ovector_pointer_8(scratch.data), 2 * count) };
             for (span, pair) in groups.spans.iter_mut().zip(pairs.chunks_exact(2)) {
@@ -198,18 +198,18 @@ impl Regex {
             return Err(RegexError(PCRE2_ERROR_NOMEMORY));
         }
         scratch.limit(limits);
-        // PCRE2 wants a real pointer also for the empty subject.
+        // PCRE2 requires a valid pointer even for the empty subject.
         let start = if subject.is_empty() { c"".as_ptr().cast() } else { subject.as_ptr() };
         let run = if self.direct { pcre2_jit_match_8 } else { pcre2_match_8 };
-        // SAFETY: subject and length belong together, `from` is inside, the scratch is this thread's own; the
+        // SAFETY: subject and length belong together, `from` is within them, the scratch is this thread's own; the
         // options are among those that machine code supports.
         let found =
             unsafe { run(self.code, start, subject.len(), from, options, scratch.data, scratch.context) };
         if found < PCRE2_ERROR_NOMATCH { Err(RegexError(found)) } else { Ok(found) }
     }
 
-    /// VCL's regsub and regsuball: appends `subject` with the match (or `all`) replaced to `out`.
-    /// False, and nothing appended, if nothing matches.
+    /// Implements regsub and regsuball: appends `subject` to `out` with the match (or `all`) replaced.
+    /// Returns false and appends nothing if nothing matches.
     pub fn substitute(
         &self,
         subject: &[u8],
@@ -229,7 +229,7 @@ impl Regex {
                 break;
             }
             match self.find_at(subject, done, true, limits)? {
-                // A match that does not move on (lookaround with \K) would repeat for ever.
+                // A match that does not advance (lookaround with \K) would repeat forever.
                 Some(next) if next.get(0).is_some_and(|span| span.1 > done) => groups = next,
                 _ => break,
             }
@@ -239,7 +239,7 @@ impl Regex {
     }
 }
 
-/// `\0` to `\9` are groups; a backslash before anything else is dropped.
+/// Expands `\0` to `\9` to groups; a backslash before any other character is dropped.
 fn expand(subject: &[u8], replacement: &[u8], groups: &Groups, out: &mut Vec<u8>) {
     let mut rest = replacement;
     while let Some(at) = rest.iter().position(|&b| b == b'\\') {
@@ -270,7 +270,7 @@ mod tests {
         done.then(|| String::from_utf8(out).unwrap())
     }
 
-    /// The machine code of such a pattern would read beyond a subject that ends within a character.
+    /// The machine code of such a pattern would read beyond the end of a subject that ends within a character.
     #[test]
     #[cfg_attr(miri, ignore = "calls PCRE2")]
     fn a_pattern_in_utf_fails_on_other_subjects() {
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "calls PCRE2")]
-    fn substitutes_as_varnish_does() {
+    fn substitution_matches_varnish() {
         assert_eq!(sub(false, "foobar", "o", "0").as_deref(), Some("f0obar"));
         assert_eq!(sub(true, "foobar", "o", "0").as_deref(), Some("f00bar"));
         assert_eq!(sub(true, "foobar", "(o)(x)?", r"<\1\2\9\0>").as_deref(), Some("f<oo><oo>bar"));

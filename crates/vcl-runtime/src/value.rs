@@ -1,7 +1,7 @@
-//! Values as compiled code and modules exchange them.
+//! Values that compiled code and modules exchange.
 //!
-//! Compiled code passes [`Raw`](crate::Raw) cells (three words, no destructor). A module sees them as [`Value`], borrowed
-//! for `'a`: the run, during which what the host handed out neither moves nor changes
+//! Compiled code passes [`Raw`](crate::Raw) cells (three words, no destructor). A module receives them as [`Value`],
+//! borrowed for `'a`, the run, during which values of the host neither move nor change
 //! ([`StableValues`](crate::host::StableValues)).
 
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use lacquer_vcl::types::HttpId;
 use crate::backend::BackendId;
 use crate::regex::Regex;
 
-/// A VCL string as compiled code holds it, in two machine words: bytes that live for `'a`, or undefined (null
+/// A VCL string in the two machine words of compiled code: bytes that live for `'a`, or undefined (null
 /// pointer).
 ///
 /// It cannot outlive its bytes:
@@ -33,7 +33,7 @@ pub struct Str<'a> {
     bytes: PhantomData<&'a [u8]>,
 }
 
-// SAFETY: a string is a shared slice in all but its form.
+// SAFETY: a string is equivalent to a shared slice.
 unsafe impl Send for Str<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Str<'_> {}
@@ -56,17 +56,17 @@ impl<'a> Str<'a> {
 
     #[inline]
     pub fn get(self) -> Option<&'a [u8]> {
-        // SAFETY: unless null, pointer and length are those of a slice that lives for `'a`: `new` takes nothing
-        // else, and `from_words` is promised it.
+        // SAFETY: unless null, pointer and length are those of a slice that lives for `'a`: `new` accepts nothing
+        // else, and the caller of `from_words` guarantees it.
         (!self.ptr.is_null()).then(|| unsafe { std::slice::from_raw_parts(self.ptr, self.len) })
     }
 
-    /// Returns the bytes; undefined is the empty string.
+    /// Returns the bytes; an undefined string is empty.
     pub fn or_empty(self) -> &'a [u8] {
         self.get().unwrap_or_default()
     }
 
-    /// Makes a string of the two words that compiled code has for it.
+    /// Creates a string from the two words of compiled code.
     ///
     /// # Safety
     /// `ptr` must be null or point to `len` bytes that live and stay unchanged for `'a`.
@@ -74,18 +74,18 @@ impl<'a> Str<'a> {
         Str { ptr: ptr as *const u8, len: len as usize, bytes: PhantomData }
     }
 
-    /// The two words that compiled code has for it.
+    /// Returns the two words for compiled code.
     pub(crate) fn words(self) -> (u64, u64) {
         (self.ptr as u64, self.len as u64)
     }
 
-    /// Forgets the lifetime, for the result of a function that compiled code calls.
+    /// Drops the lifetime, for the result of a function that compiled code calls.
     pub fn into_words(self) -> StrWords {
         StrWords { ptr: self.ptr, len: self.len }
     }
 }
 
-/// The two words of a [`Str`] on their way to compiled code. Safe code can make them but not read through them.
+/// The two words of a [`Str`] for compiled code. Safe code can create them but not read through them.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct StrWords {
@@ -97,7 +97,7 @@ impl StrWords {
     pub const NULL: StrWords = StrWords { ptr: std::ptr::null(), len: 0 };
 }
 
-/// A binary value. `kind` distinguishes blobs that a module made for itself (0: plain bytes).
+/// A binary value. `kind` distinguishes the blobs of modules (0: plain bytes).
 #[derive(Clone, Copy, Debug)]
 pub struct Blob<'a> {
     bytes: Str<'a>,
@@ -114,7 +114,7 @@ impl<'a> Blob<'a> {
     }
 }
 
-/// A binary value that owns its bytes, for modules that hand out the same one again and again.
+/// A binary value that owns its bytes, for modules that return the same one repeatedly.
 #[derive(Debug)]
 pub struct OwnedBlob {
     blob: Blob<'static>,
@@ -130,8 +130,8 @@ unsafe impl Sync for OwnedBlob {}
 impl OwnedBlob {
     pub fn new(bytes: impl Into<Box<[u8]>>, kind: u32) -> OwnedBlob {
         let owner = NonNull::from(Box::leak(bytes.into()));
-        // SAFETY: `owner` keeps the bytes in place until this value goes, nobody writes to them, and `get` hands
-        // them out no longer than `self` is borrowed.
+        // SAFETY: `owner` keeps the bytes in place until this value is dropped, nobody writes to them, and `get`
+        // returns them only for as long as `self` is borrowed.
         OwnedBlob { blob: Blob::new(unsafe { owner.as_ref() }, kind), owner }
     }
 
@@ -147,16 +147,16 @@ impl Drop for OwnedBlob {
     }
 }
 
-/// The name of a header, as HEADER values have it.
+/// The name of a header in a HEADER value.
 #[derive(Clone, Copy, Debug)]
 pub enum NameRef<'a> {
-    /// The index of a name that the program writes.
+    /// The index of a name in the program.
     Written(u32),
-    /// A name that was put together at run time.
+    /// A name that was computed at run time.
     Made(&'a [u8]),
 }
 
-/// One value as modules see and return it.
+/// A value in the form that modules use.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
     Absent,
@@ -195,7 +195,7 @@ const _: () = {
     }
 };
 
-/// The message with this number, as compiled code passes it.
+/// Returns the message with this number, which compiled code passes.
 #[inline]
 pub fn http_from_code(code: u64) -> HttpId {
     HTTPS.get(code as usize).copied().unwrap_or(HttpId::Req)

@@ -1,5 +1,5 @@
-//! Values of a run stay as they are while the host goes on, a rollback included. Miri checks the same for the
-//! memory behind them.
+//! Tests that values of a run do not change during later operations of the host, including a rollback. Miri checks the
+//! same for their memory.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,7 +35,7 @@ impl Transaction {
     }
 }
 
-// SAFETY: allocations are filled before they are handed out and not written to again, a rollback goes on in other
+// SAFETY: allocations are filled before they are returned and not written again, a rollback continues in other
 // memory, and digest and address do not change.
 unsafe impl StableValues for Transaction {}
 
@@ -89,7 +89,7 @@ fn instance() -> Instance {
 }
 
 #[test]
-fn values_outlast_what_the_host_does_next() {
+fn values_survive_later_operations_of_the_host() {
     let (mut host, vcl) = (Transaction::new(), instance());
     let mut ctx = Ctx::new(&mut host, &vcl);
     let url = ctx.get_str(Var::ReqUrl).expect("a string");
@@ -102,7 +102,7 @@ fn values_outlast_what_the_host_does_next() {
     let placed = ctx.ip(*address).expect("room");
     let digest = ctx.blob_var(Var::ReqHash).expect("a digest");
 
-    ctx.host.rollback(HttpId::Req).expect("it can");
+    ctx.host.rollback(HttpId::Req).expect("a rollback is possible");
     while ctx.try_copy(b"xxxxxxxxxxxxxxxx").is_some() {}
 
     assert_eq!((url, copied, joined), (&b"/url"[..], &b"copied"[..], &b"/url?copied"[..]));
@@ -143,7 +143,7 @@ fn values_pass_through_cells() {
     let parts = [Str::new(text), Str::NULL];
     let blob = ctx.blob(b"blob", 3).expect("room");
     for value in [Value::Str(Some(text)), Value::Strands(&parts), Value::Blob(Some(blob)), Value::Str(None)] {
-        // SAFETY: the cell was made of a value that is still alive.
+        // SAFETY: the cell was created from a value that is still alive.
         let back = unsafe { Value::from_raw(value.to_raw(&vcl), &vcl) };
         assert_eq!(format!("{value:?}"), format!("{back:?}"));
     }
@@ -159,7 +159,7 @@ fn owned_blobs_can_be_moved_and_shared() {
     assert_eq!(seen, b"content");
 }
 
-/// Polls to the end at once.
+/// Polls until done without waiting.
 struct Busy;
 
 impl Suspend for Busy {
@@ -170,7 +170,7 @@ impl Suspend for Busy {
 }
 
 #[test]
-fn a_run_waits_only_where_it_may() {
+fn a_run_waits_only_where_it_is_allowed() {
     let (mut host, vcl) = (Transaction::new(), instance());
     let mut ctx = Ctx::new(&mut host, &vcl);
     assert!(ctx.cache_req_body(5).is_err());
@@ -181,7 +181,7 @@ fn a_run_waits_only_where_it_may() {
     assert!(!ctx.can_wait());
     let panics = AssertUnwindSafe(|| ctx.waiting_by(Rc::new(Busy), |_| panic!("on purpose")));
     assert!(catch_unwind(panics).is_err());
-    assert!(!ctx.can_wait(), "a panic ends the waiting too");
+    assert!(!ctx.can_wait(), "a panic ends the ability to wait");
     assert_eq!(before, b"before");
 }
 

@@ -1,7 +1,7 @@
-//! Checks that need the whole program: names defined and used, returns allowed, variables available,
-//! no recursion.
+//! Checks that need the whole program: names are defined and used, returns are allowed, variables are available,
+//! and no subroutine recurses.
 //!
-//! Each walk follows calls from a root with its own stack, so that long chains need no recursion. A
+//! Each walk follows calls from a root with an explicit stack, so that long chains need no recursion. A
 //! subroutine is checked once for each root.
 
 use crate::compiler::Compiler;
@@ -10,19 +10,19 @@ use crate::symbols::{Kind, SymbolId, Use, UseKind};
 use crate::types::{Action, Method};
 use std::fmt::Write as _;
 
-/// One subroutine on the way down.
+/// One subroutine in a chain of calls.
 struct Frame {
     proc: usize,
     next_call: usize,
 }
 
-/// A walk found an error. The calls that led there are still on the stack.
+/// A walk found an error. The stack still contains the calls that lead to it.
 struct Found;
 
 impl Compiler<'_> {
     /// Runs all checks, in the order in which their errors must appear.
     pub fn check_program(&mut self) {
-        // After an error some text was not parsed; it may define and use names that would seem to be missing.
+        // After an error, some text was not parsed. It may define and use names that would seem to be missing.
         let whole = self.errors == 0;
         let checks: [(fn(&mut Self), bool); 5] = [
             (Self::check_references, true),
@@ -54,7 +54,7 @@ impl Compiler<'_> {
                 (0, 1.., _, Some(token)) => {
                     let name = self.text(token);
                     let near = self.near_global(symbol);
-                    self.say(format!("Undefined {kind} {name}, first reference:\n"));
+                    self.add_text(format!("Undefined {kind} {name}, first reference:\n"));
                     self.show(token);
                     if let Some(near) = near {
                         self.hint(format!("did you mean '{near}'?"));
@@ -63,7 +63,7 @@ impl Compiler<'_> {
                 }
                 (1.., 0, Some(token), _) => {
                     let name = self.text(token);
-                    self.say(format!("Unused {kind} {name}, defined:\n"));
+                    self.add_text(format!("Unused {kind} {name}, defined:\n"));
                     self.show(token);
                     if self.options.err_unref {
                         self.hint("remove it, use it, or set the parameter vcc_feature to -err_unref");
@@ -101,8 +101,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Walks down from a root. `enter` checks a subroutine when it is first reached. Subroutines in `seen`
-    /// are valid. On the way back the callers inherit the callees' limits.
+    /// Walks the calls from a root. `enter` checks a subroutine when it is first reached. Subroutines in `seen`
+    /// are valid. On the way back, callers inherit the limits of their callees.
     fn descend(
         &mut self,
         root: usize,
@@ -120,7 +120,7 @@ impl Compiler<'_> {
                 frame.next_call += 1;
                 let callee = self.global_index(symbol) as usize;
                 if self.procs[callee].active {
-                    self.say("Subroutine recurses on\n");
+                    self.add_text("Subroutine recurses on\n");
                     self.show_name(callee);
                     return Err((Found, stack));
                 }
@@ -145,8 +145,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Adds the calls that led to an error to the report, innermost first.
-    fn say_calls(&mut self, stack: Vec<Frame>) {
+    /// Appends the calls that led to an error to the report, innermost first.
+    fn add_calls(&mut self, stack: Vec<Frame>) {
         for frame in stack.into_iter().rev() {
             self.procs[frame.proc].active = false;
             let Some((_, token)) = frame.next_call.checked_sub(1).map(|i| self.procs[frame.proc].calls[i])
@@ -154,7 +154,7 @@ impl Compiler<'_> {
                 continue;
             };
             let name = self.proc_name(frame.proc);
-            self.say(format!("\n...called from \"{name}\"\n"));
+            self.add_text(format!("\n...called from \"{name}\"\n"));
             self.show(token);
         }
     }
@@ -170,7 +170,7 @@ impl Compiler<'_> {
                     continue;
                 }
                 if let Err((Found, stack)) = self.descend(root, &mut seen_anyhow, |_, _| Ok(())) {
-                    self.say_calls(stack);
+                    self.add_calls(stack);
                     self.finish_error();
                 }
                 continue;
@@ -182,14 +182,14 @@ impl Compiler<'_> {
                 this.check_returns_of(proc, legal)
             });
             if let Err((Found, stack)) = walked {
-                self.say_calls(stack);
+                self.add_calls(stack);
                 let mut text =
                     format!("\n...which is the \"{}\" subroutine\nLegal returns are:", method.sub_name());
                 for action in Action::ALL.into_iter().filter(|a| legal & 1 << *a as u32 != 0) {
                     let _ = write!(text, " \"{}\"", action.name());
                 }
                 text.push('\n');
-                self.say(text);
+                self.add_text(text);
                 self.finish_error();
             }
         }
@@ -201,7 +201,7 @@ impl Compiler<'_> {
             return Ok(());
         }
         for action in Action::ALL.into_iter().filter(|a| illegal & 1 << *a as u32 != 0) {
-            self.say(format!("Invalid return \"{}\"\n", action.name()));
+            self.add_text(format!("Invalid return \"{}\"\n", action.name()));
             if let Some(token) = self.procs[proc].return_tokens[action as usize] {
                 self.show(token);
             }
@@ -210,7 +210,7 @@ impl Compiler<'_> {
             }
         }
         let name = self.proc_name(proc);
-        self.say(format!("\n...in subroutine \"{name}\"\n"));
+        self.add_text(format!("\n...in subroutine \"{name}\"\n"));
         self.show_name(proc);
         Err(Found)
     }
@@ -232,15 +232,15 @@ impl Compiler<'_> {
                 continue;
             };
             match self.illegal_use(root, method) {
-                Judgement::Fine => {}
-                Judgement::Reported => {
+                UseCheck::Allowed => {}
+                UseCheck::Reported => {
                     self.finish_error();
                     continue;
                 }
-                Judgement::Illegal(illegal) => {
+                UseCheck::Illegal(illegal) => {
                     self.show_range(Some(illegal.first), illegal.end);
-                    let (what, name) = (illegal.what.complaint(), self.proc_name(root));
-                    self.say(format!("{what} in subroutine '{name}'.\nAt: "));
+                    let (what, name) = (illegal.what.error_text(), self.proc_name(root));
+                    self.add_text(format!("{what} in subroutine '{name}'.\nAt: "));
                     self.finish_error();
                     continue;
                 }
@@ -248,8 +248,8 @@ impl Compiler<'_> {
             let mut seen = vec![false; self.procs.len()];
             let walked = self.descend(root, &mut seen, |this, proc| this.check_uses_of(proc, root, method));
             if let Err((Found, stack)) = walked {
-                self.say_calls(stack);
-                self.say(format!("\n...which is the \"{}\" subroutine\n", method.sub_name()));
+                self.add_calls(stack);
+                self.add_text(format!("\n...which is the \"{}\" subroutine\n", method.sub_name()));
                 self.finish_error();
             }
         }
@@ -261,52 +261,52 @@ impl Compiler<'_> {
             return Ok(());
         }
         match self.illegal_use(proc, method) {
-            Judgement::Fine => Ok(()),
-            Judgement::Reported => Err(Found),
-            Judgement::Illegal(illegal) => {
+            UseCheck::Allowed => Ok(()),
+            UseCheck::Reported => Err(Found),
+            UseCheck::Illegal(illegal) => {
                 self.show_range(Some(illegal.first), illegal.end);
-                let what = illegal.what.complaint();
-                self.say(format!("{what} from subroutine '{}'.\n", method.sub_name()));
+                let what = illegal.what.error_text();
+                self.add_text(format!("{what} from subroutine '{}'.\n", method.sub_name()));
                 let name = self.proc_name(proc);
-                self.say(format!("\n...in subroutine \"{name}\"\n"));
+                self.add_text(format!("\n...in subroutine \"{name}\"\n"));
                 self.show_name(proc);
                 Err(Found)
             }
         }
     }
 
-    fn illegal_use(&mut self, proc: usize, method: Method) -> Judgement {
+    fn illegal_use(&mut self, proc: usize, method: Method) -> UseCheck {
         let here = 1 << method as u32;
         let uses = &self.procs[proc].uses;
         let Some(mut illegal) = uses.iter().copied().find(|u| u.mask & here == 0) else {
-            return Judgement::Fine;
+            return UseCheck::Allowed;
         };
         if illegal.mask == 0 && illegal.what == UseKind::Write {
-            let complaint = if illegal.readable == 0 {
+            let text = if illegal.readable == 0 {
                 "Variable cannot be set.\n"
             } else if illegal.readable & here == 0 {
                 illegal.what = UseKind::Read;
-                return Judgement::Illegal(illegal);
+                return UseCheck::Illegal(illegal);
             } else {
                 "Variable is read only.\n"
             };
             self.show_range(Some(illegal.first), illegal.end);
-            self.say(complaint);
-            return Judgement::Reported;
+            self.add_text(text);
+            return UseCheck::Reported;
         }
-        Judgement::Illegal(illegal)
+        UseCheck::Illegal(illegal)
     }
 
-    /// Checks that subroutines without a static call are possible in at least one method.
+    /// Checks that subroutines without a static call are allowed in at least one method.
     fn check_possible(&mut self) {
         for proc in self.subs_by_name() {
             if self.enough() || self.errors > 0 {
                 return;
             }
             if self.procs[proc].allowed == 0 {
-                self.say("Impossible Subroutine");
+                self.add_text("Impossible Subroutine");
                 self.show_name(proc);
-                self.hint("what it uses is available in no common subroutine, so nothing could call it");
+                self.hint("no method allows all that it uses, so it cannot be called");
                 self.finish_error();
             }
         }
@@ -314,7 +314,7 @@ impl Compiler<'_> {
 
     fn report_late_error(&mut self) {
         if let Some((message, first, end)) = self.late_error.take() {
-            self.say(message);
+            self.add_text(message);
             self.show_range(Some(first), end);
             self.finish_error();
         }
@@ -323,16 +323,16 @@ impl Compiler<'_> {
     fn check_default_backend(&mut self) {
         if self.program.default_backend.is_none() {
             let message = "No backends or directors found in VCL program, at least one is necessary.\n";
-            self.say(message);
+            self.add_text(message);
             self.hint("`backend default none;` is enough if all backends come from modules");
             self.finish_error();
         }
     }
 }
 
-enum Judgement {
-    Fine,
-    /// The complaint is complete.
+enum UseCheck {
+    Allowed,
+    /// The report is complete.
     Reported,
     Illegal(Use),
 }

@@ -1,8 +1,8 @@
-//! The state of one compilation, and the steps that all parts of the parser share: reading tokens, reporting
+//! The state of a compilation, and the steps that all parts of the parser share: reading tokens, reporting
 //! errors, looking up names.
 //!
-//! Parsing and checking are one pass over the tokens, in the order in which Varnish's compiler does
-//! them, so that the first error is the same as there.
+//! Parsing and checking are one pass over the tokens, in the same order as in Varnish's compiler, so that both report
+//! the same first error.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use crate::symbols::{Proc, SymbolId, Symbols, TokenId};
 use crate::text::Text;
 use crate::types::HttpId;
 
-/// The sign that an error has been reported. Callers may add to the report and must pass this on.
+/// The marker that an error was reported. Callers may append to the report and must return the marker.
 #[derive(Debug)]
 pub(crate) struct Stop;
 
@@ -27,11 +27,11 @@ pub(crate) type Res<T> = Result<T, Stop>;
 /// The mode of a name's lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Without a report. The position stays if there is no such name.
+    /// Does not report a missing name, and then keeps the position.
     Quiet,
     Create,
     Existing,
-    /// The longest part that is a name.
+    /// Accepts the longest prefix that is a name.
     Partial,
     PartialQuiet,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Module {
 }
 
 pub(crate) struct ObjectType {
-    /// With the module's name: `directors.shard`.
+    /// The name with the module's: `directors.shard`.
     pub name: String,
     pub import: u32,
     pub signature: Rc<ObjectSignature>,
@@ -79,20 +79,20 @@ pub(crate) struct Compiler<'a> {
     pub program: Program,
     pub procs: Vec<Proc>,
     pub bodies: Vec<Vec<Stmt>>,
-    /// The subroutine being parsed.
+    /// The subroutine that is being parsed.
     pub current: Option<usize>,
     pub builtin_subs: Vec<String>,
     pub modules: Vec<Module>,
     pub object_types: Vec<ObjectType>,
     pub backend_slots: HashMap<String, u32>,
-    /// The first backend, as long as it is the default because none is named `default`.
+    /// The first backend, which is the default unless one is named `default`.
     pub first_backend: Option<SymbolId>,
     pub default_probe: Option<u32>,
     pub header_ids: HashMap<String, u32>,
     pub regex_ids: HashMap<Text, u32>,
     pub function_ids: HashMap<(u32, String, String), u32>,
     pub trace_points: u32,
-    /// An error that only Varnish's C compiler would find. It is reported if there is no other.
+    /// An error that only Varnish's C compiler finds. It is reported if there is no other.
     pub late_error: Option<(String, TokenId, TokenId)>,
     pub nesting: u32,
     pub diagnostics: Vec<Diagnostic>,
@@ -101,7 +101,7 @@ pub(crate) struct Compiler<'a> {
     focus: Option<Place>,
 }
 
-/// The largest depth of nested blocks and parentheses.
+/// Maximum depth of nested blocks and parentheses.
 pub(crate) const MAX_NESTING: u32 = 150;
 
 impl<'a> Compiler<'a> {
@@ -148,19 +148,19 @@ impl<'a> Compiler<'a> {
         self.tokens[token.min(self.tokens.len() - 1)].span
     }
 
-    /// Returns a token as it was written.
+    /// Returns the source text of a token.
     pub fn bytes(&self, token: TokenId) -> &'a [u8] {
         let span = self.span(token);
         &self.sources[span.source as usize].text[span.start as usize..span.end as usize]
     }
 
-    /// Returns the text of a token that is no string, and so is ASCII. A string that is not UTF-8 is returned
-    /// as a text that equals no word.
+    /// Returns the text of a token that is not a string, and thus ASCII. For a string that is not UTF-8, returns
+    /// a text that equals no word.
     pub fn text(&self, token: TokenId) -> &'a str {
         std::str::from_utf8(self.bytes(token)).unwrap_or("\u{fffd}")
     }
 
-    /// Returns a token in readable form.
+    /// Returns a token as readable text.
     pub fn shown(&self, token: TokenId) -> Cow<'a, str> {
         String::from_utf8_lossy(self.bytes(token))
     }
@@ -170,7 +170,7 @@ impl<'a> Compiler<'a> {
         string_content(self.bytes(token))
     }
 
-    /// Returns the contents as a name, which must be UTF-8; other bytes are replaced.
+    /// Returns the contents as a name. Bytes that are not UTF-8 are replaced.
     pub fn content_text(&self, token: TokenId) -> Cow<'a, str> {
         String::from_utf8_lossy(self.content(token))
     }
@@ -179,7 +179,7 @@ impl<'a> Compiler<'a> {
         self.kind(token) == Tok::Id && self.text(token) == word
     }
 
-    /// Returns the number of a token.
+    /// Returns the value of a number token.
     pub fn number(&self, token: TokenId) -> f64 {
         self.text(token).trim_end_matches('.').parse().unwrap_or(0.0)
     }
@@ -194,12 +194,12 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Returns the joined texts of the tokens from one to before the other.
+    /// Returns the joined texts of the tokens from `from` to before `to`.
     pub fn joined(&self, from: TokenId, to: TokenId) -> String {
         (from..to).map(|t| self.shown(t)).collect()
     }
 
-    pub fn say(&mut self, text: impl AsRef<str>) {
+    pub fn add_text(&mut self, text: impl AsRef<str>) {
         if let Some(Piece::Text(last)) = self.report.pieces.last_mut() {
             last.push_str(text.as_ref());
         } else {
@@ -212,7 +212,7 @@ impl<'a> Compiler<'a> {
         self.report.pieces.push(Piece::Place(place));
     }
 
-    /// Shows from a token to the one before `end`.
+    /// Shows the tokens from `first` to before `end`.
     pub fn show_range(&mut self, first: Option<TokenId>, end: TokenId) {
         let Some(first) = first else { return self.show(end) };
         let last = self.span(end.saturating_sub(1));
@@ -225,30 +225,30 @@ impl<'a> Compiler<'a> {
     }
 
     pub fn fail<T>(&mut self, message: impl AsRef<str>, token: TokenId) -> Res<T> {
-        self.say(message);
+        self.add_text(message);
         self.show(token);
         Err(Stop)
     }
 
     pub fn fail_range<T>(&mut self, message: impl AsRef<str>, first: TokenId, end: TokenId) -> Res<T> {
-        self.say(message);
+        self.add_text(message);
         self.show_range(Some(first), end);
         Err(Stop)
     }
 
-    /// Fails with a text that names no place. The pretty rendering shows the token.
+    /// Fails with a text that contains no location. The pretty rendering shows the token.
     pub fn fail_unplaced<T>(&mut self, message: impl AsRef<str>, token: TokenId) -> Res<T> {
-        self.say(message);
+        self.add_text(message);
         self.look_at(token);
         Err(Stop)
     }
 
-    /// Records a place for the pretty rendering, which the traditional text does not name.
+    /// Records a location for the pretty rendering that the traditional text does not contain.
     pub fn look_at(&mut self, token: TokenId) {
         self.focus = Some(source::place(self.sources, self.span(token)));
     }
 
-    /// Closes the report of an error.
+    /// Completes the report of an error.
     pub fn finish_error(&mut self) {
         let mut report = std::mem::replace(&mut self.report, Diagnostic::new(Severity::Error));
         let focus = self.focus.take();
@@ -258,13 +258,13 @@ impl<'a> Compiler<'a> {
         self.errors += 1;
     }
 
-    /// Closes the report so far as a warning.
+    /// Completes the report as a warning.
     pub fn finish_warning(&mut self) {
-        self.say("(That was just a warning)\n");
+        self.add_text("(That was just a warning)\n");
         self.finish_note();
     }
 
-    /// Closes the report as a warning, without the words that mark it as one.
+    /// Completes the report as a warning, without the words that mark it as one.
     pub fn finish_note(&mut self) {
         let mut report = std::mem::replace(&mut self.report, Diagnostic::new(Severity::Error));
         report.severity = Severity::Warning;
@@ -281,7 +281,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Reports an error if the current token is another one, without stopping.
+    /// Reports an error if the current token has another kind. Does not advance.
     #[track_caller]
     pub fn want(&mut self, kind: Tok) -> Res<()> {
         if self.now() == kind {
@@ -316,7 +316,7 @@ pub(crate) fn has_vcl_prefix(name: &str) -> bool {
     name.get(..4).is_some_and(|p| p.eq_ignore_ascii_case("vcl_"))
 }
 
-/// Returns the message of a variable like `req`, `req.http` or `req.url`.
+/// Returns the message that a variable like `req`, `req.http` or `req.url` belongs to.
 pub(crate) fn message_of(name: &str) -> Option<HttpId> {
     Some(match name.split('.').next()? {
         "req" => HttpId::Req,

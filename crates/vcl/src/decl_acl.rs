@@ -1,6 +1,6 @@
 //! `acl name +flags { "host"/mask; ! "host"; ("host"); }`
 //!
-//! Entries are in Varnish's order, in which the first that contains an address decides: by family, then by
+//! Entries are in Varnish's order, in which the first matching entry decides: by family, then by
 //! address, and a smaller network before a larger one that contains it.
 
 use std::cmp::Ordering;
@@ -13,23 +13,23 @@ use crate::lexer::Tok;
 use crate::program::AclEntry;
 use crate::symbols::{Fmt, TokenId};
 
-/// A network with its family in front. `bits` includes the family's byte.
+/// A network, prefixed with its family. `bits` includes the family's byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     data: [u8; 17],
     bits: u32,
 }
 
-/// The relation of two networks, for folding.
+/// The relation between two networks, for folding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Same,
     Before,
     After,
-    /// The first is in the second.
+    /// The first is contained in the second.
     Inside,
     Around,
-    /// Neighbours that make up the next larger network.
+    /// The two are the halves of the next larger network.
     LeftHalf,
     RightHalf,
 }
@@ -42,7 +42,7 @@ impl Network {
         for i in 0..whole {
             let (a, b) = (self.data[i], other.data[i]);
             if a != b {
-                // Two halves of a network can differ only in the last bit that counts.
+                // Two halves of a network can differ only in the last significant bit.
                 let last = same_size && common.is_multiple_of(8) && i + 1 == whole;
                 return unequal(a, b, last);
             }
@@ -104,9 +104,9 @@ struct Entry {
     negated: bool,
     address: TokenId,
     mask: Option<TokenId>,
-    /// The address without a mask written inside the string.
+    /// The address, without a mask that is part of the string.
     host: String,
-    /// Change that made it a network, as text.
+    /// The correction that made it a network, as text.
     fixed: Option<String>,
 }
 
@@ -120,7 +120,7 @@ struct Flags {
     table: bool,
 }
 
-/// One entry as written, before its addresses are known.
+/// One entry as written, before its addresses are resolved.
 struct Written {
     entry: Entry,
     optional: bool,
@@ -156,7 +156,7 @@ impl Compiler<'_> {
                 Ok(Some(set)) => set,
                 Ok(None) => return Ok(flags),
                 Err(Stop) => {
-                    self.say("Valid ACL flags are `log` and `table`:\n");
+                    self.add_text("Valid ACL flags are `log` and `table`:\n");
                     return Err(Stop);
                 }
             };
@@ -231,7 +231,7 @@ impl Compiler<'_> {
         let mut addresses: Vec<IpAddr> = match resolved {
             Ok(addresses) => addresses,
             Err(error) if written.optional => {
-                self.say(format!("Warning: {host} ignored\n  -- {error}\n"));
+                self.add_text(format!("Warning: {host} ignored\n  -- {error}\n"));
                 self.look_at(written.entry.address);
                 self.finish_note();
                 return Ok(());
@@ -293,7 +293,7 @@ impl Compiler<'_> {
                 return Ok(());
             }
             let first = old.address;
-            self.say("Conflicting ACL entries:\n");
+            self.add_text("Conflicting ACL entries:\n");
             self.show(first);
             return self.fail("vs:\n", entry.address);
         }
@@ -314,7 +314,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Folds neighbours in the tree. Returns whether the right one is still there.
+    /// Folds two adjacent networks in the tree. Returns whether the right one remains.
     fn fold(&mut self, tree: &mut Tree, left: Network, right: Network, flags: Flags) -> Res<bool> {
         let mut left = left;
         let negated = |tree: &Tree, n: &Network| tree.get(n).is_none_or(|e| e.negated);
@@ -324,9 +324,9 @@ impl Compiler<'_> {
         loop {
             match left.relation(&right) {
                 Relation::Inside => {
-                    self.say("ACL entry:\n");
+                    self.add_text("ACL entry:\n");
                     self.show(tree[&right].address);
-                    self.say("supersedes / removes:\n");
+                    self.add_text("supersedes / removes:\n");
                     self.show(tree[&left].address);
                     self.finish_warning();
                     tree.remove(&left);
@@ -335,12 +335,12 @@ impl Compiler<'_> {
                     let (Some(mut kept), Some(gone)) = (tree.remove(&left), tree.remove(&right)) else {
                         return Ok(false);
                     };
-                    self.say("ACL entry:\n");
+                    self.add_text("ACL entry:\n");
                     self.show(kept.address);
-                    self.say("left of:\n");
+                    self.add_text("left of:\n");
                     self.show(gone.address);
                     left.bits -= 1;
-                    self.say(format!(
+                    self.add_text(format!(
                         "removing the latter and expanding mask of the former by one to /{}\n",
                         left.bits - 8
                     ));
@@ -358,7 +358,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Returns the entry as the program contains it, with its text for the log.
+    /// Returns the entry for the program, with its text for the log.
     fn acl_result(network: &Network, entry: &Entry) -> AclEntry {
         let bits = network.bits - 8;
         let mut text = format!("\"{}\"", entry.host);
@@ -375,7 +375,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Parses `10`, `10.1` and so on: the first bytes of an IPv4 network, a common short form of CIDR blocks.
+/// Parses the first bytes of an IPv4 network (`10`, `10.1` and so on), a common short form of CIDR blocks.
 fn net_notation(text: &str) -> Option<(Ipv4Addr, u32)> {
     let mut bytes = [0; 4];
     let mut count = 0;
@@ -393,7 +393,7 @@ fn net_notation(text: &str) -> Option<(Ipv4Addr, u32)> {
     Some((Ipv4Addr::from(bytes), 8 * count as u32))
 }
 
-/// Clears the bits that a mask of `bits` bits ignores. Returns whether any was set.
+/// Clears the host bits after the first `bits` bits. Returns whether any was set.
 fn clear_host_bits(data: &mut [u8; 17], bits: u32) -> bool {
     let mut changed = false;
     for (i, byte) in data.iter_mut().enumerate().skip(1) {

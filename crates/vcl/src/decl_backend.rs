@@ -8,7 +8,7 @@ use crate::program::Backend;
 use crate::source::SocketKind;
 use crate::symbols::{Fmt, Kind, Meaning, SymbolId, TokenId};
 
-/// The fields that a declaration may have, and the token of each.
+/// The fields that a declaration supports, and the token of each field that is set.
 pub(crate) struct Fields {
     known: &'static [&'static str],
     found: Vec<Option<TokenId>>,
@@ -65,7 +65,7 @@ impl Compiler<'_> {
             return self.fail(format!("Unknown field: {name} at\n"), field);
         };
         if let Some(first) = fields.found[index] {
-            self.say(format!("Field {name} redefined at:\n"));
+            self.add_text(format!("Field {name} redefined at:\n"));
             self.show(field);
             return self.fail("\nFirst defined at:\n", first);
         }
@@ -73,10 +73,10 @@ impl Compiler<'_> {
         Ok(field)
     }
 
-    /// Fails if a second one of such fields is declared.
+    /// Fails if another of these exclusive fields was already declared.
     pub fn only_one(&mut self, what: &str, seen: &mut Option<TokenId>, field: TokenId) -> Res<()> {
         if let Some(previous) = *seen {
-            self.say(format!("{what} redefinition at:\n"));
+            self.add_text(format!("{what} redefinition at:\n"));
             self.show(field);
             return self.fail("Previous definition:\n", previous);
         }
@@ -133,7 +133,7 @@ impl Compiler<'_> {
         }
         self.skip(Tok::LBrace)?;
         if self.is_word(self.t, "set") {
-            self.say("NB: Backend Syntax has changed:\nRemove \"set\" and \"backend\" in front of backend fields.\n");
+            self.add_text("NB: Backend Syntax has changed:\nRemove \"set\" and \"backend\" in front of backend fields.\n");
             let quoted = self.quoted(self.t);
             return self.fail(format!("{quoted} at "), self.t);
         }
@@ -270,7 +270,7 @@ impl Compiler<'_> {
             return self.fail("Cannot set both .via and .path.\n", name);
         }
         if let Some(path) = seen.path {
-            // HTTP requires a Host, and a socket in the file system has no name for it.
+            // HTTP requires a Host header, and a UNIX socket has no host name.
             backend.host_header.get_or_insert_with(|| "0.0.0.0".into());
             return self.check_path(path);
         }
@@ -289,7 +289,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Checks the authority. With `.via` it names the server in TLS, where addresses are not allowed.
+    /// Checks the authority. With `.via` it is the server name in TLS, where addresses are not allowed.
     fn check_authority(&mut self, backend: &mut Backend, seen: &Seen, host: TokenId) -> Res<()> {
         let (token, field) = match (seen.authority, seen.host_header) {
             (Some(token), _) => (token, "authority"),
@@ -331,7 +331,7 @@ impl Compiler<'_> {
             SocketKind::Socket => Ok(()),
             SocketKind::NotASocket => self.fail("Backend path: Not a socket:\n", token),
             SocketKind::NotYet(error) => {
-                self.say(format!("Backend path: Cannot stat: {error}\n"));
+                self.add_text(format!("Backend path: Cannot stat: {error}\n"));
                 self.show(token);
                 self.finish_warning();
                 Ok(())

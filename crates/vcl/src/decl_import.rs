@@ -1,6 +1,6 @@
 //! `import module [as name] [from "path"];`
 //!
-//! Modules are part of Lacquer, so a path only has to be plausible. The catalogue decides.
+//! Modules are part of Lacquer, so a path only has to be plausible. The catalogue determines the module.
 
 use std::rc::Rc;
 
@@ -43,7 +43,7 @@ impl Compiler<'_> {
         self.symbols.list[symbol].defined = Some(first);
         self.symbols.list[symbol].no_ref_needed = true;
         let alias = self.symbols.name(symbol).to_owned();
-        // A module has one state, whatever the number of its names.
+        // A module has one state, even if it is imported under several names.
         let (import, signatures) = match known {
             Some((_, old, import, signatures)) if old == module_name => (import, signatures),
             _ => {
@@ -143,6 +143,6 @@ impl Compiler<'_> {
     }
 
     fn declare(&mut self, name: &str, kind: Kind, fmt: Fmt, meaning: Meaning) -> SymbolId {
-        self.symbols.bring(name, kind, fmt, meaning)
+        self.symbols.add_predefined(name, kind, fmt, meaning)
     }
 }

@@ -1,4 +1,4 @@
-//! `probe name { .url = "/"; ... }`, on its own or inside a backend.
+//! `probe name { .url = "/"; ... }`, as a declaration or inside a backend.
 
 use crate::compiler::{Compiler, Res};
 use crate::decl_backend::Fields;
@@ -47,7 +47,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// `{ .field = value; ... }`
+    /// Parses `{ .field = value; ... }`.
     pub fn probe_spec(&mut self, name: String) -> Res<Probe> {
         let mut probe = Probe { name, ..Probe::default() };
         let mut fields = Fields::new(FIELDS);
@@ -124,7 +124,7 @@ impl Compiler<'_> {
                     return self.fail("Window must be 64 or less.\n", window);
                 }
                 if probe.threshold > probe.window {
-                    self.say("Threshold cannot be greater than window.\n");
+                    self.add_text("Threshold cannot be greater than window.\n");
                     self.show(threshold);
                     return self.fail("", window);
                 }

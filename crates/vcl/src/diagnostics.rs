@@ -1,7 +1,7 @@
-//! Errors and warnings with their places in the sources, and their two renderings.
+//! Errors and warnings with their locations in the sources, and their two renderings.
 //!
-//! [`vcc_text`] writes the text of `vcl.load`, which users' programs parse, byte for byte.
-//! [`Diagnostic::pretty`] writes for terminals. Both are made of the same pieces.
+//! [`vcc_text`] returns the text of `vcl.load`, which users' programs parse, byte for byte.
+//! [`Diagnostic::pretty`] formats for terminals. Both use the same pieces.
 
 use std::fmt::Write as _;
 
@@ -13,25 +13,25 @@ pub enum Severity {
     Error,
 }
 
-/// One problem. It owns all the text it needs, so it outlives the compilation.
+/// One problem. It owns all its text, so it outlives the compilation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
     pub severity: Severity,
     pub pieces: Vec<Piece>,
-    /// Advice for the user; only the pretty rendering shows it.
+    /// Advice for the user, shown only by the pretty rendering.
     pub hint: Option<String>,
-    /// The place of a problem whose traditional text names none.
+    /// The location of a problem whose traditional text has none.
     pub focus: Option<Place>,
 }
 
-/// Text and places alternate in any order.
+/// Texts and locations in any order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
     Text(String),
     Place(Place),
 }
 
-/// A stretch of source. Offsets count bytes within the first and the last line.
+/// A range of source text. Offsets count bytes within the first and the last line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     pub file: String,
@@ -39,11 +39,11 @@ pub struct Place {
     pub start: usize,
     pub end: usize,
     pub text: Text,
-    /// The line that the stretch ends on, if it is another one.
+    /// The line that the range ends on, if it differs from the first.
     pub last: Option<LastLine>,
-    /// The text names both ends rather than the start alone.
+    /// Whether the text contains both ends of the range or only its start.
     pub range: bool,
-    /// The includes that led here, innermost first: file and line.
+    /// The includes that lead here, innermost first: file and line.
     pub included_from: Vec<(String, u32)>,
 }
 
@@ -68,7 +68,7 @@ impl Place {
         display_column(&self.text, self.start)
     }
 
-    /// Writes the excerpt as vcc does: coordinates, line, marker line, empty line.
+    /// Writes the excerpt in vcc's format: coordinates, line, marker line, empty line.
     fn vcc(&self, out: &mut String) {
         let _ = write!(out, "('{}' Line {} Pos {})", self.file, self.line, self.column());
         match &self.last {
@@ -136,7 +136,7 @@ fn excerpt(out: &mut String, line: &[u8], start: usize, end: usize) {
     let _ = write!(out, "\n{marks}\n");
 }
 
-/// A character of a line as it is shown, its index in the line, and the number of its bytes there.
+/// A character of a line as it is shown, its byte index in the line, and its number of bytes.
 struct Shown {
     at: usize,
     c: char,
@@ -157,11 +157,11 @@ fn shown(line: &[u8]) -> impl Iterator<Item = Shown> {
     })
 }
 
-/// The approximate width of the rows that lists are put in.
+/// Approximate width of the rows of a list.
 const NOTE_WIDTH: usize = 100;
-/// The widest excerpt in the pretty rendering. Of a longer line the part around the problem is shown.
+/// Maximum width of an excerpt in the pretty rendering. A longer line is cut to the part around the problem.
 const WIDEST: usize = 120;
-/// The number of columns of it before the problem.
+/// Number of columns of the excerpt before the problem.
 const BEFORE: usize = 40;
 
 fn caret_lines(out: &mut String, width: usize, number: u32, line: &[u8], start: usize, end: usize) {
@@ -204,13 +204,13 @@ impl Diagnostic {
         Diagnostic { severity, pieces: Vec::new(), hint: None, focus: None }
     }
 
-    /// Returns an error without a place.
+    /// Creates an error without a location.
     pub(crate) fn plain_error(message: impl Into<String>) -> Diagnostic {
         let pieces = vec![Piece::Text(message.into())];
         Diagnostic { severity: Severity::Error, pieces, hint: None, focus: None }
     }
 
-    /// Returns the place of the problem, if it has one.
+    /// Returns the location of the problem, if it has one.
     pub fn place(&self) -> Option<&Place> {
         let first = self.pieces.iter().find_map(|p| match p {
             Piece::Place(place) => Some(place),
@@ -231,7 +231,7 @@ impl Diagnostic {
         self.place().map(Place::column)
     }
 
-    /// Returns the problem in one line.
+    /// Returns the problem as one line.
     pub fn message(&self) -> String {
         let texts = self.pieces.iter().filter_map(|p| match p {
             Piece::Text(text) => Some(tidy(text)),
@@ -264,11 +264,11 @@ impl Diagnostic {
         let width = numbers.max().unwrap_or(1).max(3);
         let mut out = format!("{severity}: {}\n", self.message());
         let mut texts = 0;
-        // Some messages have the place before the words. The headline was written before.
+        // Some messages have the location before the words. The headline is already written.
         for piece in &self.pieces {
             match piece {
                 Piece::Place(place) => place.pretty(&mut out, width),
-                // A repetition that only the traditional text has.
+                // This text repeats the headline, and only the traditional text has it.
                 Piece::Text(text) if texts > 0 && text == "Symbol not found.\n" => break,
                 Piece::Text(text) => {
                     let text = tidy(text);
@@ -296,7 +296,7 @@ impl std::fmt::Display for Diagnostic {
     }
 }
 
-/// Returns the lines of a note. Lists, which vcc writes one item per line, become rows.
+/// Returns the lines of a note. Lists, which vcc prints as one item per line, become rows.
 fn notes<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let mut in_list = false;
@@ -313,7 +313,7 @@ fn notes<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     notes
 }
 
-/// Returns a text of vcc without the words that introduce a place.
+/// Returns a text of vcc without the words that introduce a location.
 fn tidy(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().filter(|l| !l.starts_with("(program line ")).collect();
     while let Some(last) = lines.last() {
@@ -329,7 +329,7 @@ fn tidy(text: &str) -> String {
     lines.join("\n").trim().trim_start_matches("...").to_owned()
 }
 
-/// Returns all diagnostics as the VCC compiler of Varnish prints them.
+/// Returns all diagnostics in the format of Varnish's VCC compiler.
 pub fn vcc_text(diagnostics: &[Diagnostic]) -> String {
     let mut out = String::new();
     for diagnostic in diagnostics {
@@ -338,7 +338,7 @@ pub fn vcc_text(diagnostics: &[Diagnostic]) -> String {
     out
 }
 
-/// Returns the reply to `vcl.load` and `varnishd -C`: with an error, the failure; with warnings only, the warnings.
+/// Returns the reply to `vcl.load` and `varnishd -C`: the failure if there is an error, else the warnings.
 pub fn vcl_load_text(diagnostics: &[Diagnostic]) -> String {
     // Varnish passes on whole lines only, and treats a carriage return as the end of a line.
     let text = vcc_text(diagnostics).replace('\r', "\n");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn both_renderings_mark_the_same_place() {
+    fn both_renderings_mark_the_same_location() {
         let mut d = Diagnostic::plain_error("Symbol not found: 'x'\nAt: ");
         d.pieces.push(Piece::Place(Place { range: true, ..place("\tset x;", 5, 6) }));
         d.hint = Some("did you mean 'y'?".to_owned());
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn carets_stay_under_their_words() {
+    fn carets_are_below_their_words() {
         let pretty = |text: &[u8], start, end| {
             let text = Text(text.to_vec());
             let mut out = String::new();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_over_two_lines_shows_both() {
+    fn a_range_over_two_lines_shows_both() {
         let mut d = Diagnostic::plain_error("Bad\n");
         let mut p = Place { range: true, ..place("if (a", 4, 3) };
         p.last = Some(LastLine { file: "a.vcl".to_owned(), line: 4, text: "  b)".into() });

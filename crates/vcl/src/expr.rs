@@ -1,7 +1,7 @@
-//! Expressions: the type that a context wants, conversions to it, and the primary forms.
+//! Expressions: the type that a context expects, conversions to it, and the primary forms.
 //!
-//! The grammar is Varnish's: `or` over `and` over `not` over comparison over sum over product over postfix
-//! over primary; the wanted type is passed down, because literals and names depend on it.
+//! The grammar is Varnish's. Precedence from low to high: `or`, `and`, `not`, comparison, sum, product, postfix,
+//! primary. The expected type is passed down, because literals and names depend on it.
 
 use crate::compiler::{Compiler, MAX_NESTING, Mention, Mode, Res, Stop};
 use crate::lexer::{Tok, blob_content};
@@ -12,12 +12,12 @@ use crate::text::Text;
 use crate::types::Type;
 use crate::variables_table::Var;
 
-/// A checked expression that may still turn into another type.
+/// A checked expression that may still be converted to another type.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub fmt: Fmt,
     pub content: Content,
-    /// It ends in a literal string, so another one can be joined to it.
+    /// Whether it ends in a literal string, to which another one can be joined.
     pub literal: bool,
     /// The token of a literal.
     pub start: Option<TokenId>,
@@ -29,7 +29,7 @@ pub(crate) enum Content {
     One(ExprKind),
     /// STRINGS: the parts in order, each of type STRING.
     Parts(Vec<Expr>),
-    /// An object of a module, before one of its methods.
+    /// An object of a module, followed by one of its methods.
     Object(u32),
 }
 
@@ -38,7 +38,7 @@ impl Value {
         Value { fmt, content: Content::One(kind), literal: false, start: None, depth: 1 }
     }
 
-    /// A value of type STRING as the only part of STRINGS.
+    /// Creates STRINGS with a value of type STRING as its only part.
     pub fn string(kind: ExprKind) -> Value {
         let part = Expr { ty: Type::String, kind };
         Value {
@@ -50,7 +50,7 @@ impl Value {
         }
     }
 
-    /// Makes a value. STRING and STRANDS become STRINGS; other types stay.
+    /// Creates a value. STRING and STRANDS become STRINGS; other types do not change.
     pub fn of(fmt: Fmt, kind: ExprKind) -> Value {
         match fmt {
             Fmt::String => Value::string(kind),
@@ -100,7 +100,7 @@ impl Compiler<'_> {
             value = match self.stringify(value.clone()) {
                 Ok(value) => value,
                 Err(Stop) => {
-                    // Varnish adds the general error text to the special one.
+                    // Varnish appends the general error text to the special one.
                     self.type_check(&value, fmt, first)?;
                     return Err(Stop);
                 }
@@ -126,7 +126,7 @@ impl Compiler<'_> {
 
     pub fn value_expr(&mut self, value: Value) -> Res<Expr> {
         if let Content::Object(_) = value.content {
-            return self.fail("An object alone is no value; name one of its methods.\n", self.t);
+            return self.fail("An object is not a value; use one of its methods.\n", self.t);
         }
         Ok(value.expr())
     }
@@ -137,7 +137,7 @@ impl Compiler<'_> {
         }
         let (has, wanted) = (self.type_name(value.fmt), fmt.user_name());
         if fmt == Fmt::Duration && matches!(value.fmt, Fmt::Int | Fmt::Real) {
-            self.hint("a duration has a unit: 10s, 5m, 1.5h; std.duration() makes one of a number");
+            self.hint("a duration needs a unit: 10s, 5m, 1.5h; std.duration() converts a number");
         }
         self.fail_range(format!("Expression has type {has}, expected {wanted}\n"), first, self.t)
     }
@@ -145,7 +145,7 @@ impl Compiler<'_> {
     pub fn stringify(&mut self, value: Value) -> Res<Value> {
         if !value.fmt.converts_to_string() {
             let name = self.type_name(value.fmt);
-            self.say(format!("Cannot convert {name} to STRING.\n"));
+            self.add_text(format!("Cannot convert {name} to STRING.\n"));
             self.show_range(value.start, self.t);
             return Err(Stop);
         }
@@ -302,7 +302,7 @@ impl Compiler<'_> {
         Ok(Value { start: Some(token), ..value })
     }
 
-    /// Parses a pattern, which may be several literals with `+` between them. The last one stays the current token.
+    /// Parses a pattern, which may be several literals joined with `+`. The last one remains the current token.
     fn regex_literal(&mut self) -> Res<u32> {
         let first = self.t;
         let mut pattern = Text::from(self.content(first));
@@ -348,7 +348,7 @@ impl Compiler<'_> {
             Ok(value) => value,
             Err(Stop) => {
                 if self.in_call_context(symbol) {
-                    self.say("While compiling function call:\n\n");
+                    self.add_text("While compiling function call:\n\n");
                     self.show_range(Some(first), self.t);
                 }
                 return Err(Stop);
@@ -405,7 +405,7 @@ impl Compiler<'_> {
             }
             Meaning::Headers(_) => {
                 let name = self.joined(first, self.t);
-                let message = format!("'{name}' is not a value; name one header, as in {name}.host\n");
+                let message = format!("'{name}' is not a value; use one header, as in {name}.host\n");
                 self.late_error.get_or_insert((message, first, self.t));
                 self.note_use(first, None, symbol, UseKind::Read);
                 Ok(Value::one(Fmt::Header, ExprKind::NullStr))
@@ -418,10 +418,10 @@ impl Compiler<'_> {
                     self.text(first),
                     kind.name()
                 );
-                self.say(message);
+                self.add_text(message);
                 self.show(first);
                 if let Some(defined) = self.symbols.list[symbol].defined {
-                    self.say("That symbol was defined here:\n");
+                    self.add_text("That symbol was defined here:\n");
                     self.show(defined);
                 }
                 Err(Stop)
@@ -432,8 +432,8 @@ impl Compiler<'_> {
     pub fn method_without_object(&mut self, first: TokenId) -> Res<Value> {
         let name = self.joined(first, self.t);
         let object = name.rsplit_once('.').map_or(name.as_str(), |(object, _)| object);
-        self.hint(format!("make an object in vcl_init (new x = {object}(...);) and call its method"));
-        self.say("Syntax error.");
+        self.hint(format!("create an object in vcl_init (new x = {object}(...);) and call its method"));
+        self.add_text("Syntax error.");
         Err(Stop)
     }
 
@@ -485,7 +485,7 @@ fn storage_field(value: Value, fmt: Fmt, var: Var) -> (Fmt, ExprKind, bool) {
     (fmt, kind, false)
 }
 
-/// Converts a value to its truth in a condition; types without a truth stay as they are.
+/// Converts a value to a condition. Types that are not conditions do not change.
 pub(crate) fn to_bool(value: Value) -> Value {
     let depth = value.depth;
     let compare = |value: Value, op, zero| {

@@ -13,7 +13,7 @@ use crate::types::Type;
 use crate::variables_table::CLIENT;
 
 impl Compiler<'_> {
-    /// Parses the arguments of a function whose name has just been read, and makes the call.
+    /// Parses the arguments of a function whose name was just parsed, and creates the call.
     pub fn call(&mut self, callable: &Callable, symbol: SymbolId, object: Option<u32>) -> Res<Expr> {
         let name = self.t - 1;
         let args = self.arguments(&callable.signature)?;
@@ -55,8 +55,8 @@ impl Compiler<'_> {
         id
     }
 
-    /// Parses `(…` up to the closing parenthesis, which stays the current token. Returns one slot for each
-    /// parameter that VCL can see.
+    /// Parses `(…` up to the closing parenthesis, which remains the current token. Returns one slot for each
+    /// parameter that is visible in VCL.
     fn arguments(&mut self, signature: &Rc<Signature>) -> Res<Vec<Option<Expr>>> {
         self.skip(Tok::LParen)?;
         self.enter()?;
@@ -70,7 +70,7 @@ impl Compiler<'_> {
                 Ok(value) => Some(value),
                 Err(Stop) => {
                     let name = param.name.as_deref().unwrap_or("(unnamed argument)");
-                    self.say(format!("Expected argument: {} {name}\n\n", param.ty().name()));
+                    self.add_text(format!("Expected argument: {} {name}\n\n", param.ty().name()));
                     return Err(Stop);
                 }
             };
@@ -140,7 +140,7 @@ impl Compiler<'_> {
                         Some(name) => format!("Argument '{name}' missing\n"),
                         None => format!("Argument {} missing\n", i + 1),
                     };
-                    self.say(text);
+                    self.add_text(text);
                     self.show(self.t);
                     missing = true;
                 }
@@ -222,7 +222,7 @@ impl Compiler<'_> {
         let args = match args {
             Ok(args) => args,
             Err(Stop) => {
-                self.say("While compiling function call:\n");
+                self.add_text("While compiling function call:\n");
                 return Err(Stop);
             }
         };
@@ -233,14 +233,14 @@ impl Compiler<'_> {
     }
 }
 
-/// Returns the methods that a function may be called from. One with state for the top request is restricted
+/// Returns the methods that a function may be called from. A function with state for the top request is restricted
 /// to the client's side.
 pub(crate) fn readable(signature: &Signature) -> u32 {
     if signature.has_private(Private::Top) { signature.allowed & CLIENT } else { signature.allowed }
 }
 
 impl Param {
-    /// Returns the default as an expression, or `None` if it is C's null of a type that has no literal for it.
+    /// Returns the default as an expression, or `None` for C's null in a type without a literal for it.
     pub fn default_expr(&self) -> Option<Expr> {
         let text = self.default.as_deref()?;
         let ty = self.ty();

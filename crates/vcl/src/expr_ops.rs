@@ -1,4 +1,4 @@
-//! The operators, from `||` down to `*`, with the types each goes with.
+//! The operators, from `||` down to `*`, and the types of their operands.
 
 use crate::compiler::{Compiler, Res, Stop};
 use crate::expr::{Content, Value, to_bool};
@@ -229,7 +229,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Returns the type of a sum or difference, if there is one.
+/// Returns the type of a sum or difference, or `None` if the types cannot be combined.
 fn sum_type(op: ArithOp, left: Fmt, right: Fmt) -> Option<Fmt> {
     Some(match (left, right) {
         (Fmt::Bytes, Fmt::Bytes) => Fmt::Bytes,
@@ -242,7 +242,7 @@ fn sum_type(op: ArithOp, left: Fmt, right: Fmt) -> Option<Fmt> {
     })
 }
 
-/// Makes an operation whose operands are first converted to one representation, integer or floating.
+/// Creates an operation whose operands are first converted to one representation, integer or floating point.
 fn arithmetic(op: ArithOp, result: Fmt, left: Value, right: Value) -> Value {
     let depth = left.depth.max(right.depth) + 2;
     let floating = left.fmt.is_float() || right.fmt.is_float();

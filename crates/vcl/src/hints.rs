@@ -1,21 +1,21 @@
-//! Suggestions for errors: near names, and replacements of words of older versions and other dialects.
+//! Suggestions for errors: similar names, and replacements for words of older versions and other dialects.
 
 use crate::diagnostics::Diagnostic;
 use crate::symbols::Symbols;
 use crate::types::{Action, Method};
 
-/// Names that an upgrade breaks, and their replacements.
+/// Names that are invalid after an upgrade, and their replacements.
 const REPLACED: &[(&str, &str)] = &[
-    ("req.backend", "use 'req.backend_hint'; it takes a backend or a director's .backend()"),
+    ("req.backend", "use 'req.backend_hint'; set it to a backend or a director's .backend()"),
     ("req.request", "use 'req.method'"),
     ("bereq.request", "use 'bereq.method'"),
     ("obj.response", "use 'resp.reason' in vcl_synth or 'beresp.reason' in vcl_backend_error"),
     ("beresp.response", "use 'beresp.reason'"),
     ("resp.response", "use 'resp.reason'"),
-    ("beresp.cacheable", "set 'beresp.uncacheable' to true for what must not be cached"),
+    ("beresp.cacheable", "set 'beresp.uncacheable' to true for responses that must not be cached"),
     ("beresp.saintmode", "use the module saintmode, or return (retry) and a director"),
     ("beresp.backend.port", "use 'beresp.backend'"),
-    ("obj.lastuse", "it has no replacement; 'obj.age' and 'obj.hits' are near"),
+    ("obj.lastuse", "it has no replacement; 'obj.age' and 'obj.hits' are similar"),
     ("obj.cacheable", "use 'obj.uncacheable' in vcl_deliver"),
     ("req.hash", "call hash_data() in vcl_hash"),
     ("server.port", "import std and use 'std.port(server.ip)'"),
@@ -34,11 +34,14 @@ const REPLACED: &[(&str, &str)] = &[
     ("std.real2integer", "use 'std.integer(real=...)'"),
     ("std.real2time", "use 'std.time(real=...)'"),
     ("std.duration2integer", "use 'std.integer(duration=...)'"),
-    ("geoip", "import geoip2 and look the address up there"),
+    ("geoip", "import geoip2 and look up the address with it"),
     ("ban_url", "use 'ban(\"req.url ~ \" + ...)'"),
-    ("fastly_info", "this is Fastly's dialect; there is no such variable here"),
-    ("fastly", "this is Fastly's dialect; there is no such variable here"),
-    ("table", "Fastly's tables have no equal here; use a header map in a subroutine or a module's lookup"),
+    ("fastly_info", "this is Fastly's dialect; the variable does not exist here"),
+    ("fastly", "this is Fastly's dialect; the variable does not exist here"),
+    (
+        "table",
+        "Fastly's tables have no equivalent here; use a header map in a subroutine or a module's lookup",
+    ),
     ("declare", "Fastly's local variables: use the module var, or a header that you unset afterwards"),
     ("goto", "use subroutines and 'call'"),
     ("switch", "use 'if' and 'elseif'"),
@@ -84,7 +87,7 @@ const MODULES: &[&str] = &[
     "dynamic",
 ];
 
-/// Returns the hint for a word that starts no declaration.
+/// Returns the hint for a word that cannot start a declaration.
 pub(crate) fn for_unknown_declaration(word: &str) -> Option<&'static str> {
     Some(match word {
         "director" => {
@@ -92,11 +95,11 @@ pub(crate) fn for_unknown_declaration(word: &str) -> Option<&'static str> {
              d.add_backend(b);"
         }
         "table" => {
-            "Fastly's tables have no equal here; use a subroutine that sets a header, or a module's lookup"
+            "Fastly's tables have no equivalent here; use a subroutine that sets a header, or a module's lookup"
         }
-        "include" => "an include names a file: include \"file.vcl\";",
+        "include" => "an include needs a file: include \"file.vcl\";",
         "set" | "unset" | "if" | "call" | "return" => {
-            "statements stand in a subroutine: sub vcl_recv { ... }"
+            "statements belong into a subroutine: sub vcl_recv { ... }"
         }
         "penaltybox" | "ratecounter" => "this is Fastly's dialect; the module vsthrottle counts rates",
         "function" => "use 'sub'",
@@ -104,8 +107,8 @@ pub(crate) fn for_unknown_declaration(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the hint for text that cannot be lexed, by the declaration that it is in: a colon in a Fastly table is no
-/// BLOB.
+/// Returns the hint for text that cannot be lexed, depending on the declaration before it: a colon in a Fastly table
+/// does not start a BLOB.
 pub(crate) fn for_lexical_error(before: &[u8]) -> Option<String> {
     let mut lines = before.rsplit(|b| *b == b'\n').map(<[u8]>::trim_ascii_start);
     let begins = |line: &[u8], word: &str| {
@@ -130,7 +133,7 @@ pub(crate) fn for_unknown_method(name: &str) -> Option<String> {
     })
 }
 
-/// Returns the hint for a word after `return (`.
+/// Returns the hint for an unknown word after `return (`.
 pub(crate) fn for_unknown_return(word: &str, method: Option<Method>) -> Option<String> {
     Some(match (word, method) {
         ("miss", Some(Method::Hit)) => {
@@ -151,7 +154,7 @@ pub(crate) fn for_unknown_return(word: &str, method: Option<Method>) -> Option<S
     })
 }
 
-/// Returns the hint for a return that the subroutine does not have.
+/// Returns the hint for a return that the subroutine does not allow.
 pub(crate) fn for_illegal_return(action: Action, legal: u32) -> Option<&'static str> {
     let is = |other: Action| legal & 1 << other as u32 != 0;
     Some(match action {
@@ -161,7 +164,7 @@ pub(crate) fn for_illegal_return(action: Action, legal: u32) -> Option<&'static 
         }
         Action::Lookup if is(Action::Hash) => "in vcl_recv, return (lookup) became return (hash)",
         Action::Hash if is(Action::Lookup) => "in vcl_hash, return (hash) became return (lookup)",
-        Action::Deliver if is(Action::Fetch) => "a miss or pass goes on with return (fetch)",
+        Action::Deliver if is(Action::Fetch) => "a miss or pass continues with return (fetch)",
         Action::Error if is(Action::Synth) => "on the client's side use return (synth(status, \"reason\"))",
         Action::Synth if is(Action::Abandon) => {
             "on the backend's side use return (error(status, \"reason\")), or abandon in vcl_backend_error"
@@ -172,7 +175,7 @@ pub(crate) fn for_illegal_return(action: Action, legal: u32) -> Option<&'static 
     })
 }
 
-/// Adds hints that depend on a message alone.
+/// Adds hints that depend only on the message.
 pub(crate) fn improve(diagnostic: &mut Diagnostic) {
     if diagnostic.hint.is_some() {
         return;
@@ -181,13 +184,11 @@ pub(crate) fn improve(diagnostic: &mut Diagnostic) {
     let words: Vec<&str> = message.split(' ').collect();
     let hint = match words.as_slice() {
         ["Name", name, "must", "have", "type", ..] if RESERVED.contains(name) => {
-            "that word belongs to the language; choose another name"
+            "this word is reserved; choose another name"
         }
         ["VCL", "version", "declaration", "missing", ..] => "the first line of a VCL file is 'vcl 4.1;'",
         ["INT", "+" | "-", "STRING", ..] => "start with the string: \"\" + number + \"text\"",
-        ["Unterminated", "string,", ..] => {
-            "strings of several lines are written {\"...\"} or \"\"\"...\"\"\""
-        }
+        ["Unterminated", "string,", ..] => "write strings of several lines as {\"...\"} or \"\"\"...\"\"\"",
         _ => return,
     };
     diagnostic.hint = Some(hint.to_owned());
@@ -217,7 +218,7 @@ const RESERVED: &[&str] = &[
     "vcl",
 ];
 
-/// Returns the name nearest to a word, if it is near enough to be a misspelling.
+/// Returns the most similar name, if it is similar enough to be the intended one.
 pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = match word.len() {
         0..=2 => return None,
@@ -231,7 +232,7 @@ pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> O
     rated.filter(|(d, _)| *d <= limit).min_by_key(|(d, n)| (*d, *n)).map(|(_, n)| n)
 }
 
-/// Returns the number of edits from one to the other. Swapped neighbours are one edit.
+/// Returns the number of edits between two words. A swap of adjacent characters is one edit.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_are_found_and_far_ones_are_not() {
+    fn only_similar_names_are_suggested() {
         let names = ["req.url", "req.method", "resp.reason"];
         assert_eq!(nearest("req.ulr", names.into_iter()), Some("req.url"));
         assert_eq!(nearest("req.metod", names.into_iter()), Some("req.method"));

@@ -1,4 +1,4 @@
-//! Makes one list of tokens of the main text, its includes in their places, and the built-in VCL at the end.
+//! Builds one list of tokens from the main text, its includes at their positions, and the built-in VCL at the end.
 
 use crate::diagnostics::{Diagnostic, Piece, Severity};
 use crate::lexer::{LexError, Tok, Token, lex, string_content};
@@ -12,7 +12,7 @@ pub(crate) struct Texts {
     pub errors: Vec<Diagnostic>,
 }
 
-/// An error has been put into `report`.
+/// An error was added to `report`.
 struct Stop;
 
 struct Loader<'a> {
@@ -33,7 +33,7 @@ pub(crate) fn load(main: SourceText, builtin: &str, options: &Options) -> Texts 
     Texts { sources: loader.sources, tokens: loader.tokens, errors }
 }
 
-/// Finds a file as `include` and `vcl.load` do: absolute, or in a directory of `vcl_path`. Returns its full
+/// Finds a file like `include` and `vcl.load`: by its absolute name, or in a directory of `vcl_path`. Returns its full
 /// name and text, or the error as text.
 pub(crate) fn find_file(name: &str, options: &Options) -> Result<(String, Text), String> {
     if !options.unsafe_path && name.contains('/') {
@@ -55,7 +55,7 @@ pub(crate) fn find_file(name: &str, options: &Options) -> Result<(String, Text),
 }
 
 impl Loader<'_> {
-    fn say(&mut self, text: impl Into<String>) {
+    fn add_text(&mut self, text: impl Into<String>) {
         self.report.pieces.push(Piece::Text(text.into()));
     }
 
@@ -65,7 +65,7 @@ impl Loader<'_> {
     }
 
     fn fail<T>(&mut self, text: impl Into<String>, span: Span) -> Result<T, Stop> {
-        self.say(text);
+        self.add_text(text);
         self.show(span);
         Err(Stop)
     }
@@ -76,20 +76,20 @@ impl Loader<'_> {
             let by = &self.sources[index as usize];
             if by.name == source.name && by.inline == source.inline {
                 let text = format!("Recursive use of file \"{}\"\n\n", source.name);
-                self.say(text);
+                self.add_text(text);
                 return Err(Stop);
             }
             parent = by.parent;
         }
         if depth > self.options.max_include_depth {
             let text = format!("Includes nest deeper than {} files.\n", self.options.max_include_depth);
-            self.say(text);
+            self.add_text(text);
             return Err(Stop);
         }
         let index = self.sources.len() as u32;
         if u32::try_from(source.text.len()).is_err() {
             let text = format!("File \"{}\" is too large.\n", source.name);
-            self.say(text);
+            self.add_text(text);
             return Err(Stop);
         }
         let lexed = lex(index, &source.text);
@@ -97,7 +97,7 @@ impl Loader<'_> {
         let tokens = match lexed {
             Ok(tokens) => tokens,
             Err(LexError { message, spans }) => {
-                self.say(message);
+                self.add_text(message);
                 for span in spans {
                     let before = &self.sources[index as usize].text[..span.start as usize];
                     self.report.hint = crate::hints::for_lexical_error(before);
@@ -127,7 +127,7 @@ impl Loader<'_> {
         &self.sources[span.source as usize].text[span.start as usize..span.end as usize]
     }
 
-    /// Carries out an include directive. Returns the index of its semicolon.
+    /// Processes an include directive. Returns the index of its semicolon.
     fn include(&mut self, tokens: &[Token], at: usize, depth: usize) -> Result<usize, Stop> {
         let token = |i: usize| tokens[i.min(tokens.len() - 1)];
         let mut name = at + 1;
@@ -135,7 +135,7 @@ impl Loader<'_> {
         while let Tok::Plus | Tok::Minus = token(name).kind {
             let (sign, flag) = (token(name), token(name + 1));
             if flag.span.start != sign.span.end {
-                self.say("Expected a flag at:\n");
+                self.add_text("Expected a flag at:\n");
                 self.show(sign.span);
                 break;
             }
@@ -165,7 +165,7 @@ impl Loader<'_> {
         Ok(name + 1)
     }
 
-    /// Returns the file name, with `./` made relative to the including file.
+    /// Returns the file name; `./` is resolved relative to the including file.
     fn include_path(&mut self, file: Token) -> Result<String, Stop> {
         let path = String::from_utf8_lossy(string_content(self.bytes(file))).into_owned();
         let Some(rest) = path.strip_prefix("./") else { return Ok(path) };
@@ -184,7 +184,7 @@ impl Loader<'_> {
                 self.source(source, depth + 1, false)
             }
             Err(error) => {
-                self.say(error);
+                self.add_text(error);
                 Err(Stop)
             }
         }
@@ -192,17 +192,19 @@ impl Loader<'_> {
 
     fn include_glob(&mut self, pattern: &str, by: Span, depth: usize) -> Result<(), Stop> {
         if !pattern.starts_with('/') {
-            self.say("+glob can only be used with absolute paths or relative paths starting with './'\n");
+            self.add_text(
+                "+glob can only be used with absolute paths or relative paths starting with './'\n",
+            );
             return Err(Stop);
         }
         let files = match self.options.files.glob(pattern) {
             Ok(files) if files.is_empty() => {
-                self.say("glob pattern matched no files.\n");
+                self.add_text("glob pattern matched no files.\n");
                 return Err(Stop);
             }
             Ok(files) => files,
             Err(error) => {
-                self.say(format!("glob(3) expansion failed ({error})\n"));
+                self.add_text(format!("glob(3) expansion failed ({error})\n"));
                 return Err(Stop);
             }
         };

@@ -14,7 +14,7 @@ pub(crate) enum Tok {
     Cstr,
     /// Inline C.
     Csrc,
-    /// A binary value in base64 between colons.
+    /// A binary value: base64 between colons.
     Cblob,
     LBrace,
     RBrace,
@@ -107,7 +107,7 @@ pub(crate) struct Token {
     pub span: Span,
 }
 
-/// A lexical error: a message and the stretches of text that it concerns.
+/// A lexical error: a message and the ranges of text that it concerns.
 #[derive(Debug)]
 pub(crate) struct LexError {
     pub message: String,
@@ -316,7 +316,7 @@ impl Lexer<'_> {
         Some((one, 1))
     }
 
-    /// Lexes a number, which has the digits of RFC 9651: 15 for integers, 12 and 3 for decimals.
+    /// Lexes a number with the limits of RFC 9651: 15 digits for integers, 12 and 3 for decimals.
     fn number(&mut self) -> Result<(), LexError> {
         let digits = |from: usize| self.bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
         let whole = digits(self.at);
@@ -354,7 +354,7 @@ fn base64_value(byte: u8) -> Option<u8> {
     })
 }
 
-/// Decodes up to the first byte that base64 forbids there, and returns its index.
+/// Decodes up to the first byte that is not allowed in base64 at its position, and returns that byte's index.
 fn decode_base64(bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let (mut count, mut padding, mut word) = (0, 0, 0_u8);
     for (i, &byte) in bytes.iter().enumerate() {
@@ -393,12 +393,12 @@ fn decode_base64(bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     None
 }
 
-/// Decodes the BLOB literal at `start`. Also returns the index behind it.
+/// Decodes the BLOB literal at `start`. Also returns the index after it.
 fn scan_blob(lexer: &Lexer<'_>, start: usize) -> Result<(Vec<u8>, usize), LexError> {
     let body = start + 1;
     let mut out = Vec::new();
-    // Only whole groups are decoded, to tell a literal that is cut off by the end of the text from one with a
-    // wrong character.
+    // Only whole groups are decoded, which distinguishes a literal that is cut off by the end of the text from one with
+    // a wrong character.
     let end = lexer.bytes.len() - (lexer.bytes.len() - body) % 4;
     let stop = decode_base64(&lexer.bytes[body..end], &mut out).map_or(end, |at| body + at);
     if stop == end && lexer.byte(end) != b':' {
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_tokens_apart() {
+    fn tokens_are_distinguished() {
         use Tok::*;
         assert_eq!(kinds("a-b_1 != 1.5s // x\n# y\n/* z */ !~"), [Id, Neq, Fnum, Id, NoMatch, Eoi]);
         let strings = kinds("\"a\" {\"b\"c\n\"} \"\"\"d\"e\"\"\" C{ int i; }C :AAAA:");
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_varnish_refuses() {
+    fn errors_are_those_of_varnish() {
         assert_eq!(error("\"a\nb\""), "Unterminated string, starting at\n");
         assert_eq!(error("{\"a"), "Unterminated long-string, starting at\n");
         assert_eq!(error("/* a"), "Unterminated /* ... */ comment, starting at\n");

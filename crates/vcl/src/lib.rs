@@ -1,7 +1,7 @@
-//! The VCL language: text in, checked [`program::Program`] or diagnostics out.
+//! The VCL language: compiles text to a checked [`program::Program`], or returns diagnostics.
 //!
 //! The crate is pure: it reads files and looks up names only through the caller, so the manager, the command
-//! `lacquer check` and the tests see the same language. Start at [`compile`].
+//! `lacquer check` and the tests use the same language. Start at [`compile`].
 #![forbid(unsafe_code)]
 
 mod builtin;
@@ -52,16 +52,16 @@ pub struct Compiled {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Compiles a text that came without a file; `name` is usually `<vcl.inline>`.
+/// Compiles a text without a file; `name` is usually `<vcl.inline>`.
 ///
-/// The error contains all diagnostics in their order, warnings included. At least the last one is an error.
+/// The error contains all diagnostics in their order, including warnings. At least the last one is an error.
 pub fn compile(name: &str, text: impl Into<Text>, options: &Options) -> Result<Compiled, Vec<Diagnostic>> {
     let mut source = SourceText::new(name, text.into(), None);
     source.inline = true;
     compile_source(source, options)
 }
 
-/// Finds a file as `vcl.load` does (absolute, or in `vcl_path`) and compiles it.
+/// Finds a file like `vcl.load` (by its absolute name, or in `vcl_path`) and compiles it.
 pub fn compile_file(name: &str, options: &Options) -> Result<Compiled, Vec<Diagnostic>> {
     match include::find_file(name, options) {
         Ok((path, text)) => compile_source(SourceText::new(&path, text, None), options),

@@ -1,6 +1,6 @@
 //! Warnings about programs that compile but cause harm. `lacquer check` shows them; `docs/vcl-lints.md` explains them.
 //!
-//! There are few lints, and each warns only if the text itself shows the problem.
+//! There are few lints, and each warns only if the text itself proves the problem.
 
 use crate::diagnostics::{Diagnostic, Piece, Place, Severity, display_column};
 use crate::program::{At, Expr, ExprKind, Program, Return, SetOp, Source, Stmt};
@@ -76,7 +76,7 @@ impl<'a> Linter<'a> {
         self.program.sources.get(at.source as usize).is_some_and(|s| !s.builtin)
     }
 
-    /// Warns of statements after a return, except in the built-in VCL.
+    /// Warns about statements after a return, except in the built-in VCL.
     fn unreachable(&mut self, body: &[Stmt]) {
         for (i, stmt) in body.iter().enumerate() {
             if let Stmt::If { arms, otherwise } = stmt {
@@ -88,7 +88,7 @@ impl<'a> Linter<'a> {
             if ends(stmt) {
                 let next = body[i + 1..].iter().find_map(first_place);
                 if let Some(at) = next.filter(|at| self.is_users(*at)) {
-                    let hint = "all before it returns; remove it or move it up";
+                    let hint = "the code before it always returns; remove it or move it up";
                     self.warn(at, "This statement is never reached [unreachable]", hint);
                 }
                 return;
@@ -96,7 +96,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    /// Warns of `set beresp.ttl = 0s; return (deliver);`, with which every client waits for the one before it.
+    /// Warns about `set beresp.ttl = 0s; return (deliver);`, with which clients are served one after the other.
     fn zero_ttl(&mut self, body: &[Stmt]) {
         let mut zero = None;
         for stmt in body {
@@ -114,9 +114,8 @@ impl<'a> Linter<'a> {
                 Stmt::Return { at, how: Return::Plain(Action::Deliver) } if self.is_users(*at) => {
                     if let Some(at) = zero.take() {
                         let hint = "also 'set beresp.uncacheable = true;' with a ttl such as 120s, so that \
-                                    clients are served side by side";
-                        let message =
-                            "A zero ttl delivered as cacheable makes clients wait in line [zero-ttl]";
+                                    clients are served in parallel";
+                        let message = "A cacheable response with a zero ttl makes clients wait for each other [zero-ttl]";
                         self.warn(at, message, hint);
                     }
                 }
@@ -125,7 +124,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    /// Warns of bans that depend on the request, which can be tested only when a request comes.
+    /// Warns about bans that depend on the request, which can be tested only when a request arrives.
     fn ban(&mut self, stmt: &Stmt) {
         let (at, value) = match stmt {
             Stmt::Ban { at, value } => (*at, value),
@@ -145,13 +144,13 @@ impl<'a> Linter<'a> {
                 "in vcl_backend_response 'set beresp.http.x-url = bereq.url;', and ban on obj.http.x-url";
             self.warn(
                 at,
-                "The lurker cannot test a ban on req.*; it stays until every object was asked for [ban-req]",
+                "The lurker cannot test a ban on req.*; it remains until every object was requested [ban-req]",
                 hint,
             );
         }
     }
 
-    /// Warns of deprecated functions of Varnish, and names their replacements.
+    /// Warns about deprecated functions of Varnish, and suggests replacements.
     fn deprecated(&mut self, stmt: &Stmt) {
         let mut old = Vec::new();
         each_own_expr(stmt, &mut |e| {
@@ -163,7 +162,7 @@ impl<'a> Linter<'a> {
             }
         });
         for (at, name, instead) in old {
-            let message = format!("std.{name} is kept for old VCL only [deprecated]");
+            let message = format!("std.{name} exists only for old VCL [deprecated]");
             self.warn(at, &message, &format!("use '{instead}'"));
         }
     }
@@ -178,7 +177,7 @@ impl<'a> Linter<'a> {
         self.function_of_std(function) == Some("ban")
     }
 
-    /// Warns of a header of the request that is hashed without normalisation, which makes one object for each spelling.
+    /// Warns about a request header that is hashed without normalization, which creates one object for each spelling.
     fn raw_hash(&mut self) {
         let mut tidied = Vec::new();
         let mut hashed = Vec::new();
@@ -215,7 +214,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    /// Warns of `return (deliver)` that skips the built-in checks without a test of Set-Cookie.
+    /// Warns about `return (deliver)` that skips the built-in checks without a test of Set-Cookie.
     fn cached_cookies(&mut self) {
         let Some(response) = self.program.method(Method::BackendResponse) else { return };
         let mut looked = false;
@@ -231,8 +230,8 @@ impl<'a> Linter<'a> {
             _ => None,
         });
         if let Some(at) = unconditional.filter(|at| !looked && self.is_users(*at)) {
-            let message = "This skips the built-in check of Set-Cookie: cookies can be cached for everyone [cached-cookie]";
-            self.warn(at, message, "leave the return away, or decide about beresp.http.Set-Cookie before it");
+            let message = "This skips the built-in check of Set-Cookie: cookies can be cached for all clients [cached-cookie]";
+            self.warn(at, message, "remove the return, or handle beresp.http.Set-Cookie before it");
         }
     }
 }
@@ -262,7 +261,7 @@ fn ends(stmt: &Stmt) -> bool {
     }
 }
 
-/// Returns the place of a statement or of the first inside it. Trace points do not count.
+/// Returns the location of a statement or of the first one inside it. Trace points do not count.
 fn first_place(stmt: &Stmt) -> Option<At> {
     match stmt {
         Stmt::Trace { .. } => None,

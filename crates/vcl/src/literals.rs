@@ -1,4 +1,4 @@
-//! Literals with units, flags, and host names, which declarations and expressions share.
+//! Literals with units, flags, and host names, for declarations and expressions.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -86,7 +86,7 @@ impl Compiler<'_> {
         Ok(Some(set))
     }
 
-    /// Returns the one address that a string literal names.
+    /// Returns the single address that a string literal resolves to.
     pub fn resolve_one(&mut self, token: TokenId) -> Res<SocketAddr> {
         let host = self.content_text(token).into_owned();
         let addresses = self.resolve(&host, token, "IP constant", 1)?;
@@ -96,7 +96,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Returns all addresses of `host`, `host:port`, `host port` or `[host]:port`, at most `most` of them.
+    /// Returns all addresses of `host`, `host:port`, `host port` or `[host]:port`. Fails if there are more than `most`.
     pub fn resolve(&mut self, host: &str, token: TokenId, what: &str, most: usize) -> Res<Vec<SocketAddr>> {
         let quoted = self.shown(token);
         let resolved = split_port(host)
@@ -141,7 +141,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Splits an address and its port, in all the forms that Varnish takes.
+/// Splits an address and its port, in all forms that Varnish supports.
 pub(crate) fn split_port(text: &str) -> Result<(Option<&str>, Option<&str>), &'static str> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, port) = rest.split_once(']').ok_or("IPv6 address lacks ']'")?;
@@ -164,7 +164,7 @@ mod tests {
     use super::split_port;
 
     #[test]
-    fn addresses_and_ports_come_in_many_forms() {
+    fn all_forms_of_addresses_and_ports_are_split() {
         assert_eq!(split_port("a.b"), Ok((Some("a.b"), None)));
         assert_eq!(split_port("a.b:80"), Ok((Some("a.b"), Some("80"))));
         assert_eq!(split_port("1.2.3.4 http"), Ok((Some("1.2.3.4"), Some("http"))));

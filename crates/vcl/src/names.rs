@@ -1,4 +1,4 @@
-//! The lookup of names: the longest part that is a symbol, headers that are created on first use, globals
+//! The lookup of names: the longest prefix that is a symbol, headers that are created on first use, globals
 //! before their definitions.
 
 use crate::compiler::{Compiler, Mention, Mode, Res, Stop, has_vcl_prefix};
@@ -30,7 +30,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Looks up a name that begins at the current token. Afterwards the token after the name is the current one.
+    /// Looks up a name that begins at the current token. Afterwards the current token is the one after the name.
     pub fn symbol(&mut self, kind: Kind, mode: Mode, mention: Mention) -> Res<Option<SymbolId>> {
         let first = self.t;
         if self.syntax >= 41 && mode == Mode::Create && kind != Kind::Sub && has_vcl_prefix(self.text(first))
@@ -98,12 +98,12 @@ impl Compiler<'_> {
         Ok(Some(symbol))
     }
 
-    /// Does the same as `symbol`, for modes that always find one.
+    /// Looks up like `symbol`, for modes that always find a symbol.
     pub fn some_symbol(&mut self, kind: Kind, mode: Mode, mention: Mention) -> Res<SymbolId> {
         self.symbol(kind, mode, mention)?.ok_or(Stop)
     }
 
-    /// Returns the symbol at a node. Headers are created when they are first named.
+    /// Returns the symbol at a node. Headers are created at their first use.
     fn find(&mut self, node: usize, kind: Kind, token: TokenId) -> Res<Option<SymbolId>> {
         if let Some(symbol) = self.symbols.find(node, kind, self.syntax, self.syntax, self.syntax) {
             return Ok(Some(symbol));
@@ -179,19 +179,19 @@ impl Compiler<'_> {
         let name = self.joined(first, self.t);
         let (found, wanted) = (entry.kind.name(), kind.name());
         let (defined, referenced) = (entry.defined, entry.referenced);
-        self.say(format!("Symbol '{name}' has wrong type ({found}), expected {wanted}:\nAt: "));
+        self.add_text(format!("Symbol '{name}' has wrong type ({found}), expected {wanted}:\nAt: "));
         self.show_range(Some(first), self.t);
         match (defined, referenced) {
             (Some(token), _) => self.fail("Symbol was defined here: ", token),
             (None, Some(token)) => self.fail("Symbol was declared here: ", token),
             (None, None) => {
-                self.say("Symbol was builtin\n");
+                self.add_text("Symbol was builtin\n");
                 Err(Stop)
             }
         }
     }
 
-    /// Makes a symbol a global object of the program and gives it a place in the program's list.
+    /// Makes a symbol a global object of the program and assigns it an index in the program's list.
     pub fn globalize(&mut self, symbol: SymbolId, fmt: Fmt) {
         if matches!(self.symbols.list[symbol].meaning, Meaning::Global(_)) {
             return;
@@ -254,7 +254,7 @@ impl Compiler<'_> {
         self.procs.len() - 1
     }
 
-    /// Returns the symbol for the current definition, or `None` for `default` if the type has one.
+    /// Returns the symbol for the current definition, or `None` for `default` in a type that allows it.
     pub fn handle_symbol(&mut self, fmt: Fmt) -> Res<Option<SymbolId>> {
         if self.text(self.t) == "default" && matches!(fmt, Fmt::Backend | Fmt::Probe) {
             self.advance();
@@ -274,7 +274,7 @@ impl Compiler<'_> {
                 } else {
                     format!("Name '{name}' already defined.\n")
                 };
-                self.say(message);
+                self.add_text(message);
                 self.show(token);
                 return self.fail("First definition:\n", defined);
             }
@@ -301,7 +301,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Records a use in the current subroutine, which is checked when the calls are known.
+    /// Records a use in the current subroutine. It is checked when all calls are known.
     pub fn note_use(&mut self, first: TokenId, end: Option<TokenId>, symbol: SymbolId, what: UseKind) {
         let entry = &self.symbols.list[symbol];
         let mask = match what {

@@ -3,7 +3,7 @@
 use crate::signature::Catalogue;
 use crate::source::{Files, Resolver};
 
-/// Inputs of a compilation besides the text.
+/// The inputs of a compilation besides the text.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
     pub catalogue: &'a dyn Catalogue,
@@ -11,17 +11,17 @@ pub struct Options<'a> {
     pub resolver: &'a dyn Resolver,
     /// The text that replaces the built-in VCL.
     pub builtin: Option<&'a str>,
-    /// Parameter `vcc_feature`, bit by bit. `allow_inline_c` has no effect: inline C is refused always.
+    /// Bits of the parameter `vcc_feature`. `allow_inline_c` is missing: inline C is always refused.
     pub err_unref: bool,
     pub unsafe_path: bool,
-    /// Parameter `vcl_path`: directories with colons between them.
+    /// Parameter `vcl_path`: directories separated by colons.
     pub vcl_path: &'a str,
     /// Names of the storages, as in `storage.<name>`.
     pub storages: &'a [String],
-    /// Names that `return (vcl(name))` may give.
+    /// Labels that `return (vcl(name))` may use.
     pub labels: &'a [String],
     pub max_include_depth: usize,
-    /// The number of errors after which compilation stops. With 1 the text is that of `vcl.load`.
+    /// Number of errors after which compilation stops. With 1, the text is that of `vcl.load`.
     pub max_errors: usize,
 }
 

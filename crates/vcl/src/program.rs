@@ -1,8 +1,8 @@
 //! The checked program, which the front end passes to the code generator.
 //!
 //! Everything is resolved: names are indices, conversions are explicit nodes, and every expression has its
-//! type. Nothing here can fail for a reason that a VCL author could fix. The program travels from the manager
-//! to the worker in serialised form.
+//! type. No error that a VCL author could fix remains. The manager sends the program to the worker in serialized
+//! form.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,18 +21,18 @@ pub struct Program {
     pub acls: Vec<Acl>,
     pub probes: Vec<Probe>,
     pub backends: Vec<Backend>,
-    /// The backend used when VCL chooses none; `None` where the program contains `default none` or has none.
+    /// The backend that is used if VCL selects none; `None` for `default none` or a program without backends.
     pub default_backend: Option<u32>,
     pub imports: Vec<Import>,
     /// Every module function or method that the program calls, each once.
     pub functions: Vec<Function>,
     pub objects: Vec<Object>,
     pub subs: Vec<Sub>,
-    /// The subroutine of each method, indexed by `Method as usize`: the user's text, then the built-in's.
+    /// The subroutine of each method, indexed by `Method as usize`: the user's code, then the built-in code.
     pub methods: Vec<u32>,
-    /// Names given in `return (vcl(name))`, each once.
+    /// The labels in `return (vcl(name))`, each once.
     pub labels: Vec<String>,
-    /// Environment variables for std.getenv(), from the manager: the worker has a cleaned environment.
+    /// Environment variables for std.getenv(). The manager adds them, because the worker's environment is filtered.
     pub environment: Vec<(String, Vec<u8>)>,
     /// Number of call sites with a private state (PRIV_CALL).
     pub call_sites: u32,
@@ -45,12 +45,12 @@ pub struct Source {
     pub text: Text,
     /// Index of the source that includes this one, if any.
     pub parent: Option<u32>,
-    /// The line of the include there.
+    /// The line of the include in that source.
     pub included_at: u32,
     pub builtin: bool,
 }
 
-/// A place in the sources: line and column count from 1.
+/// A location in the sources: line and column count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct At {
     pub source: u32,
@@ -68,7 +68,7 @@ pub struct Acl {
     pub pedantic: bool,
 }
 
-/// One network, of whose address the first `bits` bits count.
+/// One network. The first `bits` bits of the address are significant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AclEntry {
     pub negated: bool,
@@ -82,7 +82,7 @@ pub struct AclEntry {
 pub struct Probe {
     pub name: String,
     pub url: Option<Text>,
-    /// The lines of `.request`, already joined with CRLF, if given instead of `.url`.
+    /// The lines of `.request`, joined with CRLF, if given instead of `.url`.
     pub request: Option<Text>,
     pub expected_response: Option<u32>,
     pub timeout: Option<f64>,
@@ -101,7 +101,7 @@ pub struct Backend {
     pub port: Option<String>,
     pub path: Option<String>,
     pub host_header: Option<Text>,
-    /// Addresses resolved when the program was checked.
+    /// Addresses that were resolved when the program was checked.
     pub ipv4: Option<std::net::SocketAddr>,
     pub ipv6: Option<std::net::SocketAddr>,
     pub connect_timeout: Option<f64>,
@@ -123,7 +123,7 @@ pub struct Backend {
 pub struct Import {
     /// The module's own name.
     pub module: String,
-    /// The name it has in this program.
+    /// Its name in this program.
     pub alias: String,
 }
 
@@ -131,18 +131,18 @@ pub struct Import {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
     pub import: u32,
-    /// "" for a plain function, else the object type's name.
+    /// The object type's name, or "" for a plain function.
     pub object: String,
     pub name: String,
 }
 
-/// An object made by `new` in vcl_init.
+/// An object that `new` creates in vcl_init.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
     pub name: String,
     pub import: u32,
     pub type_name: String,
-    /// The object may be missing after vcl_init. Any other object that is missing fails the load.
+    /// Whether the object may be missing after vcl_init. Otherwise a missing object fails the load.
     pub null_ok: bool,
 }
 
@@ -151,9 +151,9 @@ pub struct Sub {
     pub name: String,
     pub at: At,
     pub body: Vec<Stmt>,
-    /// The methods that it is reachable from, as bits `1 << Method as u32`.
+    /// The methods that reach it, as bits `1 << Method as u32`.
     pub reachable_from: u32,
-    /// The methods in which all its statements are allowed, for calls of SUB values, which are checked at run time.
+    /// The methods that allow all its statements, for calls of SUB values, which are checked at run time.
     pub allowed: u32,
 }
 
@@ -202,7 +202,7 @@ pub enum Stmt {
         at: At,
         sub: Expr,
     },
-    /// An expression that is run for its effect: a module function of type VOID, or one whose value is dropped.
+    /// An expression that is evaluated for its effect: a module function of type VOID, or one whose value is dropped.
     Do {
         at: At,
         call: Expr,
@@ -222,7 +222,7 @@ pub enum Stmt {
         at: At,
         value: Expr,
     },
-    /// `synthetic(...)`: adds to the body of the current response, resp or beresp; `value` is Strands.
+    /// `synthetic(...)`: appends to the body of the current response, resp or beresp; `value` is Strands.
     Synthetic {
         at: At,
         value: Expr,
@@ -239,7 +239,7 @@ pub enum Stmt {
 }
 
 impl Stmt {
-    /// Returns its place, if it has one of its own.
+    /// Returns the statement's own location, if it has one.
     pub fn at(&self) -> Option<At> {
         match self {
             Stmt::If { .. } => None,
@@ -276,7 +276,7 @@ pub enum Return {
     Vcl(u32),
     /// `fail("reason")`.
     Fail(Option<Expr>),
-    /// Bare `return;` ends the subroutine and continues in its caller.
+    /// `return;` ends the subroutine and continues in its caller.
     FromSub,
 }
 
@@ -303,14 +303,14 @@ pub enum ExprKind {
     /// REAL, DURATION and TIME.
     Real(f64),
     Str(Text),
-    /// An undefined string (an unset header compares like this).
+    /// An undefined string. An unset header is equal to it.
     NullStr,
     Ip(std::net::IpAddr, u16),
     Blob(Vec<u8>),
-    /// Index of a declared backend; `None` is VCL's default director by name `default`.
+    /// Index of a declared backend; `None` is VCL's default backend, named `default`.
     Backend(u32),
     DefaultBackend,
-    /// No backend at all (`None` literal / optional argument default 0).
+    /// No backend: a `None` literal, or the default 0 of an optional argument.
     NoBackend,
     Probe(u32),
     Acl(u32),
@@ -331,17 +331,17 @@ pub enum ExprKind {
         upper: bool,
         value: Box<Expr>,
     },
-    /// `.resolve()` of a BACKEND: the backend its directors choose now.
+    /// `.resolve()` of a BACKEND: the backend that its directors currently select.
     ResolveBackend(Box<Expr>),
     /// The value of a header; undefined if unset.
     Header(HttpId, u32),
-    /// Parts of type String, joined; with type Strands they are passed as a list.
+    /// Parts of type String: joined for type String, passed as a list for type Strands.
     Concat(Vec<Expr>),
     /// Conversion of any type to STRING.
     ToString(Box<Expr>),
-    /// Numeric conversion that costs a machine instruction (INT→REAL, INT→DURATION, BYTES→INT …); by `Expr::ty`.
+    /// Numeric conversion in one machine instruction (INT→REAL, INT→DURATION, BYTES→INT …), to the type `Expr::ty`.
     Convert(Box<Expr>),
-    /// STRING or other type as a condition: true if defined.
+    /// A STRING or other type as a condition: true if it is defined.
     Defined(Box<Expr>),
     Not(Box<Expr>),
     Negate(Box<Expr>),
@@ -374,7 +374,7 @@ pub enum ExprKind {
         call_site: Option<u32>,
         at: At,
     },
-    /// True if a SUB value may be called from here (`if (sub)` forms). Constant true for literals.
+    /// Whether a SUB value may be called from here (`if (sub)`). Constant true for literals.
     SubCallable(Box<Expr>),
 }
 

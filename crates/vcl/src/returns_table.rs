@@ -1,4 +1,4 @@
-//! The returns that each subroutine may make.
+//! The actions that each subroutine may return.
 
 use crate::types::{Action, Method};
 use crate::variables_table::ALL;
@@ -7,7 +7,7 @@ const fn m(method: Method) -> u32 {
     1 << method as u32
 }
 
-/// Returns the methods that an action may be returned from, as bits `1 << Method as u32`.
+/// Returns the methods that may return an action, as bits `1 << Method as u32`.
 pub fn allowed_in(action: Action) -> u32 {
     use Method::{
         BackendError, BackendFetch, BackendRefresh, BackendResponse, Deliver, Fini, Hash, Hit, Init, Miss,
@@ -31,7 +31,7 @@ pub fn allowed_in(action: Action) -> u32 {
     }
 }
 
-/// Returns the returns of a method, as bits `1 << Action as u32`.
+/// Returns the actions that a method may return, as bits `1 << Action as u32`.
 pub fn returns_of(method: Method) -> u32 {
     let allowed = Action::ALL.iter().filter(|a| allowed_in(**a) & m(method) != 0);
     allowed.fold(0, |bits, action| bits | 1 << *action as u32)
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_directions_agree() {
+    fn both_tables_agree() {
         assert_eq!(returns_of(Method::Fini), 1 << Action::Ok as u32);
         assert_eq!(returns_of(Method::Recv).count_ones(), 8);
         assert_eq!(returns_of(Method::BackendRefresh).count_ones(), 7);

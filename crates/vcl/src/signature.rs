@@ -1,8 +1,8 @@
-//! The interface of a module for VCL, read from text in the notation of Varnish's `.vcc` files.
+//! The interface of a module in VCL, parsed from the notation of Varnish's `.vcc` files.
 //!
 //! `$Function BOOL fnmatch(STRING pattern, STRING subject, BOOL pathname=1)`, `$Object random()`,
 //! `$Method VOID .add_backend(BACKEND, REAL)`, `$Restrict client`, `$Alias old new`. Text between the
-//! stanzas is documentation and stays with the function before it.
+//! stanzas is the documentation of the preceding function.
 
 use crate::types::{Method, Type};
 use crate::variables_table::{ALL, BACKEND, CLIENT};
@@ -33,17 +33,17 @@ pub struct ModuleSignatures {
     pub description: String,
     pub functions: Vec<Signature>,
     pub objects: Vec<ObjectSignature>,
-    /// Old name and new name; for methods `object.old` and `object.new`.
+    /// Pairs of old and new name; for methods `object.old` and `object.new`.
     pub aliases: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectSignature {
     pub name: String,
-    /// The constructor; its type is VOID.
+    /// The constructor. Its type is VOID.
     pub init: Signature,
     pub methods: Vec<Signature>,
-    /// The constructor may make no object without failing the load.
+    /// Whether the constructor may create no object without failing the load.
     pub null_ok: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Param {
     pub name: Option<String>,
     /// The default as written, without the quotes of strings. An undefined string is `NULL`.
     pub default: Option<String>,
-    /// Set if it is in brackets: the function can check whether it was given, so no default is filled in.
+    /// Whether it is in brackets: the function can check whether it was given, so no default is filled in.
     pub optional: bool,
 }
 
@@ -76,7 +76,7 @@ pub enum ParamKind {
     Private(Private),
 }
 
-/// Private state of a module, by its lifetime. Not passed as an argument.
+/// The lifetime of a module's private state. Such parameters are not passed as arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Private {
     Call,
@@ -131,7 +131,7 @@ impl ObjectSignature {
     }
 }
 
-/// A fault in the notation of a module's text: a mistake of the module's author.
+/// An error in the notation, made by the author of the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureError {
     pub stanza: String,
@@ -146,7 +146,7 @@ impl std::fmt::Display for SignatureError {
 
 impl std::error::Error for SignatureError {}
 
-/// Reads a module's signatures. `name` is used where the text has no `$Module`.
+/// Parses a module's signatures. `name` is used if the text has no `$Module`.
 pub fn parse_module(name: &str, text: &str) -> Result<ModuleSignatures, SignatureError> {
     let mut module = ModuleSignatures { name: name.to_owned(), ..ModuleSignatures::default() };
     let mut last = Last::Nothing;
@@ -340,7 +340,7 @@ impl Parser<'_> {
     }
 
     fn word(&mut self) -> Result<String, String> {
-        let token = self.tokens.get(self.next).ok_or("it ends too early")?;
+        let token = self.tokens.get(self.next).ok_or("unexpected end of text")?;
         self.next += 1;
         Ok(token.text.clone())
     }
@@ -381,7 +381,7 @@ impl Parser<'_> {
         let kind = self.param_kind()?;
         let mut param = Param { kind, name: None, default: None, optional };
         if !matches!(self.peek(), "," | ")" | "]") {
-            // `vcl_name:c_name` has two names. VCL sees the first.
+            // `vcl_name:c_name` consists of two names. VCL uses the first.
             let word = self.word()?;
             param.name = Some(word.split(':').next().unwrap_or_default().to_owned());
             if self.take("=") {
@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_functions_objects_and_their_details() {
+    fn functions_and_objects_are_parsed() {
         let text = "$Module demo 3 \"A demo\"\n\n\
             $Function STRING join(PRIV_CALL, STRANDS s, STRING sep=\", \", ENUM {A, \"B\"} by=A)\n\n\
             Joins, for $5.\n\n\
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_broken_notation() {
+    fn invalid_notation_is_refused() {
         for text in
             ["$Function BOOL x(", "$Function x()", "$Method VOID .a()", "$Function VOID f(VOID)", "$Foo"]
         {

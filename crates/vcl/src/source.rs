@@ -1,4 +1,4 @@
-//! The texts of a program, and the caller's access to files and names.
+//! The sources of a program, and the caller's access to files and names.
 
 use std::net::SocketAddr;
 
@@ -6,11 +6,11 @@ use crate::diagnostics::{LastLine, Place, display_column};
 use crate::program::{At, Source};
 use crate::text::Text;
 
-/// The caller's file system. The errors are the system's words, such as `No such file or directory`.
+/// The caller's file system. Errors are the system's texts, such as `No such file or directory`.
 pub trait Files {
     fn read(&self, path: &str) -> Result<Vec<u8>, String>;
     fn exists(&self, path: &str) -> bool;
-    /// Returns the names that match, sorted. The list is empty if none does.
+    /// Returns the matching names, sorted. The list is empty if there are none.
     fn glob(&self, pattern: &str) -> Result<Vec<String>, String>;
     /// Returns the kind of file at the path of a backend's UNIX socket.
     fn socket(&self, path: &str) -> SocketKind;
@@ -20,18 +20,18 @@ pub trait Files {
 pub enum SocketKind {
     Socket,
     NotASocket,
-    /// Missing or not permitted. This is a warning, because the socket may come later. The text is the system's.
+    /// Missing or not accessible. This is a warning, because the socket may be created later. The text is the system's.
     NotYet(String),
     Unusable(String),
 }
 
-/// The caller's name service: `getaddrinfo` for stream sockets, passive where `host` is `None`.
+/// The caller's name service, like `getaddrinfo` for stream sockets; passive if `host` is `None`.
 /// The error is `gai_strerror`'s text.
 pub trait Resolver {
     fn resolve(&self, host: Option<&str>, port: &str) -> Result<Vec<SocketAddr>, String>;
 }
 
-/// A resolver of addresses in digits only, for tests and quick checks.
+/// A resolver of numeric addresses only, for tests and quick checks.
 pub struct NumericResolver;
 
 impl Resolver for NumericResolver {
@@ -48,7 +48,7 @@ impl Resolver for NumericResolver {
     }
 }
 
-/// No files at all.
+/// A file system without files.
 pub struct NoFiles;
 
 impl Files for NoFiles {
@@ -73,10 +73,10 @@ impl Files for NoFiles {
 pub(crate) struct SourceText {
     pub name: String,
     pub text: Text,
-    /// The text that includes this one, and the offset of the file name there.
+    /// The source that includes this one, and the offset of the file name there.
     pub parent: Option<(u32, u32)>,
     pub builtin: bool,
-    /// The text was not read from a file.
+    /// Whether the text was not read from a file.
     pub inline: bool,
     line_starts: Vec<u32>,
 }
@@ -88,7 +88,7 @@ impl SourceText {
         SourceText { name: name.to_owned(), text, parent, builtin: false, inline: false, line_starts }
     }
 
-    /// Returns the text as the program keeps it.
+    /// Returns the source for the program.
     pub fn finish(self, included_at: u32) -> Source {
         let parent = self.parent.map(|(index, _)| index);
         Source { name: self.name, text: self.text, parent, included_at, builtin: self.builtin }
@@ -106,7 +106,7 @@ impl SourceText {
     }
 }
 
-/// Returns the texts as the program keeps them.
+/// Returns the sources for the program.
 pub(crate) fn finish(sources: Vec<SourceText>) -> Vec<Source> {
     let line = |s: &SourceText| s.parent.map_or(0, |(by, at)| sources[by as usize].line_of(at) as u32 + 1);
     let lines: Vec<u32> = sources.iter().map(line).collect();
@@ -125,7 +125,7 @@ pub(crate) fn at(sources: &[SourceText], span: Span) -> At {
     let source = &sources[span.source as usize];
     let line = source.line_of(span.start);
     let offset = span.start as usize - source.line_starts[line] as usize;
-    // Long lines are generated code, where columns do not matter.
+    // Long lines are generated code, whose columns do not matter.
     let text = source.line_text(line);
     let column = if offset > 10_000 { offset as u32 + 1 } else { display_column(text, offset) };
     At { source: span.source, line: line as u32 + 1, column }
@@ -135,7 +135,7 @@ pub(crate) fn place(sources: &[SourceText], span: Span) -> Place {
     range(sources, span, span, false)
 }
 
-/// Returns the place from the start of one span to the end of another.
+/// Returns the range from the start of one span to the end of another.
 pub(crate) fn place_between(sources: &[SourceText], first: Span, last: Span) -> Place {
     range(sources, first, last, true)
 }

@@ -1,4 +1,4 @@
-//! Statements: blocks, conditions, and the actions that begin with a word.
+//! Statements: blocks, conditions, and actions.
 
 use crate::compiler::{Compiler, Mention, Mode, Res, Stop};
 use crate::lexer::Tok;
@@ -41,7 +41,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Skips a faulty statement to the next one in this block, if the caller wants more errors.
+    /// Skips a faulty statement up to the next one in this block, if the caller wants further errors.
     fn recover(&mut self, start: TokenId) -> bool {
         if self.errors + 1 >= self.options.max_errors {
             return false;
@@ -64,7 +64,7 @@ impl Compiler<'_> {
             }
             token += 1;
         };
-        // A statement that consumed the rest of its block had another cause.
+        // If the statement consumed the rest of its block, another error caused this one.
         if next <= start {
             return false;
         }
@@ -101,7 +101,7 @@ impl Compiler<'_> {
                     Ok(call) => call,
                     Err(Stop) => {
                         if self.t != start {
-                            self.say("While compiling function call:\n\n");
+                            self.add_text("While compiling function call:\n\n");
                             self.show_range(Some(start), self.t);
                         }
                         return Err(Stop);
@@ -113,7 +113,7 @@ impl Compiler<'_> {
             }
             Meaning::Method => {
                 let _ = self.method_without_object(start);
-                self.say("While compiling function call:\n\n");
+                self.add_text("While compiling function call:\n\n");
                 self.show_range(Some(start), self.t);
                 Err(Stop)
             }
@@ -273,7 +273,7 @@ impl Compiler<'_> {
                 return Ok(Stmt::SetHeader { at, http, header, value: join(parts) });
             }
             Meaning::Var(target) => target,
-            // No other variable can be written anywhere, which the check of uses will report.
+            // Other variables cannot be written anywhere, which the check of uses reports.
             _ => return Ok(Stmt::Return { at, how: Return::Fail(None) }),
         };
         Ok(match fmt {
@@ -289,7 +289,7 @@ impl Compiler<'_> {
         let symbol = self.some_symbol(Kind::Var, Mode::Existing, Mention::Nothing)?;
         if self.symbols.list[symbol].unset == 0 {
             self.show_range(Some(first), self.t);
-            self.say("Variable cannot be unset.\n");
+            self.add_text("Variable cannot be unset.\n");
             return Err(Stop);
         }
         self.note_use(first, Some(self.t), symbol, UseKind::Unset);

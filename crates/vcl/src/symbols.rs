@@ -1,6 +1,6 @@
-//! Names and their meanings: a tree by the dots in names, without regard to case.
+//! Names and their meanings: a tree, split at the dots in names. Case is ignored.
 //!
-//! A node can hold several symbols, for different language versions and, in VCL 4.0, different kinds.
+//! A node can have several symbols, for different language versions and, in VCL 4.0, different kinds.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use crate::signature::{ObjectSignature, Signature};
 use crate::types::{HttpId, Type};
 use crate::variables_table::Var;
 
-/// The type of an expression while it is being checked.
+/// The type of an expression during checking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fmt {
     Acl,
@@ -32,7 +32,7 @@ pub(crate) enum Fmt {
     Stevedore,
     Strands,
     String,
-    /// A list of strings on the way to STRING or STRANDS.
+    /// A list of strings that becomes STRING or STRANDS.
     Strings,
     Sub,
     Time,
@@ -110,7 +110,7 @@ impl Fmt {
         }
     }
 
-    /// Returns the name in error texts, where all strings are STRING.
+    /// Returns the name for error texts, where all strings are STRING.
     pub fn user_name(self) -> &'static str {
         if self.is_string() { "STRING" } else { self.name() }
     }
@@ -119,12 +119,12 @@ impl Fmt {
         matches!(self, Fmt::String | Fmt::Strands | Fmt::Strings)
     }
 
-    /// Returns whether this is STRING or STRANDS, which are made of STRINGS.
+    /// Returns whether this is STRING or STRANDS, which are built from STRINGS.
     pub fn string_form(self) -> bool {
         matches!(self, Fmt::String | Fmt::Strands)
     }
 
-    /// Returns the kind of global object with this type that can be named before it is defined.
+    /// Returns the kind of global object with this type that can be referenced before its definition.
     pub fn global_kind(self) -> Option<Kind> {
         match self {
             Fmt::Acl => Some(Kind::Acl),
@@ -156,7 +156,7 @@ impl Fmt {
         )
     }
 
-    /// Returns the type that a value of this type can be multiplied with and divided by.
+    /// Returns the type that multiplies and divides values of this type.
     pub fn factor(self) -> Option<Fmt> {
         match self {
             Fmt::Int => Some(Fmt::Int),
@@ -214,7 +214,7 @@ impl Kind {
     }
 }
 
-/// The statements that begin with a word.
+/// The statements that begin with a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Ban,
@@ -237,7 +237,7 @@ pub(crate) struct Callable {
     pub signature: Rc<Signature>,
 }
 
-/// The thing that a symbol stands for, beyond its kind.
+/// The meaning of a symbol, in addition to its kind.
 #[derive(Clone, Debug)]
 pub(crate) enum Meaning {
     Nothing,
@@ -253,7 +253,7 @@ pub(crate) enum Meaning {
         all: bool,
     },
     Function(Callable),
-    /// A method named by its type instead of an object.
+    /// A method, qualified by its type instead of an object.
     Method,
     Object {
         import: u32,
@@ -316,7 +316,7 @@ impl Symbols {
         Symbols { nodes: vec![root], list: Vec::new() }
     }
 
-    /// Returns the node for one more part of a name. Creates it if there is none.
+    /// Returns the child node for the next part of a name. Creates it if it does not exist.
     pub fn child(&mut self, node: NodeId, name: &str) -> NodeId {
         let key = name.to_ascii_lowercase();
         if let Some(&child) = self.nodes[node].children.get(&key) {
@@ -382,7 +382,7 @@ impl Symbols {
     }
 
     /// Adds a symbol of the language or of a module, which programs need not use.
-    pub fn bring(&mut self, name: &str, kind: Kind, fmt: Fmt, meaning: Meaning) -> SymbolId {
+    pub fn add_predefined(&mut self, name: &str, kind: Kind, fmt: Fmt, meaning: Meaning) -> SymbolId {
         let node = self.path(name);
         let id = self.add(node, kind, LOWEST, HIGHEST);
         let symbol = &mut self.list[id];
@@ -392,7 +392,7 @@ impl Symbols {
         id
     }
 
-    /// Returns the symbol at a node that fits the kind and the range of versions. `syntax` is the program's version.
+    /// Returns the symbol at a node that matches the kind and the range of versions. `syntax` is the program's version.
     pub fn find(&self, node: NodeId, kind: Kind, low: u32, high: u32, syntax: u32) -> Option<SymbolId> {
         let wanted = |id: &SymbolId| {
             let symbol = &self.list[*id];
@@ -409,7 +409,7 @@ impl Symbols {
         self.nodes[node].symbols.iter().copied().find(wanted)
     }
 
-    /// Returns the message whose headers are the children of the node's parent.
+    /// Returns the message that the node is a header of, if its parent has headers.
     pub fn header_parent(&self, node: NodeId) -> Option<SymbolId> {
         let parent = self.nodes[node].parent?;
         let first = *self.nodes[parent].symbols.first()?;
@@ -437,7 +437,7 @@ impl Symbols {
     }
 }
 
-/// A use of a variable, function or action, which is checked when all calls are known.
+/// A use of a variable, function or action. It is checked when all calls are known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     pub first: TokenId,
@@ -457,7 +457,7 @@ pub(crate) enum UseKind {
 }
 
 impl UseKind {
-    pub fn complaint(self) -> &'static str {
+    pub fn error_text(self) -> &'static str {
         match self {
             UseKind::Read => "Not available",
             UseKind::Write => "Cannot be set",
@@ -467,17 +467,17 @@ impl UseKind {
     }
 }
 
-/// A subroutine while it is being parsed and checked.
+/// A subroutine during parsing and checking.
 #[derive(Clone, Debug)]
 pub(crate) struct Proc {
     pub symbol: SymbolId,
     pub method: Option<crate::types::Method>,
-    /// The name's token in its first definition. None while the name is only mentioned.
+    /// The name's token in its first definition. `None` while the name is only referenced.
     pub name: Option<TokenId>,
     pub at: At,
     pub calls: Vec<(SymbolId, TokenId)>,
     pub uses: Vec<Use>,
-    /// The returns it makes, as bits of `Action as u32`, and the first token of each.
+    /// The actions it returns, as bits of `Action as u32`, and the first token of each.
     pub returns: u32,
     pub return_tokens: [Option<TokenId>; 19],
     pub active: bool,

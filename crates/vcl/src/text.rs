@@ -1,5 +1,5 @@
-//! Text of a VCL program as it was written. It is bytes, mostly but not always UTF-8, because HTTP and VCL
-//! define no encoding. In messages, bytes that are not UTF-8 are replaced.
+//! Text of a VCL program. It consists of bytes that are usually UTF-8, because HTTP and VCL define no encoding. In
+//! messages, bytes that are not UTF-8 are replaced.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Text(pub Vec<u8>);
 
 impl Text {
-    /// Returns the text in readable form.
+    /// Returns readable text. Bytes that are not UTF-8 are replaced.
     pub fn lossy(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }

@@ -1,4 +1,4 @@
-//! The outermost level of a program: version, subroutines, and the dispatch of other declarations.
+//! The top level of a program: version, subroutines, and the dispatch to other declarations.
 
 use crate::compiler::{Compiler, Mention, Mode, Res, Stop, has_vcl_prefix, message_of};
 use crate::diagnostics::Diagnostic;
@@ -13,16 +13,17 @@ use std::fmt::Write as _;
 const DECLARATIONS: [&str; 6] = ["acl", "sub", "backend", "probe", "import", "vcl"];
 
 impl Compiler<'_> {
-    /// Declares the symbols that every program can name.
+    /// Declares the symbols of the language.
     pub fn declare_language(&mut self) {
         for method in methods_by_name() {
-            let symbol = self.symbols.bring(method.sub_name(), Kind::Sub, Fmt::Sub, Meaning::Nothing);
+            let symbol =
+                self.symbols.add_predefined(method.sub_name(), Kind::Sub, Fmt::Sub, Meaning::Nothing);
             let index = self.new_proc(symbol);
             self.procs[index].method = Some(method);
             self.symbols.list[symbol].meaning = Meaning::Global(index as u32);
         }
         for word in DECLARATIONS {
-            let symbol = self.symbols.bring(word, Kind::Reserved, Fmt::Void, Meaning::Nothing);
+            let symbol = self.symbols.add_predefined(word, Kind::Reserved, Fmt::Void, Meaning::Nothing);
             self.symbols.list[symbol].since = HIGHEST;
         }
         let functions = [
@@ -33,7 +34,7 @@ impl Compiler<'_> {
             ("default", Fmt::Default, Meaning::Default),
         ];
         for (name, fmt, meaning) in functions {
-            self.symbols.bring(name, Kind::Func, fmt, meaning);
+            self.symbols.add_predefined(name, Kind::Func, fmt, meaning);
         }
         let synthetic = 1 << Method::Synth as u32 | 1 << Method::BackendError as u32;
         let actions = [
@@ -48,7 +49,7 @@ impl Compiler<'_> {
             ("unset", Action::Unset, 0),
         ];
         for (name, action, mask) in actions {
-            let symbol = self.symbols.bring(name, Kind::Action, Fmt::Void, Meaning::Action(action));
+            let symbol = self.symbols.add_predefined(name, Kind::Action, Fmt::Void, Meaning::Action(action));
             self.symbols.list[symbol].action_mask = mask;
         }
         self.declare_variables();
@@ -56,37 +57,42 @@ impl Compiler<'_> {
 
     fn declare_variables(&mut self) {
         for entry in ENTRIES.iter().filter(|e| !e.name.starts_with("storage.<")) {
-            let symbol =
-                self.symbols.bring(entry.name, Kind::Var, Fmt::from(entry.ty), Meaning::Var(entry.var));
+            let symbol = self.symbols.add_predefined(
+                entry.name,
+                Kind::Var,
+                Fmt::from(entry.ty),
+                Meaning::Var(entry.var),
+            );
             let new = &mut self.symbols.list[symbol];
             (new.since, new.until) = (entry.since, entry.until);
             (new.read, new.write, new.unset) = (entry.read, entry.write, entry.unset);
         }
         for Headers { name, read, write, unset, protected, protected_read } in HEADERS {
             let Some(http) = message_of(name) else { continue };
-            let parent = self.symbols.bring(name, Kind::None, Fmt::Header, Meaning::Headers(http));
+            let parent = self.symbols.add_predefined(name, Kind::None, Fmt::Header, Meaning::Headers(http));
             let entry = &mut self.symbols.list[parent];
             (entry.read, entry.write, entry.unset) = (*read, *write, *unset);
             for header in protected.iter().copied() {
                 let id = self.header_id(header);
                 let full = format!("{name}.{header}");
-                let symbol = self.symbols.bring(&full, Kind::Var, Fmt::Header, Meaning::Header(http, id));
+                let symbol =
+                    self.symbols.add_predefined(&full, Kind::Var, Fmt::Header, Meaning::Header(http, id));
                 self.symbols.list[symbol].read = *protected_read;
             }
         }
         for storage in self.options.storages {
             let name = format!("storage.{storage}");
             let meaning = Meaning::Storage(storage.clone());
-            let symbol = self.symbols.bring(&name, Kind::Var, Fmt::Stevedore, meaning);
+            let symbol = self.symbols.add_predefined(&name, Kind::Var, Fmt::Stevedore, meaning);
             self.symbols.list[symbol].read = ALL;
         }
         for label in self.options.labels {
-            let symbol = self.symbols.bring(label, Kind::Vcl, Fmt::Vcl, Meaning::Nothing);
+            let symbol = self.symbols.add_predefined(label, Kind::Vcl, Fmt::Vcl, Meaning::Nothing);
             self.symbols.list[symbol].read = 1 << Method::Recv as u32;
         }
     }
 
-    /// Scans the outermost level first: backends keep the order of their definitions, and the built-in VCL
+    /// Scans the top level before parsing: backends keep the order of their definitions, and the built-in VCL
     /// defines the valid `vcl_` names.
     pub fn survey(&mut self) {
         self.builtin_subs = methods_by_name().iter().map(|m| m.sub_name().to_owned()).collect();
@@ -107,7 +113,7 @@ impl Compiler<'_> {
                         _ => {}
                     }
                 }
-                // The built-in VCL is well-formed, whatever came before.
+                // The built-in VCL is well-formed, regardless of the text before it.
                 Tok::Id if depth > 0 && self.text(token) == "vcl" && self.is_builtin(token) => depth = 0,
                 _ => {}
             }
@@ -118,7 +124,7 @@ impl Compiler<'_> {
         self.sources[self.span(token).source as usize].builtin
     }
 
-    /// Returns the program, if there was no error.
+    /// Returns the program and the warnings. There must be no errors.
     pub fn finish(mut self) -> (Program, Vec<Diagnostic>) {
         let mut program = std::mem::take(&mut self.program);
         program.syntax = self.syntax;
@@ -142,7 +148,7 @@ impl Compiler<'_> {
         (program, self.diagnostics)
     }
 
-    /// Parses all declarations. After an error it continues with the next one if the caller wants more errors.
+    /// Parses all declarations. After an error, continues with the next one if the caller wants further errors.
     pub fn parse_program(&mut self) {
         if self.parse_version_first().is_err() {
             self.finish_error();
@@ -210,7 +216,7 @@ impl Compiler<'_> {
                 Tok::RBrace => depth = depth.saturating_sub(1),
                 Tok::Id | Tok::Csrc if depth == 0 && token > start => {
                     let ended = matches!(self.kind(token - 1), Tok::RBrace | Tok::Semi | Tok::Csrc);
-                    // A surplus or missing brace looks like an end, too.
+                    // An extra or missing brace looks like an end, too.
                     let begins = DECLARATIONS.contains(&self.text(token))
                         || crate::hints::for_unknown_declaration(self.text(token)).is_some();
                     if ended && (begins || self.kind(token) == Tok::Csrc) {
@@ -256,7 +262,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Parses `sub name { ... }`. An existing subroutine is extended.
+    /// Parses `sub name { ... }`. Appends to an existing subroutine.
     fn subroutine(&mut self) -> Res<()> {
         self.advance();
         self.want_name("subroutine")?;
@@ -275,7 +281,7 @@ impl Compiler<'_> {
         let index = self.global_index(symbol) as usize;
         if defined && self.procs[index].method.is_none() && !builtin {
             let message = format!("Subroutine '{}' redefined\n", self.symbols.name(symbol));
-            self.say(message);
+            self.add_text(message);
             self.show(name);
             let previous = self.procs[index].name.unwrap_or(name);
             return self.fail("Previously defined here:\n", previous);
@@ -293,13 +299,13 @@ impl Compiler<'_> {
     }
 
     fn reserved_sub(&mut self, name: TokenId) -> Res<()> {
-        self.say("The names 'vcl_*' are reserved for subroutines.\n");
+        self.add_text("The names 'vcl_*' are reserved for subroutines.\n");
         self.show(name);
         let mut list = String::from("Valid vcl_* subroutines are:\n");
         for sub in &self.builtin_subs {
             let _ = writeln!(list, "\t{sub}");
         }
-        self.say(list);
+        self.add_text(list);
         if let Some(hint) = crate::hints::for_unknown_method(self.text(name)) {
             self.hint(hint);
         }

@@ -1,8 +1,8 @@
-//! The types of VCL, the transaction's messages, the subroutines VCL can hook and the actions they return.
+//! The types of VCL, the messages of a transaction, the subroutines that VCL defines and the actions they return.
 
 use serde::{Deserialize, Serialize};
 
-/// A VCL type. `Strands` is a list of strings not yet joined; it exists only as an argument.
+/// A VCL type. `Strands` is a list of strings that are not joined; only arguments have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Type {
     Void,
@@ -88,7 +88,7 @@ impl Type {
     ];
 }
 
-/// A message of the transaction that VCL can name.
+/// A message of the transaction that VCL can access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum HttpId {
@@ -101,7 +101,7 @@ pub enum HttpId {
     ObjStale = 6,
 }
 
-/// The subroutines that the flow of a transaction calls.
+/// The subroutines that a transaction calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Method {
@@ -142,7 +142,7 @@ impl Method {
         Method::Fini,
     ];
 
-    /// Returns the name in upper case, as the log writes it after `VCL_call`.
+    /// Returns the name in upper case, for the log's `VCL_call`.
     pub const fn log_name(self) -> &'static str {
         match self {
             Method::Recv => "RECV",
@@ -193,7 +193,7 @@ const _: () = {
     }
 };
 
-/// The action that a subroutine returns. Zero is kept for "no return yet" in compiled code.
+/// The action that a subroutine returns. In compiled code, zero means "no return yet".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum Action {

@@ -1,6 +1,6 @@
-//! Every VCL variable, once: name, type, the methods in which it can be read, written and unset, and its versions.
+//! All VCL variables: name, type, the methods in which each can be read, written and unset, and its versions.
 //!
-//! Headers (`req.http.*`) are not here: they are `ExprKind::Header`. A name can have two rows if the language
+//! Headers (`req.http.*`) are not in the table: they are `ExprKind::Header`. A name can have two rows if the language
 //! versions allow different uses.
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ const fn m(method: Method) -> u32 {
     1 << method as u32
 }
 
-/// All subroutines that run on behalf of a client.
+/// All subroutines of the client side.
 pub const CLIENT: u32 = m(Method::Recv)
     | m(Method::Pipe)
     | m(Method::Pass)
@@ -21,14 +21,14 @@ pub const CLIENT: u32 = m(Method::Recv)
     | m(Method::Hit)
     | m(Method::Deliver)
     | m(Method::Synth);
-/// All subroutines that run on behalf of a fetch.
+/// All subroutines of the backend side.
 pub const BACKEND: u32 = m(Method::BackendFetch)
     | m(Method::BackendRefresh)
     | m(Method::BackendResponse)
     | m(Method::BackendError);
 /// The subroutines in which there is a response from the backend.
 const RESPONSE: u32 = m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh);
-/// All subroutines, vcl_init and vcl_fini included.
+/// All subroutines, including vcl_init and vcl_fini.
 pub const ALL: u32 = CLIENT | BACKEND | m(Method::Init) | m(Method::Fini);
 
 /// One row: the uses that the language allows for a variable from version `since` to version `until`.
@@ -396,7 +396,7 @@ pub struct Headers {
     pub read: u32,
     pub write: u32,
     pub unset: u32,
-    /// Headers that frame the body: nobody may write them.
+    /// Headers that frame the body, which cannot be written.
     pub protected: &'static [&'static str],
     pub protected_read: u32,
 }

@@ -1,4 +1,4 @@
-//! Tests of the errors of wrong programs: the traditional text, and hints.
+//! Tests of errors in programs: the traditional text, and hints.
 
 mod common;
 
@@ -115,7 +115,7 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn wrong_programs_are_told_what_varnish_tells_them() {
+fn errors_have_the_texts_of_varnish() {
     for (text, expected) in WRONG {
         let error = error(text);
         assert!(error.contains(expected), "{text}\n{error}");
@@ -137,7 +137,7 @@ fn the_version_comes_first() {
 }
 
 #[test]
-fn the_text_of_vcl_load_is_the_one_people_parse() {
+fn the_text_of_vcl_load_is_that_of_varnish() {
     let errors =
         compile_text("vcl 4.1;\nbackend be none;\nsub vcl_recv { set req.http.a = 1 + ; }\n").unwrap_err();
     let expected = "Message from VCC-compiler:\nUnknown token ';' when looking for INT\n\n\
@@ -164,7 +164,7 @@ fn warnings_do_not_fail_the_load() {
     assert!(text.contains("Unused sub a, defined:\n"), "{text}");
 }
 
-/// Breaks of an upgrade, and what the hint must name.
+/// Programs that fail after an upgrade, and a part of the hint.
 const UPGRADES: &[(&str, &str)] = &[
     ("sub vcl_hit { return (miss); }", "hash_always_miss"),
     ("sub vcl_hit { return (fetch); }", "hash_always_miss"),
@@ -192,7 +192,7 @@ const UPGRADES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn an_upgrade_is_told_the_replacement() {
+fn hints_contain_the_replacement() {
     for (text, expected) in UPGRADES {
         let errors = compile_text(&with_head(text)).unwrap_err();
         let pretty: String = errors.iter().map(Diagnostic::pretty).collect();
@@ -202,7 +202,7 @@ fn an_upgrade_is_told_the_replacement() {
 }
 
 #[test]
-fn several_errors_come_in_one_run_when_wanted() {
+fn several_errors_are_reported_if_requested() {
     let text = with_head(
         "\nsub vcl_recv {\n  set req.foo = 1;\n  if (req.url) { set req.bar = 2; }\n  set req.http.ok = \"1\";\n}\n\
          acl a { 1; }\nsub vcl_deliver { set resp.baz = 1; }\n",
@@ -217,7 +217,7 @@ fn several_errors_come_in_one_run_when_wanted() {
 }
 
 #[test]
-fn one_kind_of_error_does_not_hide_the_others() {
+fn an_error_does_not_hide_errors_of_other_kinds() {
     let text = with_head(
         "\nacl ban { }\ndirector d round-robin { }\nC{ int x; }C\nsub vcl_recv {\n  set req.foo = 1;\n}\n\
          sub vcl_hit { return (fetch); }\nsub vcl_miss { set beresp.ttl = 1s; }\n",
@@ -230,7 +230,7 @@ fn one_kind_of_error_does_not_hide_the_others() {
 }
 
 #[test]
-fn includes_are_read_where_they_stand_and_traced_in_errors() {
+fn includes_are_inserted_in_place_and_traced_in_errors() {
     let mut files = Memory::default();
     let mut put = |name: &str, text: &str| files.0.insert(name.to_owned(), text.to_owned());
     put("/v/main.vcl", "vcl 4.1;\nbackend be none;\ninclude \"./sub/a.vcl\";\ninclude +glob \"./g_*\";\n");
@@ -269,7 +269,7 @@ fn includes_are_read_where_they_stand_and_traced_in_errors() {
 }
 
 #[test]
-fn depth_and_size_are_bounded() {
+fn depth_and_size_are_limited() {
     let nest = |n: usize, open: &str, inside: &str, close: &str| {
         with_head(&format!("sub vcl_recv {{ {}{inside}{} }}", open.repeat(n), close.repeat(n)))
     };
@@ -288,10 +288,10 @@ fn depth_and_size_are_bounded() {
     assert!(compile_text(&with_head(&subs)).is_ok());
 }
 
-/// Cuts, doubles and swaps tokens of a program: whatever comes out, it is a program or an error. With
-/// `FUZZ_SECONDS=n` it goes on for so long, with other texts in each run.
+/// Removes, duplicates and swaps tokens of a program: every result is a program or an error. With `FUZZ_SECONDS=n` it
+/// runs for n seconds, with other texts in each run.
 #[test]
-fn no_text_brings_the_compiler_down() {
+fn no_text_crashes_the_compiler() {
     let seed = with_head(
         "acl a +log { \"10.0.0.0\"/8; ! \"10.1.1.1\"; } probe p { .url = \"/\"; .window = 8; .threshold = 3; }
          backend b { .host = \"192.0.2.1:80\"; .probe = p; }

@@ -1,4 +1,4 @@
-//! Warnings about programs that compile and hurt: they speak where they should and are silent elsewhere.
+//! Tests that lints warn about harmful programs, and only about those.
 
 mod common;
 
@@ -9,7 +9,7 @@ fn lints(text: &str) -> Vec<String> {
     lint(&program(text)).iter().map(Diagnostic::message).collect()
 }
 
-/// Programs, and the lint that warns of each.
+/// Programs, and the lint that warns about each.
 const HURT: &[(&str, &str)] = &[
     ("sub vcl_recv { return (pass); set req.http.a = \"1\"; }", "[unreachable]"),
     (
@@ -41,7 +41,7 @@ const FINE: &[&str] = &[
 ];
 
 #[test]
-fn lints_speak_where_it_hurts() {
+fn lints_warn_about_harmful_programs() {
     for (text, expected) in HURT {
         let found = lints(text);
         assert!(found.len() == 1 && found[0].contains(expected), "{text}\n{found:?}");
@@ -49,7 +49,7 @@ fn lints_speak_where_it_hurts() {
 }
 
 #[test]
-fn lints_are_silent_elsewhere() {
+fn lints_do_not_warn_about_other_programs() {
     for text in FINE {
         assert_eq!(lints(text), [] as [String; 0], "{text}");
     }

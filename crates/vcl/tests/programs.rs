@@ -1,4 +1,4 @@
-//! Tests of the checked programs that correct text becomes.
+//! Tests of the checked programs that are compiled from correct text.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn strings_are_joined_and_converted() {
 }
 
 #[test]
-fn numbers_meet_in_one_representation() {
+fn numbers_are_converted_to_one_representation() {
     let cases = [
         ("if (1 + 2 == 3) {}", "if Eq(INT:Add(INT:1 INT:2) INT:3) {} else {}"),
         ("if (1 + 0.5 > 1.0) {}", "if Gt(REAL:Add(REAL:1 REAL:0.5) REAL:1) {} else {}"),
@@ -39,7 +39,7 @@ fn numbers_meet_in_one_representation() {
 }
 
 #[test]
-fn conditions_know_what_is_true() {
+fn conditions_are_converted_to_bool() {
     let cases = [
         ("if (req.http.a) {}", "if defined(Req.a) {} else {}"),
         ("if (!req.http.a && req.restarts) {}", "if and(!defined(Req.a) Ne(req.restarts INT:0)) {} else {}"),
@@ -58,7 +58,7 @@ fn conditions_know_what_is_true() {
 }
 
 #[test]
-fn arguments_fill_their_slots() {
+fn arguments_are_assigned_to_their_slots() {
     let cases = [
         ("if (std.fnmatch(\"a\", req.url)) {}", "if fnmatch(\"a\" req.url true false) {} else {}"),
         (
@@ -79,7 +79,7 @@ fn arguments_fill_their_slots() {
 }
 
 #[test]
-fn objects_are_made_and_asked() {
+fn objects_are_created_and_their_methods_called() {
     let p = program(
         "backend b2 { .host = \"192.0.2.1\"; .port = \"81\"; .max_connections = 5; }
          sub vcl_init { new d = directors.random(); d.add_backend(b2, 2); }
@@ -111,7 +111,7 @@ fn backends_keep_the_order_of_their_definitions() {
 }
 
 #[test]
-fn acl_entries_stand_in_the_order_of_matching() {
+fn acl_entries_are_in_the_order_of_matching() {
     let p = program(
         "acl a +log -pedantic { \"10\"; ! \"10.1.2.3\"; \"10.1.0.0\"/16; \"2001:db8::\"/32; \"10.9.9.9\"/24; }
          sub vcl_recv { if (client.ip !~ a) {} }",
@@ -149,7 +149,7 @@ fn folding_joins_neighbours_with_a_warning() {
 }
 
 #[test]
-fn subroutines_continue_each_other_and_know_their_callers() {
+fn subroutines_are_extended_and_record_their_callers() {
     let p = program(
         "sub shared { if (req.url == \"/x\") { return (synth(700, \"no\")); } }
          sub vcl_recv { call shared; } sub vcl_recv { return (pass); }
@@ -167,7 +167,7 @@ fn subroutines_continue_each_other_and_know_their_callers() {
 }
 
 #[test]
-fn returns_carry_their_arguments() {
+fn returns_contain_their_arguments() {
     let p = program(
         "sub s { } sub vcl_backend_response { if (beresp.ttl < 1s) { return (pass(10s)); } }
          sub vcl_recv { std.timed_call(s); if (req.restarts > 1) { return (fail(\"x\" + req.url)); } return (vcl(other)); }
@@ -182,7 +182,7 @@ fn returns_carry_their_arguments() {
 }
 
 #[test]
-fn versions_differ_where_they_should() {
+fn language_versions_differ() {
     let v40 = |text: &str| compile_text(&format!("vcl 4.0; backend be none; {text}"));
     assert!(v40("sub vcl_recv { set req.esi = false; }").is_ok());
     assert!(v40("sub vcl_recv { set req.http.x = sess.xid; }").is_err());
@@ -192,7 +192,7 @@ fn versions_differ_where_they_should() {
 }
 
 #[test]
-fn every_expression_has_the_type_its_place_wants() {
+fn every_expression_has_the_expected_type() {
     let p = program("sub vcl_hash { hash_data(req.url + 1); } sub vcl_recv { ban(\"a\" + req.url); }");
     let hash = p.method(Method::Hash).unwrap();
     let typed = hash.body.iter().any(

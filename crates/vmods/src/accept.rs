@@ -1,4 +1,4 @@
-//! Module accept: reduces Accept headers to one of the values a site uses, for few variants in the cache.
+//! Module accept: reduces Accept headers to one of a site's values, which limits the variants in the cache.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -50,7 +50,7 @@ fn filter<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     text(ctx, chosen)
 }
 
-/// The known value of the highest quality, the first of equals. `None` also for a malformed header.
+/// Returns the known value of the highest quality, the first of equals. Returns `None` for a malformed header too.
 fn choose<'k>(header: &[u8], known: &'k [Vec<u8>]) -> Option<&'k [u8]> {
     let mut best = (0.0, None);
     let mut rest = Some(header);
@@ -71,7 +71,7 @@ fn choose<'k>(header: &[u8], known: &'k [Vec<u8>]) -> Option<&'k [u8]> {
     best.1
 }
 
-/// `value; parameter=value; q=0.5`. Only a first parameter named q is the quality.
+/// Parses `value; parameter=value; q=0.5`. Only a first parameter named q is the quality.
 fn parse(element: &[u8]) -> Option<(&[u8], f64)> {
     let mut parts = element.split(|b| *b == b';');
     let value = parts.next().map(<[u8]>::trim_ascii).filter(|v| is_token(v))?;
@@ -99,7 +99,7 @@ mod tests {
     use super::choose;
 
     #[test]
-    fn chooses_by_quality_and_order() {
+    fn values_are_chosen_by_quality_and_order() {
         let known = [b"bar".to_vec(), b"baz".to_vec()];
         for (header, expected) in [
             ("foo", None),

@@ -1,4 +1,4 @@
-//! Module bodyaccess: the request's body, once std.cache_req_body() has read it.
+//! Module bodyaccess: the request's body, after std.cache_req_body() has read it.
 
 use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
@@ -20,7 +20,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-/// Returns the body, if there is one and it is available here; else logs the reason.
+/// Returns the body if there is one and the current subroutine may use it. Otherwise logs the reason.
 fn body(ctx: &mut Ctx<'_>, only_in: Option<(Method, &str)>) -> Option<Vec<u8>> {
     let body = ctx.host.cached_req_body();
     if body.is_none() {
@@ -48,7 +48,7 @@ fn rematch_req_body<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-/// A body may be larger than the workspace; its digest goes into the hash in its place.
+/// Hashes the body's digest, because a body may be larger than the workspace.
 fn hash_req_body<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
     let place = (Method::Hash, "hash_req_body can only be used in vcl_hash{}");
     let Some(body) = body(ctx, Some(place)) else { return DONE };

@@ -1,5 +1,5 @@
 //! Module cookie: the Cookie header as a list that VCL can look up, filter and write back. The list
-//! belongs to the task; nothing of the request changes before VCL sets the header.
+//! belongs to the task; the request does not change until VCL sets the header.
 
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
@@ -51,7 +51,7 @@ impl Jar {
         self.0.iter().find(|c| c.name == name).map(|c| &c.value[..])
     }
 
-    /// Adds the cookies of a Cookie header; returns how many pairs there were.
+    /// Adds the cookies of a Cookie header. Returns the number of pairs.
     fn parse(&mut self, header: &[u8]) -> usize {
         let mut count = 0;
         let mut rest = header;
@@ -86,7 +86,7 @@ fn jar<'c>(ctx: &'c mut Ctx<'_>) -> &'c mut Jar {
     ctx.task(0)
 }
 
-/// The names in a list such as "a, b,c".
+/// Returns the names in a list such as "a, b,c".
 fn names(list: Option<&[u8]>) -> Vec<&[u8]> {
     let all = list.unwrap_or_default().split(|b| *b == b',');
     all.map(<[u8]>::trim_ascii_start).filter(|name| !name.is_empty()).collect()
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn parses_headers_as_they_come() {
+    fn real_headers_are_parsed() {
         assert_eq!(parsed("a=1; b=2;c=3"), "a=1; b=2; c=3");
         assert_eq!(parsed("a=1;="), "a=1");
         assert_eq!(parsed("empty="), "");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_names_skip_blanks_and_empty_parts() {
+    fn lists_of_names_skip_spaces_and_empty_parts() {
         assert_eq!(names(Some(b" a,,  b,c")), [&b"a"[..], b"b", b"c"]);
         assert!(names(None).is_empty());
     }

@@ -18,7 +18,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-/// Longer paths are refused, and parts beyond the ninth ignored, as ever.
+/// Maximum length of a path; as in the original module, longer paths are refused and parts beyond the ninth ignored.
 const PATH_MAX: usize = 100;
 const PARTS_MAX: usize = 9;
 
@@ -33,7 +33,7 @@ fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErro
     Ok(Arc::new(reader))
 }
 
-/// In the words of MaxMind's own library, for which people search their logs.
+/// Returns the text of MaxMind's own library for an error, which people search for in logs.
 fn cause(error: &MaxMindDbError) -> String {
     match error {
         MaxMindDbError::Io(_) => "Error opening the specified MaxMind DB file".to_owned(),
@@ -41,11 +41,11 @@ fn cause(error: &MaxMindDbError) -> String {
     }
 }
 
-/// A value of the database as text; structures have none.
+/// A value of the database as text. Structures have no text.
 enum Scalar {
     Text(String),
     Quoted(String),
-    /// With the format's number of its type.
+    /// The format's number of the structure's type.
     Structure(u8),
 }
 
@@ -128,7 +128,7 @@ fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         log(ctx, Tag::Error, format!("geoip2.lookup: Invalid or missing path ({shown})"));
         return nothing;
     }
-    let ip = args.ip(1).ok_or("geoip2.lookup: an address is wanted")?.ip();
+    let ip = args.ip(1).ok_or("geoip2.lookup: an address is expected")?.ip();
     let found = match reader.lookup(ip) {
         Ok(found) if found.has_data() => found.decode_path::<Scalar>(&path(&name)),
         Ok(_) => {

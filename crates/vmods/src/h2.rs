@@ -1,4 +1,4 @@
-//! Module h2: whether the client speaks HTTP/2, and its session's own limits against rapid resets.
+//! Module h2: whether the client uses HTTP/2, and its session's own limits on rapid resets.
 
 use lacquer_vcl_runtime::{Args, Ctx, H2Setting, Value};
 
@@ -22,7 +22,7 @@ fn is<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(ctx.host.is_http2()))
 }
 
-/// The value so far; -1 where the client does not speak HTTP/2.
+/// Sets a value. Returns the previous one, or -1 if the client does not use HTTP/2.
 fn exchange(ctx: &mut Ctx<'_>, which: H2Setting, to: Option<f64>) -> f64 {
     let Some(before) = ctx.host.h2_setting(which) else { return -1.0 };
     if let Some(to) = to.filter(|to| *to != before) {

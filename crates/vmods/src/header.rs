@@ -1,4 +1,4 @@
-//! Module header: headers that come several times, and changes to headers by regular expression.
+//! Module header: headers that occur several times, and changes to headers by regular expression.
 
 use std::borrow::Cow;
 
@@ -22,8 +22,8 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-/// Names have at most this many bytes.
-const LONGEST: usize = 126;
+/// Maximum length of a name in bytes.
+const MAX_NAME: usize = 126;
 
 fn target<'a>(
     ctx: &Ctx<'a>,
@@ -31,10 +31,10 @@ fn target<'a>(
     i: usize,
 ) -> Result<(HttpId, Cow<'a, HeaderName>), ModuleError> {
     let (http, name) = args.header(i)?;
-    Ok((http, ctx.named(name).ok_or("header: a header is wanted")?))
+    Ok((http, ctx.named(name).ok_or("header: a header is expected")?))
 }
 
-/// The value of a line if it is that header's. The empty name is every line's, and the line its value.
+/// Returns the value of a line that belongs to the header. Every line belongs to the empty name, as a whole.
 fn value_of<'l>(line: &'l [u8], name: &HeaderName) -> Option<&'l [u8]> {
     if name.lower.is_empty() {
         return Some(line);
@@ -44,7 +44,7 @@ fn value_of<'l>(line: &'l [u8], name: &HeaderName) -> Option<&'l [u8]> {
     found.eq_ignore_ascii_case(name.name.as_bytes()).then(|| value.trim_ascii_start())
 }
 
-/// Values of a header that match; all of them without a regex.
+/// Returns the values of a header that match, or all of them without a regex.
 fn matching(
     ctx: &mut Ctx<'_>,
     http: HttpId,
@@ -89,7 +89,7 @@ fn copy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 fn dyn_<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let name = args.str(1).unwrap_or_default();
     let name = name.split(|&b| b == b':').next().unwrap_or_default();
-    if name.len() > LONGEST {
+    if name.len() > MAX_NAME {
         return Err("header.dyn(): the name is too long".into());
     }
     Ok(Value::Header(args.http(0)?, NameRef::Made(ctx.copy(name)?)))
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_belong_to_names_without_case() {
+    fn names_of_lines_ignore_case() {
         let name = HeaderName::new("Foo");
         assert_eq!(value_of(b"foo:  bar", &name), Some(&b"bar"[..]));
         assert_eq!(value_of(b"Foo:", &name), Some(&b""[..]));

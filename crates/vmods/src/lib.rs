@@ -1,11 +1,11 @@
-//! The modules that VCL can import, one file or folder per module. One table serves the manager, which
-//! checks programs against the signatures, and the worker, which calls the functions.
+//! The modules that VCL can import, one file or folder for each. The manager checks programs against the signatures in
+//! their table, and the worker calls the functions in it.
 #![forbid(unsafe_code)]
 
 mod accept;
-mod apart;
 mod basicauth;
 mod blob;
+mod blocking;
 mod bodyaccess;
 mod cookie;
 mod digest;
@@ -35,7 +35,7 @@ use std::sync::OnceLock;
 use lacquer_vcl::signature::{Catalogue, ModuleSignatures, parse_module};
 use lacquer_vcl_runtime::Module;
 
-/// Every module, by name.
+/// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
     static ALL: [&dyn Module; 24] = [
         &accept::MODULE,
@@ -70,7 +70,7 @@ pub fn find(name: &str) -> Option<&'static dyn Module> {
     all().iter().copied().find(|m| m.name() == name)
 }
 
-/// Where the checker finds the signatures of [`all`].
+/// Provides the signatures of [`all`] to the checker.
 pub struct Signatures(Vec<ModuleSignatures>);
 
 impl Catalogue for Signatures {
@@ -89,7 +89,7 @@ impl Signatures {
     }
 }
 
-/// The parsed signatures of every module; parsed at the first use.
+/// Returns the parsed signatures of every module. They are parsed at the first call.
 pub fn catalogue() -> &'static Signatures {
     static PARSED: OnceLock<Signatures> = OnceLock::new();
     PARSED.get_or_init(|| {

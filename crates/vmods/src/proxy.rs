@@ -1,4 +1,4 @@
-//! Module proxy: the contents of a PROXY v2 header beyond addresses, most of them about TLS.
+//! Module proxy: the contents of a PROXY v2 header besides addresses, most of them about TLS.
 
 use lacquer_http::proxy_protocol::tlv;
 use lacquer_vcl_runtime::{Args, Ctx, Value};

@@ -1,4 +1,4 @@
-//! Module purge: takes the objects of the request's hash out of the cache, at once or by shorter lifetimes.
+//! Module purge: removes the objects with the request's hash from the cache, at once or by shorter lifetimes.
 
 use lacquer_vcl_runtime::{Args, Ctx, PurgeMode, Value};
 

@@ -1,4 +1,4 @@
-//! Module querystring: keeps, drops, sorts and cleans the parameters of URLs.
+//! Module querystring: keeps, removes, sorts and cleans the parameters of URLs.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -29,11 +29,11 @@ pub(crate) static MODULE: Table = Table {
 enum Criterion {
     Text(Vec<u8>),
     Glob(Vec<u8>),
-    /// The regex's place in the program.
+    /// The regex's index in the program.
     Regex(usize),
 }
 
-/// How parameters are ordered, and what of them counts.
+/// Whether parameters are sorted, and which part of them is compared.
 #[derive(Clone, Copy)]
 struct Style {
     sort: bool,
@@ -80,10 +80,10 @@ fn add_glob<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 fn add_regex<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let regex = args.regex(0)?;
     let at = ctx.vcl.regexes.iter().position(|r| std::ptr::eq(r, regex));
-    add(args, Criterion::Regex(at.ok_or("querystring: a regular expression of the program is wanted")?))
+    add(args, Criterion::Regex(at.ok_or("querystring: a regular expression of the program is expected")?))
 }
 
-/// The URL given, or the transaction's own.
+/// Returns the given URL, or the transaction's own.
 fn url<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<Option<&'a [u8]>, ModuleError> {
     if args.is_given(0) {
         return Ok(args.str(0));
@@ -92,7 +92,7 @@ fn url<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<Option<&'a [u8]>, Modul
     found.map(Some).ok_or_else(|| "Invalid transaction".into())
 }
 
-/// Path and query; an empty query is none.
+/// Splits a URL into path and query; an empty query is `None`.
 fn split(url: &[u8]) -> (&[u8], Option<&[u8]>) {
     match url.iter().position(|b| *b == b'?') {
         Some(at) => (&url[..at], Some(&url[at + 1..]).filter(|query| !query.is_empty())),
@@ -100,7 +100,7 @@ fn split(url: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The parameters that stay, in their order, joined. Those without a name never stay.
+/// Returns the remaining parameters in their order, joined. Those without a name are removed.
 fn filtered(query: &[u8], style: Style, mut stays: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
     let mut kept: Vec<(&[u8], &[u8])> = Vec::new();
     for param in query.split(|b| *b == b'&') {
@@ -129,12 +129,12 @@ fn run(ctx: &Ctx<'_>, query: &[u8], filter: &Filter, keep: bool) -> Vec<u8> {
     })
 }
 
-/// The URL with another query.
+/// Returns the URL with another query.
 fn rebuilt(path: &[u8], query: &[u8]) -> Vec<u8> {
     if query.is_empty() { path.to_vec() } else { [path, b"?", query].concat() }
 }
 
-/// The changed URL; the URL as it was when the workspace has no room for another.
+/// Returns the changed URL, or the original one if the workspace has no space for it.
 fn answer<'a>(ctx: &mut Ctx<'a>, url: &'a [u8], changed: &[u8]) -> Answer<'a> {
     let copied = if changed == url { None } else { copy_if_room(ctx, changed) };
     Ok(Value::Str(copied.or(Some(url))))
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_cleaned_sorted_and_made_single() {
+    fn parameters_are_cleaned_sorted_and_deduplicated() {
         let run = |query: &str, sort, uniq, by_name| {
             let out = filtered(query.as_bytes(), Style { sort, uniq, by_name }, |_| true);
             String::from_utf8(out).unwrap()

@@ -1,4 +1,4 @@
-//! Random numbers: fast and different on every thread, until `debug.srandom` asks for the sequence that
+//! Random numbers: fast and different on every thread, unless `debug.srandom` selects the sequence that
 //! tests expect, which is that of FreeBSD's random(3).
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,19 +40,19 @@ impl Sequence {
     }
 }
 
-/// x -> 7^5 x mod (2^31 - 1), over [0, 0x7ffffffd].
+/// Maps x to 7^5 x mod (2^31 - 1), over [0, 0x7ffffffd].
 fn park_miller(x: u32) -> u32 {
     let x = u64::from(x % 0x7fff_fffe) + 1;
     (x * 16807 % 0x7fff_ffff) as u32 - 1
 }
 
-/// From now on every number comes from the one sequence of this seed.
+/// Makes all following numbers come from the one sequence of this seed.
 pub fn seed(seed: u32) {
     SEQUENCE.lock().unwrap_or_else(PoisonError::into_inner).seed(seed);
     SEEDED.store(true, Ordering::Release);
 }
 
-/// 31 random bits.
+/// Returns 31 random bits.
 pub(crate) fn bits31() -> u32 {
     if SEEDED.load(Ordering::Acquire) {
         return SEQUENCE.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -60,12 +60,12 @@ pub(crate) fn bits31() -> u32 {
     (random::bits64() >> 33) as u32
 }
 
-/// At least 0, less than 1, in steps of 2^-31.
+/// Returns a number in [0, 1), in steps of 2^-31.
 pub fn fraction() -> f64 {
     f64::from(bits31()) / f64::from(1_u32 << 31)
 }
 
-/// At least 0, at most 1, with all the bits of a double.
+/// Returns a number in [0, 1] with all bits of a double.
 pub(crate) fn fine_fraction() -> f64 {
     let high = fraction();
     high + fraction() / f64::from(1_u32 << 31)
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seeded_sequence_is_the_one_tests_expect() {
+    fn the_seeded_sequence_is_that_of_freebsd() {
         let mut sequence = Sequence { state: [0; DEGREE], front: SEPARATION, rear: 0 };
         sequence.seed(1);
         let mut next = || {

@@ -1,4 +1,4 @@
-//! Module saintmode: a backend is left out for objects that it failed to deliver, and for all objects once
+//! Module saintmode: excludes a backend for objects that it failed to deliver, and for all objects if
 //! there are too many of those.
 
 use std::any::Any;
@@ -34,7 +34,7 @@ struct Saint {
     name: String,
     backend: BackendId,
     backend_name: String,
-    /// 0 switches it off.
+    /// Number of such objects that makes the backend sick; 0 disables the module.
     threshold: usize,
     troubles: Mutex<Vec<Trouble>>,
 }
@@ -62,7 +62,7 @@ impl Saint {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Returns whether the backend will do for the object at hand; if not, logs the reason.
+    /// Returns whether the backend can be used for the current object. If not, logs the reason.
     fn will_do(&self, ctx: &mut Ctx<'_>, hash: Option<&[u8]>) -> bool {
         if self.threshold == 0 || self.count() == 0 {
             return true;

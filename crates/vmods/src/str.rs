@@ -1,4 +1,4 @@
-//! Module str: parts of texts and questions about them. Positions count bytes.
+//! Module str: parts and properties of texts. Positions count bytes.
 
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
@@ -42,7 +42,7 @@ fn take<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Str(args.str(0).map(|s| part(s, args.int(1), args.int(2)))))
 }
 
-/// `n` bytes from `offset`, which counts from the end if it is negative; a negative `n` takes the bytes
+/// Returns `n` bytes from `offset`, which counts from the end if it is negative. A negative `n` returns the bytes
 /// before it (before the end, if the offset is 0).
 fn part(s: &[u8], n: i64, offset: i64) -> &[u8] {
     let length = s.len() as i64;
@@ -72,7 +72,7 @@ fn fields<'s>(s: &'s [u8], separators: &[u8]) -> impl DoubleEndedIterator<Item =
     s.split(|b| separators.contains(b)).filter(|field| !field.is_empty())
 }
 
-/// The `n`th field from 1, or from the end if negative.
+/// Returns the `n`th field from 1, or from the end if `n` is negative.
 fn field<'s>(s: &'s [u8], n: i64, separators: &[u8]) -> Option<&'s [u8]> {
     let place = (n.unsigned_abs() as usize).checked_sub(1)?;
     let mut fields = fields(s, separators);
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_parts_from_both_ends() {
+    fn parts_are_taken_from_both_ends() {
         for (n, offset, expected) in [
             (3, 0, "abc"),
             (7, 0, "abcde"),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_into_fields() {
+    fn texts_are_split_into_fields() {
         let nth = |n| field(b".-.abc..def.-ghi..", n, b".-");
         assert_eq!(
             [nth(3), nth(7), nth(-3), nth(-4), nth(0)],

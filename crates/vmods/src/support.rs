@@ -1,4 +1,4 @@
-//! Common parts of all modules: the table behind [`Module`], and short ways to return and to log.
+//! Common parts of all modules: the table that implements [`Module`], and functions for results and logging.
 
 use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
@@ -40,7 +40,7 @@ impl Module for Table {
 /// The result of a VOID function.
 pub(crate) const DONE: Answer<'static> = Ok(Value::Absent);
 
-/// A copy of the bytes in the workspace; undefined when that is full (the host marks the overflow).
+/// Copies the bytes into the workspace. Returns undefined if that is full (the host records the overflow).
 pub(crate) fn text<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Answer<'a> {
     Ok(Value::Str(ctx.try_copy(bytes)))
 }
@@ -49,32 +49,32 @@ pub(crate) fn log(ctx: &mut Ctx<'_>, tag: Tag, text: impl AsRef<[u8]>) {
     ctx.host.log(tag as u8, text.as_ref());
 }
 
-/// The name in VCL of a backend or director; empty for none.
+/// Returns the VCL name of a backend or director, or an empty text for none.
 pub(crate) fn director_name(vcl: &Instance, id: BackendId) -> String {
     vcl.directors.get(id).map_or_else(String::new, |cell| cell.director.name().to_owned())
 }
 
-/// Whether a fetch's subroutine runs; vcl_pipe is the client's.
+/// Returns whether a subroutine of a fetch runs. vcl_pipe belongs to the client's side.
 pub(crate) fn is_backend_side(method: Method) -> bool {
     lacquer_vcl::variables_table::BACKEND & (1 << method as u32) != 0
 }
 
-/// Returns the name of the workspace that strings of this task go to.
+/// Returns the name of the workspace for strings of this task.
 fn workspace(ctx: &Ctx<'_>) -> &'static str {
     if is_backend_side(ctx.method()) { "backend" } else { "client" }
 }
 
-/// Bytes that are left in the workspace; without one, there is no limit.
+/// Returns the free bytes of the workspace; without a workspace, there is no limit.
 pub(crate) fn room(ctx: &mut Ctx<'_>) -> usize {
     ctx.host.workspace_free(workspace(ctx)).unwrap_or(usize::MAX)
 }
 
-/// Marks the workspace as having been too small.
+/// Records an overflow of the workspace.
 pub(crate) fn overflow(ctx: &mut Ctx<'_>) {
     ctx.host.workspace_overflow(workspace(ctx));
 }
 
-/// A copy in the workspace for functions that complain themselves: a workspace that is full is not marked.
+/// Copies into the workspace, for functions that report a full workspace themselves: no overflow is recorded.
 pub(crate) fn copy_if_room<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Option<&'a [u8]> {
     if bytes.len() >= room(ctx) {
         return None;
@@ -82,17 +82,17 @@ pub(crate) fn copy_if_room<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Option<&'a [u
     ctx.try_copy(bytes)
 }
 
-/// A string argument for messages; undefined shows as nothing.
+/// Returns a string argument for messages; undefined becomes empty.
 pub(crate) fn shown(bytes: Option<&[u8]>) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes.unwrap_or_default())
 }
 
-/// An ENUM argument: the front end lets only its words through.
+/// Returns an ENUM argument. The front end accepts only its words.
 pub(crate) fn word<'a>(args: &Args<'a>, i: usize) -> &'a str {
     args.str(i).and_then(|s| std::str::from_utf8(s).ok()).unwrap_or_default()
 }
 
-/// The regex behind a REGEX argument, matched against a text.
+/// Returns whether a REGEX argument matches a text.
 pub(crate) fn is_match(ctx: &Ctx<'_>, args: &Args<'_>, i: usize, subject: &[u8]) -> bool {
     let limits = ctx.host.regex_limits();
     args.regex(i).is_ok_and(|regex| regex.is_match(subject, limits).unwrap_or(false))

@@ -1,4 +1,4 @@
-//! Module tcp: the client's connection as the kernel sees it.
+//! Module tcp: the kernel's view of the client's connection.
 
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Value};

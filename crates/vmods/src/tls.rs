@@ -1,5 +1,5 @@
-//! Module tls: properties of a connection's TLS session. No connection has one yet, so every result is that
-//! of a plain connection; programs written for both kinds load and run.
+//! Module tls: properties of a connection's TLS session. TLS is not supported yet, so every result is that
+//! of a plain connection, and programs for both kinds can be loaded.
 
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 

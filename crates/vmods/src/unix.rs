@@ -1,10 +1,10 @@
-//! Module unix: who is at the other end of a UNIX socket. Names come from /etc/passwd and /etc/group;
-//! other name services are not asked.
+//! Module unix: the peer of a UNIX socket. Names come from /etc/passwd and /etc/group;
+//! other name services are not used.
 
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
-use crate::apart::FILES;
+use crate::blocking::FILES;
 use crate::support::{Answer, Table, log, text};
 
 pub(crate) static MODULE: Table = Table {
@@ -54,7 +54,7 @@ fn name<'a>(ctx: &mut Ctx<'a>, file: &'static str, id: Option<u32>) -> Answer<'a
     }
 }
 
-/// Both files are lines of `name:password:number:…`.
+/// Returns the name of an id. Both files consist of lines of `name:password:number:…`.
 fn name_in(file: &str, id: u32) -> Option<&str> {
     file.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -66,7 +66,7 @@ fn name_in(file: &str, id: u32) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn finds_names_by_number() {
+    fn names_are_found_by_number() {
         let file = "root:x:0:0:root:/root:/bin/sh\n\nbroken\nwww-data:x:33:33::/var/www:\n";
         assert_eq!(super::name_in(file, 33), Some("www-data"));
         assert_eq!(super::name_in(file, 1), None);

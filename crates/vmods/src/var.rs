@@ -34,7 +34,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-/// Value of a variable; reading it as another type gives nothing.
+/// Value of a variable. Reading it as another type returns nothing.
 #[derive(Clone)]
 enum Held {
     String(Vec<u8>),
@@ -48,7 +48,7 @@ enum Held {
 #[derive(Default)]
 struct Variables(HashMap<Vec<u8>, Held>);
 
-/// Bytes that a variable takes of the workspace beside its texts: they bound how many a task can make.
+/// Bytes of workspace for a variable besides its texts, which limits the number of a task's variables.
 const VARIABLE: usize = 56;
 
 fn charge(ctx: &mut Ctx<'_>, bytes: usize, what: &str) -> Result<(), ModuleError> {

@@ -23,7 +23,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-/// Buckets of a key under other limits are other buckets. Durations are kept as bits, to compare exactly.
+/// Identifies a bucket by key and limits. Durations are stored as bits, for exact comparison.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     name: Vec<u8>,
@@ -50,7 +50,7 @@ impl Bucket {
         self.tokens = self.tokens.saturating_add(gained).min(self.capacity);
     }
 
-    /// Takes a token; whether the caller has to be denied.
+    /// Takes a token. Returns whether the caller must be denied.
     fn take(&mut self, block: f64, now: f64) -> bool {
         self.refill(now);
         let is_blocked = block > 0.0 && now < self.blocked_until;
@@ -82,7 +82,7 @@ struct Shard {
     calls: u32,
 }
 
-/// Stale buckets go every so many calls.
+/// Number of calls after which stale buckets are removed.
 const SWEEP_AFTER: u32 = 1000;
 const SHARDS: usize = 16;
 
@@ -106,7 +106,7 @@ fn key(args: &Args<'_>) -> Option<Key> {
     Some(Key { name: args.str(0)?.to_vec(), limit: args.int(1), period: bits(2), block: bits(3) })
 }
 
-/// Runs `act` on the key's shard; `None` without a key.
+/// Runs `act` on the key's shard. Returns `None` without a key.
 fn with_shard<T>(args: &Args<'_>, act: impl FnOnce(&mut Shard, Key, f64) -> T) -> Option<T> {
     let key = key(args)?;
     let store = store();

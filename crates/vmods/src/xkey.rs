@@ -1,5 +1,5 @@
-//! Module xkey: purges by the tags that origins give to objects in the headers `xkey` and `X-HashTwo`.
-//! The cache keeps the tags; this module only reads the lists that VCL gives it.
+//! Module xkey: purges by the tags that origins send in the headers `xkey` and `X-HashTwo`.
+//! The cache stores the tags; this module only parses the lists that VCL passes.
 
 use lacquer_vcl_runtime::{Args, Ctx, PurgeMode, Value};
 
@@ -13,7 +13,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &["purge", "softpurge"],
 };
 
-/// The tags of a header or argument: separated by blanks and commas.
+/// Returns the tags of a header or argument, separated by spaces and commas.
 pub fn tags(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|b| matches!(b, b',' | b' ' | b'\t')).filter(|tag| !tag.is_empty())
 }

@@ -4,6 +4,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, mpsc};
 
+use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_engine::{MAKERS, Names, Services, Setup, Shared, watched};
 use lacquer_shm::{VsmDir, vsm};
@@ -68,7 +69,7 @@ fn grow_descriptor_table(any: &UnixStream) {
 fn share_inherited(config: WorkerConfig) -> Result<Arc<Process>, String> {
     let dir = open_dir(lacquer_system::inherit(config.vsm_fd))?;
     let stevedores = storages::inherited(&config.storages, config.address_space.reserve)?;
-    share(config, dir, stevedores)
+    share(config, dir, stevedores, Vec::new())
 }
 
 pub fn open_dir(dir: OwnedFd) -> Result<VsmDir, String> {
@@ -76,8 +77,13 @@ pub fn open_dir(dir: OwnedFd) -> Result<VsmDir, String> {
     VsmDir::adopt(dir, owner).map_err(|e| e.to_string())
 }
 
-/// Creates the state of the process from its configuration, shared-memory directory and storages.
-pub fn share(config: WorkerConfig, dir: VsmDir, stevedores: Vec<Stevedore>) -> Result<Arc<Process>, String> {
+/// Makes what the reactors share, and the means to reach them.
+pub fn share(
+    config: WorkerConfig,
+    dir: VsmDir,
+    stevedores: Vec<Stevedore>,
+    invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
+) -> Result<Arc<Process>, String> {
     let names = Names {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         identity: config.identity.clone(),
@@ -87,6 +93,7 @@ pub fn share(config: WorkerConfig, dir: VsmDir, stevedores: Vec<Stevedore>) -> R
         params: config.params.clone(),
         stevedores,
         hooks: crate::helpers::hooks(),
+        invalidation_listeners,
         descriptors: descriptor_limit(),
     };
     Ok(Arc::new(Process {

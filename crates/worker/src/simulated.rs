@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{Request, WorkerConfig};
 use lacquer_engine::activity::Work;
 use lacquer_engine::{MAKERS, Services, origin_watch};
@@ -43,10 +44,15 @@ pub struct Holdings {
 }
 
 impl Engine {
-    /// Starts the engine with the configured number of reactors. `dir` is an empty directory for its shared memory.
-    /// Must be called in a task of the runtime that is to run the engine.
-    pub fn start(config: WorkerConfig, dir: OwnedFd, storages: Vec<Stevedore>) -> Result<Engine, String> {
-        let process = boot::share(config, boot::open_dir(dir)?, storages)?;
+    /// Starts the engine with as many reactors as the parameter says. `dir` is an empty directory for its shared memory.
+    /// Call it in a task of the runtime that is to run it.
+    pub fn start(
+        config: WorkerConfig,
+        dir: OwnedFd,
+        storages: Vec<Stevedore>,
+        listeners: Vec<Box<dyn InvalidationListener>>,
+    ) -> Result<Engine, String> {
+        let process = boot::share(config, boot::open_dir(dir)?, storages, listeners)?;
         process.runtimes.add(tokio::runtime::Handle::current());
         let watched = process.watched.iter().enumerate();
         let services = watched

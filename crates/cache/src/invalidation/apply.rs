@@ -8,17 +8,17 @@ use crate::cache::Cache;
 use crate::purge::Purging;
 
 impl Cache {
-    /// Calls the listeners, then applies the invalidation. A ban is in force when this returns; a purge is complete
-    /// after the last step of the result.
+    /// Calls the listeners, then gives the invalidation effect: a ban is in force when this returns, and a purge is
+    /// complete after the last step of the result. The result carries the ticket of the listeners.
     pub fn invalidate(&self, event: Invalidation, arrival: Arrival) -> Purging {
         let when = event.when();
-        let purging = match event.action() {
+        let mut purging = match event.action() {
             Action::PurgeKey { digest, purge } => self.begin_purge(digest, *purge, when),
             Action::PurgeTags { tags, purge } => self.begin_tag_purge(tags, *purge, when),
             Action::Ban(_) => Purging::of_nothing(),
         };
         for listener in &self.invalidation_listeners {
-            listener.invalidated(&event, arrival);
+            listener.invalidated(&event, arrival, &mut purging.ticket);
         }
         if let Action::Ban(conditions) = event.into_action() {
             self.bans.add(conditions, when, self.tuning.ban_dups.load(Ordering::Relaxed));

@@ -1,6 +1,7 @@
 //! The interface to code that records invalidations or sends them to other caches.
 
 use super::event::Invalidation;
+use super::ticket::Ticket;
 
 /// The path by which an invalidation reached this cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,5 +17,6 @@ pub enum Arrival {
 /// Receives each invalidation once, before it takes effect. The documentation of [`crate::invalidation`] lists the
 /// threads that call it, the locks that they hold (none), and a listener's duties.
 pub trait InvalidationListener: Send + Sync {
-    fn invalidated(&self, event: &Invalidation, arrival: Arrival);
+    /// `ticket` is what the caller awaits before it answers a user.
+    fn invalidated(&self, event: &Invalidation, arrival: Arrival, ticket: &mut Ticket);
 }

@@ -1,9 +1,15 @@
 //! Invalidations as values: the calls of listeners, and equal effects in another cache that receives them later.
 
-use std::sync::{OnceLock, Weak};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{OnceLock, Weak, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::thread;
 
 use super::*;
 use crate::bans::LurkerParams;
+use crate::invalidation::{Hold, Ticket};
 use crate::locks::Mutex;
 
 /// Records the invalidations that it receives.
@@ -11,7 +17,7 @@ use crate::locks::Mutex;
 struct Recorder(Arc<Mutex<Vec<(Invalidation, Arrival)>>>);
 
 impl InvalidationListener for Recorder {
-    fn invalidated(&self, event: &Invalidation, arrival: Arrival) {
+    fn invalidated(&self, event: &Invalidation, arrival: Arrival, _ticket: &mut Ticket) {
         self.0.lock().push((event.clone(), arrival));
     }
 }
@@ -220,8 +226,8 @@ struct Witness {
 }
 
 impl InvalidationListener for Witness {
-    fn invalidated(&self, event: &Invalidation, _arrival: Arrival) {
-        let cache = self.cache.get().and_then(Weak::upgrade).expect("the cache exists");
+    fn invalidated(&self, event: &Invalidation, _arrival: Arrival, _ticket: &mut Ticket) {
+        let cache = self.cache.get().and_then(Weak::upgrade).expect("there is a cache");
         let found =
             with_args(event.when(), &Request::default(), |_| {}, |a| cache.lookup(&digest(1), a, None));
         self.seen.lock().push(outcome(&found));
@@ -271,4 +277,118 @@ fn a_purge_in_steps_is_recorded_once() {
     assert_eq!(recorder.take(), [(event, Arrival::Journal)]);
     assert_eq!(purging.finish(&w.cache), 200);
     assert_eq!((recorder.take().len(), w.stat("n_purges"), w.stat("n_obj_purged")), (0, 1, 200));
+}
+
+/// A journal, to which another thread writes what it receives.
+struct Journal {
+    queue: Mutex<mpsc::Sender<(Invalidation, Hold)>>,
+}
+
+impl InvalidationListener for Journal {
+    fn invalidated(&self, event: &Invalidation, arrival: Arrival, ticket: &mut Ticket) {
+        if arrival != Arrival::Journal {
+            // Without a writer nothing is recorded, and nothing waits.
+            let _ = self.queue.lock().send((event.clone(), ticket.hold()));
+        }
+    }
+}
+
+impl Journal {
+    fn new() -> (Self, mpsc::Receiver<(Invalidation, Hold)>) {
+        let (sender, receiver) = mpsc::channel();
+        (Self { queue: Mutex::new(sender) }, receiver)
+    }
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn some_invalidations() -> [Action; 3] {
+    [
+        Action::PurgeKey { digest: digest(1), purge: Purge::Hard },
+        Action::PurgeTags { tags: words(&[3, 4]), purge: Purge::Hard },
+        Action::Ban(BanSpec::from_cli(&["obj.http.foo", "==", "bar"]).expect("a good ban")),
+    ]
+}
+
+/// Asks for an invalidation and gives it effect. Returns its ticket.
+fn ticket_of(w: &World, action: Action, arrival: Arrival) -> Ticket {
+    let event = Invalidation::new(action, w.now.get(), Reason::PurgeAction, Source::Management);
+    let mut purging = w.cache.invalidate(event, arrival);
+    let ticket = purging.ticket();
+    purging.finish(&w.cache);
+    ticket
+}
+
+#[test]
+fn without_a_journal_tickets_are_ready_at_once() {
+    let recorder = Recorder::default();
+    for w in [World::new(None), World::with_listeners(None, vec![Box::new(recorder.clone())])] {
+        for action in some_invalidations() {
+            let ticket = ticket_of(&w, action, Arrival::Local);
+            assert!(ticket.is_recorded());
+            ticket.wait();
+        }
+    }
+    let (journal, _writer) = Journal::new();
+    let w = World::with_listeners(None, vec![Box::new(journal)]);
+    for action in some_invalidations() {
+        assert!(ticket_of(&w, action, Arrival::Journal).is_recorded(), "it came from the journal");
+    }
+}
+
+/// The effect does not wait for the journals, the ticket does: until the last one has its record.
+#[test]
+fn tickets_wait_for_all_journals() {
+    let ((one, first), (other, second)) = (Journal::new(), Journal::new());
+    let recorder = Recorder::default();
+    let w = World::with_listeners(None, vec![Box::new(one), Box::new(recorder.clone()), Box::new(other)]);
+    for action in some_invalidations() {
+        w.fill(1, 10.0, |_| {});
+        let mut ticket = pin!(ticket_of(&w, action.clone(), Arrival::Local));
+        if matches!(action, Action::PurgeKey { .. }) {
+            assert!(matches!(outcome(&w.lookup(1)), Outcome::Miss(_)), "it is purged");
+        }
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        let mut is_ready = || ticket.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        for (journal, last) in [(&first, false), (&second, true)] {
+            let (event, hold) = journal.try_recv().expect("it was received before the effect");
+            assert_eq!(event.action(), &action);
+            assert!(!is_ready());
+            drop(hold);
+            assert_eq!((is_ready(), count.0.load(Ordering::Relaxed)), (last, usize::from(last)));
+        }
+    }
+}
+
+/// A thread that blocks on a ticket goes on when the record is written, and when the writer is lost.
+#[test]
+fn threads_wait_for_the_journal() {
+    let (journal, queue) = Journal::new();
+    let w = World::with_listeners(None, vec![Box::new(journal)]);
+    let written = Arc::new(Mutex::new(Vec::new()));
+    let pages = written.clone();
+    let writer = thread::spawn(move || {
+        for (event, hold) in queue.iter().take(some_invalidations().len()) {
+            thread::yield_now();
+            pages.lock().push(event);
+            drop(hold);
+        }
+    });
+    for (number, action) in some_invalidations().into_iter().enumerate() {
+        ticket_of(&w, action, Arrival::Local).wait();
+        assert_eq!(written.lock().len(), number + 1);
+    }
+    writer.join().expect("it does not panic");
+    for action in some_invalidations() {
+        ticket_of(&w, action, Arrival::Local).wait();
+    }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use lacquer_cache::bans::{BanRequest, HeadReader};
 use lacquer_cache::{
-    BodyWriter, Cache, ChunkSizes, Config, Digest, Hooks, Lookup, LookupArgs, Nuke, Object, ObjectSpec, Read,
-    Stevedore, Timers, flag,
+    BodyWriter, Cache, ChunkSizes, Config, Digest, FrontTable, Hooks, Lookup, LookupArgs, Nuke, Object,
+    ObjectSpec, Read, Stevedore, Timers, flag,
 };
 use lacquer_filters::splice::{self, Checksum};
 use lacquer_filters::{Filter, Gunzip, Gzip, RangeOf, STEP_MAX};
@@ -141,6 +141,10 @@ impl World {
     }
 
     fn lookup(&self, key: u8) -> Lookup {
+        self.lookup_by(&mut FrontTable::new(1), key)
+    }
+
+    fn lookup_by(&self, front: &mut FrontTable, key: u8) -> Lookup {
         let digest: Digest = [key; 32];
         let args = LookupArgs {
             t_req: NOW,
@@ -155,7 +159,7 @@ impl World {
             banned: &|_| {},
             mismatches: Cell::new(0),
         };
-        self.0.lookup(&digest, &args, None)
+        front.lookup(&self.0, &digest, &args, None)
     }
 
     fn begin(&self, flags: u32) -> (Arc<Object>, BodyWriter) {

@@ -332,6 +332,99 @@ fn reads_make_room_in_a_full_memory() {
     assert!(slow.cache().stats().n_lru_nuked.load(std::sync::atomic::Ordering::Relaxed) > before);
 }
 
+/// Clients that read slowly hold their parts. Others wait for memory, and get whole bodies when there is some again.
+#[test]
+fn slow_clients_delay_others_and_fail_no_body() {
+    let slow = SlowWorld::new(4 << 20, 1, GOOD);
+    let bodies: Vec<Vec<u8>> = (0..32).map(|seed| Random(100 + seed).bytes(400_000)).collect();
+    let objects: Vec<_> = (1..).zip(&bodies).map(|(key, body)| slow.settled(key, body)).collect();
+    let mut held = Vec::new();
+    let last = objects.last().expect("there are many");
+    let first_byte = async |object: &Arc<Object>| {
+        object.more(0).await;
+        let Read::Mapped(chunk) = object.read(0, u64::MAX) else { panic!("it was waited for") };
+        drop(chunk);
+    };
+    for object in &objects[..31] {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut wait = Box::pin(first_byte(object));
+        let is_waiting = wait.as_mut().poll(&mut cx).is_pending();
+        assert!(is_waiting && slow.store.pending() <= 1);
+        drop(wait);
+        slow.store.run();
+        if let Read::Mapped(chunk) = object.read(0, u64::MAX) {
+            held.push(chunk);
+        }
+    }
+    assert!(held.len() >= 8 && slow.used() < 3 << 20, "{} parts, {} bytes", held.len(), slow.used());
+    let reader = send_range(last.clone(), 0, u64::MAX, 30_000);
+    let releases = async {
+        let mut reader = pin!(reader);
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(
+            reader.as_mut().poll(&mut cx).is_pending() && slow.store.pending() == 0,
+            "it waits for memory"
+        );
+        held.truncate(held.len() - 2);
+        reader.await
+    };
+    let (sent, got) = run(beside(&slow.store, releases));
+    sent.expect("memory came");
+    assert!(got.ended && got.bytes == bodies[31]);
+    assert!(objects.iter().all(|object| object.state() == BodyState::Complete), "a body failed");
+}
+
+/// Readers that need several parts at once do not wait for each other.
+#[test]
+fn scans_of_packed_includes_do_not_wait_for_each_other() {
+    let slow = SlowWorld::new(1 << 20, 1, GOOD);
+    let packed = |seed| {
+        let mut packing = pipeline(vec![Box::new(Gzip::new(1))], recorder(1000));
+        run(packing.write(&Random(seed).bytes(300_000))).expect("it takes all");
+        run(packing.end()).expect("there is an end");
+        client(packing).bytes
+    };
+    let objects: Vec<_> = (1..9).map(|key| slow.settled(key, &packed(key.into()))).collect();
+    let scans = async {
+        let tasks: Vec<_> = objects
+            .iter()
+            .map(|object| {
+                let object = object.clone();
+                tokio::task::spawn_local(async move {
+                    let page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
+                    let mut include = EsiInclude::new(page, true, Checksum::default(), true);
+                    include.prepare(Some(&object), true, false).await
+                })
+            })
+            .collect();
+        for task in tasks {
+            assert!(task.await.expect("no panic"));
+        }
+    };
+    run(beside(&slow.store, scans));
+}
+
+/// A body that failed while nobody read it is found by no lookup, and leaves the index.
+#[test]
+fn a_body_that_failed_unseen_is_not_found() {
+    for len in [2000, 400_000] {
+        let slow = SlowWorld::new(8 << 20, 1, GOOD);
+        let object = slow.settled(1, &Random(5).bytes(len));
+        let mut front = FrontTable::new(16);
+        for _ in 0..4 {
+            assert!(matches!(slow.world.lookup_by(&mut front, 1), Lookup::Hit(_)));
+        }
+        slow.store.set_faults(Faults { short: 0, errors: 100 });
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(object.poll_more(0, &mut cx).is_pending());
+        slow.store.run();
+        assert_eq!(object.state(), BodyState::Failed);
+        assert!(matches!(slow.world.lookup_by(&mut front, 1), Lookup::Miss { stale: None, .. }));
+        assert!(matches!(slow.world.lookup(1), Lookup::Miss { stale: None, .. }));
+        assert!(!slow.cache().kill(&object), "it has left the index");
+    }
+}
+
 #[test]
 fn stored_objects_are_recovered_and_damaged_ones_are_refused() {
     type Damage = fn(&mut Vec<u8>, &mut Vec<u8>);

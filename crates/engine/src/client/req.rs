@@ -18,7 +18,7 @@ use crate::client_transport::ClientTransport;
 use crate::req_body::ReqBody;
 use crate::services::Services;
 use crate::session::Sess;
-use crate::task::{Logged, REQ, RESP, Run, Task, Times, VclTask, run_vcl};
+use crate::task::{Ending, Logged, REQ, RESP, Run, Task, Times, VclTask, run_vcl};
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::{Transaction, TransactionSlot};
 use crate::vcl_table::VclRef;
@@ -139,7 +139,7 @@ impl Req {
                 log: memory.log,
                 privates: PrivateMap::default(),
                 times: Times { first: start.t_first, last: start.t_first },
-                run: Run { method: Method::Recv, now: start.t_req, trace: false, failed: false },
+                run: Run { method: Method::Recv, now: start.t_req, trace: false, ending: Ending::Usual },
             },
             key: Key::default(),
             found: Found::default(),

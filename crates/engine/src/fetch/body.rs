@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::pin::pin;
 
-use lacquer_cache::{BodyState, Read, flag};
+use lacquer_cache::flag;
 use lacquer_filters::Chain;
 use lacquer_flow::storing::{self, Arrival};
 use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
@@ -88,55 +88,6 @@ fn broken(f: &mut Fetch, why: &str) -> Step {
         return Step::Fail;
     }
     Step::Error
-}
-
-/// Handles a 304: creates an object from the new head and the body of the stale object.
-pub async fn refresh(f: &mut Fetch) -> Step {
-    let Some(stale) = f.product.stale.clone() else { return Step::Fail };
-    if stale.state() == BodyState::Fetching {
-        f.task.log.put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
-        stale.end().await;
-    }
-    if stale.state() == BodyState::Failed || stale.is(flag::FAILED) {
-        return template_failed(f, "Template object failed");
-    }
-    f.attempt.gzipped = stale.is(flag::GZIPED);
-    f.attempt.encoding_changed = stale.is(flag::CHGCE);
-    f.attempt.has_esi = stale.is(flag::ESIPROC);
-    if !f.store_head(Content::Copied(stale.body_len(), stale.extra())) {
-        return template_failed(f, "");
-    }
-    if f.attempt.do_stream {
-        f.publish();
-    }
-    let mut at = 0;
-    while at < stale.body_len() {
-        let chunk = match stale.read(at, u64::MAX) {
-            Read::Mapped(chunk) => chunk,
-            Read::Pending => {
-                stale.more(at).await;
-                continue;
-            }
-            Read::Missing => return template_failed(f, "Template object failed"),
-        };
-        if !f.append(chunk.bytes()).await {
-            return template_failed(f, "Template object failed");
-        }
-        at += chunk.len() as u64;
-    }
-    f.end_origin(None);
-    f.complete(f.attempt.do_stream);
-    f.recycle_origin();
-    Step::Done
-}
-
-fn template_failed(f: &mut Fetch, why: &str) -> Step {
-    if !why.is_empty() {
-        f.fetch_error(why);
-    }
-    f.close_origin(Some(SessClose::RxBody));
-    f.task.services.counters().fetch_failed.add(1);
-    Step::Fail
 }
 
 impl Fetch {
@@ -273,9 +224,9 @@ impl Fetch {
         self.filter_and_store(chain, &[], true).await
     }
 
-    /// Yields to other tasks periodically while a fast origin sends a large body. Counts `n` bytes received, and the
-    /// evictions since the last call.
-    async fn yield_if_due(&mut self, n: usize) {
+    /// Lets others run now and then while a fast origin sends a large body: `n` bytes came, and objects may have been
+    /// evicted.
+    pub(super) async fn yield_if_due(&mut self, n: usize) {
         let evictions = self.product.nuked.saturating_sub(self.attempt.nuked_before) as usize;
         self.attempt.nuked_before = self.product.nuked;
         let stored = n.saturating_add(evictions.saturating_mul(EVICTION));
@@ -335,8 +286,8 @@ impl Fetch {
         std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await;
     }
 
-    /// Returns whether the rest of the body is not needed: the fetch is abandoned, or the only reader has stopped.
-    fn is_cancelled(&self) -> bool {
+    /// Returns whether the only reader of a private object has gone.
+    pub(super) fn is_cancelled(&self) -> bool {
         self.is_abandoned() || self.product.object.as_ref().is_some_and(|o| o.is(flag::CANCEL))
     }
 
@@ -356,8 +307,8 @@ const STORED_PER_MADE: usize = 4;
 /// The log text for a body shorter than its Content-Length; as in Varnish.
 const SHORT_BODY: &str = "straight insufficient bytes";
 
-/// The largest number of bytes in one read.
-const PIECE: usize = 64 * 1024;
+/// The most bytes that are read at a time.
+pub const PIECE: usize = 64 * 1024;
 
 /// Reads the next piece of the body into the start of `buffer`. Returns its length.
 async fn next_piece(

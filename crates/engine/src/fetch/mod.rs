@@ -21,6 +21,7 @@ mod object;
 mod parts;
 mod pipe;
 mod queue;
+mod refresh;
 mod response;
 mod run;
 mod start;

@@ -19,8 +19,9 @@ pub enum Content<'c> {
     Incoming(Option<u64>),
     /// The whole body is in the workspace.
     Whole(Text),
-    /// The body will be copied from a stale object. Contains its length, and the data that filters stored with it.
-    Copied(u64, &'c [u8]),
+    /// The body of another object, with the data that filters left. It comes as in [`Content::Incoming`] only if it must be
+    /// copied.
+    Copied(&'c Object),
 }
 
 /// The number of evictions after which other tasks run. They take half a millisecond at most.
@@ -126,7 +127,7 @@ impl Fetch {
             validation::last_modified(&self.response.http, &self.task.ws, self.response.lifetime);
         let (expected, extra) = match content {
             Content::Incoming(expected) => (expected, [].as_slice()),
-            Content::Copied(length, extra) => (Some(length), extra),
+            Content::Copied(object) => (Some(object.body_len()), object.extra()),
             Content::Whole(_) => (None, [].as_slice()),
         };
         let spec = ObjectSpec {
@@ -146,16 +147,20 @@ impl Fetch {
         let mut nuke = Nuke::new(p.nuke_limit, &mut note);
         // An object that is kept only as a mark frees its body later, so its head and body must not share a span.
         let expected = expected.filter(|_| !storing.is_mark());
-        let made = match content {
+        let whole = match content {
             Content::Whole(body) => {
-                let body = self.task.ws.get(body);
-                cache.create(stevedore, &spec, body, &mut nuke).map(|object| (object, None))
+                cache.create(stevedore, &spec, self.task.ws.get(body), &mut nuke).map(Some)
             }
-            _ => {
+            Content::Copied(object) => cache.share(stevedore, &spec, object, &mut nuke),
+            Content::Incoming(_) => Ok(None),
+        };
+        let made = whole.and_then(|whole| match whole {
+            Some(object) => Ok((object, None)),
+            None => {
                 let begun = cache.begin(stevedore, &spec, expected, sizes, &mut nuke);
                 begun.map(|(object, writer)| (object, Some(writer)))
             }
-        };
+        });
         self.product.nuked = p.nuke_limit - nuke.left;
         let kind = stevedore.kind().name();
         let Ok((object, writer)) = made else {

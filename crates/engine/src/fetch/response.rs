@@ -36,9 +36,7 @@ pub async fn respond(f: &mut Fetch) -> Step {
     }
     // VCL may have waited, and the object that the 304 confirms may have been removed meanwhile.
     if f.attempt.was_304 && gone::is_stale_gone(f).await {
-        gone::forget_stale(f);
-        gone::drop_conditions(f);
-        return Step::Retry;
+        return gone::ask_again(f, gone::GONE);
     }
     f.task.stamp("Process");
     f.release_request();

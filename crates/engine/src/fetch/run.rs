@@ -7,7 +7,7 @@ use lacquer_http::SessClose;
 use lacquer_shm::Tag;
 
 use super::parts::{Step, Target};
-use super::{Fetch, body, error, start};
+use super::{Fetch, body, error, refresh, start};
 use crate::activity::Work;
 
 /// Runs a fetch to its end. A panic ends only this fetch.
@@ -35,7 +35,7 @@ impl Fetch {
                 Step::Start => start::start(self).await,
                 Step::Retry => start::retry(self),
                 Step::Body => body::fetch(self).await,
-                Step::Refresh => body::refresh(self).await,
+                Step::Refresh => refresh::refresh(self).await,
                 Step::Error => error::error(self).await,
                 Step::Fail => {
                     self.fail();

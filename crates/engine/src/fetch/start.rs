@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lacquer_cache::{Object, flag};
+use lacquer_cache::{BodyState, Object, flag};
 use lacquer_flow::Lifetime;
 use lacquer_flow::validation::{self, NotModified, Validated};
 use lacquer_http::freshness::Freshness;
@@ -27,7 +27,7 @@ use super::parts::{
 };
 use super::{Fetch, Mode, gone};
 use crate::client::Req;
-use crate::task::{Run, Task, Times};
+use crate::task::{Ending, Run, Task, Times};
 use crate::transaction_buffers::TransactionBuffers;
 
 /// Creates a fetch from the request that starts it. Texts are copied into the fetch's own workspace.
@@ -116,7 +116,7 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
         log,
         privates: PrivateMap::default(),
         times: Times { first: now, last: now },
-        run: Run { method: Method::BackendFetch, now, trace: req.task.run.trace, failed: false },
+        run: Run { method: Method::BackendFetch, now, trace: req.task.run.trace, ending: Ending::Usual },
     }
 }
 
@@ -157,6 +157,11 @@ pub fn make_bereq(f: &mut Fetch) {
 /// Adds the conditional headers by which the origin may confirm the stale object.
 fn add_conditions(f: &mut Fetch) {
     let Some(stale) = f.product.stale.clone() else { return };
+    if stale.state() == BodyState::Failed {
+        // A 304 would be of no use.
+        f.product.stale = None;
+        return f.task.services.cache().fail(&stale);
+    }
     let Some(head) = pack::PackedHead::new(stale.head()) else { return };
     let conditions = validation::conditions(head, stale.is(flag::IMSCAND));
     if let Some(modified) = conditions.if_modified_since {
@@ -231,7 +236,7 @@ pub async fn start(f: &mut Fetch) -> Step {
     normalize_response(f, now);
     if f.response.http.status() == 304 {
         if gone::is_stale_gone(f).await {
-            return retry_unconditionally(f);
+            return ask_without_conditions(f);
         }
         if !accept_304(f) {
             return Step::Error;
@@ -255,9 +260,9 @@ fn normalize_response(f: &mut Fetch, now: f64) {
     }
 }
 
-/// Retries with an unconditional request, because the object that the origin confirmed is gone.
-fn retry_unconditionally(f: &mut Fetch) -> Step {
-    gone::forget_stale(f);
+/// Asks the origin for the whole response, because the object that it has confirmed is gone.
+fn ask_without_conditions(f: &mut Fetch) -> Step {
+    gone::forget_stale(f, gone::GONE);
     let step = retry(f);
     gone::drop_conditions(f);
     step

@@ -15,7 +15,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{HostResult, RegexLimits};
 
-use crate::task::Task;
+use crate::task::{Ending, Task};
 use crate::vxids::vxid_of;
 
 /// The type number of a BLOB that contains a hash.
@@ -90,7 +90,7 @@ impl Task {
 
     pub fn fail(&mut self, text: &str) {
         self.log.put(Tag::VCL_Error, text.as_bytes());
-        self.run.failed = true;
+        self.run.ending = Ending::Failed;
     }
 
     pub fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]> {

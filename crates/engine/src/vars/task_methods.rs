@@ -149,7 +149,9 @@ macro_rules! task_methods {
         }
 
         fn ban(&mut self, expression: &[u8]) -> Result<(), String> {
-            crate::bans::from_vcl(self.task.services.shared(), expression, self.task.source())
+            let ticket = crate::bans::from_vcl(self.task.services.shared(), expression, self.task.source())?;
+            self.task.await_recording(ticket);
+            Ok(())
         }
 
         fn peer_credentials(&mut self) -> Option<(u32, u32)> {

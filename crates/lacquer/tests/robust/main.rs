@@ -1,5 +1,5 @@
-//! The daemon in daily work: VCLs replaced under load, more data than memory, refused options, a quick start. Each
-//! test starts `lacquerd` with ephemeral ports on 127.0.0.1 and drives it by plain sockets.
+//! The daemon in operation: VCLs are replaced under load, data exceeds memory, bad options are refused, startup is
+//! fast. Each test starts `lacquerd` with ephemeral ports on 127.0.0.1 and sends it requests over plain sockets.
 
 mod memory;
 mod refusals;

@@ -1,4 +1,4 @@
-//! Memory is what was configured: far more data than fits, of all sizes, some of it not to be kept.
+//! Memory stays within the configured limit with far more data than fits, of all sizes and partly uncacheable.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ const PATHS: u64 = 5000;
 #[derive(Default)]
 struct Seen {
     ends: AtomicBool,
-    answered: AtomicUsize,
-    /// `nuke_limit` evictions did not make room for the whole: the answer ended early, or is a 503 if nothing of
-    /// it had been sent.
+    responses: AtomicUsize,
+    /// Responses for which `nuke_limit` evictions did not free enough space: they ended early, or were a 503 if
+    /// nothing had been sent.
     cut: AtomicUsize,
 }
 
-/// Sizes from 100 B to 2 MB, evenly over the powers of ten but with fewer large ones.
+/// Sizes from 100 B to 2 MB, spread evenly over the powers of ten, but with fewer large ones.
 fn path(number: u64) -> String {
     let share = (number * 7919 % 1000) as f64 / 1000.0;
     let size = 100.0 * 10f64.powf(4.3 * share.powi(2));
@@ -38,13 +38,13 @@ fn churn(address: std::net::SocketAddr, start: u64, seen: &Seen) {
     let mut client = Client::connect(address).expect("connections are accepted");
     while !seen.ends.load(Ordering::Relaxed) {
         let path = path(random.below(PATHS));
-        seen.answered.fetch_add(1, Ordering::Relaxed);
+        seen.responses.fetch_add(1, Ordering::Relaxed);
         let mut reconnect = random.below(16) == 0;
         match client.get(&path) {
-            Ok(answer) if answer.status == 503 => {
+            Ok(response) if response.status == 503 => {
                 seen.cut.fetch_add(1, Ordering::Relaxed);
             }
-            Ok(answer) => assert_eq!(answer.status, 200, "{path}: {}", answer.head),
+            Ok(response) => assert_eq!(response.status, 200, "{path}: {}", response.head),
             Err(e) => {
                 assert_eq!(e.kind(), ErrorKind::UnexpectedEof, "{path}: {e}");
                 seen.cut.fetch_add(1, Ordering::Relaxed);
@@ -79,11 +79,11 @@ fn churn_stays_within_the_configured_memory() {
     }
     seen.ends.store(true, Ordering::Relaxed);
     for client in clients {
-        client.join().expect("no answer is wrong");
+        client.join().expect("no response is wrong");
     }
     assert_eq!(daemon.worker(), worker);
-    let [answered, cut] = [&seen.answered, &seen.cut].map(|n| n.load(Ordering::Relaxed));
-    eprintln!("{answered} answers, {cut} cut; at most {} MB, log ring {} MB", most >> 20, ring >> 20);
-    assert!(answered > 1000 && cut * 100 < answered, "{answered} answers, {cut} cut");
+    let [responses, cut] = [&seen.responses, &seen.cut].map(|n| n.load(Ordering::Relaxed));
+    eprintln!("{responses} responses, {cut} cut; at most {} MB, log ring {} MB", most >> 20, ring >> 20);
+    assert!(responses > 1000 && cut * 100 < responses, "{responses} responses, {cut} cut");
     assert!(most < LIMIT, "{most} bytes are resident, {LIMIT} are allowed");
 }

@@ -1,5 +1,5 @@
-//! Impossible demands are refused: the daemon does not start and gives the reason in one line, and a running one stays
-//! as it was.
+//! Invalid requests of the operator are refused: the daemon does not start and prints the reason in one line, and a
+//! running daemon does not change.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -11,7 +11,7 @@ use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, program, vcl};
 use lacquer_testing::origin::{Origin, sized};
 
-/// Arguments, and what the only line on standard error has in it.
+/// Arguments, and a text that the only line on standard error contains.
 const ARGUMENTS: [(&[&str], &str); 19] = [
     (&[], "Neither -b nor -f given"),
     (&["-b", "127.0.0.1:1", "-f", "x"], "Only one of -b or -f"),
@@ -34,17 +34,17 @@ const ARGUMENTS: [(&[&str], &str); 19] = [
     (&["-b", "127.0.0.1:1", "-r", "nope"], "Unknown parameter nope"),
 ];
 
-/// A folder of its own for a daemon that shall not start.
+/// A temporary directory for a daemon that must not start.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("lacquer-refused-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).expect("a temporary folder can be made");
+        fs::create_dir_all(&path).expect("a temporary folder can be created");
         Folder(path)
     }
 
-    /// Runs the daemon with these arguments until it ends by itself; returns its output.
+    /// Runs the daemon with these arguments until it exits. Returns its output.
     fn start(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(program());
         command
@@ -62,16 +62,16 @@ impl Drop for Folder {
     }
 }
 
-/// Exit code 2 and one line, which may be followed by where to find help.
+/// Returns a description unless the output is exit code 2 and one line with `text`, with or without a hint at `-?`.
 fn fault_of(output: &Output, text: &str) -> Option<String> {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = said.lines().filter(|l| *l != "(-? gives usage)" && !l.is_empty()).collect();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = stderr.lines().filter(|l| *l != "(-? gives usage)" && !l.is_empty()).collect();
     let clear = lines.len() == 1 && lines[0].starts_with("Error: ") && lines[0].contains(text);
-    (!clear || output.status.code() != Some(2)).then(|| format!("{text}: {} {said:?}", output.status))
+    (!clear || output.status.code() != Some(2)).then(|| format!("{text}: {} {stderr:?}", output.status))
 }
 
 #[test]
-fn wrong_arguments_are_told_in_one_line() {
+fn wrong_arguments_are_reported_in_one_line() {
     let folder = Folder::new("arguments");
     let faults: Vec<_> =
         ARGUMENTS.iter().filter_map(|(arguments, text)| fault_of(&folder.start(arguments), text)).collect();
@@ -83,17 +83,18 @@ fn wrong_arguments_are_told_in_one_line() {
 }
 
 #[test]
-fn what_is_taken_is_told_in_one_line() {
+fn unavailable_resources_are_reported_in_one_line() {
     let folder = Folder::new("taken");
     let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
     let listen = folder.start(&["-b", "127.0.0.1:1", "-a", &address]);
     let manage = folder.start(&["-b", "127.0.0.1:1", "-a", "127.0.0.1:0", "-T", &address]);
-    let mut faults: Vec<_> = [listen, manage].iter().filter_map(|said| fault_of(said, &address)).collect();
-    // Nobody but the superuser is kept out of a folder by its mode.
+    let mut faults: Vec<_> =
+        [listen, manage].iter().filter_map(|output| fault_of(output, &address)).collect();
+    // The mode of a directory does not restrict the superuser.
     if !rustix::process::geteuid().is_root() {
         let closed = folder.0.join("closed");
-        fs::create_dir(&closed).expect("it can be made");
+        fs::create_dir(&closed).expect("it can be created");
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).expect("it is ours");
         let inside = closed.join("name").display().to_string();
         faults.extend(fault_of(&folder.start(&["-b", "127.0.0.1:1", "-n", &inside]), "Permission denied"));
@@ -108,20 +109,20 @@ fn a_faulty_vcl_does_not_start() {
     fs::write(&file, "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { set req.nope = 1; }\n")
         .expect("the folder is ours");
     let output = folder.start(&["-a", "127.0.0.1:0", "-f", &file.display().to_string()]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("faulty.vcl' Line 3 Pos 20") && said.contains("----"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("faulty.vcl' Line 3 Pos 20") && stderr.contains("----"), "{stderr}");
 }
 
 #[test]
-fn a_faulty_vcl_leaves_the_old_one_at_work() {
+fn a_faulty_vcl_leaves_the_old_one_active() {
     let origin = Origin::start(sized);
     let subs = "sub vcl_deliver { set resp.http.version = \"old\"; }";
     let mut daemon = Daemon::start(&vcl(origin.address, subs), &["-s", "malloc,32M"]);
     let worker = daemon.worker();
     let version = |address: SocketAddr| {
-        let answer = get(address, "/100/kept/a").expect("it answers");
-        answer.header("version").unwrap_or_default().to_owned()
+        let response = get(address, "/100/kept/a").expect("the daemon responds");
+        response.header("version").unwrap_or_default().to_owned()
     };
     assert_eq!(version(daemon.address), "old");
     for faulty in ["vcl 4.1; backend b none; sub vcl_recv { set req.nope = 1; }", "vcl 4.1;", "", "\0\u{7f}"]

@@ -1,5 +1,5 @@
-//! A thousand VCLs are loaded, used and discarded under traffic: no request fails or sees two of them, and
-//! what is discarded is freed.
+//! A thousand VCLs are loaded, used and discarded under traffic: every request succeeds and uses a single VCL, and
+//! discarded VCLs are freed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,13 +9,13 @@ use lacquer_testing::daemon::{Daemon, until, vcl};
 use lacquer_testing::origin::{Origin, sized};
 
 const ROUNDS: usize = 1000;
-/// After these everything that grows once has grown.
+/// The number of VCLs after which caches and pools have reached their size.
 const WARM: usize = 200;
-/// Some 50 kB were measured; the rest is room for what allocators do.
+/// Some 50 kB were measured; the rest is a margin for allocators.
 const MAY_GROW: u64 = 2 << 20;
 
-/// Answers that are not kept are passed: each that came as a miss would leave a hit-for-miss mark for two minutes.
-/// Both subroutines and the string between them belong to the same VCL.
+/// Returns subroutines that check that both belong to the same VCL, as does the string in them. Uncacheable responses
+/// are passed: each one fetched as a miss would leave a hit-for-miss object for two minutes.
 fn subs(number: usize) -> String {
     format!(
         "sub vcl_recv {{ set req.http.seen = \"{number}\"; if (req.url ~ \"/private/|/[a-z]*{number}$\") \
@@ -26,25 +26,25 @@ fn subs(number: usize) -> String {
 
 #[derive(Default)]
 struct Seen {
-    answered: AtomicUsize,
+    responses: AtomicUsize,
     ends: AtomicBool,
 }
 
-fn ask_all_the_time(address: std::net::SocketAddr, seen: &Seen) {
+fn send_requests(address: std::net::SocketAddr, seen: &Seen) {
     let mut client = Client::connect(address).expect("connections are accepted");
     while !seen.ends.load(Ordering::Relaxed) {
         for path in ["/300/kept/a", "/300/private/b"] {
-            let answer = client.get(path).expect("every request is answered");
-            assert_eq!(answer.status, 200);
-            let (seen, mine) = (answer.header("seen"), answer.header("mine"));
+            let response = client.get(path).expect("every request gets a response");
+            assert_eq!(response.status, 200);
+            let (seen, mine) = (response.header("seen"), response.header("mine"));
             assert!(seen.is_some() && seen == mine, "{seen:?} in vcl_recv, {mine:?} in vcl_deliver");
         }
-        seen.answered.fetch_add(1, Ordering::Relaxed);
+        seen.responses.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 #[test]
-fn vcls_come_and_go_under_traffic() {
+fn vcls_are_replaced_under_traffic() {
     let origin = Origin::start(sized);
     // A small ring, so that it is full before memory is compared.
     let options = ["-s", "malloc,32M", "-p", "vsl_space=1M"];
@@ -53,7 +53,7 @@ fn vcls_come_and_go_under_traffic() {
     let clients: Vec<_> = (0..2)
         .map(|_| {
             let (seen, address) = (seen.clone(), daemon.address);
-            std::thread::spawn(move || ask_all_the_time(address, &seen))
+            std::thread::spawn(move || send_requests(address, &seen))
         })
         .collect();
     let mut before = String::from("boot");
@@ -75,7 +75,7 @@ fn vcls_come_and_go_under_traffic() {
     for client in clients {
         client.join().expect("no request fails");
     }
-    assert!(seen.answered.load(Ordering::Relaxed) > 100);
+    assert!(seen.responses.load(Ordering::Relaxed) > 100);
     eprintln!("resident after {WARM} VCLs: {} kB, after {ROUNDS}: {} kB", warm >> 10, after >> 10);
     assert!(after < warm + MAY_GROW, "{warm} bytes became {after}");
 }

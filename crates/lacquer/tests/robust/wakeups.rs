@@ -1,4 +1,4 @@
-//! A new connection wakes the reactor that serves it, and no other.
+//! A new connection wakes only the reactor that serves it.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const CONNECTIONS: usize = 200;
 /// Everything that follows from a connection is done by then.
 const SETTLED: Duration = Duration::from_millis(5);
 
-/// Returns the numbers of times that each reactor of the worker waited.
+/// Returns for each reactor of the worker how often it waited.
 fn waits(worker: u32) -> Vec<u64> {
     let threads = fs::read_dir(format!("/proc/{worker}/task")).expect("the worker runs");
     let read = |folder: &fs::DirEntry, name| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
@@ -43,7 +43,7 @@ fn woken(worker: u32, round: impl Fn()) -> usize {
 fn a_connection_wakes_one_reactor_of_eight() {
     let origin = Origin::start(sized);
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &["-p", &format!("reactors={REACTORS}")]);
-    get(daemon.address, "/100").expect("it answers");
+    get(daemon.address, "/100").expect("the daemon responds");
     let worker = daemon.worker();
     assert_eq!(waits(worker).len(), REACTORS);
     let by_clock = woken(worker, || ());

@@ -1,6 +1,6 @@
-//! The crates of the workspace and which of them uses which, as Cargo reports them: the list in docs/architecture.md is
-//! made from them, and the borders between them are checked. `UPDATE=1 cargo test -p lacquer --test style` writes the
-//! list anew.
+//! The crates of the workspace and their dependencies, as Cargo reports them. The list in docs/architecture.md is
+//! generated from them, and forbidden dependencies are reported. `UPDATE=1 cargo test -p lacquer --test style` writes
+//! the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -43,9 +43,9 @@ pub fn layer(name: &str) -> Option<usize> {
 
 /// A crate of the workspace. Names of crates are without `lacquer-`.
 pub struct Crate {
-    /// The crates that it names in its manifest, those for its tests alone not counted.
+    /// The workspace crates among its dependencies, without those for its tests.
     pub uses: BTreeSet<String>,
-    /// The first sentence of its library, or of each of its programs.
+    /// The first sentence of the comment of its library, or of each of its programs.
     purpose: String,
     /// The path of its folder, with a slash at its end.
     pub folder: String,
@@ -155,7 +155,7 @@ fn purpose(package: &Value, root: &Path, sources: &[Source]) -> String {
     String::new()
 }
 
-/// The first sentence of a module's comment, without links.
+/// Returns the first sentence of a module's comment, without links.
 fn first_sentence(text: &str) -> String {
     let comment = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
     let paragraph: Vec<&str> = comment.take_while(|line| !line.is_empty()).collect();
@@ -166,8 +166,8 @@ fn first_sentence(text: &str) -> String {
     }
 }
 
-/// Returns `document` with its list of crates made anew. A size that has changed by less than a tenth stays as it was,
-/// so that not each change of a file changes the document.
+/// Returns `document` with a new list of crates. With `keep_sizes`, a size that has changed by less than a tenth stays,
+/// so that the document does not change with every change of a file.
 pub fn with_list(document: &str, crates: &Crates, keep_sizes: bool) -> String {
     let (before, rest) = document.split_once(BEGIN).expect("docs/architecture.md marks the list's beginning");
     let (old, after) = rest.split_once(END).expect("docs/architecture.md marks the list's end");
@@ -219,7 +219,7 @@ impl Size {
     }
 }
 
-/// Adds the words of `text` in lines of the document's width, indented.
+/// Appends the words of `text` in indented lines of the document's width.
 pub fn wrap(text: &str, out: &mut String) {
     let mut column = 0;
     for word in text.split_whitespace() {
@@ -236,7 +236,7 @@ pub fn wrap(text: &str, out: &mut String) {
     out.push('\n');
 }
 
-/// Returns the crates that `name` is built from, itself not counted.
+/// Returns all direct and indirect dependencies of a crate.
 pub fn reached<'a>(name: &str, crates: &'a Crates) -> BTreeSet<&'a str> {
     let below = |used: &'a String| {
         let mut all = reached(used, crates);
@@ -247,7 +247,7 @@ pub fn reached<'a>(name: &str, crates: &'a Crates) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn a_list_keeps_sizes_that_changed_little() {
+fn the_list_keeps_sizes_that_changed_little() {
     let one = |lines| {
         let uses = BTreeSet::from(["shm".to_owned()]);
         let size = Size { files: 2, lines };

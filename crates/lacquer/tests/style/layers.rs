@@ -1,24 +1,24 @@
-//! The modules of the crates that serve requests, in layers: docs/modules.md is made of them.
+//! Generates docs/modules.md: the modules of the crates that serve requests, in layers.
 
 use std::fmt::Write as _;
 
-use crate::circles::Graph;
 use crate::crates::wrap;
+use crate::cycles::Graph;
 use crate::source::Source;
 
-/// The crates on the way of a request, from the outside in.
+/// The crates that take part in a request, from the outermost to the innermost.
 const CRATES: [&str; 9] =
     ["worker", "sessions", "engine", "net", "deliver", "cache", "flow", "filters", "storage"];
 
 const BEGINNING: &str = "\
 # The modules
 
-The modules of the crates on a request's way, in layers: a module uses only modules of its crate that stand in a line
-below its own. [architecture.md](architecture.md) says which crate uses which. The style test writes this page
-(`UPDATE=1 cargo test -p lacquer --test style`).
+The modules of the crates that take part in a request, in layers. A module uses only modules of its crate that are
+listed in a lower line. [architecture.md](architecture.md) shows the dependencies between crates. The style test writes
+this page (`UPDATE=1 cargo test -p lacquer --test style`).
 ";
 
-/// Returns the page.
+/// Returns the text of the page.
 pub fn page(sources: &[Source]) -> String {
     let mut page = BEGINNING.to_owned();
     for name in CRATES {

@@ -1,8 +1,8 @@
-//! The house rules that a machine can keep. Each rule is one test that lists every place at fault, with
-//! advice on what to do instead; the reasons stand in docs/contributing.md.
+//! The style rules that a machine can check. Each rule is one test that lists every violation with advice on what to
+//! do instead. docs/contributing.md contains the reasons.
 
-mod circles;
 mod crates;
+mod cycles;
 mod docs;
 mod layers;
 mod methods;
@@ -32,12 +32,12 @@ const LARGER: [(&str, usize); 5] = [
     ("crates/manager/src/manager.rs: Manager", 21),
 ];
 
-/// Lints of clippy that are switched off, in the workspace's manifest and in the code together.
+/// Maximum number of disabled clippy lints, in the workspace's manifest and in the code together.
 const MAX_CLIPPY_EXCEPTIONS: usize = 12;
 
-/// Where `unsafe` may stand: whole crates, or files whose path begins so.
-/// A host that stands in for the worker's makes the same promise.
-const UNSAFE_HOMES: [&str; 9] = [
+/// Where `unsafe` is allowed: crates, or files whose path has one of these prefixes. The host of the vmods' tests takes
+/// the place of the worker's, and makes the same promise.
+const UNSAFE_ALLOWED: [&str; 9] = [
     "crates/engine/src/stable_values.rs",
     "crates/shm/",
     "crates/sources/src/system.rs",
@@ -49,14 +49,14 @@ const UNSAFE_HOMES: [&str; 9] = [
     "crates/worker/src/storages.rs",
 ];
 
-/// Functions over bytes and values: no socket and no clock, `now` is an argument.
+/// Crates of functions over bytes and values: they use no socket and no clock, and `now` is an argument.
 const PURE_CRATES: [&str; 8] = ["params", "cli", "http", "h2", "flow", "cache", "filters", "vcl"];
 
-/// The connection between manager and worker lives in a pure crate, but is itself about a socket.
+/// The connection between manager and worker is part of a pure crate, but uses a socket.
 const PURE_EXCEPTIONS: [&str; 2] = ["crates/cli/src/link.rs", "crates/cli/src/link/"];
 
-/// Crates that a crate is never built from, not even through others, and the reason.
-const BORDERS: [(&str, &[&str], &str); 3] = [
+/// Crates that a crate must not depend on, even indirectly, and the reason.
+const FORBIDDEN_DEPENDENCIES: [(&str, &[&str], &str); 3] = [
     (
         "manager",
         &[
@@ -75,10 +75,10 @@ const BORDERS: [(&str, &[&str], &str); 3] = [
         "the privileged process runs no code that faces the network",
     ),
     ("worker", &["manager"], "the process that faces the network has no privileged code"),
-    (crates::INSTALLED, &["testing", "bench", "sim"], "they are for tests and measurements only"),
+    (crates::INSTALLED, &["testing", "bench", "sim"], "these crates are for tests and measurements only"),
 ];
 
-/// Objects are bytes in an arena, which maps memory but knows no socket and no clock either.
+/// Objects are bytes in an arena. The arena maps memory, but uses no socket and no clock either.
 const PURE_USES: [(&str, &str); 1] = [("cache", "storage")];
 
 const IMPURE_NAMES: [&str; 10] = [
@@ -95,7 +95,7 @@ const IMPURE_NAMES: [&str; 10] = [
 ];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository exists")
 }
 
 fn sources() -> Vec<Source> {
@@ -115,7 +115,7 @@ fn report(rule: &str, faults: &[String]) {
     assert!(faults.is_empty(), "\n{rule}:\n  {}\n", faults.join("\n  "));
 }
 
-/// Every place where `word` stands alone in a text derived from each file.
+/// Returns every occurrence of `word` as a whole word in a text derived from each file.
 fn places<'a>(
     sources: &'a [Source],
     text: impl Fn(&'a Source) -> &'a str,
@@ -133,10 +133,10 @@ fn at(source: &Source, line: usize) -> String {
 }
 
 #[test]
-fn every_file_says_what_it_is() {
-    let silent = |s: &Source| (!s.text.starts_with("//!")).then(|| s.path.clone());
-    let faults: Vec<_> = sources().iter().filter_map(silent).collect();
-    report("begin the file with a //! comment: what it is and why so", &faults);
+fn every_file_begins_with_a_comment() {
+    let uncommented = |s: &Source| (!s.text.starts_with("//!")).then(|| s.path.clone());
+    let faults: Vec<_> = sources().iter().filter_map(uncommented).collect();
+    report("begin the file with a //! comment: its purpose and the reasons for its design", &faults);
 }
 
 #[test]
@@ -203,19 +203,19 @@ fn types_of_the_product_have_few_fields() {
 }
 
 #[test]
-fn unsafe_stays_at_home() {
+fn unsafe_is_confined() {
     let sources = sources();
-    let away = |(s, line): (&Source, usize)| {
-        let home = UNSAFE_HOMES.iter().any(|home| s.path.starts_with(home));
-        (!home && !s.path.contains("/examples/")).then(|| at(s, line))
+    let outside = |(s, line): (&Source, usize)| {
+        let allowed = UNSAFE_ALLOWED.iter().any(|allowed| s.path.starts_with(allowed));
+        (!allowed && !s.path.contains("/examples/")).then(|| at(s, line))
     };
     let faults: Vec<_> =
-        places(&sources, |s| s.code.as_str(), "unsafe").into_iter().filter_map(away).collect();
-    report(&format!("unsafe code lives in {} only", UNSAFE_HOMES.join(", ")), &faults);
+        places(&sources, |s| s.code.as_str(), "unsafe").into_iter().filter_map(outside).collect();
+    report(&format!("unsafe code is allowed only in {}", UNSAFE_ALLOWED.join(", ")), &faults);
 }
 
 #[test]
-fn unsafe_says_why_it_is_sound() {
+fn unsafe_code_explains_its_soundness() {
     let sources = sources();
     let unexplained = |(s, line): (&Source, usize)| (!has_safety_comment(s, line)).then(|| at(s, line));
     let faults: Vec<_> =
@@ -223,8 +223,8 @@ fn unsafe_says_why_it_is_sound() {
     report("write a // SAFETY: comment directly above (`# Safety` in the docs of an unsafe fn)", &faults);
 }
 
-/// Looks upwards from `line` through its own statement and the comment above it. A type
-/// (`unsafe extern "C" fn(…)`) or a block of foreign declarations needs no comment.
+/// Searches upwards from `line` through its statement and the comment above it. A type (`unsafe extern "C" fn(…)`) or
+/// a block of foreign declarations needs no comment.
 fn has_safety_comment(s: &Source, line: usize) -> bool {
     let text: Vec<&str> = s.text.lines().collect();
     let code: Vec<&str> = s.code.lines().collect();
@@ -249,7 +249,8 @@ fn has_safety_comment(s: &Source, line: usize) -> bool {
 
 #[test]
 fn other_crates_forbid_unsafe() {
-    let may_use = |s: &Source| UNSAFE_HOMES.iter().any(|home| home.split('/').nth(1) == Some(s.krate()));
+    let may_use =
+        |s: &Source| UNSAFE_ALLOWED.iter().any(|allowed| allowed.split('/').nth(1) == Some(s.krate()));
     let is_root = |s: &Source| {
         let inside = s.path.split_once("/src/").map_or("", |(_, inside)| inside);
         let bin = inside.strip_prefix("bin/").is_some_and(|b| !b.contains('/') || b.ends_with("/main.rs"));
@@ -258,11 +259,11 @@ fn other_crates_forbid_unsafe() {
     let open = |s: &Source| !s.code.contains("#![forbid(unsafe_code)]");
     let faults: Vec<_> =
         sources().iter().filter(|s| is_root(s) && !may_use(s) && open(s)).map(|s| s.path.clone()).collect();
-    report("put #![forbid(unsafe_code)] behind the module comment", &faults);
+    report("put #![forbid(unsafe_code)] after the module comment", &faults);
 }
 
 #[test]
-fn pure_crates_know_no_socket_and_no_clock() {
+fn pure_crates_use_no_socket_and_no_clock() {
     let sources = sources();
     let mut faults = Vec::new();
     for name in IMPURE_NAMES {
@@ -273,10 +274,10 @@ fn pure_crates_know_no_socket_and_no_clock() {
             }
         }
     }
-    report("take bytes and `now` as arguments; sockets and clocks belong to the caller", &faults);
+    report("take bytes and `now` as arguments; the caller owns sockets and clocks", &faults);
 }
 
-/// Crates that take part in a simulated world.
+/// Crates that run in a simulated world.
 const SIMULATED: [&str; 7] = ["deliver", "engine", "net", "sessions", "vcl-runtime", "vmods", "worker"];
 
 /// Returns the clock or the source of random numbers that a path leads to.
@@ -296,7 +297,7 @@ fn foreign_source(path: &str) -> Option<&'static str> {
 }
 
 #[test]
-fn time_and_chance_have_one_source() {
+fn time_and_randomness_have_one_source() {
     let sources = sources();
     let mut faults = Vec::new();
     for s in sources.iter().filter(|s| SIMULATED.contains(&s.krate())) {
@@ -320,7 +321,7 @@ fn product_code_does_not_unwrap() {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn no_code_is_unfinished() {
     let sources = sources();
     let mut faults = Vec::new();
     for name in ["todo!", "unimplemented!", "dbg!"] {
@@ -334,20 +335,19 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
-fn modules_do_not_use_each_other_in_circles() {
+fn modules_do_not_form_cycles() {
     let sources = sources();
     let crates: BTreeSet<&str> = sources.iter().map(Source::krate).filter(|name| !name.is_empty()).collect();
-    let circle = |name: &str, circle: &Vec<String>| format!("{name}: {}", circle.join(" "));
+    let cycle = |name: &str, modules: &Vec<String>| format!("{name}: {}", modules.join(" "));
     let mut found = BTreeSet::new();
     for name in crates {
-        found
-            .extend(circles::Graph::of(name, &sources).circles().iter().map(|modules| circle(name, modules)));
+        found.extend(cycles::Graph::of(name, &sources).cycles().iter().map(|modules| cycle(name, modules)));
     }
-    let known: BTreeSet<String> = circles::KNOWN.into_iter().map(str::to_owned).collect();
+    let known: BTreeSet<String> = cycles::KNOWN.into_iter().map(str::to_owned).collect();
     let new: Vec<_> = found.difference(&known).cloned().collect();
     report("move what both need below them, or pass it in", &new);
     let gone: Vec<_> = known.difference(&found).cloned().collect();
-    report("take the circle out of circles::KNOWN: it is resolved", &gone);
+    report("remove the cycle from the list of cycles::KNOWN: it is resolved", &gone);
 }
 
 fn crates() -> Crates {
@@ -355,7 +355,7 @@ fn crates() -> Crates {
 }
 
 #[test]
-fn the_list_of_crates_is_what_cargo_reports() {
+fn the_list_of_crates_is_up_to_date() {
     let path = root().join("docs/architecture.md");
     let document = std::fs::read_to_string(&path).expect("readable");
     let update = std::env::var_os("UPDATE").is_some();
@@ -363,12 +363,12 @@ fn the_list_of_crates_is_what_cargo_reports() {
     if update {
         return std::fs::write(&path, current).expect("writable");
     }
-    let advice = "run `UPDATE=1 cargo test -p lacquer --test style` and look at docs/architecture.md";
+    let advice = "run `UPDATE=1 cargo test -p lacquer --test style` and review docs/architecture.md";
     assert!(document == current, "\nthe list of crates is out of date: {advice}\n");
 }
 
 #[test]
-fn the_page_of_modules_is_what_their_files_say() {
+fn the_page_of_modules_is_up_to_date() {
     let path = root().join("docs/modules.md");
     let current = layers::page(&sources());
     if std::env::var_os("UPDATE").is_some() {
@@ -380,15 +380,15 @@ fn the_page_of_modules_is_what_their_files_say() {
 }
 
 #[test]
-fn crates_keep_their_borders() {
+fn crates_have_no_forbidden_dependencies() {
     let crates = crates();
     let mut faults = crates::out_of_place(&crates);
-    for (name, others, why) in BORDERS {
+    for (name, others, why) in FORBIDDEN_DEPENDENCIES {
         let below = reached(name, &crates);
         for other in others {
             assert!(crates.contains_key(*other), "no crate is named {other}");
             if below.contains(other) {
-                faults.push(format!("{name} is built from {other}: {why}"));
+                faults.push(format!("{name} depends on {other}: {why}"));
             }
         }
     }
@@ -397,7 +397,7 @@ fn crates_keep_their_borders() {
         let impure = crates[name].uses.iter().filter(|used| !is_allowed(used));
         faults.extend(impure.map(|used| format!("{name} is pure and uses {used}")));
     }
-    report("move what both need into a crate below, or pass it in", &faults);
+    report("move the shared items to a lower crate, or pass them as arguments", &faults);
 }
 
 #[test]
@@ -420,13 +420,13 @@ fn exceptions_from_clippy_are_few_and_have_reasons() {
     if places.len() > MAX_CLIPPY_EXCEPTIONS {
         let places: Vec<_> = places.into_iter().map(|(place, _)| place).collect();
         report(
-            &format!("do as clippy advises: at most {MAX_CLIPPY_EXCEPTIONS} exceptions are allowed"),
+            &format!("follow clippy's advice: at most {MAX_CLIPPY_EXCEPTIONS} exceptions are allowed"),
             &places,
         );
     }
 }
 
-/// Each crate's folder and manifest.
+/// Returns each crate's folder and manifest.
 fn manifests() -> Vec<(PathBuf, String)> {
     let crates = std::fs::read_dir(root().join("crates")).expect("readable").flatten().map(|e| e.path());
     let folders = crates.chain([root().join("tests/attack")]);
@@ -439,14 +439,14 @@ fn manifests() -> Vec<(PathBuf, String)> {
 
 #[test]
 fn every_dependency_is_explained() {
-    let listed = std::fs::read_to_string(root().join("docs/dependencies.md")).expect("the list is there");
+    let listed = std::fs::read_to_string(root().join("docs/dependencies.md")).expect("the list exists");
     let mut faults = Vec::new();
     for (folder, manifest) in manifests() {
         let unknown = |name: &&str| !name.starts_with("lacquer-") && !listed.contains(&format!("`{name}`"));
         let names = dependencies(&manifest).into_iter().filter(unknown);
         faults.extend(names.map(|name| format!("{}: {name}", folder.display())));
     }
-    report("add a line to docs/dependencies.md: why it is there, and its licence", &faults);
+    report("add a line to docs/dependencies.md: why it is needed, and its license", &faults);
 }
 
 #[test]
@@ -463,10 +463,10 @@ fn every_dependency_is_used() {
             }
         }
     }
-    report("take the dependency out of the manifest: no file of the crate names it", &faults);
+    report("remove the dependency from the manifest: no file of the crate names it", &faults);
 }
 
-/// The names in the dependency sections of a manifest.
+/// Returns the names in the dependency sections of a manifest.
 fn dependencies(manifest: &str) -> Vec<&str> {
     let mut inside = false;
     let mut names = Vec::new();
@@ -481,7 +481,7 @@ fn dependencies(manifest: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_scanner_tells_code_from_prose() {
+fn the_scanner_separates_code_from_prose() {
     let text = r##"//! unsafe here is prose
 fn a<'x>(s: &'x [u8; 3]) -> &'x str { let c = '"'; r#"fn b() { unsafe "# }
 trait T { fn declared(&self); }

@@ -1,6 +1,6 @@
-//! Reads a Rust file as the style rules see it: the text, and the same text with comments and the
-//! insides of literals blanked out, so that a rule about code never fires on prose. A hand-written
-//! scanner of this size is enough, because the rules look for words, braces and lines only.
+//! Reads a Rust file for the style rules: its text, and the same text with comments and the contents of
+//! literals blanked out, so that a rule about code never matches prose. A hand-written
+//! scanner is sufficient, because the rules look for words, braces and lines only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub struct Source {
     pub product: String,
 }
 
-/// A function with a body: where it stands and how many lines it takes.
+/// A function with a body: its location and its number of lines.
 #[derive(Debug, PartialEq)]
 pub struct Function {
     pub name: String,
@@ -76,7 +76,7 @@ impl Source {
     }
 }
 
-/// The number of fields in a struct's body: of colons that stand in no bracket and are not doubled.
+/// Counts the fields in a struct's body: the single colons outside brackets.
 fn fields_in(body: &str) -> usize {
     let (mut depth, mut fields) = (0, 0);
     let bytes = body.as_bytes();
@@ -94,7 +94,7 @@ fn fields_in(body: &str) -> usize {
     fields
 }
 
-/// All Rust files of the repository, sorted by path.
+/// Reads all Rust files of the repository, sorted by path.
 pub fn all(root: &Path) -> Vec<Source> {
     let mut paths = Vec::new();
     for top in ["crates", "fuzz", "bench", "tests"] {
@@ -122,7 +122,7 @@ fn collect(dir: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Byte offsets at which `word` stands alone in `code`.
+/// Returns the byte offsets of `word` as a whole word in `code`.
 pub fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(word).map(|(at, _)| at).filter(move |&at| {
         let before = code[..at].chars().next_back();
@@ -131,7 +131,7 @@ pub fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 
     })
 }
 
-/// Line number, from 1, of a byte offset.
+/// Returns the line number, from 1, of a byte offset.
 pub fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
@@ -140,7 +140,7 @@ pub fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The brace that opens the body of the function whose `fn` is at `at`; none for a declaration.
+/// Returns the brace that opens the body of the function whose `fn` is at `at`; `None` for a declaration.
 pub fn body_start(code: &[u8], at: usize) -> Option<usize> {
     let mut depth = 0;
     for (i, &b) in code.iter().enumerate().skip(at) {
@@ -158,7 +158,7 @@ pub fn body_start(code: &[u8], at: usize) -> Option<usize> {
     None
 }
 
-/// The brace that closes the one at `open`, or the end of the file.
+/// Returns the brace that closes the one at `open`, or the end of the file.
 pub fn matching_brace(code: &[u8], open: usize) -> usize {
     let mut depth = 0;
     for (i, &b) in code.iter().enumerate().skip(open) {
@@ -209,7 +209,7 @@ fn blank_comments_and_literals(text: &str) -> String {
     String::from_utf8(bytes).expect("only whole characters were blanked")
 }
 
-/// The length of the comment or literal that `rest` begins with, if it begins with one.
+/// Returns the length of the comment or literal that `rest` begins with, if any.
 fn token_to_blank(rest: &str, within_word: bool) -> Option<usize> {
     if rest.starts_with("//") {
         return Some(rest.find('\n').unwrap_or(rest.len()));
@@ -264,7 +264,7 @@ fn quoted(rest: &str, mark: char) -> usize {
     rest.len()
 }
 
-/// `r"…"`, `br#"…"#` and the like.
+/// Returns the length of a raw string literal: `r"…"`, `br#"…"#` and the like.
 fn raw_string(rest: &str) -> Option<usize> {
     let prefix = ["br", "cr", "r"].into_iter().find(|p| rest.starts_with(p))?;
     let hashes = rest[prefix.len()..].bytes().take_while(|&b| b == b'#').count();

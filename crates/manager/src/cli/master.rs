@@ -1,5 +1,5 @@
-//! `-M`: where we connect to, to be commanded from there. One connection at a time; when it ends or
-//! cannot be made, the next address is tried, ever more slowly.
+//! `-M`: connects to a client that then sends commands. There is one connection at a time. When it ends or cannot be
+//! made, the next address is tried after a pause that grows.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -17,13 +17,13 @@ const LONGEST_PAUSE: f64 = 10.0;
 
 #[derive(Debug)]
 enum Step {
-    /// Until then.
+    /// Waits until this time before it connects.
     Wait(Instant),
     Connecting(Socket),
     Connected,
 }
 
-/// Keeps one connection to the addresses of `-M`.
+/// Maintains one connection to the addresses of `-M`.
 #[derive(Debug)]
 pub struct Master {
     addresses: Vec<SocketAddr>,
@@ -32,7 +32,7 @@ pub struct Master {
 }
 
 impl Master {
-    /// Resolves the arguments; `None` without any.
+    /// Resolves the arguments. Returns `None` if there are none.
     pub fn new(arguments: &[String]) -> Outcome<Option<Master>> {
         let mut addresses = Vec::new();
         for argument in arguments {
@@ -44,7 +44,7 @@ impl Master {
         Ok((!addresses.is_empty()).then_some(Master { addresses, step, pause: FIRST_PAUSE }))
     }
 
-    /// Returns the time of the next attempt, if that is all there is to wait for.
+    /// Returns the time of the next attempt, unless a connection exists or is being made.
     pub fn deadline(&self) -> Option<Instant> {
         match self.step {
             Step::Wait(until) => Some(until),
@@ -52,7 +52,7 @@ impl Master {
         }
     }
 
-    /// Returns the socket to poll for being connected.
+    /// Returns the socket to poll for the end of the connection attempt.
     pub fn connecting(&self) -> Option<BorrowedFd<'_>> {
         match &self.step {
             Step::Connecting(socket) => Some(socket.as_fd()),
@@ -78,7 +78,7 @@ impl Master {
         self.pause = (self.pause + 1.0).min(LONGEST_PAUSE);
     }
 
-    /// Begins to connect when it is time.
+    /// Starts a connection attempt when it is due.
     pub fn tick(&mut self) {
         if self.deadline().is_some_and(|until| until <= Instant::now()) {
             match self.start() {
@@ -88,7 +88,7 @@ impl Master {
         }
     }
 
-    /// Takes the connection that was made, or fails with the reason for which it was not.
+    /// Takes the new connection, or fails with the reason why the attempt failed.
     pub fn finish(&mut self) -> io::Result<TcpStream> {
         let Step::Connecting(socket) = std::mem::replace(&mut self.step, Step::Connected) else {
             return Err(io::ErrorKind::NotConnected.into());
@@ -103,7 +103,7 @@ impl Master {
         Ok(stream)
     }
 
-    /// The connection has ended.
+    /// Records that the connection has ended.
     pub fn disconnected(&mut self) {
         self.step = Step::Wait(Instant::now() + Duration::from_secs_f64(self.pause));
     }

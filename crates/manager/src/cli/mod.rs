@@ -1,4 +1,4 @@
-//! The management port's connections: who may have one, what they send, what they are answered.
+//! The connections of the management port: admission, commands and replies.
 
 mod admission;
 mod master;

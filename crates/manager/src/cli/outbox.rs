@@ -1,5 +1,5 @@
-//! Answers on their way to a client. Writing never blocks the manager: the rest waits here until the client reads,
-//! and a client that reads nothing for a while is given up.
+//! The queue of replies to a client. Writing never blocks the manager: unsent bytes stay in the queue until the client
+//! reads, and a client that reads nothing for [`READS_WITHIN`] is closed.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// A client that takes nothing for this long is dropped.
+/// A client that reads nothing for this long is closed.
 pub const READS_WITHIN: Duration = Duration::from_secs(10);
-/// A pipe that polls as writable takes this much without blocking.
+/// Bytes that a pipe accepts without blocking when it polls as writable.
 const PIPE_PIECE: usize = 4096;
 
-/// The treatment of a descriptor that is shared with other processes, and so blocks.
+/// Whether a write to the descriptor may block, as it may if other processes share the descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocking {
-    /// Writes return when there is no room.
+    /// Writes return when the buffer is full.
     Never,
-    /// Writes may block: ask before each, and write little.
+    /// Writes may block: poll before each one and write little.
     IfFull,
 }
 
@@ -27,7 +27,7 @@ pub enum Blocking {
 pub struct Outbox {
     bytes: Vec<u8>,
     written: usize,
-    /// The time when it was last empty, or the client last took some bytes.
+    /// The time when the queue was last empty or the client last read some bytes.
     progress: Instant,
 }
 
@@ -50,12 +50,12 @@ impl Outbox {
         }
     }
 
-    /// Returns when the client is given up, if it does not read until then.
+    /// Returns the time when the client is closed unless it reads before.
     pub fn deadline(&self) -> Option<Instant> {
         (!self.is_empty()).then(|| self.progress + READS_WITHIN)
     }
 
-    /// Writes as much as there is room for.
+    /// Writes as much as the descriptor accepts.
     pub fn flush(&mut self, to: BorrowedFd<'_>, blocking: Blocking, now: Instant) -> io::Result<()> {
         while !self.is_empty() {
             let mut rest = &self.bytes[self.written..];
@@ -95,7 +95,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn what_is_not_read_waits() {
+    fn unread_bytes_stay_queued() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         let now = Instant::now();

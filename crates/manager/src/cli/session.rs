@@ -1,21 +1,21 @@
-//! One connection of the management port: the commands it sends, the answers it takes, and whether it has logged in.
-//! Nothing here blocks. A session runs one command at a time and reads no further one while an answer waits for
-//! its client, so that what a client makes us hold is one command and one answer.
+//! One connection of the management port: its commands, its replies and its login. Nothing here blocks. A session runs
+//! one command at a time and reads no further command while a reply is unsent, so that a client makes us hold at
+//! most one command and one reply.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use lacquer_cli::check::check;
-use lacquer_cli::collector::{Collector, Command, LONGEST_COMMAND};
+use lacquer_cli::collector::{Collector, Command, MAX_COMMAND};
 use lacquer_cli::{auth, frame, status};
 use rustix::event::PollFlags;
 
-use super::admission::{Facts, Standing};
+use super::admission::{Facts, LoginState};
 use super::outbox::{Blocking, Outbox};
 use super::throttle::Throttle;
-use crate::complain::{Level, say_line};
-use crate::fault::{Fault, words};
+use crate::complain::{Level, print_line};
+use crate::fault::{Fault, os_error_text};
 use crate::manager::{Answer, Manager, Reply};
 use crate::secret::random;
 use crate::vcl::Compilation;
@@ -23,38 +23,38 @@ use crate::vcl::Compilation;
 /// A connection that has not logged in is closed after this long.
 pub const LOGIN_WITHIN: Duration = Duration::from_secs(10);
 const CHUNK: usize = 64 << 10;
-/// Limit of the bytes of a command or an answer that go to the system's log.
+/// Maximum number of bytes of a command or reply that are written to syslog.
 const LOGGED: usize = 8 << 10;
 
-/// The origin of a connection, which decides on the effect of its end.
+/// The origin of a connection, which determines the effect of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Standard input of `-d`: its end is ours.
+    /// Standard input of `-d`: its end is the end of the daemon.
     Stdin,
     /// A client connected to `-T`.
     Telnet,
     /// We connected to `-M`.
     Master,
-    /// The file of `-I`: what fails there is fatal.
+    /// The file of `-I`: a failed command is fatal.
     InitFile,
 }
 
-/// The outcome of a step for a connection.
+/// The result of a step of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The session continues.
     Keep,
-    /// It ends.
+    /// The session ends.
     Close,
     /// The daemon ends.
     Fatal(Fault),
 }
 
-/// The descriptors of a connection, its name in the log and the address at its other end.
+/// The descriptors of a connection, its name in the log and its peer's address.
 #[derive(Debug)]
 pub struct CliChannel {
     pub input: OwnedFd,
-    /// Descriptor that answers go to, if they do not go to where commands come from.
+    /// Descriptor for replies, if it is not `input`.
     pub output: Option<OwnedFd>,
     pub ident: String,
     pub peer: Option<IpAddr>,
@@ -69,22 +69,22 @@ impl CliChannel {
 /// The progress of a connection's login.
 #[derive(Debug)]
 enum Login {
-    Known,
-    Stranger { challenge: String },
-    Checking { challenge: String, given: String, turn: Instant },
-    Refused { answered: Instant },
+    Authenticated,
+    Unauthenticated { challenge: String },
+    Checking { challenge: String, given: String, try_at: Instant },
+    Refused { reply_at: Instant },
 }
 
-/// The events of a connection that are waited for.
+/// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Its client sends something.
+    /// The client sends something.
     Input,
-    /// Its client takes some of the answer.
+    /// The client reads some of the reply.
     Output,
-    /// Nothing but its end: it waits for the clock.
+    /// The client closes. The session itself waits for a timer.
     Hangup,
-    /// The program that it loads is compiled.
+    /// The compilation of the VCL program that it loads ends.
     Compiled,
 }
 
@@ -102,32 +102,32 @@ pub struct Session {
     collector: Collector,
     input: Input,
     outbox: Outbox,
-    /// The program that its command loads. Nothing else is done for it meanwhile.
+    /// The VCL program that its command loads. The session does nothing else meanwhile.
     compiling: Option<Compilation>,
     login: Login,
     opened: Instant,
     last_heard: Instant,
-    /// Its client has sent something, or ended, or its program is compiled.
+    /// The client has sent something or closed, or the compilation has ended.
     readable: bool,
-    /// Its client is gone for good.
+    /// The client has closed the connection.
     gone: bool,
-    /// It ends as soon as its client has its answers.
+    /// The session ends when all replies are sent.
     closing: bool,
 }
 
 impl Session {
-    /// Greets, or asks who is there.
+    /// Starts a session: sends the banner, or the challenge if a secret is required.
     pub fn begin(manager: &Manager, channel: CliChannel, origin: Origin, now: Instant) -> Session {
         let wants_secret = matches!(origin, Origin::Telnet | Origin::Master) && manager.secret.is_some();
         let mut bytes = [0; auth::CHALLENGE];
         let login = match wants_secret.then(|| random(&mut bytes)) {
-            None => Login::Known,
-            Some(Ok(())) => Login::Stranger { challenge: auth::challenge(bytes) },
-            // Without randomness nobody can get in.
-            Some(Err(_)) => Login::Stranger { challenge: String::new() },
+            None => Login::Authenticated,
+            Some(Ok(())) => Login::Unauthenticated { challenge: auth::challenge(bytes) },
+            // Without random bytes no challenge is possible, so nobody can log in.
+            Some(Err(_)) => Login::Unauthenticated { challenge: String::new() },
         };
         let greeting = match &login {
-            Login::Stranger { challenge } => {
+            Login::Unauthenticated { challenge } => {
                 Reply::no(status::AUTH, format!("{challenge}\n\nAuthentication required.\n"))
             }
             _ => Reply::ok(manager.banner()),
@@ -155,25 +155,25 @@ impl Session {
         self.origin
     }
 
-    /// Bytes of an unfinished command.
+    /// Returns the number of bytes of an unfinished command.
     pub fn held(&self) -> usize {
         self.collector.held()
     }
 
-    /// Returns the facts that decide whether it gives way to another.
+    /// Returns the properties that decide whether it is replaced by a new connection.
     pub fn facts(&self) -> Facts {
-        let standing = match self.login {
-            _ if self.origin != Origin::Telnet => Standing::Permanent,
-            Login::Known => Standing::Known,
-            Login::Stranger { .. } => Standing::Stranger,
-            Login::Checking { .. } => Standing::Checking,
-            Login::Refused { .. } => Standing::Refused,
+        let login = match self.login {
+            _ if self.origin != Origin::Telnet => LoginState::Permanent,
+            Login::Authenticated => LoginState::Authenticated,
+            Login::Unauthenticated { .. } => LoginState::Unauthenticated,
+            Login::Checking { .. } => LoginState::Checking,
+            Login::Refused { .. } => LoginState::Refused,
         };
         let Session { opened, last_heard, .. } = *self;
-        Facts { standing, peer: self.channel.peer, opened, last_heard }
+        Facts { login, peer: self.channel.peer, opened, last_heard }
     }
 
-    /// Returns the events to poll for.
+    /// Returns the descriptor to poll and the event to wait for.
     pub fn interest(&self) -> (BorrowedFd<'_>, Interest) {
         if !self.outbox.is_empty() {
             return (self.channel.output(), Interest::Output);
@@ -183,11 +183,13 @@ impl Session {
         }
         match self.login {
             Login::Checking { .. } | Login::Refused { .. } => (self.channel.input.as_fd(), Interest::Hangup),
-            Login::Known | Login::Stranger { .. } => (self.channel.input.as_fd(), Interest::Input),
+            Login::Authenticated | Login::Unauthenticated { .. } => {
+                (self.channel.input.as_fd(), Interest::Input)
+            }
         }
     }
 
-    /// Takes note of the events that a poll for its interest found.
+    /// Records the events that a poll for its interest returned.
     pub fn note(&mut self, events: PollFlags) {
         match self.interest().1 {
             Interest::Input | Interest::Compiled => self.readable = !events.is_empty(),
@@ -197,14 +199,14 @@ impl Session {
         }
     }
 
-    /// Returns whether its client has taken all answers and nothing ends it.
+    /// Returns whether the client has read all replies and the session is neither compiling nor closing.
     pub fn is_quiet(&self) -> bool {
         self.outbox.is_empty() && self.compiling.is_none() && !self.closing
     }
 
-    /// Returns whether there is something to do without any event: a command that was read already, or the end.
+    /// Returns whether the session can proceed without an event: a buffered command is left, or it is closing.
     pub fn has_work(&self) -> bool {
-        let may_run = matches!(self.login, Login::Known | Login::Stranger { .. });
+        let may_run = matches!(self.login, Login::Authenticated | Login::Unauthenticated { .. });
         let is_free = self.outbox.is_empty() && self.compiling.is_none();
         is_free && (self.closing || may_run && self.input.taken < self.input.chunk.len())
     }
@@ -213,10 +215,10 @@ impl Session {
     pub fn deadline(&self) -> Option<Instant> {
         let login = match self.login {
             _ if self.closing => None,
-            Login::Known => None,
-            Login::Stranger { .. } => self.login_deadline(),
-            Login::Checking { turn, .. } => Some(turn),
-            Login::Refused { answered } => Some(answered),
+            Login::Authenticated => None,
+            Login::Unauthenticated { .. } => self.login_deadline(),
+            Login::Checking { try_at, .. } => Some(try_at),
+            Login::Refused { reply_at } => Some(reply_at),
         };
         [login, self.outbox.deadline()].into_iter().flatten().min()
     }
@@ -231,7 +233,7 @@ impl Session {
         self.outbox.push(frame::encode(reply.status, &reply.text), now);
     }
 
-    /// Writes what the client takes.
+    /// Writes as much of the replies as the client accepts.
     pub fn flush(&mut self, now: Instant) -> Verdict {
         let blocking = match self.origin {
             Origin::Telnet | Origin::Master => Blocking::Never,
@@ -244,41 +246,41 @@ impl Session {
         Verdict::Keep
     }
 
-    /// Does what the clock asks for.
+    /// Handles timeouts.
     pub fn tick(&mut self, manager: &Manager, throttle: &mut Throttle, now: Instant) -> Verdict {
         if self.outbox.deadline().is_some_and(|until| until <= now) {
-            let text = format!("CLI {} does not read its answer: closed", self.channel.ident);
-            manager.complain.say(Level::Info, &text);
+            let text = format!("CLI {} does not read its reply: closed", self.channel.ident);
+            manager.complain.report(Level::Info, &text);
             return Verdict::Close;
         }
         match &self.login {
-            Login::Stranger { .. } if self.login_deadline().is_some_and(|until| until <= now) => {
+            Login::Unauthenticated { .. } if self.login_deadline().is_some_and(|until| until <= now) => {
                 return Verdict::Close;
             }
-            Login::Checking { turn, .. } if *turn <= now => self.check_secret(manager, throttle, now),
-            Login::Refused { answered } if *answered <= now => self.refuse(manager, now),
+            Login::Checking { try_at, .. } if *try_at <= now => self.check_secret(manager, throttle, now),
+            Login::Refused { reply_at } if *reply_at <= now => self.refuse(manager, now),
             _ => {}
         }
         Verdict::Keep
     }
 
-    /// Sends the answer to a wrong secret, its last one.
+    /// Sends the reply to a wrong secret, which is the last one of the session.
     fn refuse(&mut self, manager: &Manager, now: Instant) {
         if !self.closing {
-            self.answer(manager, Reply::no(status::CLOSE, ""), now);
+            self.reply(manager, Reply::no(status::CLOSE, ""), now);
             self.closing = true;
         }
     }
 
-    /// Ends to make room for another. A refused client gets its last answer, as far as that can be sent at once.
-    pub fn give_way(mut self, manager: &Manager, now: Instant) {
+    /// Closes the session to admit another one. A refused client gets its last reply if that can be sent at once.
+    pub fn replace(mut self, manager: &Manager, now: Instant) {
         if matches!(self.login, Login::Refused { .. }) {
             self.refuse(manager, now);
             self.flush(now);
         }
     }
 
-    /// Serves it for its part of a turn: one command at most.
+    /// Serves the session in its part of a round: at most one command.
     pub fn serve(&mut self, manager: &mut Manager, throttle: &mut Throttle, now: Instant) -> Verdict {
         let mut verdict = self.tick(manager, throttle, now);
         if verdict == Verdict::Keep {
@@ -299,7 +301,7 @@ impl Session {
         verdict
     }
 
-    /// Reads what has come, unless some of it is still to be done.
+    /// Reads input, unless some of the previous input is unprocessed.
     pub fn read(&mut self, now: Instant) -> Verdict {
         if self.input.taken < self.input.chunk.len() || !self.is_quiet() {
             return Verdict::Keep;
@@ -330,20 +332,20 @@ impl Session {
         Verdict::Close
     }
 
-    /// Runs the next command, if it is there and the client has the answer to the one before.
+    /// Runs the next command if one is buffered and the previous reply is sent.
     pub fn step(&mut self, manager: &mut Manager, throttle: &mut Throttle, now: Instant) -> Verdict {
         while self.has_work() && !self.closing {
-            let knows_secret = matches!(self.login, Login::Known);
+            let authenticated = matches!(self.login, Login::Authenticated);
             let byte = self.input.chunk[self.input.taken];
             self.input.taken += 1;
             if self.input.taken == self.input.chunk.len() {
                 self.input.chunk = Vec::new();
                 self.input.taken = 0;
             }
-            if let Some(command) = self.collector.feed(byte, knows_secret) {
+            if let Some(command) = self.collector.feed(byte, authenticated) {
                 return self.execute(manager, throttle, &command, now);
             }
-            if self.collector.held() > LONGEST_COMMAND {
+            if self.collector.held() > MAX_COMMAND {
                 self.refuse_longer(manager, now);
             }
         }
@@ -353,8 +355,8 @@ impl Session {
     /// Ends a connection whose command is too long.
     pub fn refuse_longer(&mut self, manager: &Manager, now: Instant) {
         self.collector = Collector::default();
-        let text = format!("Command too long: at most {} MB are taken\n", LONGEST_COMMAND >> 20);
-        self.answer(manager, Reply::no(status::SYNTAX, text), now);
+        let text = format!("Command too long: the limit is {} MB\n", MAX_COMMAND >> 20);
+        self.reply(manager, Reply::no(status::SYNTAX, text), now);
         self.closing = true;
     }
 
@@ -367,12 +369,12 @@ impl Session {
     ) -> Verdict {
         let from_file = self.origin == Origin::InitFile;
         if from_file {
-            say_line(&format!("> {}", command.line));
+            print_line(&format!("> {}", command.line));
         }
-        let heard = format!("CLI {} Rd {}", self.channel.ident, beginning(&command.line));
-        manager.complain.say(Level::Cli, &heard);
-        let stranger = matches!(self.login, Login::Stranger { .. });
-        let reply = match check(&command.words, !stranger) {
+        let received = format!("CLI {} Rd {}", self.channel.ident, beginning(&command.line));
+        manager.complain.report(Level::Cli, &received);
+        let unauthenticated = matches!(self.login, Login::Unauthenticated { .. });
+        let reply = match check(&command.words, !unauthenticated) {
             Ok(Some(found)) if found.spec.name == "auth" && manager.secret.is_some() => {
                 self.offer(manager, throttle, command, now);
                 return Verdict::Keep;
@@ -380,7 +382,7 @@ impl Session {
             Ok(Some(found)) if found.spec.name == "auth" => {
                 Reply::no(status::CANT, "Secret file not configured\n")
             }
-            checked => match manager.run(checked, command, !stranger) {
+            checked => match manager.run(checked, command, !unauthenticated) {
                 Answer::Now(reply) => reply,
                 Answer::Compiling(compilation) if from_file => manager.finish_load(compilation),
                 Answer::Compiling(compilation) => {
@@ -393,24 +395,24 @@ impl Session {
             let text = format!("-I file CLI command failed ({})\n{}", reply.status, reply.text);
             return Verdict::Fatal(Fault::usage(text));
         }
-        // Strangers are not given a second chance.
-        self.closing = reply.status == status::CLOSE || stranger && reply.status != status::OK;
-        self.answer(manager, reply, now);
+        // An unauthenticated client gets a single attempt.
+        self.closing = reply.status == status::CLOSE || unauthenticated && reply.status != status::OK;
+        self.reply(manager, reply, now);
         Verdict::Keep
     }
 
-    /// Completes the command that loads a program.
+    /// Completes the command that loads a VCL program.
     fn compiled(&mut self, manager: &mut Manager, compilation: Compilation) -> Verdict {
         self.readable = false;
         let reply = manager.finish_load(compilation);
-        self.answer(manager, reply, Instant::now());
+        self.reply(manager, reply, Instant::now());
         Verdict::Keep
     }
 
-    fn answer(&mut self, manager: &Manager, mut reply: Reply, now: Instant) {
+    fn reply(&mut self, manager: &Manager, mut reply: Reply, now: Instant) {
         let shown = reply.text.lossy();
-        let said = format!("CLI {} Wr {:03} {}", self.channel.ident, reply.status, beginning(&shown));
-        manager.complain.say(Level::Cli, &said);
+        let sent = format!("CLI {} Wr {:03} {}", self.channel.ident, reply.status, beginning(&shown));
+        manager.complain.report(Level::Cli, &sent);
         let limit = manager.params.values().cli_limit as usize;
         if frame::truncate(&mut reply.text.0, limit) && reply.status == status::OK {
             reply.status = status::TRUNCATED;
@@ -418,16 +420,16 @@ impl Session {
         self.push(&reply, now);
     }
 
-    /// Takes an offered secret, to be checked when it is this address's turn.
+    /// Accepts a secret from the client and checks it when the throttle allows.
     fn offer(&mut self, manager: &Manager, throttle: &mut Throttle, command: &Command, now: Instant) {
         let given = command.words.as_ref().ok().and_then(|words| words.get(1)).cloned().unwrap_or_default();
         let challenge = match &mut self.login {
-            Login::Stranger { challenge } => std::mem::take(challenge),
+            Login::Unauthenticated { challenge } => std::mem::take(challenge),
             _ => String::new(),
         };
-        let turn = throttle.turn(self.address(), now);
-        self.login = Login::Checking { challenge, given, turn };
-        if turn <= now {
+        let try_at = throttle.reserve_attempt(self.address(), now);
+        self.login = Login::Checking { challenge, given, try_at };
+        if try_at <= now {
             self.check_secret(manager, throttle, now);
         }
     }
@@ -443,21 +445,21 @@ impl Session {
             Ok(secret) => secret,
             Err(error) => {
                 self.closing = true;
-                let text = format!("Cannot open secret file ({})\n", words(&error));
-                return self.answer(manager, Reply::no(status::CANT, text), now);
+                let text = format!("Cannot open secret file ({})\n", os_error_text(&error));
+                return self.reply(manager, Reply::no(status::CANT, text), now);
             }
         };
         if !challenge.is_empty() && auth::matches(&auth::response(challenge, &secret), given) {
-            self.login = Login::Known;
-            return self.answer(manager, Reply::ok(manager.banner()), now);
+            self.login = Login::Authenticated;
+            return self.reply(manager, Reply::ok(manager.banner()), now);
         }
         let text = format!("CLI Authentication failure from {}", self.channel.ident);
-        manager.complain.say(Level::Security, &text);
-        self.login = Login::Refused { answered: throttle.wrong(self.address(), now) };
+        manager.complain.report(Level::Security, &text);
+        self.login = Login::Refused { reply_at: throttle.record_failure(self.address(), now) };
     }
 }
 
-/// The part of a long text that goes to the system's log.
+/// Returns the part of a long text that is written to syslog.
 fn beginning(text: &str) -> &str {
     let mut end = text.len().min(LOGGED);
     while !text.is_char_boundary(end) {

@@ -1,6 +1,6 @@
-//! The connections of the management port, all of them served by the manager's one thread, in turns: a turn runs
-//! at most one command of each and ends after a while, so that nobody's commands hold up logins, the worker's
-//! restart or anyone else.
+//! The connections of the management port. The manager's single thread serves them in rounds: a round runs at most one
+//! command of each session and has a time limit, so that the commands of one client do not delay logins, the
+//! worker's restart or other clients.
 
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Resource, getrlimit};
 
-use super::admission::{Admission, Facts, MOST_STRANGERS, Standing, admission};
+use super::admission::{Admission, Facts, LoginState, MAX_UNAUTHENTICATED, admission};
 use super::session::{CliChannel, Interest, Origin, Session, Verdict};
 use super::sockets::{CliSockets, ident, prepare};
 use super::throttle::Throttle;
 use crate::complain::Level;
-use crate::fault::{Fault, Outcome, words};
+use crate::fault::{Fault, Outcome, os_error_text};
 use crate::manager::Manager;
 
-/// A turn ends after the command that passes this.
-const TURN: Duration = Duration::from_millis(20);
-const ACCEPTED_PER_TURN: usize = 64;
-/// Pause after a failure to accept; it doubles with each further one.
+/// A round ends after the command that exceeds this time.
+const ROUND_LIMIT: Duration = Duration::from_millis(20);
+const ACCEPTED_PER_ROUND: usize = 64;
+/// Pause after a failed accept. It doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const COMPLAIN_EVERY: Duration = Duration::from_mins(1);
-/// Descriptors that connections may not use: a new worker, a new working directory, VCL files need them.
+/// Descriptors that connections may not use: a new worker, a new working directory and VCL files need them.
 const RESERVED_DESCRIPTORS: u64 = 24;
-/// Most bytes of unfinished commands, all connections together.
-const MOST_HELD: usize = 256 << 20;
+/// Maximum number of bytes of unfinished commands, in all connections together.
+const MAX_HELD_BYTES: usize = 256 << 20;
 
-/// The time when connections are accepted again after there was no room for one.
+/// When to accept connections again after a failure or a full table.
 #[derive(Debug)]
 struct Accepting {
     paused_until: Option<Instant>,
@@ -43,7 +43,7 @@ pub struct Sessions {
     all: Vec<Session>,
     throttle: Throttle,
     accepting: Accepting,
-    /// The session that the next turn begins with.
+    /// The session that the next round begins with.
     next: usize,
 }
 
@@ -58,7 +58,7 @@ impl Sessions {
         Sessions { all: Vec::new(), throttle: Throttle::default(), accepting, next: 0 }
     }
 
-    /// Greets a connection and adds it.
+    /// Starts a session on a connection and adds it.
     pub fn add(&mut self, manager: &Manager, channel: CliChannel, origin: Origin) {
         let now = Instant::now();
         let mut session = Session::begin(manager, channel, origin, now);
@@ -95,14 +95,14 @@ impl Sessions {
             }
             while session.flush(Instant::now()) == Verdict::Keep && !session.is_quiet() {
                 if session.tick(manager, &mut self.throttle, Instant::now()) != Verdict::Keep {
-                    return Err(Fault::plain("Nobody reads the answers to the -I file"));
+                    return Err(Fault::plain("The replies to the -I file are not read"));
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
     }
 
-    /// Returns the events to poll for, in the order of the indices that [`Sessions::note`] takes.
+    /// Returns the descriptors to poll, in the order of the indices that [`Sessions::note`] takes.
     pub fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.all.iter().map(|session| {
             let (fd, interest) = session.interest();
@@ -116,7 +116,7 @@ impl Sessions {
         })
     }
 
-    /// Notes what was polled of a session. Sessions must not have come or gone meanwhile.
+    /// Records the events of a session. Sessions must not have been added or removed since the poll.
     pub fn note(&mut self, at: usize, events: PollFlags) {
         if let Some(session) = self.all.get_mut(at) {
             session.note(events);
@@ -142,19 +142,19 @@ impl Sessions {
         self.all.iter().map(Session::facts).collect()
     }
 
-    fn give_way(&mut self, at: usize, manager: &Manager, now: Instant) {
-        self.all.remove(at).give_way(manager, now);
+    fn replace(&mut self, at: usize, manager: &Manager, now: Instant) {
+        self.all.remove(at).replace(manager, now);
     }
 
-    /// Accepts what waits at a socket. A newcomer takes the place of another if there are too many.
+    /// Accepts the connections that wait at a socket. A new one replaces another if there are too many.
     pub fn accept(&mut self, sockets: &CliSockets, at: usize, manager: &mut Manager) {
-        self.hear_strangers(manager);
+        self.serve_unauthenticated(manager);
         let now = Instant::now();
         let secret = manager.secret.is_some();
         self.accepting.paused_until = None;
-        for _ in 0..ACCEPTED_PER_TURN {
+        for _ in 0..ACCEPTED_PER_ROUND {
             let admission = admission(&self.facts(), secret, false, now);
-            if let Admission::After(until) = admission {
+            if let Admission::NotBefore(until) = admission {
                 self.accepting.paused_until = Some(until);
                 return;
             }
@@ -164,13 +164,13 @@ impl Sessions {
                 Err(error) => return self.pause(&error, manager, now),
             };
             self.accepting.pause = FIRST_PAUSE;
-            if let Admission::InPlaceOf(other) = admission {
-                self.give_way(other, manager, now);
+            if let Admission::Replace(other) = admission {
+                self.replace(other, manager, now);
             }
-            // The lowest free number shows how many are in use.
+            // The kernel assigns the lowest free number, which thus shows how many are in use.
             if stream.as_raw_fd() as u64 + RESERVED_DESCRIPTORS > self.accepting.most_descriptors {
                 match replaced_for_descriptors(&self.facts(), secret, now) {
-                    Some(other) => self.give_way(other, manager, now),
+                    Some(other) => self.replace(other, manager, now),
                     None => continue,
                 }
             }
@@ -179,31 +179,32 @@ impl Sessions {
         }
     }
 
-    /// There are no descriptors or no memory: one who has not logged in goes, and trying again waits.
+    /// Handles the lack of descriptors or memory: closes an unauthenticated connection and pauses accepting.
     fn pause(&mut self, error: &std::io::Error, manager: &Manager, now: Instant) {
         let accepting = &mut self.accepting;
         accepting.paused_until = Some(now + accepting.pause);
         accepting.pause = (accepting.pause * 2).min(LONGEST_PAUSE);
         if accepting.complained.is_none_or(|last| last + COMPLAIN_EVERY <= now) {
             accepting.complained = Some(now);
-            let text = format!("Cannot accept on the management port: {}", words(error));
-            manager.complain.say(Level::Error, &text);
+            let text = format!("Cannot accept on the management port: {}", os_error_text(error));
+            manager.complain.report(Level::Error, &text);
         }
         if let Some(other) = replaced_for_descriptors(&self.facts(), manager.secret.is_some(), now) {
-            self.give_way(other, manager, now);
+            self.replace(other, manager, now);
         }
     }
 
-    /// Hears those who have not logged in, if one may have to give way: the manager may have been busy when they spoke.
-    fn hear_strangers(&mut self, manager: &mut Manager) {
-        let is_stranger = |session: &Session| session.facts().standing == Standing::Stranger;
-        if self.all.iter().filter(|session| is_stranger(session)).count() < MOST_STRANGERS / 2 {
+    /// Serves unauthenticated sessions if one of them may be replaced soon: the manager may have been busy when they
+    /// sent their secret.
+    fn serve_unauthenticated(&mut self, manager: &mut Manager) {
+        let is_unauthenticated = |session: &Session| session.facts().login == LoginState::Unauthenticated;
+        if self.all.iter().filter(|session| is_unauthenticated(session)).count() < MAX_UNAUTHENTICATED / 2 {
             return;
         }
         let now = Instant::now();
         let throttle = &mut self.throttle;
         self.all.retain_mut(|session| {
-            if !is_stranger(session) {
+            if !is_unauthenticated(session) {
                 return true;
             }
             session.note(PollFlags::IN);
@@ -211,15 +212,16 @@ impl Sessions {
         });
     }
 
-    /// Serves those that have something to do, for the length of a turn. Returns the origins of those that ended.
-    pub fn turn(&mut self, manager: &mut Manager) -> Vec<Origin> {
+    /// Serves the sessions that have something to do, until the round's time limit. Returns the origins of those that
+    /// ended.
+    pub fn serve_round(&mut self, manager: &mut Manager) -> Vec<Origin> {
         let start = Instant::now();
         let count = self.all.len();
         let mut ended = Vec::new();
         for offset in 0..count {
             let at = (self.next + offset) % count;
             let now = Instant::now();
-            if now.duration_since(start) >= TURN {
+            if now.duration_since(start) >= ROUND_LIMIT {
                 self.next = at;
                 break;
             }
@@ -227,14 +229,14 @@ impl Sessions {
                 ended.push(at);
             }
         }
-        self.refuse_hoarders(manager);
+        self.limit_held_bytes(manager);
         ended.sort_unstable();
         ended.into_iter().rev().map(|at| self.all.remove(at).origin()).collect()
     }
 
-    /// Ends the connections with the longest unfinished commands while all of them together hold too much.
-    fn refuse_hoarders(&mut self, manager: &Manager) {
-        while self.all.iter().map(Session::held).sum::<usize>() > MOST_HELD {
+    /// Closes the sessions with the longest unfinished commands while all sessions together hold too many bytes.
+    fn limit_held_bytes(&mut self, manager: &Manager) {
+        while self.all.iter().map(Session::held).sum::<usize>() > MAX_HELD_BYTES {
             let Some(longest) = self.all.iter_mut().max_by_key(|session| session.held()) else { return };
             longest.refuse_longer(manager, Instant::now());
         }
@@ -243,9 +245,9 @@ impl Sessions {
 
 fn replaced_for_descriptors(facts: &[Facts], secret: bool, now: Instant) -> Option<usize> {
     match admission(facts, secret, true, now) {
-        Admission::InPlaceOf(at) => Some(at),
-        Admission::Beside | Admission::After(_) => {
-            facts.iter().position(|facts| facts.standing == Standing::Refused)
+        Admission::Replace(at) => Some(at),
+        Admission::Admit | Admission::NotBefore(_) => {
+            facts.iter().position(|facts| facts.login == LoginState::Refused)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `-T`: sockets on which the CLI can be reached.
+//! `-T`: the listening sockets of the CLI.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,9 +11,9 @@ use crate::fault::{Fault, Outcome};
 use crate::jail::Jail;
 use crate::resolve::resolve;
 
-/// The queue of new connections, as long as the system allows: a flood must not keep others from connecting.
+/// Length of the accept queue, as long as the system allows: a flood must not keep others from connecting.
 const BACKLOG: i32 = 4096;
-/// The time after which a client that vanished is noticed.
+/// Idle time after which TCP keepalive checks whether the client still exists.
 const KEEPALIVE: Duration = Duration::from_mins(1);
 
 /// Listening sockets of the CLI.
@@ -27,13 +27,13 @@ fn pair(address: SocketAddr) -> String {
     format!("{} {}", address.ip(), address.port())
 }
 
-/// Names a connection in the log: the other side, then ours.
+/// Returns a connection's name in the log: the peer's address, then ours.
 pub fn ident(kind: &str, stream: &TcpStream) -> String {
     let shown = |address: std::io::Result<SocketAddr>| address.map_or_else(|_| "- -".to_owned(), pair);
     format!("{kind} {} {}", shown(stream.peer_addr()), shown(stream.local_addr()))
 }
 
-/// Makes a connection fit for a session.
+/// Sets the socket options that a session needs.
 pub fn prepare(stream: &TcpStream) {
     let _ = stream.set_nonblocking(true);
     let _ = stream.set_nodelay(true);
@@ -54,7 +54,7 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 impl CliSockets {
-    /// Listens on what one `-T` means; returns the addresses for shared memory.
+    /// Listens on the addresses of one `-T`. Returns the text to publish in shared memory.
     pub fn add(&mut self, argument: &str, jail: &Jail) -> Outcome<String> {
         let addresses = resolve(argument, 0)
             .map_err(|fault| Fault::usage(format!("Could not resolve -T argument to address\n\t{fault}")))?;
@@ -79,8 +79,8 @@ impl CliSockets {
         self.listeners.iter().map(|listener| listener.as_fd())
     }
 
-    /// Accepts from the socket with this number; `None` if nobody waits there. Fails when there are no descriptors
-    /// or no memory.
+    /// Accepts a connection from the socket with this number. Returns `None` if none is waiting. Fails when descriptors
+    /// or memory are exhausted.
     pub fn accept(&self, at: usize) -> std::io::Result<Option<TcpStream>> {
         let Some(listener) = self.listeners.get(at) else { return Ok(None) };
         loop {

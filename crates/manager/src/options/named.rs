@@ -1,19 +1,19 @@
-//! Arguments of the form `[name=]first[,more...]`, which `-a` and `-s` share, and names in general.
+//! Arguments of the form `[name=]first[,more...]`, which `-a` and `-s` share, and the syntax of names.
 
 use lacquer_cli::tokenize::{Rules, split};
 
 use crate::fault::{Fault, Outcome};
 
-/// An argument taken apart.
+/// A parsed argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedArgument {
     /// The name, if there is one.
     pub name: Option<String>,
-    /// The text behind the name, split at commas; at least one element.
+    /// The text after the name, split at commas; at least one element.
     pub fields: Vec<String>,
 }
 
-/// The first character that a name may not have.
+/// Returns the first character that is not allowed in a name, or NUL for an empty name.
 pub fn invalid_in_name(name: &str) -> Option<char> {
     if name.is_empty() {
         return Some('\0');
@@ -24,7 +24,7 @@ pub fn invalid_in_name(name: &str) -> Option<char> {
     name.char_indices().find(|(at, c)| !fits(*at, *c)).map(|(_, c)| c)
 }
 
-/// Takes an argument of `option` apart.
+/// Parses an argument of `option`.
 pub fn parse(argument: &str, option: &str) -> Outcome<NamedArgument> {
     let first = argument.split(',').next().unwrap_or_default();
     let (name, rest) = match first.split_once('=') {

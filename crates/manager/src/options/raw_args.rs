@@ -1,11 +1,11 @@
-//! First stage of the command line: the options as given, letter by letter, without their meaning.
+//! First stage of the command line: the options as given, without interpretation.
 
 use crate::fault::{Fault, Outcome};
 
-/// Letters and which take an argument, in getopt's notation.
+/// The option letters in getopt's notation: a colon follows those with an argument.
 pub const LETTERS: &str = "?a:b:CdE:f:Fh:i:I:j:l:M:n:P:p:r:S:s:T:t:VW:x:";
 
-/// Options whose order counts, because the first that is wrong is reported.
+/// Options that are evaluated in the order given, because the first error is reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ordered {
     /// `-a`
@@ -41,9 +41,9 @@ pub enum Mode {
 /// The command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawOptions {
-    /// `-C`, `-d`, `-F` or none of them.
+    /// The mode that `-C`, `-d` and `-F` select.
     pub mode: Mode,
-    /// Options whose order counts.
+    /// Options that are evaluated in order.
     pub ordered: Vec<Ordered>,
     /// `-b`
     pub backend: Option<String>,
@@ -70,25 +70,25 @@ pub struct RawOptions {
 /// The action that the command line requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Run.
+    /// Run the daemon, or compile VCL for `-C`.
     Run(Box<RawOptions>),
     /// `-V`
     Version,
     /// `-x`
     Document(String),
-    /// `-?` or an unknown option, which is named.
+    /// `-?`, or an error message about an unknown option.
     Usage(Option<String>),
 }
 
-/// One option as getopt sees it.
+/// An iterator over the option letters, like getopt.
 struct Letters<'a> {
     words: std::slice::Iter<'a, String>,
-    /// Rest of a word like `-dF`.
+    /// The unread letters of a word like `-dF`.
     rest: &'a str,
 }
 
 impl Letters<'_> {
-    /// The next letter; an error names what is wrong with it. `None` at the first word that is no option.
+    /// Returns the next letter or an error message. Returns `None` at the first word that is not an option.
     fn next(&mut self) -> Option<Result<char, String>> {
         if self.rest.is_empty() {
             let word = self.words.as_slice().first()?;
@@ -123,9 +123,9 @@ fn takes_argument(letter: char) -> bool {
     LETTERS.split_once(letter).is_some_and(|(_, rest)| rest.starts_with(':'))
 }
 
-/// Reads the words behind the program's name.
+/// Parses the arguments of the program.
 pub fn parse(words: &[String]) -> Outcome<Request> {
-    let mut said = RawOptions::default();
+    let mut options = RawOptions::default();
     let (mut debug, mut foreground, mut compile) = (false, false, false);
     let mut letters = Letters { words: words.iter(), rest: "" };
     let mut first = true;
@@ -156,15 +156,15 @@ pub fn parse(words: &[String]) -> Outcome<Request> {
             'C' => compile = true,
             'd' => debug = true,
             'F' => foreground = true,
-            _ => said.take(letter, argument),
+            _ => options.take(letter, argument),
         }
         first = false;
     }
     if let Some(extra) = letters.words.next() {
         return Err(Fault::usage(format!("Too many arguments ({extra}...)")));
     }
-    said.check(debug, foreground, compile)?;
-    Ok(Request::Run(Box::new(said)))
+    options.check(debug, foreground, compile)?;
+    Ok(Request::Run(Box::new(options)))
 }
 
 impl RawOptions {
@@ -201,12 +201,12 @@ impl RawOptions {
         self.ordered.iter().filter(|option| which(option)).count()
     }
 
-    /// True when `-f` was given, be it empty.
+    /// Returns whether `-f` was given, even with an empty argument.
     pub fn has_vcl(&self) -> bool {
         self.count(|option| matches!(option, Ordered::Vcl(_))) > 0
     }
 
-    /// Waiters and hashes are Varnish's: nothing depends on which is named, but it must be one.
+    /// Checks `-W` and `-h`. Their values have no effect here, but must be names that Varnish accepts.
     fn check_methods(&self) -> Outcome<()> {
         if let Some(waiter) = self.waiter.as_deref().filter(|w| !["epoll", "poll"].contains(w)) {
             return Err(Fault::usage(format!("Unknown waiter method \"{waiter}\"")));
@@ -263,33 +263,33 @@ mod tests {
         parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
-    fn said(line: &str) -> RawOptions {
+    fn options(line: &str) -> RawOptions {
         match parse_line(line).unwrap() {
-            Request::Run(said) => *said,
+            Request::Run(options) => *options,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn varnishtests_line() {
-        let said = said(
+    fn the_command_line_of_varnishtest_is_parsed() {
+        let options = options(
             "-d -n /tmp/v1 -i v1 -l 2m -p auto_restart=off -p vsl_mask=+Debug -a 127.0.0.1:0 -M 127.0.0.1 -P /tmp/p",
         );
-        assert_eq!(said.mode, Mode::Debug);
-        assert_eq!(said.workdir.as_deref(), Some("/tmp/v1"));
-        assert_eq!(said.ordered[0], Ordered::Param("vsl_space".into(), Some("2m".into())));
-        assert_eq!(said.ordered[3], Ordered::Listen("127.0.0.1:0".into()));
-        assert_eq!(said.pid_files, ["/tmp/p"]);
+        assert_eq!(options.mode, Mode::Debug);
+        assert_eq!(options.workdir.as_deref(), Some("/tmp/v1"));
+        assert_eq!(options.ordered[0], Ordered::Param("vsl_space".into(), Some("2m".into())));
+        assert_eq!(options.ordered[3], Ordered::Listen("127.0.0.1:0".into()));
+        assert_eq!(options.pid_files, ["/tmp/p"]);
     }
 
     #[test]
-    fn letters_may_stick_together() {
-        assert_eq!(said("-Fbnone").backend.as_deref(), Some("none"));
-        assert_eq!(said("-junix,user=x -d").jail.as_deref(), Some("unix,user=x"));
+    fn letters_may_be_combined() {
+        assert_eq!(options("-Fbnone").backend.as_deref(), Some("none"));
+        assert_eq!(options("-junix,user=x -d").jail.as_deref(), Some("unix,user=x"));
     }
 
     #[test]
-    fn complaints() {
+    fn bad_options_are_reported() {
         for (line, text) in [
             ("-d -x foo", "-x must be the first argument"),
             ("-d -V foo", "-V must be the first argument"),

@@ -1,56 +1,56 @@
-//! The VCL programs and labels that are loaded, which is active, and who depends on whom. Pure: what the
-//! worker thinks of it is the caller's business.
+//! The loaded VCL programs and labels, the active one, and the dependencies between them. Has no side effects: the
+//! caller keeps the worker in step.
 
 use lacquer_cli::glob;
 use lacquer_cli::link::VclState;
 
 use super::compile::Compiled;
 
-/// A program, or a label.
+/// A VCL program or a label.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// The state that the user wants: a temperature, or the mark of a label.
+    /// The state that the user set: a temperature, or the mark of a label.
     pub state: VclState,
-    /// Its temperature.
+    /// Its temperature: warm or cold.
     pub warm: bool,
-    /// The checked program; a label has none.
+    /// The compiled program; a label has none.
     pub compiled: Option<Compiled>,
-    /// Since when it could go cold (monotonic seconds), if it could.
+    /// Start of its idle time (monotonic seconds), if it is idle and may become cold.
     idle_since: Option<f64>,
 }
 
 impl Entry {
-    /// True for a label.
+    /// Returns whether it is a label.
     pub fn is_label(&self) -> bool {
         self.state == VclState::Label
     }
 }
 
-/// The reason for which some names cannot be discarded.
+/// The reason why entries cannot be discarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CannotDiscard {
-    /// It is in use for new requests.
+    /// This entry is active.
     Active(String),
-    /// Nothing has such a name.
+    /// No entry matches this pattern.
     NoMatch(String),
-    /// Others that are to stay depend on it.
+    /// Entries that are not to be discarded depend on it.
     Needed {
         /// The entry that was to be discarded.
         name: String,
-        /// It is a label.
+        /// Whether the entry is a label.
         label: bool,
-        /// All that depend on it.
+        /// All entries that depend on it.
         by: Vec<String>,
     },
 }
 
-/// All programs and labels, in the order in which they came.
+/// All programs and labels, in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Catalogue {
     entries: Vec<Entry>,
-    /// From whom to whom: labels to their program, programs to the labels they return to.
+    /// Pairs of dependent and dependency: a label depends on its program, a program on the labels it returns to.
     deps: Vec<(String, String)>,
     active: Option<String>,
 }
@@ -61,7 +61,7 @@ impl Catalogue {
         &self.entries
     }
 
-    /// The entry of that name.
+    /// Returns the entry with this name.
     pub fn get(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
@@ -70,12 +70,12 @@ impl Catalogue {
         self.entries.iter_mut().find(|entry| entry.name == name)
     }
 
-    /// Returns the number of programs, labels not counted.
+    /// Returns the number of programs, without labels.
     pub fn programs(&self) -> usize {
         self.entries.iter().filter(|entry| !entry.is_label()).count()
     }
 
-    /// Names of the labels.
+    /// Returns the names of the labels.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().filter(|entry| entry.is_label()).map(|entry| entry.name.as_str())
     }
@@ -85,7 +85,7 @@ impl Catalogue {
         self.active.as_deref()
     }
 
-    /// Returns the reason for which the worker cannot be started, if there is one.
+    /// Returns the reason why the worker cannot be started, if there is one.
     pub fn why_not_ready(&self) -> Option<&'static str> {
         match (&self.active, self.entries.is_empty()) {
             (_, true) => Some("No VCL loaded"),
@@ -124,7 +124,7 @@ impl Catalogue {
         }
     }
 
-    /// Removes an entry and what it depends on; nothing depends on it.
+    /// Removes an entry and its dependencies. Nothing may depend on it.
     pub fn remove(&mut self, name: &str, now: f64) {
         let freed: Vec<String> = self.depends_on(name).map(str::to_owned).collect();
         self.deps.retain(|(from, _)| from != name);
@@ -143,7 +143,7 @@ impl Catalogue {
         }
     }
 
-    /// Points a label, which exists, at a program.
+    /// Points an existing label at a program.
     pub fn point(&mut self, label: &str, target: &str, now: f64) {
         let old = self.target(label).map(str::to_owned);
         self.deps.retain(|(from, _)| from != label);
@@ -168,7 +168,7 @@ impl Catalogue {
         }
     }
 
-    /// Lets the time until `name` may go cold begin now, or not at all when it is in use.
+    /// Starts the idle time of `name`, or clears it if the entry is in use.
     pub fn consider_idle(&mut self, name: &str, now: f64) {
         let used = self.active.as_deref() == Some(name)
             || self.depends_on(name).next().is_some()
@@ -179,13 +179,13 @@ impl Catalogue {
         }
     }
 
-    /// Programs that have been idle for longer than `cooldown`.
+    /// Returns the programs that have been idle for longer than `cooldown`.
     pub fn gone_cold(&self, now: f64, cooldown: f64) -> Vec<String> {
         let cold = |entry: &&Entry| entry.idle_since.is_some_and(|since| since + cooldown < now);
         self.entries.iter().filter(cold).map(|entry| entry.name.clone()).collect()
     }
 
-    /// The chain from `from` to `to`, one line each, if there is one: what would close a loop.
+    /// Returns the dependency chain from `from` to `to`, one line for each step, if there is one.
     pub fn path(&self, from: &str, to: &str) -> Option<String> {
         if from == to {
             return Some(String::new());
@@ -201,7 +201,7 @@ impl Catalogue {
         })
     }
 
-    /// Names in an order in which everything comes after what it depends on.
+    /// Returns the names in an order in which every entry follows its dependencies.
     pub fn load_order(&self) -> Vec<String> {
         let mut order: Vec<String> = Vec::new();
         while order.len() < self.entries.len() {
@@ -219,8 +219,8 @@ impl Catalogue {
         order
     }
 
-    /// Returns the entries that the patterns match, dependents first, or the reason for which they cannot be
-    /// discarded. If one pattern fails, the matches of those before it are forgotten.
+    /// Returns the entries that match the patterns, dependents first, or the reason why they cannot be discarded. If
+    /// one pattern fails, nothing is to be discarded.
     pub fn to_discard(&self, patterns: &[String]) -> Result<Vec<String>, CannotDiscard> {
         let mut marked: Vec<&str> = Vec::new();
         for pattern in patterns {

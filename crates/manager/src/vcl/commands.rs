@@ -1,5 +1,5 @@
-//! The commands `vcl.*`: what the catalogue allows is tried on the worker, and what the worker accepted
-//! is recorded in the catalogue.
+//! The commands `vcl.*`. Each checks what the catalogue allows, and keeps the catalogue and the running worker in
+//! step.
 
 use lacquer_cli::collector::Command;
 use lacquer_cli::link::{Request, VclState};
@@ -80,7 +80,7 @@ impl Manager {
         begun.or_else(|fault| refuse(status::PARAM, fault))
     }
 
-    /// Fails if there is a program of this name, or no room for another.
+    /// Fails if a program of this name exists, or if no further one is allowed.
     fn may_add(&self, name: &str) -> Result<(), Reply> {
         if self.catalogue.get(name).is_some() {
             return refuse(status::PARAM, format!("Already a VCL named {name}"));
@@ -95,7 +95,7 @@ impl Manager {
         refuse(status::CANT, text)
     }
 
-    /// Adds a program and loads it into the worker. Waits until it is compiled.
+    /// Waits until a program is compiled, adds it and loads it into the worker.
     fn add_compiled(&mut self, compilation: Compilation) -> Done {
         let (name, state) = (compilation.name.clone(), compilation.state);
         let compiled = match compilation.outcome() {
@@ -126,7 +126,7 @@ impl Manager {
         }
         let body = Request::LoadVcl { name: name.clone(), program, state, warm };
         let now = self.uptime();
-        if let Err(reply) = self.ask_for_success(body) {
+        if let Err(reply) = self.request_success(body) {
             self.catalogue.remove(&name, now);
             return refuse(reply.status, format!("{out}{}", reply.text));
         }
@@ -134,7 +134,7 @@ impl Manager {
         Ok(out)
     }
 
-    /// Begins `vcl.inline` or `vcl.load`.
+    /// Starts `vcl.inline` or `vcl.load`.
     pub(crate) fn begin_load(&mut self, words: &[String], command: &Command) -> Result<Compilation, Reply> {
         let name = &words[1];
         check_name(name)?;
@@ -145,7 +145,7 @@ impl Manager {
         self.begin_compilation(name, text, words.get(3).map(String::as_str))
     }
 
-    /// Completes `vcl.inline` or `vcl.load`. Waits until the program is compiled.
+    /// Waits until the program is compiled and completes `vcl.inline` or `vcl.load`.
     pub(crate) fn finish_load(&mut self, compilation: Compilation) -> Reply {
         let done = self.add_compiled(compilation).map(|mut out| {
             if !self.running() {
@@ -164,7 +164,7 @@ impl Manager {
         }
         self.require_warm(name)?;
         if self.running() {
-            self.ask_for_success(Request::UseVcl { name: name.to_owned() })?;
+            self.request_success(Request::UseVcl { name: name.to_owned() })?;
         }
         let now = self.uptime();
         self.catalogue.activate(name, now);
@@ -202,10 +202,10 @@ impl Manager {
         self.ask_temperature(name, state, warm)
     }
 
-    /// Asks the worker for a temperature, and records it when that succeeds.
+    /// Sets the state and temperature in the worker, and records them when that succeeds.
     fn ask_temperature(&mut self, name: &str, state: VclState, warm: bool) -> Result<(), Reply> {
         if self.running() {
-            self.ask_for_success(Request::SetVclState { name: name.to_owned(), state, warm })?;
+            self.request_success(Request::SetVclState { name: name.to_owned(), state, warm })?;
         }
         let now = self.uptime();
         self.catalogue.set_state(name, state, warm);
@@ -224,13 +224,13 @@ impl Manager {
         }
     }
 
-    /// Lets programs go cold that nobody has used for a while.
+    /// Makes programs cold that have been idle for `vcl_cooldown`.
     pub(crate) fn cool_vcls(&mut self) {
         let cooldown = self.params.values().vcl_cooldown;
         for name in self.catalogue.gone_cold(self.uptime(), cooldown) {
             if let Err(reply) = self.ask_temperature(&name, VclState::Auto, false) {
-                let text = format!("VCL '{name}' does not go cold: {} '{}'", reply.status, reply.text);
-                self.complain.say(Level::Error, &text);
+                let text = format!("VCL '{name}' cannot become cold: {} '{}'", reply.status, reply.text);
+                self.complain.report(Level::Error, &text);
                 let now = self.uptime();
                 self.catalogue.consider_idle(&name, now);
             }
@@ -263,7 +263,7 @@ impl Manager {
         let now = self.uptime();
         self.catalogue.point(label, target, now);
         if self.running() {
-            self.ask_for_success(Request::LabelVcl { label: label.to_owned(), target: target.to_owned() })?;
+            self.request_success(Request::LabelVcl { label: label.to_owned(), target: target.to_owned() })?;
         }
         Ok(String::new())
     }
@@ -287,7 +287,7 @@ impl Manager {
                 if self.catalogue.get(&name).is_some_and(|entry| !entry.is_label()) {
                     let _ = self.set_vcl_state(&name, VclState::Cold);
                 }
-                let _ = self.ask_for_success(Request::DiscardVcl { name: name.clone() });
+                let _ = self.request_success(Request::DiscardVcl { name: name.clone() });
             }
             let now = self.uptime();
             self.catalogue.remove(&name, now);

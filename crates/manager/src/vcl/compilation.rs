@@ -1,5 +1,5 @@
-//! Compilation beside the manager's loop. The compiler reads files and looks up the names of hosts, which may take
-//! long; meanwhile the manager serves other connections and replaces a worker that died.
+//! Compiles VCL on a thread outside the manager's loop. The compiler reads files and resolves host names, which may
+//! take long; meanwhile the manager serves other connections and replaces a worker that died.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,9 +11,9 @@ use lacquer_cli::link::VclState;
 
 use super::compile::{CompileContext, Compiled, Input, compile};
 
-/// Deeply nested VCL must not be able to end the manager.
+/// Stack size in bytes. Deeply nested VCL must not be able to crash the manager.
 const STACK: usize = 64 << 20;
-/// The most programs that are compiled at the same time; further ones wait. A large one takes 300 MB.
+/// Maximum number of concurrent compilations; further ones wait. A large one takes 300 MB.
 const AT_ONCE: usize = 4;
 
 static RUNNING: Permits = Permits { free: Mutex::new(AT_ONCE), freed: Condvar::new() };
@@ -23,7 +23,7 @@ struct Permits {
     freed: Condvar,
 }
 
-/// Gives its permit back when it is dropped.
+/// A permit to compile, which is returned when it is dropped.
 struct Permit(&'static Permits);
 
 impl Permits {
@@ -42,14 +42,14 @@ impl Drop for Permit {
     }
 }
 
-/// A program that is being compiled, on a thread of its own so that a fault of the compiler is a failed compilation
-/// and no more.
+/// A VCL program that is being compiled on its own thread, so that a panic of the compiler is only a failed
+/// compilation.
 #[derive(Debug)]
 pub struct Compilation {
     pub(super) name: String,
     pub(super) state: VclState,
     thread: JoinHandle<Result<Compiled, String>>,
-    /// Its other end belongs to the thread.
+    /// The thread holds the other end, which closes when the compilation has ended.
     ended: UnixStream,
 }
 

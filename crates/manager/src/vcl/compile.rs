@@ -1,4 +1,4 @@
-//! From VCL text to the checked program that the worker is sent.
+//! Compiles VCL text to the checked program that is sent to the worker.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,48 +12,48 @@ use crate::machine::Machine;
 /// A checked program.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled {
-    /// For the worker: postcard of `lacquer_vcl::program::Program`.
+    /// The program for the worker: `lacquer_vcl::program::Program` in postcard's format.
     pub program: Vec<u8>,
-    /// The texts it was made of: name and content.
+    /// Names and contents of the sources.
     pub sources: Vec<(String, Text)>,
-    /// Modules that it imports, each once.
+    /// Imported modules, each once.
     pub modules: Vec<String>,
-    /// Labels that it hands requests over to.
+    /// Labels that it passes requests to.
     pub labels: Vec<String>,
-    /// Warnings for the user although it compiled.
+    /// Warnings for the user.
     pub warnings: String,
 }
 
-/// The facts besides the text that the compiler needs.
+/// The compiler's inputs besides the text.
 #[derive(Clone, Debug)]
 pub struct CompileContext {
     /// `vcl_path`
     pub vcl_path: String,
-    /// Labels that there are.
+    /// Existing labels.
     pub labels: Vec<String>,
-    /// Storages that there are.
+    /// Existing storages.
     pub storages: Vec<String>,
     /// `vcc_feature`
     pub features: VccFeatureBits,
-    /// A UNIX socket is listened on, which needs VCL 4.1.
+    /// Whether a listening socket is a UNIX socket, which requires VCL 4.1.
     pub needs_41: bool,
 }
 
 /// VCL to compile.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Text, and what to call it.
+    /// A text with its name.
     Given {
         /// Its name in messages.
         name: String,
         /// The text.
         text: Vec<u8>,
     },
-    /// A file, looked for along `vcl_path`.
+    /// A file, searched in `vcl_path`.
     File(String),
 }
 
-/// Reads a file; one with a relative name is looked for along `path`.
+/// Reads a file. A relative name is searched in the directories of `path`.
 pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, Text)> {
     let read = |path: PathBuf| {
         let text = crate::machine::read_vcl(&path)?.into();
@@ -74,7 +74,7 @@ pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, Text)> {
 
 const TOO_OLD_FOR_UNIX_SOCKETS: &str = "Message from dlopen:\nCompiled VCL version (4.0) not supported.\nRunning dlopen failed, exited with 1\nVCL compilation failed";
 
-/// Compiles. The error is the text for the user.
+/// Compiles a program. The error is the text for the user.
 pub fn compile(text: Input, context: &CompileContext) -> Result<Compiled, String> {
     let options = Options {
         err_unref: context.features.has(VccFeatureBits::ERR_UNREF),
@@ -94,7 +94,7 @@ pub fn compile(text: Input, context: &CompileContext) -> Result<Compiled, String
         return Err(TOO_OLD_FOR_UNIX_SOCKETS.to_owned());
     }
     program.environment = environment::mentioned(std::env::vars_os(), &program);
-    // The worker has no use for the text.
+    // The worker does not need the text.
     let sources = std::mem::take(&mut program.sources).into_iter().map(|source| (source.name, source.text));
     let mut modules: Vec<String> = Vec::new();
     for import in &program.imports {

@@ -46,7 +46,7 @@ impl Catalogue {
         columns::layout(&self.entries().iter().map(row).collect::<Vec<_>>())
     }
 
-    /// The elements of `vcl.list -j`.
+    /// Returns the elements of `vcl.list -j`.
     pub fn list_json(&self) -> String {
         let object = |entry: &Entry| {
             let users = self.dependents(&entry.name).count();
@@ -85,7 +85,7 @@ impl Catalogue {
         columns::layout(&rows)
     }
 
-    /// The elements of `vcl.deps -j`.
+    /// Returns the elements of `vcl.deps -j`.
     pub fn deps_json(&self) -> String {
         let object = |entry: &Entry| {
             let deps: Vec<String> = self.depends_on(&entry.name).map(json::string).collect();
@@ -131,7 +131,7 @@ impl Catalogue {
     }
 }
 
-/// One JSON object as `vcl.symtab` draws it.
+/// Appends a JSON object in the notation of `vcl.symtab`.
 fn object(out: &mut String, indent: usize, fields: &[(&str, &str)]) {
     let _ = writeln!(out, "{:indent$}{{object}}", "");
     for (name, value) in fields {
@@ -144,13 +144,13 @@ fn label_symbol(out: &mut String, indent: usize, label: &str) {
     object(out, indent, &[("dir", "{string} <import>"), ("type", "{string} <$VCL>"), ("name", &name)]);
 }
 
-/// The symbols of a program: its version, the modules and the labels that it imports.
+/// Appends the symbols of a program: its version, and the modules and labels that it imports.
 fn symbols_of(out: &mut String, compiled: &Compiled) {
     out.push_str("  symtab:\n    {array}\n");
     object(out, 6, &[("version", "{number} <0>")]);
     for module in &compiled.modules {
         let name = format!("{{string}} <{module}>");
-        // Varnish names the files here that it loaded and copied the module from and to.
+        // Varnish prints the paths of the module's file and of its copy here.
         let fields = [
             ("dir", "{string} <import>"),
             ("type", "{string} <$VMOD>"),

@@ -1,4 +1,4 @@
-//! VCL in the manager: the catalogue of programs and labels, the commands on it, and the way to the
+//! VCL in the manager: the catalogue of programs and labels, the commands that change it, and the calls of the
 //! compiler's front end.
 
 pub mod catalogue;

@@ -1,16 +1,16 @@
-//! Cuts what the worker writes into lines.
+//! Splits the worker's output into lines.
 
-/// Longer lines are passed on in pieces.
+/// Maximum length of a line in bytes; longer lines are split.
 const LONGEST: usize = 16 << 10;
 
-/// Bytes in, lines out.
+/// A buffer for an incomplete line.
 #[derive(Debug, Default)]
 pub struct Lines {
     rest: Vec<u8>,
 }
 
 impl Lines {
-    /// Takes bytes; calls `line` for each line they complete.
+    /// Appends bytes and calls `line` for each line that they complete.
     pub fn feed(&mut self, bytes: &[u8], mut line: impl FnMut(&str)) {
         for byte in bytes {
             if *byte != b'\n' {
@@ -22,7 +22,7 @@ impl Lines {
         }
     }
 
-    /// The line that was begun and not ended, if there is one.
+    /// Calls `line` for an incomplete last line, if there is one.
     pub fn finish(&mut self, mut line: impl FnMut(&str)) {
         if !self.rest.is_empty() {
             self.flush(&mut line);
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole() {
+    fn partial_lines_are_joined() {
         let mut lines = Lines::default();
         let mut seen = Vec::new();
         lines.feed(b"one\r\ntw", |l| seen.push(l.to_owned()));

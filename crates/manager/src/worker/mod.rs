@@ -1,4 +1,4 @@
-//! The worker as the manager sees it: a process, the link to it, and its output on stdout and stderr.
+//! The worker from the manager's side: a process, the link to it, and its output on stdout and stderr.
 
 mod lines;
 mod process;
@@ -6,6 +6,6 @@ mod relaunch;
 mod state;
 mod supervise;
 
-pub use process::{Asked, Worker};
+pub use process::{RequestResult, Worker};
 pub use relaunch::Relaunch;
 pub use state::State;

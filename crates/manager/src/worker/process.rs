@@ -1,4 +1,4 @@
-//! One worker process: starting it, asking it, listening to it, waiting for its end.
+//! One worker process: its start, its output, requests to it and its end.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,10 +18,10 @@ use rustix::process::{Pid, Signal};
 use super::lines::Lines;
 use crate::environment;
 
-/// The number of bytes that the worker may write before they are read.
+/// Size of the output pipe in bytes: the worker may write this much before the manager reads.
 const OUTPUT_BUFFER: usize = 1 << 20;
 const READ: usize = 64 << 10;
-/// A worker that writes without end is listened to for this long at a time: it has as much ready at most.
+/// Maximum number of reads at a time, so that a worker that writes without end does not block the manager.
 const READS: usize = OUTPUT_BUFFER / 4096;
 
 /// A worker process.
@@ -36,18 +36,18 @@ pub struct Worker {
     killed: bool,
 }
 
-/// The outcome of a question.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// The worker's answer.
-    Answer {
+pub enum RequestResult {
+    /// The worker's reply.
+    Reply {
         /// Status of the CLI.
         status: u16,
         /// Text for the user.
         text: String,
     },
-    /// The worker does not answer, or not in time.
-    Silence,
+    /// The worker did not reply, or not in time.
+    NoReply,
 }
 
 /// The end of a worker.
@@ -57,7 +57,7 @@ pub struct End {
     pub code: Option<i32>,
     /// The signal that killed it.
     pub signal: Option<i32>,
-    /// It left a core.
+    /// Whether it dumped core.
     pub core: bool,
 }
 
@@ -68,13 +68,14 @@ impl From<ExitStatus> for End {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // A timeout that never fires would overflow the kernel's clock.
+    // Longer timeouts would overflow the kernel's clock.
     let duration = duration.min(Duration::from_hours(24));
     Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: duration.subsec_nanos().into() }
 }
 
-/// Returns the command of a tool (`valgrind --tool=callgrind`, `perf record`) that the worker is to run under. It gets
-/// no jail then, because the tool would be in it. The user who starts the manager may run anything anyway.
+/// Returns the command of a tool (`valgrind --tool=callgrind`, `perf record`) that runs the worker. The worker then has
+/// no jail, because the jail would confine the tool. This is no risk: the user who starts the manager may run any
+/// program anyway.
 pub fn tool() -> Option<OsString> {
     std::env::var_os("LACQUER_WORKER_UNDER")
 }
@@ -94,11 +95,11 @@ fn program(name: &OsString, more: &str) -> io::Result<Command> {
 }
 
 impl Worker {
-    /// Starts a worker that inherits these descriptors under their numbers, and the variables that `more` names.
+    /// Starts a worker. It inherits the descriptors with their numbers, and the variables that `more` names.
     pub fn spawn(name: &OsString, more: &str, inherited: &[BorrowedFd<'_>]) -> io::Result<Worker> {
         let (link, theirs) = UnixStream::pair()?;
-        let (output, said) = pipe_with(PipeFlags::CLOEXEC)?;
-        // A small buffer is no reason not to run.
+        let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        // A small pipe buffer is acceptable.
         let _ = fcntl_setpipe_size(&output, OUTPUT_BUFFER);
         rustix::io::ioctl_fionbio(&output, true)?;
         let passed = || inherited.iter().copied().chain([theirs.as_fd()]);
@@ -108,8 +109,8 @@ impl Worker {
         let process = program(name, more)?
             .arg(format!("{WORKER_ARGUMENT}{}", theirs.as_raw_fd()))
             .stdin(Stdio::null())
-            .stdout(said.try_clone()?)
-            .stderr(said)
+            .stdout(output_end.try_clone()?)
+            .stderr(output_end)
             .spawn();
         for fd in passed() {
             fcntl_setfd(fd, FdFlags::CLOEXEC)?;
@@ -126,17 +127,17 @@ impl Worker {
         })
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Returns the descriptor to poll for output; readable (or hung up) means that [`Worker::listen`] has work.
+    /// Returns the descriptor to poll for output. Call [`Worker::listen`] when it is readable or hung up.
     pub fn output(&self) -> BorrowedFd<'_> {
         self.output.as_fd()
     }
 
-    /// Reads the worker's output. Returns false when there will be no more.
+    /// Reads the worker's output. Returns false at its end.
     pub fn listen(&mut self, mut line: impl FnMut(&str)) -> bool {
         let mut buffer = [0; 4096];
         for _ in 0..=READS {
@@ -160,34 +161,34 @@ impl Worker {
         self.link.flush()
     }
 
-    /// Sends a message that is not answered.
-    pub fn tell(&mut self, message: &ToWorker, timeout: Duration) -> io::Result<()> {
+    /// Sends a message that has no reply.
+    pub fn notify(&mut self, message: &ToWorker, timeout: Duration) -> io::Result<()> {
         self.send(message, timeout)
     }
 
-    /// Waits for one message, listening to the output meanwhile.
+    /// Waits for one message and reads the output meanwhile.
     pub fn receive(&mut self, timeout: Duration, mut line: impl FnMut(&str)) -> Option<FromWorker> {
         let deadline = Instant::now() + timeout.min(Duration::from_hours(8760));
-        let mut hear = true;
+        let mut output_open = true;
         loop {
             if let Some(message) = self.complete_message() {
                 return message.ok();
             }
             let left = deadline.checked_duration_since(Instant::now())?;
             let mut fds = vec![PollFd::new(&self.link, PollFlags::IN)];
-            if hear {
+            if output_open {
                 fds.push(PollFd::new(&self.output, PollFlags::IN));
             }
             match poll(&mut fds, Some(&timespec(left))) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return None,
             }
-            let answered = !fds[0].revents().is_empty();
-            let said = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
-            if said {
-                hear = self.listen(&mut line);
+            let has_message = !fds[0].revents().is_empty();
+            let has_output = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+            if has_output {
+                output_open = self.listen(&mut line);
             }
-            if answered && !self.read_link() {
+            if has_message && !self.read_link() {
                 return None;
             }
         }
@@ -208,7 +209,7 @@ impl Worker {
         length > 0
     }
 
-    /// A whole message from what was received; the error is one that cannot be read.
+    /// Removes a complete message from the received bytes. The error is a message that cannot be decoded.
     fn complete_message(&mut self) -> Option<io::Result<FromWorker>> {
         let length = u32::from_le_bytes(*self.received.first_chunk()?) as usize;
         let end = 4 + length;
@@ -220,25 +221,25 @@ impl Worker {
         Some(message)
     }
 
-    /// Asks and waits for the answer.
-    pub fn ask(&mut self, body: Request, timeout: Duration, mut line: impl FnMut(&str)) -> Asked {
+    /// Sends a request and waits for the reply.
+    pub fn request(&mut self, body: Request, timeout: Duration, mut line: impl FnMut(&str)) -> RequestResult {
         let id = self.next_id;
         self.next_id += 1;
         if self.send(&ToWorker::Request { id, body }, timeout).is_err() {
-            return Asked::Silence;
+            return RequestResult::NoReply;
         }
         loop {
             match self.receive(timeout, &mut line) {
                 Some(FromWorker::Reply { id: answered, status, text }) if answered == id => {
-                    return Asked::Answer { status, text };
+                    return RequestResult::Reply { status, text };
                 }
                 Some(_) => {}
-                None => return Asked::Silence,
+                None => return RequestResult::NoReply,
             }
         }
     }
 
-    /// Sends SIGQUIT, which leaves a report behind; then, if that did not help, SIGKILL.
+    /// Sends SIGQUIT, so that the worker writes a panic report; from the second call on SIGKILL.
     pub fn kill_harder(&mut self) -> io::Result<()> {
         let signal = if self.killed { Signal::KILL } else { Signal::QUIT };
         self.killed = true;
@@ -246,26 +247,26 @@ impl Worker {
         Ok(rustix::process::kill_process(pid, signal)?)
     }
 
-    /// Asks it to end by hanging up.
+    /// Closes the link, which makes the worker exit.
     pub fn hang_up(&self) {
         let _ = self.link.shutdown(std::net::Shutdown::Both);
     }
 
-    /// Waits for its end, at most this long, listening meanwhile.
-    pub fn wait(&mut self, patience: Duration, mut line: impl FnMut(&str)) -> Option<End> {
-        let deadline = Instant::now() + patience.min(Duration::from_hours(24));
-        let mut hear = true;
+    /// Waits for its end, for `timeout` at most, and reads the output meanwhile.
+    pub fn wait(&mut self, timeout: Duration, mut line: impl FnMut(&str)) -> Option<End> {
+        let deadline = Instant::now() + timeout.min(Duration::from_hours(24));
+        let mut output_open = true;
         loop {
-            if hear {
-                hear = self.listen(&mut line);
+            if output_open {
+                output_open = self.listen(&mut line);
             }
             if let Ok(Some(status)) = self.process.try_wait() {
                 self.listen(&mut line);
                 return Some(status.into());
             }
             let left = deadline.checked_duration_since(Instant::now())?;
-            let nap = left.min(Duration::from_millis(if hear { 50 } else { 2 }));
-            if hear {
+            let nap = left.min(Duration::from_millis(if output_open { 50 } else { 2 }));
+            if output_open {
                 let mut fds = [PollFd::new(&self.output, PollFlags::IN)];
                 let _ = poll(&mut fds, Some(&timespec(nap)));
             } else {
@@ -274,21 +275,21 @@ impl Worker {
         }
     }
 
-    /// Waits for its end, however long it takes; it has been killed.
-    pub fn wait_for_the_killed(&mut self, mut line: impl FnMut(&str)) -> io::Result<End> {
+    /// Waits for the end of a worker that was killed, without a limit.
+    pub fn wait_killed(&mut self, mut line: impl FnMut(&str)) -> io::Result<End> {
         let status = self.process.wait()?;
         self.listen(&mut line);
         Ok(status.into())
     }
 }
 
-/// An empty memory file for the worker's last words.
+/// Creates an empty memory file for the worker's panic report.
 pub fn panic_file() -> io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create("panic", rustix::fs::MemfdFlags::CLOEXEC)?))
 }
 
-/// Reads the worker's last words from it.
-pub fn last_words(file: &File, limit: u64) -> Option<Vec<u8>> {
+/// Reads the worker's panic report.
+pub fn read_panic(file: &File, limit: u64) -> Option<Vec<u8>> {
     let length = file.metadata().ok()?.len().min(limit);
     let mut text = vec![0; length as usize];
     std::os::unix::fs::FileExt::read_exact_at(file, &mut text, 0).ok()?;

@@ -1,4 +1,4 @@
-//! The times at which a failed launch is repeated: soon at first, then at growing intervals, without an end.
+//! The schedule for repeating a failed launch: soon at first, then at growing intervals, without an end.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ pub struct Relaunch {
 }
 
 impl Relaunch {
-    /// Records a failed launch; returns the pause before the next one.
+    /// Records a failed launch. Returns the pause before the next one.
     pub fn failed(&mut self, now: Instant) -> Duration {
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.due = Some(now + self.pause);
         self.pause
     }
 
-    /// Forgets failures: a launch succeeded, or none is wanted.
+    /// Forgets failures, after a successful launch or when no worker is wanted.
     pub fn reset(&mut self) {
         *self = Relaunch::default();
     }

@@ -1,18 +1,18 @@
-//! The worker's state as `status` shows it.
+//! The worker's state, as `status` shows it.
 
 /// The state of the worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// There is none.
+    /// No worker exists.
     #[default]
     Stopped,
-    /// On its way.
+    /// The worker is starting.
     Starting,
-    /// Serving.
+    /// The worker serves requests.
     Running,
-    /// On its way out.
+    /// The worker is being stopped.
     Stopping,
-    /// Ended by itself.
+    /// The worker ended unexpectedly.
     Died,
 }
 

@@ -1,4 +1,4 @@
-//! Starting, stopping and restarting the worker, and what is recorded of its end.
+//! Starts, stops and restarts the worker, and records its end.
 
 use std::fmt::Write as _;
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,9 +10,9 @@ use lacquer_http::date;
 use lacquer_params::{DebugBits, FeatureBits, Params};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::process::{End, Worker, last_words, panic_file, tool};
+use super::process::{End, Worker, panic_file, read_panic, tool};
 use super::state::State;
-use crate::complain::{Complain, Level, say_line};
+use crate::complain::{Complain, Level, print_line};
 use crate::manager::{Manager, Reply, seconds};
 use crate::shm::{Shm, now};
 use crate::storage::Storage;
@@ -24,8 +24,8 @@ impl Manager {
         self.state.name().to_owned()
     }
 
-    pub(crate) fn child_said(complain: &Complain, level: Level, pid: u32, line: &str) {
-        complain.say(level, &format!("Child ({pid}) said {line}"));
+    pub(crate) fn report_output(complain: &Complain, level: Level, pid: u32, line: &str) {
+        complain.report(level, &format!("Child ({pid}) said {line}"));
     }
 
     /// `start`
@@ -58,8 +58,8 @@ impl Manager {
         Reply::ok("")
     }
 
-    /// Starts a worker and brings it to the state of the catalogue. A failure is reported and returned. If a worker
-    /// ran before, the launch is tried again later.
+    /// Starts a worker and loads the catalogue into it. Reports and returns a failure. If a worker ran before, a failed
+    /// launch is repeated later.
     pub(crate) fn launch(&mut self) -> Result<(), Reply> {
         if !matches!(self.state, State::Stopped | State::Died) {
             return Ok(());
@@ -70,7 +70,7 @@ impl Manager {
         match &outcome {
             Ok(()) => self.relaunch.reset(),
             Err(reply) => {
-                self.complain.say(Level::Error, &reply.text.lossy());
+                self.complain.report(Level::Error, &reply.text.lossy());
                 match self.worker {
                     _ if again => self.launch_later(),
                     Some(_) => self.stop(),
@@ -81,21 +81,21 @@ impl Manager {
         outcome
     }
 
-    /// Plans another launch after one that failed. Connections wait in the kernel's queue meanwhile.
+    /// Schedules another launch after a failed one. Connections wait in the kernel's queue meanwhile.
     fn launch_later(&mut self) {
-        self.bury();
+        self.clean_up_worker();
         self.state = State::Died;
         let pause = self.relaunch.failed(Instant::now()).as_secs_f64();
-        self.complain.say(Level::Error, &format!("Child launch failed: trying again in {pause:.1}s"));
+        self.complain.report(Level::Error, &format!("Child launch failed: trying again in {pause:.1}s"));
     }
 
-    /// Tries a failed launch again when it is time.
+    /// Repeats a failed launch when it is due.
     pub(crate) fn launch_if_due(&mut self, now: Instant) {
         if self.relaunch.due().is_none_or(|due| due > now) {
             return;
         }
         if self.params.values().auto_restart {
-            // A failure has been reported, and the next try is planned.
+            // `launch` has reported a failure and scheduled the next attempt.
             let _ = self.launch();
         } else {
             self.stop_command();
@@ -105,7 +105,7 @@ impl Manager {
     fn launch_steps(&mut self) -> Result<(), Reply> {
         let pid = self.spawn()?;
         self.await_ready()?;
-        say_line("Child launched OK");
+        print_line("Child launched OK");
         let fail = |what: &str, reply: Reply| {
             Reply::no(reply.status, format!("Child ({pid}) {what} failed:\n{}", reply.text))
         };
@@ -114,7 +114,7 @@ impl Manager {
         if let Err(error) = self.listeners.listen(depth) {
             return Err(fail("Acceptor start", Reply::no(status::CANT, error.to_string())));
         }
-        self.ask_for_success(Request::Start).map_err(|reply| fail("Acceptor start", reply))?;
+        self.request_success(Request::Start).map_err(|reply| fail("Acceptor start", reply))?;
         self.state = State::Running;
         Ok(())
     }
@@ -128,22 +128,22 @@ impl Manager {
             .map_err(|fault| Reply::no(status::CANT, format!("Child failed on launch: {fault}")))?;
         self.renew_workdir();
         for storage in &self.storages {
-            storage.clear().map_err(|error| cannot("empty the storage", error))?;
+            storage.clear().map_err(|error| cannot("clear the storage", error))?;
         }
         let vsm = Shm::worker_dir(&self.jail, &self.complain)
-            .map_err(|error| cannot("make its shared memory", error))?;
-        let panic = panic_file().map_err(|error| cannot("make its panic buffer", error))?;
+            .map_err(|error| cannot("create its shared memory", error))?;
+        let panic = panic_file().map_err(|error| cannot("create its panic buffer", error))?;
         let mut inherited = vec![vsm.as_fd(), panic.as_fd()];
         inherited.extend(self.listeners.descriptors());
         inherited.extend(self.storages.iter().map(|storage| storage.descriptor()));
         let mut worker = {
             let _root = self.jail.raise();
-            let _cores = NoCores::when(self.params.values().feature.has(FeatureBits::NO_COREDUMP));
+            let _cores = CoreDumpsDisabled::when(self.params.values().feature.has(FeatureBits::NO_COREDUMP));
             let more = &self.params.values().jail_environment;
             Worker::spawn(&self.program, more, &inherited).map_err(|error| cannot("start it", error))?
         };
         let pid = worker.pid();
-        self.complain.say(Level::Debug, &format!("Child ({pid}) Started"));
+        self.complain.report(Level::Debug, &format!("Child ({pid}) Started"));
         if let Some(shm) = &mut self.shm {
             shm.counters.child_start.add(1);
             shm.show_worker(Some(pid));
@@ -160,9 +160,9 @@ impl Manager {
             panic_fd: panic.as_raw_fd(),
             manager_pid: std::process::id(),
         };
-        // A worker that is already gone is noticed when it does not get ready.
+        // If the worker is already gone, `await_ready` notices.
         let _ =
-            worker.tell(&ToWorker::Configure(Box::new(config)), seconds(self.params.values().cli_timeout));
+            worker.notify(&ToWorker::Configure(Box::new(config)), seconds(self.params.values().cli_timeout));
         self.worker = Some(worker);
         self.panic_file = Some(panic);
         Ok(pid)
@@ -176,12 +176,12 @@ impl Manager {
         let Some(worker) = self.worker.as_mut() else { return Ok(()) };
         let pid = worker.pid();
         let start = Instant::now();
-        let hear = |line: &str| Manager::child_said(complain, Level::Error, pid, line);
-        if let Some(FromWorker::Ready) = worker.receive(seconds(limit), hear) {
+        let on_line = |line: &str| Manager::report_output(complain, Level::Error, pid, line);
+        if let Some(FromWorker::Ready) = worker.receive(seconds(limit), on_line) {
             return Ok(());
         }
         let in_time = start.elapsed().as_secs_f64() < limit;
-        // Varnish's own trailing blank.
+        // Varnish's text has this trailing blank.
         let text = if in_time {
             "Child failed on launch ".to_owned()
         } else {
@@ -210,20 +210,20 @@ impl Manager {
                     target: self.catalogue.target(&name).unwrap_or_default().to_owned(),
                 },
             };
-            self.ask_for_success(body)?;
+            self.request_success(body)?;
         }
         let name = self.catalogue.active().unwrap_or_default().to_owned();
-        self.ask_for_success(Request::UseVcl { name })?;
+        self.request_success(Request::UseVcl { name })?;
         Ok(())
     }
 
-    /// The second time it is meant: a process that is stopped takes notice of nothing less.
+    /// Sends SIGQUIT, and SIGKILL the second time: a stopped process reacts only to the latter.
     fn kill_worker(&mut self) -> std::io::Result<()> {
         let _root = self.jail.raise();
         self.worker.as_mut().map_or(Ok(()), Worker::kill_harder)
     }
 
-    /// Ends a worker that does not answer. Its end is noticed by its output.
+    /// Kills a worker that does not reply. The end of its output then shows that it has ended.
     pub(crate) fn give_up_on_worker(&mut self) {
         if !matches!(self.state, State::Running | State::Starting) {
             return;
@@ -233,50 +233,50 @@ impl Manager {
             Ok(()) => format!("Child ({pid}) not responding to CLI, killed it."),
             Err(error) => format!("Failed to kill child with PID {pid}: {error}"),
         };
-        self.complain.say(Level::Error, &text);
+        self.complain.report(Level::Error, &text);
     }
 
-    /// Asks the worker whether it lives.
+    /// Checks that the worker responds, and kills it otherwise.
     pub(crate) fn ping(&mut self) {
         if self.state != State::Running {
             return;
         }
-        let reply = self.ask(Request::Ping);
+        let reply = self.request(Request::Ping);
         if reply.status != status::OK || !reply.text.starts_with(b"PONG ") {
             let text = format!("Unexpected reply from ping: {} {}", reply.status, reply.text);
-            self.complain.say(Level::Error, &text);
+            self.complain.report(Level::Error, &text);
             if reply.status != status::COMMS {
                 self.give_up_on_worker();
             }
         }
     }
 
-    /// Stops the worker in good order.
+    /// Stops the worker without an error.
     pub(crate) fn stop(&mut self) {
         if !matches!(self.state, State::Running | State::Starting) {
             return;
         }
         self.state = State::Stopping;
-        self.complain.say(Level::Debug, "Stopping Child");
+        self.complain.report(Level::Debug, "Stopping Child");
         self.reap();
     }
 
-    /// Reads the worker's output; notices its end.
+    /// Reads the worker's output and handles its end.
     pub(crate) fn listen_to_worker(&mut self) {
         let complain = &self.complain;
         let Some(worker) = self.worker.as_mut() else { return };
         let pid = worker.pid();
-        if !worker.listen(|line| Manager::child_said(complain, Level::Info, pid, line)) {
+        if !worker.listen(|line| Manager::report_output(complain, Level::Info, pid, line)) {
             self.reap();
         }
     }
 
-    /// Waits for the worker's end, records it, and starts another one if this one was not to end.
+    /// Waits for the worker's end, records it, and starts another worker if this one died.
     fn reap(&mut self) {
         if self.worker.is_none() {
             return;
         }
-        self.bury();
+        self.clean_up_worker();
         let died = matches!(self.state, State::Running | State::Died);
         let restart = died && self.params.values().auto_restart;
         self.state = if restart { State::Died } else { State::Stopped };
@@ -288,8 +288,8 @@ impl Manager {
         }
     }
 
-    /// Waits for the worker's end, records it and removes what is left of it.
-    fn bury(&mut self) {
+    /// Waits for the worker's end, records it and removes its files.
+    fn clean_up_worker(&mut self) {
         let Some(mut worker) = self.worker.take() else { return };
         let pid = worker.pid();
         worker.hang_up();
@@ -302,36 +302,36 @@ impl Manager {
         if let Some(shm) = &mut self.shm {
             shm.show_worker(None);
         }
-        self.complain.say(Level::Debug, "Child cleanup complete");
+        self.complain.report(Level::Debug, "Child cleanup complete");
     }
 
     fn refuse_connections(&mut self) {
         for _ in 0..REOPEN_TRIES {
             match self.listeners.refuse(&self.jail) {
                 Ok(()) => return,
-                Err(text) => self.complain.say(Level::Error, &text),
+                Err(text) => self.complain.report(Level::Error, &text),
             }
             std::thread::sleep(Duration::from_secs(1));
         }
-        self.complain.say(Level::Error, "Could not reopen listening sockets. Exiting.");
+        self.complain.report(Level::Error, "Could not reopen listening sockets. Exiting.");
         std::process::exit(1);
     }
 
     fn await_end(&self, worker: &mut Worker, pid: u32) -> End {
         let complain = &self.complain;
-        let hear = |line: &str| Manager::child_said(complain, Level::Info, pid, line);
-        if let Some(end) = worker.wait(seconds(self.params.values().cli_timeout), hear) {
+        let on_line = |line: &str| Manager::report_output(complain, Level::Info, pid, line);
+        if let Some(end) = worker.wait(seconds(self.params.values().cli_timeout), on_line) {
             return end;
         }
-        complain.say(Level::Error, &format!("Child ({pid}) not dying (waitpid = 0), killing"));
+        complain.report(Level::Error, &format!("Child ({pid}) not dying (waitpid = 0), killing"));
         {
             let _root = self.jail.raise();
             let _ = worker.kill_harder();
-            if worker.wait(Duration::from_secs(1), hear).is_none() {
+            if worker.wait(Duration::from_secs(1), on_line).is_none() {
                 let _ = worker.kill_harder();
             }
         }
-        worker.wait_for_the_killed(hear).unwrap_or(End { code: Some(1), signal: None, core: false })
+        worker.wait_killed(on_line).unwrap_or(End { code: Some(1), signal: None, core: false })
     }
 
     fn record_end(&mut self, pid: u32, end: End) {
@@ -361,17 +361,19 @@ impl Manager {
                 counters.child_dump.add(1);
             }
         }
-        self.complain.say(if clean { Level::Info } else { Level::Error }, &text);
+        self.complain.report(if clean { Level::Info } else { Level::Error }, &text);
     }
 
     fn record_panic(&mut self, pid: u32) {
         let limit = self.params.values().panic_buffer;
-        let Some(words) = self.panic_file.take().and_then(|file| last_words(&file, limit)) else { return };
-        let words = String::from_utf8_lossy(&words);
+        let Some(text_bytes) = self.panic_file.take().and_then(|file| read_panic(&file, limit)) else {
+            return;
+        };
+        let text_bytes = String::from_utf8_lossy(&text_bytes);
         let date = date::format(now());
         let date = String::from_utf8_lossy(&date);
-        let text = format!("Child ({pid}) Panic at: {date}\n{}", printable(&words));
-        self.complain.say(Level::Error, &text);
+        let text = format!("Child ({pid}) Panic at: {date}\n{}", printable(&text_bytes));
+        self.complain.report(Level::Error, &text);
         self.panic = Some(text);
         if let Some(shm) = &self.shm {
             shm.counters.child_panic.add(1);
@@ -379,7 +381,7 @@ impl Manager {
     }
 }
 
-/// Returns the parameters of a worker; one that runs under a tool has no jail.
+/// Returns the parameters of a worker. They disable the jail if the worker runs under a tool.
 fn for_worker(params: &Params) -> Params {
     let mut params = params.clone();
     if tool().is_some() {
@@ -388,7 +390,7 @@ fn for_worker(params: &Params) -> Params {
     params
 }
 
-/// Text with what is not printable escaped; lines stay lines.
+/// Returns the text with unprintable characters escaped, except line feeds.
 fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -406,23 +408,23 @@ fn printable(text: &str) -> String {
     out
 }
 
-/// While it lives, processes that are started cannot dump core.
-struct NoCores {
+/// Guard during whose lifetime started processes cannot dump core.
+struct CoreDumpsDisabled {
     before: Option<Rlimit>,
 }
 
-impl NoCores {
-    fn when(wanted: bool) -> NoCores {
+impl CoreDumpsDisabled {
+    fn when(wanted: bool) -> CoreDumpsDisabled {
         let before = wanted.then(|| getrlimit(Resource::Core));
         if let Some(before) = &before {
             let none = Rlimit { current: Some(0), maximum: before.maximum };
             let _ = setrlimit(Resource::Core, none);
         }
-        NoCores { before }
+        CoreDumpsDisabled { before }
     }
 }
 
-impl Drop for NoCores {
+impl Drop for CoreDumpsDisabled {
     fn drop(&mut self) {
         if let Some(before) = self.before.take() {
             let _ = setrlimit(Resource::Core, before);

@@ -1,5 +1,5 @@
-//! Counters as words of shared memory: the atomic cell, the trait of a struct made of nothing but such
-//! cells, the macro that defines one from its table, and the owning reference to one inside a mapping.
+//! Counters as words of shared memory: the atomic cell, the trait of a struct that consists of such
+//! cells only, the macro that defines one from its table, and the thread-local set.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::sync::AtomicU64;
 use crate::vsc::SetDesc;
 
-/// One 64-bit counter or gauge. Gauges wrap: adding `0 - n` takes n away.
+/// One 64-bit counter or gauge. Arithmetic wraps: adding `0 - n` subtracts n.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Counter(AtomicU64);
@@ -33,14 +33,14 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
-    /// Adds without a locked instruction. Right only where one writer at a time is certain.
+    /// Adds without a locked instruction. Correct only if there is one writer at a time.
     #[inline]
     pub(crate) fn add_as_only_writer(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 }
 
-/// A thread's own share of a counter, to be flushed into the shared one.
+/// A thread-local part of a counter, to be added to the shared counter later.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct LocalCounter(Cell<u64>);
@@ -56,14 +56,14 @@ impl LocalCounter {
         self.0.set(self.0.get().wrapping_sub(n));
     }
 
-    /// Returns the sum that was added since the last flush.
+    /// Returns the sum since the last flush.
     #[inline]
     pub fn pending(&self) -> u64 {
         self.0.get()
     }
 }
 
-/// A set of counters with its descriptions: a struct of `Counter` fields and nothing else.
+/// A set of counters and its description: a struct of `Counter` fields only.
 ///
 /// # Safety
 /// The type must be `repr(C)`, consist of `Counter` fields only and be described field by field, in order,
@@ -74,12 +74,12 @@ pub unsafe trait CounterSet: Sized + Default + Send + Sync + 'static {
     /// All counters, in the order of `DESC.counters`.
     fn counters(&self) -> &[Counter] {
         let n = size_of::<Self>() / size_of::<Counter>();
-        // SAFETY: by the trait's contract `Self` is an array of counters in all but name.
+        // SAFETY: by the trait's contract `Self` has the layout of an array of counters.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), n) }
     }
 }
 
-/// The thread-local twin of a `CounterSet`.
+/// The thread-local counterpart of a `CounterSet`.
 ///
 /// # Safety
 /// `repr(C)`, the same fields in the same order as `Shared`, each a `LocalCounter`.
@@ -88,14 +88,14 @@ pub unsafe trait LocalSet: Sized {
 
     fn cells(&self) -> &[LocalCounter] {
         let n = size_of::<Self>() / size_of::<LocalCounter>();
-        // SAFETY: by the trait's contract `Self` is an array of cells in all but name.
+        // SAFETY: by the trait's contract `Self` has the layout of an array of cells.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), n) }
     }
 
-    /// Moves what has gathered into the shared counters.
+    /// Adds the pending sums to the shared counters and resets them.
     fn flush(&self, shared: &Self::Shared) {
         for (cells, counters) in self.cells().chunks(8).zip(shared.counters().chunks(8)) {
-            // Most are zero most of the time: one test for eight of them.
+            // Most are zero most of the time, so eight of them are tested at once.
             if cells.iter().fold(0, |seen, cell| seen | cell.pending()) == 0 {
                 continue;
             }
@@ -109,8 +109,8 @@ pub unsafe trait LocalSet: Sized {
     }
 }
 
-/// Defines a counter set and its thread-local twin from their table. Each row reads
-/// `name: Semantics Level Format "one line" "more";`.
+/// Defines a counter set and its thread-local counterpart from their table. Each row has the form
+/// `name: Semantics Level Format "one line" "documentation";`.
 macro_rules! counter_set {
     (
         $(#[$meta:meta])*
@@ -126,7 +126,7 @@ macro_rules! counter_set {
             $( #[doc = $line] pub $field: $crate::vsc::Counter, )+
         }
 
-        #[doc = concat!("A thread's share of [`", stringify!($set), "`], flushed now and then.")]
+        #[doc = concat!("A thread's part of [`", stringify!($set), "`], flushed from time to time.")]
         #[derive(Debug, Default)]
         #[repr(C)]
         pub struct $local {

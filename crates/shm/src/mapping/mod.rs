@@ -1,8 +1,8 @@
 //! Memory shared with readers in other processes.
 //!
-//! The crate-wide rule that makes it sound: plain bytes are written only by the thread that was given the
-//! range (by the directory when a segment is made, by the ring when a batch is reserved); everything that
-//! is touched from two threads is an atomic word. Readers map the files read-only and tolerate torn data.
+//! This crate-wide rule makes it sound: a range of plain bytes is written only by the thread that owns it (the range of
+//! a new segment belongs to the thread that creates it, that of a batch to the thread that reserved it in the ring).
+//! Everything that two threads access is an atomic word. Readers map the files read-only and tolerate torn data.
 #![allow(unsafe_code)]
 
 mod counters;
@@ -18,5 +18,5 @@ pub(crate) use modelled::{Mapping, View};
 #[cfg(not(loom))]
 pub(crate) use system::{Mapping, View};
 
-/// The unit in which memory is given back.
+/// The unit in which memory is released.
 pub(crate) const PAGE: usize = 4096;

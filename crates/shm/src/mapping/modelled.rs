@@ -1,5 +1,5 @@
-//! The stand-in for a mapping under loom: each word is an atomic of loom's, so that it sees what threads do to them.
-//! Double words lie beside the words; nothing is written as the one and read as the other.
+//! Replaces a mapping under loom. Each word is one of loom's atomics, so that loom tracks the accesses of threads.
+//! Double words are separate from words; no location is accessed as both.
 
 use std::io;
 use std::ops::Deref;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::CounterSet;
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// Only the first bytes of a mapping hold double words.
+/// Only the first bytes of a mapping contain double words.
 const DOUBLE_WORDS: usize = 16;
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Mapping {
     }
 }
 
-/// A counter set of its own; no reader sees it.
+/// A separate counter set, which no reader sees.
 #[derive(Debug)]
 pub(crate) struct View<T>(Box<T>);
 

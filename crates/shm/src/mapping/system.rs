@@ -1,4 +1,4 @@
-//! A mapping of a file, and counters inside it.
+//! A mapping of a file, and counters in it.
 
 use std::io;
 use std::ops::Deref;
@@ -26,14 +26,14 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `len` bytes of `file` for reading and writing.
     pub(crate) fn shared(file: impl AsFd, len: usize) -> io::Result<Self> {
-        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing in this process.
+        // SAFETY: a new mapping at an address that the kernel chooses aliases nothing in this process.
         let base = unsafe {
             mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)?
         };
         Self::from_raw(base.cast(), len)
     }
 
-    /// Memory of the same kind that no file backs, for tests and tools without a working directory.
+    /// Maps anonymous memory, for tests and tools without a working directory.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         // SAFETY: as in `shared`.
         let base = unsafe {
@@ -58,43 +58,43 @@ impl Mapping {
         unsafe { self.base.add(offset) }
     }
 
-    /// The word at a byte offset.
+    /// Returns the word at a byte offset.
     #[inline]
     pub(crate) fn u32_at(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: in bounds and aligned; the memory lives as long as `self` and is accessed atomically.
         unsafe { AtomicU32::from_ptr(self.at(offset, 4, 4).cast().as_ptr()) }
     }
 
-    /// The double word at a byte offset.
+    /// Returns the double word at a byte offset.
     #[inline]
     pub(crate) fn u64_at(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: in bounds and aligned; the memory lives as long as `self` and is accessed atomically.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8, 8).cast().as_ptr()) }
     }
 
-    /// Copies bytes into a range that the caller was given for itself (see the module's rule).
+    /// Copies bytes into a range that belongs to the calling thread (see the module's rule).
     #[inline]
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         let to = self.at(offset, bytes.len(), 1);
         // SAFETY: in bounds; `bytes` is ordinary memory of this process and cannot overlap the mapping,
-        // of which no slice is ever handed out.
+        // because no slice of the mapping is ever created.
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) }
     }
 
-    /// Lets go of the whole pages within a range: they leave this process, not the file, and come back
-    /// with the next touch.
+    /// Releases the whole pages within a range. They are removed from this process's memory but not from the file, and
+    /// are mapped again at the next access.
     pub(crate) fn release(&self, offset: usize, len: usize) {
         let from = offset.next_multiple_of(PAGE);
         let to = (offset + len) / PAGE * PAGE;
         if from < to {
             let at = self.at(from, to - from, 1);
-            // SAFETY: in bounds, and whole pages since mappings begin at one. The mapping is shared, so the
-            // advice changes no contents: who touches the range meanwhile or later finds what was there.
+            // SAFETY: in bounds, and whole pages because mappings begin at a page. The mapping is shared, so the
+            // advice changes no contents: an access to the range, meanwhile or later, finds the same bytes.
             let _ = unsafe { madvise(at.as_ptr().cast(), to - from, Advice::LinuxDontNeed) };
         }
     }
 
-    /// Copies bytes out.
+    /// Returns a copy of a range.
     #[cfg(test)]
     pub(crate) fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         let from = self.at(offset, len, 1);
@@ -107,19 +107,19 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: base and len are those of the mapping, and all borrows of it have ended.
+        // SAFETY: base and len are those of the mapping, and no borrows of it exist.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
-/// A counter set inside a mapping, which it keeps alive.
+/// A counter set in a mapping, which it keeps alive.
 #[derive(Debug)]
 pub(crate) struct View<T> {
     at: NonNull<T>,
     _mapping: Arc<Mapping>,
 }
 
-// SAFETY: a `CounterSet` is Sync and the mapping is kept.
+// SAFETY: a `CounterSet` is Sync, and the view keeps the mapping alive.
 unsafe impl<T: CounterSet> Send for View<T> {}
 // SAFETY: as above.
 unsafe impl<T: CounterSet> Sync for View<T> {}
@@ -136,7 +136,7 @@ impl<T: CounterSet> Deref for View<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: in bounds and aligned since `new`; any bit pattern is a valid set of atomic counters.
+        // SAFETY: `new` checked bounds and alignment; any bit pattern is a valid set of atomic counters.
         unsafe { self.at.as_ref() }
     }
 }

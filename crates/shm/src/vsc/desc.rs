@@ -1,21 +1,21 @@
-//! Descriptions of counters, and the JSON in which readers get them.
+//! Descriptions of counters, and their JSON for readers.
 //!
-//! Readers assert on the JSON: every key below must be there, with a value of the expected kind.
+//! Readers assert on the JSON: every key must exist and have a value of the expected kind.
 
 use std::fmt::Write;
 
-/// The behaviour of the number.
+/// How the number changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Semantics {
     /// Only grows; readers show its rate.
     Counter,
-    /// Goes up and down.
+    /// Grows and shrinks.
     Gauge,
-    /// Each bit means something.
+    /// Each bit has a meaning.
     Bitmap,
 }
 
-/// For whom the counter is.
+/// The audience of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     Info,
@@ -23,7 +23,7 @@ pub enum Level {
     Debug,
 }
 
-/// The format in which the number is shown.
+/// The format in which readers show the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Integer,
@@ -46,9 +46,9 @@ pub struct CounterDesc {
 /// One set of counters.
 #[derive(Debug)]
 pub struct SetDesc {
-    /// Lower case; in upper case it is the first word of every counter's full name.
+    /// The name in lower case. In upper case it is the first word of every counter's full name.
     pub name: &'static str,
-    /// The place of the set in a list of all sets.
+    /// The position of the set in a list of all sets.
     pub order: u32,
     pub oneliner: &'static str,
     pub docs: &'static str,
@@ -87,7 +87,7 @@ impl Format {
 }
 
 impl SetDesc {
-    /// The identifier of a segment: `MAIN`, `VBE.boot.default`.
+    /// Returns the identifier of a segment: `MAIN`, `VBE.boot.default`.
     pub fn ident(&self, instance: &str) -> String {
         let mut ident = self.name.to_ascii_uppercase();
         if !instance.is_empty() {
@@ -97,7 +97,7 @@ impl SetDesc {
         ident
     }
 
-    /// The description as readers parse it, without the closing NUL.
+    /// Returns the description as readers parse it, without the final NUL.
     pub fn json(&self) -> String {
         let mut out = String::with_capacity(300 * self.counters.len());
         out.push_str("{\"version\":\"1\"");
@@ -133,7 +133,7 @@ fn text(out: &mut String, key: &str, value: &str) {
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
-            // The tables are ASCII, which a test holds; anything else would need escapes of its own.
+            // A test ensures that the tables are ASCII; other characters would need escapes.
             c if c.is_ascii_graphic() || c == ' ' => out.push(c),
             _ => out.push('?'),
         }

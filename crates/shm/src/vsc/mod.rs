@@ -1,7 +1,7 @@
-//! Counters in Varnish's format ("VSC"): every set is one segment of class `Stat`, beginning with a head
-//! that names its description, a segment of class `StatDoc` holding JSON.
+//! Counters in Varnish's format ("VSC"): every set is one segment of class `Stat`. It begins with a head
+//! that refers to its description, a segment of class `StatDoc` that contains JSON.
 //!
-//! The sets, with their prose, are defined once, in the tables.
+//! The tables define the sets and their documentation.
 
 mod desc;
 mod main_table;
@@ -17,7 +17,7 @@ pub use sets_table::{
     LocalXkey, Mempool, Mgt, Sma, Smf, Smu, Vbe, Vcp, Waiter, Xkey,
 };
 
-/// Every set's description, for the documentation and for tests.
+/// The descriptions of all sets, for the documentation and for tests.
 pub static SETS: [&SetDesc; 11] = [
     Main::DESC,
     Mgt::DESC,

@@ -1,4 +1,4 @@
-//! A counter set in shared memory: head, body, and the description that readers find by its number.
+//! A counter set in shared memory: head, body, and the description that readers look up by its number.
 
 use std::io;
 use std::ops::Deref;
@@ -15,35 +15,35 @@ const BODY_OFFSET: usize = 8;
 const DOC_ID: usize = 16;
 pub(crate) const HEAD: usize = 24;
 
-// Values of `ready`; zero, as a fresh segment has it, makes readers wait.
+// Values of `ready`. A new segment has zero, which makes readers wait.
 const SHOWN: u32 = 1;
 const HIDDEN: u32 = 2;
 
 const CLASS: &str = "Stat";
 const DOC_CLASS: &str = "StatDoc";
 
-/// A set of counters that readers see from creation until drop. Derefs to the set.
+/// A set of counters that readers see until it is dropped. Derefs to the set.
 #[derive(Debug)]
 pub struct Segment<T> {
     view: View<T>,
     mapping: Arc<Mapping>,
     offset: usize,
-    // Dropped in this order: the counters leave the index before their description.
+    // Fields drop in this order: the counters leave the index before their description.
     _block: Option<Block>,
     _doc: Option<Arc<Block>>,
 }
 
 impl<T: CounterSet> Segment<T> {
-    /// A set of its own, in its own file. `instance` is empty for sets of which there is one.
+    /// Creates a set in its own file. `instance` is empty if there is only one of its kind.
     pub fn create(dir: &VsmDir, instance: &str) -> Result<Self, VsmError> {
         Self::create_in(dir, None, instance)
     }
 
-    /// A set in a cluster, for the sets that come and go together (a VCL's backends).
+    /// Creates a set in a cluster, for sets with the same lifetime (a VCL's backends).
     pub fn create_in(dir: &VsmDir, cluster: Option<&Cluster>, instance: &str) -> Result<Self, VsmError> {
         let desc = T::DESC;
         let json = desc.json();
-        let doc_id = number(&json);
+        let doc_id = doc_number(&json);
         let doc = dir.doc(doc_id, || {
             dir.alloc(DOC_CLASS, &format!("{doc_id:x}"), HEAD + json.len() + 1, |mapping, offset| {
                 mapping.write(offset + HEAD, json.as_bytes());
@@ -64,23 +64,23 @@ impl<T: CounterSet> Segment<T> {
         })
     }
 
-    /// Counters that no reader sees, for tests and tools without a working directory.
+    /// Creates counters that no reader sees, for tests and tools without a working directory.
     pub(crate) fn detached() -> io::Result<Self> {
         let mapping = Arc::new(Mapping::anonymous(Self::size())?);
         Ok(Self { view: View::new(&mapping, HEAD), mapping, offset: 0, _block: None, _doc: None })
     }
 
-    /// Bytes that one segment of this kind takes, for sizing a cluster.
+    /// Returns the bytes of one segment of this kind, for the size of a cluster.
     pub fn size() -> usize {
         HEAD + size_of::<T>()
     }
 
-    /// Hides the counters from readers without forgetting them (a cold VCL's backends).
+    /// Hides the counters from readers and keeps their values (for a cold VCL's backends).
     pub fn hide(&self) {
         self.mapping.u32_at(self.offset + READY).store(HIDDEN, Release);
     }
 
-    /// Shows them again.
+    /// Shows hidden counters again.
     pub fn reveal(&self) {
         self.mapping.u32_at(self.offset + READY).store(SHOWN, Release);
     }
@@ -101,8 +101,8 @@ fn head(mapping: &Mapping, offset: usize, doc_id: u64) {
     mapping.u32_at(offset + READY).store(SHOWN, Release);
 }
 
-/// A description's number, by which its counters name it: FNV-1a of its text.
-fn number(json: &str) -> u64 {
+/// Returns a description's number, which its counters refer to: FNV-1a of its text.
+fn doc_number(json: &str) -> u64 {
     json.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -1,4 +1,4 @@
-//! The parts of the log that all threads share: the ring, the mask, the limits.
+//! The parts of the log that all threads share: ring, mask and limits.
 
 use std::fmt;
 use std::io;
@@ -11,16 +11,16 @@ use super::{Mask, RECORD_HEAD, Tag, Vxid};
 use crate::vsc::{Main, Segment};
 use crate::vsm::{VsmDir, VsmError};
 
-/// The longest text a record can have.
+/// Maximum length of a record's text in bytes.
 const MAX_RECLEN: usize = 0xffff;
 const MIN_RECLEN: usize = 16;
 
-/// The log's sizes, each a parameter of its own.
+/// The sizes of the log, which are parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// `vsl_buffer`: bytes that a transaction gathers before it must write.
+    /// `vsl_buffer`: the bytes that a transaction buffers before it must write.
     pub buffer: usize,
-    /// `vsl_reclen`: bytes of text in one record, its NUL included; the rest is cut off.
+    /// `vsl_reclen`: maximum bytes of text in one record, including its NUL; the rest is cut off.
     pub reclen: usize,
 }
 
@@ -30,7 +30,7 @@ impl Default for Limits {
     }
 }
 
-/// The log, for all threads. Settings take effect at once, sizes with the next transaction.
+/// The log, shared by all threads. A new mask takes effect at once, new sizes with the next transaction.
 #[derive(Debug)]
 pub struct Log {
     ring: Ring,
@@ -41,13 +41,13 @@ pub struct Log {
 }
 
 impl Log {
-    /// Makes the ring of `space` bytes (`vsl_space`) in the worker's directory. `counters` count
+    /// Creates the ring of `space` bytes (`vsl_space`) in the worker's directory. `counters` count
     /// every write.
     pub fn create(dir: &VsmDir, space: usize, counters: Arc<Segment<Main>>) -> Result<Arc<Self>, VsmError> {
         Ok(Self::over(Ring::create(dir, space, counters)?))
     }
 
-    /// A log that nobody reads, for tests.
+    /// Creates a log that nobody reads, for tests.
     pub fn detached() -> io::Result<Arc<Self>> {
         let counters = Arc::new(Segment::detached()?);
         Ok(Self::over(Ring::detached(0, counters)?))
@@ -65,7 +65,7 @@ impl Log {
         Arc::new(log)
     }
 
-    /// Returns whether records of this tag are dropped, for callers whose records cost work.
+    /// Returns whether records of this tag are dropped, for callers whose records are expensive to build.
     #[inline]
     pub fn is_masked(&self, tag: Tag) -> bool {
         self.mask.is_masked(tag)
@@ -79,7 +79,7 @@ impl Log {
         self.mask.store(mask);
     }
 
-    /// Sizes out of reason are brought into bounds: a record always fits the buffer.
+    /// Sets the limits, clamped so that a record always fits the buffer.
     pub fn set_limits(&self, limits: Limits) {
         let reclen = limits.reclen.clamp(MIN_RECLEN, MAX_RECLEN);
         self.reclen.store(reclen, Relaxed);
@@ -90,7 +90,7 @@ impl Log {
         Limits { buffer: self.buffer.load(Relaxed), reclen: self.reclen.load(Relaxed) }
     }
 
-    /// Writes every record at once instead of by transaction (the debug bit `syncvsl`).
+    /// Sets whether each record is written at once instead of with its transaction (the debug bit `syncvsl`).
     pub fn set_unbuffered(&self, on: bool) {
         self.unbuffered.store(on, Relaxed);
     }
@@ -99,7 +99,7 @@ impl Log {
         self.unbuffered.load(Relaxed)
     }
 
-    /// Writes one record outside of any transaction's buffer. For rare events: it takes the lock each time.
+    /// Writes one record outside of any transaction. It is meant for rare events, because it takes the lock each time.
     pub fn write(&self, tag: Tag, vxid: Vxid, text: &[u8]) {
         if self.is_masked(tag) {
             return;
@@ -108,7 +108,7 @@ impl Log {
         self.ring.write_record(tag, vxid, &text[..len]);
     }
 
-    /// `write` for tags whose records are bytes and have no NUL at their end.
+    /// Writes a record for a tag whose records are bytes without a final NUL.
     pub fn write_binary(&self, tag: Tag, vxid: Vxid, bytes: &[u8]) {
         if self.is_masked(tag) {
             return;
@@ -117,7 +117,7 @@ impl Log {
         self.ring.write_binary(tag, vxid, &bytes[..len]);
     }
 
-    /// `write` for formatted text.
+    /// Writes a record of formatted text.
     pub fn write_fmt(&self, tag: Tag, vxid: Vxid, text: fmt::Arguments<'_>) {
         if self.is_masked(tag) {
             return;
@@ -125,8 +125,8 @@ impl Log {
         self.write(tag, vxid, text.to_string().as_bytes());
     }
 
-    /// Releases memory of records that were written, at most `most` bytes; readers have the file. Called now
-    /// and then, it keeps the log from counting as this process's memory. Returns how many bytes were released.
+    /// Releases memory of written records, at most `most` bytes; readers have the file. Called regularly, it keeps the
+    /// log from counting as this process's memory. Returns the number of released bytes.
     pub fn release(&self, most: usize) -> usize {
         self.ring.release(most)
     }

@@ -1,5 +1,5 @@
-//! The ring and the counters in every order of what threads do: a reader sees whole batches in their order, no record
-//! is lost, and no count.
+//! The ring and the counters in every order of the threads' steps: a reader sees whole batches in their order, and no
+//! record and no count is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -18,8 +18,8 @@ fn model(test: impl Fn() + Sync + Send + 'static) {
     builder.check(test);
 }
 
-/// Reads as the log's readers do, from the beginning to the first place where nothing is yet: tag, length and
-/// transaction of each record, and the text.
+/// Reads like the log's readers, from the beginning to the first empty word. Returns tag, transaction and text of each
+/// record.
 fn walk(ring: &Ring) -> Vec<(u32, u64, Vec<u8>)> {
     let (mut at, mut records) = (0, Vec::new());
     loop {
@@ -82,9 +82,9 @@ fn a_batch_becomes_visible_as_a_whole() {
     });
 }
 
-/// The segment number is raised only when the offset that it refers to is in place.
+/// The segment number is raised only when the offset that it refers to is written.
 #[test]
-fn a_segment_is_announced_when_it_begins() {
+fn a_segment_number_is_raised_after_its_offset() {
     model(|| {
         let log = Log::detached().expect("memory");
         let before = log.ring().announced();

@@ -1,4 +1,4 @@
-//! Which tags are kept out of the log: the value of the parameter `vsl_mask`.
+//! The tags that are kept out of the log: the value of the parameter `vsl_mask`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use super::Tag;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mask([u64; 4]);
 
-/// The reason for which a mask's text is invalid. The words are Varnish's.
+/// The reason why a mask's text is invalid. The messages are Varnish's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MaskError {
     MissingSign(String),
@@ -34,7 +34,7 @@ impl Mask {
     /// No tag is logged.
     pub const NONE: Self = Self([u64::MAX; 4]);
 
-    /// Changes the mask by a list of words separated by commas or spaces. On error nothing changes.
+    /// Applies a list of words separated by commas or spaces. On error, nothing changes.
     pub fn apply(&mut self, text: &str) -> Result<(), MaskError> {
         let mut mask = *self;
         for word in text.split(|c: char| c == ',' || c.is_ascii_whitespace()).filter(|w| !w.is_empty()) {
@@ -73,7 +73,7 @@ impl Mask {
 }
 
 impl Default for Mask {
-    /// Returns Varnish's default: without tags that are for developers or large.
+    /// Returns Varnish's default, without tags that are large or for developers.
     fn default() -> Self {
         let mut mask = Self::ALL;
         for tag in [
@@ -118,7 +118,7 @@ impl fmt::Display for Mask {
     }
 }
 
-/// The mask that all threads look at: a byte for each tag, since every record asks.
+/// The mask that all threads share: one byte for each tag, because every record tests it.
 #[derive(Debug)]
 pub(super) struct SharedMask([AtomicBool; 256]);
 
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn default_prints_as_varnish_prints_it() {
+    fn the_default_is_formatted_as_in_varnish() {
         assert_eq!(
             Mask::default().to_string(),
             "all,-Debug,-ObjProtocol,-ObjStatus,-ObjReason,-ObjHeader,-ExpKill,-WorkThread,-Hash,-VfpAcct,\

@@ -1,7 +1,7 @@
 //! The log in Varnish's format ("VSL"): records in a ring of shared memory.
 //!
-//! A transaction gathers its records in a `TxLog` and writes them as one batch; `Log` is what all threads
-//! share: the ring, the mask of silenced tags, the limits, the counters.
+//! A transaction collects its records in a `TxLog` and writes them as one batch. `Log` is what all threads
+//! share: the ring, the mask of dropped tags, the limits and the counters.
 
 mod log;
 #[cfg(all(test, loom))]
@@ -27,12 +27,12 @@ pub use vxid::Vxid;
 /// Bytes before a record's text: tag and length, then the transaction's number in two words.
 pub(crate) const RECORD_HEAD: usize = 12;
 
-/// Bytes that a text of this length takes in the log.
+/// Returns the bytes that a text of this length occupies in the log.
 pub(crate) const fn padded(len: usize) -> usize {
     (len + 3) & !3
 }
 
-/// The head of a batch of records, which has their length and no number.
+/// Returns the head of a batch of records, which contains their length and no transaction number.
 pub(crate) fn batch_head(len: usize) -> [u8; RECORD_HEAD] {
     let mut head = [0; RECORD_HEAD];
     head[..4].copy_from_slice(&((Tag::_Batch as u32) << 24).to_ne_bytes());
@@ -40,7 +40,7 @@ pub(crate) fn batch_head(len: usize) -> [u8; RECORD_HEAD] {
     head
 }
 
-/// A record's head, in the machine's own byte order.
+/// Returns a record's head, in native byte order.
 #[inline(always)]
 pub(crate) fn record_head(tag: Tag, len: usize, vxid: Vxid) -> [u8; RECORD_HEAD] {
     const VERSION_3: u32 = 1 << 16;

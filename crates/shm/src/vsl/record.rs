@@ -1,14 +1,14 @@
-//! The fields that a record's text is made of.
+//! The fields of a record's text.
 //!
-//! A request writes a dozen records of several fields. One function makes all of them from a list, so that
-//! its code is in the processor's cache when the next record comes.
+//! A request writes a dozen records of several fields. One function formats all of them from a list, so that
+//! its code is in the processor's cache for the next record.
 
 use std::fmt;
 
 use super::record_buffer::TEXT;
 use super::text::{self, SHORT};
 
-/// A field of a record; blanks stand between them.
+/// A field of a record. Fields are separated by spaces.
 #[derive(Clone, Copy, Debug)]
 pub enum Field<'a> {
     Text(&'a [u8]),
@@ -17,8 +17,8 @@ pub enum Field<'a> {
     Seconds(f64),
 }
 
-/// Writes the fields to the beginning of `out`, with room left for a NUL; nothing if one is too long or they
-/// are too many for that.
+/// Writes the fields to the beginning of `out`, with space left for a NUL. Returns `None` if a field is too long or all
+/// of them do not fit.
 #[inline(always)]
 pub(super) fn compose(fields: &[Field<'_>], out: &mut [u8; TEXT]) -> Option<usize> {
     let mut at = 0;
@@ -39,13 +39,13 @@ pub(super) fn compose(fields: &[Field<'_>], out: &mut [u8; TEXT]) -> Option<usiz
     Some(at.saturating_sub(1))
 }
 
-/// A text that is cut where its place ends.
-pub(super) struct Cut<'a> {
+/// A text that is truncated at the end of its buffer.
+pub(super) struct Truncated<'a> {
     place: &'a mut [u8],
     len: usize,
 }
 
-impl<'a> Cut<'a> {
+impl<'a> Truncated<'a> {
     pub(super) fn new(place: &'a mut [u8]) -> Self {
         Self { place, len: 0 }
     }
@@ -61,7 +61,7 @@ impl<'a> Cut<'a> {
         self.len += len;
     }
 
-    /// Writes the fields that [`compose`] left out.
+    /// Appends fields of any length, for those that [`compose`] does not accept.
     pub(super) fn push_fields(&mut self, fields: &[Field<'_>]) {
         for (i, field) in fields.iter().enumerate() {
             if i > 0 {
@@ -80,7 +80,7 @@ impl<'a> Cut<'a> {
     }
 }
 
-impl fmt::Write for Cut<'_> {
+impl fmt::Write for Truncated<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push(text.as_bytes());
         Ok(())
@@ -95,14 +95,14 @@ mod tests {
         let mut out = [b'#'; TEXT];
         let composed = compose(fields, &mut out).map(|len| String::from_utf8_lossy(&out[..len]).into_owned());
         let mut place = [b'#'; 2000];
-        let mut cut = Cut::new(&mut place);
+        let mut cut = Truncated::new(&mut place);
         cut.push_fields(fields);
         let len = cut.len();
         (composed, String::from_utf8_lossy(&place[..len]).into_owned())
     }
 
     #[test]
-    fn fields_are_the_same_in_one_go_and_piece_by_piece() {
+    fn both_ways_of_formatting_fields_agree() {
         let fields =
             [Field::Text(b"req"), Field::Number(32_769), Field::Seconds(-0.5), Field::Text(b"rxreq")];
         for n in 0..=fields.len() {
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_the_limit_are_shown_as_the_limit() {
+    fn numbers_beyond_the_limit_are_clamped() {
         let text = "18446744073709.551615 18446744073709.551615 18446744073709.000000".to_owned();
         let fields = [1e18, f64::INFINITY, 18_446_744_073_709.0].map(Field::Seconds);
         assert_eq!(both(&fields), (Some(text.clone()), text));
     }
 
     #[test]
-    fn only_what_fits_is_made_in_one_go() {
+    fn only_fields_that_fit_are_composed() {
         let long = [b'x'; SHORT + 1];
         assert!(both(&[Field::Text(&long[1..])]).0.is_some());
         assert_eq!(both(&[Field::Text(&long)]), (None, "x".repeat(SHORT + 1)));

@@ -1,13 +1,13 @@
-//! The memory in which a transaction's records are gathered, behind the place of their batch's head.
+//! The memory in which a transaction collects its records. It begins with space for the head of their batch.
 //!
-//! Nearly every record is short, so space is looked for once for any of them: as long as the records end
-//! below the fast limit, there is space for a head and the longest text that is made in one go. The limit is all
-//! that the hot path tests, and the one thing here that takes `unsafe`.
+//! Nearly every record is short, so one test checks the space for any short record: while the records end
+//! below the fast limit, there is space for a head and the longest text that is formatted in place. The limit is
+//! all that the hot path tests, and the reason for the `unsafe` code here.
 #![allow(unsafe_code)]
 
 use super::{RECORD_HEAD, padded};
 
-/// The longest text that is made in its place, its NUL included.
+/// Maximum length of a text that is formatted in place, including its NUL.
 pub(super) const TEXT: usize = 255;
 const AHEAD: usize = RECORD_HEAD + padded(TEXT);
 const FIRST_SIZE: usize = 2048;
@@ -17,9 +17,9 @@ pub(super) struct RecordBuffer {
     bytes: Vec<u8>,
     /// The end of the records.
     len: usize,
-    /// Below it, `AHEAD` bytes follow. Zero when there are not so many, or nobody may use them.
+    /// If the records end below it, `AHEAD` bytes follow. Zero if there are fewer, or if they may not be used.
     fast_limit: usize,
-    /// Set if records may be written before their length is checked.
+    /// Whether records may be written before their length is checked.
     open: bool,
 }
 
@@ -28,27 +28,27 @@ impl RecordBuffer {
         Self { bytes: Vec::new(), len: RECORD_HEAD, fast_limit: 0, open: false }
     }
 
-    /// The places of the next record's head and text, if every short text fits there and may be written.
+    /// Returns the space for the next record's head and text, if every short text fits and may be written there.
     #[inline(always)]
     pub(super) fn ahead(&mut self) -> Option<(&mut [u8; RECORD_HEAD], &mut [u8; TEXT])> {
         if self.len >= self.fast_limit {
             return None;
         }
         // SAFETY: `len < fast_limit`, and `set_fast_limit` set that to `bytes.len() - AHEAD + 1` at most; it runs
-        // whenever that length changes. So `AHEAD` bytes from `len` on are within the vector and initialised,
-        // and they are borrowed as `self` is.
+        // whenever that length changes. So `AHEAD` bytes starting at `len` are within the vector and initialized,
+        // and the result borrows `self` mutably.
         let ahead = unsafe { &mut *self.bytes.as_mut_ptr().add(self.len).cast::<[u8; AHEAD]>() };
         let (head, text) = ahead.split_first_chunk_mut()?;
         Some((head, text.first_chunk_mut()?))
     }
 
-    /// The record in the next place is finished: it has so many bytes of text.
+    /// Completes the next record, which has `text` bytes of text.
     #[inline(always)]
     pub(super) fn advance(&mut self, text: usize) {
         self.len += RECORD_HEAD + padded(text);
     }
 
-    /// Opens or closes the way ahead.
+    /// Allows or forbids writing records in place.
     pub(super) fn open(&mut self, open: bool) {
         self.open = open;
         self.set_fast_limit();
@@ -62,34 +62,34 @@ impl RecordBuffer {
         self.len
     }
 
-    /// Returns the finished bytes, up to `end`.
+    /// Returns the completed bytes, up to `end`.
     pub(super) fn filled(&mut self, end: usize) -> &mut [u8] {
         &mut self.bytes[..end]
     }
 
-    /// Returns `size` bytes behind the finished ones; `grow` must have made room for them.
+    /// Returns `size` bytes after the completed ones; `grow` must have reserved them.
     pub(super) fn next(&mut self, size: usize) -> &mut [u8] {
         &mut self.bytes[self.len..self.len + size]
     }
 
-    /// Leaves nothing but the place of a batch's head.
+    /// Removes all records and leaves the space for a batch's head.
     pub(super) fn clear(&mut self) {
         self.len = RECORD_HEAD;
     }
 
-    /// Lets a record go before the batch's head.
+    /// Removes that space too, so that a record can precede the batch's head.
     pub(super) fn rewind(&mut self) {
         self.len = 0;
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     pub(super) fn drop_memory(&mut self) {
         self.bytes = Vec::new();
         self.clear();
         self.set_fast_limit();
     }
 
-    /// Makes room for `need` bytes more, and for any short record, but the latter only up to `most` in all.
+    /// Reserves `need` more bytes, and space for any short record as long as the total is at most `most`.
     pub(super) fn grow(&mut self, need: usize, most: usize) {
         let short = self.len + need.max(AHEAD);
         if short > self.bytes.len() {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_ahead_ends_where_the_longest_text_would_not_fit() {
+    fn no_space_is_returned_if_the_longest_text_does_not_fit() {
         let mut buffer = RecordBuffer::new();
         buffer.rewind();
         assert!(buffer.ahead().is_none(), "no memory");

@@ -1,15 +1,15 @@
-//! Properties of tags, and the macro that makes `Tag` from the table.
+//! Properties of tags, and the macro that defines `Tag` from the table.
 
-/// The treatment of a tag's text by readers.
+/// How readers treat a tag's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flags {
     /// Text.
     Plain,
     /// Text that may contain any bytes; readers quote it.
     Unsafe,
-    /// Bytes, without a closing NUL.
+    /// Bytes, without a final NUL.
     Binary,
-    /// Never written; the number is taken.
+    /// Never written; the number is reserved.
     Unused,
 }
 
@@ -20,7 +20,7 @@ macro_rules! tags {
         #[repr(u8)]
         #[allow(non_camel_case_types)]
         pub enum Tag {
-            /// Never written: a zero word is no record.
+            /// Never written: a zero word is not a record.
             _Bogus = 0,
             $( #[doc = $line] $tag, )+
             /// The markers at the log's end and wrap.
@@ -30,7 +30,7 @@ macro_rules! tags {
         }
 
         impl Tag {
-            /// All tags that records may carry, in the order of their numbers.
+            /// All tags of records, in the order of their numbers.
             pub const ALL: &'static [Tag] = &[ $( Tag::$tag ),+ ];
 
             pub const fn name(self) -> &'static str {
@@ -55,7 +55,7 @@ macro_rules! tags {
                 }
             }
 
-            /// Returns the record's format and more, in reStructuredText; empty where the one line suffices.
+            /// Returns the record's format and more, in reStructuredText; empty if the one line suffices.
             pub const fn docs(self) -> &'static str {
                 match self {
                     $( Self::$tag => $docs, )+
@@ -68,7 +68,7 @@ macro_rules! tags {
 pub(super) use tags;
 
 impl super::Tag {
-    /// The tag of this name, in any case.
+    /// Returns the tag with this name, ignoring case.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|tag| tag.name().eq_ignore_ascii_case(name))
     }

@@ -1,13 +1,13 @@
-//! Numbers as text without the formatting machinery, and copies of a few bytes without a call: log records
-//! are mostly numbers and short texts, and are many.
+//! Formats numbers without the standard formatter, and copies a few bytes without a call: log records
+//! consist mostly of numbers and short texts, and are frequent.
 //!
-//! Functions that a request calls several times are not inlined: each copy would have to be fetched anew
-//! into the processor's cache, since the system's code runs between requests.
+//! Functions that a request calls several times are not inlined. Each inlined copy would have to be loaded
+//! into the processor's cache again, because the kernel's code runs between requests.
 
-/// Room for the longest number (sign, 14 digits, point and six decimals, or 20 digits), and a little more: eight
-/// bytes at a time are written, so what lies behind a number's end is overwritten too.
+/// Size of a buffer for the longest number (sign, 14 digits, point and six decimals, or 20 digits), plus a margin:
+/// eight bytes at a time are written, so the bytes after a number's end are overwritten too.
 pub const MAX: usize = 24;
-/// Texts up to this length are copied on the spot.
+/// Maximum length of texts that are copied inline.
 pub(super) const SHORT: usize = 64;
 
 const MILLION: u64 = 1_000_000;
@@ -16,10 +16,10 @@ const ASCII_ZEROS: u64 = 0x3030_3030_3030_3030;
 /// Difference between the characters zero and point.
 const ZERO_TO_POINT: u64 = (b'0' - b'.') as u64;
 
-/// The eight digits of `n` (below 100 million) as characters, the first one lowest.
+/// Returns the eight digits of `n` (below 100 million) as characters, the first one in the lowest byte.
 #[inline(never)]
 const fn eight(n: u64) -> u64 {
-    // Halves of four digits, then quarters of two, then digits: each step divides all parts at once, by
+    // Splits into halves of four digits, quarters of two, then digits: each step divides all parts at once, by
     // multiplying with a rounded inverse that is exact in this range.
     let halves = n / 10_000 + ((n % 10_000) << 32);
     let hundreds = ((halves * 5_243) >> 19) & 0x0000_007f_0000_007f;
@@ -28,7 +28,7 @@ const fn eight(n: u64) -> u64 {
     (tens | (quarters - 10 * tens) << 8) | ASCII_ZEROS
 }
 
-/// Does the same as [`eight`] for a number below a million: two zeros come first.
+/// Formats like [`eight`] a number below a million, with two leading zeros.
 #[inline(always)]
 const fn six(n: u64) -> u64 {
     let upper = n / 10_000;
@@ -39,7 +39,7 @@ const fn six(n: u64) -> u64 {
     (tens | (quarters - 10 * tens) << 8) | ASCII_ZEROS
 }
 
-/// Does the same as [`eight`] for a number below ten thousand.
+/// Formats a number below ten thousand as four digits.
 #[inline(always)]
 const fn four(n: u32) -> u32 {
     let hundreds = n / 100;
@@ -55,7 +55,7 @@ fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
     }
 }
 
-/// The decimal digits of `n`, in `buffer`.
+/// Returns the decimal digits of `n`, in `buffer`.
 pub fn digits(n: u64, buffer: &mut [u8; MAX]) -> &[u8] {
     let len = decimal(n, buffer);
     &buffer[..len]
@@ -85,7 +85,7 @@ pub(super) fn decimal(n: u64, out: &mut [u8; MAX]) -> usize {
     upper + 8
 }
 
-/// Writes `n` in decimal at `at` and returns where it ends.
+/// Writes `n` in decimal at `at` and returns its end.
 #[inline(always)]
 pub fn decimal_at(n: u64, at: usize, out: &mut [u8]) -> usize {
     match out.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
@@ -94,7 +94,7 @@ pub fn decimal_at(n: u64, at: usize, out: &mut [u8]) -> usize {
     }
 }
 
-/// Does the same as [`decimal_at`] where there are fewer than [`MAX`] bytes.
+/// Writes like [`decimal_at`] if fewer than [`MAX`] bytes remain.
 #[cold]
 fn decimal_at_end(n: u64, at: usize, out: &mut [u8]) -> usize {
     let mut buffer = [0; MAX];
@@ -105,7 +105,7 @@ fn decimal_at_end(n: u64, at: usize, out: &mut [u8]) -> usize {
     at + len
 }
 
-/// Writes so many millionths with their six decimals at `at` and returns where they end.
+/// Writes `n` millionths with six decimals at `at` and returns the end.
 #[inline(never)]
 fn millionths(n: u64, at: usize, out: &mut [u8]) -> usize {
     if n < MILLION {
@@ -120,14 +120,14 @@ fn millionths(n: u64, at: usize, out: &mut [u8]) -> usize {
     decimals(n % MILLION, point, out)
 }
 
-/// The point and six decimals.
+/// Writes the point and six decimals.
 #[inline(always)]
 fn decimals(millionths: u64, at: usize, out: &mut [u8]) -> usize {
     put(out, at, ((eight(millionths) >> 8) - ZERO_TO_POINT).to_le_bytes());
     at + 7
 }
 
-/// A time as Varnish's timestamps show it: six decimals, cut off and not rounded. Negative and absurd
+/// Writes a time like Varnish's timestamps: six decimals, truncated and not rounded. Negative and invalid
 /// times are zero.
 #[inline(never)]
 fn seconds(t: f64, at: usize, out: &mut [u8]) -> usize {
@@ -143,11 +143,11 @@ fn to_micros(t: f64) -> u64 {
     ((t * 1e6) as i64).max(0) as u64
 }
 
-/// `%.6f`: six decimals, rounded. Beyond what 64 bits of millionths hold, the number sticks at the limit.
+/// Writes a number like `%.6f`: six decimals, rounded. Beyond 64 bits of millionths, the number is clamped.
 #[inline(never)]
 pub(super) fn fixed6(x: f64, at: usize, out: &mut [u8]) -> usize {
-    // From this on doubles have no fraction: what is added to it is rounded, to even, and stands in the
-    // lower bits.
+    // Doubles from this value on have no fraction: a number that is added to it is rounded, to even, and is in the
+    // lower bits of the sum.
     const NO_FRACTION: f64 = (1_u64 << 52) as f64;
     let whole = x as i64;
     let is_shown_whole = (1..=(u64::MAX / MILLION) as i64).contains(&whole) || x.to_bits() == 0;
@@ -166,41 +166,41 @@ pub(super) fn fixed6(x: f64, at: usize, out: &mut [u8]) -> usize {
     millionths(rounded, at + usize::from(x.is_sign_negative()), out)
 }
 
-/// The clock, which is asked for many times in a second and whose seconds are ten digits long: they are kept.
+/// Formats times. It caches the ten digits of the current second, because many times within a second are formatted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// The beginning of the second, in microseconds.
+    /// The start of the second, in microseconds.
     second: u64,
     digits: [u8; 10],
 }
 
 impl Clock {
-    /// Makes a clock that has no second yet.
+    /// Creates a clock without a cached second.
     pub(super) const fn new() -> Self {
-        // Later than any time, the difference to which is then larger than a second.
+        // It is later than any time, so the difference to any time exceeds a second.
         Self { second: 1 << 63, digits: [0; 10] }
     }
 
-    /// Does the same as [`seconds`].
+    /// Writes a time like the function [`seconds`].
     #[inline(always)]
     fn seconds(&mut self, t: f64, at: usize, out: &mut [u8]) -> usize {
         let now = to_micros(t);
-        if !self.holds(now) {
+        if !self.caches(now) {
             return millionths(now, at, out);
         }
         put(out, at, self.digits);
         decimals(now.wrapping_sub(self.second), at + self.digits.len(), out)
     }
 
-    /// Makes the second that `now` lies in the current one. Returns false if it is not ten digits long.
+    /// Makes the second of `now` the cached one. Returns false if it does not have ten digits.
     #[inline(always)]
-    fn holds(&mut self, now: u64) -> bool {
-        now.wrapping_sub(self.second) < MILLION || self.turn(now)
+    fn caches(&mut self, now: u64) -> bool {
+        now.wrapping_sub(self.second) < MILLION || self.cache_second(now)
     }
 
-    /// False if that second is not ten digits long.
+    /// Caches the second of `now`. Returns false if it does not have ten digits.
     #[cold]
-    fn turn(&mut self, now: u64) -> bool {
+    fn cache_second(&mut self, now: u64) -> bool {
         let mut buffer = [0; MAX];
         let Ok(digits) = digits(now / MILLION, &mut buffer).try_into() else { return false };
         (self.second, self.digits) = (now / MILLION * MILLION, digits);
@@ -208,13 +208,14 @@ impl Clock {
     }
 }
 
-/// The longest text of a stamp.
+/// Maximum length of the text of a timestamp.
 pub(super) const STAMP: usize = SHORT + 2 + 3 * 20 + 2;
 
-/// The text behind the event of a stamp within a second of the two others.
+/// Length of the text after the event, if the timestamp is within a second of the two others.
 const WITHIN_A_SECOND: usize = ": 1700000000.000000 0.000000 0.000000".len();
 
-/// The text of a `Timestamp`: when, how long since the first, and since the previous one. `event` is short.
+/// Writes the text of a `Timestamp`: the time, the seconds since the first and since the previous one. `event` is
+/// short.
 #[inline(always)]
 pub(super) fn stamp<const N: usize>(
     event: &[u8],
@@ -228,7 +229,7 @@ pub(super) fn stamp<const N: usize>(
         (to_micros(now), to_micros(now - first), to_micros(now - previous));
     if since_first < MILLION
         && since_previous < MILLION
-        && clock.holds(micros)
+        && clock.caches(micros)
         && let Some(place) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut())
     {
         within_a_second(clock, micros - clock.second, [since_first, since_previous], place);
@@ -243,7 +244,8 @@ pub(super) fn stamp<const N: usize>(
     at
 }
 
-/// All parts have fixed places. Each is written eight bytes at a time, from the left to the right.
+/// Writes the text after the event. All parts have fixed positions. Each is written eight bytes at a time, from left to
+/// right.
 #[inline(always)]
 fn within_a_second(clock: &Clock, decimals: u64, since: [u64; 2], place: &mut [u8; WITHIN_A_SECOND]) {
     place[..2].copy_from_slice(b": ");
@@ -254,7 +256,7 @@ fn within_a_second(clock: &Clock, decimals: u64, since: [u64; 2], place: &mut [u
     place[29..].copy_from_slice(&(six(since[1]) - (ZERO_TO_POINT << 8)).to_le_bytes());
 }
 
-/// Copies a short text to the beginning of `to`, as two overlapping pieces of a fixed size.
+/// Copies a short text to the beginning of `to`, in two overlapping pieces of a fixed size.
 #[inline(always)]
 pub(super) fn copy<const N: usize>(from: &[u8], to: &mut [u8; N]) {
     const { assert!(N >= SHORT) }
@@ -269,7 +271,7 @@ pub(super) fn copy<const N: usize>(from: &[u8], to: &mut [u8; N]) {
     }
 }
 
-/// The first and the last `N` bytes, which are all.
+/// Copies the first and the last `N` bytes, which cover the text.
 #[inline(always)]
 fn ends<const N: usize>(from: &[u8], to: &mut [u8]) {
     if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_cut_and_fixed_numbers_rounded() {
+    fn times_are_truncated_and_fixed_numbers_rounded() {
         assert_eq!(shown(|at, out| seconds(1_700_000_000.25, at, out)), "1700000000.250000");
         assert_eq!(shown(|at, out| seconds(0.000_001_9, at, out)), "0.000001");
         assert_eq!(shown(|at, out| seconds(-1.0, at, out)), "0.000000");
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_shows_what_a_time_without_memory_shows() {
+    fn cached_seconds_do_not_change_the_text() {
         let mut clock = Clock::new();
         let mut t = 1_700_000_000.0;
         for i in 0..50_000_u32 {
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_tell_when_and_how_long() {
+    fn timestamps_contain_time_and_durations() {
         let mut out = [b'#'; 255];
         let mut clock = Clock::new();
         let len = stamp(&[b'e'; SHORT], [1e300, 0.0, 0.0], &mut clock, &mut out);

@@ -1,13 +1,13 @@
-//! A transaction's own buffer of records, written to the ring as one batch at its end.
+//! A transaction's buffer of records, written to the ring as one batch at its end.
 //!
-//! This is the hot path, some forty records per request: a short record costs the mask's test, one look for
-//! room and the copy of its text, without a call. The buffer grows to `vsl_buffer` at most; a record that does
-//! not fit then first writes what is there.
+//! This is the hot path, with some forty records per request. A short record costs the mask's test, one test for
+//! space and the copy of its text, without a call. The buffer grows to `vsl_buffer` at most. If a record does
+//! not fit, the buffered records are written first.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::record::{Cut, compose};
+use super::record::{Truncated, compose};
 use super::record_buffer::{RecordBuffer, TEXT};
 use super::text::{self, SHORT};
 use super::{Field, Log, RECORD_HEAD, Tag, Vxid, padded, record_head};
@@ -15,17 +15,17 @@ use super::{Field, Log, RECORD_HEAD, Tag, Vxid, padded, record_head};
 /// No limit on the length of a record.
 const LONG: usize = usize::MAX;
 
-/// One transaction's records. Reusable: `begin` the next one after `end`. The default one belongs to no log and
-/// drops all records.
+/// One transaction's records. Reusable: `begin` starts the next one after `end`. The default value belongs to no log
+/// and drops all records.
 #[derive(Debug)]
 pub struct TxLog {
     log: Option<Arc<Log>>,
     buffer: RecordBuffer,
-    /// The first bytes are a record of another transaction, which is written before the batch.
+    /// Length of a record of another transaction at the start, which is written before the batch.
     before: usize,
     records: u32,
     vxid: Vxid,
-    /// Taken from the log's settings at `begin`.
+    /// Copied from the log's settings at `begin`, as are the next two.
     limit: usize,
     reclen: usize,
     unbuffered: bool,
@@ -49,7 +49,7 @@ impl Default for TxLog {
 }
 
 impl Log {
-    /// A transaction's buffer on this log. Make few and reuse them.
+    /// Creates a transaction's buffer for this log. Create few and reuse them.
     pub fn transaction(self: &Arc<Self>) -> TxLog {
         TxLog::new(self.clone())
     }
@@ -59,28 +59,28 @@ impl TxLog {
     fn new(log: Arc<Log>) -> Self {
         let mut tx = Self::default();
         tx.log = Some(log);
-        tx.take_settings();
+        tx.copy_settings();
         tx
     }
 
-    fn take_settings(&mut self) {
+    fn copy_settings(&mut self) {
         let Some(log) = &self.log else { return };
         let limits = log.limits();
         self.limit = limits.buffer;
         self.reclen = limits.reclen;
         self.unbuffered = log.is_unbuffered();
-        // A record that is made ahead can neither be cut nor be written at once.
+        // A record that is written in place can neither be truncated nor be written to the ring at once.
         self.buffer.open(limits.reclen >= TEXT && !self.unbuffered);
     }
 
-    /// Starts a transaction: the records to come carry its number. Any left from before are written.
+    /// Starts a transaction, whose number the next records carry. Writes any records left from before.
     pub fn begin(&mut self, vxid: Vxid) {
         self.flush();
-        self.take_settings();
+        self.copy_settings();
         self.vxid = vxid;
     }
 
-    /// The transaction's number, `NONE` outside of one.
+    /// Returns the transaction's number, or `NONE` outside of a transaction.
     pub fn vxid(&self) -> Vxid {
         self.vxid
     }
@@ -99,14 +99,14 @@ impl TxLog {
             text::copy(text, out);
             Some(text.len())
         };
-        if text.len() > SHORT || !self.put_ahead(tag, short) {
-            self.put_slowly(tag, text.len(), |out| out.push(text));
+        if text.len() > SHORT || !self.put_in_place(tag, short) {
+            self.put_any(tag, text.len(), |out| out.push(text));
         }
     }
 
-    /// Adds a record whose text is made in its place; false if there is no room ahead, or no text was made.
+    /// Adds a record whose text is formatted in place. Returns false if there is no space, or `write` returned `None`.
     #[inline(always)]
-    fn put_ahead(
+    fn put_in_place(
         &mut self,
         tag: Tag,
         write: impl FnOnce(&mut [u8; TEXT], &mut text::Clock) -> Option<usize>,
@@ -124,17 +124,17 @@ impl TxLog {
         false
     }
 
-    /// Adds a record of several fields with blanks between them.
+    /// Adds a record of several fields, separated by spaces.
     pub fn put_fields(&mut self, tag: Tag, fields: &[Field<'_>]) {
         if self.is_masked(tag) {
             return;
         }
-        if !self.put_ahead(tag, |out, _| compose(fields, out)) {
-            self.put_slowly(tag, LONG, |out| out.push_fields(fields));
+        if !self.put_in_place(tag, |out, _| compose(fields, out)) {
+            self.put_any(tag, LONG, |out| out.push_fields(fields));
         }
     }
 
-    /// A `Timestamp` record: when, how long since the work began, and since the previous stamp.
+    /// Adds a `Timestamp` record: the time, the seconds since the start, and since the previous timestamp.
     pub fn put_timestamp(&mut self, event: &str, now: f64, first: f64, previous: f64) {
         if self.is_masked(Tag::Timestamp) {
             return;
@@ -143,10 +143,10 @@ impl TxLog {
         let stamp = |out: &mut [u8; TEXT], clock: &mut text::Clock| {
             Some(text::stamp(event.as_bytes(), times, clock, out))
         };
-        if event.len() <= SHORT && self.put_ahead(Tag::Timestamp, stamp) {
+        if event.len() <= SHORT && self.put_in_place(Tag::Timestamp, stamp) {
             return;
         }
-        self.put_slowly(Tag::Timestamp, LONG, |out| {
+        self.put_any(Tag::Timestamp, LONG, |out| {
             let mut numbers = [0; text::STAMP + 1];
             let len = text::stamp(b"", times, &mut text::Clock::new(), &mut numbers);
             out.push(event.as_bytes());
@@ -154,14 +154,14 @@ impl TxLog {
         });
     }
 
-    /// For what may be long, must be cut, or needs a larger buffer. The text has `most` bytes at most.
+    /// Adds a record that may be long, must be truncated, or needs a larger buffer. The text has `most` bytes at most.
     #[inline(never)]
-    fn put_slowly(&mut self, tag: Tag, most: usize, write: impl FnOnce(&mut Cut<'_>)) {
+    fn put_any(&mut self, tag: Tag, most: usize, write: impl FnOnce(&mut Truncated<'_>)) {
         let most = most.min(self.reclen - 1);
         self.reserve(most + 1);
         let vxid = self.vxid;
         let (head, text) = self.buffer.next(RECORD_HEAD + most + 1).split_at_mut(RECORD_HEAD);
-        let mut cut = Cut::new(&mut text[..most]);
+        let mut cut = Truncated::new(&mut text[..most]);
         write(&mut cut);
         let len = cut.len();
         text[len] = 0;
@@ -173,32 +173,32 @@ impl TxLog {
         }
     }
 
-    /// Adds a record made by the formatter. Slower than `put` and `put_fields`; not for every request.
+    /// Adds a record with formatted text. It is slower than `put` and `put_fields`, and not meant for every request.
     pub fn put_fmt(&mut self, tag: Tag, text: fmt::Arguments<'_>) {
         if self.is_masked(tag) {
             return;
         }
         match text.as_str() {
             Some(text) => self.put(tag, text.as_bytes()),
-            None => self.put_slowly(tag, LONG, |out| {
+            None => self.put_any(tag, LONG, |out| {
                 let _ = fmt::Write::write_fmt(out, text);
             }),
         }
     }
 
-    /// The record by which transactions find each other: `Begin` names the parent, `Link` a child.
+    /// Adds a record that relates transactions: `Begin` refers to the parent, `Link` to a child.
     pub fn put_relation(&mut self, tag: Tag, kind: &str, other: Vxid, why: &str) {
         let (kind, why) = (kind.as_bytes(), why.as_bytes());
         self.put_fields(tag, &[Field::Text(kind), Field::Number(other.number()), Field::Text(why)]);
     }
 
-    /// A record of numbers.
+    /// Adds a record of numbers.
     pub fn put_numbers<const N: usize>(&mut self, tag: Tag, numbers: [u64; N]) {
         self.put_fields(tag, &numbers.map(Field::Number));
     }
 
-    /// The link to this transaction in the name of that which it belongs to: the first record, if any. It is
-    /// written together with this one's batch, so that the ring is asked for room once.
+    /// Adds the parent's `Link` to this transaction, under the parent's number. It must precede all records. It is
+    /// written together with this transaction's batch, so that space in the ring is reserved once.
     pub fn link_from(&mut self, parent: Vxid, kind: &str, why: &str) {
         debug_assert_eq!(self.records, 0, "it would go into the other transaction");
         let own = std::mem::replace(&mut self.vxid, parent);
@@ -212,7 +212,7 @@ impl TxLog {
         self.vxid = own;
     }
 
-    /// Ends this transaction with a link to the next, and begins that: a restart, a retry.
+    /// Ends this transaction with a link to the next one, and begins that: for a restart or a retry.
     pub fn continue_as(&mut self, kind: &str, why: &str, next: Vxid) {
         let old = self.vxid;
         self.put_relation(Tag::Link, kind, next, why);
@@ -228,19 +228,19 @@ impl TxLog {
         self.vxid = Vxid::NONE;
     }
 
-    /// Writes what there is. Without effect when there is nothing.
+    /// Writes the buffered records, if any.
     pub fn flush(&mut self) {
         self.write(false);
     }
 
-    /// Forgets what was not written yet.
+    /// Discards the buffered records.
     pub fn discard(&mut self) {
         self.buffer.clear();
         self.before = 0;
         self.records = 0;
     }
 
-    /// Gives the buffer's memory back, for a session that goes idle.
+    /// Writes the buffered records and frees the buffer's memory, for a session that becomes idle.
     pub fn shrink(&mut self) {
         self.flush();
         self.buffer.drop_memory();
@@ -256,12 +256,12 @@ impl TxLog {
         }
     }
 
-    /// Returns the largest size of the buffer. The limit is that of the records.
+    /// Returns the maximum size of the buffer. The limit applies to the records only.
     fn most(&self) -> usize {
         self.before + RECORD_HEAD + self.limit
     }
 
-    /// Makes room for a record with so many bytes of text. The limits are such that one always fits.
+    /// Reserves space for a record with `text` bytes of text. The limits ensure that one always fits.
     fn reserve(&mut self, text: usize) {
         let need = RECORD_HEAD + padded(text);
         if self.buffer.len() + need > self.most() {

@@ -1,4 +1,4 @@
-//! Transaction numbers: 51 bits, and two that record which side of the proxy the transaction is on.
+//! Transaction numbers: 51 bits, and two bits for the side of the proxy that the transaction is on.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ const NUMBER: u64 = (1 << 51) - 1;
 pub struct Vxid(u64);
 
 impl Vxid {
-    /// Number of records that belong to no transaction.
+    /// The number of records outside of transactions.
     pub const NONE: Self = Self(0);
 
-    /// Sessions and requests.
+    /// Creates the number of a session or request.
     pub const fn client(number: u64) -> Self {
         Self(number & NUMBER | CLIENT)
     }
 
-    /// Fetches.
+    /// Creates the number of a fetch.
     pub const fn backend(number: u64) -> Self {
         Self(number & NUMBER | BACKEND)
     }
 
-    /// The number without the side, as logs and VCL show it.
+    /// Returns the number without the side, as logs and VCL show it.
     pub const fn number(self) -> u64 {
         self.0 & NUMBER
     }

@@ -1,4 +1,4 @@
-//! The files behind segments: made with room reserved, mapped, and unlinked with their last user.
+//! The files of segments: created with reserved space, mapped, and unlinked with their last user.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::mapping::{Mapping, PAGE};
 
-/// Readers belong to the writer's group.
+/// Readers are in the writer's group.
 pub(super) const FILE_MODE: Mode = Mode::from_raw_mode(0o640);
 
 pub(super) fn make_dir(path: &Path, mode: u32) -> io::Result<OwnedFd> {
@@ -63,7 +63,7 @@ impl Drop for SegmentFile {
     }
 }
 
-/// Creates a file whose name begins with `_.prefix.` and ends at random.
+/// Creates a file whose name is `_.prefix.` and a random number.
 pub(super) fn create_unique(dir: &Arc<OwnedFd>, prefix: &str) -> io::Result<(OwnedFd, String)> {
     loop {
         let name = format!("_.{prefix}.{:016x}", RandomState::new().build_hasher().finish());
@@ -75,7 +75,7 @@ pub(super) fn create_unique(dir: &Arc<OwnedFd>, prefix: &str) -> io::Result<(Own
     }
 }
 
-/// Takes the room now, so that a full disk is an error here and not a signal at some later store.
+/// Reserves the space now, so that a full disk is an error here and not a signal at a later store.
 fn reserve(fd: impl AsFd, len: usize) -> io::Result<()> {
     match rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len as u64) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(rustix::fs::ftruncate(&fd, len as u64)?),

@@ -1,4 +1,5 @@
-//! `_.index`: the list of segments, appended to as they come and go, and replaced when mostly history.
+//! `_.index`: the list of segments. Lines are appended as segments appear and disappear. The file is replaced when most
+//! of its lines are obsolete.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,12 +12,12 @@ use rustix::io::Errno;
 use super::files::{FILE_MODE, create_unique};
 
 const NAME: &str = "_.index";
-/// Removals appended before a rewrite is considered.
+/// Number of removals that are appended before a rewrite is considered.
 const MIN_REMOVALS: usize = 10;
-/// Readers take a line into a buffer of 8 kB.
+/// Maximum length of a class or identifier. Readers read a line into a buffer of 8 kB.
 const MAX_IDENT: usize = 1024;
 
-/// The process that writes the directory: readers take a new pair for a restart, and a pid that is gone for an end.
+/// The process that writes the directory. Readers treat a new pair as a restart, and a pid without a process as an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub pid: u32,
@@ -28,10 +29,10 @@ pub struct Owner {
 pub(super) struct Index {
     dir: Arc<OwnedFd>,
     head: String,
-    /// The living segments' lines without their sign, in order of arrival.
+    /// The lines of existing segments without their sign, in the order of their creation.
     lines: BTreeMap<u64, String>,
     next_key: u64,
-    /// Removals appended since the file was last written whole.
+    /// Removals appended since the file was last rewritten.
     removals: usize,
 }
 
@@ -51,7 +52,7 @@ impl Index {
         class: &str,
         ident: &str,
     ) -> io::Result<u64> {
-        let line = format!("{file} {offset} {len} {} {}\n", one_word(class), one_word(ident));
+        let line = format!("{file} {offset} {len} {} {}\n", escape_word(class), escape_word(ident));
         self.append('+', &line)?;
         let key = self.next_key;
         self.next_key += 1;
@@ -75,7 +76,7 @@ impl Index {
         write_all(&fd, &format!("{sign} {line}"))
     }
 
-    /// Puts a whole new file in the place of the old one.
+    /// Replaces the file by a complete new one.
     fn rewrite(&self) -> io::Result<()> {
         let (fd, name) = create_unique(&self.dir, NAME)?;
         let mut text = self.head.clone();
@@ -106,8 +107,8 @@ fn write_all(fd: &OwnedFd, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Readers split lines as a shell would: what separates, quotes or escapes there may not occur.
-fn one_word(text: &str) -> String {
+/// Replaces the characters that separate, quote or escape words, because readers split lines like a shell.
+fn escape_word(text: &str) -> String {
     text.chars()
         .take(MAX_IDENT)
         .map(|c| if c.is_whitespace() || c.is_control() || matches!(c, '"' | '\\') { '_' } else { c })

@@ -1,11 +1,11 @@
-//! The segment directory ("VSM"): files of shared memory in one directory, and the `_.index` that lists
-//! them for readers.
+//! The segment directory ("VSM"): files of shared memory in one directory, and their list for readers,
+//! `_.index`.
 //!
-//! The index is `# pid birth`, then a line for every segment that came (`+ file offset length class ident`)
-//! and went (`-` and the same again). Readers follow it like a log and start over when the file is replaced,
-//! which is how it is kept short. The manager writes `_.vsm_mgt`, the worker `_.vsm_child`; readers look at
-//! the worker's only when the manager's has a segment, the first of which may not be a cluster. A directory
-//! is reached by its descriptor only, so its owner may have changed root and user since.
+//! The index is `# pid birth`, then a line for every segment that was added (`+ file offset length class ident`)
+//! or removed (`-` and the same fields). Readers follow it like a log and start over when the file is replaced,
+//! which limits its length. The manager writes `_.vsm_mgt`, the worker `_.vsm_child`. Readers use the
+//! worker's only if the manager's has a segment, and the first segment may not be a cluster. A directory
+//! is accessed only by its descriptor, so its owner may change root and user.
 
 mod files;
 mod index;
@@ -28,15 +28,15 @@ pub use index::Owner;
 pub const MGT_DIRNAME: &str = "_.vsm_mgt";
 /// Directory of the worker's segments, inside the working directory.
 pub const CHILD_DIRNAME: &str = "_.vsm_child";
-/// The mode the manager's directory has.
+/// The mode of the manager's directory.
 pub const MGT_DIR_MODE: u32 = 0o755;
-/// The mode the worker's directory has.
+/// The mode of the worker's directory.
 pub const CHILD_DIR_MODE: u32 = 0o750;
 
-/// Allocations in a cluster begin behind this many bytes: offset zero marks what stands alone.
+/// Offset of the first allocation in a cluster in bytes. Offset zero marks a segment with its own file.
 const CLUSTER_START: usize = 16;
 
-/// An operation that failed in a segment directory, and the reason.
+/// A failed operation on a segment directory, and the reason.
 #[derive(Debug)]
 pub struct VsmError {
     what: String,
@@ -61,8 +61,8 @@ impl std::error::Error for VsmError {
     }
 }
 
-/// Removes a segment directory with all in it; one that is not there is fine. For the directory of a dead
-/// worker, and for both at the end.
+/// Removes a segment directory with its contents, if it exists. Called for the directory of a dead worker, and for both
+/// directories at the end.
 pub fn remove_dir(path: &Path) -> Result<(), VsmError> {
     match fs::remove_dir_all(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -72,14 +72,14 @@ pub fn remove_dir(path: &Path) -> Result<(), VsmError> {
     }
 }
 
-/// Makes an empty segment directory in place of whatever was there, and opens it. The manager does this for
-/// each new worker and hands it the descriptor.
+/// Creates an empty segment directory, replaces an existing one, and opens it. The manager calls it for
+/// each new worker and passes the descriptor to it.
 pub fn make_dir(path: &Path, mode: u32) -> Result<OwnedFd, VsmError> {
     remove_dir(path)?;
     files::make_dir(path, mode).map_err(|e| VsmError::new(format!("create {}", path.display()), e))
 }
 
-/// The writer of one segment directory; clones share it. The index goes when the last clone and the last
+/// The writer of one segment directory; clones share it. The index is removed when the last clone and the last
 /// segment are dropped.
 #[derive(Clone, Debug)]
 pub struct VsmDir {
@@ -94,29 +94,29 @@ struct Inner {
 }
 
 impl VsmDir {
-    /// Makes the directory anew (see `make_dir`) and begins its index.
+    /// Creates the directory (see `make_dir`) and its index.
     pub fn create(path: &Path, mode: u32, owner: Owner) -> Result<Self, VsmError> {
         Self::adopt(make_dir(path, mode)?, owner)
     }
 
-    /// Begins the index of a directory that someone else made.
+    /// Creates the index in an existing directory.
     pub fn adopt(dir: OwnedFd, owner: Owner) -> Result<Self, VsmError> {
         let fd = Arc::new(dir);
-        let index = Index::begin(fd.clone(), owner).map_err(|e| VsmError::new("begin _.index", e))?;
+        let index = Index::begin(fd.clone(), owner).map_err(|e| VsmError::new("create _.index", e))?;
         let inner = Inner { fd, index: Mutex::new(index), docs: Mutex::default() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// A segment holding these bytes. `class` and `ident` as readers look for them: `Arg` and `-T`.
+    /// Creates a segment with these bytes. Readers look it up by `class` and `ident`: `Arg` and `-T`.
     pub fn publish(&self, class: &str, ident: &str, bytes: &[u8]) -> Result<Block, VsmError> {
         self.alloc(class, ident, bytes.len().max(1), |mapping, offset| mapping.write(offset, bytes))
     }
 
-    /// Room for segments that share a file. `size` is the sum of theirs, each rounded up to 8 bytes.
+    /// Creates a file for several segments. `size` is the sum of their sizes, each rounded up to 8 bytes.
     pub fn cluster(&self, size: usize, name: &str) -> Result<Cluster, VsmError> {
         let file = self.file(size + CLUSTER_START, name)?;
         let len = file.len();
-        let whole = self.enlist(file, None, 0, len, "", "")?;
+        let whole = self.add_to_index(file, None, 0, len, "", "")?;
         Ok(Cluster { whole: Arc::new(whole), next: Mutex::new(CLUSTER_START) })
     }
 
@@ -130,7 +130,7 @@ impl VsmDir {
         self.alloc_in(None, class, ident, len, init)
     }
 
-    /// Makes a segment, lets `init` fill it, then shows it to readers.
+    /// Creates a segment, fills it with `init`, then adds it to the index.
     pub(crate) fn alloc_in(
         &self,
         cluster: Option<&Cluster>,
@@ -142,14 +142,14 @@ impl VsmDir {
         let len = len.next_multiple_of(8);
         let (file, offset, whole) = match cluster.and_then(|cluster| cluster.take(len)) {
             Some((whole, offset)) => (whole.file.clone(), offset, Some(whole)),
-            // A full cluster is no reason to go without.
+            // A segment that does not fit the cluster gets its own file.
             None => (self.file(len, class)?, 0, None),
         };
         init(file.mapping(), offset);
-        self.enlist(file, whole, offset, len, class, ident)
+        self.add_to_index(file, whole, offset, len, class, ident)
     }
 
-    /// The description with this number, made if no living segment has it yet.
+    /// Returns the description with this number. Creates it if no existing segment uses it.
     pub(crate) fn doc(
         &self,
         number: u64,
@@ -167,10 +167,10 @@ impl VsmDir {
     fn file(&self, len: usize, class: &str) -> Result<Arc<SegmentFile>, VsmError> {
         SegmentFile::create(&self.inner.fd, class, len)
             .map(Arc::new)
-            .map_err(|e| VsmError::new(format!("make a segment of {len} bytes for {class}"), e))
+            .map_err(|e| VsmError::new(format!("create a segment of {len} bytes for {class}"), e))
     }
 
-    fn enlist(
+    fn add_to_index(
         &self,
         file: Arc<SegmentFile>,
         cluster: Option<Arc<Block>>,
@@ -190,7 +190,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file of shared memory from which several segments are cut.
+/// A file of shared memory that contains several segments.
 #[derive(Debug)]
 pub struct Cluster {
     whole: Arc<Block>,
@@ -207,14 +207,14 @@ impl Cluster {
     }
 }
 
-/// A segment in the index; it leaves the index when dropped, and its file goes with the last that uses it.
+/// A segment in the index. Dropping it removes it from the index; its file is removed with its last segment.
 #[derive(Debug)]
 pub struct Block {
     dir: Arc<Inner>,
     key: u64,
     file: Arc<SegmentFile>,
     offset: usize,
-    // Readers want a cluster's line to outlast those of its segments: fields drop after the block's own line.
+    // Readers require that a cluster's line outlasts those of its segments: fields drop after the block's own line.
     _cluster: Option<Arc<Block>>,
 }
 
@@ -226,7 +226,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // A line that cannot be written (disk full) leaves readers with a name that no longer opens,
+        // If the line cannot be written (disk full), readers find a name that no longer opens,
         // which they tolerate.
         let _ = lock(&self.dir.index).remove(self.key);
     }

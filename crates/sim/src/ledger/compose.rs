@@ -72,20 +72,34 @@ impl<'c> Composition<'c> {
 
     fn page(&mut self, response: usize, may_end: bool) -> Found {
         self.parts.push(response);
+        self.page_from(response, (0, 0), may_end)
+    }
+
+    /// Reads a page from a byte and an include on.
+    fn page_from(&mut self, response: usize, (from, next): (usize, usize), may_end: bool) -> Found {
         let sent = self.sent;
         let page = &sent[response];
-        let (text, mut done) = (page::body(response, page.length), 0);
-        for include in &page.includes {
-            self.text(&text[done..include.at], response, may_end)?;
-            done = include.at;
-            self.text(b"{", response, may_end)?;
-            match self.include(&include.path) {
-                Ok(()) | Err(Mismatch::Cut) => {}
-                Err(mismatch) => return Err(mismatch),
-            }
-            self.text(b"}", response, may_end)?;
+        let text = page::body(response, page.length);
+        let Some(include) = page.includes.get(next) else {
+            return self.text(&text[from..], response, may_end);
+        };
+        self.text(&text[from..include.at], response, may_end)?;
+        self.text(b"{", response, may_end)?;
+        match self.include(&include.path) {
+            Ok(()) | Err(Mismatch::Cut) => {}
+            Err(odd) => return Err(odd),
         }
-        self.text(&text[done..], response, may_end)
+        let (rest, parts) = (self.rest, self.parts.len());
+        self.text(b"}", response, may_end)?;
+        match self.page_from(response, (include.at, next + 1), may_end) {
+            // The page may have ended before, and the brace was that of the page around it.
+            Err(Mismatch::Wrong(_)) if may_end => {
+                self.rest = rest;
+                self.parts.truncate(parts);
+                Err(Mismatch::Cut)
+            }
+            read => read,
+        }
     }
 
     fn include(&mut self, path: &str) -> Found {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::compose::Composition;
-use super::{Fate, Invalidation, Ledger, Sent};
+use super::{Fate, Invalidation, Ledger, Rules, Sent};
 use crate::http::Head;
 use crate::packing;
 use crate::page;
@@ -47,7 +47,7 @@ impl Ledger {
             200 | 206 | 404 => self.judge_page(got),
             304 => self.judge_unmodified(got),
             416 => judge_unsatisfied(got),
-            _ => judge_made(got),
+            _ => judge_made(got, self.rules),
         }
     }
 
@@ -240,11 +240,14 @@ fn judge_part(got: &Got<'_>, response: usize, sent: &Sent) -> Verdict {
     }
 }
 
-/// Checks a response that the engine or its VCL has generated.
-fn judge_made(got: &Got<'_>) -> Verdict {
+/// Judges a response that the engine or its VCL has made.
+fn judge_made(got: &Got<'_>, rules: Rules) -> Verdict {
     let is_synthetic = site::is_synthetic(&got.requested.key.path);
     if is_synthetic != (got.status == 710) || !matches!(got.status, 710 | 503) {
         return Err("an unexpected status".to_owned());
+    }
+    if got.status == 503 && !rules.has_excuse && !site::is_limited(&got.requested.key.path) {
+        return Err("it is refused, though its origin responds".to_owned());
     }
     let expected: &[u8] = if got.requested.is_head() { b"" } else { b"!" };
     if got.body == expected {

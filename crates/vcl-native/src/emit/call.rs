@@ -1,4 +1,4 @@
-//! Calls of module functions: arguments as cells in the scratch area, the result from one.
+//! Calls of module functions. Arguments are cells in the scratch area, and the result is a cell.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -34,11 +34,11 @@ fn kind(ty: Type) -> Result<RawKind, String> {
         Type::Header => RawKind::Header,
         Type::Http => RawKind::Http,
         Type::Regex => RawKind::Regex,
-        Type::Body | Type::Instance => return Err(format!("A {ty:?} is no argument")),
+        Type::Body | Type::Instance => return Err(format!("A {ty:?} cannot be an argument")),
     })
 }
 
-/// Returns whether a value has the form that its kind promises to readers of the cell.
+/// Returns whether a value has the machine form that readers of a cell of this kind expect.
 fn matches(kind: RawKind, value: Val) -> bool {
     match value {
         Val::None => kind == RawKind::Absent,
@@ -64,7 +64,7 @@ fn matches(kind: RawKind, value: Val) -> bool {
 }
 
 impl SubEmitter<'_, '_, '_> {
-    /// Writes arguments to the scratch area; the address of the first. The area stays reserved.
+    /// Writes arguments to the scratch area. Returns the address of the first. The area remains reserved.
     pub fn args(&mut self, args: &[Option<Expr>]) -> Result<Value, String> {
         let at = self.reserve(CELL * args.len());
         for (i, arg) in args.iter().enumerate() {
@@ -81,10 +81,10 @@ impl SubEmitter<'_, '_, '_> {
     }
 
     fn arg(&mut self, e: &Expr, cell: i32) -> Result<(), String> {
-        // Lists of strings stay in the scratch area until the call is done.
+        // Lists of strings remain in the scratch area until the call returns.
         let (value, kind) = (self.value_as(e, e.ty)?, kind(e.ty)?);
         if !matches(kind, value) {
-            return Err(format!("{value:?} is no {:?}", e.ty));
+            return Err(format!("{value:?} is not of type {:?}", e.ty));
         }
         let kind = self.word(kind as i64);
         self.scratch_store(kind, cell);
@@ -103,7 +103,7 @@ impl SubEmitter<'_, '_, '_> {
         Ok(())
     }
 
-    /// A call whose value is dropped.
+    /// Emits a call whose value is discarded.
     pub fn effect(&mut self, e: &Expr) -> Result<(), String> {
         if matches!(e.kind, ExprKind::Call { .. }) {
             self.module_call(e)?
@@ -162,7 +162,7 @@ impl SubEmitter<'_, '_, '_> {
                 let http = self.scratch_load(types::I64, cell + A);
                 Val::Named(http, self.scratch_load(types::I64, cell + B))
             }
-            // The list of an argument lives no longer than the call.
+            // The list of an argument does not outlive the call.
             RawKind::Http | RawKind::Strands => {
                 return Err(format!("A function cannot return {ty:?}"));
             }

@@ -1,4 +1,4 @@
-//! Data that compiled code points to. It stays in place when this value is moved.
+//! Data that compiled code points to. Its address does not change when this value is moved.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// The address of a copy of `bytes`; equal ones share a copy. Never null.
+    /// Returns the address of a copy of `bytes`, never null. Equal texts share a copy.
     pub fn text(&mut self, bytes: &[u8]) -> usize {
         if let Some(held) = self.texts.get(bytes) {
             return held.as_ptr() as usize;

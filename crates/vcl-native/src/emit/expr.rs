@@ -1,4 +1,4 @@
-//! Expressions: values, and conditions as branches.
+//! Expressions as values, and conditions as branches.
 
 use std::net::SocketAddr;
 
@@ -54,7 +54,7 @@ impl SubEmitter<'_, '_, '_> {
             ExprKind::Negate(inner) => match self.value(inner)? {
                 Val::Int(v) => Val::Int(self.b.ins().ineg(v)),
                 Val::Real(v) => Val::Real(self.b.ins().fneg(v)),
-                other => return Err(format!("No negative of {other:?}")),
+                other => return Err(format!("{other:?} cannot be negated")),
             },
             ExprKind::Arith(op, a, b) => {
                 let a = self.value(a)?;
@@ -76,7 +76,7 @@ impl SubEmitter<'_, '_, '_> {
         })
     }
 
-    /// Emits a constant of the program: a literal or a name.
+    /// Emits a constant: a literal or a name.
     fn constant(&mut self, e: &Expr) -> Result<Val, String> {
         Ok(match &e.kind {
             ExprKind::Bool(v) => Val::Bool(self.b.ins().iconst(types::I8, i64::from(*v))),
@@ -121,11 +121,11 @@ impl SubEmitter<'_, '_, '_> {
             }
             ExprKind::HttpRef(http) => Val::Http(*http as u32),
             ExprKind::HeaderRef(http, name) => Val::Header(*http as u32, *name),
-            other => return Err(format!("No constant: {other:?}")),
+            other => return Err(format!("{other:?} is not a constant")),
         })
     }
 
-    /// A value in the form of `ty`.
+    /// Emits a value in the machine form of `ty`.
     pub fn value_as(&mut self, e: &Expr, ty: Type) -> Result<Val, String> {
         if ty == Type::Strands {
             let (list, count) = self.strands(e)?;
@@ -141,42 +141,42 @@ impl SubEmitter<'_, '_, '_> {
     pub fn str_value(&mut self, e: &Expr) -> Result<(Value, Value), String> {
         match self.value_as(e, Type::String)? {
             Val::Str(p, n) => Ok((p, n)),
-            other => Err(format!("{other:?} is no STRING")),
+            other => Err(format!("{other:?} is not a STRING")),
         }
     }
 
     pub fn int_value(&mut self, e: &Expr) -> Result<Value, String> {
         match self.value_as(e, Type::Int)? {
             Val::Int(v) => Ok(v),
-            other => Err(format!("{other:?} is no INT")),
+            other => Err(format!("{other:?} is not an INT")),
         }
     }
 
     pub fn real_value(&mut self, e: &Expr) -> Result<Value, String> {
         match self.value_as(e, Type::Real)? {
             Val::Real(v) => Ok(v),
-            other => Err(format!("{other:?} is no REAL")),
+            other => Err(format!("{other:?} is not a REAL")),
         }
     }
 
     fn ip_value(&mut self, e: &Expr) -> Result<Value, String> {
         match self.value(e)? {
             Val::Ip(v) => Ok(v),
-            other => Err(format!("{other:?} is no IP")),
+            other => Err(format!("{other:?} is not an IP")),
         }
     }
 
     pub fn blob_value(&mut self, e: &Expr) -> Result<Value, String> {
         match self.value(e)? {
             Val::Blob(v) => Ok(v),
-            other => Err(format!("{other:?} is no BLOB")),
+            other => Err(format!("{other:?} is not a BLOB")),
         }
     }
 
     pub fn number_value(&mut self, e: &Expr) -> Result<Value, String> {
         match self.value(e)? {
             Val::Number(v) => Ok(v),
-            other => Err(format!("{other:?} is no identity")),
+            other => Err(format!("{other:?} is not an index")),
         }
     }
 
@@ -230,7 +230,7 @@ impl SubEmitter<'_, '_, '_> {
         self.field(call, ty)
     }
 
-    /// A storage's field, which the runtime gives as an integer.
+    /// Converts a storage's field, which the runtime returns as an integer, to its type.
     fn field(&mut self, call: Inst, ty: Type) -> Val {
         if ty == Type::Bool { Val::Bool(self.truth(call)) } else { Val::Int(self.one(call)) }
     }
@@ -252,7 +252,7 @@ impl SubEmitter<'_, '_, '_> {
 
     // Conditions.
 
-    /// Goes to `yes` or `no`.
+    /// Emits a jump to `yes` or `no`.
     pub fn branch(&mut self, e: &Expr, yes: Block, no: Block) -> Result<(), String> {
         match &e.kind {
             ExprKind::Not(inner) => return self.branch(inner, no, yes),
@@ -280,7 +280,7 @@ impl SubEmitter<'_, '_, '_> {
         Ok(())
     }
 
-    /// A condition made of branches, as a value.
+    /// Emits a condition that consists of branches as a value.
     fn merged(&mut self, e: &Expr) -> Result<Value, String> {
         let [yes, no, done] = std::array::from_fn(|_| self.b.create_block());
         let result = self.b.append_block_param(done, types::I8);
@@ -339,12 +339,12 @@ impl SubEmitter<'_, '_, '_> {
             }
             _ => match self.value(e)? {
                 Val::Bool(truth) => Ok(truth),
-                other => Err(format!("{other:?} is no condition")),
+                other => Err(format!("{other:?} is not a condition")),
             },
         }
     }
 
-    /// Strings are true if any part is defined, INT if not 0, DURATION if above 0, others if there is one.
+    /// Strings are true if any part is defined, INT if not 0, DURATION if above 0, other types if there is a value.
     fn defined(&mut self, e: &Expr) -> Result<Value, String> {
         if let ExprKind::Concat(parts) = &e.kind {
             let mut any = self.b.ins().iconst(types::I8, 0);
@@ -367,9 +367,9 @@ impl SubEmitter<'_, '_, '_> {
             Val::Strands(_, count) => self.b.ins().icmp_imm_s(IntCC::NotEqual, count, 0),
             Val::Header(http, name) => match self.header(http, name) {
                 Val::Str(p, _) => self.b.ins().icmp_imm_s(IntCC::NotEqual, p, 0),
-                other => return Err(format!("{other:?} is no condition")),
+                other => return Err(format!("{other:?} is not a condition")),
             },
-            Val::None | Val::Named(..) | Val::Http(_) => return Err("No condition".to_owned()),
+            Val::None | Val::Named(..) | Val::Http(_) => return Err("Not a condition".to_owned()),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Puts the subs' code together and resolves calls between them.
+//! Concatenates the code of the subs and resolves calls between them.
 
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::ExternalName;
@@ -8,13 +8,13 @@ use lacquer_vcl_runtime::instance::SubFn;
 
 use crate::memory::Code;
 
-/// Functions start at multiples of this.
+/// Alignment of functions in bytes.
 const ALIGNMENT: usize = 16;
 
 /// The code of one sub.
 pub struct Emitted {
     bytes: Vec<u8>,
-    /// Their places count from its start.
+    /// The calls to resolve. Their positions are relative to the start of the code.
     calls: Vec<Call>,
 }
 
@@ -47,7 +47,7 @@ pub struct Linker {
     calls: Vec<Call>,
 }
 
-/// A call from one sub to another, to be filled in.
+/// A call from one sub to another, whose address is filled in later.
 #[derive(Clone, Copy)]
 struct Call {
     at: usize,
@@ -57,7 +57,7 @@ struct Call {
 }
 
 impl Linker {
-    /// Adds the code of the next sub.
+    /// Appends the code of the next sub.
     pub fn add(&mut self, function: &Emitted) {
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
         let start = self.bytes.len();
@@ -66,10 +66,10 @@ impl Linker {
         self.calls.extend(function.calls.iter().map(|call| Call { at: start + call.at, ..*call }));
     }
 
-    /// Maps the code; the entries are in the order of the subs.
+    /// Maps the code. The returned entries are in the order of the subs.
     pub fn finish(mut self) -> Result<(Code, Vec<SubFn>), String> {
         for call in &self.calls {
-            let target = *self.starts.get(call.sub).ok_or("Call of a sub that is not there")?;
+            let target = *self.starts.get(call.sub).ok_or("Call of a missing sub")?;
             let distance = target as i64 + call.addend - call.at as i64;
             let field = &mut self.bytes[call.at..call.at + 4];
             let old = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
@@ -77,7 +77,7 @@ impl Linker {
             field.copy_from_slice(&new.to_le_bytes());
         }
         let code = Code::new(&self.bytes)?;
-        // SAFETY: at each start lies the code of a function with the signature that `emit` gave it.
+        // SAFETY: at each start is the code of a function with the signature that `emit` gave it.
         let entry = |start: &usize| unsafe {
             std::mem::transmute::<*const u8, SubFn>((code.address() + start) as *const u8)
         };

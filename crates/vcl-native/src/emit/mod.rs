@@ -1,9 +1,9 @@
 //! The code generator: one machine function for each subroutine, `extern "C" fn(&mut Ctx) -> u32`.
 //!
-//! The result is the code of the action that the sub returned, or 0 if it fell through to its caller.
+//! The result is the code of the action that the sub returned, or 0 if it reached its end and the caller continues.
 //! Strings are pairs of pointer and length in registers; lists of strings and arguments of modules are
 //! written to a scratch area of the stack frame. Operations of more than a few instructions are calls to
-//! [`rt`](crate::rt); after those that can fail the code checks `Ctx::handling` and leaves if it is set.
+//! [`rt`](crate::rt). After calls that can fail, the code checks `Ctx::handling` and exits if it is set.
 
 mod call;
 mod constants;
@@ -33,13 +33,13 @@ use sub::{Shared, SubEmitter, signature};
 use crate::memory::Code;
 use crate::reach;
 
-/// More statements than this are shared among threads, if there are processors for them.
+/// Programs with more statements than this are compiled by several threads, if there are processors for them.
 const ALONE: usize = 1000;
-const MOST_THREADS: usize = 4;
-/// Deep expressions are walked by recursion.
+const MAX_THREADS: usize = 4;
+/// Stack size in bytes; deep expressions are walked recursively.
 const STACK: usize = 16 << 20;
 
-/// Compiles a program: the code, the entry of each sub, and the data that the code points to.
+/// Compiles a program. Returns the code, the entry of each sub, and the data that the code points to.
 pub fn program(instance: &Instance) -> Result<(Code, Vec<SubFn>, Vec<Constants>), String> {
     let isa = isa()?;
     let dynamic = reach::dynamic_subs(&instance.program);
@@ -59,7 +59,7 @@ pub fn program(instance: &Instance) -> Result<(Code, Vec<SubFn>, Vec<Constants>)
         let others = others.iter().map(spawn).collect::<Result<Vec<_>, _>>()?;
         let mut all = vec![compile(first.clone())?];
         for thread in others {
-            all.push(thread.join().map_err(|_| "The code generator fell over")??);
+            all.push(thread.join().map_err(|_| "The code generator panicked")??);
         }
         Ok::<_, String>(all)
     })?;
@@ -75,11 +75,11 @@ pub fn program(instance: &Instance) -> Result<(Code, Vec<SubFn>, Vec<Constants>)
     Ok((code, subs, constants))
 }
 
-/// Runs of subs of about the same size, one for each thread.
+/// Splits the subs into ranges of similar size, one for each thread.
 fn shares(subs: &[Sub]) -> Vec<Range<usize>> {
     let sizes: Vec<usize> = subs.iter().map(|sub| 1 + reach::statements(&sub.body)).collect();
     let all: usize = sizes.iter().sum();
-    let threads = if all <= ALONE { 1 } else { MOST_THREADS.min(processors()) };
+    let threads = if all <= ALONE { 1 } else { MAX_THREADS.min(processors()) };
     let mut shares = Vec::new();
     let (mut start, mut done) = (0, 0);
     for (index, size) in sizes.iter().enumerate() {
@@ -116,7 +116,7 @@ fn compile_share(
         let fault = |e| format!("Compiling sub {} failed: {e}", sub.name);
         let compiled = context.compile(isa, &mut control);
         compiled.map_err(|e| fault(format!("{:?}", e.inner)))?;
-        let code = context.compiled_code().ok_or("The code generator gave no code")?;
+        let code = context.compiled_code().ok_or("The code generator returned no code")?;
         let emitted = Emitted::new(code.code_buffer(), code.buffer.relocs(), &context.func.params);
         functions.push(emitted.map_err(fault)?);
     }
@@ -127,8 +127,8 @@ fn isa() -> Result<OwnedTargetIsa, String> {
     let mut flags = settings::builder();
     let verify = if cfg!(debug_assertions) { "true" } else { "false" };
     let wanted = [
-        // Both measured: this loads five times faster than "speed" with the better allocator, and runs as
-        // fast, since most of VCL's time goes into what it calls.
+        // Both were measured: these settings load five times faster than "speed" with the better allocator, and the
+        // code runs as fast, because most of VCL's time is spent in the functions it calls.
         ("opt_level", "none"),
         ("regalloc_algorithm", "single_pass"),
         ("enable_verifier", verify),

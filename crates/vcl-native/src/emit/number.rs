@@ -40,7 +40,7 @@ fn real_condition(op: CompareOp) -> FloatCC {
 }
 
 impl SubEmitter<'_, '_, '_> {
-    /// The same number in the machine form of `ty`; other values stay as they are.
+    /// Converts a number to the machine form of `ty`. Other values do not change.
     pub fn convert(&mut self, value: Val, ty: Type) -> Val {
         match value {
             Val::Int(v) if is_real(ty) => Val::Real(self.b.ins().fcvt_from_sint(types::F64, v)),
@@ -49,7 +49,7 @@ impl SubEmitter<'_, '_, '_> {
         }
     }
 
-    /// Computes with reals if either side is one, then converts to `ty`.
+    /// Computes with reals if either operand is one, then converts to `ty`.
     pub fn arith(&mut self, op: ArithOp, a: Val, b: Val, ty: Type) -> Result<Val, String> {
         let result = if let (Val::Int(a), Val::Int(b)) = (a, b) {
             Val::Int(self.int_arith(op, a, b))
@@ -78,7 +78,7 @@ impl SubEmitter<'_, '_, '_> {
         }
     }
 
-    /// Divisors 0 and -1 go ways of their own: the machine traps on them.
+    /// Handles the divisors 0 and -1 in separate branches, because the machine traps on them.
     fn divide(&mut self, op: ArithOp, a: Value, b: Value) -> Value {
         let [zero, not_zero, minus, plain, done] = std::array::from_fn(|_| self.b.create_block());
         self.b.set_cold_block(zero);
@@ -105,7 +105,7 @@ impl SubEmitter<'_, '_, '_> {
         result
     }
 
-    /// Compares numbers, truths and identities.
+    /// Compares numbers, booleans and indices.
     pub fn compare(&mut self, op: CompareOp, a: Val, b: Val) -> Result<Value, String> {
         Ok(match (a, b) {
             (Val::Int(a), Val::Int(b))
@@ -123,7 +123,7 @@ impl SubEmitter<'_, '_, '_> {
         })
     }
 
-    /// A BOOL as an I32.
+    /// Converts a BOOL to an I32.
     pub fn widen(&mut self, truth: Value) -> Value {
         self.b.ins().uextend(types::I32, truth)
     }

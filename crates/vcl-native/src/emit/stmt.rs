@@ -9,7 +9,7 @@ use super::sub::{SubEmitter, Val};
 use crate::rt;
 
 impl SubEmitter<'_, '_, '_> {
-    /// Emits statements; true if control never gets past them.
+    /// Emits statements. Returns true if control never reaches their end.
     pub fn stmts(&mut self, body: &[Stmt]) -> Result<bool, String> {
         for stmt in body {
             self.spread_exits();
@@ -78,7 +78,7 @@ impl SubEmitter<'_, '_, '_> {
         Ok(false)
     }
 
-    /// Sets a header. As in Varnish, the header loses its value if the function that makes the new one fails.
+    /// Sets a header. As in Varnish, the header loses its value if the function that computes the new one fails.
     fn set_header(&mut self, http: HttpId, header: u32, value: &Expr) -> Result<(), String> {
         let put = |this: &mut Self, p, n| {
             let (http, header) = (this.number(http as u32), this.number(header));
@@ -197,7 +197,7 @@ impl SubEmitter<'_, '_, '_> {
         Ok(())
     }
 
-    /// The new value of a variable, in the variable's own type.
+    /// Emits the new value of a variable, in the variable's own type.
     fn assigned(&mut self, target: Var, ty: Type, op: SetOp, value: &Expr) -> Result<Val, String> {
         let op = match op {
             SetOp::Assign => return self.value_as(value, ty),

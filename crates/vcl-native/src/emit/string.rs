@@ -1,4 +1,4 @@
-//! Strings: lists of them, joining, comparing, conversions.
+//! Strings: lists, joining, comparison, conversions.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type as Machine, Value, types};
@@ -10,7 +10,7 @@ use super::number::int_condition;
 use super::sub::{SubEmitter, Val};
 use crate::rt;
 
-/// Constants up to this length are compared inline, by at most two loads.
+/// Maximum length of constants that are compared inline, with at most two loads.
 const INLINE: usize = 16;
 
 /// A string takes a cell of two words in a list: the pointer, then the length.
@@ -39,12 +39,12 @@ fn constant(e: &Expr) -> Option<&[u8]> {
 }
 
 impl SubEmitter<'_, '_, '_> {
-    /// Writes a list of strings to the scratch area: pointer and number. The area stays reserved.
+    /// Writes a list of strings to the scratch area. Returns pointer and count. The area remains reserved.
     pub fn strands(&mut self, e: &Expr) -> Result<(Value, Value), String> {
         if e.ty == Type::Strands && matches!(e.kind, ExprKind::Call { .. }) {
             return match self.value(e)? {
                 Val::Strands(list, count) => Ok((list, count)),
-                other => Err(format!("{other:?} is no STRANDS")),
+                other => Err(format!("{other:?} is not STRANDS")),
             };
         }
         self.list(&parts(e))
@@ -76,7 +76,7 @@ impl SubEmitter<'_, '_, '_> {
         Ok(joined)
     }
 
-    /// Any value as STRING.
+    /// Converts any value to STRING.
     pub fn as_text(&mut self, value: Val, ty: Type) -> Result<Val, String> {
         let call = match value {
             Val::Str(..) => return Ok(value),
@@ -92,7 +92,9 @@ impl SubEmitter<'_, '_, '_> {
             Val::Number(v) if ty == Type::Acl => self.rt1(rt::text::acl_text, &[v]),
             Val::Header(http, name) => return Ok(self.header(http, name)),
             Val::Named(http, name) => self.rt2(rt::vars::get_named, &[http, name]),
-            Val::None | Val::Number(_) | Val::Http(_) => return Err(format!("No STRING for {ty:?}")),
+            Val::None | Val::Number(_) | Val::Http(_) => {
+                return Err(format!("{ty:?} cannot be converted to STRING"));
+            }
         };
         let text = self.string(call);
         self.check();
@@ -111,8 +113,8 @@ impl SubEmitter<'_, '_, '_> {
         self.string(call)
     }
 
-    /// Compares strings. Two single ones compare as such (undefined equals nothing); with a concatenation
-    /// on either side, what the lists join to is compared (undefined is empty).
+    /// Compares strings. Two single strings are compared directly (undefined equals nothing). If either side is a
+    /// concatenation, the joined strings are compared (undefined is empty).
     pub fn compare_strings(&mut self, op: CompareOp, a: &Expr, b: &Expr) -> Result<Value, String> {
         if matches!(op, CompareOp::Eq | CompareOp::Ne)
             && let (_, Some(text), other) | (Some(text), None, other) = match (constant(a), constant(b)) {
@@ -167,7 +169,7 @@ impl SubEmitter<'_, '_, '_> {
         result
     }
 
-    /// Compares by loads of the largest fitting size; the last one overlaps where the length is odd.
+    /// Compares with loads of the largest fitting size. The last load overlaps the previous one if the length is odd.
     fn same_bytes(&mut self, p: Value, text: &[u8]) -> Value {
         let (machine, size): (Machine, usize) = match text.len() {
             8.. => (types::I64, 8),

@@ -1,4 +1,4 @@
-//! The emitter of one subroutine: its frame, and how it calls the runtime and other subs.
+//! The emitter of one subroutine: its frame, and its calls of the runtime and of other subs.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use lacquer_vcl_runtime::{Blob, Ctx, Instance, Raw, Str, StrWords};
 use super::constants::Constants;
 use crate::rt;
 
-/// The machine values in which a Rust type is passed to and from C functions.
+/// The machine types of a Rust type that is passed to and from C functions.
 pub trait Passed {
     const AS: &'static [Type];
 }
@@ -41,12 +41,12 @@ passed! {
     StrWords => &[types::I64, types::I64];
 }
 
-const MOST_WAYS: usize = 64;
+const MAX_PREDECESSORS: usize = 64;
 
-/// A value of VCL in machine values.
+/// A VCL value as machine values.
 #[derive(Clone, Copy, Debug)]
 pub enum Val {
-    /// Also an optional argument that is not given.
+    /// No value, or an optional argument that was not given.
     None,
     /// An I8, 0 or 1.
     Bool(Value),
@@ -56,26 +56,26 @@ pub enum Val {
     Real(Value),
     /// STRING and ENUM: pointer and length.
     Str(Value, Value),
-    /// Pointer to strings and their number.
+    /// Pointer to strings and their count.
     Strands(Value, Value),
-    /// A pointer to an address, null for none.
+    /// A pointer to an address, or null.
     Ip(Value),
-    /// A pointer to a [`Blob`], null for none.
+    /// A pointer to a [`Blob`], or null.
     Blob(Value),
-    /// BACKEND, PROBE, ACL, SUB, STEVEDORE, REGEX: an I32, 0 for none.
+    /// BACKEND, PROBE, ACL, SUB, STEVEDORE, REGEX: an I32 index, 0 for none.
     Number(Value),
     /// HEADER: message and name, known at compile time.
     Header(u32, u32),
-    /// HEADER: as [`RawKind::Header`](lacquer_vcl_runtime::RawKind::Header) has it, known at run time.
+    /// HEADER: in the form of [`RawKind::Header`](lacquer_vcl_runtime::RawKind::Header), known at run time.
     Named(Value, Value),
     /// HTTP.
     Http(u32),
 }
 
-/// The parts that the emitters of a share of the subs have in common.
+/// The state that the emitters of a share of the subs have in common.
 pub struct Shared<'p> {
     pub instance: &'p Instance,
-    /// Which subs can be called dynamically; calls to them by name go the same checked way.
+    /// Whether each sub can be called dynamically. Calls by name are checked for such subs too.
     pub dynamic: &'p [bool],
     pub constants: Constants,
 }
@@ -85,14 +85,14 @@ pub struct SubEmitter<'f, 'p, 's> {
     pub shared: &'s mut Shared<'p>,
     convention: CallConv,
     pub ctx: Value,
-    /// Leaves with `Ctx::handling`.
+    /// Block that returns `Ctx::handling`.
     pub exit: Block,
-    /// All blocks that do, and how many ways there are to the last. The register allocator suffers from
-    /// blocks with thousands of ways into them.
+    /// All such blocks, and the number of branches to the last one. The register allocator is slow for
+    /// blocks with thousands of predecessors.
     exits: Vec<Block>,
     ways: usize,
     scratch: StackSlot,
-    /// Bytes of the scratch area in use, and the most so far.
+    /// Bytes of the scratch area in use, and the maximum so far.
     used: u32,
     most: u32,
     signatures: Vec<(Vec<Type>, &'static [Type], SigRef)>,
@@ -207,7 +207,7 @@ impl<'p> SubEmitter<'_, 'p, '_> {
         self.call_rt(f as *const (), &[A::AS, B::AS, C::AS, D::AS], R::AS, args)
     }
 
-    /// A module function: its last parameter is the cell for the result.
+    /// Calls a module function. The last parameter of the runtime function is the cell for the result.
     pub fn rt_module_call(&mut self, args: &[Value]) {
         let f: unsafe extern "C" fn(&mut Ctx<'_>, u32, u32, *const Raw, u64, &mut Raw) = rt::flow::call;
         let params = [types::I32, types::I32, types::I64, types::I64, types::I64];
@@ -219,18 +219,18 @@ impl<'p> SubEmitter<'_, 'p, '_> {
         self.check();
     }
 
-    /// The single result of a call.
+    /// Returns the single result of a call.
     pub fn one(&self, call: Inst) -> Value {
         self.b.inst_results(call)[0]
     }
 
-    /// The result of a call that returns a string.
+    /// Returns the result of a call that returns a string.
     pub fn string(&self, call: Inst) -> Val {
         let results = self.b.inst_results(call);
         Val::Str(results[0], results[1])
     }
 
-    /// A result that is 0 or not, as a BOOL.
+    /// Converts a result that is 0 or not to a BOOL.
     pub fn truth(&mut self, call: Inst) -> Value {
         let result = self.one(call);
         self.b.ins().icmp_imm_s(IntCC::NotEqual, result, 0)
@@ -245,16 +245,16 @@ impl<'p> SubEmitter<'_, 'p, '_> {
         )
     }
 
-    /// Between statements: continues with another exit when many ways lead to this one.
+    /// Starts a new exit block between statements if the current one has many predecessors.
     pub fn spread_exits(&mut self) {
-        if self.ways >= MOST_WAYS {
+        if self.ways >= MAX_PREDECESSORS {
             self.exit = self.b.create_block();
             self.exits.push(self.exit);
             self.ways = 0;
         }
     }
 
-    /// Leaves the sub if the run has to end.
+    /// Exits the sub if the run has to end.
     pub fn check(&mut self) {
         self.ways += 1;
         let handling = self.handling();
@@ -267,7 +267,7 @@ impl<'p> SubEmitter<'_, 'p, '_> {
         self.b.ins().jump(self.exit, &[]);
     }
 
-    /// Calls a sub by name: an action it returns is also the caller's.
+    /// Calls a sub by name. An action that it returns is also the caller's.
     pub fn call_sub(&mut self, sub: u32) {
         if self.shared.dynamic.get(sub as usize).copied().unwrap_or(false) {
             let number = self.number(sub + 1);
@@ -294,7 +294,7 @@ impl<'p> SubEmitter<'_, 'p, '_> {
         self.b.switch_to_block(go_on);
     }
 
-    /// A place for `VCL_trace`; costs a load and a branch while tracing is off.
+    /// Emits a trace point for `VCL_trace`. It costs a load and a branch while tracing is off.
     pub fn trace(&mut self, number: u32, at: At) {
         let offset = std::mem::offset_of!(Ctx<'_>, trace) as i32;
         let wanted = self.b.ins().load(types::I32, MemFlagsData::trusted(), self.ctx, offset);
@@ -310,12 +310,12 @@ impl<'p> SubEmitter<'_, 'p, '_> {
 
     // Constants.
 
-    /// An I32.
+    /// Emits an I32 constant.
     pub fn number(&mut self, n: u32) -> Value {
         self.b.ins().iconst(types::I32, i64::from(n))
     }
 
-    /// An I64.
+    /// Emits an I64 constant.
     pub fn word(&mut self, n: i64) -> Value {
         self.b.ins().iconst(types::I64, n)
     }
@@ -327,7 +327,7 @@ impl<'p> SubEmitter<'_, 'p, '_> {
 
     // The scratch area: a stack within the frame.
 
-    /// Room for `bytes` until [`release`](Self::release); its offset.
+    /// Reserves `bytes` until [`release`](Self::release). Returns the offset.
     pub fn reserve(&mut self, bytes: usize) -> i32 {
         let at = self.used;
         self.used += bytes as u32;

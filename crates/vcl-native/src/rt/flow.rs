@@ -1,4 +1,4 @@
-//! Module functions, objects, dynamic subs, returns with arguments, hashing, failing, tracing.
+//! Module functions, objects, dynamic subs, returns with arguments, hashing, failures, tracing.
 
 use lacquer_shm::vsl::Tag;
 use lacquer_vcl::program::At;
@@ -7,11 +7,11 @@ use lacquer_vcl_runtime::{Args, BackendId, Ctx, ModuleError, Raw, RawKind, Str, 
 
 use super::{guard, strands};
 
-/// Properties of a call besides its arguments, packed into one word by compiled code.
+/// Properties of a call besides its arguments. Compiled code passes them as one word.
 #[derive(Clone, Copy, Debug)]
 pub struct CallShape {
     pub args: u16,
-    /// Type that the function must return. `Absent`: any, and the value is dropped.
+    /// The type that the function must return. `Absent`: any type, and the value is discarded.
     pub returns: RawKind,
     pub call_site: Option<u32>,
 }
@@ -61,10 +61,10 @@ impl CallShape {
     }
 }
 
-/// Arguments that fit here need no heap.
+/// Maximum number of arguments that are stored on the stack.
 const FEW: usize = 12;
 
-/// Shows raw arguments to `body` as values.
+/// Calls `body` with raw arguments converted to values.
 fn with_values<'a, R>(
     ctx: &mut Ctx<'a>,
     args: *const Raw,
@@ -74,11 +74,11 @@ fn with_values<'a, R>(
     let raw: &[Raw] = if count == 0 {
         &[]
     } else {
-        // SAFETY: compiled code passes the `count` cells it has just written.
+        // SAFETY: compiled code passes the `count` cells that it has just written.
         unsafe { std::slice::from_raw_parts(args, count) }
     };
     // SAFETY: compiled code writes cells by the types of the checked program; strings and other pointers
-    // live as long as the task. Lists of strings live as long as the call, and `Args` is not kept.
+    // live as long as the task. Lists of strings live as long as the call, and `Args` is not stored.
     let value = |raw: &Raw| unsafe { Value::from_raw(*raw, ctx.vcl) };
     if count <= FEW {
         let mut few = [Value::Absent; FEW];
@@ -92,7 +92,7 @@ fn with_values<'a, R>(
     }
 }
 
-/// A module's function or method. `object` is the object's index plus one, or 0.
+/// Calls a module's function or method. `object` is the object's index plus one, or 0.
 pub unsafe extern "C" fn call(
     ctx: &mut Ctx<'_>,
     function: u32,
@@ -113,8 +113,8 @@ pub unsafe extern "C" fn call(
             this = Some(state.ok_or_else(|| format!("Object {object_name} not initialized"))?);
         }
         with_values(ctx, args, usize::from(shape.args), |ctx, values| {
-            // SAFETY: only the lifetime of the slice changes, to the run's as `Args` wants it. A module has no
-            // place where a value of the run's life could outlast the call, but for its result, which is no list.
+            // SAFETY: only the lifetime of the slice changes, to the run's as `Args` requires. A module cannot store
+            // a value with the run's lifetime beyond the call, except in its result, which is never a list.
             let values = unsafe { std::slice::from_raw_parts(values.as_ptr(), values.len()) };
             let mut args = Args::new(values);
             (args.this, args.object_name, args.call_site) = (this, object_name, shape.call_site);
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn call(
     }
 }
 
-/// Kinds that look the same to compiled code.
+/// Maps kinds with the same machine form to one of them.
 fn class(kind: RawKind) -> RawKind {
     match kind {
         RawKind::Bytes => RawKind::Int,
@@ -140,7 +140,7 @@ fn class(kind: RawKind) -> RawKind {
     }
 }
 
-/// Makes an object of vcl_init.
+/// Creates an object of vcl_init.
 pub unsafe extern "C" fn new_object(ctx: &mut Ctx<'_>, object: u32, args: *const Raw, count: u64) {
     guard(ctx, (), |ctx| {
         let vcl = ctx.vcl;
@@ -154,11 +154,11 @@ pub unsafe extern "C" fn new_object(ctx: &mut Ctx<'_>, object: u32, args: *const
             constructor(ctx, &args)
         })?;
         let slot = vcl.objects.get(object as usize).ok_or("No such object")?;
-        slot.set(state).map_err(|_| ModuleError(format!("Object {object_name} is made twice")))
+        slot.set(state).map_err(|_| ModuleError(format!("Object {object_name} is created twice")))
     });
 }
 
-/// `sub` is the sub's index plus one.
+/// Calls a sub as a value. `sub` is its index plus one.
 pub extern "C" fn call_sub(ctx: &mut Ctx<'_>, sub: u32) {
     guard(ctx, (), |ctx| ctx.call_sub(sub.checked_sub(1)));
 }
@@ -168,10 +168,10 @@ pub extern "C" fn sub_callable(ctx: &mut Ctx<'_>, sub: u32) -> u32 {
     u32::from(!matches!(fault, Err(SubFault::Missing | SubFault::Method | SubFault::Recursion)))
 }
 
-/// The strings of one `hash_data(...)` and the separator after them.
+/// Hashes the strings of one `hash_data(...)` and the separator after them.
 pub unsafe extern "C" fn hash_data(ctx: &mut Ctx<'_>, parts: *const Str<'_>, count: u64) {
     guard(ctx, (), |ctx| {
-        // SAFETY: compiled code passes the list it has just written.
+        // SAFETY: compiled code passes the list that it has just written.
         for part in unsafe { strands(parts, count) } {
             ctx.host.hash_data(part.get())?;
         }
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn hash_data(ctx: &mut Ctx<'_>, parts: *const Str<'_>, cou
     });
 }
 
-/// Adds a ban. An expression that is not understood is reported in the log and has no other effect.
+/// Adds a ban. An invalid expression is logged and has no other effect.
 pub unsafe extern "C" fn ban(ctx: &mut Ctx<'_>, expression: Str<'_>) {
     guard(ctx, (), |ctx| {
         let done = match expression.get() {
@@ -234,7 +234,7 @@ pub extern "C" fn division_by_zero(ctx: &mut Ctx<'_>) {
     guard(ctx, (), |_| Err("Division by zero".into()));
 }
 
-/// A place that tracing logs, in one word; numbers that do not fit are cut.
+/// A trace point, packed into one word; numbers that do not fit are truncated.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     pub number: u32,
@@ -257,7 +257,7 @@ impl Place {
     }
 }
 
-/// `VCL_trace`: the VCL's name, the number of the place, and source, line and column.
+/// Logs `VCL_trace`: the VCL's name, the number of the point, and source, line and column.
 pub extern "C" fn trace(ctx: &mut Ctx<'_>, place: u64) {
     guard(ctx, (), |ctx| {
         let Place { number, at: At { source, line, column } } = Place::unpack(place);

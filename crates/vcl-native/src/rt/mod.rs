@@ -1,10 +1,10 @@
-//! The functions that compiled code calls. Every function takes the context first, reports failure through it
-//! (compiled code looks at `Ctx::handling` after those that can fail) and lets no panic through.
+//! The functions that compiled code calls. Every function has the context as its first parameter, reports failure
+//! through it (compiled code checks `Ctx::handling` after those that can fail) and catches panics.
 //!
-//! Those that follow a pointer, or take a string, are `unsafe`: only compiled code calls them. It passes strings,
-//! addresses and blobs that came out of the same run or are the program's constants, so that they live as long as
-//! the run; and lists of strings and cells that it has just written to its own frame and leaves there during the
-//! call.
+//! Functions that follow a pointer or have a string parameter are `unsafe`: only compiled code calls them. It passes
+//! strings, addresses and blobs that came from the same run or are the program's constants, so that they live as long
+//! as the run. It passes lists of strings and cells that it has just written to its own frame and that stay there
+//! during the call.
 //!
 //! - [`vars`]: variables by class, headers, bodies;
 //! - [`text`]: joining, comparing, matching and substituting strings, conversions to STRING;
@@ -23,8 +23,8 @@ pub mod flow;
 pub mod text;
 pub mod vars;
 
-/// Runs `body`; an error or a panic fails the transaction and gives `neutral`. Inlined, because what it guards
-/// is mostly a few instructions; only what follows a fault is not.
+/// Runs `body`. An error or a panic fails the transaction and returns `neutral`. It is inlined, because `body`
+/// is usually a few instructions; only the error path is not.
 #[inline(always)]
 fn guard<'a, R>(
     ctx: &mut Ctx<'a>,
@@ -56,7 +56,7 @@ fn panicked(ctx: &mut Ctx<'_>, panic: Box<dyn Any + Send>) {
         Err(other) => other.downcast::<&str>().map_or("panic", |text| *text).to_owned(),
     };
     let text = format!("Internal error: {text}");
-    // The host may be what panicked, so it is not trusted to stay calm now.
+    // The host may have caused the panic, so it might panic again.
     let _ = catch_unwind(AssertUnwindSafe(|| ctx.fail(&text)));
     ctx.handling = lacquer_vcl::types::Action::Fail as u32;
 }
@@ -72,7 +72,7 @@ fn http_and_name<'a>(ctx: &Ctx<'a>, http: u32, name: u32) -> Result<(HttpId, &'a
     Ok((http_from_code(u64::from(http)), name))
 }
 
-/// Shows a list of strings that compiled code passes.
+/// Returns a list of strings that compiled code passes.
 ///
 /// # Safety
 /// `parts` must point to `count` strings that stay there for `'s`; their bytes must live for `'a`.
@@ -80,6 +80,6 @@ unsafe fn strands<'s, 'a>(parts: *const Str<'_>, count: u64) -> &'s [Str<'a>] {
     if parts.is_null() || count == 0 {
         return &[];
     }
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller guarantees it.
     unsafe { std::slice::from_raw_parts(parts.cast(), count as usize) }
 }

@@ -1,4 +1,4 @@
-//! Strings: joining, comparing, matching, substituting, and how other types read as STRING.
+//! Strings: joining, comparison, matching, substitution, and the conversion of other types to STRING.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -11,7 +11,7 @@ use super::{guard, strands};
 
 pub unsafe extern "C" fn join(ctx: &mut Ctx<'_>, parts: *const Str<'_>, count: u64) -> StrWords {
     guard(ctx, StrWords::NULL, |ctx| {
-        // SAFETY: compiled code passes the list it has just written.
+        // SAFETY: compiled code passes the list that it has just written.
         let parts = unsafe { strands(parts, count) };
         Ok(Str::new(ctx.join(parts)?).into_words())
     })
@@ -21,7 +21,7 @@ fn sign(order: Ordering) -> i32 {
     order as i32
 }
 
-/// Compares two single strings. Undefined is greater than anything, itself included.
+/// Compares two single strings. Undefined is greater than anything, including itself.
 pub unsafe extern "C" fn compare(_ctx: &mut Ctx<'_>, a: Str<'_>, b: Str<'_>) -> i32 {
     match (a.get(), b.get()) {
         (Some(a), Some(b)) => sign(a.cmp(b)),
@@ -30,14 +30,14 @@ pub unsafe extern "C" fn compare(_ctx: &mut Ctx<'_>, a: Str<'_>, b: Str<'_>) -> 
 }
 
 pub unsafe extern "C" fn same_bytes(_ctx: &mut Ctx<'_>, a: *const u8, b: *const u8, length: u64) -> u32 {
-    // SAFETY: compiled code passes two strings that it found to have this length, which is not 0: none is null.
+    // SAFETY: compiled code passes two strings of this length, which is not 0, so neither is null.
     let (a, b) = unsafe {
         (std::slice::from_raw_parts(a, length as usize), std::slice::from_raw_parts(b, length as usize))
     };
     u32::from(a == b)
 }
 
-/// Compares what two lists of strings join to; undefined parts are empty.
+/// Compares the joined strings of two lists; undefined parts are empty.
 pub unsafe extern "C" fn compare_strands(
     ctx: &mut Ctx<'_>,
     a: *const Str<'_>,
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn compare_strands(
     b_count: u64,
 ) -> i32 {
     guard(ctx, 0, |_| {
-        // SAFETY: compiled code passes the lists it has just written.
+        // SAFETY: compiled code passes the lists that it has just written.
         let (a, b) = unsafe { (strands(a, a_count), strands(b, b_count)) };
         Ok(sign(a.iter().flat_map(|s| s.or_empty()).cmp(b.iter().flat_map(|s| s.or_empty()))))
     })
@@ -68,7 +68,7 @@ thread_local! {
     static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// `number` is the regex's; with [`ALL`] added, all matches are replaced.
+/// `number` is the regex's number. If [`ALL`] is added, all matches are replaced.
 pub unsafe extern "C" fn regsub(
     ctx: &mut Ctx<'_>,
     subject: Str<'_>,
@@ -94,10 +94,10 @@ pub unsafe extern "C" fn regsub(
     })
 }
 
-/// In [`regsub`]'s number: regsuball.
+/// Flag in [`regsub`]'s number for regsuball.
 pub const ALL: u64 = 1 << 32;
 
-/// Implements `.upper()` and `.lower()`. A string that needs no change is not copied; the empty string
+/// Implements `.upper()` and `.lower()`. A string without changes is not copied; the empty string
 /// becomes undefined, as in Varnish.
 pub unsafe extern "C" fn change_case(ctx: &mut Ctx<'_>, upper: u32, text: Str<'_>) -> StrWords {
     guard(ctx, StrWords::NULL, |ctx| {
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn same_ip(ctx: &mut Ctx<'_>, a: *const SocketAddr, b: *co
     })
 }
 
-/// Numbers without room are undefined; the workspace remembers that it was too small.
+/// Returns undefined if the workspace has no space for the text; the workspace records the overflow.
 fn number(ctx: &mut Ctx<'_>, text: &convert::Text) -> StrWords {
     Str::from_option(ctx.try_copy(text.bytes())).into_words()
 }
@@ -150,7 +150,7 @@ pub extern "C" fn int_text(ctx: &mut Ctx<'_>, value: i64) -> StrWords {
     guard(ctx, StrWords::NULL, |ctx| Ok(number(ctx, &convert::int(value)?)))
 }
 
-/// REAL and DURATION.
+/// Converts a REAL or DURATION.
 pub extern "C" fn real_text(ctx: &mut Ctx<'_>, value: f64) -> StrWords {
     guard(ctx, StrWords::NULL, |ctx| Ok(number(ctx, &convert::real(value)?)))
 }

@@ -1,4 +1,4 @@
-//! Variables by class, headers and bodies: thin doors to the [`Host`](lacquer_vcl_runtime::Host).
+//! Variables by class, headers and bodies: thin wrappers around the [`Host`](lacquer_vcl_runtime::Host).
 
 use std::net::SocketAddr;
 
@@ -116,7 +116,7 @@ pub extern "C" fn get_header(ctx: &mut Ctx<'_>, http: u32, name: u32) -> StrWord
 pub unsafe extern "C" fn get_named(ctx: &mut Ctx<'_>, a: u64, b: u64) -> StrWords {
     guard(ctx, StrWords::NULL, |ctx| {
         let raw = Raw { kind: RawKind::Header, a, b };
-        // SAFETY: compiled code passes on a value that a module returned, and that lives as long as the task.
+        // SAFETY: compiled code passes a value that a module returned, and that lives as long as the task.
         let Value::Header(http, name) = (unsafe { Value::from_raw(raw, ctx.vcl) }) else {
             return Ok(StrWords::NULL);
         };
@@ -138,7 +138,7 @@ pub extern "C" fn unset_header(ctx: &mut Ctx<'_>, http: u32, name: u32) {
     });
 }
 
-/// Undefined parts of a body read `(null)`, as in Varnish.
+/// Sets or appends to a body. Undefined parts become `(null)`, as in Varnish.
 fn put_body(ctx: &mut Ctx<'_>, var: Var, append: bool, parts: &[Str<'_>]) -> Result<(), ModuleError> {
     if let [one] = parts {
         return Ok(ctx.host.set_body(var, append, one.get().unwrap_or(b"(null)"))?);
@@ -154,14 +154,14 @@ pub unsafe extern "C" fn set_body(
     parts: *const Str<'_>,
     count: u64,
 ) {
-    // SAFETY: compiled code passes the list it has just written.
+    // SAFETY: compiled code passes the list that it has just written.
     let parts = unsafe { strands(parts, count) };
     guard(ctx, (), |ctx| put_body(ctx, var(code)?, append != 0, parts));
 }
 
-/// `synthetic(...)`: adds to the body of the current response.
+/// `synthetic(...)`: appends to the body of the current response.
 pub unsafe extern "C" fn synthetic(ctx: &mut Ctx<'_>, parts: *const Str<'_>, count: u64) {
-    // SAFETY: compiled code passes the list it has just written.
+    // SAFETY: compiled code passes the list that it has just written.
     let parts = unsafe { strands(parts, count) };
     guard(ctx, (), |ctx| {
         let backend = ctx.method() == Method::BackendError;

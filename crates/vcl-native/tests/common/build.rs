@@ -1,4 +1,4 @@
-//! Short ways to write checked programs by hand.
+//! Short functions that build checked programs.
 
 use lacquer_vcl::program::*;
 use lacquer_vcl::types::{Action, HttpId, Method, Type};
@@ -89,12 +89,12 @@ pub fn sub(name: &str, body: Vec<Stmt>) -> Sub {
     Sub { name: name.to_owned(), at: HERE, body, reachable_from: ALL, allowed: ALL }
 }
 
-/// A program whose first sub is every method. Headers `H0` to `H7`, a few regexes, an ACL, the functions
-/// of the tests' module.
+/// Builds a program whose first sub is every method. It has the headers `H0` to `H7`, a few regexes, an ACL and the
+/// functions of the tests' module.
 pub fn program(subs: Vec<Sub>) -> Program {
     let network = |negated, text: &str, bits| AclEntry {
         negated,
-        address: text.parse().expect("a test's address"),
+        address: text.parse().expect("a valid address"),
         bits,
         text: format!("\"{text}\"/{bits}"),
     };
@@ -126,7 +126,7 @@ pub fn program(subs: Vec<Sub>) -> Program {
 }
 
 pub fn load(program: Program) -> LoadedVcl {
-    let instance = Instance::new("test", program, MODULES, true).expect("the program is sound");
+    let instance = Instance::new("test", program, MODULES, true).expect("the program is valid");
     lacquer_vcl_native::compile(instance).expect("the program compiles")
 }
 

@@ -1,4 +1,4 @@
-//! A transaction in memory: every variable can be read and set, every effect is written to a journal.
+//! A transaction in memory: every variable can be read and set, and every effect is recorded in a journal.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use lacquer_vcl_runtime::{
     BackendId, Blob, HeaderName, Host, HostResult, LocalFuture, PrivateMap, RegexLimits, StableValues,
 };
 
-/// A string's place in the arena; undefined has none.
+/// A string's index in the arena, or `None` for undefined.
 type Held = Option<usize>;
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub struct MemoryHost {
     pub limits: RegexLimits,
     /// Bytes left in the workspace.
     pub room: usize,
-    /// All strings there ever were; none is changed or dropped before the host.
+    /// All strings that were ever stored. None is changed or dropped before the host.
     arena: Vec<Vec<u8>>,
     privates: PrivateMap,
 }
@@ -81,7 +81,7 @@ fn show(text: Option<&[u8]>) -> String {
     text.map_or_else(|| "-".to_owned(), |t| format!("{:?}", String::from_utf8_lossy(t)))
 }
 
-// SAFETY: strings lie in the arena, whose pieces stay until the host goes; the address is set before VCL runs.
+// SAFETY: strings are in the arena, whose elements live as long as the host; the address is set before VCL runs.
 unsafe impl StableValues for MemoryHost {}
 
 impl Host for MemoryHost {
@@ -227,7 +227,7 @@ impl Host for MemoryHost {
     }
 }
 
-/// Pending once.
+/// A future that is pending once.
 pub struct Yield(pub bool);
 
 impl Future for Yield {

@@ -1,5 +1,5 @@
-//! A tree-walking interpreter of checked programs: a plain model of what compiled code must do.
-//! It supports what the random programs use and panics on the rest.
+//! A tree-walking interpreter of checked programs: a simple model of the behavior of compiled code.
+//! It supports what the random programs use and panics for the rest.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,26 +22,26 @@ pub enum Value {
     Ip(Option<SocketAddr>),
 }
 
-/// How statements end before their last.
+/// How statements can end early.
 enum End {
     /// `return;`
     Sub,
     Run(Action),
 }
 
-/// Failure of the run; the host has the reason.
+/// The run has failed; the host has the reason.
 pub struct Failed;
 
 type Done<T> = Result<T, Failed>;
 
 pub struct Interpreter<'i> {
     pub program: &'i Program,
-    /// For its regexes and ACLs.
+    /// Provides regexes and ACLs.
     pub instance: &'i Instance,
     pub host: &'i mut MemoryHost,
-    /// `req.trace` is set.
+    /// Whether `req.trace` is set.
     pub trace: bool,
-    /// How often each call site with a state of its own was passed.
+    /// Number of calls at each call site with its own state.
     pub counts: BTreeMap<Option<u32>, i64>,
 }
 
@@ -73,7 +73,7 @@ impl Interpreter<'_> {
         })
     }
 
-    /// `None`: control goes on after them.
+    /// Runs statements. `None`: control reached their end.
     fn stmts(&mut self, body: &[Stmt]) -> Done<Option<End>> {
         for stmt in body {
             if let Some(ended) = self.stmt(stmt)? {
@@ -90,7 +90,7 @@ impl Interpreter<'_> {
                 let name = self.instance.headers[*header as usize].clone();
                 let Ok(value) = self.text(value) else {
                     if matches!(value.kind, ExprKind::Call { .. }) {
-                        // The host's result changes nothing: the run has failed.
+                        // The host's result has no effect: the run has failed.
                         let _ = self.host.set_header(*http, &name, None);
                     }
                     return Err(Failed);
@@ -135,11 +135,11 @@ impl Interpreter<'_> {
         Ok(None)
     }
 
-    /// Returns with arguments.
+    /// Runs returns with arguments.
     fn finish(&mut self, how: &Return) -> Done<End> {
         match how {
             Return::Status { action, status, reason } => {
-                let Value::Int(status) = self.value(status)? else { panic!("a status is an INT") };
+                let Value::Int(status) = self.value(status)? else { panic!("the status must be an INT") };
                 let reason = reason.as_ref().map(|r| self.text(r)).transpose()?.flatten();
                 if status < 0 {
                     return self.fail(format!("return(synth()) status code ({status}) is negative"));
@@ -164,11 +164,11 @@ impl Interpreter<'_> {
                 let text = self.text(text)?.unwrap_or_else(|| b"(null)".to_vec());
                 self.fail(String::from_utf8_lossy(&text))
             }
-            other => panic!("not for this interpreter: {other:?}"),
+            other => panic!("not supported by this interpreter: {other:?}"),
         }
     }
 
-    /// Statements that change no variable and decide nothing.
+    /// Runs statements that set no variable and have no branches.
     fn effect(&mut self, stmt: &Stmt) -> Done<()> {
         match stmt {
             Stmt::Do { call, .. } => self.value(call).map(drop),
@@ -206,11 +206,11 @@ impl Interpreter<'_> {
                 }
                 Ok(())
             }
-            other => panic!("not for this interpreter: {other:?}"),
+            other => panic!("not supported by this interpreter: {other:?}"),
         }
     }
 
-    /// Undefined parts of a body read `(null)`.
+    /// Returns the content for a body. Undefined parts become `(null)`.
     fn body(&mut self, value: &Expr) -> Done<Vec<u8>> {
         let mut whole = Vec::new();
         for part in parts(value) {
@@ -251,7 +251,7 @@ impl Interpreter<'_> {
             Value::Int(v) => self.host.set_int(target, v),
             Value::Real(v) => self.host.set_real(target, v),
             Value::Text(v) => self.host.set_str(target, v.as_deref()),
-            Value::Ip(_) => panic!("no IP can be set"),
+            Value::Ip(_) => panic!("an IP cannot be set"),
         };
         self.host(done)
     }
@@ -259,14 +259,14 @@ impl Interpreter<'_> {
     fn text(&mut self, e: &Expr) -> Done<Option<Vec<u8>>> {
         match self.value(e)? {
             Value::Text(text) => Ok(text),
-            other => panic!("{other:?} is no text"),
+            other => panic!("{other:?} is not a text"),
         }
     }
 
     fn truth(&mut self, e: &Expr) -> Done<bool> {
         match self.value(e)? {
             Value::Bool(truth) => Ok(truth),
-            other => panic!("{other:?} is no truth"),
+            other => panic!("{other:?} is not a boolean"),
         }
     }
 
@@ -294,7 +294,7 @@ impl Interpreter<'_> {
             ExprKind::Negate(inner) => match self.value(inner)? {
                 Value::Int(v) => Value::Int(v.wrapping_neg()),
                 Value::Real(v) => Value::Real(-v),
-                other => panic!("{other:?} has no negative"),
+                other => panic!("{other:?} cannot be negated"),
             },
             ExprKind::Not(inner) => Value::Bool(!self.truth(inner)?),
             ExprKind::And(all) => {
@@ -332,12 +332,12 @@ impl Interpreter<'_> {
         })
     }
 
-    /// Regexes, changes of case and calls.
+    /// Evaluates regexes, changes of case and calls.
     fn special(&mut self, e: &Expr) -> Done<Value> {
         Ok(match &e.kind {
             ExprKind::Match { subject, regex, negated } => {
                 let subject = self.text(subject)?.unwrap_or_default();
-                let ExprKind::Regex(index) = regex.kind else { panic!("a regex by name") };
+                let ExprKind::Regex(index) = regex.kind else { panic!("the regex must be constant") };
                 let found = self.instance.regexes[index as usize].is_match(&subject, self.host.limits);
                 match found {
                     Ok(found) => Value::Bool(found != *negated),
@@ -346,7 +346,7 @@ impl Interpreter<'_> {
             }
             ExprKind::Regsub { all, subject, regex, replacement } => {
                 let subject = self.text(subject)?.unwrap_or_default();
-                let ExprKind::Regex(index) = regex.kind else { panic!("a regex by name") };
+                let ExprKind::Regex(index) = regex.kind else { panic!("the regex must be constant") };
                 let with = self.text(replacement)?.unwrap_or_default();
                 let mut out = Vec::new();
                 let regex = &self.instance.regexes[index as usize];
@@ -362,8 +362,8 @@ impl Interpreter<'_> {
                 Value::Text((!changed.is_empty()).then_some(changed))
             }
             ExprKind::AclMatch { ip, acl, negated } => {
-                let Value::Ip(ip) = self.value(ip)? else { panic!("an ACL is asked about an IP") };
-                let ExprKind::Acl(index) = acl.kind else { panic!("an ACL by name") };
+                let Value::Ip(ip) = self.value(ip)? else { panic!("an ACL needs an IP") };
+                let ExprKind::Acl(index) = acl.kind else { panic!("the ACL must be constant") };
                 let Some(ip) = ip else { return self.fail("Cannot match a null IP address") };
                 let verdict = self.instance.acls[index as usize].check(&ip);
                 if let Some(text) = verdict.log {
@@ -372,18 +372,20 @@ impl Interpreter<'_> {
                 Value::Bool(verdict.matches != *negated)
             }
             ExprKind::Call { function, args, call_site, .. } => self.call(*function, args, *call_site)?,
-            other => panic!("not for this interpreter: {other:?}"),
+            other => panic!("not supported by this interpreter: {other:?}"),
         })
     }
 
-    /// The functions of the tests' module.
+    /// Calls a function of the tests' module.
     fn call(&mut self, function: u32, args: &[Option<Expr>], site: Option<u32>) -> Done<Value> {
-        let arg = |i: usize| args[i].as_ref().expect("it is always given");
+        let arg = |i: usize| args[i].as_ref().expect("the argument is always given");
         Ok(match function {
             module::ECHO => Value::Text(self.text(arg(0))?),
             module::NOTHING => Value::Text(None),
             module::HEADER => {
-                let ExprKind::HeaderRef(http, name) = arg(0).kind else { panic!("a header by name") };
+                let ExprKind::HeaderRef(http, name) = arg(0).kind else {
+                    panic!("the header must be constant")
+                };
                 self.value(&Expr { ty: Type::String, kind: ExprKind::Header(http, name) })?
             }
             module::COUNT => {
@@ -401,7 +403,7 @@ impl Interpreter<'_> {
                         Some(Value::Int(n)) => format!("{:?}", lacquer_vcl_runtime::Value::Int(n)),
                         Some(Value::Real(n)) => format!("{:?}", lacquer_vcl_runtime::Value::Real(n)),
                         Some(Value::Bool(b)) => format!("{:?}", lacquer_vcl_runtime::Value::Bool(b)),
-                        Some(Value::Ip(_)) => panic!("it takes no IP"),
+                        Some(Value::Ip(_)) => panic!("no IP is passed"),
                     });
                 }
                 Value::Text(Some(shown.join(" ").into_bytes()))
@@ -415,12 +417,12 @@ impl Interpreter<'_> {
                 let last = last.unwrap_or_else(|| b"null".to_vec());
                 Value::Text(Some(format!("{count}:{}", String::from_utf8_lossy(&last)).into_bytes()))
             }
-            module::FAIL => return self.fail("the module said no"),
+            module::FAIL => return self.fail("the module failed"),
             module::LIE => {
                 let text = "A module function returned another type than it declares";
                 return self.fail(text);
             }
-            other => panic!("not for this interpreter: function {other}"),
+            other => panic!("not supported by this interpreter: function {other}"),
         })
     }
 
@@ -501,7 +503,7 @@ impl Interpreter<'_> {
                 ArithOp::Sub => a - b,
                 ArithOp::Mul => a * b,
                 ArithOp::Div => a / b,
-                ArithOp::Mod => panic!("% is for INT"),
+                ArithOp::Mod => panic!("% requires INT"),
             })
         };
         Ok(as_type(result, ty))
@@ -519,7 +521,7 @@ fn real(value: Value) -> f64 {
     match value {
         Value::Int(v) => v as f64,
         Value::Real(v) => v,
-        other => panic!("{other:?} is no number"),
+        other => panic!("{other:?} is not a number"),
     }
 }
 

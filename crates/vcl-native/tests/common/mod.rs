@@ -1,4 +1,4 @@
-//! Common parts of the tests: a host in memory, a way to build programs by hand, and a small module.
+//! Common parts of the tests: a host in memory, functions that build programs, and a small module.
 #![allow(dead_code)]
 
 pub mod build;

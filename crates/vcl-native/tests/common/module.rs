@@ -1,4 +1,4 @@
-//! A module for the tests: shows what it was given, waits, fails, panics, keeps state, makes objects.
+//! A module for the tests, with functions that show their arguments, wait, fail, panic, keep state and create objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use lacquer_vcl_runtime::{Args, Ctx, Func, Module, ModuleError, ObjectState, Obj
 
 use super::host::Yield;
 
-/// In the order of the numbers that tests call them by.
+/// The functions, in the order of their numbers.
 pub const FUNCTIONS: &[&str] = &[
     "show",
     "wait",
@@ -109,11 +109,11 @@ fn wait<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 }
 
 fn fail<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    Err("the module said no".into())
+    Err("the module failed".into())
 }
 
 fn panics<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    panic!("the module fell over")
+    panic!("the module panicked")
 }
 
 fn count<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
@@ -148,7 +148,7 @@ fn header<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Str(ctx.header(http, name)))
 }
 
-/// The last part, and how many there are.
+/// Returns the last part and the number of parts.
 fn tail<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let parts: Vec<_> = args.parts(0).collect();
     let last = parts.last().copied().flatten().unwrap_or(b"null");

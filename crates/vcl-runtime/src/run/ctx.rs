@@ -1,5 +1,5 @@
-//! The context of one run of VCL: who runs it, which program, and whether it has failed. For modules it is
-//! also the way to everything they may ask of the transaction; [`module`](super::module) lists it.
+//! The context of one run of VCL: its transaction, its program, and whether it has failed. Modules also
+//! use it to access the transaction; [`module`](super::module) describes this.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::value::{NameRef, Str};
 
 pub use super::{Ctx, Suspend};
 
-/// Dynamic calls nest no deeper; a bound for the stack, far above what programs do.
+/// Maximum nesting of dynamic calls. It limits the stack, and is far above the needs of programs.
 const MAX_DYNAMIC_CALLS: usize = 16;
 
 impl<'a> Ctx<'a> {
@@ -27,7 +27,7 @@ impl<'a> Ctx<'a> {
         Ctx { handling: 0, trace: 0, host, vcl, suspend: None, active: Vec::new() }
     }
 
-    /// Fails the transaction; the text is logged as `VCL_Error`. Later failures of the same run are silent.
+    /// Fails the transaction and logs the text as `VCL_Error`. Later failures of the same run are not logged.
     pub fn fail(&mut self, text: &str) {
         if !self.failed() {
             self.handling = Action::Fail as u32;
@@ -43,7 +43,7 @@ impl<'a> Ctx<'a> {
         self.host.method()
     }
 
-    /// One log record; `tag` is the number in the log's tag table.
+    /// Writes one log record; `tag` is the number in the log's tag table.
     pub fn log(&mut self, tag: u8, text: impl AsRef<[u8]>) {
         self.host.log(tag, text.as_ref());
     }
@@ -58,7 +58,7 @@ impl<'a> Ctx<'a> {
         Ok(self.try_copy(bytes).ok_or("Workspace overflow")?)
     }
 
-    /// Joins strings; undefined ones are empty. A single one is not copied.
+    /// Joins strings; undefined ones are empty. A single string is not copied.
     pub fn join(&mut self, parts: &[Str<'a>]) -> Result<&'a [u8], ModuleError> {
         let mut full = parts.iter().map(|part| part.or_empty()).filter(|bytes| !bytes.is_empty());
         let Some(first) = full.next() else { return Ok(b"") };
@@ -76,18 +76,18 @@ impl<'a> Ctx<'a> {
             rest = behind;
         }
         // SAFETY: the host returned it.
-        Ok(unsafe { lasting(joined) })
+        Ok(unsafe { extend_lifetime(joined) })
     }
 
     // Headers.
 
-    /// A name that the program writes, by its index.
+    /// Returns a name in the program, by its index.
     #[inline]
     pub fn header_name(&self, name: u32) -> Option<&'a HeaderName> {
         self.vcl.headers.get(name as usize)
     }
 
-    /// The name of a HEADER value, ready for look-ups.
+    /// Returns the name of a HEADER value, prepared for lookups.
     pub fn named(&self, name: NameRef<'a>) -> Option<Cow<'a, HeaderName>> {
         match name {
             NameRef::Written(name) => self.header_name(name).map(Cow::Borrowed),
@@ -95,15 +95,15 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// The value of a header by its name as HEADER arguments have it.
+    /// Returns the value of a header, by the name in a HEADER argument.
     pub fn header(&mut self, http: HttpId, name: NameRef<'a>) -> Option<&'a [u8]> {
         let name = self.named(name)?;
         let value = self.host.header(http, &name)?;
         // SAFETY: the host returned it.
-        Some(unsafe { lasting(value) })
+        Some(unsafe { extend_lifetime(value) })
     }
 
-    /// Copies the value into the workspace; all headers of the name are replaced.
+    /// Copies the value into the workspace and replaces all headers with the name.
     pub fn set_header(&mut self, http: HttpId, name: &HeaderName, value: &[u8]) -> Result<(), ModuleError> {
         let value = self.copy(value)?;
         Ok(self.host.set_header(http, name, Some(value))?)
@@ -115,7 +115,7 @@ impl<'a> Ctx<'a> {
 
     // Declarations of the program.
 
-    /// Returns whether an address is in an ACL; writes the log record if the ACL asks for one.
+    /// Returns whether an address matches an ACL. Writes the log record if the ACL logs.
     pub fn acl_match(&mut self, acl: Option<u32>, ip: Option<&SocketAddr>) -> Result<bool, ModuleError> {
         let table = acl.and_then(|i| self.vcl.acls.get(i as usize));
         let table = table.ok_or("Cannot match a null ACL")?;
@@ -126,7 +126,7 @@ impl<'a> Ctx<'a> {
         Ok(verdict.matches)
     }
 
-    /// The VCL name of a backend.
+    /// Returns the VCL name of a backend.
     pub fn backend_name(&mut self, backend: BackendId) -> Result<Option<&'a [u8]>, ModuleError> {
         if backend.is_none() {
             return Ok(None);
@@ -142,9 +142,9 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// The backend that a director chooses now; `NONE` if none can serve.
+    /// Returns the backend that a director currently selects; `NONE` if none can serve.
     pub fn resolve_backend(&mut self, backend: BackendId) -> BackendId {
-        /// Directors of directors end here even if someone ties them into a ring.
+        /// Limit on nested directors, which ends a cycle of directors.
         const MAX_STEPS: usize = 64;
         let mut at = backend;
         for _ in 0..MAX_STEPS {
@@ -158,7 +158,7 @@ impl<'a> Ctx<'a> {
         BackendId::NONE
     }
 
-    /// Returns a value as STRING.
+    /// Copies the text of a conversion into the workspace.
     pub fn text(&mut self, text: Result<convert::Text, String>) -> Result<&'a [u8], ModuleError> {
         self.copy(text?.bytes())
     }
@@ -176,7 +176,7 @@ impl<'a> Ctx<'a> {
         Ok(())
     }
 
-    /// Calls a SUB value. If it returns an action, the caller's run ends with that action as well.
+    /// Calls a SUB value. If it returns an action, the caller's run ends with that action too.
     pub fn call_sub(&mut self, sub: Option<u32>) -> Result<(), ModuleError> {
         let name = sub.and_then(|i| self.vcl.program.subs.get(i as usize)).map_or("", |s| s.name.as_str());
         match self.check_sub(sub) {
@@ -200,28 +200,29 @@ impl<'a> Ctx<'a> {
         Ok(())
     }
 
-    // Values that modules keep.
+    // Values that modules store.
 
-    /// PRIV_TASK: kept for this task. The type finds it; `key` distinguishes several of one type.
+    /// Returns a PRIV_TASK value, stored for this task. It is identified by type; `key` distinguishes several of one
+    /// type.
     pub fn task<T: Default + 'static>(&mut self, key: usize) -> &mut T {
         self.host.task_privates().get(key)
     }
 
-    /// PRIV_TOP: kept for the client's request and its ESI sub-requests.
+    /// Returns a PRIV_TOP value, stored for the client's request and its ESI sub-requests.
     pub fn top<T: Default + 'static>(&mut self, key: usize) -> &mut T {
         self.host.top_privates().get(key)
     }
 
-    /// PRIV_CALL: kept for the call site, shared by all tasks.
+    /// Returns a PRIV_CALL value, stored for the call site and shared by all tasks.
     pub fn call_state<T: Default + Send + Sync + 'static>(
         &self,
         args: &Args<'a>,
     ) -> Result<&'a T, ModuleError> {
         let vcl: &'a Instance = self.vcl;
-        vcl.call_state(args.call_site).ok_or_else(|| "this call site keeps no such state".into())
+        vcl.call_state(args.call_site).ok_or_else(|| "this call site has no state of this type".into())
     }
 
-    /// PRIV_VCL: kept for the whole VCL, shared by all tasks.
+    /// Returns a PRIV_VCL value, stored for the whole VCL and shared by all tasks.
     pub fn vcl_state<T: Default + Send + Sync + 'static>(&self, key: usize) -> Arc<T> {
         self.vcl.vcl_state(key)
     }
@@ -233,9 +234,9 @@ impl<'a> Ctx<'a> {
         self.suspend.is_some()
     }
 
-    /// Runs `body` with a way to wait.
+    /// Runs `body` in a context that can wait.
     pub fn waiting_by<R>(&mut self, suspend: Rc<dyn Suspend>, body: impl FnOnce(&mut Ctx<'a>) -> R) -> R {
-        /// Takes the way to wait out of the context again, also when `body` panics.
+        /// Guard that removes the ability to wait from the context, also when `body` panics.
         struct Restore<'c, 'a> {
             ctx: &'c mut Ctx<'a>,
             outer: Option<Rc<dyn Suspend>>,
@@ -250,14 +251,14 @@ impl<'a> Ctx<'a> {
         body(restore.ctx)
     }
 
-    /// Waits for work on the reactor without blocking its thread. Only functions that their module names
+    /// Waits for work on the reactor without blocking its thread. Only functions that their module lists
     /// in [`suspends`](crate::Module::suspends) may call it.
     pub fn block_on<T>(&mut self, work: LocalFuture<'_, T>) -> Result<T, ModuleError> {
         let suspend = self.suspend.clone().ok_or(NO_WAIT)?;
         wait(&*suspend, work)
     }
 
-    /// The same for work that the host does: `ctx.block_on_host(|host| host.cache_req_body(limit))`.
+    /// Waits for work of the host: `ctx.block_on_host(|host| host.cache_req_body(limit))`.
     pub fn block_on_host<T>(
         &mut self,
         start: impl for<'h> FnOnce(&'h mut dyn Host) -> HostResult<LocalFuture<'h, T>>,
@@ -268,14 +269,14 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// Extends bytes that the host returned to the life of the run.
+/// Extends the lifetime of bytes that the host returned to that of the run.
 ///
 /// # Safety
-/// A method of the context's host that [`StableValues`](crate::host::StableValues) names must have returned them,
-/// and nothing may write to them any more.
+/// A method of the context's host that [`StableValues`](crate::host::StableValues) lists must have returned them,
+/// and nothing may write to them afterwards.
 #[inline(always)]
-pub(crate) unsafe fn lasting<'a>(bytes: &[u8]) -> &'a [u8] {
-    // SAFETY: `Ctx` borrows the host for `'a`, and the host promises that the bytes stay until that ends.
+pub(crate) unsafe fn extend_lifetime<'a>(bytes: &[u8]) -> &'a [u8] {
+    // SAFETY: `Ctx` borrows the host for `'a`, and the host promises that the bytes do not change until that ends.
     unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
 }
 
@@ -288,11 +289,11 @@ fn wait<T>(suspend: &dyn Suspend, work: LocalFuture<'_, T>) -> Result<T, ModuleE
     result.ok_or_else(|| "The task has ended".into())
 }
 
-/// The reason for which a SUB value cannot be called.
+/// The reason why a SUB value cannot be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubFault {
     Missing,
-    /// The sub uses what is not there in the method that runs.
+    /// The sub uses variables or actions that the current method does not have.
     Method,
     Recursion,
 }

@@ -1,4 +1,4 @@
-//! Backends and directors as VCL handles them: small numbers into a table that belongs to the loaded VCL.
+//! Backends and directors in VCL: indices into a table that belongs to the loaded VCL.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ impl DirectorCell {
         }
     }
 
-    /// Returns the health with the administrator's setting, which overrides the director's own.
+    /// Returns the health after applying the administrator's setting.
     fn overridden(&self, mut health: Health) -> Health {
         health.changed = health.changed.max(f64::from_bits(self.admin_changed.load(Ordering::Relaxed)));
         match self.admin() {
@@ -52,11 +52,11 @@ impl Directors {
     pub fn get(&self, id: BackendId) -> Option<&DirectorCell> {
         let cells = self.cells.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let cell = Arc::as_ptr(cells.get((id.0 as usize).checked_sub(1)?)?);
-        // SAFETY: rows are only ever added, so the reference counter of this one is held as long as `self` lives.
+        // SAFETY: rows are never removed, so the table holds a reference counter of this one as long as `self` lives.
         Some(unsafe { &*cell })
     }
 
-    /// In the order in which they were added.
+    /// Returns all rows in the order in which they were added.
     pub fn all(&self) -> Vec<(BackendId, Arc<DirectorCell>)> {
         let cells = self.cells.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         cells.iter().enumerate().map(|(i, c)| (BackendId(i as u32 + 1), c.clone())).collect()
@@ -67,7 +67,7 @@ impl Directors {
         cell.overridden(cell.director.healthy(vcl))
     }
 
-    /// Health for the task at hand.
+    /// Returns the health for the current task.
     pub fn healthy_for(&self, id: BackendId, ctx: &mut Ctx<'_>) -> Health {
         let Some(cell) = self.get(id) else { return Health { healthy: false, changed: 0.0 } };
         cell.overridden(cell.director.healthy_for(ctx))

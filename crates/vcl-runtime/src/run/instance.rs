@@ -1,4 +1,4 @@
-//! One loaded VCL: the program with everything that is prepared once and shared by all tasks that run it.
+//! One loaded VCL: the program and all that is prepared once and shared by the tasks that run it.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -16,8 +16,8 @@ pub use crate::header_name::HeaderName;
 pub use crate::private_map::PrivateMap;
 
 impl Instance {
-    /// Prepares a program: regexes (with machine code of their own if `regex_jit`), ACLs, module functions.
-    /// Next, [`add_backends`](Self::add_backends).
+    /// Prepares a program: regexes (with JIT code if `regex_jit`), ACLs, module functions.
+    /// Call [`add_backends`](Self::add_backends) next.
     pub fn new(
         name: &str,
         program: Program,
@@ -66,7 +66,7 @@ impl Instance {
         })
     }
 
-    /// Makes the declared backends, in the program's order; `none` backends are no backend.
+    /// Creates the declared backends in the program's order; a `none` backend gets no director.
     pub fn add_backends(&mut self, mut make: impl FnMut(&Backend) -> Arc<dyn Director>) {
         for backend in &self.program.backends {
             let id = if backend.none { BackendId::NONE } else { self.directors.add(make(backend)) };
@@ -79,7 +79,7 @@ impl Instance {
     /// Sets the machine code of the program's subs, in their order. Fails if there is some already, or not one for each.
     ///
     /// # Safety
-    /// The code must have been made of this instance, and may be called as long as the instance can be reached.
+    /// The code must be compiled from this instance, and must be callable as long as the instance is reachable.
     pub unsafe fn set_code(&self, subs: Vec<SubFn>) -> Result<(), String> {
         if subs.len() != self.program.subs.len() {
             return Err(format!("{} subs have the code of {}", self.program.subs.len(), subs.len()));
@@ -87,17 +87,17 @@ impl Instance {
         self.subs.set(subs).map_err(|_| "The program is compiled already".to_owned())
     }
 
-    /// The machine code of a sub; calling it takes a context of this instance.
+    /// Returns the machine code of a sub. Calling it requires a context of this instance.
     pub fn sub(&self, index: u32) -> Option<SubFn> {
         self.subs.get()?.get(index as usize).copied()
     }
 
-    /// Keeps bytes as long as this VCL, so that its tasks need not copy them (files, objects' content).
+    /// Stores bytes as long as this VCL lives, so that its tasks need not copy them (files, objects' content).
     pub fn keep(&self, bytes: &Arc<[u8]>) -> &[u8] {
         self.states.bytes.keep(bytes)
     }
 
-    /// The value that a module keeps for the whole VCL (PRIV_VCL), by its type and a key.
+    /// Returns the value that a module stores for the whole VCL (PRIV_VCL), by its type and a key.
     pub fn vcl_state<T: Default + Send + Sync + 'static>(&self, key: usize) -> Arc<T> {
         let mut cells = self.states.vcl.lock().unwrap_or_else(PoisonError::into_inner);
         for (k, state) in cells.iter() {
@@ -112,7 +112,7 @@ impl Instance {
         made
     }
 
-    /// The value of one call site (PRIV_CALL), made at its first use.
+    /// Returns the value of one call site (PRIV_CALL). Creates it at its first use.
     pub fn call_state<T: Default + Send + Sync + 'static>(&self, call_site: Option<u32>) -> Option<&T> {
         let cell = self.states.call_sites.get(call_site? as usize)?;
         cell.get_or_init(|| Box::<T>::default()).downcast_ref()

@@ -1,5 +1,5 @@
-//! A loaded VCL and a run of it. The types here name each other: a run has the program, the program has modules and
-//! directors, and their functions take the run they work for. Each type's own functions are in a file below.
+//! A loaded VCL and a run of it. These types refer to each other: a run has the program, the program has modules and
+//! directors, and their functions have the run as parameter. The submodules contain the functions of each type.
 
 pub mod ctx;
 pub mod director;
@@ -22,30 +22,30 @@ use crate::kept::Kept;
 use crate::regex::Regex;
 use crate::value::Value;
 
-/// The coroutine that VCL runs on, which can be suspended. The code generator's crate makes it. A context, or its
-/// holder, may keep it longer than the coroutine runs; then a wait is an error.
+/// The coroutine that VCL runs on, which can be suspended. The code generator's crate implements it. A context may hold
+/// it longer than the coroutine runs; a wait is then an error.
 pub trait Suspend {
-    /// Gives the future to the reactor and comes back when it is done, or when the run is being given up.
+    /// Passes the future to the reactor. Returns when it is done, or when the run is being given up.
     fn wait(&self, work: LocalFuture<'_, ()>);
 }
 
-/// `'a` is the run: the host is borrowed and values handed to VCL live that long. Compiled code reads the first
-/// two fields by place.
+/// The context of a run. `'a` is the run: the host is borrowed and VCL's values live that long. Compiled code reads the
+/// first two fields by their offset.
 #[repr(C)]
 pub struct Ctx<'a> {
-    /// The code of an action (`Fail` after a failure) once the run has to end. Compiled code looks after
+    /// The code of an action (`Fail` after a failure) if the run has to end. Compiled code checks it after
     /// every call that can set it.
     pub handling: u32,
-    /// Not zero while `VCL_trace` records are wanted.
+    /// Not zero if `VCL_trace` records are enabled.
     pub trace: u32,
     pub host: &'a mut dyn Host,
     pub vcl: &'a Instance,
     suspend: Option<Rc<dyn Suspend>>,
-    /// Subs under way that can be called dynamically.
+    /// The running subs that can be called dynamically.
     active: Vec<u32>,
 }
 
-/// A program with all that it needs at run time; shared by all threads.
+/// A program with all its state at run time; shared by all threads.
 pub struct Instance {
     pub name: String,
     pub program: Program,
@@ -53,13 +53,13 @@ pub struct Instance {
     pub regexes: Vec<Regex>,
     pub acls: Vec<AclTable>,
     pub imports: Imports,
-    /// The state of each of the program's objects, once vcl_init made it.
+    /// The state of each of the program's objects after vcl_init.
     pub objects: Vec<OnceLock<ObjectState>>,
     pub directors: Directors,
     /// The id of each declared backend, in the program's order.
     pub backends: Vec<BackendId>,
     pub default_backend: BackendId,
-    /// The machine code of each of the program's subs, once compiled.
+    /// The machine code of each of the program's subs, after compilation.
     subs: OnceLock<Vec<SubFn>>,
     states: ModuleStates,
 }
@@ -83,20 +83,20 @@ struct ModuleStates {
     bytes: Kept,
 }
 
-/// A compiled subroutine: takes the context, returns an action's code or 0. The context must be of the instance
-/// that the code was made of.
+/// A compiled subroutine. Its argument is the context; it returns an action's code or 0. The context must belong to
+/// the instance that the code was compiled from.
 pub type SubFn = for<'a, 'b> unsafe extern "C" fn(&'b mut Ctx<'a>) -> u32;
 
 /// A module function that the program calls.
 #[derive(Clone, Copy)]
 pub struct ResolvedFunction {
     pub func: Func,
-    /// It may wait ([`Module::suspends`]).
+    /// Whether it may wait ([`Module::suspends`]).
     pub suspends: bool,
 }
 
 pub type Func = for<'a> fn(&mut Ctx<'a>, &Args<'a>) -> Result<Value<'a>, ModuleError>;
-/// Makes an object; its VCL name is in the arguments.
+/// Creates an object. Its VCL name is in the arguments.
 pub type Constructor = for<'a> fn(&mut Ctx<'a>, &Args<'a>) -> Result<ObjectState, ModuleError>;
 
 /// An object type: the constructor and the methods by name.
@@ -115,16 +115,16 @@ pub enum Event {
     Discard,
 }
 
-/// A module as the compiler and compiled code use it; see [`module`] for how to write one.
+/// A module, as used by the compiler and compiled code. [`module`] describes how to write one.
 pub trait Module: Sync + Send {
     fn name(&self) -> &'static str;
-    /// `$Function`, `$Object`, `$Method`, `$Restrict` lines in the notation of vmod interface files.
+    /// Returns `$Function`, `$Object`, `$Method`, `$Restrict` lines in the notation of vmod interface files.
     fn signatures(&self) -> &'static str;
     fn functions(&self) -> &'static [(&'static str, Func)];
     fn objects(&self) -> &'static [ObjectType] {
         &[]
     }
-    /// Names of functions (or `object.method`) that may call [`Ctx::block_on`].
+    /// Returns the names of functions (or `object.method`) that may call [`Ctx::block_on`].
     fn suspends(&self) -> &'static [&'static str] {
         &[]
     }
@@ -133,26 +133,26 @@ pub trait Module: Sync + Send {
     }
 }
 
-/// A backend (leaf) or something that chooses among others.
+/// A backend, or a director that selects one of others.
 pub trait Director: Send + Sync {
-    /// The name in VCL.
+    /// Returns the name in VCL.
     fn name(&self) -> &str;
-    /// "backend", "round-robin", "fallback", "random", "hash", "shard", …
+    /// Returns "backend", "round-robin", "fallback", "random", "hash", "shard", …
     fn kind(&self) -> &'static str;
-    /// One step of the choice: a leaf returns `me`, a director one of its own; `NONE` if nothing can serve.
+    /// Makes one step of the selection: a backend returns `me`, a director one of its own; `NONE` if none can serve.
     fn resolve(&self, ctx: &mut Ctx<'_>, me: BackendId) -> BackendId;
-    /// Health as probes and the directors below see it; the administrator's word is applied by [`Directors`].
+    /// Returns the health according to probes and lower directors. [`Directors`] applies the administrator's setting.
     fn healthy(&self, vcl: &Instance) -> Health;
-    /// Health for the task at hand; directors that judge by the object override it.
+    /// Returns the health for the current task. Directors with a health per object override it.
     fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
         self.healthy(ctx.vcl)
     }
-    /// Returns whether it judges health at all. If not, it counts as healthy.
+    /// Returns whether it determines health at all. If not, it counts as healthy.
     fn judges(&self) -> bool {
         true
     }
-    /// Text for `backend.list`: the "Probe" column; with `details` the `-p` text, or nothing. `json` asks
-    /// for a JSON value.
+    /// Returns the text for `backend.list`: the "Probe" column, or with `details` the text for `-p`, possibly empty.
+    /// With `json`, returns a JSON value.
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String;
     fn as_any(&self) -> &dyn Any;
 }
@@ -161,11 +161,11 @@ pub trait Director: Send + Sync {
 pub struct DirectorCell {
     pub director: Arc<dyn Director>,
     admin: AtomicU8,
-    /// The time when it was made or the administrator last changed its health, as the bits of a double.
+    /// The time when it was created or the administrator last changed its health, as the bits of a double.
     admin_changed: AtomicU64,
 }
 
-/// The directors of one loaded VCL. Rows are only ever added, so an id stays valid as long as the VCL.
+/// The directors of one loaded VCL. Rows are never removed, so an id is valid as long as the VCL.
 #[derive(Default)]
 pub struct Directors {
     cells: RwLock<Vec<Arc<DirectorCell>>>,

@@ -41,7 +41,7 @@ impl Catalogue for Modules {
             "directors" => DIRECTORS,
             _ => return None,
         };
-        Some(parse_module(name, text).expect("the notation is right"))
+        Some(parse_module(name, text).expect("the notation is valid"))
     }
 
     fn names(&self) -> Vec<&str> {
@@ -49,7 +49,7 @@ impl Catalogue for Modules {
     }
 }
 
-/// Files by name; patterns support `*` at the end only.
+/// Files by name. Patterns support `*` at the end only.
 #[derive(Default)]
 pub struct Memory(pub BTreeMap<String, String>);
 
@@ -95,7 +95,7 @@ pub fn compile_text(text: &str) -> Result<Compiled, Vec<Diagnostic>> {
     with_options(&Memory::default(), |options| compile("<vcl.inline>", text, &options))
 }
 
-/// Version, modules and a backend, on one line, before the text.
+/// Prepends version, modules and a backend to the text, on one line.
 pub fn with_head(text: &str) -> String {
     format!("vcl 4.1; import std; import directors; backend be none; {text}")
 }
@@ -107,7 +107,7 @@ pub fn program(text: &str) -> Program {
     }
 }
 
-/// The error text for declarations after the usual head.
+/// Returns the error text of declarations after the usual head.
 pub fn error(text: &str) -> String {
     whole_error(&with_head(text))
 }
@@ -119,13 +119,13 @@ pub fn whole_error(text: &str) -> String {
     }
 }
 
-/// The statements of `sub vcl_recv`, without trace points and the built-in VCL's end.
+/// Returns the statements of `sub vcl_recv`, without trace points and the statements of the built-in VCL.
 pub fn recv(statements: &str) -> Vec<String> {
     body(&program(&format!("sub vcl_recv {{ {statements} }}")), "vcl_recv")
 }
 
 pub fn body(program: &Program, name: &str) -> Vec<String> {
-    let sub = program.subs.iter().find(|s| s.name == name).expect("the subroutine is there");
+    let sub = program.subs.iter().find(|s| s.name == name).expect("the subroutine exists");
     let own = sub.body.iter().filter(|s| is_own(s));
     own.map(|s| show_stmt(program, s)).collect()
 }
@@ -174,7 +174,7 @@ pub fn show_stmt(program: &Program, stmt: &Stmt) -> String {
     }
 }
 
-/// `type:form`, with the type where it is not plain.
+/// Formats an expression as `type:form`; obvious types are omitted.
 pub fn show(program: &Program, e: &Expr) -> String {
     let one = |e: &Expr| show(program, e);
     let all = |list: &[Expr]| list.iter().map(one).collect::<Vec<_>>().join(" ");

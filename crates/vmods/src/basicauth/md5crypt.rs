@@ -1,12 +1,12 @@
-//! The MD5 password hash of crypt(3) (`$1$`) and of Apache (`$apr1$`): a thousand rounds over an odd recipe.
+//! The MD5 password hash of crypt(3) (`$1$`) and of Apache (`$apr1$`), with a thousand rounds.
 
 use md5::{Digest, Md5};
 
 const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// How the digest's bytes are gathered into groups of 24 bits.
+/// The bytes of the digest that form each group of 24 bits.
 const GROUPS: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 
-/// The whole stored form: magic, salt and digits.
+/// Returns the complete stored form: magic, salt and digits.
 pub fn hash(password: &[u8], salt: &[u8], magic: &[u8]) -> Vec<u8> {
     let salt = &salt[..salt.len().min(8)];
     let inner = Md5::new().chain_update(password).chain_update(salt).chain_update(password).finalize();
@@ -41,7 +41,7 @@ pub fn hash(password: &[u8], salt: &[u8], magic: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The lowest six bits come first.
+/// Appends digits, the lowest six bits first.
 pub fn push(out: &mut Vec<u8>, bits: u32, digits: usize) {
     out.extend((0..digits).map(|i| DIGITS[(bits >> (6 * i)) as usize & 63]));
 }
@@ -51,7 +51,7 @@ mod tests {
     use super::hash;
 
     #[test]
-    fn known_values() {
+    fn hashes_match_known_values() {
         assert_eq!(hash(b"myPassword", b"r31.....", b"$apr1$"), b"$apr1$r31.....$HqJZimcKQFAMYayBlzkrA/");
     }
 }

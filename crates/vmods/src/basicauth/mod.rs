@@ -1,4 +1,4 @@
-//! Module basicauth: HTTP's Basic authentication against a file of htpasswd.
+//! Module basicauth: HTTP Basic authentication with a file of htpasswd.
 
 mod md5crypt;
 mod shacrypt;
@@ -11,8 +11,8 @@ use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
 
-use crate::apart::{FILES, HASHES};
 use crate::blob::base64::STANDARD;
+use crate::blocking::{FILES, HASHES};
 use crate::support::{Answer, Table, log, shown, text};
 
 pub(crate) static MODULE: Table = Table {
@@ -23,7 +23,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &["match"],
 };
 
-/// Name and password of an Authorization header.
+/// Returns the name and password of an Authorization header.
 fn credentials(header: Option<&[u8]>) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, rest) = header?.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
@@ -34,32 +34,32 @@ fn credentials(header: Option<&[u8]>) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((plain[..colon].to_vec(), plain[colon + 1..].to_vec()))
 }
 
-/// Takes the same time wherever the difference is.
+/// Compares in a time that does not depend on the position of a difference.
 fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |acc, (x, y)| acc | (x ^ y)) == 0
 }
 
-/// Verdicts on passwords whose hashes are slow by design, because they come with every request of a user.
+/// Cached results for passwords whose hashes are slow by design, because every request of a user contains its password.
 /// The key is a hash of password and stored form.
-static JUDGED: LazyLock<Mutex<HashMap<[u8; 32], bool>>> = LazyLock::new(Mutex::default);
-/// Limit of the number of verdicts: when there are more, all are forgotten.
-const JUDGED_MAX: usize = 4096;
+static CACHED_RESULTS: LazyLock<Mutex<HashMap<[u8; 32], bool>>> = LazyLock::new(Mutex::default);
+/// Maximum number of results. When it is exceeded, all are removed.
+const MAX_CACHED_RESULTS: usize = 4096;
 
-fn judged() -> MutexGuard<'static, HashMap<[u8; 32], bool>> {
-    JUDGED.lock().unwrap_or_else(PoisonError::into_inner)
+fn cached_results() -> MutexGuard<'static, HashMap<[u8; 32], bool>> {
+    CACHED_RESULTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The key under which a verdict is remembered.
-fn judgement_key(password: &[u8], stored: &[u8]) -> [u8; 32] {
+/// Returns the cache key of a result.
+fn cache_key(password: &[u8], stored: &[u8]) -> [u8; 32] {
     let length = (password.len() as u64).to_le_bytes();
     Sha256::new().chain_update(length).chain_update(password).chain_update(stored).finalize().into()
 }
 
-/// Remembers a verdict of `fits` on a password whose hash is slow.
-fn remember(key: [u8; 32], verdict: Option<bool>) {
-    let Some(fits) = verdict else { return };
-    let mut known = judged();
-    if known.len() >= JUDGED_MAX {
+/// Caches the result of `fits` for a password whose hash is slow.
+fn cache_result(key: [u8; 32], result: Option<bool>) {
+    let Some(fits) = result else { return };
+    let mut known = cached_results();
+    if known.len() >= MAX_CACHED_RESULTS {
         known.clear();
     }
     known.insert(key, fits);
@@ -74,7 +74,7 @@ fn fits_sha(password: &[u8], stored: &[u8]) -> Option<bool> {
     Some(is_equal(&shacrypt::digits(password, stored)?, wanted))
 }
 
-/// Whether a password fits what htpasswd wrote. `None`: a kind of hash that is not known.
+/// Returns whether a password matches an entry of htpasswd, or `None` for an unknown kind of hash.
 fn fits(password: &[u8], stored: &[u8]) -> Option<bool> {
     if let Some(hash) = stored.strip_prefix(b"{SHA}") {
         return Some(is_equal(&STANDARD.encode(&Sha1::digest(password)), hash));
@@ -98,27 +98,23 @@ fn is_bcrypt(stored: &[u8]) -> bool {
     [&b"$2y$"[..], b"$2a$", b"$2b$"].iter().any(|magic| stored.starts_with(magic))
 }
 
-/// As [`fits`]. Hashes that are slow by design are computed on a thread of their own, once for each password.
-fn fits_elsewhere(
-    ctx: &mut Ctx<'_>,
-    password: Vec<u8>,
-    stored: Vec<u8>,
-) -> Result<Option<bool>, ModuleError> {
+/// Checks like [`fits`]. Hashes that are slow by design are computed on a separate thread, once for each password.
+fn fits_on_pool(ctx: &mut Ctx<'_>, password: Vec<u8>, stored: Vec<u8>) -> Result<Option<bool>, ModuleError> {
     if !stored.starts_with(b"$") {
         return Ok(fits(&password, &stored));
     }
-    let key = judgement_key(&password, &stored);
-    if let Some(fits) = judged().get(&key) {
+    let key = cache_key(&password, &stored);
+    if let Some(fits) = cached_results().get(&key) {
         return Ok(Some(*fits));
     }
     HASHES.run(ctx, move || {
-        let verdict = fits(&password, &stored);
-        remember(key, verdict);
-        verdict
+        let result = fits(&password, &stored);
+        cache_result(key, result);
+        result
     })
 }
 
-/// The stored form of a user's password.
+/// Returns the stored form of a user's password.
 fn stored<'f>(file: &'f [u8], user: &[u8]) -> Option<&'f [u8]> {
     file.split(|b| *b == b'\n').find_map(|line| {
         let rest = line.trim_ascii().strip_prefix(user)?.strip_prefix(b":")?;
@@ -139,14 +135,14 @@ fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
             return Ok(Value::Bool(false));
         }
     };
-    let fits = stored.map(|stored| fits_elsewhere(ctx, password, stored)).transpose()?;
+    let fits = stored.map(|stored| fits_on_pool(ctx, password, stored)).transpose()?;
     if fits == Some(None) {
         let user = shown(Some(&user)).into_owned();
         log(
             ctx,
             Tag::VCL_Error,
             format!(
-                "basicauth.match(): the password of {user} in {name} is hashed in an unknown way; use htpasswd -B"
+                "basicauth.match(): the password of {user} in {name} has an unknown kind of hash; use htpasswd -B"
             ),
         );
     }
@@ -168,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_fit_what_htpasswd_writes() {
+    fn passwords_match_entries_of_htpasswd() {
         let file = b"joe:$apr1$hRY7OJWH$km1EYH.UIRjp6CzfZQz/g1\nsha:{SHA}58VR8KbbdEGN/n4bAkDUIhZ/xRw=\nplain:secret\nnew:$2y$05$x\n\
             b:$2y$05$abcdefghijklmnopqrstuuhKF09ZYWwH2zP/0fwE1X8e/Q1YNx/hO\n\
             s:$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5\n";
@@ -187,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_carry_name_and_password() {
+    fn headers_contain_name_and_password() {
         let expected = Some((b"Aladdin".to_vec(), b"open sesame".to_vec()));
         assert_eq!(credentials(Some(b"Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")), expected);
         for header in [&b"Bearer x"[..], b"Basic", b"Basic !", b"Basic Zg=="] {

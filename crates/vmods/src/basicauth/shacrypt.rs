@@ -1,4 +1,4 @@
-//! The SHA-2 password hashes of crypt(3), `$5$` and `$6$`: some thousand rounds over a recipe much like the
+//! The SHA-2 password hashes of crypt(3), `$5$` and `$6$`: some thousand rounds of an algorithm similar to the
 //! one for MD5.
 
 use sha2::{Digest, Sha256, Sha512};
@@ -7,10 +7,10 @@ use super::md5crypt::push;
 
 const SALT_MAX: usize = 16;
 const ROUNDS: usize = 5000;
-const MOST_ROUNDS: usize = 999_999_999;
+const MAX_ROUNDS: usize = 999_999_999;
 
-/// The digits for a stored form: what follows its last dollar if the password is right.
-/// `None`: not of this kind.
+/// Returns the digits for a stored form, which equal the text after its last dollar if the password is correct.
+/// Returns `None` for other kinds of hashes.
 pub fn digits(password: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
     if let Some(settings) = stored.strip_prefix(b"$5$") {
         let (salt, rounds) = salt_and_rounds(settings)?;
@@ -26,21 +26,21 @@ pub fn digits(password: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// `[rounds=N$]salt$...`
+/// Parses `[rounds=N$]salt$...`.
 fn salt_and_rounds(settings: &[u8]) -> Option<(&[u8], usize)> {
     let (rounds, rest) = match settings.strip_prefix(b"rounds=") {
         None => (ROUNDS, settings),
         Some(rest) => {
             let end = rest.iter().position(|b| *b == b'$')?;
             let number: usize = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
-            (number.clamp(1000, MOST_ROUNDS), &rest[end + 1..])
+            (number.clamp(1000, MAX_ROUNDS), &rest[end + 1..])
         }
     };
     let salt = rest.split(|b| *b == b'$').next().unwrap_or_default();
     Some((&salt[..salt.len().min(SALT_MAX)], rounds))
 }
 
-/// `block` again and again, up to a length.
+/// Repeats `block` up to a length.
 fn repeat(block: &[u8], length: usize) -> Vec<u8> {
     block.iter().copied().cycle().take(length).collect()
 }
@@ -74,8 +74,8 @@ fn stretch<D: Digest>(password: &[u8], salt: &[u8], rounds: usize) -> Vec<u8> {
     digest.to_vec()
 }
 
-/// Returns the digits of groups of three bytes, one from each third of the digest at first; `next` returns
-/// the places of a group's bytes, given those of the group before.
+/// Returns the digits of groups of three bytes. The first group has one byte from each third of the digest; `next`
+/// returns the positions of a group's bytes from those of the previous group.
 fn groups(hash: &[u8], count: usize, next: impl Fn([usize; 3]) -> [usize; 3]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut at = [0, count, 2 * count];
@@ -92,7 +92,7 @@ mod tests {
     use super::digits;
 
     #[test]
-    fn known_values() {
+    fn hashes_match_known_values() {
         for stored in [
             &b"$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5"[..],
             b"$5$rounds=1400$anotherlongsalts$3qrvGONjJLD3nbbdMqiPU3HEkZj9mKxTAR68T172Rv9",

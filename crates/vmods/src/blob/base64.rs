@@ -1,5 +1,5 @@
-//! Base 64 over several alphabets. Decoding takes ends without padding, but nothing behind a padding
-//! that ends a part.
+//! Base 64 with several alphabets. Decoding accepts a missing padding, but nothing after a padding within a
+//! part.
 
 use super::text::Illegal;
 
@@ -88,7 +88,7 @@ impl Alphabet {
     }
 }
 
-/// Writes the bytes that `digits` digits in the upper end of 24 bits make.
+/// Writes the bytes of `digits` digits in the upper end of 24 bits.
 fn flush(out: &mut Vec<u8>, bits: u32, digits: i64) -> Result<(), Illegal> {
     if digits <= 1 {
         return Err(Illegal);

@@ -1,4 +1,4 @@
-//! The encodings by name. Decoders take the parts of a STRANDS as one text and stop after a limit.
+//! The encodings by name. Decoders treat the parts of a STRANDS as one text and stop at a limit.
 
 use super::text::{Case, Illegal};
 use super::{base64, hex, url};
@@ -38,7 +38,7 @@ impl Encoding {
         }
     }
 
-    /// The front end lets only known names through.
+    /// Returns the encoding with this name. The front end accepts only known names.
     pub fn of(name: &str) -> Encoding {
         Self::ALL.into_iter().find(|e| e.name() == name).unwrap_or(Encoding::Identity)
     }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_encoding_gives_back_what_it_got() {
+    fn every_encoding_is_reversible() {
         let all: Vec<u8> = (0..=255).collect();
         for encoding in Encoding::ALL {
             for length in [0, 1, 2, 3, 4, 5, 256] {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_takes_padding_and_short_ends() {
+    fn base64_accepts_padding_and_short_ends() {
         assert_eq!(decode("BASE64", "Zm9vYg==", usize::MAX).unwrap(), "foob");
         assert_eq!(decode("BASE64", "Zm9vYg", usize::MAX).unwrap(), "foob");
         assert_eq!(decode("BASE64", "Zm9vYmFy", 4).unwrap(), "foo");
@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn hex_fills_an_odd_number_of_digits_in_front() {
+    fn hex_prepends_a_zero_to_an_odd_number_of_digits() {
         assert_eq!(decode("HEX", "666", usize::MAX).unwrap(), "\x06f");
         assert_eq!(decode("HEX", "6f6g", 2), Err(Illegal));
         assert_eq!(decode("HEX", "6f6F61", 4).unwrap(), "oo");
     }
 
     #[test]
-    fn url_wants_whole_escapes() {
+    fn url_requires_complete_escapes() {
         assert_eq!(decode("URL", "a%20b+c", usize::MAX).unwrap(), "a b+c");
         assert_eq!(decode("URL", "a%2", usize::MAX), Err(Illegal));
         assert_eq!(decode("URL", "a%20b", 3), Err(Illegal));

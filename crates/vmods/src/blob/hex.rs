@@ -1,4 +1,4 @@
-//! Hexadecimal digits. An odd number of them reads as with a zero in front.
+//! Hexadecimal digits. An odd number of digits is read with a leading zero.
 
 use super::text::{Case, Illegal};
 
@@ -18,7 +18,7 @@ pub fn encode(case: Case, bytes: &[u8]) -> Vec<u8> {
     bytes.iter().flat_map(|b| [digits[usize::from(b >> 4)], digits[usize::from(b & 15)]]).collect()
 }
 
-/// All parts must be digits, also those behind the limit.
+/// Decodes digits. All parts must consist of digits, even those after the limit.
 pub fn decode(parts: &[&[u8]], limit: usize) -> Result<Vec<u8>, Illegal> {
     let all = parts.iter().copied().flatten().map(|d| value(*d));
     let mut nibbles: Vec<u8> = all.collect::<Option<_>>().ok_or(Illegal)?;

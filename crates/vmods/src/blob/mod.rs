@@ -1,4 +1,4 @@
-//! Module blob: binary values from text and back, in the encodings of `codec`.
+//! Module blob: converts between binary values and text, in the encodings of `codec`.
 
 pub(crate) mod base64;
 mod codec;
@@ -41,7 +41,7 @@ fn error(text: impl std::fmt::Display) -> ModuleError {
     ModuleError(format!("vmod blob error: {text}"))
 }
 
-/// Empty results need no workspace.
+/// Returns an empty blob, which needs no workspace.
 fn null<'a>() -> Answer<'a> {
     static NULL: Blob<'static> = Blob::new(b"", 0);
     Ok(Value::Blob(Some(&NULL)))
@@ -54,12 +54,12 @@ fn blob<'a>(ctx: &mut Ctx<'a>, bytes: &'a [u8], kind: u32, who: &str) -> Answer<
     }
 }
 
-/// Bytes as a string: it ends where a NUL stands.
+/// Returns the bytes as a string, which ends at the first NUL.
 fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|b| *b == 0).next().unwrap_or_default()
 }
 
-/// Returns the case that an argument asks for; only encodings with hexadecimal digits have one.
+/// Returns the case that an argument selects. Only encodings with hexadecimal digits have a case.
 fn case_of(args: &Args<'_>, i: usize, encoding: Encoding) -> Result<Case, ModuleError> {
     let case = word(args, i);
     if case != "DEFAULT" && !matches!(encoding, Encoding::Hex | Encoding::Url) {
@@ -157,7 +157,7 @@ fn sub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     if part.is_empty() { null() } else { blob(ctx, part, kind, "blob.sub") }
 }
 
-/// An object: the content, and each encoding of it once it was asked for.
+/// An object: the content, and each encoding of it after its first use.
 struct Constant {
     content: OwnedBlob,
     encoded: Mutex<Vec<(Encoding, Case, Arc<[u8]>)>>,

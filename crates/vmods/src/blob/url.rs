@@ -1,4 +1,4 @@
-//! Percent encoding: everything but RFC 3986's unreserved characters is escaped. A plus is a plus.
+//! Percent encoding: everything except RFC 3986's unreserved characters is escaped. A plus is decoded as a plus.
 
 use super::hex::{digits, value};
 use super::text::{Case, Illegal};

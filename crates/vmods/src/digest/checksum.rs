@@ -1,6 +1,6 @@
-//! Checksums of 32 bits, as libmhash names them.
+//! Checksums of 32 bits, with the names of libmhash.
 
-/// Most significant bit first, as in Ethernet's polynomial but not its bit order.
+/// Computes the CRC with the most significant bit first: Ethernet's polynomial in the opposite bit order.
 pub fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, b| {
         (0..8).fold(crc ^ u32::from(*b) << 24, |crc, _| {
@@ -9,7 +9,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Least significant bit first: the one of gzip and PNG.
+/// Computes the CRC of gzip and PNG, with the least significant bit first.
 pub fn crc32b(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, b| {
         (0..8)
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_values() {
+    fn checksums_match_known_values() {
         assert_eq!(crc32(b"checksum").to_le_bytes(), [0x7f, 0xbe, 0xb0, 0x2e]);
         assert_eq!(crc32b(b"checksum").to_le_bytes(), [0x9a, 0xdf, 0x6f, 0xde]);
         assert_eq!(adler32(b"Wikipedia"), 0x11e6_0398);

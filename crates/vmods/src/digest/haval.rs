@@ -1,4 +1,4 @@
-//! HAVAL with three passes (Zheng, Pieprzyk and Seberry, 1992), of 128 to 256 bits. No maintained crate has it.
+//! HAVAL with three passes (Zheng, Pieprzyk and Seberry, 1992), of 128 to 256 bits. No maintained crate provides it.
 
 const PASSES: u8 = 3;
 const VERSION: u8 = 1;
@@ -20,7 +20,7 @@ const PI: [u32; 72] = [
     0xafd6_ba33, 0x6c24_cf5c,
 ];
 
-/// In which order each pass takes the words of a block.
+/// The order of a block's words in each pass.
 const ORDER: [[u8; 32]; 3] = [
     [
         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27,
@@ -36,7 +36,7 @@ const ORDER: [[u8; 32]; 3] = [
     ],
 ];
 
-/// The boolean function of a pass; `x(i)` is the i-th of the seven words that it looks at.
+/// Computes the boolean function of a pass; `x(i)` is the i-th of its seven words.
 fn mix(pass: usize, x: impl Fn(usize) -> u32) -> u32 {
     match pass {
         0 => (x(2) & (x(4) ^ x(3))) ^ (x(6) & x(0)) ^ (x(5) & x(1)) ^ x(4),
@@ -53,7 +53,7 @@ fn compress(state: &mut [u32; 8], block: &[u8]) {
     let mut t = *state;
     for (pass, order) in ORDER.iter().enumerate() {
         for (i, &word) in order.iter().enumerate() {
-            // The eight words take turns: the one that is replaced moves down with each step.
+            // The eight words rotate: each step replaces another one.
             let at = |j: usize| (j + 32 - i) % 8;
             let mixed = mix(pass, |j| t[at(j)]).rotate_right(7);
             let constant = if pass == 0 { 0 } else { PI[8 + 32 * (pass - 1) + i] };
@@ -68,13 +68,13 @@ fn compress(state: &mut [u32; 8], block: &[u8]) {
     }
 }
 
-/// Returns a mask of `count` bits, from bit `from` on.
+/// Returns a mask of `count` bits, starting at bit `from`.
 const fn bits(count: u32, from: u32) -> u32 {
     ((1 << count) - 1) << from
 }
 
-/// The addition of the words beyond the result to one word of it: how far the masked bits are rotated, and the
-/// masks of the last words, the last first.
+/// The addition of the words beyond the result to one word of it: the rotation of the masked bits, and the
+/// masks of the last words, the last one first.
 type Fold = (u32, &'static [u32]);
 
 const TO_128: &[Fold] = &[
@@ -156,7 +156,7 @@ mod tests {
     use crate::digest::tests::shown;
 
     #[test]
-    fn every_length_is_as_published() {
+    fn hashes_match_published_values() {
         for (found, expected) in [
             (haval128(b""), "c68f39913f901f3ddf44c707357a7d70"),
             (haval160(b"a"), "4da08f514a7275dbc4cece4a347385983983a830"),
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn padding_fills_whole_blocks() {
-        // Lengths around where a block more is needed.
+        // Lengths around the point where another block is needed.
         let made: Vec<_> = (110..140).map(|n| haval256(&vec![b'x'; n])).collect();
         assert!(made.iter().all(|hash| hash.len() == 32));
         assert!((1..made.len()).all(|i| made[i] != made[i - 1]));

@@ -22,7 +22,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-/// A function of a text.
+/// Defines a function of a text.
 macro_rules! of_text {
     ($f:expr) => {{
         fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
@@ -39,7 +39,7 @@ macro_rules! hashed {
     };
 }
 
-/// A keyed hash; without a key there is none, so that a missing one is seen.
+/// Defines a keyed hash. Without a key the result is undefined, so that a missing key is noticed.
 macro_rules! keyed {
     ($hash:ty, $block:literal) => {{
         fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
@@ -113,21 +113,21 @@ fn hex(bytes: &[u8]) -> Vec<u8> {
     crate::blob::encode_hex(bytes)
 }
 
-/// Tiger as its paper writes it, and libmhash after it: each word with the most significant byte first. The
-/// shorter forms are its beginning.
+/// Computes Tiger in the byte order of its paper and of libmhash: each word with the most significant byte first. The
+/// shorter forms are prefixes.
 fn tiger(text: &[u8]) -> Vec<u8> {
     let digest = tiger::Tiger::digest(text);
     digest.chunks(8).flat_map(|word| word.iter().rev().copied()).collect()
 }
 
-/// Pairs of digits, with or without `0x` in front; what is no digit counts as 0, half a pair not at all.
+/// Decodes pairs of digits, with or without a leading `0x`. Other characters count as 0, and half a pair is ignored.
 fn from_hex(digits: &[u8]) -> Vec<u8> {
     let digits = if digits.len() > 2 { digits.strip_prefix(b"0x").unwrap_or(digits) } else { digits };
     let value = |d: u8| (d as char).to_digit(16).unwrap_or(0) as u8;
     digits.chunks_exact(2).map(|pair| value(pair[0]) << 4 | value(pair[1])).collect()
 }
 
-/// A string: what follows a NUL is cut off. `None`: not in the alphabet.
+/// Decodes a string, which ends at the first NUL. Returns `None` for characters outside of the alphabet.
 fn decode(alphabet: &base64::Alphabet, encoded: &[u8]) -> Option<Vec<u8>> {
     let end = encoded.iter().rposition(|b| !alphabet.is_padding(*b)).map_or(0, |at| at + 1);
     let padding = encoded.len() - end;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn old_hashes_are_those_of_their_papers() {
+    fn old_hashes_match_their_papers() {
         let of_abc = |name: &str| match name {
             "md2" => shown(&md2::Md2::digest(b"abc")),
             "md4" => shown(&md4::Md4::digest(b"abc")),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_of_hex_and_back() {
+    fn base64_converts_from_and_to_hex() {
         assert_eq!(base64::STANDARD.encode(&from_hex(b"0x54655354")), b"VGVTVA==");
         assert_eq!(decode(&base64::STANDARD, b"VGVTVA=="), Some(b"TeST".to_vec()));
         assert_eq!(decode(&base64::STANDARD, b"VGVTVA"), Some(b"TeST".to_vec()));

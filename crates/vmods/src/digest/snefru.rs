@@ -1,28 +1,28 @@
-//! Snefru with eight rounds (Merkle, 1990), of 128 and 256 bits. No maintained crate has it.
+//! Snefru with eight rounds (Merkle, 1990), of 128 and 256 bits. No maintained crate provides it.
 
 use super::snefru_table::S_BOXES;
 
-/// Words of a block: the chaining value first, then as much of the message as there is room for.
+/// Number of words in a block: the chaining value first, then the message.
 const WORDS: usize = 16;
-/// How far every word is rotated after each of the four passes of a round.
-const TURNS: [u32; 4] = [16, 8, 16, 24];
+/// The rotation of every word after each of the four passes of a round.
+const ROTATIONS: [u32; 4] = [16, 8, 16, 24];
 
-/// Each word in turn picks, with its lowest byte, what its two neighbours in the ring are mixed with. The S-boxes
-/// of a round change every two words.
+/// Mixes a block. The lowest byte of each word selects an entry of an S-box, which is mixed into its two neighbors in
+/// the ring. The S-boxes of a round alternate every two words.
 fn mix(block: &mut [u32; WORDS]) {
     for boxes in S_BOXES.as_chunks::<2>().0 {
-        for turn in TURNS {
+        for rotation in ROTATIONS {
             for i in 0..WORDS {
                 let entry = boxes[i / 2 % 2][usize::from(block[i] as u8)];
                 block[(i + 1) % WORDS] ^= entry;
                 block[(i + WORDS - 1) % WORDS] ^= entry;
             }
-            *block = block.map(|word| word.rotate_right(turn));
+            *block = block.map(|word| word.rotate_right(rotation));
         }
     }
 }
 
-/// The chaining value becomes itself mixed with the last words of the mixed block, the last first.
+/// Mixes the last words of the mixed block into the chaining value, the last one first.
 fn compress(chain: &mut [u32], input: &[u8]) {
     let mut block = [0; WORDS];
     let (head, tail) = block.split_at_mut(chain.len());
@@ -36,7 +36,7 @@ fn compress(chain: &mut [u32], input: &[u8]) {
     }
 }
 
-/// The message is filled up with zeros to whole blocks; its length in bits has a block of its own.
+/// Hashes a message. It is padded with zeros to whole blocks, and its length in bits is in a separate last block.
 fn digest<const CHAIN: usize>(message: &[u8]) -> Vec<u8> {
     let room = (WORDS - CHAIN) * 4;
     let mut padded = message.to_vec();
@@ -64,7 +64,7 @@ mod tests {
     use crate::digest::tests::shown;
 
     #[test]
-    fn both_lengths_are_as_published() {
+    fn hashes_match_published_values() {
         let digits = "1234567890".repeat(8);
         for (message, expected) in [
             ("", "8617f366566a011837f4fb4ba5bedea2"),

@@ -1,4 +1,4 @@
-//! fallback: the first healthy backend. A sticky one stays with its choice until that fails.
+//! fallback: selects the first healthy backend. A sticky one keeps its choice until that backend is sick.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! The list of backends that most directors keep, each with a weight, and its texts for `backend.list`.
+//! The list of weighted backends that most directors have, and its texts for `backend.list`.
 
 use std::fmt::Write as _;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -18,11 +18,11 @@ pub struct Group {
     members: RwLock<Vec<Member>>,
 }
 
-/// Column of `backend.list -p` for each member, beside its health.
+/// Column of `backend.list -p` for each member, in addition to its health.
 pub enum Column {
     Weight,
     Nothing,
-    /// Which member is in use.
+    /// Marks the member in use.
     Current {
         index: usize,
         sticky: bool,
@@ -50,7 +50,7 @@ impl Group {
         Ok(())
     }
 
-    /// Where the backend stood, and how many are left.
+    /// Removes the backend. Returns its former position and the number of remaining members.
     pub fn remove(&self, backend: BackendId) -> Result<Option<(usize, usize)>, ModuleError> {
         if backend.is_none() {
             return Err(ModuleError(format!("{}: None backend cannot be removed", self.name)));
@@ -61,7 +61,7 @@ impl Group {
         Ok(Some((at, members.len())))
     }
 
-    /// Healthy as soon as one member is; changed when the last of those looked at has.
+    /// Returns healthy if any member is. The time of the change is the latest of the examined members.
     pub fn any_healthy(&self, vcl: &Instance) -> Health {
         any_healthy(self.read().iter().map(|m| m.backend), |id| vcl.directors.healthy(id, vcl))
     }
@@ -71,7 +71,7 @@ impl Group {
         any_healthy(self.read().iter().map(|m| m.backend), |id| vcl.directors.healthy_for(id, ctx))
     }
 
-    /// The healthy member at `point` (0 to 1) on the line of the healthy ones' weights.
+    /// Returns the healthy member at `point` (0 to 1) of the cumulative weights of healthy members.
     pub fn pick(&self, ctx: &mut Ctx<'_>, point: f64) -> BackendId {
         let (members, vcl) = (self.read(), ctx.vcl);
         let mut healthy = members.clone();
@@ -87,7 +87,7 @@ impl Group {
                 return member.backend;
             }
         }
-        // The sum was rounded: the point lies at the very end of the line.
+        // The sum was rounded, so the point is at the end.
         healthy.iter().rfind(|m| m.weight > 0.0).map_or(BackendId::NONE, |m| m.backend)
     }
 

@@ -1,4 +1,4 @@
-//! A director that is a group of backends and a choice among them, with the methods that VCL calls on it.
+//! A director with a group of backends and a selection among them, and its methods in VCL.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::group::{Column, Group};
 use super::object::Object;
 use crate::support::{Answer, DONE};
 
-/// How to choose, which is all that kinds of such directors differ by.
+/// The selection, which is the only difference between such directors.
 pub trait Choice: Send + Sync + 'static {
     const KIND: &'static str;
 
@@ -18,7 +18,7 @@ pub trait Choice: Send + Sync + 'static {
 
     fn column(&self) -> Column;
 
-    /// The member at this place was taken out; so many are left.
+    /// Called after the member at this position was removed; `left` members remain.
     fn removed(&self, _at: usize, _left: usize) {}
 }
 

@@ -1,5 +1,5 @@
-//! hash: a healthy backend by the hash of a text, in proportion to the weights. It chooses when VCL calls
-//! `.backend()`; used as a backend itself it has nothing to choose by.
+//! hash: selects a healthy backend by the hash of a text, in proportion to the weights. It selects when VCL calls
+//! `.backend()`. The director itself cannot be used as a backend, because it has no text to hash.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Backend(this.director.group.pick(ctx, point)))
 }
 
-/// The hash that directors choose by: the last four bytes of SHA-256, little end first.
+/// Returns the hash for directors: the last four bytes of SHA-256, in little-endian order.
 pub fn hash_of<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> u32 {
     let mut sha = Sha256::new();
     for part in parts {

@@ -1,5 +1,5 @@
-//! Module directors: backends made of backends. Each type is a [`Director`](lacquer_vcl_runtime::Director) in the
-//! VCL's table and an object for its methods; both are the same allocation.
+//! Module directors: selects one of several backends. Each director is a [`Director`](lacquer_vcl_runtime::Director)
+//! in the VCL's table and an object for its methods; both share one allocation.
 
 mod fallback;
 mod group;

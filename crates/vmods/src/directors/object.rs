@@ -1,10 +1,10 @@
-//! The object behind a director.
+//! The object of a director.
 
 use std::sync::Arc;
 
 use lacquer_vcl_runtime::{BackendId, Ctx, Director};
 
-/// A director object: what its methods need is the director and its number in the VCL's table.
+/// A director object: the director and its id in the VCL's table.
 pub struct Object<D> {
     pub id: BackendId,
     pub director: Arc<D>,

@@ -1,4 +1,4 @@
-//! random: a healthy backend by chance, in proportion to the weights.
+//! random: selects a healthy backend at random, in proportion to the weights.
 
 use lacquer_vcl_runtime::instance::ObjectState;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, ModuleError, ObjectType};

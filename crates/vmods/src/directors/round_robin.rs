@@ -1,4 +1,4 @@
-//! round_robin: each healthy backend in turn.
+//! round_robin: selects the healthy backends one after the other.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

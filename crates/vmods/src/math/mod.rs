@@ -16,7 +16,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-/// A function of reals.
+/// Defines a function of reals.
 macro_rules! reals {
     ($f:expr, 1) => {{
         fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
@@ -38,8 +38,8 @@ macro_rules! reals {
     }};
 }
 
-/// A question about reals, answered by a number: 1 for yes.
-macro_rules! asks {
+/// Defines a predicate of reals, whose result is a number: 1 for true.
+macro_rules! predicates {
     ($f:expr, 1) => {{
         fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
             Ok(Value::Int(i64::from($f(args.real(0)))))
@@ -60,17 +60,17 @@ const FUNCTIONS: &[(&str, Func)] = &[
     ("constant", constant),
     ("fpclass", fpclass),
     ("fpclassify", fpclassify),
-    ("isfinite", asks!(f64::is_finite, 1)),
-    ("isgreater", asks!(|x: f64, y: f64| x > y, 2)),
-    ("isgreaterequal", asks!(|x: f64, y: f64| x >= y, 2)),
-    ("isinf", asks!(f64::is_infinite, 1)),
-    ("isless", asks!(|x: f64, y: f64| x < y, 2)),
-    ("islessequal", asks!(|x: f64, y: f64| x <= y, 2)),
-    ("islessgreater", asks!(|x: f64, y: f64| x.partial_cmp(&y).is_some_and(Ordering::is_ne), 2)),
-    ("isnan", asks!(f64::is_nan, 1)),
-    ("isnormal", asks!(f64::is_normal, 1)),
-    ("isunordered", asks!(|x: f64, y: f64| x.is_nan() || y.is_nan(), 2)),
-    ("signbit", asks!(f64::is_sign_negative, 1)),
+    ("isfinite", predicates!(f64::is_finite, 1)),
+    ("isgreater", predicates!(|x: f64, y: f64| x > y, 2)),
+    ("isgreaterequal", predicates!(|x: f64, y: f64| x >= y, 2)),
+    ("isinf", predicates!(f64::is_infinite, 1)),
+    ("isless", predicates!(|x: f64, y: f64| x < y, 2)),
+    ("islessequal", predicates!(|x: f64, y: f64| x <= y, 2)),
+    ("islessgreater", predicates!(|x: f64, y: f64| x.partial_cmp(&y).is_some_and(Ordering::is_ne), 2)),
+    ("isnan", predicates!(f64::is_nan, 1)),
+    ("isnormal", predicates!(f64::is_normal, 1)),
+    ("isunordered", predicates!(|x: f64, y: f64| x.is_nan() || y.is_nan(), 2)),
+    ("signbit", predicates!(f64::is_sign_negative, 1)),
     ("acos", reals!(f64::acos, 1)),
     ("acosh", reals!(libm::acosh, 1)),
     ("asin", reals!(f64::asin, 1)),
@@ -130,8 +130,8 @@ const FUNCTIONS: &[(&str, Func)] = &[
     ("yn", yn),
 ];
 
-/// Returns whether two numbers differ by no more than the absolute or the relative limit. A limit of 0 stands
-/// for the precision of a double.
+/// Returns whether two numbers differ by no more than the absolute or the relative limit. A limit of 0 means
+/// the precision of a double.
 fn is_approx(a: f64, b: f64, max_diff: f64, max_rel_diff: f64) -> bool {
     let diff = (a - b).abs();
     let relative = if max_rel_diff == 0.0 { f64::EPSILON } else { max_rel_diff };
@@ -178,7 +178,7 @@ fn constant<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }))
 }
 
-/// The numbers of glibc.
+/// The values of glibc's constants.
 const CLASSES: [(&str, std::num::FpCategory); 5] = [
     ("FP_NAN", std::num::FpCategory::Nan),
     ("FP_INFINITE", std::num::FpCategory::Infinite),
@@ -197,7 +197,7 @@ fn fpclassify<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Int(class.map_or(-1, |n| n as i64)))
 }
 
-/// A number of C's `int`.
+/// Converts a number to C's `int`.
 fn small(n: i64) -> i32 {
     n.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
 }
@@ -228,7 +228,7 @@ fn lround<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Int(args.real(0).round() as i64))
 }
 
-/// The tag, if it is a number, is the payload.
+/// Returns a NaN. The tag, if it is a number, is the payload.
 fn nan<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let tag = args.str(0).and_then(|tag| std::str::from_utf8(tag).ok());
     let payload = tag.and_then(|t| t.parse::<u64>().ok()).unwrap_or(0);
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn approximately_equal() {
+    fn approximate_equality_has_two_limits() {
         assert!(is_approx(0.1 + 0.2, 0.3, 0.0, 0.0));
         assert!(!is_approx(1.0, 1.001, 0.0, 0.0));
         assert!(is_approx(1.0, 1.001, 0.01, 0.0));

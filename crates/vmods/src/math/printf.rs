@@ -1,6 +1,6 @@
-//! Reals as text by one conversion of printf(3): `%e`, `%f`, `%g`, `%a`, with a precision.
+//! Formats reals with a single conversion of printf(3): `%e`, `%f`, `%g`, `%a`, with a precision.
 
-/// `None` if the format is anything else.
+/// Returns `None` for any other format.
 pub fn format(format: &[u8], x: f64) -> Option<String> {
     let rest = std::str::from_utf8(format).ok()?.strip_prefix('%')?;
     let mut letters = rest.chars();
@@ -33,7 +33,7 @@ fn exponential(x: f64, precision: usize) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
-/// The shorter of both, without zeros at the end.
+/// Returns the shorter of both forms, without trailing zeros.
 fn general(x: f64, precision: usize) -> String {
     let text = exponential(x, precision - 1);
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_the_c_library() {
+    fn formats_match_the_c_library() {
         for (format, x, expected) in [
             ("%f", 1.5, "1.500000"),
             ("%.0f", 2.5, "2"),

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// Returns the address, with a port of its own or the one given. Names are looked up only if `resolve` is set:
-/// that blocks the thread until the name service answers.
+/// Returns the address, with its own port or the given one. Names are resolved only if `resolve` is set:
+/// this blocks the thread until the name service responds.
 pub fn parse(text: &str, port: &str, resolve: bool) -> Option<SocketAddr> {
     let (host, own_port) = split(text)?;
     let port = own_port.unwrap_or(port);
@@ -21,7 +21,7 @@ pub fn parse(text: &str, port: &str, resolve: bool) -> Option<SocketAddr> {
     }
 }
 
-/// Host and port. An IPv6 address may stand without brackets if it has no port.
+/// Splits host and port. An IPv6 address without a port needs no brackets.
 fn split(text: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest.split_once(']')?;
@@ -39,7 +39,7 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// The TCP port of a service, from /etc/services; the web's own are known without.
+/// Returns the TCP port of a service, from /etc/services; http and https need no file.
 fn service(name: &str) -> Option<u16> {
     match name {
         "http" => Some(80),
@@ -58,7 +58,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn reads_all_forms() {
+    fn all_forms_are_parsed() {
         for (text, expected) in [
             ("1.2.3.4", "1.2.3.4:80"),
             ("1.2.3.4 8080", "1.2.3.4:8080"),

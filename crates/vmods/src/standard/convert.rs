@@ -1,20 +1,20 @@
-//! std's conversions. Each takes exactly one source and an optional fallback; without that a failed
-//! conversion fails the transaction. Fractions are cut off, never rounded.
+//! std's conversions. Each needs exactly one source, and has an optional fallback; without it a failed
+//! conversion fails the transaction. Fractions are truncated, never rounded.
 
 use lacquer_http::date;
 use lacquer_params::number;
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 
 use super::address;
-use crate::apart::NAMES;
+use crate::blocking::NAMES;
 use crate::support::{Answer, shown};
 
 /// The largest INT: 15 decimal digits, as in RFC 9651.
 const INTEGER_MAX: f64 = 999_999_999_999_999.0;
-/// The largest BYTES: what a double counts exactly.
+/// The largest BYTES: the limit of exact integers in a double.
 const BYTES_MAX: u64 = (1 << 53) - 1;
 
-/// Checks that one of the sources is given.
+/// Fails unless exactly one of the sources is given.
 fn one_of(args: &Args<'_>, who: &str, sources: &[usize]) -> Result<(), ModuleError> {
     match sources.iter().filter(|i| args.is_given(**i)).count() {
         1 => Ok(()),
@@ -23,7 +23,7 @@ fn one_of(args: &Args<'_>, who: &str, sources: &[usize]) -> Result<(), ModuleErr
     }
 }
 
-/// Returns a STRING argument. Bytes that are not UTF-8 are no number, date or unit either.
+/// Returns a STRING argument. Bytes that are not UTF-8 cannot be a number, date or unit either.
 fn text<'a>(args: &Args<'a>, i: usize) -> Option<&'a str> {
     args.str(i).and_then(|bytes| std::str::from_utf8(bytes).ok())
 }

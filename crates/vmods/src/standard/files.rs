@@ -1,4 +1,4 @@
-//! Files that VCL reads: once, and kept for as long as a loaded VCL that has read them.
+//! Files that VCL reads. They are read once, and stored as long as a VCL that has read them is loaded.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 
-use crate::apart::FILES;
+use crate::blocking::FILES;
 use crate::support::Answer;
 
 type Files = HashMap<Vec<u8>, Weak<[u8]>>;
@@ -17,7 +17,7 @@ fn path(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }
 
-/// Returns what is kept of the files that were read.
+/// Returns the contents that are stored.
 fn known() -> MutexGuard<'static, Files> {
     static KNOWN: LazyLock<Mutex<Files>> = LazyLock::new(Mutex::default);
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -39,7 +39,7 @@ fn read<'a>(ctx: &mut Ctx<'a>, name: Option<&[u8]>) -> Result<Option<&'a [u8]>, 
     Ok(Some(ctx.vcl.keep(&content)))
 }
 
-/// Reads a file, unless another task has just done so.
+/// Reads a file, unless another task has read it meanwhile.
 fn read_now(name: Vec<u8>) -> Option<Arc<[u8]>> {
     let content: Arc<[u8]> = std::fs::read(path(&name)).ok()?.into();
     let mut known = known();
@@ -51,7 +51,7 @@ fn read_now(name: Vec<u8>) -> Option<Arc<[u8]>> {
     Some(content)
 }
 
-/// As a string the content ends at its first NUL.
+/// Returns the content up to its first NUL, because a string ends there.
 pub fn fileread<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let content = read(ctx, args.str(0))?;
     Ok(Value::Str(content.map(|c| c.split(|b| *b == 0).next().unwrap_or_default())))

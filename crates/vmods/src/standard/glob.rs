@@ -1,12 +1,12 @@
-//! Shell patterns as POSIX fnmatch(3) matches them.
+//! Shell patterns with the rules of POSIX fnmatch(3).
 
 #[derive(Clone, Copy, Default)]
 pub struct Flags {
-    /// Slashes are matched only by slashes.
+    /// Slashes match only slashes in the pattern.
     pub pathname: bool,
     /// A backslash is an ordinary character.
     pub noescape: bool,
-    /// A period at the start (with `pathname` also behind a slash) is matched only by a period.
+    /// A period at the start (with `pathname` also after a slash) matches only a period in the pattern.
     pub period: bool,
 }
 
@@ -14,7 +14,7 @@ pub fn matches(pattern: &[u8], text: &[u8], flags: Flags) -> bool {
     at(pattern, text, 0, flags)
 }
 
-/// Whether `text` from `i` on matches.
+/// Returns whether `text` from `i` on matches.
 fn at(mut pattern: &[u8], text: &[u8], mut i: usize, flags: Flags) -> bool {
     loop {
         let Some((&p, rest)) = pattern.split_first() else { return i == text.len() };
@@ -80,14 +80,14 @@ fn is_leading_period(text: &[u8], i: usize, flags: Flags) -> bool {
     flags.period && leads && text.get(i) == Some(&b'.')
 }
 
-/// Whether a wildcard may match the character at `i`.
+/// Returns whether a wildcard may match the character at `i`.
 fn is_wild(text: &[u8], i: usize, flags: Flags) -> bool {
     let Some(&c) = text.get(i) else { return false };
     !(flags.pathname && c == b'/' || is_leading_period(text, i, flags))
 }
 
-/// Whether the bracket expression behind its `[` has the character, and the pattern behind it.
-/// `None`: it never ends, so the `[` stands for itself.
+/// Returns whether the bracket expression after its `[` contains the character, and the pattern after the expression.
+/// Returns `None` if it has no end, so that the `[` is literal.
 fn bracket(pattern: &[u8], c: Option<u8>, flags: Flags) -> Option<(bool, &[u8])> {
     let negated = matches!(pattern.first(), Some(b'!' | b'^'));
     let mut rest = if negated { &pattern[1..] } else { pattern };
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_make_the_differences_they_should() {
+    fn flags_change_the_matches() {
         for (pattern, text, expected) in [
             ("/foo/*", "/foo/bar", [true; 4]),
             ("/foo/*", "/foo/bar/baz", [false, true, false, false]),

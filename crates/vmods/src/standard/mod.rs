@@ -1,4 +1,4 @@
-//! Module std: what most programs need, from conversions between types to the request's body.
+//! Module std: functions that most programs need, from type conversions to the request's body.
 
 mod address;
 mod convert;
@@ -107,7 +107,7 @@ fn timestamp<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-/// Literals such as 4.1 are not exact: ten times the version is compared.
+/// Compares ten times the version, because literals such as 4.1 are not exact.
 fn syntax<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool((args.real(0) * 10.0).round() <= f64::from(ctx.vcl.program.syntax)))
 }
@@ -146,7 +146,7 @@ fn rollback<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-/// Why the task's last ban was refused.
+/// The reason why the task's last ban was refused.
 #[derive(Default)]
 struct BanError(String);
 

@@ -1,4 +1,4 @@
-//! Times as text by a format of strftime(3), in UTC and in English.
+//! Formats times like strftime(3), in UTC and in English.
 
 use lacquer_http::date::Civil;
 
@@ -18,7 +18,7 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// Values that a format is filled with.
+/// The values for a format.
 struct Parts {
     seconds_since_epoch: i64,
     date: Civil,
@@ -31,7 +31,7 @@ impl Parts {
     }
 }
 
-/// Year and week of ISO 8601: weeks begin on Mondays, the first has the year's first Thursday.
+/// Returns year and week of ISO 8601: weeks begin on Mondays, and the first one contains the year's first Thursday.
 fn iso_week(date: &Civil) -> (i64, i64) {
     let monday_based = (date.weekday + 6) % 7;
     let week = (date.day_of_year - monday_based + 10) / 7;
@@ -45,7 +45,7 @@ fn hour12(date: &Civil) -> i64 {
     if date.hour % 12 == 0 { 12 } else { date.hour % 12 }
 }
 
-/// Weeks of a year by ISO 8601.
+/// Returns the number of ISO 8601 weeks in a year.
 fn weeks_in(year: i64) -> i64 {
     let weekday_of_last =
         |y: i64| (y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400)).rem_euclid(7);
@@ -96,7 +96,7 @@ fn number(out: &mut Vec<u8>, value: i64, width: usize, padding: u8, flag: Option
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Writes what one letter asks for; whether the letter is known.
+/// Writes the conversion of one letter. Returns whether the letter is known.
 fn conversion(out: &mut Vec<u8>, p: &Parts, letter: u8, flag: Option<u8>) -> bool {
     let d = &p.date;
     let mut pad = |value: i64, width: usize, padding: u8| number(out, value, width, padding, flag);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_the_c_library() {
+    fn formats_match_the_c_library() {
         assert_eq!(at(1_416_989_645.0, "%a, %d %b %Y %T GMT"), "Wed, 26 Nov 2014 08:14:05 GMT");
         assert_eq!(
             at(1_416_989_645.9, "%c|%F|%D|%r"),

@@ -1,4 +1,4 @@
-//! std's functions over texts.
+//! std's text functions.
 
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
@@ -13,7 +13,7 @@ pub fn tolower<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     text(ctx, &args.joined(0).to_ascii_lowercase())
 }
 
-/// The first text from where the second begins in it.
+/// Returns the first text starting at the first occurrence of the second.
 pub fn strstr<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let (Some(hay), Some(needle)) = (args.str(0), args.str(1)) else { return Ok(Value::Str(None)) };
     let at = if needle.is_empty() { Some(0) } else { hay.windows(needle.len()).position(|w| w == needle) };
@@ -30,7 +30,7 @@ pub fn fnmatch<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 pub fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let Some(url) = args.str(0) else { return Ok(Value::Str(None)) };
     let Some(sorted) = sorted(url) else { return Ok(Value::Str(Some(url))) };
-    // As much as Varnish's way takes: the copy, and a pointer for either end of each parameter.
+    // The workspace that Varnish needs: the copy, and a pointer for either end of each parameter.
     let parameters = url.split(|b| *b == b'&').count();
     let needed = (url.len() + 1).next_multiple_of(8) + (2 * parameters + 2).max(4) * 8;
     if needed > room(ctx) {
@@ -40,7 +40,7 @@ pub fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Str(ctx.try_copy(&sorted).or(Some(url))))
 }
 
-/// The URL with its parameters in order and without empty ones. `None` if there are not two.
+/// Returns the URL with its parameters sorted and without empty ones, or `None` if there are fewer than two.
 fn sorted(url: &[u8]) -> Option<Vec<u8>> {
     let query = url.iter().position(|b| *b == b'?')? + 1;
     if !url[query..].contains(&b'&') {
@@ -56,7 +56,7 @@ mod tests {
     use super::sorted;
 
     #[test]
-    fn sorts_parameters() {
+    fn parameters_are_sorted() {
         let sorted = |url: &str| sorted(url.as_bytes()).map(|v| String::from_utf8(v).unwrap());
         assert_eq!(sorted("/a?c=3&b=2&a=1").unwrap(), "/a?a=1&b=2&c=3");
         assert_eq!(sorted("/a?&&b&&a&").unwrap(), "/a?a&b");

@@ -1,4 +1,4 @@
-//! std.syslog: one datagram to the local syslog service. Nobody listening is no error, as with syslog(3).
+//! std.syslog: sends one datagram to the local syslog service. As with syslog(3), a missing service is not an error.
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ fn socket() -> Option<&'static UnixDatagram> {
     static SOCKET: OnceLock<Option<UnixDatagram>> = OnceLock::new();
     let open = || {
         let socket = UnixDatagram::unbound().ok()?;
-        // A full queue loses the message rather than holding up requests.
+        // If the queue is full, the message is lost instead of delaying requests.
         socket.set_nonblocking(true).ok()?;
         Some(socket)
     };

@@ -1,4 +1,4 @@
-//! Module vtc: what test cases need and nobody else. Waiting happens on the reactor; where VCL cannot be
+//! Module vtc: functions for test cases. Waiting happens on the reactor; if VCL cannot be
 //! suspended (vcl_init), the thread itself waits.
 
 mod vsl;
@@ -51,7 +51,7 @@ fn no_ip<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Ip(None))
 }
 
-/// Ends the process: this is what it is for.
+/// Ends the process, which is its purpose.
 fn panic<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     panic!("Panic from VCL:\n  PANIC:{}", shown(Some(&args.joined(0))));
 }
@@ -60,7 +60,7 @@ fn typesize<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Int(struct_size(args.str(0).unwrap_or_default()).unwrap_or(-1)))
 }
 
-/// The size of a C struct with fields of these types, padding included.
+/// Returns the size of a C struct with fields of these types, including padding.
 fn struct_size(fields: &[u8]) -> Option<i64> {
     let (mut size, mut largest) = (0_i64, 1);
     for field in fields {

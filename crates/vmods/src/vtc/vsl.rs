@@ -31,7 +31,7 @@ pub fn vsl_replay<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-/// Number, tag, side and text of a line of `varnishlog -g raw` or of varnishtest's log.
+/// Parses number, tag, side and text of a line of `varnishlog -g raw` or of varnishtest's log.
 fn parse(line: &[u8]) -> Option<(i64, &[u8], u8, &[u8])> {
     let mut rest = line;
     if rest.first() == Some(&b'*') {
@@ -57,7 +57,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn reads_both_kinds_of_lines() {
+    fn both_kinds_of_lines_are_parsed() {
         let expected = Some((1000, &b"Link"[..], b'c', &b"req 1001 rxreq"[..]));
         assert_eq!(parse(b"**** v1    vsl|       1000 Link            c req 1001 rxreq"), expected);
         assert_eq!(parse(b"      1000 Link            c req 1001 rxreq"), expected);

@@ -1,4 +1,4 @@
-//! vtc's functions that wait: for time, or at one of varnishtest's barriers, which opens by closing the
+//! vtc's functions that wait: for a time, or at one of varnishtest's barriers, which opens by closing the
 //! connection.
 
 use std::io::Read;
@@ -30,7 +30,7 @@ pub fn barrier_sync<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let text = shown(args.str(0)).into_owned();
     log(ctx, Tag::Debug, format!("barrier_sync(\"{text}\")"));
     let address = parse_address(&text, "", false);
-    let address = address.ok_or_else(|| format!("Barrier connection failed: {text} is no address"))?;
+    let address = address.ok_or_else(|| format!("Barrier connection failed: {text} is not an address"))?;
     let timeout = Some(duration(args.real(1))).filter(|t| !t.is_zero());
     if ctx.can_wait() {
         ctx.block_on(Box::pin(wait_at(address, timeout)))??;

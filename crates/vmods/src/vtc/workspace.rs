@@ -1,4 +1,4 @@
-//! vtc's functions that bring a workspace into a state. One that the task has not got is left alone.
+//! vtc's functions that change the state of a workspace. A workspace that the task does not have is ignored.
 
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 
@@ -7,7 +7,7 @@ use crate::support::{Answer, DONE, word};
 const MAX_DUMP: i64 = 1024;
 const DUMP_BLOB: u32 = 0xd000_d000;
 
-/// The size meant: a negative one leaves so many bytes free. `None`: there is no such workspace.
+/// Returns the requested size; a negative one leaves that many bytes free. `None`: there is no such workspace.
 fn size(ctx: &mut Ctx<'_>, args: &Args<'_>, what: &str) -> Result<Option<usize>, ModuleError> {
     let Some(free) = ctx.host.workspace_free(word(args, 0)) else { return Ok(None) };
     let size = if args.int(1) < 0 { args.int(1) + free as i64 } else { args.int(1) };

@@ -1,4 +1,4 @@
-//! Functions as VCL calls them.
+//! Calls functions directly, as VCL does.
 
 use lacquer_vcl::types::Method;
 use lacquer_vcl_runtime::{BackendId, ModuleError, Str, Value};
@@ -29,7 +29,7 @@ fn shown(value: Result<Value<'static>, ModuleError>) -> String {
 }
 
 #[test]
-fn conversions_take_one_source() {
+fn conversions_need_exactly_one_source() {
     let mut task = Task::new(Method::Recv, instance());
     for (name, values, expected) in [
         ("std.integer", vec![s("-17")], "Int(-17)"),
@@ -112,7 +112,7 @@ fn cookies_are_filtered_and_written_back() {
     assert_eq!(shown(task.call("cookie.get_string", &[])), "d=4");
 }
 
-/// A director's object and its backend in the VCL's table.
+/// Calls a director's method and resolves the result in the VCL's table.
 fn resolve(task: &mut Task, director: Object) -> String {
     let Ok(Value::Backend(mut id)) = director.call(task, "backend", &[]) else { panic!("not a backend") };
     loop {
@@ -204,7 +204,7 @@ fn shard_follows_keys_alternatives_and_task_parameters() {
 }
 
 #[test]
-fn shard_parameters_are_the_tasks_own_on_the_backend_side() {
+fn shard_parameters_are_private_to_tasks_on_the_backend_side() {
     let mut init = Task::new(Method::Init, instance());
     let param = init.make("directors.shard_param", "p", &[]);
     let set = |alt: i64| [s("HASH"), NO, NO, Value::Int(alt), NO, NO, NO];

@@ -1,5 +1,5 @@
-//! Module geoip2 against a database in MaxMind's format, written here: a tree of 24-bit records for IPv4,
-//! a data section, and metadata behind their marker.
+//! Tests module geoip2 with a database in MaxMind's format that is written here: a tree of 24-bit records for IPv4,
+//! a data section, and metadata after their marker.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ enum Datum {
     List(Vec<Datum>),
 }
 
-/// Type in the upper three bits, or 0 there and the type less seven in the next byte; size in the lower five.
+/// Type in the upper three bits, or 0 there and the type minus seven in the next byte; size in the lower five.
 fn control(out: &mut Vec<u8>, kind: u8, size: usize) {
     let size = u8::try_from(size).unwrap();
     assert!(size < 29);
@@ -74,7 +74,7 @@ fn database(network: [u8; 4], bits: u32, datum: &Datum) -> Vec<u8> {
     let address = u32::from_be_bytes(network);
     let mut out = Vec::new();
     for node in 0..bits {
-        // The path goes on to the next node, and ends 16 bytes into the data at the last; all else is unknown.
+        // The path leads to the next node, and ends 16 bytes into the data at the last one; everything else is unknown.
         let on = if node + 1 == bits { bits + 16 } else { node + 1 };
         let right = address >> (31 - node) & 1 == 1;
         let records = if right { [bits, on] } else { [on, bits] };
@@ -100,7 +100,7 @@ fn database(network: [u8; 4], bits: u32, datum: &Datum) -> Vec<u8> {
     out
 }
 
-/// The log of a program that begins with `new db`, and why it could not be loaded.
+/// Returns the log of a program that begins with `new db`, and the reason if it could not be loaded.
 fn run(file: &Path, statements: &str) -> (Result<(), String>, Vec<String>) {
     let loaded = compile(&format!(
         "import geoip2; import std;\n\
@@ -147,7 +147,7 @@ fn addresses_are_looked_up_by_path() {
         ("location/accuracy_radius", "192.0.2.1", "20"),
         ("subdivisions/0/iso_code", "192.0.2.1", "HE"),
         ("is_anycast", "192.0.2.255", "true"),
-        // Nothing is known: of the path, of a structure as text, of the address.
+        // Missing data: the path, a structure as text, the address.
         ("country/nothing", "192.0.2.1", ""),
         ("country", "192.0.2.1", ""),
         ("country/iso_code", "192.0.3.1", ""),
@@ -165,7 +165,7 @@ fn addresses_are_looked_up_by_path() {
 }
 
 #[test]
-fn what_is_no_database_fails_the_load() {
+fn an_invalid_database_fails_the_load() {
     for (name, bytes) in [("empty", &b""[..]), ("text", b"vcl 4.1;"), ("cut", b"\xab\xcd\xefMaxMind.com\xe9")]
     {
         let (made, log) = with_file(name, bytes, |path| run(path, ""));

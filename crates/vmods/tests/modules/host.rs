@@ -1,5 +1,5 @@
-//! A transaction in memory, and what runs in it: whole programs, or functions called one by one. Tests are
-//! short: what is allocated stays, so that lifetimes need no thought.
+//! A transaction in memory that runs whole programs or single functions. Tests are short, so allocations are leaked
+//! and need no lifetimes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use lacquer_vcl_runtime::{
     ModuleError, ObjectState, ObjectType, PrivateMap, StableValues, Value,
 };
 
-/// It has one message, whatever VCL calls it.
+/// A transaction with a single message, which VCL can access by any name.
 pub struct Transaction {
     method: Method,
     headers: Vec<(String, &'static [u8])>,
@@ -52,7 +52,7 @@ impl Transaction {
     }
 }
 
-// SAFETY: all that is handed out was leaked before.
+// SAFETY: everything that is returned was leaked before.
 unsafe impl StableValues for Transaction {}
 
 impl Host for Transaction {
@@ -167,7 +167,7 @@ impl Director for Leaf {
     }
 }
 
-/// A program with a default backend, compiled. Its backends are healthy but for the one that is called sick.
+/// Compiles a program with a default backend. Its backends are healthy, except the one named sick.
 pub fn compile(text: &str) -> LoadedVcl {
     let options = Options::new(lacquer_vmods::catalogue(), &NoFiles, &NumericResolver);
     let text = format!("vcl 4.1; backend default {{ .host = \"127.0.0.1\"; }}\n{text}");
@@ -189,7 +189,7 @@ pub fn instance() -> &'static Instance {
     Box::leak(Box::new(instance.expect("an empty program has nothing to resolve")))
 }
 
-/// A transaction that calls functions one by one.
+/// A transaction that calls single functions.
 pub struct Task {
     pub ctx: Ctx<'static>,
     log: Rc<RefCell<Vec<String>>>,
@@ -209,20 +209,20 @@ impl Task {
 
     pub fn call(&mut self, name: &str, values: &[Value<'static>]) -> Result<Value<'static>, ModuleError> {
         let (module, function) = name.split_once('.').expect("module.function");
-        let module = lacquer_vmods::find(module).expect("the module is there");
+        let module = lacquer_vmods::find(module).expect("the module exists");
         let found = module.functions().iter().find(|(name, _)| *name == function);
         let args = Args::new(values.to_vec().leak());
-        (found.expect("the function is there").1)(&mut self.ctx, &args)
+        (found.expect("the function exists").1)(&mut self.ctx, &args)
     }
 
-    /// Makes an object of a type given as `module.type`.
+    /// Creates an object of a type given as `module.type`.
     pub fn make(&mut self, kind: &'static str, name: &'static str, values: &[Value<'static>]) -> Object {
         let (module, kind) = kind.split_once('.').expect("module.type");
         let found = lacquer_vmods::find(module).and_then(|m| m.objects().iter().find(|t| t.name == kind));
-        let kind = found.expect("the type is there");
+        let kind = found.expect("the type exists");
         let mut args = Args::new(values.to_vec().leak());
         args.object_name = name;
-        let state = (kind.new)(&mut self.ctx, &args).expect("the object can be made");
+        let state = (kind.new)(&mut self.ctx, &args).expect("the object can be created");
         Object { kind, name, state: Box::leak(Box::new(state)) }
     }
 }
@@ -244,6 +244,6 @@ impl Object {
         let found = self.kind.methods.iter().find(|(name, _)| *name == method);
         let mut args = Args::new(values.to_vec().leak());
         (args.this, args.object_name) = (Some(self.state), self.name);
-        (found.expect("the method is there").1)(&mut task.ctx, &args)
+        (found.expect("the method exists").1)(&mut task.ctx, &args)
     }
 }

@@ -1,4 +1,4 @@
-//! Tests over all modules: the tables agree with each other, functions give what they should, and programs
+//! Tests of all modules: their tables agree with each other, functions return the expected values, and programs
 //! that use them load and run.
 
 mod functions;

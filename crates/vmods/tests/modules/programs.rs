@@ -1,4 +1,4 @@
-//! Modules as programs use them: VCL text, checked against the signatures, compiled and run.
+//! Modules in programs: VCL text, checked against the signatures, compiled and run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -51,7 +51,7 @@ fn evaluate(declarations: &str, cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn std_functions() {
+fn functions_of_std_return_their_values() {
     evaluate(
         "sub nothing { }",
         &[
@@ -85,7 +85,7 @@ fn std_functions() {
 }
 
 #[test]
-fn blobs_and_digests() {
+fn blobs_and_digests_return_their_values() {
     evaluate(
         "sub vcl_init { new b = blob.blob(BASE64, \"Zm9v\" + \"YmFy\"); }",
         &[
@@ -109,7 +109,7 @@ fn blobs_and_digests() {
 }
 
 #[test]
-fn smaller_modules() {
+fn smaller_modules_return_their_values() {
     evaluate(
         "sub vcl_init {
             new q = querystring.filter(sort = true);
@@ -185,7 +185,7 @@ const DIRECTORS: &str = "import directors; import saintmode; import std;
             return (hash);
          }";
 
-/// The backend that a director chooses, by way of others.
+/// Returns the backend that a director selects, through other directors.
 fn leaf(loaded: &LoadedVcl, request: &mut Transaction) -> String {
     let vcl = loaded.instance();
     let mut id = request.hint;
@@ -199,7 +199,7 @@ fn leaf(loaded: &LoadedVcl, request: &mut Transaction) -> String {
 }
 
 #[test]
-fn directors_choose() {
+fn directors_select_backends() {
     let loaded = load(DIRECTORS);
     let vcl = loaded.instance();
     for (choice, expected) in [("fb", "a"), ("hash", "a"), ("shard", "a"), ("key", "a")] {
@@ -235,7 +235,7 @@ fn directors_choose() {
 }
 
 #[test]
-fn changes_to_headers() {
+fn headers_are_changed() {
     let loaded = load(
         "import header; import cookie;
          sub vcl_recv {
@@ -258,7 +258,7 @@ fn changes_to_headers() {
 }
 
 #[test]
-fn names_of_headers_are_made_at_run_time() {
+fn names_of_headers_are_computed_at_run_time() {
     let loaded = load(
         "import header; import std;
          sub vcl_recv {

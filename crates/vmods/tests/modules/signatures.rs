@@ -1,5 +1,5 @@
-//! Every name that programs may use is there, with its arguments; every signature has its function, every
-//! function its signature and a line of documentation; the pages in docs/vmods are up to date.
+//! Every name that programs may use exists with its arguments; every signature has its function, every
+//! function its signature and documentation; the pages in docs/vmods are up to date.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ fn parsed() -> Vec<ModuleSignatures> {
 }
 
 #[test]
-fn all_names_are_there_with_their_arguments() {
+fn all_names_exist_with_their_arguments() {
     let modules = parsed();
     let find = |full: &str| -> Option<Signature> {
         let mut names = full.split('.');
@@ -43,7 +43,7 @@ fn all_names_are_there_with_their_arguments() {
 }
 
 #[test]
-fn signatures_and_functions_are_the_same_names() {
+fn signatures_and_functions_have_the_same_names() {
     for (module, parsed) in lacquer_vmods::all().iter().zip(parsed()) {
         let names = |table: &[(&'static str, lacquer_vcl_runtime::Func)]| -> BTreeSet<String> {
             table.iter().map(|(name, _)| (*name).to_owned()).collect()
@@ -64,7 +64,7 @@ fn signatures_and_functions_are_the_same_names() {
 }
 
 #[test]
-fn every_signature_says_what_it_is_for() {
+fn every_signature_has_documentation() {
     for module in parsed() {
         let objects = module.objects.iter().flat_map(|o| std::iter::once(&o.init).chain(&o.methods));
         for signature in module.functions.iter().chain(objects) {
@@ -90,7 +90,7 @@ fn pages_are_up_to_date() {
         }
         let found = std::fs::read_to_string(&path).unwrap_or_default();
         let hint = "run LACQUER_WRITE_DOCS=1 cargo test -p lacquer-vmods pages_are_up_to_date";
-        assert!(found == text, "docs/vmods/{name} is not what the signatures say; {hint}");
+        assert!(found == text, "docs/vmods/{name} differs from the signatures; {hint}");
     }
 }
 

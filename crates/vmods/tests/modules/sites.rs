@@ -1,5 +1,5 @@
-//! Programs of the kind that sites run load as they are: our own text, with what the templates of shops,
-//! blogs and portals have in common.
+//! Tests that programs like those of real sites load unchanged: our own text, with the common elements of the templates
+//! of shops, blogs and portals.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn sites_load_and_compile() {
         options.storages = &storages;
         let compiled = compile_file(&format!("{folder}/{name}.vcl"), &options);
         let compiled = compiled.unwrap_or_else(|errors| panic!("{}", vcc_text(&errors)));
-        // Of the portal's addresses one has no name in DNS, which is reported and no fault.
+        // One of the portal's addresses has no name in DNS, which is reported and is not an error.
         assert_eq!(compiled.warnings.len(), warnings, "{name}: {}", vcc_text(&compiled.warnings));
         for found in lint(&compiled.program) {
             assert!(!found.pretty().is_empty(), "{name}");

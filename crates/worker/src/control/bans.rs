@@ -14,7 +14,7 @@ pub fn add(process: &Process, args: &[String]) -> Reply {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match BanSpec::from_cli(&words) {
         Ok(spec) => {
-            lacquer_engine::bans::enact(&process.shared, spec, Reason::BanCommand, Source::Management);
+            lacquer_engine::bans::enact(&process.shared, spec, Reason::BanCommand, Source::Management).wait();
             Reply::ok("")
         }
         Err(why) => Reply::error(status::PARAM, why),

@@ -1,5 +1,5 @@
-//! The command line from tables: parsing, help and "did you mean" all read the same rows. Small enough
-//! that a library would cost more than it saves.
+//! The command line. Parsing, help and suggestions use the same tables. It is small enough that a library would cost
+//! more than it saves.
 
 use crate::failure::Failure;
 use lacquer_manager::show;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// One option, always of the form `--name VALUE` or `--name=VALUE`.
+/// An option of the form `--name VALUE` or `--name=VALUE`.
 pub struct Opt {
     name: &'static str,
     value: &'static str,
@@ -25,7 +25,7 @@ impl Opt {
     }
 }
 
-/// One command with all parts of its help.
+/// A command and all parts of its help.
 pub struct Command {
     pub name: &'static str,
     pub operand: Option<(&'static str, &'static str)>,
@@ -36,7 +36,7 @@ pub struct Command {
     pub run: fn(&Values) -> Result<ExitCode, Failure>,
 }
 
-/// Options and operand of the command line.
+/// The options and the operand of a command line.
 #[derive(Default)]
 pub struct Values {
     options: BTreeMap<&'static str, Vec<String>>,
@@ -89,7 +89,7 @@ fn find<'a>(commands: &'a [Command], name: &str) -> Result<&'a Command, Failure>
             "",
             name,
             names,
-            "lacquer --help lists them",
+            "lacquer --help lists the commands",
         ))
     })
 }
@@ -131,12 +131,14 @@ fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
 
 fn take_operand(command: &Command, values: &mut Values, word: &str) -> Result<(), Failure> {
     if word.starts_with('-') && word != "-" {
-        let hint =
-            format!("options are written out: --listen, --backend; see lacquer {} --help", command.name);
+        let hint = format!(
+            "options have long names, such as --listen and --backend; see lacquer {} --help",
+            command.name
+        );
         return Err(Failure::new(format_args!("`{}` has no option {word}", command.name)).hint(hint));
     }
     if command.operand.is_none() || values.operand.is_some() {
-        return Err(Failure::new(format_args!("`{}` does not know what to do with `{word}`", command.name)));
+        return Err(Failure::new(format_args!("`{}` accepts no argument `{word}`", command.name)));
     }
     values.operand = Some(word.to_owned());
     Ok(())
@@ -144,13 +146,13 @@ fn take_operand(command: &Command, values: &mut Values, word: &str) -> Result<()
 
 fn overview(commands: &[Command]) -> String {
     let mut text = String::from(
-        "Lacquer keeps copies of what your web server answers and serves them fast.\n\nUsage: lacquer COMMAND [OPTIONS]\n\n",
+        "Lacquer caches the responses of your web server and serves them fast.\n\nUsage: lacquer COMMAND [OPTIONS]\n\n",
     );
     for c in commands {
         let _ = writeln!(text, "  {:<13} {}", c.name, c.summary);
     }
-    text.push_str("\nlacquer COMMAND --help says more. ");
-    text.push_str("`lacquerd` is the daemon itself and takes varnishd's options.\n");
+    text.push_str("\nlacquer COMMAND --help describes a command. ");
+    text.push_str("`lacquerd` is the daemon; it has the options of varnishd.\n");
     text
 }
 
@@ -173,7 +175,7 @@ fn command_help(c: &Command) -> String {
     text
 }
 
-/// The nearest known word, if one is near, else a general hint.
+/// Suggests the most similar known word. Returns `otherwise` if none is similar.
 fn suggest<'a>(prefix: &str, word: &str, known: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
     let nearest = known.map(|k| (distance(word, k), k)).min();
     match nearest {
@@ -182,7 +184,7 @@ fn suggest<'a>(prefix: &str, word: &str, known: impl Iterator<Item = &'a str>, o
     }
 }
 
-/// Levenshtein's distance.
+/// Returns the Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -217,19 +219,19 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_an_option_are_read() {
+    fn both_forms_of_an_option_are_parsed() {
         let v = parsed("--listen :1 --backend=b --listen=:2").expect("valid");
         assert_eq!(v.many("listen"), [":1", ":2"]);
         assert_eq!(v.one("backend"), Some("b"));
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_mistake() {
         for (line, message) in [
             ("--bakend x", "has no option --bakend"),
             ("--listen", "needs a value"),
             ("--backend a --backend b", "given twice"),
-            ("site.vcl", "does not know what to do with `site.vcl`"),
+            ("site.vcl", "accepts no argument `site.vcl`"),
             ("-b x", "has no option -b"),
         ] {
             let failure = parsed(line).err().expect("invalid");

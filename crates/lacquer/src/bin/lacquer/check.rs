@@ -8,14 +8,14 @@ use std::fs;
 use std::io::{self, Read};
 use std::process::ExitCode;
 
-/// So many errors are shown at once; after more, later ones are mostly echoes.
+/// Maximum number of errors to print. Later ones are mostly consequences of earlier ones.
 const MAX_ERRORS: usize = 10;
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let file = values.operand.as_deref().unwrap_or("-");
     let name = if file == "-" { "<stdin>" } else { file };
-    let around = Around::new(values.many("storage"), values.many("label"));
-    let diagnostics = diagnose(name, &read(file)?, &around);
+    let names = DaemonNames::new(values.many("storage"), values.many("label"));
+    let diagnostics = diagnose(name, &read(file)?, &names);
     for d in &diagnostics {
         show(&format!("{}\n", d.pretty()));
     }
@@ -24,9 +24,9 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     Ok(if correct { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Before the daemon is started with a file: shows what is wrong with it in our words.
+/// Compiles a file before the daemon starts, so that errors are printed in the format of `lacquer check`.
 pub fn ensure_correct(file: &str) -> Result<(), Failure> {
-    let diagnostics = diagnose(file, &read(file)?, &Around::new(&[], &[]));
+    let diagnostics = diagnose(file, &read(file)?, &DaemonNames::new(&[], &[]));
     if count(&diagnostics, Severity::Error) == 0 {
         return Ok(());
     }
@@ -46,30 +46,30 @@ fn read(file: &str) -> Result<Vec<u8>, Failure> {
     bytes.map_err(|error| Failure::new(format_args!("{file}: {error}")))
 }
 
-/// Names that a daemon has and a file alone does not.
-struct Around {
+/// Names that the daemon's options define and a VCL file may refer to.
+struct DaemonNames {
     storages: Vec<String>,
     labels: Vec<String>,
 }
 
-impl Around {
-    /// The storages of a daemon that was given none, and those that were named.
-    fn new(storages: &[String], labels: &[String]) -> Around {
+impl DaemonNames {
+    /// Adds the given storages to those of a daemon without `-s`.
+    fn new(storages: &[String], labels: &[String]) -> DaemonNames {
         let usual = ["s0", "Transient"].map(str::to_owned);
-        Around { storages: [&usual, storages].concat(), labels: labels.to_vec() }
+        DaemonNames { storages: [&usual, storages].concat(), labels: labels.to_vec() }
     }
 }
 
-/// Errors and warnings, then what is correct but likely to hurt.
-fn diagnose(name: &str, text: &[u8], around: &Around) -> Vec<Diagnostic> {
+/// Returns errors and warnings of the compiler, and lints for a correct file.
+fn diagnose(name: &str, text: &[u8], names: &DaemonNames) -> Vec<Diagnostic> {
     let machine = Machine;
-    // Includes beside the file are found by its full name.
+    // The absolute name makes the compiler find includes in the same folder.
     let absolute = std::path::absolute(name).ok().filter(|path| path.exists());
     let absolute = absolute.as_deref().map(std::path::Path::to_string_lossy);
     let name = absolute.as_deref().unwrap_or(name);
     let mut options = Options::new(lacquer_vmods::catalogue(), &machine, &machine);
     options.max_errors = MAX_ERRORS;
-    (options.storages, options.labels) = (&around.storages, &around.labels);
+    (options.storages, options.labels) = (&names.storages, &names.labels);
     match lacquer_vcl::compile(name, text, &options) {
         Ok(mut compiled) => {
             compiled.warnings.extend(lacquer_vcl::lint(&compiled.program));
@@ -100,17 +100,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn diagnostics_name_place_and_problem() {
+    fn diagnostics_contain_line_and_problem() {
         let good =
             "vcl 4.1;\nimport std;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { std.log(\"x\"); }\n";
         assert_eq!(
-            count(&diagnose("good.vcl", good.as_bytes(), &Around::new(&[], &[])), Severity::Error),
+            count(&diagnose("good.vcl", good.as_bytes(), &DaemonNames::new(&[], &[])), Severity::Error),
             0,
             "{:?}",
-            diagnose("good.vcl", good.as_bytes(), &Around::new(&[], &[]))
+            diagnose("good.vcl", good.as_bytes(), &DaemonNames::new(&[], &[]))
         );
         let bad = "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { set req.nothing = 1; }\n";
-        let found = diagnose("bad.vcl", bad.as_bytes(), &Around::new(&[], &[]));
+        let found = diagnose("bad.vcl", bad.as_bytes(), &DaemonNames::new(&[], &[]));
         assert_eq!(count(&found, Severity::Error), 1);
         assert!(found[0].pretty().contains("bad.vcl:3"), "{}", found[0].pretty());
     }

@@ -1,4 +1,4 @@
-//! The failure of a command: the reason, and advice for the user.
+//! The failure of a command: a reason, and a hint for the user.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ impl Failure {
         Self { hint: Some(hint.to_string()), ..self }
     }
 
-    /// Prints the failure; 2 is the exit code varnishd uses for the same kind of trouble.
+    /// Prints the failure and returns exit code 2, which varnishd uses for errors of its command line.
     pub fn report(&self) -> ExitCode {
         eprintln!("lacquer: {}", self.what);
         if let Some(hint) = &self.hint {

@@ -1,5 +1,5 @@
-//! `lacquer`: the program for newcomers, which needs no knowledge of varnishd's options. Each command is one
-//! row of the table below and one module. The daemon is `lacquerd`, in the same directory.
+//! `lacquer`: the program for newcomers, which requires no knowledge of varnishd's options. Each command is one
+//! row of the table in this file and one module. The daemon is `lacquerd`, in the same directory.
 
 #![forbid(unsafe_code)]
 
@@ -18,61 +18,61 @@ const COMMANDS: &[Command] = &[
         operand: None,
         summary: "serve and cache a web site, in the foreground",
         about: "Starts a cache in front of your web server and stays in the foreground; Ctrl-C ends it.\n\
-                With no options it serves a small demonstration site on port 6081.",
+                Without options it serves a small demonstration site on port 6081.",
         options: &[
             Opt::many(
                 "listen",
                 "ADDR",
-                "where clients connect: 8000, :8000, 127.0.0.1:8000, [::1]:8000 or /path/socket; default :6081",
+                "address for clients: 8000, :8000, 127.0.0.1:8000, [::1]:8000 or /path/socket; default :6081",
             ),
             Opt::one(
                 "backend",
                 "URL",
                 "the web server to cache: http://localhost:3000, app.example:8080, or unix:/path/socket",
             ),
-            Opt::one("vcl", "FILE", "take backends and caching rules from a VCL file instead of --backend"),
+            Opt::one("vcl", "FILE", "read backends and caching rules from a VCL file instead of --backend"),
             Opt::one(
                 "storage",
                 "SPEC",
-                "memory for the cache, such as 512M or 4G (or as varnishd -s); default 256M",
+                "memory for the cache, such as 512M or 4G, or an argument of varnishd -s; default 256M",
             ),
             Opt::one(
                 "name",
                 "DIR",
-                "folder of the running instance, for varnishlog -n and its sisters; default by port",
+                "working directory, for varnishlog -n and similar tools; the default depends on the port",
             ),
         ],
         examples: &[
-            ("lacquer run", "the demonstration site"),
-            ("lacquer run --backend http://localhost:3000", "your application"),
-            ("lacquer run --vcl site.vcl --storage 2G --listen :80", "your own rules"),
+            ("lacquer run", "serve the demonstration site"),
+            ("lacquer run --backend http://localhost:3000", "cache your application"),
+            ("lacquer run --vcl site.vcl --storage 2G --listen :80", "use your own rules"),
         ],
         run: run::run,
     },
     Command {
         name: "check",
         operand: Some(("FILE", "a VCL file, or - for standard input")),
-        summary: "tell whether a VCL file is correct",
-        about: "Compiles a VCL file as the daemon would and prints what is wrong with it: where, why and what\n\
-                to do. Nothing is started. The exit code is 0 when the file is correct and 1 when it is not.",
+        summary: "check whether a VCL file is correct",
+        about: "Compiles a VCL file as the daemon would and prints its errors with their location, reason and\n\
+                a hint. Nothing is started. The exit code is 0 when the file is correct and 1 when it is not.",
         options: &[
-            Opt::many("label", "NAME", "a label that return (vcl(NAME)) may name; may be repeated"),
+            Opt::many("label", "NAME", "a label that return (vcl(NAME)) may use; may be repeated"),
             Opt::many(
                 "storage",
                 "NAME",
-                "a storage of the daemon, besides s0 and Transient; may be repeated",
+                "a storage of the daemon, in addition to s0 and Transient; may be repeated",
             ),
         ],
-        examples: &[("lacquer check /etc/varnish/default.vcl", "before loading it")],
+        examples: &[("lacquer check /etc/varnish/default.vcl", "check a file before it is loaded")],
         run: check::run,
     },
     Command {
         name: "demo-origin",
         operand: None,
-        summary: "a small web server whose pages show what caching does",
-        about: "Serves pages with different caching headers, so that there is something to put a cache in front of.",
-        options: &[Opt::one("listen", "ADDR", "where to listen; default 127.0.0.1:8080")],
-        examples: &[("lacquer demo-origin --listen 127.0.0.1:9000", "on another port")],
+        summary: "run a small web server whose pages demonstrate caching",
+        about: "Serves pages with different caching headers, to try a cache with.",
+        options: &[Opt::one("listen", "ADDR", "address to listen on; default 127.0.0.1:8080")],
+        examples: &[("lacquer demo-origin --listen 127.0.0.1:9000", "use another port")],
         run: demo::run,
     },
 ];

@@ -1,5 +1,5 @@
-//! `lacquer run`: turns a few plain options into the daemon's, checks first for the usual mistakes, prints
-//! what is being served and where to look, and then becomes `lacquerd`.
+//! `lacquer run`: translates a few simple options to the daemon's, checks for common mistakes, prints
+//! what is served and what to try, and then executes `lacquerd`.
 
 use crate::args::Values;
 use crate::check;
@@ -16,14 +16,14 @@ use std::time::Duration;
 const DEFAULT_LISTEN: &str = ":6081";
 const DEFAULT_STORAGE: &str = "malloc,256M";
 
-/// The address that clients connect to, in the form that lacquerd's `-a` takes.
+/// An address that clients connect to.
 #[derive(Debug, PartialEq)]
 enum Listen {
     Tcp { host: String, port: u16 },
     Socket(PathBuf),
 }
 
-/// Origin of the cached pages.
+/// The origin of the cached pages.
 enum Source {
     Backend(String),
     Vcl(PathBuf),
@@ -48,7 +48,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let is_demo = matches!(source, Source::Demo);
     let origin = match source {
         Source::Backend(backend) => {
-            note_silent_backend(&backend);
+            warn_unreachable_backend(&backend);
             command.arg("-b").arg(&backend);
             backend
         }
@@ -57,7 +57,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
             format!("the backends of {}", file.display())
         }
         Source::Demo => {
-            let address = demo::start_beside(&std::env::current_exe().map_err(Failure::new)?)?;
+            let address = demo::start_child(&std::env::current_exe().map_err(Failure::new)?)?;
             command.arg("-b").arg(address.to_string());
             format!("the demonstration site (http://{address}/)")
         }
@@ -94,7 +94,7 @@ impl Listen {
         }
     }
 
-    /// Returns the arguments of curl that request a page from here.
+    /// Returns the arguments of curl for a request to this address.
     fn curl(&self) -> String {
         match self {
             Self::Tcp { host, port } => {
@@ -106,7 +106,7 @@ impl Listen {
     }
 }
 
-/// Binds and lets go again, so that the usual failures are reported before anything starts.
+/// Binds the address and releases it, so that common failures are reported before anything starts.
 fn check_free(listen: &Listen) -> Result<(), Failure> {
     let Listen::Tcp { host, port } = listen else { return Ok(()) };
     let name = if host.is_empty() { "0.0.0.0" } else { host.trim_matches(['[', ']']) };
@@ -114,45 +114,47 @@ fn check_free(listen: &Listen) -> Result<(), Failure> {
     let failure = Failure::new(format_args!("cannot listen on {}: {error}", listen.argument()));
     Err(match error.kind() {
         io::ErrorKind::AddrInUse => failure.hint(format_args!(
-            "another program has port {port}; choose one with --listen :{}",
+            "another program uses port {port}; choose one with --listen :{}",
             port.checked_add(1).unwrap_or(8080)
         )),
-        io::ErrorKind::PermissionDenied => failure.hint("ports below 1024 are for root; try --listen :8080"),
-        _ => failure.hint("the address must belong to this machine; :PORT means all of them"),
+        io::ErrorKind::PermissionDenied => {
+            failure.hint("ports below 1024 are reserved for root; try --listen :8080")
+        }
+        _ => failure.hint("the address must belong to this machine; :PORT means all addresses"),
     })
 }
 
 fn source(values: &Values) -> Result<Source, Failure> {
     match (values.one("backend"), values.one("vcl")) {
-        (Some(_), Some(_)) => Err(Failure::new("--backend and --vcl exclude each other")
-            .hint("a VCL file names its backends itself: backend default { .host = \"…\"; }")),
+        (Some(_), Some(_)) => Err(Failure::new("--backend and --vcl cannot be combined")
+            .hint("a VCL file defines its own backends: backend default { .host = \"…\"; }")),
         (Some(url), None) => parse_backend(url).map(Source::Backend),
         (None, Some(file)) => vcl_file(file).map(Source::Vcl),
         (None, None) => Ok(Source::Demo),
     }
 }
 
-/// From what people paste to `host:port` or a socket's path, as lacquerd's `-b` takes it.
+/// Converts a URL, address or path to `host:port` or a socket's path, as lacquerd's `-b` requires.
 fn parse_backend(url: &str) -> Result<String, Failure> {
     let wrong = |why: &str| Failure::new(format_args!("--backend {url}: {why}"));
     if let Some(path) = url.strip_prefix("unix:").or_else(|| url.starts_with('/').then_some(url)) {
         return if path.starts_with('/') {
             Ok(path.to_owned())
         } else {
-            Err(wrong("a socket needs its full path"))
+            Err(wrong("a socket needs an absolute path"))
         };
     }
     if url.starts_with("https://") {
-        return Err(wrong("TLS towards the web server is not supported yet")
-            .hint("use its plain http:// address, inside the machine or the private network"));
+        return Err(wrong("TLS to the web server is not supported yet")
+            .hint("use its http:// address, on this machine or in a private network"));
     }
     let address = url.strip_prefix("http://").unwrap_or(url);
     if let Some((scheme, _)) = address.split_once("://") {
-        return Err(wrong(&format!("does not speak {scheme}")).hint("only http:// addresses can be cached"));
+        return Err(wrong(&format!("{scheme} is not supported")).hint("only http:// addresses can be cached"));
     }
     let (address, path) = address.split_once('/').unwrap_or((address, ""));
     if !path.is_empty() {
-        return Err(wrong("a backend is a whole server, without a path")
+        return Err(wrong("a backend is a server, without a path")
             .hint(format_args!("write --backend http://{address}; VCL can rewrite paths")));
     }
     let is_port = |text: &str| text.parse::<u16>().is_ok_and(|p| p > 0);
@@ -168,7 +170,7 @@ fn parse_backend(url: &str) -> Result<String, Failure> {
                 Err(wrong(&format!("`{port}` is not a port")))
             }
         }
-        _ if address.is_empty() => Err(wrong("names no server")),
+        _ if address.is_empty() => Err(wrong("no server is given")),
         _ => Ok(format!("{address}:80")),
     }
 }
@@ -178,7 +180,7 @@ fn vcl_file(file: &str) -> Result<PathBuf, Failure> {
     Path::new(file).canonicalize().map_err(|error| Failure::new(format_args!("{file}: {error}")))
 }
 
-/// A bare size means memory; anything else is taken as varnishd's `-s` takes it.
+/// Converts a size to the argument of `-s` for memory. Returns any other text unchanged.
 fn storage(given: Option<&str>) -> Result<String, Failure> {
     let Some(spec) = given else { return Ok(DEFAULT_STORAGE.to_owned()) };
     let digits = spec.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -194,8 +196,8 @@ fn storage(given: Option<&str>) -> Result<String, Failure> {
     Ok(spec.to_owned())
 }
 
-/// Prints a note if the origin does not answer yet; it may well be started later.
-fn note_silent_backend(backend: &str) {
+/// Prints a warning if the origin does not accept connections yet, as it may be started later.
+fn warn_unreachable_backend(backend: &str) {
     if backend.starts_with('/') {
         return;
     }
@@ -204,11 +206,11 @@ fn note_silent_backend(backend: &str) {
         Ok(mut addresses) => {
             if !addresses.any(reach) {
                 eprintln!(
-                    "lacquer: nothing answers at {backend} yet; until it does, visitors see an error page"
+                    "lacquer: nothing accepts connections at {backend} yet; until it does, visitors see an error page"
                 );
             }
         }
-        Err(error) => eprintln!("lacquer: cannot find {backend}: {error}"),
+        Err(error) => eprintln!("lacquer: cannot resolve {backend}: {error}"),
     }
 }
 
@@ -219,10 +221,10 @@ fn sibling(program: &str) -> Result<PathBuf, Failure> {
         return Ok(path);
     }
     Err(Failure::new(format_args!("{} is missing", path.display()))
-        .hint("lacquer and lacquerd belong into the same folder; cargo build makes both"))
+        .hint("lacquer and lacquerd must be in the same directory; cargo build creates both"))
 }
 
-/// The instance's folder: the same for every run on a port, so that the log tools find it again.
+/// Returns the instance's working directory. It is the same for every run on a port, so that log tools find it.
 fn instance_folder(given: Option<&str>, first: &Listen) -> Result<PathBuf, Failure> {
     if let Some(dir) = given {
         return std::path::absolute(dir).map_err(Failure::new);
@@ -233,40 +235,40 @@ fn instance_folder(given: Option<&str>, first: &Listen) -> Result<PathBuf, Failu
         Listen::Socket(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
     let folder = base.unwrap_or_else(std::env::temp_dir).join(format!("lacquer-{id}"));
-    // In a folder everyone may write to, someone else could have put one of that name there first.
+    // In a directory that everyone may write to, another user could have created this name first.
     let own = std::fs::metadata("/proc/self").map_err(Failure::new)?.uid();
     match std::fs::symlink_metadata(&folder) {
         Ok(meta) if !meta.is_dir() || meta.uid() != own => {
-            Err(Failure::new(format_args!("{} belongs to someone else", folder.display()))
-                .hint("choose another folder with --name DIR"))
+            Err(Failure::new(format_args!("{} belongs to another user", folder.display()))
+                .hint("choose another directory with --name DIR"))
         }
         _ => Ok(folder),
     }
 }
 
-/// Returns commands to try first: a page on which caching shows for the demonstration site, else the front page.
+/// Returns what to try first: a slow page of the demonstration site, or the front page of another origin.
 fn first_steps(place: &str, is_demo: bool) -> String {
     if is_demo {
         format!(
             "  curl -i {place}slow
-      twice: the first takes a second to make, the second comes from the cache at once;
+      twice: the first response takes a second, the second comes from the cache at once;
       a browser at the address above shows more"
         )
     } else {
         format!(
             "  curl -i {place}
-      twice: if X-Varnish then has two numbers, the answer came from the cache, Age seconds old"
+      twice: if X-Varnish then has two numbers, the response came from the cache; Age is its age in seconds"
         )
     }
 }
 
-/// The tools that look at a running instance are not ours.
-fn where_tools_are() -> &'static str {
+/// Returns a note on where to find the log tools, which Lacquer does not contain, unless they are installed.
+fn tools_note() -> &'static str {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|dir| dir.join("varnishlog").exists()) {
         ""
     } else {
-        "  (the tools are Varnish's own, 7.3 to 8.0: in Debian the package varnish)\n"
+        "  (these tools are part of Varnish 7.3 to 8.0: in Debian, the package varnish)\n"
     }
 }
 
@@ -275,21 +277,21 @@ fn banner(listens: &[Listen], origin: &str, storage: &str, name: &Path, is_demo:
     let places: Vec<String> = listens.iter().map(Listen::curl).collect();
     let places = places.join("\n                     ");
     let name = name.display();
-    let tools = where_tools_are();
+    let tools = tools_note();
     format!(
         "
 Lacquer is serving   {places}
 in front of          {origin}
-with memory for it   {storage}
+with storage         {storage}
 
 Try:
 {steps}
   varnishlog -n {name}
-      every request as it passes; varnishncsa and varnishstat likewise
+      shows every request; varnishncsa and varnishstat work in the same way
   varnishadm -n {name} ban 'req.url ~ .'
       empties the cache
 {tools}
-Ctrl-C ends it. From here on speaks the daemon itself.
+Ctrl-C ends it. The daemon's own output follows.
 
 "
     )
@@ -300,8 +302,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backends_are_read_as_people_write_them() {
-        for (given, meant) in [
+    fn common_forms_of_backends_are_parsed() {
+        for (given, expected) in [
             ("http://localhost:3000", "localhost:3000"),
             ("http://localhost:3000/", "localhost:3000"),
             ("app.example", "app.example:80"),
@@ -311,7 +313,7 @@ mod tests {
             ("http://[::1]", "[::1]:80"),
             ("unix:/run/app.sock", "/run/app.sock"),
         ] {
-            assert_eq!(parse_backend(given).as_deref(), Ok(meant), "{given}");
+            assert_eq!(parse_backend(given).as_deref(), Ok(expected), "{given}");
         }
         for wrong in ["https://a", "ftp://a", "http://a/path", "a:b", "", "unix:app.sock"] {
             assert!(parse_backend(wrong).is_err(), "{wrong}");
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn listen_addresses() {
+    fn listen_addresses_are_parsed() {
         let tcp = |host: &str, port| Ok(Listen::Tcp { host: host.to_owned(), port });
         assert_eq!(parse_listen(":80"), tcp("", 80));
         assert_eq!(parse_listen("8000"), tcp("", 8000));
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn storage_sizes() {
+    fn storage_sizes_are_parsed() {
         assert_eq!(storage(Some("2g")).as_deref(), Ok("malloc,2G"));
         assert_eq!(storage(Some("file,/tmp/x,1G")).as_deref(), Ok("file,/tmp/x,1G"));
         assert!(storage(Some("12")).is_err());

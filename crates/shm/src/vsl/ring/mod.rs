@@ -5,11 +5,11 @@
 //! log   record, record, … ENDMARKER … old records … [WRAPMARKER]
 //! ```
 //!
-//! Readers rely on this: an ENDMARKER stands where the next record will begin, from before that place is
-//! reachable; a record becomes visible by its first word, written last; the segment number is raised only
-//! when the offsets it refers to are in place. A short lock covers the reservation of room; the copying
-//! happens outside of it, so that reactors do not wait for each other's bytes. A writer that sleeps
-//! through a whole turn of the ring garbles a batch, as in Varnish.
+//! Readers rely on the following. An ENDMARKER is written at the position of the next record before readers can reach
+//! that position. The first word of a record is written last and makes it visible. The segment number is raised only
+//! when the offsets that it refers to are written. A short lock covers the reservation of space; bytes are copied
+//! outside of it, so that reactors do not wait for each other's bytes. If a writer is suspended while the ring wraps
+//! completely, its batch is garbled, as in Varnish.
 
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -34,18 +34,18 @@ const HEAD: usize = OFFSETS + SEGMENTS as usize * 8;
 const END_MARKER: u32 = (Tag::_Reserved as u32) << 24 | 0x45_4545;
 const WRAP_MARKER: u32 = (Tag::_Reserved as u32) << 24 | 0x57_5757;
 
-/// The least room a ring has: every record fits many times. Loom looks at each word of it.
+/// Minimum size of a ring in bytes: every record fits many times. Loom examines each word, so its ring is smaller.
 const MIN_SPACE: usize = if cfg!(loom) { 1 << 10 } else { 1 << 20 };
 
 #[derive(Debug)]
 pub(super) struct Ring {
     mapping: Arc<Mapping>,
     base: usize,
-    /// Words of log.
+    /// Words of records.
     capacity: usize,
     segment_size: usize,
     cursor: Mutex<Cursor>,
-    /// The position up to which the ring was given back, in words written since the beginning.
+    /// The position up to which memory was released, in words written since the beginning.
     released: Mutex<usize>,
     counters: Arc<Segment<Main>>,
     _block: Option<Block>,
@@ -56,8 +56,8 @@ struct Cursor {
     /// The start of the next record, in words.
     at: usize,
     segment: u32,
-    /// Turns of the ring so far.
-    turns: usize,
+    /// Number of wraps so far.
+    wraps: usize,
 }
 
 impl Ring {
@@ -68,7 +68,7 @@ impl Ring {
         Ok(Self::over(mapping, base, space, counters, Some(block)))
     }
 
-    /// A ring that no reader sees.
+    /// Creates a ring that no reader sees.
     pub(super) fn detached(space: usize, counters: Arc<Segment<Main>>) -> io::Result<Self> {
         let space = space.max(MIN_SPACE);
         let mapping = Arc::new(Mapping::anonymous(space)?);
@@ -85,25 +85,25 @@ impl Ring {
     ) -> Self {
         let segment_size = segment_size(space);
         let capacity = segment_size * SEGMENTS as usize;
-        let cursor = Mutex::new(Cursor { at: 0, segment: FIRST_SEGMENT, turns: 0 });
+        let cursor = Mutex::new(Cursor { at: 0, segment: FIRST_SEGMENT, wraps: 0 });
         let released = Mutex::new(0);
         Self { mapping, base, capacity, segment_size, cursor, released, counters, _block: block }
     }
 
-    /// Releases memory behind the writers, the oldest first and at most `most` bytes; readers have the
-    /// file. Returns how many bytes were released.
+    /// Releases the memory of written records, the oldest first and at most `most` bytes; readers have the
+    /// file. Returns the number of released bytes.
     pub(super) fn release(&self, most: usize) -> usize {
         let written = {
             let cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-            cursor.turns * self.capacity + cursor.at
+            cursor.wraps * self.capacity + cursor.at
         };
         let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
-        // Memory that was written more than a turn ago is being written again.
+        // Memory that was written more than one wrap ago is being overwritten.
         let from = (*released).max(written.saturating_sub(self.capacity));
         let (start, rest) = (self.byte(from % self.capacity), self.capacity - from % self.capacity);
         let mut end = start + written.saturating_sub(from).min(most / WORD).min(rest) * WORD;
         if end < start + rest * WORD {
-            // The page that is being filled goes with the next ones.
+            // The page that is being filled is released with the next ones.
             end = start.max(end / PAGE * PAGE);
         }
         self.mapping.release(start, end - start);
@@ -111,9 +111,8 @@ impl Ring {
         end - start
     }
 
-    /// Writes finished records as one batch. The bytes begin with a record of another transaction or nothing,
-    /// up to `before`; then comes the place of the batch's head, and the records. `early`: the
-    /// transaction goes on.
+    /// Writes finished records as one batch. `bytes` begins with a record of another transaction, or nothing, up to
+    /// `before`. The space for the batch's head and the records follow. `early` means that the transaction continues.
     pub(super) fn write_batch(&self, bytes: &mut [u8], before: usize, count: u32, early: bool) {
         let fits = self.fits(bytes.len());
         let (other, batch) = bytes.split_at_mut(before);
@@ -132,18 +131,18 @@ impl Ring {
         }
     }
 
-    /// Writes a single record of text, which with the NUL that it is given fits a record.
+    /// Writes a single record of text and a NUL. Both together must fit a record.
     pub(super) fn write_record(&self, tag: Tag, vxid: Vxid, text: &[u8]) {
         let len = text.len() + 1;
         self.write_raw(record_head(tag, len, vxid), text, b"\0");
     }
 
-    /// Writes a single record of bytes, which end where they end.
+    /// Writes a single record of bytes, without a NUL.
     pub(super) fn write_binary(&self, tag: Tag, vxid: Vxid, bytes: &[u8]) {
         self.write_raw(record_head(tag, bytes.len(), vxid), bytes, b"");
     }
 
-    /// Writes a single record of two parts.
+    /// Writes a single record from two parts.
     fn write_raw(&self, head: [u8; RECORD_HEAD], text: &[u8], end: &[u8]) {
         let at = self.reserve((RECORD_HEAD + padded(text.len() + end.len())) / WORD, 1, false);
         self.mapping.write(self.byte(at) + RECORD_HEAD, text);
@@ -154,7 +153,7 @@ impl Ring {
         self.word(at).store(word(0), Release);
     }
 
-    /// For a batch larger than the ring takes at once (a log buffer set larger than the log).
+    /// Writes records singly, for a batch that exceeds a segment (if vsl_buffer is larger than that).
     fn write_one_by_one(&self, mut records: &[u8]) {
         while let Some((head, rest)) = records.split_first_chunk::<RECORD_HEAD>() {
             let len = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize & 0xffff;
@@ -164,13 +163,13 @@ impl Ring {
         }
     }
 
-    /// Returns whether so many bytes may be written at once: at most a segment, so that readers never see two
+    /// Returns whether this many bytes may be written at once: at most a segment, so that readers never see two
     /// segments pass in one step.
     fn fits(&self, len: usize) -> bool {
         len / WORD < self.segment_size
     }
 
-    /// Takes room for `words` words of records; returns where it begins, in words.
+    /// Reserves space for `words` words of records. Returns its start, in words.
     fn reserve(&self, words: usize, records: u32, early: bool) -> usize {
         let stats: &Main = &self.counters;
         let mut cursor = match self.cursor.try_lock() {
@@ -213,7 +212,7 @@ impl Ring {
             self.word(cursor.at).store(WRAP_MARKER, Relaxed);
             cursor.at = 0;
         }
-        cursor.turns += 1;
+        cursor.wraps += 1;
         self.segment_number().store(cursor.segment, Release);
         self.counters.shm_cycles.add_as_only_writer(1);
     }
@@ -242,20 +241,20 @@ impl Ring {
         &self.counters
     }
 
-    /// The text of the record at a word.
+    /// Returns the text of the record at a word.
     pub(super) fn read_text(&self, at: usize, len: usize) -> Vec<u8> {
         self.mapping.read(self.byte(at) + RECORD_HEAD, len)
     }
 
-    /// The number of the newest segment and where it begins, as readers look for them.
+    /// Returns the number and start of the newest segment, as readers look them up.
     pub(super) fn announced(&self) -> (u32, u64) {
         let segment = self.segment_number().load(std::sync::atomic::Ordering::Acquire);
         (segment, self.offset_of(segment).load(Relaxed))
     }
 }
 
-/// The first number, at which the counter overflows on the first turn, so that readers that mishandle the
-/// overflow are found early.
+/// The first segment number. The counter overflows at the first wrap, so that readers that mishandle the overflow are
+/// found early.
 const FIRST_SEGMENT: u32 = u32::MAX - (SEGMENTS - 1);
 
 fn segment_size(space: usize) -> usize {

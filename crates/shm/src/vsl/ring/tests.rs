@@ -1,9 +1,9 @@
-//! The ring as readers find it after the log has written to it.
+//! The contents of the ring, as readers see them, after writes of the log.
 
 use super::*;
 use crate::vsl::{Field, Limits, Log, TxLog};
 
-/// The records from the log's beginning to its end, as readers walk it: tag, transaction, text.
+/// Returns the records from the log's beginning to its end, as readers walk it: tag, transaction, text.
 fn walk(ring: &Ring) -> Vec<(u32, u64, Vec<u8>)> {
     let (mut at, mut records) = (0, Vec::new());
     loop {
@@ -32,7 +32,7 @@ fn transaction(log: &Arc<Log>) -> TxLog {
 }
 
 #[test]
-fn a_batch_holds_the_records_of_a_transaction() {
+fn a_batch_contains_the_records_of_a_transaction() {
     let log = Log::detached().expect("memory");
     let mut tx = transaction(&log);
     tx.put(Tag::BereqURL, b"/");
@@ -48,7 +48,7 @@ fn a_batch_holds_the_records_of_a_transaction() {
 }
 
 #[test]
-fn a_link_goes_with_the_batch_of_what_it_names() {
+fn a_link_is_written_with_the_batch_of_the_linked_transaction() {
     let log = Log::detached().expect("memory");
     let (session, own) = (Vxid::client(8), Vxid::client(9));
     let mut tx = log.transaction();
@@ -72,7 +72,7 @@ fn a_link_goes_with_the_batch_of_what_it_names() {
 }
 
 #[test]
-fn long_texts_are_cut_and_keep_their_nul() {
+fn long_texts_are_truncated_and_keep_their_nul() {
     let log = Log::detached().expect("memory");
     log.set_limits(Limits { buffer: 0, reclen: 20 });
     let text = [b'x'; 100];
@@ -95,7 +95,7 @@ fn a_full_buffer_is_written_early_and_loses_nothing() {
     for i in 0..20_u32 {
         let text = "y".repeat(i as usize);
         tx.put(Tag::VCL_Log, text.as_bytes());
-        // Outgrows the buffer halfway through the record.
+        // Exceeds the buffer halfway through the record.
         tx.put_fields(
             Tag::VCL_Log,
             &[Field::Text(text.as_bytes()), Field::Number(7), Field::Text(text.as_bytes())],
@@ -112,7 +112,7 @@ fn a_full_buffer_is_written_early_and_loses_nothing() {
 }
 
 #[test]
-fn a_batch_larger_than_a_segment_goes_in_record_by_record() {
+fn a_batch_larger_than_a_segment_is_written_record_by_record() {
     let log = Log::detached().expect("memory");
     log.set_limits(Limits { buffer: MIN_SPACE, reclen: 255 });
     let mut tx = transaction(&log);
@@ -149,7 +149,7 @@ fn writers_do_not_disturb_each_other() {
 }
 
 #[test]
-fn segment_offsets_follow_the_writing_and_the_turn() {
+fn segment_offsets_follow_writes_and_wraps() {
     let log = Log::detached().expect("memory");
     let ring = log.ring();
     let offset = |segment: u32| ring.offset_of(segment).load(Relaxed);
@@ -161,12 +161,12 @@ fn segment_offsets_follow_the_writing_and_the_turn() {
         let start = offset(segment) as usize;
         assert!(start / ring.segment_size >= (segment % SEGMENTS) as usize, "in its segment");
     }
-    assert_eq!(ring.segment_number().load(Relaxed), 0, "overflows on the first turn");
+    assert_eq!(ring.segment_number().load(Relaxed), 0, "overflows at the first wrap");
     assert_eq!(walk(ring).len(), 1);
 }
 
 #[test]
-fn memory_behind_the_writer_goes_once_a_turn_and_its_contents_stay() {
+fn written_memory_is_released_once_per_wrap_and_keeps_its_contents() {
     let log = Log::detached().expect("memory");
     let ring = log.ring();
     assert_eq!(log.release(usize::MAX), 0, "nothing was written");

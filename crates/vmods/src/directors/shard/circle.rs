@@ -1,8 +1,8 @@
-//! The circle of consistent hashing: every backend owns many points on it, a key belongs to the next point.
-//! Changes are collected and applied together, because each application sorts all points anew.
+//! The circle of consistent hashing: every backend has many points on it, and a key belongs to the next point.
+//! Changes are collected and applied together, because each application sorts all points again.
 //!
-//! The order of the members is part of what users see (in logs and lists): a removal leaves a hole that
-//! the next addition fills, and holes that remain at the end are filled from behind.
+//! The order of the members is visible to users (in logs and lists): a removal leaves a hole that
+//! the next addition fills, and holes that remain at the end are filled with the last members.
 
 use lacquer_vcl_runtime::BackendId;
 
@@ -12,7 +12,7 @@ use crate::directors::hash::hash_of;
 pub struct Member {
     pub backend: BackendId,
     pub name: String,
-    /// Text that stands for the backend in its points, if not its name.
+    /// Text that identifies the backend in its points, if it is not the name.
     pub ident: Option<String>,
     pub rampup: Option<f64>,
     pub replicas: u32,
@@ -37,7 +37,7 @@ pub enum Change {
         member: Member,
         weight: f64,
     },
-    /// By identity if there is one, else every member of the backend.
+    /// Removes by identity if there is one, else every member with the backend.
     Remove {
         backend: BackendId,
         ident: Option<String>,
@@ -57,8 +57,8 @@ pub struct Circle {
 }
 
 impl Circle {
-    /// Applies changes in their order; what comes before the last `Clear` has no effect. Members that were
-    /// there already are returned: they stay as they were.
+    /// Applies changes in their order; changes before the last `Clear` have no effect. Returns added members that
+    /// already exist, which do not change.
     pub fn apply(&mut self, changes: Vec<Change>, replicas: i64) -> Vec<Member> {
         let mut slots: Vec<Option<Member>> =
             std::mem::take(&mut self.members).into_iter().map(Some).collect();
@@ -108,8 +108,8 @@ impl Circle {
         self.points.sort_by_key(|p| p.point);
     }
 
-    /// Where the key belongs. Keys behind the last point belong to it: the circle is closed only for
-    /// those who walk on.
+    /// Returns the index of the key's point. Keys after the last point belong to the last point: the circle is closed
+    /// only for walks from there on.
     pub fn lookup(&self, key: u32) -> usize {
         self.points.partition_point(|p| p.point < key).min(self.points.len().saturating_sub(1))
     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_where_varnish_puts_them() {
+    fn points_are_those_of_varnish() {
         let mut circle = Circle::default();
         circle.apply(vec![add(1, None), add(2, None)], 1);
         assert_eq!(shown(&circle), [(0x6e04_0182, 1), (0xf08a_d325, 0)]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_are_told_and_idents_count() {
+    fn duplicates_are_returned_and_idents_distinguish() {
         let mut circle = Circle::default();
         let doubles = circle.apply(
             vec![add(1, None), add(1, Some("s1_1")), add(2, None), add(2, Some("s1")), add(2, Some("s1_1"))],
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_find_the_next_point() {
+    fn keys_belong_to_the_next_point() {
         let points = [10, 20, 30].map(|point| Point { point, host: 0 }).to_vec();
         let circle = Circle { members: Vec::new(), points };
         assert_eq!([0, 10, 11, 20, 30, 31].map(|key| circle.lookup(key)), [0, 0, 1, 1, 2, 2]);

@@ -1,4 +1,4 @@
-//! The shard director as VCL's table of directors has it, and its texts for `backend.list`.
+//! The shard director in VCL's table of directors, and its texts for `backend.list`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::pick::pick;
 use super::state::Shard;
 use crate::directors::group::{any_healthy, health_word, summary};
 
-/// The director in the VCL's table. It keeps its own address, under which a task keeps its values.
+/// The director in the VCL's table. Its address is the key of a task's values for it.
 pub struct ShardDirector(pub Arc<Shard>);
 
 impl Director for ShardDirector {

@@ -50,10 +50,10 @@ pub const PARAM_TYPE: ObjectType = ObjectType {
     ],
 };
 
-/// Marks blobs that name a parameter object.
+/// The kind of blobs that refer to a parameter object.
 const PARAM_BLOB: u32 = 0xdf5c_a116;
 
-/// The object: its number in the VCL's table of directors, and itself.
+/// The object: its id in the VCL's table of directors, and the director.
 struct Object {
     id: BackendId,
     shard: Arc<Shard>,
@@ -84,7 +84,7 @@ fn set_rampup<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-/// The parameter object that a blob of `.use()` names.
+/// Returns the parameter object that a blob of `.use()` refers to.
 fn param_of(ctx: &Ctx<'_>, args: &Args<'_>, i: usize) -> Option<Arc<ParamObject>> {
     args.blob(i).filter(|b| b.kind == PARAM_BLOB)?;
     let name = args.bytes(i)?;
@@ -168,7 +168,7 @@ fn debug<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-/// The first seven arguments of `shard.backend()` and `shard_param.set()`, checked.
+/// Validates the first seven arguments of `shard.backend()` and `shard_param.set()`.
 fn given(ctx: &mut Ctx<'_>, args: &Args<'_>, name: &str, who: &str) -> Result<Given, ModuleError> {
     let fail = |text: String| Err(failure(name, &format!("{who} {text}")));
     let by_name = if args.is_given(0) { word(args, 0) } else { "HASH" };
@@ -209,7 +209,7 @@ fn given(ctx: &mut Ctx<'_>, args: &Args<'_>, name: &str, who: &str) -> Result<Gi
     })
 }
 
-/// The first four bytes, big end first; fewer are filled with zeros in front.
+/// Returns the first four bytes in big-endian order; a shorter blob is padded with leading zeros.
 fn blob_key(bytes: &[u8]) -> u32 {
     bytes.iter().take(4).fold(0, |key, b| key << 8 | u32::from(*b))
 }
@@ -309,7 +309,7 @@ mod tests {
     use super::blob_key;
 
     #[test]
-    fn keys_of_blobs() {
+    fn keys_are_read_from_blobs() {
         assert_eq!(blob_key(&[0xff, 0xff, 0xff, 0xff, 0]), u32::MAX);
         assert_eq!(blob_key(&[1, 2]), 0x102);
     }

@@ -1,5 +1,5 @@
-//! shard: a backend by consistent hashing, so that adding or removing one moves few keys; the points are
-//! those of Varnish. Parameter objects and lazy choices are in `params`, the circle in `circle`.
+//! shard: selects a backend by consistent hashing, so that adding or removing one moves few keys; the points are
+//! those of Varnish. `params` contains parameter objects and lazy selection, `circle` the circle.
 
 mod circle;
 mod director;

@@ -1,5 +1,5 @@
-//! The parameters of a choice, and where those come from that a call leaves out: the task's own values,
-//! the parameter object that the director is associated with, the defaults.
+//! The parameters of a selection. Those that a call omits are taken from the task's own values,
+//! the parameter object that the director is associated with, or the defaults.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -83,12 +83,12 @@ impl Given {
     }
 }
 
-/// All parameters of a choice.
+/// All parameters of a selection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     pub by: By,
     pub alt: i64,
-    /// -1: the director's own.
+    /// -1: use the director's value.
     pub warmup: f64,
     pub rampup: bool,
     pub healthy: Healthy,
@@ -110,7 +110,7 @@ impl ParamObject {
     }
 }
 
-/// Source of values that are not given.
+/// Source of parameters that are not given.
 #[derive(Clone, Default)]
 pub enum Base {
     #[default]
@@ -131,7 +131,7 @@ pub fn failure(name: &str, text: &str) -> ModuleError {
     ModuleError(format!("vmod_directors: shard {name}: {text}"))
 }
 
-/// Subroutines that work on a request to a backend; vcl_pipe is one of them.
+/// Returns whether the subroutine works on a request to a backend. vcl_pipe does.
 pub fn is_backend_side(method: Method) -> bool {
     matches!(
         method,
@@ -147,7 +147,7 @@ pub fn is_housekeeping(method: Method) -> bool {
     matches!(method, Method::Init | Method::Fini)
 }
 
-/// The task's values for the director or parameter object at this address.
+/// Returns the task's values for the director or parameter object at this address.
 pub fn task_values<'c>(ctx: &'c mut Ctx<'_>, address: usize) -> &'c mut Option<TaskValues> {
     ctx.host.task_privates().get(address)
 }
@@ -166,13 +166,13 @@ pub fn merge(ctx: &mut Ctx<'_>, mut given: Given, base: &Base) -> Params {
     given.complete()
 }
 
-/// Returns the parameters of an object as the current subroutine sees them.
+/// Returns the effective parameters of an object in the current subroutine.
 pub fn read(ctx: &mut Ctx<'_>, object: &Arc<ParamObject>) -> Params {
     let base = if is_backend_side(ctx.host.method()) { Base::TaskOf } else { Base::Object };
     merge(ctx, Given::default(), &base(object.clone()))
 }
 
-/// Changes a parameter object: for all while the VCL is loaded, else for the task.
+/// Changes a parameter object: for all tasks in vcl_init, otherwise for the current task.
 pub fn change(ctx: &mut Ctx<'_>, object: &Arc<ParamObject>, who: &str, to: Given) -> Result<(), ModuleError> {
     let method = ctx.host.method();
     if is_backend_side(method) {
@@ -187,7 +187,7 @@ pub fn change(ctx: &mut Ctx<'_>, object: &Arc<ParamObject>, who: &str, to: Given
     Ok(())
 }
 
-/// Returns the key that these parameters choose by.
+/// Returns the key that these parameters select by.
 pub fn key_of(ctx: &mut Ctx<'_>, params: &Params) -> u32 {
     let method = ctx.host.method();
     let url = if is_backend_side(method) && method != Method::Pipe { Var::BereqUrl } else { Var::ReqUrl };

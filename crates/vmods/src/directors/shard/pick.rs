@@ -1,4 +1,4 @@
-//! The choice: from a key's place on the circle on, the first backend that will do.
+//! The selection: the first suitable backend, starting at a key's position on the circle.
 
 use lacquer_vcl_runtime::{BackendId, Ctx};
 
@@ -13,20 +13,20 @@ struct Seen {
     changed: f64,
 }
 
-/// A walk around the circle that meets every backend once.
+/// A walk around the circle that visits every backend once.
 struct Walk<'w> {
     circle: &'w Circle,
     at: usize,
     met: Vec<bool>,
     left: usize,
-    /// The last backend chosen, and the one before: chosen earlier, or skipped as an alternative.
+    /// The last backend selected, and the one before: selected earlier, or skipped as an alternative.
     last: Option<Seen>,
     previous: Option<Seen>,
 }
 
 impl Walk<'_> {
-    /// Goes on until `skip` backends were passed over and another is found; whether it was. Only healthy
-    /// backends count, or all if `any` is set.
+    /// Continues until `skip` backends were skipped and another one is found. Returns whether one was found. Only
+    /// healthy backends count, or all if `any` is set.
     fn next(&mut self, ctx: &mut Ctx<'_>, mut skip: i64, any: bool) -> bool {
         while skip >= 0 && self.left > 0 {
             let host = self.circle.points[self.at].host;

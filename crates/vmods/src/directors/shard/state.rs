@@ -1,4 +1,4 @@
-//! One shard director: its settings, its parameters and its circle, and the changes that tasks make to it.
+//! One shard director: its settings, its parameters, its circle, and the changes that tasks make.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -30,7 +30,7 @@ pub struct Shard {
     pub name: String,
     debug: AtomicU32,
     settings: RwLock<Settings>,
-    /// The parameter object it is associated with.
+    /// The parameter object that it is associated with.
     param: RwLock<Option<Arc<ParamObject>>>,
     circle: RwLock<Circle>,
 }
@@ -93,7 +93,7 @@ impl Shard {
         Arc::as_ptr(self).addr()
     }
 
-    /// Applies changes to the backends; whether there are any backends afterwards.
+    /// Applies changes to the backends. Returns whether there are any backends afterwards.
     pub fn reconfigure(&self, ctx: &mut Ctx<'_>, changes: Vec<Change>, replicas: i64) -> bool {
         let mut circle = self.circle.write().unwrap_or_else(PoisonError::into_inner);
         for double in circle.apply(changes, replicas) {
@@ -111,13 +111,13 @@ impl Shard {
         true
     }
 
-    /// The changes that this task has made but not yet applied.
+    /// Returns the changes that this task has made and not yet applied.
     pub fn pending<'c>(self: &Arc<Self>, ctx: &'c mut Ctx<'_>) -> &'c mut Vec<Change> {
         let cell: &mut Option<Pending> = ctx.host.task_privates().get(self.address());
         &mut cell.get_or_insert_with(|| Pending { shard: self.clone(), changes: Vec::new() }).changes
     }
 
-    /// The parameters where nothing is given by the call: those of the task or of the association.
+    /// Returns the parameters for calls without arguments: those of the task or of the association.
     pub fn base(self: &Arc<Self>, ctx: &mut Ctx<'_>) -> (Given, Base) {
         let address = self.address();
         if let Some(own) = task_values(ctx, address) {
@@ -127,7 +127,7 @@ impl Shard {
     }
 }
 
-/// Changes that a task has made but not yet applied; they are at the latest when it ends.
+/// Changes that a task has made and not yet applied. They are applied when it ends, at the latest.
 pub struct Pending {
     shard: Arc<Shard>,
     changes: Vec<Change>,

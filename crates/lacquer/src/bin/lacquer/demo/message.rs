@@ -1,4 +1,4 @@
-//! Just enough HTTP/1.1 for the demonstration site: heads up to 16 kB, bodies read and dropped.
+//! A minimal HTTP/1.1 for the demonstration site: reads heads up to 16 kB, and discards bodies.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read};
@@ -14,7 +14,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The next request of a connection; none at its end or when it is beyond us.
+    /// Reads the next request of a connection. Returns `None` at its end or for a request that it cannot parse.
     pub fn read(from: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut head = from.take(MAX_HEAD);
         let mut line = String::new();
@@ -58,12 +58,12 @@ impl Request {
         Ok(())
     }
 
-    /// A header by its lower-case name.
+    /// Returns the value of a header, by its lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// A number from the query string, at most `limit`.
+    /// Returns a number from the query string, or `default`; at most `limit`.
     pub fn number(&self, name: &str, default: u64, limit: u64) -> u64 {
         let given = self.query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
         given.and_then(|n| n.parse().ok()).unwrap_or(default).min(limit)
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_one_request_after_the_other() {
+    fn successive_requests_are_read() {
         let mut bytes =
             &b"POST /a?ms=5000&x=1 HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET /b HTTP/1.0\r\n\r\n"[..];
         let first = Request::read(&mut bytes).expect("readable").expect("complete");

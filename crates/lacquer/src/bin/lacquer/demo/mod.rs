@@ -1,5 +1,5 @@
-//! `lacquer demo-origin`: a web server to put a cache in front of. One thread per connection and nothing
-//! but the standard library: it shows what caching does, it is not meant to be fast.
+//! `lacquer demo-origin`: a web server to try a cache with. It uses one thread per connection and only the standard
+//! library: it demonstrates caching and is not meant to be fast.
 
 mod message;
 mod pages;
@@ -18,10 +18,10 @@ use std::time::Duration;
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
 const IDLE: Duration = Duration::from_mins(1);
 
-/// Set by `lacquer run` to its own process id: the origin ends with it.
+/// Variable with the process id of `lacquer run`, which the origin exits with.
 const PARENT: &str = "LACQUER_DEMO_PARENT";
 
-/// Beginning of the first line of output; the address follows.
+/// The start of the first line of output; the address follows.
 const GREETING: &str = "The demonstration site is at http://";
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
@@ -41,8 +41,8 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the origin as a process beside this one, on a port of its own choice.
-pub fn start_beside(program: &Path) -> Result<SocketAddr, Failure> {
+/// Starts the origin as a child process, on a free port. Returns its address.
+pub fn start_child(program: &Path) -> Result<SocketAddr, Failure> {
     let failed =
         |error: io::Error| Failure::new(format_args!("cannot start the demonstration site: {error}"));
     let mut child = Command::new(program)
@@ -68,13 +68,13 @@ fn end_with(parent: u32) {
     std::process::exit(0);
 }
 
-/// Serves the requests of one connection until either side ends it.
+/// Serves the requests of one connection until either side closes it.
 fn serve(connection: &TcpStream) {
     let _ = connection.set_nodelay(true);
     let _ = connection.set_read_timeout(Some(IDLE));
     let mut reader = BufReader::new(connection);
     while let Ok(Some(request)) = Request::read(&mut reader) {
-        let response = pages::answer(&request);
+        let response = pages::respond(&request);
         let keep = request.keep_alive;
         if send(connection, &request, &response, keep).is_err() || !keep {
             return;

@@ -1,5 +1,5 @@
 //! The modules of a crate and which of them use which: from `use` declarations, paths and calls of methods, with
-//! re-exports followed to the module that has the item. Modules in a circle cannot be read, tested or moved one without the others.
+//! re-exports followed to the module that has the item. Modules in a cycle cannot be read, tested or moved one without the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::methods::{self, Method, Methods};
 use crate::paths::{self, Name, Use};
 use crate::source::{Source, is_word, words};
 
-/// Circles of modules that call methods of each other. The list only becomes shorter: no module joins one.
+/// Cycles of modules that call methods of each other. The list only becomes shorter: no module joins one.
 pub const KNOWN: [&str; 9] = [
     "cache: cache durable",
     // An include is a request within a request.
@@ -23,7 +23,7 @@ pub const KNOWN: [&str; 9] = [
     "vcl-native: emit::call emit::expr emit::string",
 ];
 
-/// Of one crate, by folder name.
+/// The modules of one crate.
 pub struct Graph {
     modules: BTreeMap<Name, Module>,
     /// The module with each method, by the module of its type.
@@ -33,8 +33,8 @@ pub struct Graph {
 #[derive(Default)]
 struct Module {
     uses: Vec<Name>,
-    /// Names that others find here (private ones, if they are below), and the paths where they are.
-    shows: BTreeMap<String, Name>,
+    /// Names that other modules can import from here (private ones: only submodules), and where they are defined.
+    exports: BTreeMap<String, Name>,
     inline: Vec<Name>,
     types: BTreeSet<String>,
     methods: Methods,
@@ -61,7 +61,7 @@ impl Graph {
         if module.types.contains(of) {
             return Some(name.clone());
         }
-        self.resolve(name, module.shows.get(of)?, 0)
+        self.resolve(name, module.exports.get(of)?, 0)
     }
 
     fn edges(&self, targets: impl Fn(&Name, &Module) -> BTreeSet<Name>) -> BTreeMap<&Name, BTreeSet<Name>> {
@@ -71,7 +71,7 @@ impl Graph {
     }
 
     /// Returns the modules in layers, from the lowest on. A module names only modules of the layers below its own. There
-    /// must be no circles.
+    /// must be no cycles.
     pub fn layers(&self) -> Vec<Vec<String>> {
         let edges = self.edges(|name, module| self.named(name, module));
         let mut heights: BTreeMap<&Name, usize> = BTreeMap::new();
@@ -83,7 +83,7 @@ impl Graph {
                     heights.insert(name, below.into_iter().max().map_or(0, |height| height + 1));
                 }
             }
-            assert!(heights.len() > known, "modules use each other in a circle");
+            assert!(heights.len() > known, "modules use each other in a cycle");
         }
         let mut layers = vec![Vec::new(); heights.values().max().map_or(0, |height| height + 1)];
         for (name, height) in heights.into_iter().filter(|(name, _)| !name.is_empty()) {
@@ -94,7 +94,7 @@ impl Graph {
     }
 
     /// Returns the modules that reach themselves, in groups that reach each other.
-    pub fn circles(&self) -> Vec<Vec<String>> {
+    pub fn cycles(&self) -> Vec<Vec<String>> {
         let edges = self.edges(|name, module| &self.named(name, module) | &self.called(name, module));
         let reach: BTreeMap<&Name, BTreeSet<Name>> =
             edges.keys().map(|&name| (name, reachable(name, &edges))).collect();
@@ -118,13 +118,13 @@ impl Graph {
         module.methods.called.iter().filter_map(of).collect()
     }
 
-    /// A path in code begins with `crate`, `super`, or the name of a module within this one.
+    /// Returns whether a path in code refers to this crate: it starts with `crate`, `super` or a submodule.
     fn is_own(&self, name: &Name, path: &Name) -> bool {
         let is_child = || self.modules.contains_key(&[&name[..], &path[..1]].concat());
         path.first().is_some_and(|first| first == "crate" || first == "super") || is_child()
     }
 
-    /// Returns the module that has the item with this path.
+    /// Returns the module that defines the item with this path.
     fn resolve(&self, from: &Name, path: &[String], depth: u32) -> Option<Name> {
         let mut rest = path;
         let mut at = match rest.first()?.as_str() {
@@ -142,8 +142,8 @@ impl Graph {
             let inner = [&at[..], std::slice::from_ref(part)].concat();
             if self.modules.contains_key(&inner) {
                 (at, rest) = (inner, tail);
-            } else if let Some(shown) = self.modules.get(&at).and_then(|module| module.shows.get(part)) {
-                return if depth < 8 { self.resolve(&at, shown, depth + 1) } else { None };
+            } else if let Some(path) = self.modules.get(&at).and_then(|module| module.exports.get(part)) {
+                return if depth < 8 { self.resolve(&at, path, depth + 1) } else { None };
             } else {
                 break;
             }
@@ -183,7 +183,7 @@ impl Module {
             ..Module::default()
         };
         for Use { path, shown_as, is_public } in declared {
-            module.shows.insert(shown_as, path.clone());
+            module.exports.insert(shown_as, path.clone());
             if !is_public {
                 module.uses.push(path);
             }
@@ -200,7 +200,7 @@ fn names_after<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = String>
 }
 
 #[test]
-fn circles_are_found_through_methods() {
+fn cycles_are_found_through_methods() {
     let file = |path: &str, text: &str| Source::new(path, text.to_owned());
     let sources = [
         file("crates/x/src/lib.rs", "mod a; mod b; mod thing; pub use thing::Thing;"),
@@ -212,11 +212,11 @@ fn circles_are_found_through_methods() {
             fn f(thing: &mut Thing, other: &Other) { thing.a(); other.a() }",
         ),
     ];
-    assert_eq!(Graph::of("x", &sources).circles(), [["a", "b"]]);
+    assert_eq!(Graph::of("x", &sources).cycles(), [["a", "b"]]);
 }
 
 #[test]
-fn circles_are_found_through_re_exports() {
+fn cycles_are_found_through_re_exports() {
     let file = |path: &str, text: &str| Source::new(path, text.to_owned());
     let sources = [
         file("crates/x/src/lib.rs", "mod a; mod b; mod c; pub use b::Thing;"),
@@ -225,12 +225,12 @@ fn circles_are_found_through_re_exports() {
         file("crates/x/src/b/inner.rs", "use super::super::a; pub struct Thing;"),
         file("crates/x/src/c.rs", "pub fn g() {} #[cfg(test)] mod tests { use crate::a; }"),
     ];
-    let circles = Graph::of("x", &sources).circles();
-    assert_eq!(circles, [["a", "b::inner"]], "and c uses none");
+    let cycles = Graph::of("x", &sources).cycles();
+    assert_eq!(cycles, [["a", "b::inner"]], "c is in no cycle");
 }
 
 #[test]
-fn layers_stand_on_those_below() {
+fn modules_use_only_lower_layers() {
     let file = |path: &str, text: &str| Source::new(path, text.to_owned());
     let sources = [
         file("crates/x/src/lib.rs", "mod a; mod b; mod c; mod d;"),

@@ -1,5 +1,5 @@
-//! Work that blocks (files, names, slow hashes), done on threads of its own while VCL waits and its reactor serves
-//! others. Each lane has few threads and a bounded queue: who floods one lane does not hold up the others.
+//! Runs blocking work (files, names, slow hashes) on separate threads while VCL waits and its reactor serves
+//! others. Each pool has few threads and a bounded queue, so that a flood of one kind of work does not delay others.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,20 +10,20 @@ use tokio::sync::oneshot;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread that had nothing to do for so long ends.
+/// Idle time after which a thread ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// Enough for the C library's resolver.
+/// Stack size in bytes, sufficient for the C library's resolver.
 const STACK: usize = 512 << 10;
 
-/// Reading files.
-pub(crate) static FILES: Lane = Lane::new("files", 4, 1024);
-/// Asking the name service, which may take seconds.
-pub(crate) static NAMES: Lane = Lane::new("names", 16, 256);
-/// Hashes that are slow by design. One thread, because reactors need the other cores.
-pub(crate) static HASHES: Lane = Lane::new("hashes", 1, 256);
+/// Reads files.
+pub(crate) static FILES: ThreadPool = ThreadPool::new("files", 4, 1024);
+/// Queries the name service, which may take seconds.
+pub(crate) static NAMES: ThreadPool = ThreadPool::new("names", 16, 256);
+/// Computes hashes that are slow by design. One thread, because reactors need the other cores.
+pub(crate) static HASHES: ThreadPool = ThreadPool::new("hashes", 1, 256);
 
-/// Threads for one kind of work.
-pub(crate) struct Lane {
+/// A thread pool for one kind of work.
+pub(crate) struct ThreadPool {
     name: &'static str,
     most_threads: usize,
     most_waiting: usize,
@@ -37,18 +37,18 @@ struct State {
     idle: usize,
 }
 
-impl Lane {
-    const fn new(name: &'static str, most_threads: usize, most_waiting: usize) -> Lane {
+impl ThreadPool {
+    const fn new(name: &'static str, most_threads: usize, most_waiting: usize) -> ThreadPool {
         let state = State { waiting: VecDeque::new(), threads: 0, idle: 0 };
-        Lane { name, most_threads, most_waiting, state: Mutex::new(state), arrived: Condvar::new() }
+        ThreadPool { name, most_threads, most_waiting, state: Mutex::new(state), arrived: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does the work on a thread of the lane and waits for it. Where VCL cannot wait (vcl_init) the work is done at
-    /// once. Fails if too much work waits, or if the task ends.
+    /// Runs the work on a thread of the pool and waits for it. If VCL cannot wait (vcl_init), runs it at
+    /// once. Fails if too much work is queued, or if the task ends.
     pub(crate) fn run<T: Send + 'static>(
         &'static self,
         ctx: &mut Ctx<'_>,
@@ -69,7 +69,7 @@ impl Lane {
     fn submit(&'static self, job: Job) -> Result<(), ModuleError> {
         let mut state = self.state();
         if state.waiting.len() >= self.most_waiting {
-            return Err(format!("Too much work waits for {}", self.name).into());
+            return Err(format!("Too much work is queued for {}", self.name).into());
         }
         let needs_thread = state.idle <= state.waiting.len() && state.threads < self.most_threads;
         if needs_thread {
@@ -79,7 +79,7 @@ impl Lane {
                 Err(error) if state.threads == 0 => {
                     return Err(format!("No thread for {}: {error}", self.name).into());
                 }
-                // Those that there are do it.
+                // The existing threads run it.
                 Err(_) => {}
             }
         }
@@ -93,7 +93,7 @@ impl Lane {
         loop {
             while let Some(job) = state.waiting.pop_front() {
                 drop(state);
-                // A job that panics drops its sender, which wakes its task with an error.
+                // A panicking job drops its sender, which wakes its task with an error.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 state = self.state();
             }
@@ -116,28 +116,28 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn a_full_lane_refuses_and_goes_on() {
-        static LANE: Lane = Lane::new("tests", 1, 2);
+    fn a_full_pool_refuses_work_and_continues() {
+        static POOL: ThreadPool = ThreadPool::new("tests", 1, 2);
         let (gate, opened) = mpsc::channel::<()>();
         let (report, done) = mpsc::channel();
         let first = report.clone();
-        LANE.submit(Box::new(move || {
+        POOL.submit(Box::new(move || {
             let _ = opened.recv();
             let _ = first.send(0);
-            panic!("it does not end the thread");
+            panic!("the thread must survive");
         }))
         .expect("there is room");
-        while !LANE.state().waiting.is_empty() {
+        while !POOL.state().waiting.is_empty() {
             std::thread::yield_now();
         }
         for n in 1..=2 {
             let report = report.clone();
-            LANE.submit(Box::new(move || report.send(n).expect("the test listens"))).expect("there is room");
+            POOL.submit(Box::new(move || report.send(n).expect("the test listens"))).expect("there is room");
         }
-        let refused = LANE.submit(Box::new(|| {})).expect_err("it is full");
-        assert_eq!(refused.0, "Too much work waits for tests");
+        let refused = POOL.submit(Box::new(|| {})).expect_err("it is full");
+        assert_eq!(refused.0, "Too much work is queued for tests");
         drop(gate);
         assert_eq!([0, 1, 2].map(|_| done.recv().expect("it runs")), [0, 1, 2]);
-        assert_eq!(LANE.state().threads, 1);
+        assert_eq!(POOL.state().threads, 1);
     }
 }

@@ -1,0 +1,128 @@
+//! Handles a 304: a new object gets the body of the stale one behind the new head.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use lacquer_cache::{BodyState, Chunk, Object, Read, flag};
+use lacquer_http::SessClose;
+use lacquer_shm::Tag;
+use lacquer_sources::clock;
+
+use super::body::PIECE;
+use super::object::Content;
+use super::parts::Step;
+use super::{Fetch, gone};
+
+/// The reason for which the stale body was not copied.
+enum Failure {
+    /// The store cannot read it.
+    Unreadable,
+    /// The store did not read it in time.
+    Late,
+    /// There is no room for it. The log has the reason.
+    NoRoom,
+    /// Nobody needs the new object any more.
+    Abandoned,
+}
+
+pub async fn refresh(f: &mut Fetch) -> Step {
+    let Some(stale) = f.product.stale.clone() else { return Step::Fail };
+    if stale.state() == BodyState::Fetching {
+        f.task.log.put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
+        if stale.end().await == BodyState::Failed {
+            return template_failed(f, FAILED);
+        }
+    }
+    // A body that cannot be read shows here, before a client gets the new head.
+    if let Err(why) = piece(f, &stale, 0).await.map(drop) {
+        return broken(f, &stale, &why);
+    }
+    f.attempt.gzipped = stale.is(flag::GZIPED);
+    f.attempt.encoding_changed = stale.is(flag::CHGCE);
+    f.attempt.has_esi = stale.is(flag::ESIPROC);
+    if !f.store_head(Content::Copied(&stale)) {
+        return template_failed(f, "");
+    }
+    let must_copy = f.product.writer.is_some();
+    let published = must_copy && f.attempt.do_stream;
+    if published {
+        f.publish();
+    }
+    if must_copy && let Err(why) = copy(f, &stale).await {
+        return broken(f, &stale, &why);
+    }
+    f.end_origin(None);
+    f.complete(published);
+    f.recycle_origin();
+    Step::Done
+}
+
+/// Copies the stale body, and lets others run in between.
+async fn copy(f: &mut Fetch, stale: &Object) -> Result<(), Failure> {
+    let mut at = 0;
+    while at < stale.body_len() {
+        if f.is_cancelled() {
+            return Err(Failure::Abandoned);
+        }
+        let Some(chunk) = piece(f, stale, at).await? else { return Err(Failure::Unreadable) };
+        if !f.append(chunk.bytes()).await {
+            return Err(Failure::NoRoom);
+        }
+        let n = chunk.len();
+        drop(chunk);
+        at += n as u64;
+        f.yield_if_due(n).await;
+    }
+    Ok(())
+}
+
+/// Returns the next bytes of the stale body when they are in memory, and nothing at its end. The limit for a wait is the
+/// one for a piece of a body from the origin: a fetch that holds memory must not wait for more without an end.
+async fn piece<'s>(f: &Fetch, stale: &'s Object, at: u64) -> Result<Option<Chunk<'s>>, Failure> {
+    let seconds = f.exchange.connection.as_ref().map_or(0.0, |connection| connection.waits.between_bytes);
+    let deadline = &f.exchange.deadline;
+    let abandonment = f.abandonment();
+    loop {
+        match stale.read(at, at + PIECE as u64) {
+            Read::Mapped(chunk) => return Ok(Some(chunk)),
+            Read::Missing if at == stale.body_len() && stale.state() == BodyState::Complete => {
+                return Ok(None);
+            }
+            Read::Missing => return Err(Failure::Unreadable),
+            Read::Pending => {}
+        }
+        let more = deadline.limit(deadline.now(), clock::limit(seconds), stale.more(at));
+        let Some(in_time) = abandonment.unless(pin!(more)).await else { return Err(Failure::Abandoned) };
+        in_time.ok_or(Failure::Late)?;
+    }
+}
+
+/// Ends a refresh that cannot be completed. If no client has the new head, the origin is asked for the whole response.
+fn broken(f: &mut Fetch, stale: &Arc<Object>, why: &Failure) -> Step {
+    match why {
+        Failure::Unreadable => f.task.services.cache().fail(stale),
+        Failure::Late => {}
+        Failure::NoRoom => return template_failed(f, ""),
+        Failure::Abandoned => {
+            f.log_abandoned();
+            return Step::Fail;
+        }
+    }
+    if f.product.object.is_some() && f.attempt.do_stream {
+        return template_failed(f, FAILED);
+    }
+    f.product.writer = None;
+    f.product.object = None;
+    gone::ask_again(f, FAILED)
+}
+
+const FAILED: &str = "Template object failed";
+
+fn template_failed(f: &mut Fetch, why: &str) -> Step {
+    if !why.is_empty() {
+        f.fetch_error(why);
+    }
+    f.close_origin(Some(SessClose::RxBody));
+    f.task.services.counters().fetch_failed.add(1);
+    Step::Fail
+}

@@ -1,0 +1,128 @@
+//! The memory of an arena that parts of bodies on a device may take, and the tasks that wait for memory.
+//!
+//! Parts take at most half of an arena, so that slow readers, which hold theirs for long, leave room for heads and new
+//! objects. A part that no reader waits for goes when another needs its memory. A reader without memory waits. It is
+//! woken whenever a span is freed, a load ends, or a reader got its part.
+
+use std::collections::VecDeque;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Waker};
+
+#[cfg(not(miri))]
+use parking_lot::Mutex;
+
+#[cfg(miri)]
+use crate::sync::Mutex;
+
+/// The least bytes that parts of an arena may take.
+const LEAST: u64 = 128 * 1024;
+
+/// A body with parts in memory.
+pub(crate) trait Holder: Send + Sync {
+    /// Drops the parts that no reader waits for. Returns whether others are left.
+    fn drop_parts(&self) -> bool;
+}
+
+#[derive(Default)]
+struct Holders {
+    /// The one that was listed first comes first.
+    list: VecDeque<Weak<dyn Holder>>,
+    /// The length at which those that are gone are removed from the list.
+    sweep_at: usize,
+}
+
+pub(crate) struct PartMemory {
+    limit: u64,
+    used: AtomicU64,
+    holders: Mutex<Holders>,
+    has_waiting: AtomicBool,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl PartMemory {
+    /// The part memory of an arena of so many bytes.
+    pub(crate) fn new(arena: u64) -> Self {
+        Self {
+            limit: (arena / 2).max(LEAST),
+            used: AtomicU64::new(0),
+            holders: Mutex::default(),
+            has_waiting: AtomicBool::new(false),
+            waiting: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn add(&self, bytes: u32) {
+        self.used.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    pub(crate) fn sub(&self, bytes: u32) {
+        self.used.fetch_sub(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
+    }
+
+    /// Returns how much of so many bytes may be taken, and drops parts for them that no reader waits for. Threads that
+    /// ask at the same time may together exceed the limit by a part each.
+    pub(crate) fn make_room(&self, wanted: u64) -> u64 {
+        let mut others = self.holders.lock().list.len();
+        while self.left() < wanted && others > 0 {
+            self.drop_oldest();
+            others -= 1;
+        }
+        self.left().min(wanted)
+    }
+
+    /// Drops all parts that no reader waits for.
+    pub(crate) fn drop_all(&self) {
+        let others = self.holders.lock().list.len();
+        (0..others).for_each(|_| self.drop_oldest());
+    }
+
+    fn drop_oldest(&self) {
+        let Some(oldest) = self.holders.lock().list.pop_front() else { return };
+        if oldest.upgrade().is_some_and(|holder| holder.drop_parts()) {
+            self.holders.lock().list.push_back(oldest);
+        }
+    }
+
+    /// Lists a body that has parts from now on. It is listed until [`Holder::drop_parts`] returns false.
+    pub(crate) fn list(&self, holder: Weak<dyn Holder>) {
+        let mut holders = self.holders.lock();
+        if holders.list.len() >= holders.sweep_at {
+            holders.list.retain(|holder| holder.strong_count() > 0);
+            holders.sweep_at = 64 + 2 * holders.list.len();
+        }
+        holders.list.push_back(holder);
+    }
+
+    /// Registers a task that waits for memory. It must try again afterwards, and is woken once.
+    pub(crate) fn wait(&self, cx: &Context<'_>) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+        self.has_waiting.store(true, Ordering::Relaxed);
+    }
+
+    /// Wakes the tasks that wait. A caller that has freed memory held the lock of the allocator in between, and a task
+    /// that waits takes it after it has registered: one of them sees what the other did.
+    #[inline]
+    pub(crate) fn wake(&self) {
+        if self.has_waiting.load(Ordering::Relaxed) {
+            self.wake_all();
+        }
+    }
+
+    #[cold]
+    fn wake_all(&self) {
+        let waiting = {
+            let mut waiting = self.waiting.lock();
+            self.has_waiting.store(false, Ordering::Relaxed);
+            std::mem::take(&mut *waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
