@@ -61,12 +61,17 @@ pub struct Cache {
     pub(crate) events: ExpiryEvents,
     /// Incremented to make front tables drop objects that are no longer in the index.
     pub(crate) pressure: AtomicU32,
-    pub(crate) rush_exponent: AtomicU32,
     pub(crate) evict_next: AtomicU64,
+    pub(crate) tuning: Tuning,
+    pub(crate) invalidation_listeners: Box<[Box<dyn InvalidationListener>]>,
+}
+
+/// Parameters that can change at any time.
+pub(crate) struct Tuning {
+    rush_exponent: AtomicU32,
     /// Seconds, as the bits of an f32.
     pub(crate) lru_interval: AtomicU32,
     pub(crate) ban_dups: AtomicBool,
-    pub(crate) invalidation_listeners: Box<[Box<dyn InvalidationListener>]>,
 }
 
 fn shard_index(key: &Key) -> usize {
@@ -91,10 +96,12 @@ impl Cache {
             events: ExpiryEvents::new(now, config.hooks.expiry, Arc::clone(&counters)),
             counters,
             pressure: AtomicU32::new(0),
-            rush_exponent: AtomicU32::new(config.rush_exponent),
             evict_next: AtomicU64::new(0),
-            lru_interval: AtomicU32::new(0),
-            ban_dups: AtomicBool::new(config.ban_dups),
+            tuning: Tuning {
+                rush_exponent: AtomicU32::new(config.rush_exponent),
+                lru_interval: AtomicU32::new(0),
+                ban_dups: AtomicBool::new(config.ban_dups),
+            },
             invalidation_listeners: config.invalidation_listeners.into(),
         });
         cache.install_load_eviction();
@@ -130,7 +137,7 @@ impl Cache {
 
     /// Sets parameter `rush_exponent`.
     pub fn set_rush_exponent(&self, n: u32) {
-        self.rush_exponent.store(n.max(1), Ordering::Relaxed);
+        self.tuning.rush_exponent.store(n.max(1), Ordering::Relaxed);
     }
 
     /// Sets whether [`Cache::expire`] reports what Varnish logs under ExpKill.
@@ -295,7 +302,7 @@ impl Cache {
 
     /// Wakes as many waiting requests as parameter `rush_exponent` specifies.
     pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, deferred: &mut DeferredWork) {
-        self.rush_some(shard, key, self.rush_exponent.load(Ordering::Relaxed) as usize, deferred);
+        self.rush_some(shard, key, self.tuning.rush_exponent.load(Ordering::Relaxed) as usize, deferred);
     }
 
     /// Removes a request that stops waiting.
@@ -418,7 +425,7 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         if !self.done {
-            self.end(self.cache.rush_exponent.load(Ordering::Relaxed) as usize);
+            self.end(self.cache.tuning.rush_exponent.load(Ordering::Relaxed) as usize);
         }
     }
 }

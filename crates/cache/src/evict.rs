@@ -49,12 +49,12 @@ struct Candidate<'a> {
 impl Cache {
     /// Sets parameter `lru_interval`: hits on objects that are younger than this do not protect them.
     pub fn set_lru_interval(&self, seconds: f64) {
-        self.lru_interval.store((seconds as f32).to_bits(), Ordering::Relaxed);
+        self.tuning.lru_interval.store((seconds as f32).to_bits(), Ordering::Relaxed);
     }
 
     /// Counts a hit, which protects the object from the next round of the hand.
     pub(crate) fn count_hit(&self, object: &Object, now: f64) {
-        let interval = f32::from_bits(self.lru_interval.load(Ordering::Relaxed));
+        let interval = f32::from_bits(self.tuning.lru_interval.load(Ordering::Relaxed));
         if now - object.t_origin() < f64::from(interval) {
             object.count_hits(1);
         } else if object.hit(1) {

@@ -11,6 +11,7 @@ mod h2_client;
 mod http;
 mod journal;
 pub mod ledger;
+mod log_reader;
 mod operator;
 mod origin;
 mod packing;

@@ -26,6 +26,7 @@ use crate::client::Client;
 use crate::h2_client::H2Client;
 use crate::journal::Journal;
 use crate::ledger::{Ledger, Rules};
+use crate::log_reader::LogReader;
 use crate::operator::Operator;
 use crate::origin::Origin;
 use crate::panics;
@@ -196,6 +197,7 @@ struct World {
     ledger: Rc<RefCell<Ledger>>,
     journal: Journal,
     engine: Rc<Engine>,
+    log: Rc<RefCell<LogReader>>,
 }
 
 impl World {
@@ -233,7 +235,8 @@ impl World {
         let listeners: Vec<Box<dyn InvalidationListener>> = vec![Box::new(journal.clone())];
         let engine = Engine::start(config, dir, storages, listeners).map_err(io::Error::other)?;
         let ledger = Rc::new(RefCell::new(Ledger::new(prints_events, nature.rules())));
-        Ok(World { nature, chance, ledger, journal, engine: Rc::new(engine) })
+        let log = Rc::new(RefCell::new(LogReader::open(place)?));
+        Ok(World { nature, chance, ledger, journal, engine: Rc::new(engine), log })
     }
 
     fn fault(&self, text: &str) {
@@ -251,7 +254,7 @@ impl World {
             pages: self.nature.pages,
         };
         operator.load("vcl0", 0).map_err(io::Error::other)?;
-        let helper = tokio::task::spawn_local(help(self.engine.clone(), HELP_EVERY));
+        let helper = tokio::task::spawn_local(help(self.engine.clone(), self.log.clone(), HELP_EVERY));
         let operator = tokio::task::spawn_local(operator.work());
         let clients: Vec<_> = (0..self.nature.clients).map(|_| self.client()).collect();
         if let Some(milliseconds) = self.nature.ends_after {
@@ -267,7 +270,7 @@ impl World {
             self.ledger.borrow_mut().check_fetches();
         }
         helper.abort();
-        tokio::task::spawn_local(help(self.engine.clone(), HELP_SELDOM));
+        tokio::task::spawn_local(help(self.engine.clone(), self.log.clone(), HELP_SELDOM));
         self.drop_all().await;
         Ok(())
     }
@@ -344,6 +347,10 @@ impl World {
         if left != Holdings::default() {
             self.fault(&format!("at the end there are still {left:?}"));
         }
+        let open = self.log.borrow().open_transactions().unwrap_or_default();
+        if !open.is_empty() {
+            self.fault(&format!("transactions of the log that did not end: {open:?}"));
+        }
     }
 }
 
@@ -371,10 +378,11 @@ async fn work_off(store: SlowStore, milliseconds: u64) {
     }
 }
 
-/// Does the work of the engine's helper threads, without end.
-async fn help(engine: Rc<Engine>, pause: Duration) {
+/// Does the work of the engine's helper threads and of a log reader, without end.
+async fn help(engine: Rc<Engine>, log: Rc<RefCell<LogReader>>, pause: Duration) {
     loop {
         engine.help();
+        log.borrow_mut().follow().expect("the log is a file in memory");
         sleep(pause).await;
     }
 }

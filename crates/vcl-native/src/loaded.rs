@@ -83,7 +83,7 @@ impl LoadedVcl {
     /// Passes an event to each module once, in the order of imports, or in reverse order for ends.
     pub fn event(&self, event: Event) -> Result<(), String> {
         let mut modules: Vec<_> = Vec::new();
-        for &module in &self.instance.modules {
+        for &module in &self.instance.imports.modules {
             if !modules.iter().any(|m: &&dyn Module| m.name() == module.name()) {
                 modules.push(module);
             }

@@ -138,7 +138,7 @@ pub fn dynamic_subs(program: &Program) -> Vec<bool> {
 pub fn suspending_methods(instance: &Instance) -> u32 {
     let program = &instance.program;
     let uses: Vec<Uses> = program.subs.iter().map(|sub| Uses::of(&sub.body)).collect();
-    let suspends = |f: &u32| instance.functions.get(*f as usize).is_some_and(|f| f.suspends);
+    let suspends = |f: &u32| instance.imports.functions.get(*f as usize).is_some_and(|f| f.suspends);
     let mut bits = 0;
     for (method, &root) in program.methods.iter().enumerate() {
         let mut seen = vec![false; uses.len()];

@@ -216,7 +216,7 @@ pub fn origins(process: &Process) -> Vec<Arc<Origin>> {
 pub fn modules_in_use(process: &Process) -> BTreeMap<&'static str, usize> {
     let mut users = BTreeMap::new();
     for vcl in programs(process) {
-        let mut names: Vec<&str> = vcl.loaded.instance().modules.iter().map(|m| m.name()).collect();
+        let mut names: Vec<&str> = vcl.loaded.instance().imports.modules.iter().map(|m| m.name()).collect();
         names.sort_unstable();
         names.dedup();
         for name in names {

@@ -21,13 +21,13 @@ impl Cache {
             listener.invalidated(&event, arrival, &mut purging.ticket);
         }
         if let Action::Ban(conditions) = event.into_action() {
-            self.bans.add(conditions, when, self.ban_dups.load(Ordering::Relaxed));
+            self.bans.add(conditions, when, self.tuning.ban_dups.load(Ordering::Relaxed));
         }
         purging
     }
 
     /// Sets parameter `ban_dups`: whether a new ban completes older equal ones.
     pub fn set_ban_dups(&self, on: bool) {
-        self.ban_dups.store(on, Ordering::Relaxed);
+        self.tuning.ban_dups.store(on, Ordering::Relaxed);
     }
 }

@@ -3,7 +3,7 @@
 use std::mem;
 use std::rc::Rc;
 
-use lacquer_http::Text;
+use lacquer_http::{SessClose, Text};
 use lacquer_params::Params;
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
@@ -222,5 +222,10 @@ impl Req {
             return;
         }
         a.count(self.task.services.counters());
+    }
+
+    /// Records the reason why the connection must close.
+    pub fn fail_session(&mut self, reason: SessClose) {
+        self.client.close = Some(reason);
     }
 }

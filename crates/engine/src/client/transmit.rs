@@ -153,13 +153,6 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
     req.inclusion.into = Some(include);
 }
 
-impl Req {
-    /// Records the reason why the connection must close.
-    pub fn fail_session(&mut self, reason: SessClose) {
-        self.client.close = Some(reason);
-    }
-}
-
 fn finish(req: &mut Req, source: &Source) -> Step {
     req.task.stamp("Resp");
     if let Source::Object(object) = source {

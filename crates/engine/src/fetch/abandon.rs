@@ -9,8 +9,11 @@ use std::task::{Context, Poll};
 
 use lacquer_cache::{Object, flag};
 use lacquer_flow::interest::{self, Fetching};
+use lacquer_flow::retry::Exchange;
+use lacquer_http::SessClose;
 
 use super::Fetch;
+use super::connection::OriginConnection;
 use super::events::FetchEvents;
 use super::parts::Target;
 
@@ -98,5 +101,12 @@ impl Fetch {
     pub(super) fn is_abandoned(&self) -> bool {
         let events = &self.waiter.events;
         events.is_evicted() || (events.client_gone.get() && self.is_private())
+    }
+
+    /// Closes the connection during the exchange, because nobody waits for the response.
+    pub(super) fn abandon(&mut self, connection: &mut OriginConnection) -> Exchange {
+        self.log_abandoned();
+        connection.close = Some(SessClose::RemClose);
+        Exchange::Failed
     }
 }

@@ -273,16 +273,6 @@ impl Fetch {
         Ok(())
     }
 
-    /// Returns the limit in bytes by which the fetch may be ahead of its only reader, if there is one
-    /// (`beresp.transit_buffer`).
-    pub(super) fn transit_limit(&self) -> Option<u64> {
-        storing::transit_limit(
-            self.product.transit_buffer,
-            self.response.is_uncacheable,
-            self.attempt.do_stream,
-        )
-    }
-
     /// Waits while the fetch is too far ahead of its only reader.
     async fn wait_for_reader(&mut self) {
         let (Some(limit), Some(writer)) = (self.transit_limit(), &self.product.writer) else { return };

@@ -294,13 +294,6 @@ impl Fetch {
         if may_have_been_idle { Exchange::Silent } else { Exchange::Failed }
     }
 
-    /// Closes the connection during the exchange, because nobody waits for the response.
-    pub(super) fn abandon(&mut self, connection: &mut OriginConnection) -> Exchange {
-        self.log_abandoned();
-        connection.close = Some(SessClose::RemClose);
-        Exchange::Failed
-    }
-
     async fn send_request(&mut self, connection: &mut OriginConnection, upload: Upload) -> io::Result<()> {
         self.send_head(connection).await?;
         self.send_body(connection, upload).await

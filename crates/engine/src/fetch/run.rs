@@ -2,9 +2,11 @@
 
 use std::pin::pin;
 
+use lacquer_cache::BodyState;
+use lacquer_http::SessClose;
 use lacquer_shm::Tag;
 
-use super::parts::Step;
+use super::parts::{Step, Target};
 use super::{Fetch, body, error, refresh, start};
 use crate::activity::Work;
 
@@ -42,5 +44,33 @@ impl Fetch {
                 Step::Done => break,
             };
         }
+    }
+
+    fn fail(&mut self) {
+        self.close_origin(Some(SessClose::RxBody));
+        self.product.writer = None;
+        if let Some(object) = &self.product.object {
+            self.task.services.cache().fail(object);
+        }
+        // Dropping the right to fetch wakes the requests that wait for it.
+        self.product.target = Target::Delivered;
+        let object = self.product.object.take();
+        drop(object);
+        self.announce(None);
+    }
+
+    fn finish(&mut self) {
+        if let Some(object) = &self.product.object
+            && object.state() == BodyState::Complete
+        {
+            let length = object.body_len();
+            self.task.log.put_numbers(Tag::Length, [length]);
+        }
+        self.task.log.put_numbers(Tag::BereqAcct, self.exchange.account.numbers());
+        self.task.log.end();
+        if self.task.ws.overflowed() {
+            self.task.services.counters().ws_backend_overflow.add(1);
+        }
+        self.announce(None);
     }
 }

@@ -6,11 +6,8 @@ use std::sync::Arc;
 use lacquer_cache::{BodyState, Object, flag};
 use lacquer_flow::Lifetime;
 use lacquer_flow::validation::{self, NotModified, Validated};
-use lacquer_http::freshness::Freshness;
-use lacquer_http::range::PartialCheck;
 use lacquer_http::{
-    BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace, fixed, freshness, header_table as h, pack,
-    range,
+    BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace, fixed, header_table as h, pack,
 };
 use lacquer_net::deadlines::Deadline;
 use lacquer_params::Params;
@@ -299,57 +296,4 @@ fn accept_304(f: &mut Fetch) -> bool {
     }
     f.attempt.was_304 = true;
     true
-}
-
-impl Fetch {
-    /// Sets the lifetimes of the response from its headers and the parameters.
-    pub fn set_lifetimes(&mut self, now: f64) -> Freshness {
-        let p = &self.task.params;
-        let defaults = freshness::Defaults {
-            ttl: p.default_ttl,
-            grace: p.default_grace,
-            keep: p.default_keep,
-            clock_skew: f64::from(p.clock_skew),
-        };
-        let fresh =
-            freshness::freshness(&self.response.http, &self.task.ws, now, &defaults, self.purpose.is_pass);
-        self.response.lifetime = Lifetime::of_headers(&fresh);
-        fresh
-    }
-
-    pub fn log_lifetimes(&mut self, now: f64, fresh: &Freshness) {
-        self.exchange.out.clear();
-        fresh.write_log(now, self.response.is_uncacheable, &mut self.exchange.out);
-        self.task.log.put(Tag::TTL, &self.exchange.out);
-    }
-
-    /// Returns the default storage for the next object, by round robin. VCL may set another.
-    pub fn storage_choice(&self) -> u32 {
-        self.task.services.stevedores().next()
-    }
-
-    pub fn body_status(&self) -> BodyStatus {
-        self.exchange.connection.as_ref().map_or(BodyStatus::None, |o| o.reply.framing.status)
-    }
-
-    /// Returns whether the origin's Content-Range matches the requested range.
-    pub fn check_range(&mut self) -> bool {
-        if !self.task.params.http_range_support {
-            return true;
-        }
-        let ws = &self.task.ws;
-        // After a rollback there is no response, and its texts may have been overwritten.
-        let response = self.exchange.connection.is_some().then_some(&self.response.http);
-        match range::check_partial(&self.request.original, ws, response, ws) {
-            PartialCheck::Fine => true,
-            PartialCheck::Odd(note) => {
-                self.task.log.put(Tag::Debug, note.as_bytes());
-                true
-            }
-            PartialCheck::Refused(why) => {
-                self.task.log.put(Tag::Error, why.as_bytes());
-                false
-            }
-        }
-    }
 }

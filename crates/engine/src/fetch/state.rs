@@ -3,14 +3,17 @@
 use std::mem;
 use std::sync::Arc;
 
-use lacquer_cache::{BodyState, Object};
-use lacquer_http::SessClose;
+use lacquer_cache::Object;
+use lacquer_flow::Lifetime;
+use lacquer_http::BodyStatus;
+use lacquer_http::freshness::{self, Freshness};
+use lacquer_http::range::{self, PartialCheck};
 use lacquer_params::Params;
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
 use super::events::Started;
-use super::parts::{Attempt, Exchange, Product, Purpose, Request, Response, Retries, Target, Waiter};
+use super::parts::{Attempt, Exchange, Product, Purpose, Request, Response, Retries, Waiter};
 use crate::task::{BEREQ, BERESP, Logged, Task, VclTask, run_vcl};
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::Transaction;
@@ -101,31 +104,54 @@ impl Fetch {
         }
     }
 
-    pub(super) fn fail(&mut self) {
-        self.close_origin(Some(SessClose::RxBody));
-        self.product.writer = None;
-        if let Some(object) = &self.product.object {
-            self.task.services.cache().fail(object);
-        }
-        // Dropping the right to fetch wakes the requests that wait for it.
-        self.product.target = Target::Delivered;
-        let object = self.product.object.take();
-        drop(object);
-        self.announce(None);
+    /// Sets the lifetimes of the response from its headers and the parameters.
+    pub fn set_lifetimes(&mut self, now: f64) -> Freshness {
+        let p = &self.task.params;
+        let defaults = freshness::Defaults {
+            ttl: p.default_ttl,
+            grace: p.default_grace,
+            keep: p.default_keep,
+            clock_skew: f64::from(p.clock_skew),
+        };
+        let fresh =
+            freshness::freshness(&self.response.http, &self.task.ws, now, &defaults, self.purpose.is_pass);
+        self.response.lifetime = Lifetime::of_headers(&fresh);
+        fresh
     }
 
-    pub(super) fn finish(&mut self) {
-        if let Some(object) = &self.product.object
-            && object.state() == BodyState::Complete
-        {
-            let length = object.body_len();
-            self.task.log.put_numbers(Tag::Length, [length]);
+    pub fn log_lifetimes(&mut self, now: f64, fresh: &Freshness) {
+        self.exchange.out.clear();
+        fresh.write_log(now, self.response.is_uncacheable, &mut self.exchange.out);
+        self.task.log.put(Tag::TTL, &self.exchange.out);
+    }
+
+    /// Returns the default storage for the next object, by round robin. VCL may set another.
+    pub fn storage_choice(&self) -> u32 {
+        self.task.services.stevedores().next()
+    }
+
+    pub fn body_status(&self) -> BodyStatus {
+        self.exchange.connection.as_ref().map_or(BodyStatus::None, |o| o.reply.framing.status)
+    }
+
+    /// Returns whether the origin's Content-Range matches the requested range.
+    pub fn check_range(&mut self) -> bool {
+        if !self.task.params.http_range_support {
+            return true;
         }
-        self.task.log.put_numbers(Tag::BereqAcct, self.exchange.account.numbers());
-        self.task.log.end();
-        if self.task.ws.overflowed() {
-            self.task.services.counters().ws_backend_overflow.add(1);
+        let ws = &self.task.ws;
+        // After a rollback there is no response, and its texts may have been overwritten.
+        let response = self.exchange.connection.is_some().then_some(&self.response.http);
+        match range::check_partial(&self.request.original, ws, response, ws) {
+            PartialCheck::Fine => true,
+            PartialCheck::Odd(note) => {
+                self.task.log.put(Tag::Debug, note.as_bytes());
+                true
+            }
+            PartialCheck::Refused(why) => {
+                self.task.log.put(Tag::Error, why.as_bytes());
+                false
+            }
         }
-        self.announce(None);
     }
 }

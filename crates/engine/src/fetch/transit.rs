@@ -2,6 +2,9 @@
 //! distance ahead of it (`transit_buffer`).
 
 use lacquer_cache::ChunkSizes;
+use lacquer_flow::storing;
+
+use super::Fetch;
 
 /// The number of chunks within the distance by which a fetch may be ahead. With one chunk, nothing would be freed
 /// before the whole distance was delivered.
@@ -13,6 +16,18 @@ pub fn chunk_sizes(first: u64, max: u64, transit: Option<u64>) -> ChunkSizes {
     let max = transit.map_or(max, |limit| max.min((limit / CHUNKS).max(first)));
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     ChunkSizes { first: size(first), max: size(max) }
+}
+
+impl Fetch {
+    /// Returns the limit in bytes by which the fetch may be ahead of its only reader, if there is one
+    /// (`beresp.transit_buffer`).
+    pub(super) fn transit_limit(&self) -> Option<u64> {
+        storing::transit_limit(
+            self.product.transit_buffer,
+            self.response.is_uncacheable,
+            self.attempt.do_stream,
+        )
+    }
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ impl Conn {
     fn write_failed(&self, stream: u32, why: &WriteError) {
         match why {
             WriteError::Late(limit) => {
-                self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}"))
+                self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}"));
             }
             WriteError::Io(e) => {
                 let errno = e.raw_os_error().unwrap_or(0);

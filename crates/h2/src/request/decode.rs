@@ -22,6 +22,13 @@ pub struct RequestHead {
     pub body: Body,
 }
 
+/// The number of bytes by which a block may still grow, encoded and decoded.
+#[derive(Debug)]
+struct Allowance {
+    encoded: usize,
+    decoded: usize,
+}
+
 /// A header block that is being received. A connection has at most one.
 #[derive(Debug)]
 pub struct RequestDecoder {
@@ -31,9 +38,7 @@ pub struct RequestDecoder {
     area: Text,
     used: usize,
     hdr_len: usize,
-    /// The number of bytes by which the block may still grow, encoded and decoded.
-    encoded_left: usize,
-    decoded_left: usize,
+    left: Allowance,
     /// An incomplete field, and the minimum number of bytes that it needs.
     rest: Vec<u8>,
     needed: usize,
@@ -83,8 +88,7 @@ impl RequestDecoder {
             area: Text::EMPTY,
             used: 0,
             hdr_len: limits.hdr_len,
-            encoded_left: limits.list_size,
-            decoded_left: limits.list_size,
+            left: Allowance { encoded: limits.list_size, decoded: limits.list_size },
             rest: Vec::new(),
             needed: 0,
             has_scheme: false,
@@ -104,7 +108,7 @@ impl RequestDecoder {
         msg: &mut Message,
         log: Log<'_>,
     ) -> Result<(), Error> {
-        self.encoded_left = self.encoded_left.checked_sub(fragment.len()).ok_or_else(|| too_large(log))?;
+        self.left.encoded = self.left.encoded.checked_sub(fragment.len()).ok_or_else(|| too_large(log))?;
         if self.rest.is_empty() {
             let consumed = self.fields(decoder, fragment, ws, msg, log)?;
             self.rest.extend_from_slice(&fragment[consumed..]);
@@ -158,7 +162,7 @@ impl RequestDecoder {
                 };
                 self.error = taken.err();
             }
-            self.decoded_left = self.decoded_left.checked_sub(line.len + 1).ok_or_else(|| too_large(log))?;
+            self.left.decoded = self.left.decoded.checked_sub(line.len + 1).ok_or_else(|| too_large(log))?;
         }
     }
 

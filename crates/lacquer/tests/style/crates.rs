@@ -6,24 +6,49 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
 use crate::source::Source;
+use crate::tree::Target;
 
 const BEGIN: &str = "<!-- The list of crates: written by the style test. -->\n";
 const END: &str = "<!-- End of the list. -->\n";
 const WIDTH: usize = 100;
 
-/// The crate of the installed programs. Crates that it does not depend on are listed last.
+/// The crate of the installed programs.
 pub const INSTALLED: &str = "lacquer";
 
-/// A crate of the workspace. Names of crates omit `lacquer-`.
+/// Crates that are for tests and measurements, from top to bottom. They use the product, which uses none of them.
+pub const TOOLS: [&[&str]; 2] = [&["attack", "bench", "sim"], &["testing"]];
+
+/// The layers of the product, from top to bottom. A crate uses only crates of the layers below its own.
+pub const LAYERS: [&[&str]; 9] = [
+    &[INSTALLED],
+    &["manager", "worker"],
+    &["sessions"],
+    &["engine"],
+    &["vmods", "vcl-native"],
+    &["deliver"],
+    &["cache", "net", "vcl-runtime", "jail"],
+    &["flow", "h2", "vcl", "cli"],
+    &["filters", "http", "params", "shm", "sources", "storage", "system"],
+];
+
+/// Returns the number of a crate's layer, from the top. Tools are above the product.
+pub fn layer(name: &str) -> Option<usize> {
+    TOOLS.iter().chain(&LAYERS).position(|layer| layer.contains(&name))
+}
+
+/// A crate of the workspace. Names of crates are without `lacquer-`.
 pub struct Crate {
     /// The workspace crates among its dependencies, without those for its tests.
     pub uses: BTreeSet<String>,
     /// The first sentence of the comment of its library, or of each of its programs.
     purpose: String,
+    /// The path of its folder, with a slash at its end.
+    pub folder: String,
     size: Size,
 }
 
@@ -35,15 +60,53 @@ struct Size {
 
 pub type Crates = BTreeMap<String, Crate>;
 
-/// Reads the workspace's crates from `cargo metadata`.
-pub fn read(root: &Path, sources: &[Source]) -> Crates {
+/// Returns the packages of the workspace, from `cargo metadata`.
+fn packages(root: &Path) -> &'static [Value] {
+    static METADATA: OnceLock<Value> = OnceLock::new();
+    METADATA.get_or_init(|| metadata(root))["packages"].as_array().expect("a list")
+}
+
+fn metadata(root: &Path) -> Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
     let output = Command::new(cargo).args(arguments).current_dir(root).output().expect("cargo runs");
     assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
-    let packages = metadata["packages"].as_array().expect("a list");
-    packages.iter().map(|package| (short(&package["name"]), Crate::of(package, root, sources))).collect()
+    serde_json::from_slice(&output.stdout).expect("cargo writes JSON")
+}
+
+/// Reads the workspace's crates.
+pub fn read(root: &Path, sources: &[Source]) -> Crates {
+    let packages = packages(root).iter();
+    packages.map(|package| (short(&package["name"]), Crate::of(package, root, sources))).collect()
+}
+
+/// Returns the roots of all that Cargo builds in the workspace.
+pub fn targets(root: &Path) -> Vec<Target> {
+    let all = packages(root).iter().flat_map(|package| package["targets"].as_array().expect("a list"));
+    let target = |target: &Value| Target {
+        path: relative(text(&target["src_path"]), root).to_owned(),
+        is_test: ["test", "bench", "example"].contains(&text(&target["kind"][0])),
+    };
+    all.map(target).collect()
+}
+
+/// Returns the crates that no layer names, the names that are no crate's, and the crates that use one that is not below.
+pub fn out_of_place(crates: &Crates) -> Vec<String> {
+    let mut faults = Vec::new();
+    for name in TOOLS.iter().chain(&LAYERS).flat_map(|layer| layer.iter()) {
+        if !crates.contains_key(*name) {
+            faults.push(format!("no crate is named {name}"));
+        }
+    }
+    for (name, this) in crates {
+        let Some(own) = layer(name) else {
+            faults.push(format!("{name} stands in no layer"));
+            continue;
+        };
+        let above = this.uses.iter().filter(|used| layer(used).is_some_and(|other| other <= own));
+        faults.extend(above.map(|used| format!("{name} uses {used}, which is not below it")));
+    }
+    faults
 }
 
 impl Crate {
@@ -59,6 +122,7 @@ impl Crate {
         Crate {
             uses: used.map(|d| short(&d["name"])).collect(),
             purpose: purpose(package, root, sources),
+            folder,
             size: Size { files: files.len(), lines: files.iter().map(|s| s.text.lines().count()).sum() },
         }
     }
@@ -112,21 +176,18 @@ pub fn with_list(document: &str, crates: &Crates, keep_sizes: bool) -> String {
 }
 
 fn list(crates: &Crates, old: &str) -> String {
-    let installed = reached(INSTALLED, crates);
-    let mut groups: BTreeMap<(bool, usize), Vec<&String>> = BTreeMap::new();
-    for name in crates.keys() {
-        let is_installed = name == INSTALLED || installed.contains(name.as_str());
-        let group = (is_installed, if is_installed { height(name, crates) } else { 0 });
-        groups.entry(group).or_default().push(name);
-    }
+    let tools = TOOLS.concat();
     let mut entries = Vec::new();
-    for names in groups.values().rev() {
+    for names in LAYERS.into_iter().chain([&tools[..]]) {
         let mut group = String::new();
-        for name in names {
-            entry(name, &crates[*name], old, &mut group);
+        for &name in names {
+            if let Some(this) = crates.get(name) {
+                entry(name, this, old, &mut group);
+            }
         }
         entries.push(group);
     }
+    entries.retain(|group| !group.is_empty());
     format!("\n```text\n{}```\n\n", entries.join("\n"))
 }
 
@@ -141,11 +202,6 @@ fn entry(name: &str, this: &Crate, old: &str, out: &mut String) {
     if !uses.is_empty() {
         wrap(&format!("-> {}", uses.join(", ")), out);
     }
-}
-
-/// Returns the length of the longest dependency path from a crate.
-fn height(name: &str, crates: &Crates) -> usize {
-    crates[name].uses.iter().map(|used| height(used, crates) + 1).max().unwrap_or(0)
 }
 
 fn size_in(old: &str, name: &str) -> Option<Size> {
@@ -193,18 +249,43 @@ pub fn reached<'a>(name: &str, crates: &'a Crates) -> BTreeSet<&'a str> {
 #[test]
 fn the_list_keeps_sizes_that_changed_little() {
     let one = |lines| {
-        let uses = BTreeSet::from(["b".to_owned()]);
+        let uses = BTreeSet::from(["shm".to_owned()]);
         let size = Size { files: 2, lines };
-        let a = Crate { uses, purpose: "Does A.".to_owned(), size };
+        let a = Crate { uses, purpose: "Does A.".to_owned(), folder: String::new(), size };
         let size = Size { files: 1, lines: 5 };
-        let b = Crate { uses: BTreeSet::new(), purpose: String::new(), size };
-        Crates::from([(INSTALLED.to_owned(), a), ("b".to_owned(), b)])
+        let b = Crate { uses: BTreeSet::new(), purpose: String::new(), folder: String::new(), size };
+        Crates::from([(INSTALLED.to_owned(), a), ("shm".to_owned(), b)])
     };
     let empty = format!("Before.\n{BEGIN}{END}After.\n");
     let old = with_list(&empty, &one(1000), true);
-    assert!(old.contains("lacquer        2 files   1000 lines\n    Does A.\n    -> b\n\nb"), "{old}");
+    assert!(old.contains("lacquer        2 files   1000 lines\n    Does A.\n    -> shm\n\nshm"), "{old}");
     assert_eq!(with_list(&old, &one(1090), true), old);
     assert_ne!(with_list(&old, &one(1200), true), old);
     assert_ne!(with_list(&old, &one(1090), false), old);
     assert_eq!(first_sentence("//! Reads [`A`]s\n//! of B. Writes C.\n"), "Reads `A`s of B.");
+}
+
+#[test]
+fn crates_stand_above_those_that_they_use() {
+    let one = |uses: &[&str]| Crate {
+        uses: uses.iter().map(|&name| name.to_owned()).collect(),
+        purpose: String::new(),
+        folder: String::new(),
+        size: Size { files: 1, lines: 1 },
+    };
+    let all = TOOLS.iter().chain(&LAYERS).flat_map(|layer| layer.iter());
+    let mut crates: Crates = all.map(|&name| (name.to_owned(), one(&[]))).collect();
+    assert_eq!(out_of_place(&crates), Vec::<String>::new());
+    crates.insert("engine".to_owned(), one(&["cache", "sessions"]));
+    crates.insert("flow".to_owned(), one(&["h2", "http", "sim"]));
+    crates.insert("h3".to_owned(), one(&["http"]));
+    crates.remove("jail");
+    let faults = [
+        "no crate is named jail",
+        "engine uses sessions, which is not below it",
+        "flow uses h2, which is not below it",
+        "flow uses sim, which is not below it",
+        "h3 stands in no layer",
+    ];
+    assert_eq!(out_of_place(&crates), faults);
 }

@@ -1,16 +1,29 @@
-//! The modules of a crate and their dependencies, found from `use` declarations and paths; re-exports are followed to
-//! the module that defines the item. Modules that form a cycle cannot be read, tested or moved separately.
+//! The modules of a crate and which of them use which: from `use` declarations, paths and calls of methods, with
+//! re-exports followed to the module that has the item. Modules in a cycle cannot be read, tested or moved one without the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::source::Source;
+use crate::methods::{self, Method, Methods};
+use crate::paths::{self, Name, Use};
+use crate::source::{Source, is_word, words};
 
-/// A module's path within its crate; the root's is empty.
-type Name = Vec<String>;
+/// Cycles of modules that call methods of each other. The list only becomes shorter: no module joins one.
+pub const KNOWN: [&str; 7] = [
+    "cache: cache durable",
+    "engine: client::host client::variables",
+    "filters: esi::parser esi::parser::tags",
+    "manager: manager renewal vcl::commands worker::supervise",
+    "vcl: decl_backend decl_probe",
+    // The grammar is recursive.
+    "vcl: decl_import expr expr_call expr_ops stmt toplevel",
+    "vcl-native: emit::call emit::expr emit::string",
+];
 
 /// The modules of one crate.
 pub struct Graph {
     modules: BTreeMap<Name, Module>,
+    /// The module with each method, by the module of its type.
+    methods: BTreeMap<(Name, Method), Name>,
 }
 
 #[derive(Default)]
@@ -19,24 +32,44 @@ struct Module {
     /// Names that other modules can import from here (private ones: only submodules), and where they are defined.
     exports: BTreeMap<String, Name>,
     inline: Vec<Name>,
+    types: BTreeSet<String>,
+    methods: Methods,
 }
 
 impl Graph {
     pub fn of(name: &str, sources: &[Source]) -> Graph {
         let folder = format!("crates/{name}/src/");
         let files = sources.iter().filter_map(|s| Some((s.path.strip_prefix(&folder)?, s)));
-        let files = files.filter(|(path, _)| !path.starts_with("bin/"));
-        Graph { modules: files.map(|(path, s)| (module_name(path), Module::read(&s.product))).collect() }
+        let files = files.filter(|(path, s)| !path.starts_with("bin/") && !s.is_test());
+        let modules = files.map(|(path, s)| (module_name(path), Module::read(&s.product))).collect();
+        let mut graph = Graph { modules, methods: BTreeMap::new() };
+        for (name, module) in &graph.modules {
+            let key = |method: &Method| Some((graph.home(name, &method.of)?, method.clone()));
+            let keys: Vec<_> = module.methods.defined.iter().filter_map(key).collect();
+            graph.methods.extend(keys.into_iter().map(|key| (key, name.clone())));
+        }
+        graph
     }
 
-    fn edges(&self) -> BTreeMap<&Name, BTreeSet<Name>> {
-        self.modules.iter().map(|(name, module)| (name, self.targets(name, module))).collect()
+    /// Returns the module that defines the type which another one knows by this name.
+    fn home(&self, name: &Name, of: &str) -> Option<Name> {
+        let module = &self.modules[name];
+        if module.types.contains(of) {
+            return Some(name.clone());
+        }
+        self.resolve(name, module.exports.get(of)?, 0)
     }
 
-    /// Returns the modules in layers, the lowest first. A module uses only modules of lower layers. There must be no
-    /// cycles.
+    fn edges(&self, targets: impl Fn(&Name, &Module) -> BTreeSet<Name>) -> BTreeMap<&Name, BTreeSet<Name>> {
+        let targets =
+            |(name, module)| (name, targets(name, module).into_iter().filter(|t| t != name).collect());
+        self.modules.iter().map(targets).collect()
+    }
+
+    /// Returns the modules in layers, from the lowest on. A module names only modules of the layers below its own. There
+    /// must be no cycles.
     pub fn layers(&self) -> Vec<Vec<String>> {
-        let edges = self.edges();
+        let edges = self.edges(|name, module| self.named(name, module));
         let mut heights: BTreeMap<&Name, usize> = BTreeMap::new();
         while heights.len() < edges.len() {
             let known = heights.len();
@@ -56,9 +89,9 @@ impl Graph {
         layers
     }
 
-    /// Returns the modules that depend on themselves, grouped by cycle.
+    /// Returns the modules that reach themselves, in groups that reach each other.
     pub fn cycles(&self) -> Vec<Vec<String>> {
-        let edges = self.edges();
+        let edges = self.edges(|name, module| &self.named(name, module) | &self.called(name, module));
         let reach: BTreeMap<&Name, BTreeSet<Name>> =
             edges.keys().map(|&name| (name, reachable(name, &edges))).collect();
         let mut groups: BTreeSet<Vec<String>> = BTreeSet::new();
@@ -69,10 +102,16 @@ impl Graph {
         groups.into_iter().collect()
     }
 
-    fn targets(&self, name: &Name, module: &Module) -> BTreeSet<Name> {
+    /// The modules that a module names.
+    fn named(&self, name: &Name, module: &Module) -> BTreeSet<Name> {
         let inline = module.inline.iter().filter(|path| self.is_own(name, path));
-        let found = module.uses.iter().chain(inline).filter_map(|path| self.resolve(name, path, 0));
-        found.filter(|target| target != name).collect()
+        module.uses.iter().chain(inline).filter_map(|path| self.resolve(name, path, 0)).collect()
+    }
+
+    /// The modules whose methods a module calls.
+    fn called(&self, name: &Name, module: &Module) -> BTreeSet<Name> {
+        let of = |method: &Method| self.methods.get(&(self.home(name, &method.of)?, method.clone())).cloned();
+        module.methods.called.iter().filter_map(of).collect()
     }
 
     /// Returns whether a path in code refers to this crate: it starts with `crate`, `super` or a submodule.
@@ -132,84 +171,44 @@ fn reachable(from: &Name, edges: &BTreeMap<&Name, BTreeSet<Name>>) -> BTreeSet<N
 
 impl Module {
     fn read(code: &str) -> Module {
-        let mut module = Module::default();
-        let mut rest = code;
-        let mut other = String::new();
-        while let Some(at) = next_use(rest) {
-            let (before, declaration) = rest.split_at(at);
-            let is_exported = is_public(before);
-            let end = declaration.find(';').unwrap_or(declaration.len());
-            let mut paths = Vec::new();
-            expand(&Name::new(), &declaration["use ".len()..end], &mut paths);
-            for (path, exported_as) in paths {
-                module.exports.insert(exported_as, path.clone());
-                if !is_exported {
-                    module.uses.push(path);
-                }
+        let (declared, other) = paths::split(code);
+        let mut module = Module {
+            inline: paths::inline(&other),
+            types: ["struct", "enum"].into_iter().flat_map(|kind| names_after(code, kind)).collect(),
+            methods: methods::read(code),
+            ..Module::default()
+        };
+        for Use { path, shown_as, is_public } in declared {
+            module.exports.insert(shown_as, path.clone());
+            if !is_public {
+                module.uses.push(path);
             }
-            other.push_str(before);
-            rest = &declaration[end..];
         }
-        other.push_str(rest);
-        module.inline = inline_paths(&other);
         module
     }
 }
 
-fn next_use(code: &str) -> Option<usize> {
-    crate::source::words(code, "use").find(|&at| code[at..].starts_with("use "))
+/// The names that follow a word.
+fn names_after<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = String> + 'a {
+    let name =
+        move |at: usize| code[at + word.len()..].trim_start().chars().take_while(|c| is_word(*c)).collect();
+    words(code, word).map(name)
 }
 
-/// Returns whether a declaration after this code is public.
-fn is_public(before: &str) -> bool {
-    let line = before.rsplit(['\n', ';', '}']).next().unwrap_or_default().trim();
-    line.starts_with("pub")
-}
-
-/// Appends all paths of a `use` tree, with the names that they are imported as.
-fn expand(prefix: &Name, tree: &str, into: &mut Vec<(Name, String)>) {
-    let tree = tree.trim();
-    let (head, group) = match tree.split_once('{') {
-        Some((head, group)) => (head, group.strip_suffix('}')),
-        None => (tree, None),
-    };
-    let (path, renamed) = match head.split_once(" as ") {
-        Some((path, name)) if group.is_none() => (path, Some(name.trim())),
-        _ => (head, None),
-    };
-    let mut name = prefix.clone();
-    name.extend(path.split("::").map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned));
-    let Some(group) = group else {
-        if name.len() > 1 && name.last().is_some_and(|last| last == "self") {
-            name.pop();
-        }
-        let exported_as = renamed.or(name.last().map(String::as_str)).unwrap_or_default().to_owned();
-        return into.push((name, exported_as));
-    };
-    let (mut depth, mut start) = (0, 0);
-    for (at, c) in group.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                expand(&name, &group[start..at], into);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    if !group[start..].trim().is_empty() {
-        expand(&name, &group[start..], into);
-    }
-}
-
-/// Returns the paths in code with at least two parts.
-fn inline_paths(code: &str) -> Vec<Name> {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    let paths = code.split(|c| !is_part(c)).filter(|path| path.contains("::"));
-    let parts = |path: &str| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
-    let paths: BTreeSet<Name> = paths.filter(|path| !path.starts_with("::")).map(parts).collect();
-    paths.into_iter().collect()
+#[test]
+fn cycles_are_found_through_methods() {
+    let file = |path: &str, text: &str| Source::new(path, text.to_owned());
+    let sources = [
+        file("crates/x/src/lib.rs", "mod a; mod b; mod thing; pub use thing::Thing;"),
+        file("crates/x/src/thing.rs", "pub struct Thing; pub enum Other { A } impl Other { fn a(&self) {} }"),
+        file("crates/x/src/a.rs", "use crate::Thing; impl Thing { fn a(&self) { self.b() } }"),
+        file(
+            "crates/x/src/b.rs",
+            "use crate::thing::*; use crate::Thing; impl Thing { fn b(&self) {} }
+            fn f(thing: &mut Thing, other: &Other) { thing.a(); other.a() }",
+        ),
+    ];
+    assert_eq!(Graph::of("x", &sources).cycles(), [["a", "b"]]);
 }
 
 #[test]

@@ -22,10 +22,7 @@ this page (`UPDATE=1 cargo test -p lacquer --test style`).
 pub fn page(sources: &[Source]) -> String {
     let mut page = BEGINNING.to_owned();
     for name in CRATES {
-        let mut layers = Graph::of(name, sources).layers();
-        for layer in &mut layers {
-            layer.retain(|module| !is_test(module));
-        }
+        let layers = Graph::of(name, sources).layers();
         let modules: usize = layers.iter().map(Vec::len).sum();
         let count = layers.len();
         write!(page, "\n## {name}: {modules} modules in {count} layers\n\n```text\n")
@@ -36,8 +33,4 @@ pub fn page(sources: &[Source]) -> String {
         page.push_str("```\n");
     }
     page
-}
-
-fn is_test(module: &str) -> bool {
-    module.split("::").any(|part| part == "tests" || part.ends_with("_tests"))
 }

@@ -5,7 +5,10 @@ mod crates;
 mod cycles;
 mod docs;
 mod layers;
+mod methods;
+mod paths;
 mod source;
+mod tree;
 
 use crates::{Crates, reached};
 use source::{Source, line_of, words};
@@ -17,8 +20,17 @@ const MAX_FUNCTION_LINES: usize = 70;
 
 const MAX_FIELDS: usize = 12;
 
-/// Crates whose structs live at least as long as a request and are changed by many steps.
-const LONG_LIVED: [&str; 5] = ["deliver", "engine", "net", "sessions", "worker"];
+/// Types that have more fields, and how many. None of them lives as long as a request.
+const LARGER: [(&str, usize); 5] = [
+    // What a text of VCL says: the tables of a program, and the attributes of a declaration.
+    ("crates/vcl/src/program.rs: Program", 16),
+    ("crates/vcl/src/program.rs: Backend", 19),
+    // They live as long as a text is checked.
+    ("crates/vcl/src/compiler.rs: Compiler", 26),
+    ("crates/vcl/src/symbols.rs: Symbol", 16),
+    // The parent process has one.
+    ("crates/manager/src/manager.rs: Manager", 21),
+];
 
 /// Maximum number of disabled clippy lints, in the workspace's manifest and in the code together.
 const MAX_CLIPPY_EXCEPTIONS: usize = 12;
@@ -87,7 +99,16 @@ fn root() -> PathBuf {
 }
 
 fn sources() -> Vec<Source> {
-    source::all(&root())
+    let mut sources = source::all(&root());
+    let targets = crates::targets(&root());
+    let product = tree::product(&sources, &targets);
+    let crates = crates::read(&root(), &sources);
+    for s in sources.iter_mut().filter(|s| crates.values().any(|c| s.path.starts_with(&c.folder))) {
+        if !product.contains(&s.path) {
+            s.product.clear();
+        }
+    }
+    sources
 }
 
 fn report(rule: &str, faults: &[String]) {
@@ -140,6 +161,17 @@ fn folders_begin_with_mod_rs() {
 }
 
 #[test]
+fn every_file_is_built() {
+    let sources = sources();
+    let built = tree::built(&sources, &crates::targets(&root()));
+    let crates = crates();
+    let is_forgotten =
+        |s: &&Source| !built.contains(&s.path) && crates.values().any(|c| s.path.starts_with(&c.folder));
+    let faults: Vec<_> = sources.iter().filter(is_forgotten).map(|s| s.path.clone()).collect();
+    report("declare the file as a module, or remove it", &faults);
+}
+
+#[test]
 fn no_function_is_too_long() {
     let mut faults = Vec::new();
     for s in &sources() {
@@ -151,14 +183,23 @@ fn no_function_is_too_long() {
 }
 
 #[test]
-fn long_lived_structs_have_few_fields() {
-    let mut faults = Vec::new();
-    for s in sources().iter().filter(|s| LONG_LIVED.contains(&s.krate())) {
+fn types_of_the_product_have_few_fields() {
+    let crates = crates();
+    let installed = reached(crates::INSTALLED, &crates);
+    let is_product = |s: &&Source| s.krate() == crates::INSTALLED || installed.contains(s.krate());
+    let (mut faults, mut larger) = (Vec::new(), BTreeSet::new());
+    for s in sources().iter().filter(is_product).filter(|s| !s.is_test()) {
         for found in s.structs().iter().filter(|found| found.fields > MAX_FIELDS) {
-            faults.push(format!("{}: {} has {} fields", at(s, found.line), found.name, found.fields));
+            let name = format!("{}: {}", s.path, found.name);
+            if !LARGER.contains(&(name.as_str(), found.fields)) {
+                faults.push(format!("{}: {} has {} fields", at(s, found.line), found.name, found.fields));
+            }
+            larger.insert(name);
         }
     }
-    report("split the struct into parts with names of the domain", &faults);
+    let outdated = LARGER.iter().filter(|(name, _)| !larger.contains(*name));
+    faults.extend(outdated.map(|(name, _)| format!("{name} is an exception without need")));
+    report("make parts with names of the domain", &faults);
 }
 
 #[test]
@@ -239,16 +280,31 @@ fn pure_crates_use_no_socket_and_no_clock() {
 /// Crates that run in a simulated world.
 const SIMULATED: [&str; 7] = ["deliver", "engine", "net", "sessions", "vcl-runtime", "vmods", "worker"];
 
+/// Returns the clock or the source of random numbers that a path leads to.
+fn foreign_source(path: &str) -> Option<&'static str> {
+    const FOREIGN: [&str; 7] = [
+        "std::time::Instant",
+        "std::time::SystemTime",
+        "std::time::*",
+        "tokio::time::Instant",
+        "tokio::time::*",
+        "getrandom",
+        "rand",
+    ];
+    FOREIGN.into_iter().find(|&foreign| {
+        path.strip_prefix(foreign).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    })
+}
+
 #[test]
 fn time_and_randomness_have_one_source() {
     let sources = sources();
     let mut faults = Vec::new();
-    for name in ["std::time::Instant", "tokio::time::Instant", "SystemTime", "getrandom"] {
-        for (s, line) in places(&sources, |s| s.product.as_str(), name) {
-            if SIMULATED.contains(&s.krate()) {
-                faults.push(format!("{} uses {name}", at(s, line)));
-            }
-        }
+    for s in sources.iter().filter(|s| SIMULATED.contains(&s.krate())) {
+        let used = paths::resolved(&s.product);
+        faults.extend(
+            used.iter().filter_map(|path| Some(format!("{} uses {}", s.path, foreign_source(path)?))),
+        );
     }
     report("use lacquer_sources: a simulated world sets its clocks and random numbers", &faults);
 }
@@ -282,12 +338,16 @@ fn no_code_is_unfinished() {
 fn modules_do_not_form_cycles() {
     let sources = sources();
     let crates: BTreeSet<&str> = sources.iter().map(Source::krate).filter(|name| !name.is_empty()).collect();
-    let mut faults = Vec::new();
+    let cycle = |name: &str, modules: &Vec<String>| format!("{name}: {}", modules.join(" "));
+    let mut found = BTreeSet::new();
     for name in crates {
-        let cycles = cycles::Graph::of(name, &sources).cycles();
-        faults.extend(cycles.iter().map(|cycle| format!("{name}: {}", cycle.join(" "))));
+        found.extend(cycles::Graph::of(name, &sources).cycles().iter().map(|modules| cycle(name, modules)));
     }
-    report("move the shared items to a lower module, or pass them as arguments", &faults);
+    let known: BTreeSet<String> = cycles::KNOWN.into_iter().map(str::to_owned).collect();
+    let new: Vec<_> = found.difference(&known).cloned().collect();
+    report("move what both need below them, or pass it in", &new);
+    let gone: Vec<_> = known.difference(&found).cloned().collect();
+    report("remove the cycle from the list of cycles::KNOWN: it is resolved", &gone);
 }
 
 fn crates() -> Crates {
@@ -322,7 +382,7 @@ fn the_page_of_modules_is_up_to_date() {
 #[test]
 fn crates_have_no_forbidden_dependencies() {
     let crates = crates();
-    let mut faults = Vec::new();
+    let mut faults = crates::out_of_place(&crates);
     for (name, others, why) in FORBIDDEN_DEPENDENCIES {
         let below = reached(name, &crates);
         for other in others {

@@ -24,8 +24,13 @@ pub struct Function {
 impl Source {
     pub fn new(path: &str, text: String) -> Self {
         let code = blank_comments_and_literals(&text);
-        let product = if is_test_path(path) { String::new() } else { blank_tests(&code) };
+        let product = blank_tests(&code);
         Self { path: path.to_owned(), text, code, product }
+    }
+
+    /// Whether all of the file is test code.
+    pub fn is_test(&self) -> bool {
+        self.product.is_empty() && !self.code.is_empty()
     }
 
     /// The crate's folder name under `crates/`, or `""` for files elsewhere.
@@ -131,21 +136,12 @@ pub fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-fn is_word(c: char) -> bool {
+pub fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Returns whether the path is that of test code: integration tests, examples, and test modules in their own files.
-fn is_test_path(path: &str) -> bool {
-    path.starts_with("tests/")
-        || path.contains("/tests/")
-        || path.contains("/examples/")
-        || path.ends_with("/tests.rs")
-        || path.ends_with("_tests.rs")
-}
-
 /// Returns the brace that opens the body of the function whose `fn` is at `at`; `None` for a declaration.
-fn body_start(code: &[u8], at: usize) -> Option<usize> {
+pub fn body_start(code: &[u8], at: usize) -> Option<usize> {
     let mut depth = 0;
     for (i, &b) in code.iter().enumerate().skip(at) {
         match b {
@@ -163,7 +159,7 @@ fn body_start(code: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Returns the brace that closes the one at `open`, or the end of the file.
-fn matching_brace(code: &[u8], open: usize) -> usize {
+pub fn matching_brace(code: &[u8], open: usize) -> usize {
     let mut depth = 0;
     for (i, &b) in code.iter().enumerate().skip(open) {
         match b {
@@ -178,11 +174,12 @@ fn matching_brace(code: &[u8], open: usize) -> usize {
     code.len() - 1
 }
 
-/// Blanks every item after `#[cfg(test)]`.
+/// Blanks every item that exists in tests only.
 fn blank_tests(code: &str) -> String {
     let mut bytes = code.as_bytes().to_vec();
-    for (at, attribute) in code.match_indices("#[cfg(test)]") {
-        let end = match body_start(&bytes, at + attribute.len()) {
+    let marks = ["#[cfg(test)]", "#[cfg(all(test,"].into_iter().flat_map(|mark| code.match_indices(mark));
+    for (at, _) in marks {
+        let end = match body_start(&bytes, at) {
             Some(open) => matching_brace(&bytes, open),
             None => bytes[at..].iter().position(|&b| b == b';').map_or(bytes.len() - 1, |n| at + n),
         };

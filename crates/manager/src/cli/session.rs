@@ -88,14 +88,19 @@ pub enum Interest {
     Compiled,
 }
 
+/// Bytes that were read, and how many of them the collector took.
+#[derive(Default)]
+struct Input {
+    chunk: Vec<u8>,
+    taken: usize,
+}
+
 /// A connection.
 pub struct Session {
     channel: CliChannel,
     origin: Origin,
     collector: Collector,
-    /// Bytes that were read; `taken` is how many of them the collector has consumed.
-    chunk: Vec<u8>,
-    taken: usize,
+    input: Input,
     outbox: Outbox,
     /// The VCL program that its command loads. The session does nothing else meanwhile.
     compiling: Option<Compilation>,
@@ -131,8 +136,7 @@ impl Session {
             channel,
             origin,
             collector: Collector::default(),
-            chunk: Vec::new(),
-            taken: 0,
+            input: Input::default(),
             outbox: Outbox::new(now),
             compiling: None,
             login,
@@ -204,7 +208,7 @@ impl Session {
     pub fn has_work(&self) -> bool {
         let may_run = matches!(self.login, Login::Authenticated | Login::Unauthenticated { .. });
         let is_free = self.outbox.is_empty() && self.compiling.is_none();
-        is_free && (self.closing || may_run && self.taken < self.chunk.len())
+        is_free && (self.closing || may_run && self.input.taken < self.input.chunk.len())
     }
 
     /// Returns the time of the next timeout.
@@ -299,21 +303,21 @@ impl Session {
 
     /// Reads input, unless some of the previous input is unprocessed.
     pub fn read(&mut self, now: Instant) -> Verdict {
-        if self.taken < self.chunk.len() || !self.is_quiet() {
+        if self.input.taken < self.input.chunk.len() || !self.is_quiet() {
             return Verdict::Keep;
         }
         self.readable = false;
-        self.chunk.resize(CHUNK, 0);
-        self.taken = 0;
-        let length = match rustix::io::read(&self.channel.input, &mut self.chunk) {
+        self.input.chunk.resize(CHUNK, 0);
+        self.input.taken = 0;
+        let length = match rustix::io::read(&self.channel.input, &mut self.input.chunk) {
             Ok(length) => length,
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {
-                self.chunk.clear();
+                self.input.chunk.clear();
                 return Verdict::Keep;
             }
             Err(_) => 0,
         };
-        self.chunk.truncate(length);
+        self.input.chunk.truncate(length);
         if length == 0 {
             return self.ended();
         }
@@ -332,11 +336,11 @@ impl Session {
     pub fn step(&mut self, manager: &mut Manager, throttle: &mut Throttle, now: Instant) -> Verdict {
         while self.has_work() && !self.closing {
             let authenticated = matches!(self.login, Login::Authenticated);
-            let byte = self.chunk[self.taken];
-            self.taken += 1;
-            if self.taken == self.chunk.len() {
-                self.chunk = Vec::new();
-                self.taken = 0;
+            let byte = self.input.chunk[self.input.taken];
+            self.input.taken += 1;
+            if self.input.taken == self.input.chunk.len() {
+                self.input.chunk = Vec::new();
+                self.input.taken = 0;
             }
             if let Some(command) = self.collector.feed(byte, authenticated) {
                 return self.execute(manager, throttle, &command, now);

@@ -88,11 +88,11 @@ impl Linker {
 
 /// Returns a call's field with the distance to its target in bytes. `None`: it does not fit.
 fn with_distance(kind: Reloc, field: u32, distance: i64) -> Option<u32> {
+    /// The bits of a distance on ARM, which is counted in instructions of four bytes.
+    const BITS: u32 = 26;
     if kind != Reloc::Arm64Call {
         return i32::try_from(distance).ok().map(i32::cast_unsigned);
     }
-    /// Bits of the distance, which is counted in instructions of four bytes.
-    const BITS: u32 = 26;
     let most = 1 << (BITS - 1);
     let fits = distance % 4 == 0 && (-most..most).contains(&(distance / 4));
     let mask = (1 << BITS) - 1;

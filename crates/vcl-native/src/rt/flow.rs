@@ -105,7 +105,7 @@ pub unsafe extern "C" fn call(
     let shape = CallShape::unpack(shape);
     let returned = guard(ctx, Raw::ABSENT, |ctx| {
         let vcl = ctx.vcl;
-        let function = vcl.functions.get(function as usize).ok_or("No such module function")?;
+        let function = vcl.imports.functions.get(function as usize).ok_or("No such module function")?;
         let (mut this, mut object_name) = (None, "");
         if let Some(object) = object.checked_sub(1) {
             object_name = vcl.program.objects.get(object as usize).map_or("", |o| o.name.as_str());
@@ -144,7 +144,7 @@ fn class(kind: RawKind) -> RawKind {
 pub unsafe extern "C" fn new_object(ctx: &mut Ctx<'_>, object: u32, args: *const Raw, count: u64) {
     guard(ctx, (), |ctx| {
         let vcl = ctx.vcl;
-        let constructor = *vcl.constructors.get(object as usize).ok_or("No such object")?;
+        let constructor = *vcl.imports.constructors.get(object as usize).ok_or("No such object")?;
         let object_name = vcl.program.objects.get(object as usize).map_or("", |o| o.name.as_str());
         let state = with_values(ctx, args, count as usize, |ctx, values| {
             // SAFETY: as in `call`.

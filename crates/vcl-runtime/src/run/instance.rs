@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lacquer_vcl::program::{Backend, Program};
 
-use super::{Director, Directors, Module};
+use super::{Director, Directors, Imports, Module, ModuleStates};
 use crate::acl::AclTable;
 use crate::backend::BackendId;
 use crate::kept::Kept;
@@ -51,17 +51,17 @@ impl Instance {
             headers: program.headers.iter().map(|h| HeaderName::new(h)).collect(),
             regexes,
             acls: program.acls.iter().map(AclTable::new).collect(),
-            modules,
-            functions,
-            constructors,
+            imports: Imports { modules, functions, constructors },
             objects: program.objects.iter().map(|_| OnceLock::new()).collect(),
             directors: Directors::default(),
             backends: Vec::new(),
             default_backend: BackendId::NONE,
             subs: OnceLock::new(),
-            call_states: (0..program.call_sites).map(|_| OnceLock::new()).collect(),
-            vcl_states: Mutex::default(),
-            kept: Kept::default(),
+            states: ModuleStates {
+                call_sites: (0..program.call_sites).map(|_| OnceLock::new()).collect(),
+                vcl: Mutex::default(),
+                bytes: Kept::default(),
+            },
             program,
         })
     }
@@ -94,12 +94,12 @@ impl Instance {
 
     /// Stores bytes as long as this VCL lives, so that its tasks need not copy them (files, objects' content).
     pub fn keep(&self, bytes: &Arc<[u8]>) -> &[u8] {
-        self.kept.keep(bytes)
+        self.states.bytes.keep(bytes)
     }
 
     /// Returns the value that a module stores for the whole VCL (PRIV_VCL), by its type and a key.
     pub fn vcl_state<T: Default + Send + Sync + 'static>(&self, key: usize) -> Arc<T> {
-        let mut cells = self.vcl_states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cells = self.states.vcl.lock().unwrap_or_else(PoisonError::into_inner);
         for (k, state) in cells.iter() {
             if *k == key
                 && let Ok(found) = state.clone().downcast::<T>()
@@ -114,7 +114,7 @@ impl Instance {
 
     /// Returns the value of one call site (PRIV_CALL). Creates it at its first use.
     pub fn call_state<T: Default + Send + Sync + 'static>(&self, call_site: Option<u32>) -> Option<&T> {
-        let cell = self.call_states.get(call_site? as usize)?;
+        let cell = self.states.call_sites.get(call_site? as usize)?;
         cell.get_or_init(|| Box::<T>::default()).downcast_ref()
     }
 }

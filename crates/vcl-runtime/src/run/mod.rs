@@ -52,12 +52,8 @@ pub struct Instance {
     pub headers: Vec<HeaderName>,
     pub regexes: Vec<Regex>,
     pub acls: Vec<AclTable>,
-    /// The module of each of the program's imports.
-    pub modules: Vec<&'static dyn Module>,
-    /// The implementation of each of the program's functions.
-    pub functions: Vec<ResolvedFunction>,
-    /// The constructor of each of the program's objects, and the object's state after vcl_init.
-    pub constructors: Vec<Constructor>,
+    pub imports: Imports,
+    /// The state of each of the program's objects after vcl_init.
     pub objects: Vec<OnceLock<ObjectState>>,
     pub directors: Directors,
     /// The id of each declared backend, in the program's order.
@@ -65,9 +61,26 @@ pub struct Instance {
     pub default_backend: BackendId,
     /// The machine code of each of the program's subs, after compilation.
     subs: OnceLock<Vec<SubFn>>,
-    call_states: Vec<OnceLock<Box<dyn Any + Send + Sync>>>,
-    vcl_states: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
-    kept: Kept,
+    states: ModuleStates,
+}
+
+/// What a program takes from modules, each in the program's order.
+pub struct Imports {
+    /// The module behind each import.
+    pub modules: Vec<&'static dyn Module>,
+    /// The function behind each function that is called.
+    pub functions: Vec<ResolvedFunction>,
+    /// The constructor of each object.
+    pub constructors: Vec<Constructor>,
+}
+
+/// Values that modules keep as long as the program.
+struct ModuleStates {
+    /// Of each call site (PRIV_CALL).
+    call_sites: Vec<OnceLock<Box<dyn Any + Send + Sync>>>,
+    /// Of the whole VCL (PRIV_VCL), by type and key.
+    vcl: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
+    bytes: Kept,
 }
 
 /// A compiled subroutine. Its argument is the context; it returns an action's code or 0. The context must belong to

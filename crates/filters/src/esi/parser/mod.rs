@@ -43,6 +43,21 @@ enum Attribute {
     OnError,
 }
 
+/// The ESI tag that is being read, and its attributes.
+#[derive(Default)]
+struct Tag {
+    is_end: bool,
+    is_empty: bool,
+    element: Option<Element>,
+    may_have_attribute: bool,
+    /// The attribute that `value` belongs to, and the byte that ends the value.
+    attribute: Option<Attribute>,
+    value: Vec<u8>,
+    delimiter: u8,
+    src: Option<Vec<u8>>,
+    continue_on_error: bool,
+}
+
 /// The maximum number of errors that are reported for one body.
 const NOTES_MAX: usize = 10_000;
 /// The end of `<!--esi`.
@@ -81,19 +96,11 @@ pub struct Parser<P> {
     kept: Vec<u8>,
     notes: Vec<EsiNote>,
     found: bool,
-    end_tag: bool,
-    empty_tag: bool,
-    may_have_attribute: bool,
     removing: bool,
     in_element: bool,
     /// Within `<!--esi`: the number of bytes of its end that have matched.
     comment: Option<usize>,
-    element: Option<Element>,
-    attribute: Option<Attribute>,
-    value: Vec<u8>,
-    delimiter: u8,
-    src: Option<Vec<u8>>,
-    continue_on_error: bool,
+    tag: Tag,
 }
 
 impl<P: Packer> Parser<P> {
@@ -107,18 +114,10 @@ impl<P: Packer> Parser<P> {
             kept: Vec::new(),
             notes: Vec::new(),
             found: false,
-            end_tag: false,
-            empty_tag: false,
-            may_have_attribute: false,
             removing: false,
             in_element: false,
             comment: None,
-            element: None,
-            attribute: None,
-            value: Vec::new(),
-            delimiter: 0,
-            src: None,
-            continue_on_error: false,
+            tag: Tag::default(),
         }
     }
 
@@ -277,8 +276,8 @@ impl<P: Packer> Parser<P> {
 
     /// Searches for `<`, and for the end of `<!--esi` while within one.
     fn next_tag(&mut self, s: &mut Scan<'_>, out: &mut Vec<u8>) -> Flow {
-        self.empty_tag = false;
-        self.element = None;
+        self.tag.is_empty = false;
+        self.tag.element = None;
         while let Some(c) = s.peek() {
             if c == b'<' {
                 self.comment = self.comment.map(|_| 0);
@@ -316,7 +315,7 @@ impl<P: Packer> Parser<P> {
     }
 
     fn start_tag(&mut self, s: &mut Scan<'_>, out: &mut Vec<u8>) -> Flow {
-        self.end_tag = false;
+        self.tag.is_end = false;
         let entry = match words::find(&words::OPENINGS, &s.rest()[1..]) {
             Found::Undecided => return Flow::Short,
             Found::Nothing => {
@@ -343,7 +342,7 @@ impl<P: Packer> Parser<P> {
             }
             b"![CDATA[" => self.state = State::Until(b"]]>", 0),
             opening => {
-                self.end_tag = opening == b"/esi:";
+                self.tag.is_end = opening == b"/esi:";
                 self.in_element = true;
                 self.found = true;
                 self.mark(s, Part::Skip, out);
@@ -387,10 +386,10 @@ impl<P: Packer> Parser<P> {
         };
         if element != Element::Remove && self.removing {
             self.tag_error(nested);
-        } else if element != Element::Remove && self.end_tag {
+        } else if element != Element::Remove && self.tag.is_end {
             self.tag_error(closing);
         } else {
-            self.element = Some(element);
+            self.tag.element = Some(element);
             self.state = State::InTag;
         }
         Flow::On

@@ -10,14 +10,14 @@ const VALUE_MAX: usize = 64 * 1024;
 
 impl<P: Packer> Parser<P> {
     pub(super) fn in_tag(&mut self, s: &mut Scan<'_>, out: &mut Vec<u8>) {
-        while !self.empty_tag && s.peek().is_some_and(words::is_blank) {
+        while !self.tag.is_empty && s.peek().is_some_and(words::is_blank) {
             s.at += 1;
-            self.may_have_attribute = true;
+            self.tag.may_have_attribute = true;
         }
-        if !self.empty_tag && s.peek() == Some(b'/') {
+        if !self.tag.is_empty && s.peek() == Some(b'/') {
             s.at += 1;
-            self.empty_tag = true;
-            self.may_have_attribute = false;
+            self.tag.is_empty = true;
+            self.tag.may_have_attribute = false;
         }
         match s.peek() {
             None => {}
@@ -28,8 +28,10 @@ impl<P: Packer> Parser<P> {
                 self.in_element = false;
                 self.state = State::NextTag;
             }
-            Some(_) if self.empty_tag => self.tag_error("XML 1.0 '>' does not follow '/' in tag"),
-            Some(c) if self.may_have_attribute && words::is_name_start(c) => self.state = State::Attribute,
+            Some(_) if self.tag.is_empty => self.tag_error("XML 1.0 '>' does not follow '/' in tag"),
+            Some(c) if self.tag.may_have_attribute && words::is_name_start(c) => {
+                self.state = State::Attribute;
+            }
             Some(_) => self.tag_error("XML 1.0 Illegal attribute start char"),
         }
     }
@@ -42,13 +44,13 @@ impl<P: Packer> Parser<P> {
         s.at += n + 1;
         self.mark(s, Part::Skip, out);
         self.in_element = false;
-        self.attribute = None;
+        self.tag.attribute = None;
         self.state = State::NextTag;
     }
 
     pub(super) fn attribute(&mut self, s: &mut Scan<'_>) -> Flow {
-        self.attribute = None;
-        if self.element != Some(Element::Include) {
+        self.tag.attribute = None;
+        if self.tag.element != Some(Element::Include) {
             s.at += 1;
             self.state = State::SkipAttribute;
             return Flow::On;
@@ -58,8 +60,8 @@ impl<P: Packer> Parser<P> {
             Found::Nothing => self.state = State::SkipAttribute,
             Found::Entry(n) => {
                 s.at += words::INCLUDE_ATTRIBUTES[n].len();
-                self.attribute = Some([Attribute::Src, Attribute::OnError][n]);
-                self.value.clear();
+                self.tag.attribute = Some([Attribute::Src, Attribute::OnError][n]);
+                self.tag.value.clear();
                 self.state = State::Delimiter;
             }
         }
@@ -87,24 +89,24 @@ impl<P: Packer> Parser<P> {
             None => return,
             Some(quote @ (b'"' | b'\'')) => {
                 s.at += 1;
-                self.delimiter = quote;
+                self.tag.delimiter = quote;
             }
-            Some(c) if !words::is_space(c) => self.delimiter = b' ',
+            Some(c) if !words::is_space(c) => self.tag.delimiter = b' ',
             Some(_) => return self.tag_error("XML 1.0 Illegal attribute delimiter"),
         }
         self.state = State::Value;
     }
 
     pub(super) fn value(&mut self, s: &mut Scan<'_>) {
-        let delimiter = self.delimiter;
+        let delimiter = self.tag.delimiter;
         let ends = |c: &u8| *c == b'>' || *c == delimiter || (delimiter == b' ' && words::is_space(*c));
         let n = s.rest().iter().position(ends).unwrap_or(s.rest().len());
-        if self.attribute.is_some() && self.value.len() + n > VALUE_MAX {
+        if self.tag.attribute.is_some() && self.tag.value.len() + n > VALUE_MAX {
             s.at += n;
             return self.tag_error("ESI 1.0 attribute value too long");
         }
-        if self.attribute.is_some() {
-            self.value.extend_from_slice(&s.rest()[..n]);
+        if self.tag.attribute.is_some() {
+            self.tag.value.extend_from_slice(&s.rest()[..n]);
         }
         s.at += n;
         match s.peek() {
@@ -113,10 +115,10 @@ impl<P: Packer> Parser<P> {
             Some(_) => {
                 s.at += 1;
                 self.state = State::InTag;
-                match self.attribute.take() {
+                match self.tag.attribute.take() {
                     Some(Attribute::Src) => self.take_src(),
                     Some(Attribute::OnError) => {
-                        self.continue_on_error = until_nul(&self.value) == b"continue";
+                        self.tag.continue_on_error = until_nul(&self.tag.value) == b"continue";
                     }
                     None => {}
                 }
@@ -125,19 +127,19 @@ impl<P: Packer> Parser<P> {
     }
 
     fn take_src(&mut self) {
-        if self.src.take().is_some() {
+        if self.tag.src.take().is_some() {
             return self.tag_error("ESI 1.0 <esi:include> has multiple src= attributes");
         }
-        let src = until_nul(&self.value);
+        let src = until_nul(&self.tag.value);
         if src.iter().any(|&c| words::is_blank(c)) {
             return self.tag_error("ESI 1.0 <esi:include> has whitespace in src= attribute");
         }
-        self.src = Some(src.to_vec());
+        self.tag.src = Some(src.to_vec());
     }
 
     fn tag_ends(&mut self) {
-        match self.element {
-            Some(Element::Comment) if !self.empty_tag => {
+        match self.tag.element {
+            Some(Element::Comment) if !self.tag.is_empty => {
                 self.error("ESI 1.0 <esi:comment> needs final '/'");
             }
             Some(Element::Remove) => self.remove_ends(),
@@ -147,25 +149,25 @@ impl<P: Packer> Parser<P> {
     }
 
     fn remove_ends(&mut self) {
-        if self.empty_tag {
+        if self.tag.is_empty {
             self.error("ESI 1.0 <esi:remove/> not legal");
-        } else if self.removing && !self.end_tag {
+        } else if self.removing && !self.tag.is_end {
             self.error("ESI 1.0 <esi:remove> already open");
-        } else if !self.removing && self.end_tag {
+        } else if !self.removing && self.tag.is_end {
             self.error("ESI 1.0 <esi:remove> not open");
         } else {
-            self.removing = !self.end_tag;
+            self.removing = !self.tag.is_end;
         }
     }
 
     fn include_ends(&mut self) {
-        if !self.empty_tag {
+        if !self.tag.is_empty {
             self.warning("ESI 1.0 <esi:include> lacks final '/'");
         }
-        let Some(src) = self.src.take() else {
+        let Some(src) = self.tag.src.take() else {
             return self.error("ESI 1.0 <esi:include> lacks src attr");
         };
-        let or_fail = !self.continue_on_error;
+        let or_fail = !self.tag.continue_on_error;
         if let Some(location) = src.strip_prefix(b"http://").filter(|p| !p.is_empty()) {
             self.include_from(location, or_fail);
         } else if let Some(location) = src.strip_prefix(b"https://").filter(|p| !p.is_empty()) {
@@ -176,10 +178,10 @@ impl<P: Packer> Parser<P> {
             self.include_from(location, or_fail);
         } else if src.starts_with(b"/") {
             self.layout.program.include(b"", &words::resolve(&src), or_fail);
-            self.continue_on_error = false;
+            self.tag.continue_on_error = false;
         } else {
             self.layout.program.include_relative(&self.base, &words::resolve(&src), or_fail);
-            self.continue_on_error = false;
+            self.tag.continue_on_error = false;
         }
     }
 
@@ -190,7 +192,7 @@ impl<P: Packer> Parser<P> {
         };
         let (host, path) = location.split_at(slash);
         self.layout.program.include(host, &words::resolve(path), or_fail);
-        self.continue_on_error = false;
+        self.tag.continue_on_error = false;
     }
 }
 
