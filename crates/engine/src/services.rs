@@ -295,7 +295,7 @@ impl Services {
         self.flushes.last.set(now);
     }
 
-    /// Flushes the counters to shared memory, after every [`FLUSH_EVERY`] transactions or [`FLUSH_AFTER`] seconds.
+    /// Flushes the counters to shared memory, after every `FLUSH_EVERY` transactions or `FLUSH_AFTER` seconds.
     /// `now` may be slightly old.
     #[inline]
     pub fn flush_if_due(&self, now: f64) {
