@@ -287,7 +287,7 @@ impl<S: Sink> EsiInclude<S> {
         Ok(())
     }
 
-    /// Sends bytes of a stored body that are not changed, as [`Sink::stored`] does.
+    /// Sends bytes of a stored body that are not changed, as [`Sink::write_stored`] does.
     async fn write_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         let at = self.pipeline.write_stored(object, from, to, Behind::More).await?;
         self.count += at - from;
