@@ -1,4 +1,4 @@
-//! Origins that stop reading what is sent to them: uploads and pipes to them end, and so does what they hold.
+//! Tests origins that stop reading: uploads and pipes to them end, and their connections and memory are freed.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,14 +17,15 @@ use lacquer_testing::turns::beside_others;
 
 /// The size of a body that the buffers of two sockets cannot hold.
 const BODY: usize = 16 << 20;
-/// The limit that the daemons have, and the time within which a limit that has passed must have had its effect.
+/// The time limit that is configured in the daemons, and the time within which an expired limit must have taken effect.
 const LIMIT: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(5);
 
-/// An origin that reads no body: of `/deaf/` pages never, of `/slow/` pages a little at a time.
+/// An origin that does not read request bodies: for `/deaf/` pages it reads nothing, for `/slow/` pages it reads
+/// slowly.
 struct Deaf {
     origin: Origin,
-    /// The connections that it does not read and that are open.
+    /// The number of open connections that the origin does not read.
     held: Arc<AtomicUsize>,
 }
 
@@ -40,8 +41,8 @@ impl Deaf {
         Deaf { origin, held }
     }
 
-    /// Starts a daemon that caches the bodies of requests to pages with `cached` in their name, and pipes those with
-    /// `pipe`. The limits of requests and pipes are as given.
+    /// Starts a daemon that caches the request bodies of pages with `cached` in their name, and pipes requests to pages
+    /// with `pipe` in their name. `options` set the limits of requests and pipes.
     fn daemon(&self, options: &[&str]) -> Daemon {
         let subs = "import std;
             sub vcl_recv {
@@ -60,7 +61,7 @@ impl Deaf {
     }
 }
 
-/// Reads nothing until the daemon resets the connection. Its end would come behind the body.
+/// Reads nothing until the daemon resets the connection. A normal end of the connection would arrive after the body.
 fn hold(stream: &mut TcpStream, count: &AtomicUsize) -> bool {
     count.fetch_add(1, Ordering::SeqCst);
     while matches!(stream.take_error(), Ok(None)) {
@@ -70,8 +71,8 @@ fn hold(stream: &mut TcpStream, count: &AtomicUsize) -> bool {
     false
 }
 
-/// Takes some of the body in each tenth of `LIMIT`, for three times `LIMIT`, and then the rest, but for the last part:
-/// the first came with the head.
+/// Reads some of the body in each tenth of `LIMIT` for three times `LIMIT`, then the rest. Stops 64 kB before the end,
+/// because the first part of the body was read with the head.
 fn read_slowly(stream: &mut TcpStream) -> bool {
     let mut left = BODY - (64 << 10);
     let mut piece = vec![0; 64 << 10];
@@ -86,7 +87,8 @@ fn read_slowly(stream: &mut TcpStream) -> bool {
     true
 }
 
-/// A client that posts a body and stays. The thread returns the status of the response, or nothing.
+/// Starts a client that posts a body and waits for the response. The thread returns the status of the response, or
+/// `None`.
 fn post(daemon: &Daemon, path: &str, coding: &str) -> JoinHandle<Option<u16>> {
     let mut client = daemon.connect();
     client.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
@@ -94,7 +96,7 @@ fn post(daemon: &Daemon, path: &str, coding: &str) -> JoinHandle<Option<u16>> {
     let is_chunked = coding.contains("chunked");
     thread::spawn(move || {
         let mut sender = client.try_clone().ok()?;
-        // The daemon may stop reading, and answers then.
+        // The daemon may stop reading and send its response while the body is being sent.
         let sending = thread::spawn(move || {
             sender.write_all(head.as_bytes())?;
             let frame = |text: String| if is_chunked { text } else { String::new() };
@@ -114,14 +116,14 @@ fn sized_body() -> String {
     format!("Content-Length: {BODY}")
 }
 
-/// All of these requests reach the origin, which then reads nothing more.
+/// Sends requests and waits until all of them have reached the origin, which then reads nothing more.
 fn posts(deaf: &Deaf, daemon: &Daemon, path: &str, coding: &str) -> Vec<JoinHandle<Option<u16>>> {
     let clients: Vec<_> = (0..effort(2, 10)).map(|_| post(daemon, path, coding)).collect();
     assert!(deaf.holds(clients.len()), "{path}: the origin has the requests");
     clients
 }
 
-/// The connections to the origin end soon, and the clients get this status or an end.
+/// Checks that the connections to the origin end soon, and that the clients receive this status, or no response.
 fn all_end(deaf: &Deaf, clients: Vec<JoinHandle<Option<u16>>>, what: &str, status: Option<u16>) {
     let since = Instant::now();
     assert!(deaf.holds(0), "{what}: connections to the origin stay");
@@ -131,7 +133,7 @@ fn all_end(deaf: &Deaf, clients: Vec<JoinHandle<Option<u16>>>, what: &str, statu
     }
 }
 
-/// An upload of which the origin takes nothing fails after `first_byte_timeout`: the client gets an error, the origin's
+/// An upload that the origin does not read fails after `first_byte_timeout`: the client receives an error, the origin's
 /// connection is reset, and the log names the limit.
 #[test]
 fn uploads_that_are_not_read_fail() {
@@ -148,7 +150,7 @@ fn uploads_that_are_not_read_fail() {
     assert_eq!(get(daemon.address, "/100/").expect("it serves").status, 200);
 }
 
-/// VCL's limit for a request goes before the parameter.
+/// A limit that VCL sets for a request takes precedence over the parameter.
 #[test]
 fn vcl_limits_uploads() {
     let _turn = beside_others();
@@ -158,7 +160,7 @@ fn vcl_limits_uploads() {
     all_end(&deaf, clients, "by_vcl", Some(503));
 }
 
-/// An origin that takes a little now and then gets all of an upload or a pipe, however long that takes.
+/// An origin that reads slowly receives all of an upload or a pipe, however long that takes.
 #[test]
 fn origins_that_read_slowly_get_all() {
     let _turn = beside_others();
@@ -172,7 +174,7 @@ fn origins_that_read_slowly_get_all() {
     }
 }
 
-/// A pipe of which no byte moves ends after `pipe_timeout`, also before all of the request was sent.
+/// A pipe in which no byte moves ends after `pipe_timeout`, even before the whole request was sent.
 #[test]
 fn pipes_that_are_not_read_end() {
     let _turn = beside_others();
@@ -185,7 +187,7 @@ fn pipes_that_are_not_read_end() {
     assert_eq!(get(daemon.address, "/100/").expect("it serves").status, 200);
 }
 
-/// A pipe ends at its deadline, also before all of the request was sent.
+/// A pipe ends at its deadline, even before the whole request was sent.
 #[test]
 fn pipes_that_are_not_read_have_a_deadline() {
     let _turn = beside_others();
@@ -197,7 +199,7 @@ fn pipes_that_are_not_read_have_a_deadline() {
     }
 }
 
-/// A pipe to an origin that does not read ends with its client, without a limit too.
+/// A pipe to an origin that does not read ends with its client, even without a limit.
 #[test]
 fn pipes_that_are_not_read_end_with_their_client() {
     let _turn = beside_others();
@@ -211,7 +213,8 @@ fn pipes_that_are_not_read_end_with_their_client() {
         let head = format!("POST {path} HTTP/1.1\r\nHost: robust\r\n{}\r\n\r\n", sized_body());
         client.write_all(head.as_bytes()).expect("requests can be written");
         client.set_write_timeout(Some(LIMIT)).expect("sockets have time-outs");
-        // Of a body that is not cached the daemon takes a part. The end would come behind the rest, a reset does not.
+        // The daemon reads only a part of a body that it does not cache. The end of the connection would arrive after
+        // the rest of the body; a reset arrives at once.
         if client.write_all(&vec![b'x'; BODY]).is_err() {
             sockopt::set_socket_linger(&client, Some(Duration::ZERO)).expect("sockets can be reset");
         }

@@ -124,8 +124,8 @@ impl Cache {
         Ok((Object::new(stored, spec, stevedore.index()), writer))
     }
 
-    /// Makes an object with the body of another one, without a copy. Returns `None` if a copy is necessary, because the
-    /// body is short, incomplete, not in memory or in another store.
+    /// Creates an object that shares the body of another one, without a copy. Returns `None` if the body must be
+    /// copied, because it is short, incomplete, not in memory, or in another store.
     pub fn share(
         &self,
         stevedore: &Stevedore,
@@ -142,7 +142,7 @@ impl Cache {
         Ok(shared.map(|stored| Object::new(stored, spec, stevedore.index())))
     }
 
-    /// Makes sure that the writer has room for at least one more byte.
+    /// Ensures that the writer has room for at least one more byte.
     pub fn reserve(
         &self,
         stevedore: &Stevedore,

@@ -37,7 +37,7 @@ pub struct Config {
     pub rush_exponent: u32,
     /// Parameter `ban_dups`.
     pub ban_dups: bool,
-    /// Receivers of purges and bans, such as a journal.
+    /// The listeners that receive purges and bans, such as a journal.
     pub invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
 }
 

@@ -228,7 +228,7 @@ impl Object {
 
     /// Waits until the byte at `offset` is in memory or will never be.
     pub async fn more(&self, offset: u64) -> BodyState {
-        // Until it is seen, the part with that byte stays in memory.
+        // Keeps the part with that byte in memory until this task has seen it.
         let _wait = self.stored.wait(offset);
         std::future::poll_fn(|cx| self.poll_more(offset, cx)).await
     }

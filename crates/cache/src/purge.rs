@@ -45,7 +45,8 @@ impl Purging {
         Self { purge, now, of_key, slots, total: 0, ticket: Ticket::default() }
     }
 
-    /// Returns the wait until listeners have recorded the invalidation. It is taken once.
+    /// Returns the ticket, which is ready once listeners have recorded the invalidation. Later calls return a ready
+    /// ticket.
     pub fn ticket(&mut self) -> Ticket {
         std::mem::take(&mut self.ticket)
     }

@@ -1,7 +1,7 @@
-//! Bodies of responses on their way to clients: from storage, through filters, includes and ranges, to a sink. A
-//! [`Sink`] is the last step, one for each protocol ([`ResponseSink`]). The steps before it are the same for all protocols: reading a
-//! stored body, also while it arrives ([`send_stored`]), filters and included responses ([`BodyPipeline`],
-//! [`EsiInclude`]), and several ranges ([`send_parts`]).
+//! Delivery of response bodies to clients: from storage, through filters, includes and ranges, to a sink. A [`Sink`] is
+//! the last step; there is one for each protocol ([`ResponseSink`]). The steps before it are the same for all
+//! protocols: reading a stored body, even while it is being fetched ([`send_stored`]), filters and included responses
+//! ([`BodyPipeline`], [`EsiInclude`]), and multiple ranges ([`send_parts`]).
 //!
 //! This crate has no sockets. Everything runs in the task of the request, and waits for the sink, or for more of a
 //! body that is being fetched or read from a device.

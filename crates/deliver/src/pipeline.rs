@@ -86,7 +86,7 @@ impl<S: Sink> Sink for BodyPipeline<S> {
         if self.chain.is_done() { Err(SendError::Enough) } else { Ok(()) }
     }
 
-    /// Bytes that no filter or include changes go to the client from storage.
+    /// Sends bytes that no filter or include changes directly from storage.
     async fn write_stored(
         &mut self,
         object: &Object,
@@ -216,7 +216,7 @@ impl<S: Sink> EsiInclude<S> {
         self.is_gzip && matches!(self.mode, Mode::Through)
     }
 
-    /// Returns whether written bytes go into the including response as they are.
+    /// Returns whether written bytes become part of the including response unchanged.
     fn is_unchanged(&self) -> bool {
         matches!(self.mode, Mode::Through)
     }
@@ -287,7 +287,7 @@ impl<S: Sink> EsiInclude<S> {
         Ok(())
     }
 
-    /// Sends bytes of a stored body that are not changed, as [`Sink::write_stored`] does.
+    /// Sends bytes of a stored body unchanged, like [`Sink::write_stored`].
     async fn write_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         let at = self.pipeline.write_stored(object, from, to, Behind::More).await?;
         self.count += at - from;

@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 
 use lacquer_cache::{Chunk, Object, Read};
 
-/// Bytes that were got ready.
+/// Bytes that can be read without waiting.
 enum Piece<'o> {
     Stored(Chunk<'o>),
     Copied(Vec<u8>),
@@ -20,10 +20,11 @@ impl Piece<'_> {
     }
 }
 
-/// Reads what [`prepare`](StoredReader::prepare) got ready. It ends there, as at the end of the body.
+/// A reader of the bytes that [`prepare`](StoredReader::prepare) has made available. It returns the end of the input
+/// after them, as at the end of the body.
 pub struct StoredReader<'o> {
     object: &'o Object,
-    /// The bytes that were got ready and not used up; `used` of the first piece were.
+    /// The pieces that were not read completely. `used` bytes of the first piece were read.
     ready: VecDeque<Piece<'o>>,
     used: usize,
     /// The position in the body after the mapped chunks.
@@ -56,8 +57,8 @@ impl<'o> StoredReader<'o> {
         }
     }
 
-    /// Copies the bytes that are ready, before a wait for memory of the store: readers that hold some while they wait
-    /// could wait for each other.
+    /// Copies the mapped chunks before a wait for the store's memory. Otherwise readers that hold chunks while they
+    /// wait could wait for each other.
     fn release_memory(&mut self) {
         for piece in &mut self.ready {
             if let Piece::Stored(chunk) = piece {

@@ -1,4 +1,4 @@
-//! A response on its way to the client: a head, then a body. A protocol implements it.
+//! The sink of a whole response: a head, then a body. Each protocol implements it.
 
 use lacquer_flow::delivery::End;
 use lacquer_http::{Message, Workspace};
@@ -7,41 +7,41 @@ use crate::sink::Sink;
 
 /// The head of a response.
 pub enum Head<'h> {
-    /// Status and fields of a message.
+    /// The status and the fields of a message.
     Message(MessageHead<'h>),
-    /// A status alone. The response is complete with it, or is interim if the status is below 200.
+    /// Only a status. It completes the response, or is interim if it is below 200.
     Status(u16),
-    /// 500, made without the workspace, which is too small for the message. The response is complete with it.
+    /// A 500 that needs no workspace, because the workspace is too small for the message. It completes the response.
     OutOfWorkspace,
 }
 
 pub struct MessageHead<'h> {
     pub message: &'h Message,
     pub ws: &'h Workspace,
-    /// The marking of the body's end, which the fields of the message agree with.
+    /// How the end of the body is indicated. The fields of the message agree with it.
     pub end: End,
-    /// Receives the records of the encoding for the log, if they are wanted.
+    /// Receives the log records of the encoding, if they are wanted.
     pub notes: Option<&'h mut dyn FnMut(String)>,
 }
 
-/// The bytes of a response that were sent.
+/// The numbers of bytes and pieces of a response that were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// The length of the head in the protocol's form.
+    /// The length of the head as encoded by the protocol.
     pub head: u64,
     pub body: u64,
     /// The number of pieces in which the body was sent.
     pub pieces: u64,
 }
 
-/// Sends one response by one protocol: first [`head`](ResponseSink::head), then the body as a [`Sink`].
+/// Sends one response by one protocol: first the [`head`](ResponseSink::head), then the body as a [`Sink`].
 pub trait ResponseSink: Sink {
-    /// Begins the response. The head leaves with the first bytes of the body, with [`Sink::flush`] or with
-    /// [`Sink::end`]. Returns its length in the protocol's form. A head that has not left is replaced.
+    /// Begins the response. The head is sent with the first bytes of the body, by [`Sink::flush`], or by [`Sink::end`].
+    /// A second call replaces a head that was not sent yet. Returns the length of the head as encoded by the protocol.
     fn head(&mut self, head: Head<'_>) -> usize;
 
-    /// Ends a response that failed, so that the client does not take its bytes for the whole. Does nothing over a
-    /// connection that carries one response at a time: its own end has this effect.
+    /// Ends a failed response, so that the client does not take its bytes for the whole response. Does nothing on an
+    /// HTTP/1 connection, because closing the connection has this effect.
     fn abort(&mut self);
 
     /// Returns the bytes that were sent so far.

@@ -32,28 +32,28 @@ impl From<io::Error> for SendError {
     }
 }
 
-/// What follows the bytes of a stored body in a response.
+/// The part of the response that follows the bytes of a stored body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     /// More bytes may follow.
     More,
-    /// Nothing but the end of the response. The protocol may send it with the last byte.
+    /// Only the end of the response follows. The protocol may send it with the last byte.
     End,
 }
 
-/// Sends the body of one response behind its head by one protocol.
+/// Sends the body of one response by one protocol, after the head.
 ///
-/// The client gets the bytes in the order of the calls, whichever methods they come by: a sink that gathers pieces sends
-/// these before anything that it sends directly. The response ends with [`end`](Sink::end) or
-/// [`end_with`](Sink::end_with) alone. After an error nothing more is sent.
+/// The client receives the bytes in the order of the calls, whichever methods are called: a sink that gathers pieces
+/// sends them before anything that it sends directly. Only [`end`](Sink::end) and [`end_with`](Sink::end_with) end the
+/// response. After an error, nothing more is sent.
 pub trait Sink {
     /// Sends a piece of the body, or gathers it to be sent with later ones.
     fn write(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>>;
 
-    /// Sends bytes of a stored body from `from` on, where at least one is stored: as many as suit the protocol, and
-    /// none from `to` on. Returns the position of the next byte. That is `from` if the bytes are not in memory any more:
-    /// the caller waits for them again. `behind` is what follows the byte before `to`, or the last byte of the body if
-    /// that comes first.
+    /// Sends bytes of a stored body, starting at `from`, where at least one byte is stored, and ending before `to`. The
+    /// protocol decides how many bytes it sends. Returns the position of the next byte. This is `from` if the bytes are
+    /// no longer in memory; the caller then waits for them again. `behind` states what follows the byte before `to`, or
+    /// the last byte of the body if that comes first.
     fn write_stored(
         &mut self,
         object: &Object,
@@ -65,8 +65,8 @@ pub trait Sink {
     /// Sends all gathered bytes to the client, including the head.
     fn flush(&mut self) -> impl Future<Output = Result<(), SendError>>;
 
-    /// Waits until the byte at `at` of a body is in memory or will never be: it is being fetched, or read from a device.
-    /// Fails if the client leaves before.
+    /// Waits until the byte at `at` of a body is in memory, after it was fetched or read from a device, or will never
+    /// be. Fails if the client leaves first.
     fn wait_for(&mut self, object: &Object, at: u64) -> impl Future<Output = Result<(), SendError>>;
 
     /// Fails if the client is gone, or its send timeout has expired.

@@ -4,7 +4,8 @@ use lacquer_cache::{BodyState, Object};
 
 use crate::sink::{Behind, SendError, Sink};
 
-/// Sends the bytes of a stored body from `from` to `to`, or to the end if that comes first.
+/// Sends the bytes of a stored body from `from` to `to`, or to the end of the body if that comes first. `behind` states
+/// what follows these bytes.
 pub async fn send_stored(
     sink: &mut impl Sink,
     object: &Object,

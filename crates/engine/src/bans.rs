@@ -7,7 +7,7 @@ use lacquer_sources::clock;
 
 use crate::shared::Shared;
 
-/// Makes a ban of the argument of `std.ban()`.
+/// Parses the argument of `std.ban()`, and enacts the ban.
 pub fn from_vcl(shared: &Shared, expression: &[u8], source: Source) -> Result<Ticket, String> {
     let text = String::from_utf8_lossy(expression);
     let rules = Rules { comma: false, comment: false, no_escapes: true };
@@ -16,11 +16,11 @@ pub fn from_vcl(shared: &Shared, expression: &[u8], source: Source) -> Result<Ti
     Ok(enact(shared, BanSpec::from_words(&words)?, Reason::BanFunction, source))
 }
 
-/// Makes a ban, which is in force on return. The ticket is ready once listeners have recorded it.
+/// Enacts a ban, which is in force on return. The ticket is ready once all listeners have recorded the ban.
 pub fn enact(shared: &Shared, spec: BanSpec, why: Reason, source: Source) -> Ticket {
     let event = Invalidation::new(Action::Ban(spec), clock::real(), why, source);
     let mut purging = shared.cache().invalidate(event, Arrival::Local);
     let ticket = purging.ticket();
-    purging.finish(shared.cache()); // of a ban nothing is left to do
+    purging.finish(shared.cache()); // returns at once for a ban
     ticket
 }

@@ -1,5 +1,5 @@
-//! The sink of either protocol, for the code above filters and within included responses, which does not depend on the
-//! protocol.
+//! The sink for either protocol. Code that sends filtered bodies and included responses uses it to be independent of
+//! the protocol.
 
 use lacquer_cache::Object;
 use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink, Source};
@@ -14,7 +14,7 @@ pub enum ClientSink {
 }
 
 impl ClientSink {
-    /// Sends a body that nothing changes, and its end. The protocol is looked up once.
+    /// Sends an unfiltered body, and its end. Matches on the protocol only once per body.
     pub async fn send(&mut self, source: &Source, from: u64, to: Option<u64>) -> Result<(), SendError> {
         match self {
             ClientSink::Http1(sender) => source.send(sender, from, to).await,
@@ -22,7 +22,7 @@ impl ClientSink {
         }
     }
 
-    /// Returns the buffer that the head was assembled in.
+    /// Returns the buffer in which the head was assembled.
     #[inline]
     pub fn into_buffer(self) -> Vec<u8> {
         match self {
@@ -65,7 +65,7 @@ impl ResponseSink for ClientSink {
     }
 }
 
-/// The futures of HTTP/2 are boxed, because they are large and would enlarge those of every connection.
+/// The futures of HTTP/2 are boxed, because they are large and would enlarge the task of every connection.
 impl Sink for ClientSink {
     async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
         match self {

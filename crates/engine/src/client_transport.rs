@@ -1,6 +1,6 @@
-//! The client of a request as the request sees it: its connection, or one stream of it. Nothing else in a request depends
-//! on the protocol, but for the reader of its body ([`crate::req_body`]) and the sink of its response ([`ClientSink`]), which is
-//! opened here.
+//! The client of a request: its connection, or a stream of it. Together with the reader of the request's body
+//! ([`crate::req_body`]) and the sink of the response ([`ClientSink`]), which is opened here, this is the only part of
+//! a request that depends on the protocol.
 
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ impl ClientTransport {
         self.protocol().carrier
     }
 
-    /// Opens the sink of a response, which assembles the head in this buffer.
+    /// Opens the sink of a response. The sink assembles the head in `buffer`.
     #[inline]
     pub fn open(&self, buffer: Vec<u8>, limits: SendLimits) -> ClientSink {
         match self {
@@ -48,8 +48,8 @@ impl ClientTransport {
         }
     }
 
-    /// Returns whether the client has reset the stream, or its connection has ended. A client that has closed a
-    /// connection of HTTP/1 is noticed by [`gone`](Self::gone) alone.
+    /// Returns whether the client has reset the stream, or the stream's connection has ended. Always false for HTTP/1;
+    /// only [`gone`](Self::gone) detects a closed HTTP/1 connection.
     #[inline]
     pub fn is_reset(&self) -> bool {
         match self {
@@ -67,7 +67,8 @@ impl ClientTransport {
         }
     }
 
-    /// Returns whether the client was sent the first bytes of a response, because it may have closed its connection.
+    /// Returns whether the first bytes of a response were already sent, to test whether the client has closed its
+    /// connection.
     pub fn is_probed(&self) -> bool {
         match self {
             ClientTransport::Http1(tx) => tx.is_ahead(),
@@ -75,7 +76,7 @@ impl ClientTransport {
         }
     }
 
-    /// Returns the sending side of a connection that the request has for itself, for a pipe.
+    /// Returns the sending side of a connection that serves only this request, for a pipe. `None` for a stream.
     pub fn whole_connection(&self) -> Option<Rc<ClientSocket>> {
         match self {
             ClientTransport::Http1(tx) => Some(tx.clone()),
@@ -83,7 +84,8 @@ impl ClientTransport {
         }
     }
 
-    /// Drops a request that was not processed. Over a connection its close says the same.
+    /// Rejects a request that was not processed. Resets a stream; does nothing for HTTP/1, where the caller closes the
+    /// connection.
     pub fn refuse(&self) {
         match self {
             ClientTransport::Http1(_) => {}
@@ -92,7 +94,7 @@ impl ClientTransport {
         }
     }
 
-    /// Returns the socket of the client's connection, if it has one of its own.
+    /// Returns the socket of the client's connection, if the transport has one.
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             ClientTransport::Http1(tx) => Some(tx.as_fd()),
@@ -104,12 +106,12 @@ impl ClientTransport {
         self.http2().is_some()
     }
 
-    /// Returns a limit of the connection, if it is one of HTTP/2.
+    /// Returns a limit of the HTTP/2 connection; `None` for HTTP/1.
     pub fn http2_limit(&self, which: H2Setting) -> Option<f64> {
         self.http2().map(|stream| stream.conn.limit(which))
     }
 
-    /// Sets a limit of the connection from `now` on, if it is one of HTTP/2.
+    /// Sets a limit of the HTTP/2 connection from `now` on. Does nothing for HTTP/1.
     pub fn set_http2_limit(&self, which: H2Setting, value: f64, now: f64) {
         if let Some(stream) = self.http2() {
             stream.conn.set_limit(which, value, now);

@@ -1,13 +1,13 @@
-//! The facts about a protocol that code for all protocols depends on.
+//! The facts about a protocol that protocol-independent code needs.
 
 use lacquer_flow::persistence::Carrier;
 
 pub struct Protocol {
-    /// The name that `req.transport` has for it.
+    /// The value of `req.transport`.
     pub name: &'static str,
-    /// The version in the log's records of responses.
+    /// The version that is logged with responses (`RespProtocol`).
     pub version: &'static str,
-    /// The name of its sink in the log.
+    /// The name of the protocol's sink in the log.
     pub sink: &'static str,
     pub carrier: Carrier,
 }

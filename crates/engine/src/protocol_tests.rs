@@ -1,5 +1,5 @@
-//! The sinks and the readers of all protocols on real connections. Whatever the order of a sink's calls, a client gets the
-//! bytes in this order, and one end. Whatever the order of a client's bytes, a reader gets its body.
+//! Tests the sinks and the body readers of all protocols on real connections. Whatever the order of a sink's calls, a
+//! client receives the bytes in this order, and one end. However a client sends a body, the reader receives all of it.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -79,7 +79,7 @@ impl World {
         object
     }
 
-    /// Opens the client of a request by this protocol.
+    /// Returns the transport of a client that uses this protocol.
     fn open(&self, protocol: Protocol) -> Opened {
         let (ours, client) = UnixStream::pair().expect("sockets");
         let (rx, tx) = Connection::Unix(ours).split();
@@ -100,7 +100,7 @@ impl World {
     }
 }
 
-/// A request's end of a connection, and the client's.
+/// The two ends of a connection: the request's and the client's.
 struct Opened {
     transport: ClientTransport,
     rx: Rx,
@@ -143,7 +143,7 @@ enum Call {
     Flush,
 }
 
-/// The last calls.
+/// The calls that end a response.
 #[derive(Debug)]
 enum End {
     Bare,
@@ -186,7 +186,7 @@ impl Response {
         Response { calls, end }
     }
 
-    /// The bytes that the client is to get.
+    /// Returns the bytes that the client must receive.
     fn body(&self, stored: &[u8]) -> Vec<u8> {
         let part = |&(from, to): &(u64, u64)| &stored[from as usize..to as usize];
         let mut body = Vec::new();
@@ -237,13 +237,13 @@ async fn write_stored(
     Ok(())
 }
 
-/// Returns the bytes behind the head.
+/// Returns the bytes after the head.
 fn body_of(mut bytes: Vec<u8>) -> Vec<u8> {
     assert!(bytes.starts_with(HEAD), "the head comes first");
     bytes.split_off(HEAD.len())
 }
 
-/// Returns the body of what a client received, and how often it ended.
+/// Returns the body that a client received, and the number of its ends.
 fn decoded(protocol: Protocol, bytes: Vec<u8>) -> (Vec<u8>, usize) {
     match protocol {
         Protocol::Length => (body_of(bytes), 1),
@@ -272,7 +272,7 @@ fn decoded(protocol: Protocol, bytes: Vec<u8>) -> (Vec<u8>, usize) {
     }
 }
 
-/// Returns all bytes that a client gets from this work until its connection ends.
+/// Returns all bytes that a client receives from `work` until its connection ends.
 async fn received(world: &World, protocol: Protocol, work: impl AsyncFnOnce(&ClientTransport)) -> Vec<u8> {
     let Opened { transport, rx, mut client, conn } = world.open(protocol);
     let send = async {
@@ -325,7 +325,7 @@ fn any_order_of_calls_gives_the_bytes_in_this_order() {
     }
 }
 
-/// What a client gets, one line for each frame, or the text itself.
+/// Returns the bytes that a client received: for HTTP/2 one line for each frame, for HTTP/1 the text itself.
 fn shown(protocol: Protocol, bytes: &[u8]) -> String {
     if protocol != Protocol::Http2 {
         return String::from_utf8_lossy(bytes).into_owned();
@@ -403,7 +403,7 @@ fn a_response_that_failed_has_no_end() {
     }
 }
 
-/// Sends a request's body as the protocol frames it, in pieces of random sizes, and ends.
+/// Sends a request body with the protocol's framing, in pieces of random sizes, and ends it.
 async fn upload(protocol: Protocol, body: &[u8], random: &mut Random, opened: &mut Client) {
     let mut rest = body;
     while !rest.is_empty() {
@@ -470,7 +470,7 @@ fn readers_give_the_body_and_leave_what_follows() {
                         break;
                     }
                     got.extend_from_slice(piece);
-                    // The reader gives the body back before its end, and another goes on.
+                    // The reader returns the body before its end, and another reader continues.
                     whole.give_back(lent);
                     lent = whole.take();
                 }

@@ -36,7 +36,7 @@ fn begin(task: &Task, action: Action, when: f64, why: Reason) -> impl Future<Out
     finish(services, purging)
 }
 
-/// Carries out a purge and returns the number of objects, once listeners have recorded it.
+/// Carries out a purge. Returns the number of objects once all listeners have recorded the purge.
 async fn finish(services: Rc<Services>, mut purging: Purging) -> i64 {
     let ticket = purging.ticket();
     let total = carry_out(services, purging).await;

@@ -1,15 +1,16 @@
-//! The limits within which a client must take its response.
+//! The time limits for a client to receive its response.
 
 use lacquer_net::disconnect::DisconnectPolicy;
 
 #[derive(Clone, Copy, Debug)]
 pub struct SendLimits {
-    /// Seconds for the whole response; 0 is no limit.
+    /// The seconds for the whole response; 0 means no limit.
     pub total: f64,
-    /// The time of the request's last event, from which a stream counts them. A connection counts from the first wait.
+    /// The time of the request's last event. For a stream, `total` counts from then; for a connection, from the first
+    /// wait.
     pub since: f64,
-    /// Seconds without the client taking a byte.
+    /// The seconds for which the client may take no byte.
     pub idle: f64,
-    /// The limit after which a client counts as gone while its response waits for more of the body.
+    /// The policy for detecting that a client is gone while its response waits for more of the body.
     pub patience: DisconnectPolicy,
 }

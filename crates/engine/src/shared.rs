@@ -57,7 +57,7 @@ pub struct Setup {
     /// The storages. The last one must be Transient.
     pub stevedores: Vec<Stevedore>,
     pub hooks: Hooks,
-    /// Receivers of purges and bans, such as a journal.
+    /// The listeners that receive purges and bans, such as a journal.
     pub invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
     /// The number of descriptors that the process may have.
     pub descriptors: u64,

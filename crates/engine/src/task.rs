@@ -49,17 +49,17 @@ pub struct Run {
     pub ending: Ending,
 }
 
-/// The end of a subroutine, beside its action.
+/// The outcome of a subroutine, in addition to its action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ending {
     Usual,
-    /// It has made bans that listeners are still recording.
+    /// The subroutine has made bans that listeners have not recorded yet.
     Unrecorded,
-    /// It has failed the transaction.
+    /// The subroutine has failed the transaction.
     Failed,
 }
 
-/// The tickets of bans that VCL made. They are kept among the values of modules, because bans are rare.
+/// The tickets of bans that VCL made. They are stored with the private data of modules, because bans are rare.
 #[derive(Default)]
 struct Tickets(Vec<Ticket>);
 
@@ -82,7 +82,7 @@ impl Task {
         }
     }
 
-    /// Waits for bans that the subroutine has made, and returns its action.
+    /// Waits until the subroutine's bans are recorded, and returns its action.
     #[cold]
     async fn finish_subroutine(&mut self, action: Action) -> Action {
         for ticket in std::mem::take(&mut self.privates.get::<Tickets>(0).0) {
@@ -91,7 +91,7 @@ impl Task {
         if self.run.ending == Ending::Failed { Action::Fail } else { action }
     }
 
-    /// Logs a timestamp: the time since the begin and since the last one.
+    /// Logs a timestamp, with the time since the first and since the last one.
     pub fn timestamp(&mut self, event: &str, now: f64) {
         self.log.put_timestamp(event, now, self.times.first, self.times.last);
         self.times.last = now;

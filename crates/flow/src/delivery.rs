@@ -5,7 +5,7 @@ use lacquer_http::range::Several;
 
 use crate::persistence::Carrier;
 
-/// The facts that decide about the body of a response.
+/// The facts that determine the body of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub status: u16,
@@ -92,7 +92,7 @@ pub fn take_range(length: Option<u64>, (low, high): (u64, u64), has_filters: boo
     Range { length: length.map(|_| high - low + 1), is_filtered: has_filters }
 }
 
-/// The marking of a body's end.
+/// How the end of a body is indicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// There is no body.

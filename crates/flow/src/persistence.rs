@@ -1,15 +1,15 @@
-//! The persistence of a client's connection, and its announcement in the response (RFC 9112 section 9.3). Each
-//! decision returns the reason to close the connection, or `None` to keep it. An earlier reason stays in force unless
-//! noted otherwise.
+//! The persistence of a client's connection, and its announcement in the response (RFC 9112 section 9.3). Each decision
+//! returns the reason to close the connection, or `None` to keep it; only [`after_sending`] returns a [`Consequence`].
+//! An earlier reason stays in force unless noted otherwise.
 
 use lacquer_http::SessClose;
 
-/// What carries a request and its response.
+/// The transport of one request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// A connection of HTTP/1, which carries one exchange at a time and may end with it.
+    /// An HTTP/1 connection. It transports one exchange at a time, and may close after it.
     Connection,
-    /// A stream of a connection that carries others too. It ends with the exchange.
+    /// A stream of a connection that has other streams. It ends with the exchange.
     Stream,
 }
 
@@ -65,17 +65,18 @@ pub enum Sent {
     ConnectionFailed,
 }
 
-/// The consequence of a response for what carried it.
+/// The effect of a sent response on its connection or stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
     Nothing,
-    /// The connection ends for this reason, which replaces those before.
+    /// The connection closes for this reason, which replaces earlier ones.
     Close(SessClose),
     /// The stream ends with an error, so that the client does not take its bytes for the whole body.
     Abort,
 }
 
-/// Decides after a response was sent. `is_short`: the response has fewer bytes than the range that was announced.
+/// Decides after a response was sent. `is_short` means that the response has fewer bytes than the range that was
+/// announced.
 #[inline]
 pub fn after_sending(carrier: Carrier, sent: Sent, is_short: bool) -> Consequence {
     use Consequence::{Abort, Close, Nothing};
@@ -83,7 +84,7 @@ pub fn after_sending(carrier: Carrier, sent: Sent, is_short: bool) -> Consequenc
         (_, Sent::Whole) | (Carrier::Connection, Sent::SourceFailed) if is_short => {
             Close(SessClose::RangeShort)
         }
-        // A stream whose client is gone has ended.
+        // If the client of a stream is gone, the stream has ended already.
         (_, Sent::Whole) | (Carrier::Stream, Sent::ClientGone | Sent::ConnectionFailed) => Nothing,
         (Carrier::Connection, Sent::SourceFailed | Sent::PipelineFailed | Sent::ClientGone) => {
             Close(SessClose::RemClose)
@@ -150,7 +151,7 @@ mod tests {
     fn failures_end_connections_or_streams() {
         use Consequence::{Abort, Close, Nothing};
         let table = [
-            // sent, short: over a connection, over a stream
+            // the result of sending, whether it is short: the consequence for a connection, and for a stream
             ((Sent::Whole, false), Nothing, Nothing),
             ((Sent::Whole, true), Close(RangeShort), Close(RangeShort)),
             ((Sent::SourceFailed, false), Close(RemClose), Abort),

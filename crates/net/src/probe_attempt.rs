@@ -132,7 +132,7 @@ mod tests {
     use crate::memory::{Dialed, Ends, Limits, connection, serve_at};
     use crate::probe::Wanted;
 
-    /// The limit of a probe covers its request too.
+    /// The time limit of a probe includes sending its request.
     #[tokio::test(start_paused = true)]
     async fn an_origin_that_does_not_read_fails_the_probe() {
         let mut peers = Vec::new();

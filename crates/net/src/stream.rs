@@ -20,7 +20,7 @@ use tokio::net::{TcpStream, UnixStream, tcp, unix};
 use crate::memory;
 use crate::peek::{Peeked, PeerState, SAMPLE};
 
-/// The time after which a writer that waits for room looks for it.
+/// The interval at which a waiting writer tries to write, whatever the reactor reports.
 const ROOM_CHECK: Duration = Duration::from_millis(250);
 
 /// The half of a connection that is read from.
@@ -363,7 +363,8 @@ impl TxHalf {
         Ok(())
     }
 
-    /// Writes all bytes. Fails with `TimedOut` and without an error number if the peer takes none for `idle` seconds.
+    /// Writes all bytes. Fails with `TimedOut` and without an error number if the peer accepts no byte for `idle`
+    /// seconds.
     pub async fn write_all_within(&self, mut buf: &[u8], idle: f64) -> io::Result<()> {
         while !buf.is_empty() {
             let written = match self.try_write(buf) {
@@ -380,10 +381,10 @@ impl TxHalf {
         Ok(())
     }
 
-    /// Writes as many bytes as fit, and waits until that is at least one.
+    /// Writes as many bytes as fit, and waits until at least one byte fits.
     ///
-    /// The reactor reports room once a third of a socket's buffer is free, which takes a slow peer minutes. Meanwhile
-    /// the room that there is is used now and then, so that each byte that the peer takes shows.
+    /// The reactor reports room only once a third of a socket's buffer is free, which takes minutes if the peer is
+    /// slow. Meanwhile this tries to write every `ROOM_CHECK`, so that the caller sees each byte of progress.
     pub async fn write_some(&self, buf: &[u8]) -> io::Result<usize> {
         let mut written = self.try_write(buf);
         while written.as_ref().is_err_and(is_full) {
@@ -396,7 +397,7 @@ impl TxHalf {
         if matches!(written, Ok(0)) { Err(io::ErrorKind::WriteZero.into()) } else { written }
     }
 
-    /// Writes as many bytes as fit, whatever the reactor reported.
+    /// Writes as many bytes as fit, even if the reactor has reported no room.
     fn write_unasked(&self, buf: &[u8]) -> io::Result<usize> {
         if let TxHalf::Memory(tx) = self {
             return tx.write(buf);
@@ -412,8 +413,8 @@ impl TxHalf {
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
     }
 
-    /// Drops the sending half so that closing resets the connection, and this end keeps neither a port in TIME_WAIT nor
-    /// bytes that the peer has not acknowledged, which are lost.
+    /// Drops the sending half so that closing resets the connection. This end then keeps neither a port in TIME_WAIT
+    /// nor unacknowledged bytes, which are lost.
     pub fn reset(self) {
         if let TxHalf::Memory(tx) = &self {
             tx.close_by_reset();
@@ -446,7 +447,7 @@ mod tests {
     use super::*;
     use crate::memory::{Ends, Limits, Peer};
 
-    /// The sending half of a connection that holds ten bytes, and its peer.
+    /// Returns the sending half of a connection that holds ten bytes, and its peer.
     fn narrow() -> (TxHalf, Peer) {
         let limits = Limits { window: 10, step: 4 };
         let address = SocketAddr::from(([127, 0, 0, 1], 80));

@@ -1,4 +1,4 @@
-//! The journal of a world: it records invalidations late, and answers to clients wait for it.
+//! The journal of a simulated world. It records invalidations late, and the answers to clients wait for it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lacquer_cache::invalidation::{Arrival, Invalidation, InvalidationListener, Source, Ticket};
 
-/// The longest time that a record takes, in milliseconds.
+/// The upper bound of the time to write a record, in milliseconds.
 const LATEST: u64 = 50;
 
 /// The transactions whose invalidations are not recorded yet.
@@ -25,7 +25,7 @@ impl Journal {
 
 impl InvalidationListener for Journal {
     fn invalidated(&self, event: &Invalidation, _arrival: Arrival, ticket: &mut Ticket) {
-        // The operator's commands would block the only thread.
+        // Other invalidations are not delayed: the operator's commands would block the only thread.
         let Source::Request { vxid } = event.from() else { return };
         self.pending().insert(vxid);
         let (journal, hold) = (self.clone(), ticket.hold());

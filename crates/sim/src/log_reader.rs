@@ -1,5 +1,5 @@
-//! A reader of the engine's log, as Varnish's tools are: it follows the ring in the file of shared memory and tracks which
-//! transactions have begun and not ended.
+//! Reads the engine's log in the same way as Varnish's tools: follows the ring buffer in the shared-memory file, and
+//! tracks the transactions that have begun and not ended.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use lacquer_shm::vsl::Tag;
 
-// The layout of the head and of a record, in bytes.
+// The positions and sizes of the fields of the log's head and of a record, in bytes.
 const SEGMENT_SIZE: u64 = 8;
 const SEGMENT_NUMBER: u64 = 16;
 const SEGMENTS: u64 = 8;
@@ -20,16 +20,16 @@ const WORD: usize = 4;
 const END_MARKER: u32 = 0xfe45_4545;
 const WRAP_MARKER: u32 = 0xfe57_5757;
 
-/// More than a record takes.
+/// The number of bytes read at a time. It exceeds the length of a record.
 const PIECE: usize = 128 << 10;
 
 pub struct LogReader {
     file: File,
-    /// Bytes of log.
+    /// The size of the ring buffer in bytes.
     capacity: u64,
-    /// The place of the next record, in bytes behind the head.
+    /// The position of the next record, in bytes after the log's head.
     at: u64,
-    /// The segment in which the log ended at the last look.
+    /// The segment that was current at the last call of [`LogReader::follow`].
     segment: u32,
     /// The log has overwritten records before they were read.
     is_late: bool,
@@ -37,7 +37,7 @@ pub struct LogReader {
 }
 
 impl LogReader {
-    /// Opens the log in the engine's folder, before anything is written to it.
+    /// Opens the log in the engine's directory. Must be called before anything is written to the log.
     pub fn open(folder: &Path) -> io::Result<LogReader> {
         let mut files = std::fs::read_dir(folder)?.filter_map(Result::ok);
         let log = files.find(|file| file.file_name().to_string_lossy().starts_with("_.Log"));
@@ -48,7 +48,7 @@ impl LogReader {
         Ok(LogReader { file, capacity: words * WORD as u64, at: 0, segment, is_late: false, open })
     }
 
-    /// Reads what is new.
+    /// Reads the records that were written since the last call.
     pub fn follow(&mut self) -> io::Result<()> {
         let segment = word(&self.file, SEGMENT_NUMBER)?;
         self.is_late |= u64::from(segment.wrapping_sub(self.segment)) >= SEGMENTS - 1;
@@ -64,7 +64,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Reads the whole records at the beginning of `piece`. Returns whether the log goes on behind them.
+    /// Reads the complete records at the beginning of `piece`. Returns whether more records may follow.
     fn take(&mut self, piece: &[u8]) -> bool {
         let mut rest = piece;
         while let Some(&first) = rest.first_chunk() {
@@ -96,9 +96,9 @@ impl LogReader {
         }
     }
 
-    /// Returns the numbers of the transactions that have not ended. `None`: records were missed.
+    /// Returns the ids of the transactions that have not ended; `None` if records were missed.
     pub fn open_transactions(&self) -> Option<Vec<u64>> {
-        /// Both bits that record the side.
+        /// The two bits that mark a transaction as a client's or a backend's.
         const SIDES: u64 = 3 << 62;
         (!self.is_late).then(|| self.open.iter().map(|vxid| vxid & !SIDES).collect())
     }

@@ -68,12 +68,13 @@ pub fn is_composed(path: &str) -> bool {
     path.starts_with("/esi/") || path.starts_with("/part/")
 }
 
-/// Returns whether the page comes from the origin that allows a few requests at once. Others wait, for a while.
+/// Returns whether the page comes from the origin that allows only a few simultaneous requests. Further requests wait
+/// for a limited time.
 pub fn is_limited(path: &str) -> bool {
     path.ends_with(['1', '3', '5', '7', '9'])
 }
 
-/// A page that is included at a place of another.
+/// A page that is included at a position of another.
 #[derive(Clone, Debug)]
 pub struct Include {
     pub at: usize,

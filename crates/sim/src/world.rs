@@ -121,7 +121,7 @@ struct Nature {
     onerror: bool,
     /// The storage keeps bodies on a device.
     has_device: bool,
-    /// The share of the device's reads that fail, in percent.
+    /// The percentage of the device's reads that fail.
     read_errors: u64,
 }
 
@@ -179,13 +179,14 @@ impl Nature {
         Rc::new([(from, from + one_of(chance, &[1.0, 5.0, 30.0]))])
     }
 
-    /// Returns whether nothing that may be cached is lost before its time: a fault on a connection drops what came over
-    /// it, and so does the end of one within a response; a full storage drops anything, and a device what it cannot read.
+    /// Returns whether every cacheable response stays in the cache for its lifetime. It may not: a fault on a
+    /// connection, or its end within a response, drops the objects that came over it; a full storage evicts any object;
+    /// and an object is dropped if the device cannot read it.
     fn keeps_all(&self) -> bool {
         self.faulty == 0 && self.storage > CRAMPED && self.is_patient && self.store_errors() == 0
     }
 
-    /// Returns whether every page can be had: from the origins if not from the storage.
+    /// Returns whether every page can be delivered, from the storage or from its origin.
     fn fetches_all(&self) -> bool {
         self.faulty == 0 && self.storage > CRAMPED && !self.has_probes
     }
@@ -378,7 +379,7 @@ async fn work_off(store: SlowStore, milliseconds: u64) {
     }
 }
 
-/// Does the work of the engine's helper threads and of a log reader, without end.
+/// Does the work of the engine's helper threads and reads the log, without end.
 async fn help(engine: Rc<Engine>, log: Rc<RefCell<LogReader>>, pause: Duration) {
     loop {
         engine.help();

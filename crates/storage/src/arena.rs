@@ -61,7 +61,7 @@ pub struct Counters {
     pub g_objects: AtomicU64,
 }
 
-/// The allocation of a span: its size, and three marks in the low bits that sizes leave free.
+/// The size of a span in bytes, with three flags in the low bits, which sizes leave free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation(u32);
 
@@ -98,7 +98,7 @@ impl Allocation {
         self.0 & Self::SENT != 0
     }
 
-    /// Returns whether the span is a part of a body on a device.
+    /// Returns whether the span contains a part of a body on a device.
     fn is_part(self) -> bool {
         self.0 & Self::PART != 0
     }

@@ -68,7 +68,7 @@ pub struct Body {
     waiting: AtomicBool,
     waiters: Mutex<Waiters>,
     extra: OnceLock<Box<[u8]>>,
-    /// The part of the body that is not in `pieces`, of a complete body that lies on a device.
+    /// The location on the device of a complete body, and the parts of it that are in memory. Set once.
     residency: OnceLock<Arc<Residency>>,
 }
 
@@ -112,7 +112,7 @@ impl Body {
         Arc::new(body)
     }
 
-    /// The pieces of a complete body that is in memory as a whole, for another body that shares their spans.
+    /// Returns the pieces of a complete body that is entirely in memory, for another body that shares their spans.
     fn share_pieces(&self) -> Option<Vec<Piece>> {
         if self.state() != BodyState::Complete {
             return None;
@@ -123,8 +123,8 @@ impl Body {
         (in_memory == self.len()).then_some(pieces)
     }
 
-    /// A complete body behind the head that `make_head` makes, in the spans of this one. Returns `None` if some of it is
-    /// not in memory.
+    /// Creates a complete body in the spans of this one, with the head that `make_head` returns. Returns `None` if this
+    /// body is incomplete or some of it is not in memory.
     pub(crate) fn shared(
         &self,
         make_head: impl FnOnce() -> Result<Span, Full>,
@@ -134,8 +134,8 @@ impl Body {
         Ok(Some(Arc::new(Self::new(first, COMPLETE, self.len(), pieces))))
     }
 
-    /// Lets go of the memory of a complete body, which lies at `extent` from now on. What shares a span with the head
-    /// stays.
+    /// Frees the memory of a complete body, which is at `extent` from now on. A part that shares a span with the head
+    /// stays in memory.
     pub(crate) fn settle(&self, extent: Box<dyn Extent>) {
         if self.state() == BodyState::Complete && self.residency.set(Arc::new(Residency::new(extent))).is_ok()
         {
@@ -256,7 +256,8 @@ impl Body {
         self.more(offset).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Asks the device for the byte at `offset`. Without memory for it, the reader waits for memory.
+    /// Requests the byte at `offset` from the device. If there is no memory for it, registers the reader to be woken
+    /// when there is.
     fn load(self: &Arc<Self>, residency: &Residency, offset: u64, cx: &Context<'_>) {
         let arena = self.first.arena();
         let load = || {
@@ -265,12 +266,12 @@ impl Body {
         };
         if load().is_err() {
             arena.parts().wait(cx);
-            // Memory may have been freed before.
+            // Try again: memory may have been freed before the registration.
             let _ = load();
         }
     }
 
-    /// Begins the wait of a reader for the byte at `offset`, of a body on a device.
+    /// Begins a reader's wait for the byte at `offset`. Returns `None` if the body is not on a device.
     pub(crate) fn wait(&self, offset: u64) -> Option<Wait<'_>> {
         Some(self.residency.get()?.wait(self.first.arena(), offset))
     }
@@ -312,7 +313,7 @@ impl Body {
             }
             let all = gone == pieces.len();
             let gone = if all { std::mem::take(&mut *pieces) } else { pieces.drain(..gone).collect() };
-            // Freeing memory may wake others.
+            // Freeing memory may wake other tasks, so the lock is released first.
             drop(pieces);
             drop(gone);
         }

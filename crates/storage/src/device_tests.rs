@@ -205,7 +205,7 @@ fn settled_large(len: u64) -> (Stored, ManualDevice, Stevedore) {
     (stored, device, Stevedore::new("s", Kind::Malloc, 0, arena))
 }
 
-/// Counts how often it is woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -219,7 +219,7 @@ fn poll_with(stored: &Stored, at: u64, count: &Arc<Count>) -> Poll<BodyState> {
     stored.poll_more(at, &mut Context::from_waker(&Waker::from(count.clone())))
 }
 
-/// Completes all loads. Returns false if there is none.
+/// Completes all loads. Returns false if there are none.
 fn complete(device: &ManualDevice) -> bool {
     let loads = take(&device.loads);
     let are_there = !loads.is_empty();
@@ -231,7 +231,7 @@ fn complete(device: &ManualDevice) -> bool {
     are_there
 }
 
-/// Where nothing can be evicted, a reader waits for memory, and the body stays whole.
+/// If nothing can be evicted, a reader waits for memory, and the body does not fail.
 #[test]
 fn a_reader_without_memory_waits_for_it() {
     let (stored, device, stevedore) = settled(300_000);
@@ -250,8 +250,8 @@ fn a_reader_without_memory_waits_for_it() {
     assert_eq!(poll_with(&stored, 0, &woken), Poll::Ready(BodyState::Complete));
 }
 
-/// Readers that hold their parts for long take half of the memory at most. The next reader waits for one of them, and
-/// no body fails.
+/// Slow readers hold parts in at most half of the memory. The next reader waits until one of them is done, and no body
+/// fails.
 #[test]
 fn slow_readers_hold_half_of_the_memory() {
     let (large, device, stevedore) = settled_large(30 << 20);
@@ -279,7 +279,8 @@ fn slow_readers_hold_half_of_the_memory() {
     assert_eq!(large.state(), BodyState::Complete);
 }
 
-/// A part that a reader waits for stays, however many others need memory. Once the reader has it, it goes for them.
+/// A part that a reader waits for stays in memory, however many other readers need memory. Once the reader has it, the
+/// part is dropped for them.
 #[test]
 fn a_part_that_is_awaited_stays() {
     let (large, device, _stevedore) = settled_large(30 << 20);
@@ -304,7 +305,7 @@ fn a_part_that_is_awaited_stays() {
     assert_eq!((take(&device.loads).len(), large.is_ready(0)), (1, false));
 }
 
-/// Two objects hold one body. Each may go first.
+/// Two objects share one body. Either object may be dropped first.
 #[test]
 fn a_body_is_shared_by_two_objects() {
     let [stevedore, other] = stevedores(&ManualDevice::default());
@@ -331,7 +332,7 @@ fn a_body_is_shared_by_two_objects() {
     }
 }
 
-/// What is not whole, or not in memory, is not shared.
+/// A body that is incomplete or not in memory is not shared.
 #[test]
 fn only_a_body_in_memory_is_shared() {
     let (on_device, device, with_device) = settled(200_000);

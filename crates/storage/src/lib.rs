@@ -6,8 +6,8 @@
 //! reference counted, so a page is reused only after its last reader has released it, and never before the kernel
 //! has: see `Span::mark_sent`.
 //!
-//! Lock order within the crate: a body's lock or that of its loaded parts, then those of its arena. None is held over a
-//! system call that can take long, nor while wakers or a device are called.
+//! Lock order within the crate: the lock of a body or that of its loaded parts, then the locks of its arena. No lock is
+//! held during a system call that can take long, nor while wakers or a device are called.
 
 mod arena;
 mod body;

@@ -1,8 +1,8 @@
-//! The memory of an arena that parts of bodies on a device may take, and the tasks that wait for memory.
+//! Bounds the memory that an arena uses for parts of bodies on a device, and wakes the tasks that wait for memory.
 //!
-//! Parts take at most half of an arena, so that slow readers, which hold theirs for long, leave room for heads and new
-//! objects. A part that no reader waits for goes when another needs its memory. A reader without memory waits. It is
-//! woken whenever a span is freed, a load ends, or a reader got its part.
+//! Parts use at most half of an arena, so that slow readers, which hold their parts for long, leave room for heads and
+//! new objects. A part that no reader waits for is dropped when another part needs its memory. A reader that gets no
+//! memory waits. It is woken whenever a span is freed, a load ends, or another reader has received its part.
 
 use std::collections::VecDeque;
 use std::sync::Weak;
@@ -15,20 +15,20 @@ use parking_lot::Mutex;
 #[cfg(miri)]
 use crate::sync::Mutex;
 
-/// The least bytes that parts of an arena may take.
+/// The lower bound of the limit for parts of an arena, in bytes.
 const LEAST: u64 = 128 * 1024;
 
 /// A body with parts in memory.
 pub(crate) trait Holder: Send + Sync {
-    /// Drops the parts that no reader waits for. Returns whether others are left.
+    /// Drops the parts that no reader waits for. Returns whether other parts are left.
     fn drop_parts(&self) -> bool;
 }
 
 #[derive(Default)]
 struct Holders {
-    /// The one that was listed first comes first.
+    /// In the order in which they were listed.
     list: VecDeque<Weak<dyn Holder>>,
-    /// The length at which those that are gone are removed from the list.
+    /// The length at which freed bodies are removed from the list.
     sweep_at: usize,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct PartMemory {
 }
 
 impl PartMemory {
-    /// The part memory of an arena of so many bytes.
+    /// Creates the bookkeeping for an arena of `arena` bytes.
     pub(crate) fn new(arena: u64) -> Self {
         Self {
             limit: (arena / 2).max(LEAST),
@@ -64,8 +64,8 @@ impl PartMemory {
         self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
     }
 
-    /// Returns how much of so many bytes may be taken, and drops parts for them that no reader waits for. Threads that
-    /// ask at the same time may together exceed the limit by a part each.
+    /// Returns how many of `wanted` bytes a new part may use. Drops parts that no reader waits for to make room.
+    /// Concurrent callers may exceed the limit by one part each.
     pub(crate) fn make_room(&self, wanted: u64) -> u64 {
         let mut others = self.holders.lock().list.len();
         while self.left() < wanted && others > 0 {
@@ -88,7 +88,7 @@ impl PartMemory {
         }
     }
 
-    /// Lists a body that has parts from now on. It is listed until [`Holder::drop_parts`] returns false.
+    /// Adds a body that has parts in memory to the list. It is removed once [`Holder::drop_parts`] returns false.
     pub(crate) fn list(&self, holder: Weak<dyn Holder>) {
         let mut holders = self.holders.lock();
         if holders.list.len() >= holders.sweep_at {
@@ -98,7 +98,7 @@ impl PartMemory {
         holders.list.push_back(holder);
     }
 
-    /// Registers a task that waits for memory. It must try again afterwards, and is woken once.
+    /// Registers a task that waits for memory. It is woken once, and must then try again.
     pub(crate) fn wait(&self, cx: &Context<'_>) {
         let mut waiting = self.waiting.lock();
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
@@ -107,8 +107,9 @@ impl PartMemory {
         self.has_waiting.store(true, Ordering::Relaxed);
     }
 
-    /// Wakes the tasks that wait. A caller that has freed memory held the lock of the allocator in between, and a task
-    /// that waits takes it after it has registered: one of them sees what the other did.
+    /// Wakes the waiting tasks. A caller that has freed memory has held the allocator's lock before, and a waiting task
+    /// acquires that lock after it has registered. So either the caller sees the registration, or the task finds the
+    /// freed memory.
     #[inline]
     pub(crate) fn wake(&self) {
         if self.has_waiting.load(Ordering::Relaxed) {

@@ -1,7 +1,7 @@
 //! The parts in memory of a body that is on a device, and the loads that will bring others.
 //!
-//! A part that a reader waits for stays until the reader has it. Of the others few stay, and none when the memory for
-//! parts is short.
+//! A part that a reader waits for stays in memory until the reader has it. Few other parts stay in memory, and none
+//! when the memory for parts is short.
 
 use std::sync::{Arc, Weak};
 
@@ -13,13 +13,13 @@ use crate::sync::Mutex;
 
 /// The maximum length of a load, in bytes.
 const LOAD: u64 = 128 * 1024;
-/// The shortest load, where the memory for parts is short.
+/// The length of the shortest load when the memory for parts is short.
 const LOAD_SHORT: u64 = 16 * 1024;
-/// The shortest load, where memory is full of small objects.
+/// The length of the shortest load when memory is full of small objects.
 const LOAD_LEAST: usize = 256;
-/// Parts of one body that stay in memory though no reader waits for them.
+/// The number of parts of one body that stay in memory although no reader waits for them.
 const IDLE_PARTS: usize = 2;
-/// Objects that are evicted for one load at most, and those after which a shorter load will do.
+/// The maximum number of objects that are evicted for one load, and the number after which a shorter load is tried.
 const EVICTIONS: u32 = 64;
 const EVICTIONS_BEFORE_SHORTER: u32 = 8;
 
@@ -41,13 +41,13 @@ impl Part {
 
 #[derive(Debug, Default)]
 struct Loaded {
-    /// Oldest first.
+    /// The parts, oldest first.
     parts: Vec<Part>,
     /// The beginning and end of each load in progress.
     loading: Vec<(u64, u64)>,
-    /// The bytes that readers wait for, one for each reader.
+    /// The positions of the bytes that readers wait for, one for each reader.
     awaited: Vec<u64>,
-    /// The body is in the arena's list of those with parts.
+    /// The body is in the arena's list of bodies with parts.
     is_listed: bool,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Residency {
     loaded: Mutex<Loaded>,
 }
 
-/// The wait of a reader for a byte. Until it is dropped, the part with that byte stays in memory.
+/// A reader's wait for a byte. The part with that byte stays in memory until this is dropped.
 #[derive(Debug)]
 pub struct Wait<'r> {
     residency: &'r Residency,
@@ -110,7 +110,7 @@ impl Drop for Wait<'_> {
                 loaded.awaited.swap_remove(index);
             }
         }
-        // The part may go for a reader that waits for memory.
+        // The part may now be dropped for a reader that waits for memory.
         self.arena.parts().wake();
     }
 }
@@ -124,7 +124,7 @@ impl Residency {
         self.loaded.lock().parts.iter().any(|part| part.has(at))
     }
 
-    /// Begins the wait of a reader for the byte at `at`.
+    /// Begins a reader's wait for the byte at `at`.
     pub(crate) fn wait<'r>(&'r self, arena: &'r Arena, at: u64) -> Wait<'r> {
         self.loaded.lock().awaited.push(at);
         Wait { residency: self, arena, at }
@@ -190,8 +190,8 @@ impl Holder for Residency {
     }
 }
 
-/// Allocates memory for a load, within the limit for parts. Drops other parts first, and then has objects evicted. When
-/// that frees small pieces only, one of those will do.
+/// Allocates memory for a load, within the limit for parts. Drops other parts first, and then evicts objects. If that
+/// frees only small pieces, one of those is used.
 fn allocate(arena: &Arc<Arena>, length: u64) -> Result<SpanWriter, Full> {
     let wanted = arena.parts().make_room(length);
     if wanted < length.min(LOAD_SHORT) {

@@ -146,7 +146,7 @@ impl SpanWriter {
         Ok(Self::at(arena, arena.alloc(capacity)?))
     }
 
-    /// The same for a part of a body on a device.
+    /// Like [`SpanWriter::new`], for a part of a body on a device.
     pub(crate) fn for_part(arena: &Arc<Arena>, capacity: usize) -> Result<Self, Full> {
         Ok(Self::at(arena, arena.alloc_part(capacity)?))
     }

@@ -127,13 +127,14 @@ impl Stevedore {
         Stored::begin(&self.arena, parts, expected, sizes, layout == Layout::Pieces)
     }
 
-    /// Stores an object that has the body of another one, without a copy: both hold its memory. Returns `None` if `body` is
-    /// in another store or in one span with its head, or is not complete and in memory.
+    /// Creates an object that shares the body of another one, without a copy. Returns `None` if `body` is in another
+    /// store, shares one span with its head, is incomplete, or is not in memory.
     pub fn share(&self, parts: Parts<'_>, body: &Stored) -> Result<Option<Stored>, Full> {
         Stored::sharing(&self.arena, parts, body)
     }
 
-    /// Hands a complete object to the device, if there is one and the object does not lie there already. `about` is what the cache needs to index it again.
+    /// Passes a complete object to the device, if there is one and the object is not on it already. `about` is the data
+    /// with which the cache can index the object again.
     pub fn commit(&self, stored: &Stored, about: &[u8]) {
         if let (Some(device), Stored::Streamed(body)) = (&self.device, stored)
             && body.state() == BodyState::Complete

@@ -86,8 +86,8 @@ impl Stored {
         Ok(Self::Streamed(Body::on_device(Self::head_alone(arena, parts)?, body_len, extent)))
     }
 
-    /// A complete object with the body of another one, whose spans both hold. Returns `None` if `body` is not complete,
-    /// some of it is not in memory, or it is in one span with its head or in another arena.
+    /// Creates a complete object that shares the spans of another object's body. Returns `None` if `body` is
+    /// incomplete, not entirely in memory, in one span with its head, or in another arena.
     pub(crate) fn sharing(arena: &Arc<Arena>, parts: Parts<'_>, body: &Self) -> Result<Option<Self>, Full> {
         let Self::Streamed(shared) = body else { return Ok(None) };
         if !Arc::ptr_eq(arena, body.arena()) {
@@ -201,8 +201,8 @@ impl Stored {
         }
     }
 
-    /// Ready when the byte at `offset` is in memory, or will never be. A byte that lies on a device is asked for. While
-    /// there is no memory for it, this waits for that.
+    /// Ready when the byte at `offset` is in memory, or will never be. A byte on a device is requested. If there is no
+    /// memory for it, the task is woken when memory was freed.
     pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
         match self {
             Self::Whole(_) => Poll::Ready(BodyState::Complete),
@@ -210,8 +210,8 @@ impl Stored {
         }
     }
 
-    /// Begins the wait of a reader for the byte at `offset`, if the body lies on a device. Until it is dropped, the part
-    /// with that byte is not dropped for other readers.
+    /// Begins a reader's wait for the byte at `offset`, if the body is on a device. The part with that byte stays in
+    /// memory until the returned value is dropped.
     pub fn wait(&self, offset: u64) -> Option<Wait<'_>> {
         match self {
             Self::Whole(_) => None,
@@ -219,8 +219,8 @@ impl Stored {
         }
     }
 
-    /// Reports to the writer how far delivery came, and with `free` releases the bytes before that: only for
-    /// the one reader of an object that nobody else can find.
+    /// Reports the progress of delivery to the writer, and with `free` frees the bytes before `offset`. `free` is only
+    /// for the single reader of an object that no lookup can find.
     pub fn delivered(&self, offset: u64, free: bool) {
         if let Self::Streamed(body) = self {
             body.delivered(offset, free);

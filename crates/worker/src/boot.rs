@@ -77,7 +77,7 @@ pub fn open_dir(dir: OwnedFd) -> Result<VsmDir, String> {
     VsmDir::adopt(dir, owner).map_err(|e| e.to_string())
 }
 
-/// Makes what the reactors share, and the means to reach them.
+/// Creates the state of the process from its configuration, shared-memory directory, storages and listeners.
 pub fn share(
     config: WorkerConfig,
     dir: VsmDir,

@@ -44,8 +44,8 @@ pub struct Holdings {
 }
 
 impl Engine {
-    /// Starts the engine with as many reactors as the parameter says. `dir` is an empty directory for its shared memory.
-    /// Call it in a task of the runtime that is to run it.
+    /// Starts the engine with the configured number of reactors. `dir` is an empty directory for its shared memory.
+    /// Must be called in a task of the runtime that is to run the engine.
     pub fn start(
         config: WorkerConfig,
         dir: OwnedFd,

@@ -8,8 +8,8 @@ use crate::cache::Cache;
 use crate::purge::Purging;
 
 impl Cache {
-    /// Calls the listeners, then gives the invalidation effect: a ban is in force when this returns, and a purge is
-    /// complete after the last step of the result. The result carries the ticket of the listeners.
+    /// Calls the listeners, then applies the invalidation. A ban is in force when this returns; a purge is complete
+    /// after the last step of the result. The result contains the ticket of the listeners.
     pub fn invalidate(&self, event: Invalidation, arrival: Arrival) -> Purging {
         let when = event.when();
         let mut purging = match event.action() {

@@ -17,6 +17,7 @@ pub enum Arrival {
 /// Receives each invalidation once, before it takes effect. The documentation of [`crate::invalidation`] lists the
 /// threads that call it, the locks that they hold (none), and a listener's duties.
 pub trait InvalidationListener: Send + Sync {
-    /// `ticket` is what the caller awaits before it answers a user.
+    /// Takes a copy of the event and returns at once. `ticket` can delay the answer to the user, which the caller sends
+    /// after the ticket is ready.
     fn invalidated(&self, event: &Invalidation, arrival: Arrival, ticket: &mut Ticket);
 }

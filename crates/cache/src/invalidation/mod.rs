@@ -13,12 +13,13 @@
 //! The invalidations of several threads may reach a listener in a different order than that in which they take
 //! effect.
 //!
-//! **Duties of a listener.** It returns at once: it takes a copy, and another thread writes or sends that. Where the
-//! answer to a user has to wait for that, it takes a [`Hold`] of the [`Ticket`] and drops it when the record is written,
-//! or when it cannot be written. Callers that answer a user await the ticket of the [`Purging`](crate::Purging): reactors
-//! as a future, the management port's thread by blocking. The effect does not wait for the ticket. A listener may look
-//! objects up, but does not call [`Cache::invalidate`](crate::Cache::invalidate). A journal records all but
-//! [`Arrival::Journal`], and a cluster sends [`Arrival::Local`] only; otherwise an invalidation would travel for ever.
+//! **Duties of a listener.** It returns at once: it takes a copy, and another thread writes or sends the copy. If the
+//! answer to the user must wait for that, the listener takes a [`Hold`] of the [`Ticket`], and drops it when the record
+//! was written or cannot be written. Callers that answer a user wait for the ticket of the [`Purging`](crate::Purging):
+//! reactors await it as a future, the thread of the management port blocks. The effect does not wait for the ticket. A
+//! listener may look up objects, but does not call [`Cache::invalidate`](crate::Cache::invalidate). A journal records
+//! all but [`Arrival::Journal`], and a cluster sends only [`Arrival::Local`]; otherwise an invalidation would circulate
+//! forever.
 //!
 //! **Applied later or elsewhere,** an invalidation has the same meaning: soft purges and conditions on ttl and age
 //! refer to [`Invalidation::when`], not to the time of the call, so the clocks of the caches must agree. It applies

@@ -1,4 +1,4 @@
-//! The wait until listeners have recorded an invalidation.
+//! A future for the time when listeners have recorded an invalidation.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,12 +8,13 @@ use std::thread::{self, Thread};
 
 use crate::locks::Mutex;
 
-/// A future that is ready once no listener holds it any more. Without a [`Hold`] it is ready at once and owns no memory.
+/// A future that is ready once all holds of it are dropped. Without a [`Hold`], it is ready at once and allocates no
+/// memory.
 #[derive(Debug, Default)]
 #[must_use = "the answer to an invalidation goes out after its ticket is ready"]
 pub struct Ticket(Option<Arc<Mutex<Holds>>>);
 
-/// Delays a [`Ticket`] until it is dropped. It may be sent to another thread.
+/// Delays a [`Ticket`] until this is dropped. It may be sent to another thread.
 #[derive(Debug)]
 #[must_use = "dropping it reports that the invalidation is recorded"]
 pub struct Hold(Arc<Mutex<Holds>>);
@@ -25,14 +26,14 @@ struct Holds {
 }
 
 impl Ticket {
-    /// Delays the ticket until the hold is dropped.
+    /// Returns a hold, which delays the ticket until it is dropped.
     pub fn hold(&mut self) -> Hold {
         let holds = Arc::clone(self.0.get_or_insert_default());
         holds.lock().count += 1;
         Hold(holds)
     }
 
-    /// Returns whether it is ready.
+    /// Returns whether the ticket is ready.
     pub fn is_recorded(&self) -> bool {
         self.0.as_ref().is_none_or(|holds| holds.lock().count == 0)
     }
@@ -77,7 +78,7 @@ impl Drop for Hold {
     }
 }
 
-/// Wakes a thread that waits.
+/// Unparks a waiting thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

@@ -279,7 +279,7 @@ fn a_purge_in_steps_is_recorded_once() {
     assert_eq!((recorder.take().len(), w.stat("n_purges"), w.stat("n_obj_purged")), (0, 1, 200));
 }
 
-/// A journal, to which another thread writes what it receives.
+/// A journal whose events are written by another thread.
 struct Journal {
     queue: Mutex<mpsc::Sender<(Invalidation, Hold)>>,
 }
@@ -287,7 +287,7 @@ struct Journal {
 impl InvalidationListener for Journal {
     fn invalidated(&self, event: &Invalidation, arrival: Arrival, ticket: &mut Ticket) {
         if arrival != Arrival::Journal {
-            // Without a writer nothing is recorded, and nothing waits.
+            // If there is no writer, nothing is recorded, and the dropped hold delays nobody.
             let _ = self.queue.lock().send((event.clone(), ticket.hold()));
         }
     }
@@ -300,7 +300,7 @@ impl Journal {
     }
 }
 
-/// Counts how often it is woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -318,7 +318,7 @@ fn some_invalidations() -> [Action; 3] {
     ]
 }
 
-/// Asks for an invalidation and gives it effect. Returns its ticket.
+/// Requests an invalidation and completes it. Returns its ticket.
 fn ticket_of(w: &World, action: Action, arrival: Arrival) -> Ticket {
     let event = Invalidation::new(action, w.now.get(), Reason::PurgeAction, Source::Management);
     let mut purging = w.cache.invalidate(event, arrival);
@@ -344,7 +344,7 @@ fn without_a_journal_tickets_are_ready_at_once() {
     }
 }
 
-/// The effect does not wait for the journals, the ticket does: until the last one has its record.
+/// The effect does not wait for the journals. The ticket waits until the last one has written its record.
 #[test]
 fn tickets_wait_for_all_journals() {
     let ((one, first), (other, second)) = (Journal::new(), Journal::new());
@@ -369,7 +369,7 @@ fn tickets_wait_for_all_journals() {
     }
 }
 
-/// A thread that blocks on a ticket goes on when the record is written, and when the writer is lost.
+/// A thread that blocks on a ticket continues when the record is written, and when the writer is lost.
 #[test]
 fn threads_wait_for_the_journal() {
     let (journal, queue) = Journal::new();

@@ -31,7 +31,7 @@ struct Recorder {
     longest: usize,
     /// The largest number of bytes of a stored body that it sends at a time.
     most: u64,
-    /// What followed each of the stored pieces.
+    /// The `behind` argument of each stored piece.
     behind: Vec<Behind>,
 }
 
@@ -336,7 +336,7 @@ fn a_source_is_sent_with_its_end() {
     assert!(Source::Bytes(Vec::new()).is_empty());
 }
 
-/// Bytes that nothing changes are sent from storage, also into an including response. Others may follow them.
+/// Bytes that nothing changes are sent from storage, also into an including response. More bytes may follow them.
 #[test]
 fn a_pipeline_without_filters_copies_nothing() {
     let (world, mut random) = (World::new(), Random(3));
@@ -362,7 +362,7 @@ fn a_pipeline_without_filters_copies_nothing() {
     }
 }
 
-/// An included body, plain or packed, becomes part of the gzip stream around it.
+/// An included body, plain or gzipped, becomes part of the gzip stream around it.
 #[test]
 fn included_bodies_become_part_of_a_gzip_stream() {
     let world = World::new();

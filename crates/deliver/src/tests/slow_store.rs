@@ -336,7 +336,8 @@ fn reads_make_room_in_a_full_memory() {
     assert!(slow.cache().stats().n_lru_nuked.load(std::sync::atomic::Ordering::Relaxed) > before);
 }
 
-/// Clients that read slowly hold their parts. Others wait for memory, and get whole bodies when there is some again.
+/// Slow clients hold the parts that they read. Other readers wait for memory, and receive whole bodies once there is
+/// memory again.
 #[test]
 fn slow_clients_delay_others_and_fail_no_body() {
     let slow = SlowWorld::new(4 << 20, 1, GOOD);
@@ -408,7 +409,7 @@ fn scans_of_packed_includes_do_not_wait_for_each_other() {
     run(beside(&slow.store, scans));
 }
 
-/// A body that failed while nobody read it is found by no lookup, and leaves the index.
+/// A body that failed while nobody read it is not found by lookups, and is removed from the index.
 #[test]
 fn a_body_that_failed_unseen_is_not_found() {
     for len in [2000, 400_000] {

@@ -78,8 +78,8 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Lets other tasks run now and then between includes, which may all be hits without a byte for the client. Fails
-    /// if the client is gone or its time is over.
+    /// Yields to other tasks once every [`INCLUDES_AT_ONCE`] includes, because all includes may be hits that never wait
+    /// for the client. Fails if the client is gone or its send timeout has expired.
     async fn yield_if_due(&mut self, req: &Req) -> Result<(), SendError> {
         let Some(top) = &req.inclusion.top else { return Ok(()) };
         if !top.count_include().is_multiple_of(INCLUDES_AT_ONCE) {

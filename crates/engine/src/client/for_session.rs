@@ -66,7 +66,7 @@ impl Req {
         }
     }
 
-    /// Lets the response leave by another protocol, to which the connection was upgraded. The request has no body.
+    /// Moves the request to another transport (upgrade by h2c), which receives the response. The request has no body.
     pub fn move_to(&mut self, transport: ClientTransport) {
         self.client.tx = transport;
         self.request.body = ReqBody::none();

@@ -174,7 +174,7 @@ impl Host for Req {
         Ok(())
     }
 
-    /// Leaves UNIX sockets and connections without a socket alone, which have no such setting.
+    /// Does nothing on UNIX sockets and on transports without a socket, which have no such setting.
     fn set_ip_tos(&mut self, tos: i64) -> HostResult<()> {
         if self.task.sess.listener.path.is_some() {
             return Ok(());

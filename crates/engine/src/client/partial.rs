@@ -1,4 +1,4 @@
-//! Responses to requests with `Range`: chooses the part or parts of the body, and changes the head to match.
+//! Responses to range requests: selects the part or parts of the body to send, and changes the head to match.
 
 use lacquer_cache::Object;
 use lacquer_deliver::Source;
@@ -12,13 +12,13 @@ use lacquer_sources::random;
 use super::Req;
 use super::plan::{Change, Plan, Portion};
 
-/// Chooses the part of the body that the request's `Range` asks for, where filters come before it by this plan. Never
-/// inlined, because few requests have one.
+/// Selects the part of the body that the request's `Range` asks for. `plan` contains the filters that run before the
+/// range is applied. Not inlined, because few requests have a `Range`.
 #[inline(never)]
 pub(super) fn choose(req: &Req, source: &Source, plan: &Plan) -> Portion {
     let ws = &req.task.ws;
     if plan.esi && range::needs_entity_tag(&req.request.http, ws) {
-        // The includes make the entity tag weak, which fits no condition.
+        // ESI weakens the entity tag, and a weak tag never matches `If-Range`.
         return Portion::Whole;
     }
     let several = several(req, source, plan);
@@ -42,7 +42,7 @@ fn several(req: &Req, source: &Source, plan: &Plan) -> Several {
     })
 }
 
-/// Changes the response's head as the plan requires.
+/// Changes the response's head as the plan specifies.
 pub(super) fn apply(req: &mut Req, plan: &Plan) {
     for change in &plan.changes {
         match *change {

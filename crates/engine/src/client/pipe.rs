@@ -172,13 +172,13 @@ async fn connect_and_carry(req: &mut Req, account: &mut Account) -> SessClose {
     reason
 }
 
-/// The limits of a pipe, in seconds.
+/// The limits of a pipe. `idle` and `left` are in seconds.
 struct Limits {
-    /// Without a byte in either direction.
+    /// The longest time without a byte in either direction.
     idle: f64,
-    /// Until the deadline.
+    /// The time left until the deadline.
     left: f64,
-    /// For a client that may be gone.
+    /// The policy for a client that has shut down its sending side.
     patience: DisconnectPolicy,
 }
 
@@ -193,7 +193,7 @@ impl Limits {
     }
 }
 
-/// Sends the request, then copies bytes both ways until both directions have ended or a limit is over.
+/// Sends the request, then copies bytes both ways until both directions have ended or a limit has expired.
 async fn carry(
     req: &mut Req,
     pipe: &mut PipeRequest,
@@ -223,7 +223,8 @@ async fn carry(
         to_origin.copy(&mut client.half, &mut account.from_client).await;
         Ok(())
     };
-    // Reading notices the client's end, but bytes that the origin does not take hold it up.
+    // A read detects the end of the client, but no read happens while bytes wait for the origin. So the client is also
+    // watched.
     let up = async {
         tokio::select! {
             biased;
@@ -250,12 +251,12 @@ async fn carry(
     reason
 }
 
-/// The end of a pipe that bytes go to.
+/// The receiving end of one direction of a pipe.
 struct Receiver<'p> {
     tx: &'p TxHalf,
     /// The time of the last byte in either direction.
     moved: &'p Cell<Instant>,
-    /// It has not taken all that was to be sent.
+    /// The receiver has not accepted all bytes yet.
     has_unsent: Cell<bool>,
 }
 
@@ -298,7 +299,7 @@ impl<'p> Receiver<'p> {
     }
 }
 
-/// Returns when no byte has moved for the time given.
+/// Returns when no byte has moved for `limit`.
 async fn stalled(moved: &Cell<Instant>, limit: Duration) {
     loop {
         let until = moved.get() + limit;
@@ -310,7 +311,7 @@ async fn stalled(moved: &Cell<Instant>, limit: Duration) {
 }
 
 /// Returns when the client is gone: its connection is broken, or it has shut down its sending side and no byte has
-/// moved for longer than a client that may be gone is waited for.
+/// moved for the time that `patience` allows.
 async fn gone(tx: &TxHalf, patience: DisconnectPolicy, moved: &Cell<Instant>) {
     let Some(seconds) = patience.half_closed() else { return std::future::pending().await };
     tx.peer_shut_down().await;

@@ -1,4 +1,4 @@
-//! Sends bodies that go through filters or include other responses.
+//! Sends bodies through a pipeline of filters, ESI includes and multipart ranges.
 
 use lacquer_deliver::{Behind, BodyPipeline, BodySink, SendError, Sink, Source, send_parts, send_stored};
 use lacquer_http::multipart::Multipart;
@@ -7,7 +7,8 @@ use super::plan::Plan;
 use super::{Req, esi};
 use crate::client_sink::ClientSink;
 
-/// Sends a body through filters by this exit. Returns the exit, which is kept unless the request failed in an include.
+/// Sends a body through its pipeline to the client. Also returns the sink; it is `None` if the pipeline was lost when
+/// an included request failed.
 pub async fn send_through_pipeline(
     req: &mut Req,
     source: &Source,
@@ -23,7 +24,7 @@ pub async fn send_through_pipeline(
     }
 }
 
-/// Sends a body through filters, with the responses that it includes.
+/// Sends a body through `pipeline`, with the responses that it includes.
 pub async fn run_pipeline(
     req: &mut Req,
     source: &Source,

@@ -1,4 +1,4 @@
-//! The plan by which a response is sent: made from facts, before anything of the response changes.
+//! The plan for sending a response. It is computed from facts, before the response is changed.
 
 use lacquer_deliver::Source;
 use lacquer_filters::{Filter, Gunzip, RangeOf};
@@ -7,7 +7,7 @@ use lacquer_http::multipart::Multipart;
 
 use crate::object_attributes;
 
-/// Body bytes to send: none, all, or a part of the stored ones.
+/// The body bytes to send, the filters that they pass through, and the changes of the head.
 #[derive(Default)]
 pub struct Plan {
     /// The length of the body as sent, if it is known in advance.
@@ -22,26 +22,26 @@ pub struct Plan {
     pub ranged: bool,
     /// The ranges of a multipart response.
     pub parts: Option<Box<Multipart>>,
-    /// What the plan changes in the head, in this order.
+    /// The changes to apply to the head, in this order.
     pub changes: Vec<Change>,
 }
 
-/// A change of the response's head.
+/// A change to the response's head.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The body is unpacked.
+    /// The body is decompressed.
     Unpacked,
-    /// The body gets its includes, so that it is not the stored one byte by byte.
+    /// Responses are included in the body, so it differs from the stored body.
     Included,
-    /// 206 with the bytes `low..=high` of `whole`.
+    /// The status is 206, for the bytes `low..=high` of a body of `whole` bytes.
     Part { low: u64, high: u64, whole: Option<u64> },
-    /// 206 with the plan's parts.
+    /// The status is 206, for the plan's `parts`.
     Parts,
-    /// 416 for a body of `whole` bytes; `why` is for the log.
+    /// The status is 416, for a body of `whole` bytes. `why` is logged.
     Unsatisfiable { why: &'static str, whole: Option<u64> },
 }
 
-/// The part of a body that the client gets.
+/// The part of a body to send to the client.
 #[derive(Debug)]
 pub enum Portion {
     Whole,
@@ -53,9 +53,9 @@ pub enum Portion {
 /// The facts about a body that filters depend on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
-    /// The length as it is stored, if it is known.
+    /// The length of the stored body, if known.
     pub stored: Option<u64>,
-    /// The length after unpacking, if it was recorded.
+    /// The length of the decompressed body, if it was recorded.
     pub unpacked: Option<u64>,
     pub has_includes: bool,
 }
@@ -72,8 +72,8 @@ impl Facts {
 }
 
 impl Plan {
-    /// Plans for filters with these names. `choose` decides about the client's range, given the plan of the filters before
-    /// it. Fails with the rest of the list from an unknown name on.
+    /// Creates a plan with the filters of these names. `choose` selects the client's range; it gets the plan with the
+    /// filters before the range filter. Returns an error if a name is unknown: the list from this name on.
     pub fn new(names: &[u8], facts: Facts, choose: impl Fn(&Plan) -> Portion) -> Result<Plan, &[u8]> {
         let mut plan = Plan { length: facts.stored, ..Plan::default() };
         for (name, rest) in lacquer_filters::names(names) {
@@ -99,7 +99,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Takes a portion of the body so far.
+    /// Restricts the body planned so far to a portion.
     fn take(&mut self, portion: Portion) {
         let whole = self.length;
         match portion {
@@ -129,12 +129,13 @@ impl Plan {
         }
     }
 
-    /// Returns whether the stored bytes are sent as they are, all or some.
+    /// Returns whether the stored bytes, or a part of them, are sent unchanged.
     pub fn is_plain(&self) -> bool {
         self.filters.is_empty() && !self.esi
     }
 
-    /// Returns whether the body goes through the pipeline, instead of from storage to the connection.
+    /// Returns whether the body is sent through a [`lacquer_deliver::BodyPipeline`], not from storage to the
+    /// connection.
     pub fn needs_pipeline(&self) -> bool {
         !self.is_plain() || self.parts.is_some()
     }

@@ -1,5 +1,4 @@
-//! Watches for clients that leave while their request waits. The protocol reports
-//! that ([`ClientTransport::gone`]).
+//! Detects clients that leave while their request waits. The transport reports this ([`ClientTransport::gone`]).
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -18,7 +17,7 @@ use crate::client_transport::ClientTransport;
 /// requests wait.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 
-/// Runs work that a request waits for. Returns `None` if its client leaves first.
+/// Runs `work`, which a request waits for. Returns `None` if the client leaves first.
 pub async fn while_waiting<F: Future>(
     transport: &ClientTransport,
     params: &Params,

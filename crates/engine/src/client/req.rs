@@ -191,7 +191,7 @@ impl Req {
         true
     }
 
-    /// Logs a response that did not come from VCL.
+    /// Logs a response that does not come from VCL.
     pub(super) fn log_minimal(&mut self, status: u16) {
         let log = &mut self.task.log;
         log.put(Tag::RespProtocol, self.client.tx.protocol().version.as_bytes());

@@ -1,5 +1,5 @@
-//! Sends the response to the client: the head, the body by its plan, and the end or the consequence of a failure. The
-//! sink alone depends on the protocol.
+//! Sends the response to the client: the head, the body as planned, and the end. A failure closes the connection or
+//! aborts the stream. Only the sink depends on the protocol.
 
 use std::io::ErrorKind;
 
@@ -76,7 +76,8 @@ fn open(req: &mut Req) -> ClientSink {
     req.client.tx.open(std::mem::take(&mut req.client.out), limits)
 }
 
-/// Writes into the response what becomes of its connection. A stream says nothing of that.
+/// Decides whether the connection stays open, and sets the `Connection` header accordingly. A stream needs no such
+/// header.
 #[inline]
 fn settle_head(req: &mut Req, carrier: Carrier) {
     match carrier {
@@ -88,7 +89,7 @@ fn settle_head(req: &mut Req, carrier: Carrier) {
     }
 }
 
-/// Hands the head to the sink. Returns its length.
+/// Passes the head to the sink. Returns its length.
 #[inline]
 fn write_head(req: &mut Req, exit: &mut ClientSink, carrier: Carrier, end: End) -> usize {
     let log = &mut req.task.log;
@@ -98,10 +99,10 @@ fn write_head(req: &mut Req, exit: &mut ClientSink, carrier: Carrier, end: End) 
     exit.head(Head::Message(MessageHead { message: &req.response.http, ws: &req.task.ws, end, notes }))
 }
 
-/// Returns the workspace that is too small for the response, as the log names it.
+/// Returns the name of the workspace that is too small for the response, for the log.
 fn exhausted(req: &mut Req, carrier: Carrier, head_len: usize) -> Option<&'static str> {
-    // The block of a stream takes no room in the workspace. In Varnish it does, and a size chosen for Varnish means the
-    // same here.
+    // The header block of a stream does not use the workspace. In Varnish it does, and a workspace size chosen for
+    // Varnish must have the same effect here.
     if carrier == Carrier::Stream && req.task.ws.free_space() < head_len {
         req.task.ws.set_overflowed();
     }
@@ -121,8 +122,8 @@ fn out_of_workspace(req: &mut Req, exit: &mut ClientSink, which: &str) {
     req.client.close = Some(SessClose::TxEof);
 }
 
-/// Returns the result of sending as a fact for the decision on its consequence. Logs why a connection failed; a stream
-/// that failed has a record of its own.
+/// Converts the result of sending to a fact for [`persistence::after_sending`]. Logs the error of a failed connection;
+/// a failed stream is logged elsewhere.
 fn outcome(req: &mut Req, carrier: Carrier, result: Result<(), SendError>, head_len: usize) -> Sent {
     match result {
         Ok(()) | Err(SendError::Enough) => Sent::Whole,

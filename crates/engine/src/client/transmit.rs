@@ -89,7 +89,8 @@ impl Req {
     }
 }
 
-/// Plans the response and changes its head to match. Returns `None`, with the reason in the log, if a filter is unknown.
+/// Plans the response, and changes its head to match. Returns `None`, with the reason in the log, if a filter is
+/// unknown.
 fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> Option<Plan> {
     if filters.is_empty() {
         return Some(Plan { length: stored, ..Plan::default() });

@@ -224,8 +224,8 @@ impl Fetch {
         self.filter_and_store(chain, &[], true).await
     }
 
-    /// Lets others run now and then while a fast origin sends a large body: `n` bytes came, and objects may have been
-    /// evicted.
+    /// Yields to other tasks periodically while a fast origin sends a large body. Counts `n` bytes received, and the
+    /// evictions since the last call.
     pub(super) async fn yield_if_due(&mut self, n: usize) {
         let evictions = self.product.nuked.saturating_sub(self.attempt.nuked_before) as usize;
         self.attempt.nuked_before = self.product.nuked;
@@ -286,7 +286,7 @@ impl Fetch {
         std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await;
     }
 
-    /// Returns whether the only reader of a private object has gone.
+    /// Returns whether the rest of the body is not needed: the fetch is abandoned, or the only reader has stopped.
     pub(super) fn is_cancelled(&self) -> bool {
         self.is_abandoned() || self.product.object.as_ref().is_some_and(|o| o.is(flag::CANCEL))
     }
@@ -307,7 +307,7 @@ const STORED_PER_MADE: usize = 4;
 /// The log text for a body shorter than its Content-Length; as in Varnish.
 const SHORT_BODY: &str = "straight insufficient bytes";
 
-/// The most bytes that are read at a time.
+/// The largest number of bytes in one read.
 pub const PIECE: usize = 64 * 1024;
 
 /// Reads the next piece of the body into the start of `buffer`. Returns its length.

@@ -39,8 +39,8 @@ pub struct OriginConnection {
     pub waits: Waits,
     /// The reason why the connection must close; `None` if it can be kept.
     pub close: Option<SessClose>,
-    /// Part of a request was not sent. The connection is reset when it is closed, because the system would keep what
-    /// was handed to it until the origin reads.
+    /// Part of a request was not sent. The connection is reset when it is closed, because otherwise the kernel would
+    /// keep the bytes that were written until the origin reads them.
     pub has_unsent: bool,
     pub reused: bool,
     /// The endpoint's number of faults when the connection was taken.
@@ -65,8 +65,8 @@ pub struct Reply {
 /// The seconds of the shortest wait for the origin, for limits of zero.
 pub const SHORTEST_WAIT: f64 = 1e-3;
 
-/// The longest waits for the origin, in seconds: until it takes bytes of the request or sends the first byte of its
-/// response, and between bytes of that.
+/// The longest waits for the origin, in seconds: until it accepts bytes of the request or sends the first byte of its
+/// response, and between two reads of the response.
 #[derive(Default)]
 pub struct Waits {
     pub first_byte: f64,
@@ -101,8 +101,8 @@ impl OriginConnection {
         self.slot.origin()
     }
 
-    /// Sends bytes of a request. Fails with `TimedOut` and without an error number if the origin takes none within the
-    /// time that it has for the first byte of its response.
+    /// Sends bytes of a request. Fails with `TimedOut` and without an error number if the origin accepts no byte within
+    /// the limit for the first byte of its response.
     pub async fn send(&self, bytes: &[u8]) -> io::Result<()> {
         self.tx.write_all_within(bytes, self.waits.first_byte.max(SHORTEST_WAIT)).await
     }

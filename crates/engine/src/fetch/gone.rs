@@ -11,11 +11,11 @@ use super::Fetch;
 use super::parts::Step;
 use crate::ban_subjects::RequestSubject;
 
-/// The reason for asking again that the log gets.
+/// The log text for a 304 that confirms an object that is gone.
 pub const GONE: &str = "304 for an object that is gone";
 
-/// Returns whether the object that a 304 confirms was purged or banned, or has left the cache otherwise. The 304 is no
-/// reason to bring it back.
+/// Returns whether the object that a 304 confirms was purged, banned, or otherwise removed from the cache. The 304 must
+/// not bring it back.
 pub async fn is_stale_gone(f: &Fetch) -> bool {
     let Some(stale) = f.product.stale.as_ref().filter(|stale| stale.is(flag::IMSCAND)) else { return false };
     loop {
@@ -30,7 +30,8 @@ pub async fn is_stale_gone(f: &Fetch) -> bool {
     }
 }
 
-/// Ends the exchange that has confirmed an object which is gone. The next one is not about that object.
+/// Ends an exchange whose 304 confirmed an object that is gone, and drops the reference to that object. `why` is
+/// logged.
 pub fn forget_stale(f: &mut Fetch, why: &str) {
     f.task.log.put(Tag::Error, why.as_bytes());
     f.close_origin(None);
@@ -38,14 +39,14 @@ pub fn forget_stale(f: &mut Fetch, why: &str) {
     f.retries.count += 1;
 }
 
-/// Asks the origin again, without conditions.
+/// Repeats the request to the origin without conditional headers. `why` is logged.
 pub fn ask_again(f: &mut Fetch, why: &str) -> Step {
     forget_stale(f, why);
     drop_conditions(f);
     Step::Retry
 }
 
-/// Removes the conditions from the request to the origin.
+/// Removes the conditional headers from the request to the origin.
 pub fn drop_conditions(f: &mut Fetch) {
     for name in validation::CONDITIONS {
         f.bereq_headers().unset(name);

@@ -19,8 +19,8 @@ pub enum Content<'c> {
     Incoming(Option<u64>),
     /// The whole body is in the workspace.
     Whole(Text),
-    /// The body of another object, with the data that filters left. It comes as in [`Content::Incoming`] only if it must be
-    /// copied.
+    /// The body is that of another object, with the data that filters stored with it. If the body cannot be shared, it
+    /// is appended as for [`Content::Incoming`].
     Copied(&'c Object),
 }
 

@@ -1,4 +1,4 @@
-//! Handles a 304: a new object gets the body of the stale one behind the new head.
+//! Handles a 304: creates an object with the new head and the body of the stale object.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::object::Content;
 use super::parts::Step;
 use super::{Fetch, gone};
 
-/// The reason for which the stale body was not copied.
+/// The reason why the stale body was not copied.
 enum Failure {
-    /// The store cannot read it.
+    /// The store cannot read the body.
     Unreadable,
-    /// The store did not read it in time.
+    /// The store did not read the body within the time limit.
     Late,
-    /// There is no room for it. The log has the reason.
+    /// There is no room for the copy. The reason is in the log.
     NoRoom,
-    /// Nobody needs the new object any more.
+    /// Nobody needs the new object anymore.
     Abandoned,
 }
 
@@ -33,7 +33,7 @@ pub async fn refresh(f: &mut Fetch) -> Step {
             return template_failed(f, FAILED);
         }
     }
-    // A body that cannot be read shows here, before a client gets the new head.
+    // Detects a body that cannot be read before a client receives the new head.
     if let Err(why) = piece(f, &stale, 0).await.map(drop) {
         return broken(f, &stale, &why);
     }
@@ -57,7 +57,7 @@ pub async fn refresh(f: &mut Fetch) -> Step {
     Step::Done
 }
 
-/// Copies the stale body, and lets others run in between.
+/// Copies the stale body. Yields to other tasks periodically.
 async fn copy(f: &mut Fetch, stale: &Object) -> Result<(), Failure> {
     let mut at = 0;
     while at < stale.body_len() {
@@ -76,8 +76,9 @@ async fn copy(f: &mut Fetch, stale: &Object) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the next bytes of the stale body when they are in memory, and nothing at its end. The limit for a wait is the
-/// one for a piece of a body from the origin: a fetch that holds memory must not wait for more without an end.
+/// Waits until the next bytes of the stale body are in memory, and returns them; `None` at the end of the body. Each
+/// wait is limited by `between_bytes_timeout`, because a fetch holds memory for the copy and must not wait for more
+/// memory without a limit.
 async fn piece<'s>(f: &Fetch, stale: &'s Object, at: u64) -> Result<Option<Chunk<'s>>, Failure> {
     let seconds = f.exchange.connection.as_ref().map_or(0.0, |connection| connection.waits.between_bytes);
     let deadline = &f.exchange.deadline;
@@ -97,7 +98,8 @@ async fn piece<'s>(f: &Fetch, stale: &'s Object, at: u64) -> Result<Option<Chunk
     }
 }
 
-/// Ends a refresh that cannot be completed. If no client has the new head, the origin is asked for the whole response.
+/// Ends a refresh that cannot be completed. If no client has received the new head, requests the whole response from
+/// the origin.
 fn broken(f: &mut Fetch, stale: &Arc<Object>, why: &Failure) -> Step {
     match why {
         Failure::Unreadable => f.task.services.cache().fail(stale),

@@ -155,7 +155,7 @@ pub fn make_bereq(f: &mut Fetch) {
 fn add_conditions(f: &mut Fetch) {
     let Some(stale) = f.product.stale.clone() else { return };
     if stale.state() == BodyState::Failed {
-        // A 304 would be of no use.
+        // The failed object cannot be refreshed by a 304.
         f.product.stale = None;
         return f.task.services.cache().fail(&stale);
     }
@@ -257,7 +257,7 @@ fn normalize_response(f: &mut Fetch, now: f64) {
     }
 }
 
-/// Asks the origin for the whole response, because the object that it has confirmed is gone.
+/// Retries with an unconditional request, because the object that the origin confirmed is gone.
 fn ask_without_conditions(f: &mut Fetch) -> Step {
     gone::forget_stale(f, gone::GONE);
     let step = retry(f);

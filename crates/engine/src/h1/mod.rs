@@ -1,5 +1,5 @@
-//! HTTP/1 as requests see it: a connection is the source of a request's body and the sink of its response. The sessions
-//! that read heads are in the crate `lacquer-sessions`, the protocol itself in `lacquer_http::h1`.
+//! The HTTP/1 side of requests: a connection is the source of a request's body and the sink of its response. The
+//! sessions that read heads are in the crate `lacquer-sessions`; the protocol itself is in `lacquer_http::h1`.
 
 mod reader;
 mod sender;

@@ -1,4 +1,4 @@
-//! Reads the body of a request from its connection: as many bytes as the head announced, or chunks.
+//! Reads the body of a request from its connection. The body has the announced length, or is chunked.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use lacquer_params::Params;
 
 use crate::req_body::{Allowance, BodyError, BodyReader, Missed};
 
-/// The number of bytes that are read at a time.
+/// The largest number of bytes in one read.
 const STEP: usize = 16 * 1024;
 
 pub struct ConnectionReader {
-    /// Absent while a fetch has it.
+    /// The receiving side of the connection. `None` while a fetch reads the body.
     pub rx: Option<Rx>,
-    /// The framing that the head announced.
+    /// The framing that the head declared.
     framing: BodyStatus,
-    /// The bytes of a body with a length that were not read yet.
+    /// The number of bytes not read yet, for a body with a length.
     left: u64,
     decoder: ChunkedDecoder,
 }

@@ -51,7 +51,7 @@ const GATHER: usize = 16;
 const COPY_MAX: usize = 8 * 1024;
 
 impl Sender {
-    /// Opens the sink of a response. It assembles the head in the buffer.
+    /// Opens the sink of a response. It assembles the head in `buffer`.
     #[inline]
     pub fn new(tx: Rc<ClientSocket>, buffer: Vec<u8>, limits: SendLimits) -> Self {
         Sender {
@@ -74,16 +74,16 @@ impl Sender {
         self.head
     }
 
-    /// Returns the time by which the client must have taken the whole response, counted from the first wait.
+    /// Returns the time by which the client must have received the whole response, counted from the first wait.
     fn deadline(&mut self) -> Instant {
         let total = clock::seconds(clock::limit(self.limits.total));
         *self.deadline.get_or_insert_with(|| Instant::now() + total)
     }
 
-    /// Returns whether a client that has shut down its sending side counts as gone by now.
+    /// Returns whether a client that has shut down its sending side now counts as gone.
     fn is_half_close_over(&mut self) -> bool {
         let now = Instant::now();
-        // A connection that takes more is not closed.
+        // Progress of the body restarts the wait.
         let (since, had) = self.half_closed.unwrap_or((now, self.sent.body));
         let since = if had == self.sent.body { since } else { now };
         self.half_closed = Some((since, self.sent.body));

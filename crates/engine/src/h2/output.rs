@@ -48,7 +48,7 @@ pub enum Flush {
 /// The time limits for a client to receive a response.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// Seconds without taking a byte.
+    /// The seconds for which the client may take no byte.
     pub idle: f64,
     /// The time by which the whole response must be sent.
     pub by: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Reads the body of a request from its stream. The client marks the end, whatever length was announced.
+//! Reads the body of a request from its stream. The client marks the end, even if it announced a length.
 
 use std::io;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use lacquer_params::Params;
 use super::stream::Stream;
 use crate::req_body::{Allowance, BodyError, BodyReader};
 
-/// The bounds on the number of bytes that are read at a time. The client may send more once they were read.
+/// The bounds on the number of bytes in one read. Reading opens the stream's window.
 const STEP: usize = 16 * 1024;
 const STEP_MAX: usize = 1024 * 1024;
 

@@ -27,10 +27,10 @@ impl From<Gone> for SendError {
     }
 }
 
-/// A header block that waits for the first of the body.
+/// A header block that is sent with the first bytes of the body.
 #[derive(Clone, Copy)]
 struct Waiting {
-    /// It ends the stream.
+    /// The header block ends the stream.
     ends: bool,
 }
 
@@ -39,14 +39,14 @@ pub struct StreamSender {
     limits: Limits,
     block: Vec<u8>,
     head: Option<Waiting>,
-    /// Small pieces of body that wait for more.
+    /// Small pieces of the body that are sent with later ones.
     gathered: Vec<u8>,
     sent: Sent,
     ended: bool,
 }
 
 impl StreamSender {
-    /// Opens the sink of a response. It assembles the header block in the buffer.
+    /// Opens the sink of a response. It assembles the header block in `buffer`.
     pub fn new(stream: Rc<Stream>, buffer: Vec<u8>, limits: SendLimits) -> StreamSender {
         let left = |total: f64| clock::seconds((limits.since + total - clock::real()).max(0.0));
         let by = (limits.total > 0.0).then(|| Instant::now() + left(limits.total));
@@ -67,7 +67,7 @@ impl StreamSender {
         self.block
     }
 
-    /// Sends the header block, if it waits.
+    /// Queues the header block, unless it was queued already.
     async fn send_head(&mut self) -> Result<(), SendError> {
         let Some(Waiting { ends }) = self.head else { return Ok(()) };
         let conn = &self.stream.conn;

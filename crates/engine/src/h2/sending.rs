@@ -21,7 +21,7 @@ const BATCH: usize = 4;
 /// of the stream.
 const PARTS: usize = 2 * BATCH + 2;
 
-/// The reason for which a write ended early.
+/// The reason why a write failed.
 enum WriteError {
     Io(io::Error),
     /// The time limit of this parameter has expired.
@@ -167,8 +167,8 @@ impl Conn {
         self.write_failed(0, &WriteError::Late(limit));
     }
 
-    /// Sends frames of one stream's body from storage, after all frames that were gathered before. Sends as
-    /// much of `data` as fits one write and returns its length. With `end`, the last byte ends the stream.
+    /// Sends DATA frames of one stream directly from `data`, after all gathered frames. Sends as much as fits into one
+    /// write, and returns its length. With `end`, the last byte ends the stream.
     pub async fn send_data(&self, stream: u32, data: &[u8], end: bool, limits: Limits) -> Result<usize, ()> {
         let _turn = self.output.write_lock.lock().await;
         if self.output.broken.get() {

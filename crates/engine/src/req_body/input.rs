@@ -1,4 +1,4 @@
-//! The reader of either protocol, for code that does not depend on the protocol.
+//! The reader for either protocol, for code that is independent of the protocol.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -24,12 +24,12 @@ impl BodyInput {
         BodyInput::Http1(h1::ConnectionReader::new(rx, framing))
     }
 
-    /// Returns the reader of a body that comes by a stream.
+    /// Returns the reader of a body that arrives on an HTTP/2 stream.
     pub fn of_stream(stream: Rc<h2::Stream>) -> BodyInput {
         BodyInput::Http2(h2::StreamReader::new(stream))
     }
 
-    /// The receiving side of the connection, if the request has it.
+    /// Returns the receiving side of the connection, if the request holds it.
     #[inline]
     pub(super) fn rx(&self) -> Option<&Rx> {
         match self {

@@ -30,7 +30,7 @@ use crate::req_filters::BodyFilters;
 pub struct ReqBody {
     input: BodyInput,
     status: BodyStatus,
-    /// The length that the head announced.
+    /// The length that the head declared.
     length: u64,
     tally: Tally,
     cached: Option<Arc<Object>>,
@@ -40,7 +40,7 @@ pub struct ReqBody {
     buffer: Vec<u8>,
 }
 
-/// The reading of the body, for the request's log.
+/// The statistics of reading the body, for the request's log.
 #[derive(Default)]
 struct Tally {
     /// Reading has begun and was not logged yet.
@@ -66,7 +66,7 @@ impl ReqBody {
         ReqBody::new(BodyInput::of_connection(None, Framing::NONE), Framing::NONE)
     }
 
-    /// Returns the body that a head with this framing announced.
+    /// Returns the body that a head with this framing declared.
     #[inline]
     pub fn new(input: BodyInput, framing: Framing) -> ReqBody {
         ReqBody {
@@ -81,19 +81,19 @@ impl ReqBody {
         }
     }
 
-    /// Gives the request the receiving side of its connection, which it may have to read from.
+    /// Lends the request the receiving side of its connection. Does nothing for a stream.
     #[inline]
     pub fn lend_rx(&mut self, rx: Option<Rx>) {
         self.input.lend_rx(rx);
     }
 
-    /// Takes the receiving side back. A fetch that still reads the body keeps it; a stream has none of its own.
+    /// Takes the receiving side back. Returns `None` for a stream, and while a fetch still reads the body.
     #[inline]
     pub fn take_rx(&mut self) -> Option<Rx> {
         self.input.take_rx()
     }
 
-    /// Returns whether bytes behind the head were read already.
+    /// Returns whether bytes after the head were already read from the connection.
     pub fn has_surplus(&self) -> bool {
         self.input.rx().is_some_and(Rx::has_pending)
     }
@@ -128,7 +128,7 @@ impl ReqBody {
         self.filters.as_ref().is_some_and(|filters| filters.changes_length())
     }
 
-    /// Returns the name in the log of what reads the body.
+    /// Returns the log's name for the body's reader.
     pub fn receiver(&self) -> &'static str {
         self.input.receiver()
     }
@@ -238,7 +238,7 @@ impl ReqBody {
         Ok(&self.buffer[piece])
     }
 
-    /// Returns the range of the next piece in the buffer, which is empty at the end.
+    /// Reads the next piece into the buffer, and returns its range. The range is empty at the end of the body.
     async fn receive_range(&mut self, params: &Params) -> Result<Range<usize>, BodyError> {
         if self.is_done() {
             return Ok(0..0);

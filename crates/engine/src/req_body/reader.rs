@@ -1,4 +1,4 @@
-//! The counterpart of a response's sink: reads the body of one request as one protocol brings it.
+//! Reads the body of one request by one protocol. It is the counterpart of a response's sink.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ pub trait BodyReader: Sized {
     /// Returns whether the whole body was read.
     fn is_done(&self) -> bool;
 
-    /// Returns the number of bytes to read at a time.
+    /// Returns the largest number of bytes in one read.
     fn step(&self, params: &Params) -> usize;
 
-    /// Waits for bytes of the body, within the client's allowance, and reads them into the buffer. Returns their place in
-    /// it, which is empty only at the end of the body.
+    /// Waits for bytes of the body, within the client's allowance, and reads them into the buffer. Returns their range,
+    /// which is empty only at the end of the body.
     fn fill(
         &mut self,
         buffer: &mut [u8],
@@ -23,9 +23,10 @@ pub trait BodyReader: Sized {
         params: &Params,
     ) -> impl Future<Output = Result<Range<usize>, BodyError>>;
 
-    /// Returns the name in the log of what reads the body.
+    /// Returns the log's name for this reader.
     fn receiver(&self) -> &'static str;
 
-    /// Returns the reader for the one who reads the body, for example a fetch. What is left here reads nothing.
+    /// Moves the reader to the task that reads the body, for example a fetch. The reader that is left behind cannot
+    /// read.
     fn take(&mut self) -> Self;
 }

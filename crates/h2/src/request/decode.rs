@@ -22,7 +22,7 @@ pub struct RequestHead {
     pub body: Body,
 }
 
-/// The number of bytes by which a block may still grow, encoded and decoded.
+/// The numbers of bytes by which a header block may still grow: encoded and decoded.
 #[derive(Debug)]
 struct Allowance {
     encoded: usize,

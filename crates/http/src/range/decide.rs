@@ -75,7 +75,7 @@ pub fn decide(
     }
 }
 
-/// Returns whether the request wants a range only of the response with the entity tag that it names.
+/// Returns whether the request's `If-Range` contains an entity tag, not a date.
 pub fn needs_entity_tag(req: &Message, ws: &Workspace) -> bool {
     req.get(ws, IF_RANGE).is_some_and(is_entity_tag)
 }

@@ -9,10 +9,10 @@ use lacquer_testing::origin::{Origin, sized};
 
 const REACTORS: usize = 8;
 const CONNECTIONS: usize = 200;
-/// Everything that follows from a connection is done by then.
+/// The time after which all effects of a connection are over.
 const SETTLED: Duration = Duration::from_millis(5);
 
-/// Returns for each reactor of the worker how often it waited.
+/// Returns the number of waits of each of the worker's reactors.
 fn waits(worker: u32) -> Vec<u64> {
     let threads = fs::read_dir(format!("/proc/{worker}/task")).expect("the worker runs");
     let read = |folder: &fs::DirEntry, name| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
@@ -25,7 +25,7 @@ fn waits(worker: u32) -> Vec<u64> {
     waits.collect()
 }
 
-/// Returns how many reactors waited anew in each round, added up.
+/// Returns the number of reactors that were woken in each round, summed over all rounds.
 fn woken(worker: u32, round: impl Fn()) -> usize {
     let mut before = waits(worker);
     let rounds = (0..CONNECTIONS).map(|_| {

@@ -20,10 +20,11 @@ const WIDTH: usize = 100;
 /// The crate of the installed programs.
 pub const INSTALLED: &str = "lacquer";
 
-/// Crates that are for tests and measurements, from top to bottom. They use the product, which uses none of them.
+/// The crates for tests and measurements, from top to bottom. They use crates of the product; no crate of the product
+/// uses them.
 pub const TOOLS: [&[&str]; 2] = [&["attack", "bench", "sim"], &["testing"]];
 
-/// The layers of the product, from top to bottom. A crate uses only crates of the layers below its own.
+/// The layers of the product, from top to bottom. A crate uses only crates of lower layers.
 pub const LAYERS: [&[&str]; 9] = [
     &[INSTALLED],
     &["manager", "worker"],
@@ -36,18 +37,18 @@ pub const LAYERS: [&[&str]; 9] = [
     &["filters", "http", "params", "shm", "sources", "storage", "system"],
 ];
 
-/// Returns the number of a crate's layer, from the top. Tools are above the product.
+/// Returns the number of a crate's layer, counted from the top. Tools are above the product.
 pub fn layer(name: &str) -> Option<usize> {
     TOOLS.iter().chain(&LAYERS).position(|layer| layer.contains(&name))
 }
 
-/// A crate of the workspace. Names of crates are without `lacquer-`.
+/// A crate of the workspace. Names of crates omit `lacquer-`.
 pub struct Crate {
     /// The workspace crates among its dependencies, without those for its tests.
     pub uses: BTreeSet<String>,
     /// The first sentence of the comment of its library, or of each of its programs.
     purpose: String,
-    /// The path of its folder, with a slash at its end.
+    /// The path of its folder, with a trailing slash.
     pub folder: String,
     size: Size,
 }
@@ -60,7 +61,7 @@ struct Size {
 
 pub type Crates = BTreeMap<String, Crate>;
 
-/// Returns the packages of the workspace, from `cargo metadata`.
+/// Returns the packages of the workspace, as reported by `cargo metadata`.
 fn packages(root: &Path) -> &'static [Value] {
     static METADATA: OnceLock<Value> = OnceLock::new();
     METADATA.get_or_init(|| metadata(root))["packages"].as_array().expect("a list")
@@ -80,7 +81,7 @@ pub fn read(root: &Path, sources: &[Source]) -> Crates {
     packages.map(|package| (short(&package["name"]), Crate::of(package, root, sources))).collect()
 }
 
-/// Returns the roots of all that Cargo builds in the workspace.
+/// Returns the root files of all targets that Cargo builds in the workspace.
 pub fn targets(root: &Path) -> Vec<Target> {
     let all = packages(root).iter().flat_map(|package| package["targets"].as_array().expect("a list"));
     let target = |target: &Value| Target {
@@ -90,7 +91,8 @@ pub fn targets(root: &Path) -> Vec<Target> {
     all.map(target).collect()
 }
 
-/// Returns the crates that no layer names, the names that are no crate's, and the crates that use one that is not below.
+/// Returns the crates that no layer lists, the listed names that no crate has, and the crates that use a crate that is
+/// not in a lower layer.
 pub fn out_of_place(crates: &Crates) -> Vec<String> {
     let mut faults = Vec::new();
     for name in TOOLS.iter().chain(&LAYERS).flat_map(|layer| layer.iter()) {

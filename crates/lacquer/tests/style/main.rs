@@ -20,15 +20,15 @@ const MAX_FUNCTION_LINES: usize = 70;
 
 const MAX_FIELDS: usize = 12;
 
-/// Types that have more fields, and how many. None of them lives as long as a request.
+/// Types with more fields, and their numbers of fields. No value of these types lives as long as a request.
 const LARGER: [(&str, usize); 5] = [
-    // What a text of VCL says: the tables of a program, and the attributes of a declaration.
+    // The contents of a VCL text: the tables of a program, and the attributes of a declaration.
     ("crates/vcl/src/program.rs: Program", 16),
     ("crates/vcl/src/program.rs: Backend", 19),
-    // They live as long as a text is checked.
+    // They exist while a VCL text is compiled.
     ("crates/vcl/src/compiler.rs: Compiler", 26),
     ("crates/vcl/src/symbols.rs: Symbol", 16),
-    // The parent process has one.
+    // The parent process has one of these.
     ("crates/manager/src/manager.rs: Manager", 21),
 ];
 
@@ -280,7 +280,7 @@ fn pure_crates_use_no_socket_and_no_clock() {
 /// Crates that run in a simulated world.
 const SIMULATED: [&str; 7] = ["deliver", "engine", "net", "sessions", "vcl-runtime", "vmods", "worker"];
 
-/// Returns the clock or the source of random numbers that a path leads to.
+/// Returns the clock or the source of random numbers that a path names.
 fn foreign_source(path: &str) -> Option<&'static str> {
     const FOREIGN: [&str; 7] = [
         "std::time::Instant",

@@ -1,12 +1,12 @@
-//! Methods as far as a scanner sees them: which types a module implements, and which methods it calls on `self` and on
-//! parameters. Receivers of other kinds are not resolved.
+//! Finds methods in source text: the types that a module implements, and the methods that it calls on `self` and on
+//! parameters. Calls on other receivers are not resolved.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::source::{body_start, is_word, matching_brace, words};
 
-/// A method of a type, both by their names in the module.
+/// A method and its type, by the names that the module uses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Method {
     pub of: String,
@@ -15,19 +15,19 @@ pub struct Method {
 
 #[derive(Debug, Default)]
 pub struct Methods {
-    /// Those in blocks `impl Type`.
+    /// The methods in `impl Type` blocks.
     pub defined: Vec<Method>,
     pub called: Vec<Method>,
 }
 
-/// A block `impl Type` or `impl Trait for Type`.
+/// An `impl Type` or `impl Trait for Type` block.
 struct Block {
     body: Range<usize>,
     of: String,
     is_inherent: bool,
 }
 
-/// Returns the methods that stand in code without comments and literals.
+/// Returns the methods in `code`, which contains no comments and literals.
 pub fn read(code: &str) -> Methods {
     let blocks: Vec<Block> = words(code, "impl").filter_map(|at| block(code, at)).collect();
     let mut methods = Methods::default();
@@ -61,7 +61,7 @@ fn block(code: &str, at: usize) -> Option<Block> {
     })
 }
 
-/// Skips `<'a, T: Bound>` at the beginning.
+/// Skips generic parameters such as `<'a, T: Bound>` at the beginning.
 fn without_generics(header: &str) -> &str {
     let header = header.trim_start();
     if !header.starts_with('<') {
@@ -81,7 +81,7 @@ fn without_generics(header: &str) -> &str {
     header
 }
 
-/// The last part of a type's path, without references and arguments.
+/// Returns the last part of a type's path, without references and generic arguments.
 fn type_name(of: &str) -> Option<&str> {
     let mut of = of.trim().trim_start_matches('&').trim_start();
     if let Some(rest) = of.strip_prefix('\'') {
@@ -92,7 +92,7 @@ fn type_name(of: &str) -> Option<&str> {
     path.rsplit("::").next().filter(|name| name.starts_with(char::is_uppercase))
 }
 
-/// The parameters of a function whose types have a name, by their own names.
+/// Returns the types of a function's parameters by parameter name, for types that have a name.
 fn parameters(signature: &str) -> BTreeMap<&str, &str> {
     let typed = |(at, _): (usize, &str)| {
         let name = signature[..at].rsplit(|c| !is_word(c)).next()?;

@@ -1,19 +1,19 @@
-//! The paths that a file names: those of its `use` declarations, and those that stand in its code.
+//! Finds the paths in a file: those of its `use` declarations, and those in its code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The parts of a path. A module's is the one within its crate; the root's is empty.
+/// The parts of a path. A module's path starts within its crate; the path of the crate's root is empty.
 pub type Name = Vec<String>;
 
 /// One path of a `use` declaration.
 pub struct Use {
     pub path: Name,
-    /// Its name in the file.
+    /// The name by which the file refers to it.
     pub shown_as: String,
     pub is_public: bool,
 }
 
-/// Returns the paths of all `use` declarations, and the code without these.
+/// Returns the paths of all `use` declarations, and the code without these declarations.
 pub fn split(code: &str) -> (Vec<Use>, String) {
     let (mut uses, mut other, mut rest) = (Vec::new(), String::new(), code);
     while let Some(at) = next_use(rest) {
@@ -30,7 +30,7 @@ pub fn split(code: &str) -> (Vec<Use>, String) {
     (uses, other)
 }
 
-/// Returns all paths of a file. Those that begin with an imported name begin with its path instead.
+/// Returns all paths in a file. Imported names are replaced by their full paths.
 pub fn resolved(code: &str) -> BTreeSet<String> {
     let (uses, other) = split(code);
     let imported: BTreeMap<&str, &Name> = uses.iter().map(|u| (u.shown_as.as_str(), &u.path)).collect();
@@ -46,13 +46,13 @@ fn next_use(code: &str) -> Option<usize> {
     crate::source::words(code, "use").find(|&at| code[at..].starts_with("use "))
 }
 
-/// Whether a declaration after this code is shown to others.
+/// Returns whether the declaration that follows `before` is public.
 fn is_public(before: &str) -> bool {
     let line = before.rsplit(['\n', ';', '}']).next().unwrap_or_default().trim();
     line.starts_with("pub")
 }
 
-/// Adds all paths of a `use` tree, with the names that they get.
+/// Adds all paths of a `use` tree, with the names that the file uses for them.
 fn expand(prefix: &Name, tree: &str, into: &mut Vec<(Name, String)>) {
     let tree = tree.trim();
     let (head, group) = match tree.split_once('{') {
@@ -89,7 +89,7 @@ fn expand(prefix: &Name, tree: &str, into: &mut Vec<(Name, String)>) {
     }
 }
 
-/// Returns the paths in code with at least two parts.
+/// Returns the paths in `code` that have at least two parts.
 pub fn inline(code: &str) -> Vec<Name> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let paths = code.split(|c| !is_part(c)).filter(|path| path.contains("::"));

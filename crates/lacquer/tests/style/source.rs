@@ -28,7 +28,7 @@ impl Source {
         Self { path: path.to_owned(), text, code, product }
     }
 
-    /// Whether all of the file is test code.
+    /// Returns whether the whole file is test code.
     pub fn is_test(&self) -> bool {
         self.product.is_empty() && !self.code.is_empty()
     }
@@ -174,7 +174,7 @@ pub fn matching_brace(code: &[u8], open: usize) -> usize {
     code.len() - 1
 }
 
-/// Blanks every item that exists in tests only.
+/// Blanks every item after `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 fn blank_tests(code: &str) -> String {
     let mut bytes = code.as_bytes().to_vec();
     let marks = ["#[cfg(test)]", "#[cfg(all(test,"].into_iter().flat_map(|mark| code.match_indices(mark));

@@ -1,19 +1,19 @@
-//! Which files are the product and which are its tests, as Cargo builds them: from the roots of a crate's targets along
-//! the declarations of modules. The name of a file or a folder decides nothing.
+//! Determines which files belong to the product and which are tests, in the same way as Cargo: from the root files of
+//! the targets along the module declarations. The name of a file or a folder has no influence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{Source, words};
 
-/// A root from which Cargo builds.
+/// The root file of a Cargo target.
 pub struct Target {
     pub path: String,
-    /// A test, a benchmark or an example.
+    /// The target is a test, a benchmark or an example.
     pub is_test: bool,
 }
 
-/// Returns the files of the product: those that a declaration without `cfg(test)` leads to, from the root of a library,
-/// a program or a build script.
+/// Returns the files of the product: those that are reached by declarations without `cfg(test)` from the root file of a
+/// library, a program or a build script.
 pub fn product(sources: &[Source], targets: &[Target]) -> BTreeSet<String> {
     let roots = targets.iter().filter(|target| !target.is_test);
     reached(sources, roots, |s| s.product.as_str())
@@ -47,7 +47,7 @@ fn reached<'a>(
     seen
 }
 
-/// The folder in which the modules are that a file declares.
+/// Returns the folder that contains the modules that a file declares.
 fn folder_of_parts(path: &str, is_root: bool) -> String {
     let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
     if is_root || file == "mod.rs" {
@@ -57,7 +57,7 @@ fn folder_of_parts(path: &str, is_root: bool) -> String {
     }
 }
 
-/// The names of the modules that have files of their own.
+/// Returns the names of the modules that are declared without a body.
 fn declared(code: &str) -> Vec<&str> {
     let name = |at: usize| {
         let (name, _) = code[at + "mod".len()..].split_once(';')?;
@@ -67,7 +67,8 @@ fn declared(code: &str) -> Vec<&str> {
     words(code, "mod").filter_map(name).collect()
 }
 
-/// The files that attributes name: `path = "other.rs"`. `code` has no literals, and the same places as `text`.
+/// Returns the files that `path = "other.rs"` attributes name. `code` is `text` with its literals blanked, so positions
+/// are the same in both.
 fn named<'a>(code: &'a str, text: &'a str) -> impl Iterator<Item = &'a str> {
     words(code, "path").filter_map(|at| text[at..].strip_prefix("path = \"")?.split('"').next())
 }

@@ -88,7 +88,7 @@ pub enum Interest {
     Compiled,
 }
 
-/// Bytes that were read, and how many of them the collector took.
+/// Bytes that were read, and the number of them that the collector has consumed.
 #[derive(Default)]
 struct Input {
     chunk: Vec<u8>,

@@ -75,7 +75,7 @@ impl<'c> Composition<'c> {
         self.page_from(response, (0, 0), may_end)
     }
 
-    /// Reads a page from a byte and an include on.
+    /// Compares a page from the byte `from` and the include `next` on.
     fn page_from(&mut self, response: usize, (from, next): (usize, usize), may_end: bool) -> Found {
         let sent = self.sent;
         let page = &sent[response];
@@ -92,7 +92,7 @@ impl<'c> Composition<'c> {
         let (rest, parts) = (self.rest, self.parts.len());
         self.text(b"}", response, may_end)?;
         match self.page_from(response, (include.at, next + 1), may_end) {
-            // The page may have ended before, and the brace was that of the page around it.
+            // The page may have ended earlier, and the brace belonged to the page around it.
             Err(Mismatch::Wrong(_)) if may_end => {
                 self.rest = rest;
                 self.parts.truncate(parts);

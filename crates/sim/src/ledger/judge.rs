@@ -240,7 +240,7 @@ fn judge_part(got: &Got<'_>, response: usize, sent: &Sent) -> Verdict {
     }
 }
 
-/// Judges a response that the engine or its VCL has made.
+/// Checks a response that the engine or its VCL has generated.
 fn judge_made(got: &Got<'_>, rules: Rules) -> Verdict {
     let is_synthetic = site::is_synthetic(&got.requested.key.path);
     if is_synthetic != (got.status == 710) || !matches!(got.status, 710 | 503) {

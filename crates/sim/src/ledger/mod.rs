@@ -1,17 +1,17 @@
 //! The record of all events of a world, and the rules that must hold:
 //!
-//! - every request gets one complete response that is its own, or the connection ends;
-//! - a body is that of one response of the origin for this page and variant, and was complete there, whether it was
-//!   packed or unpacked on its way; a part is the part that was asked for; a page that includes others has each of them
-//!   whole;
-//! - a 304 names the response that the client has, and a client that has a response is not sent it again;
-//! - what was invalidated before a request began is not delivered to it, and nothing is that has outlived its grace;
-//! - a page that stays fresh is fetched once, however many ask for it at once, and a response that is for one request
-//!   reaches no other;
-//! - no page is refused while all origins respond;
-//! - an upload arrives at the origin as the client sent it, or not at all;
-//! - a pipe carries all bytes in both directions;
-//! - an origin that fails its probes is left alone, and none gets more requests at once than it allows.
+//! - Every request gets one complete response of its own, or the connection ends.
+//! - A body is that of one response of the origin for this page and variant, and was complete there, whether it was
+//!   compressed or decompressed on the way. A part is the part that was requested. A page that includes others contains
+//!   each of them whole.
+//! - A 304 names the response that the client has, and a client is not sent a response again that it has.
+//! - An object that was invalidated before a request began, or that is older than its grace, is not delivered to it.
+//! - A page that stays fresh is fetched once, however many clients request it at once. A response for one request
+//!   reaches no other request.
+//! - No page is refused while all origins respond.
+//! - An upload arrives at the origin as the client sent it, or not at all.
+//! - A pipe carries all bytes in both directions.
+//! - An origin that fails its probes gets no requests, and no origin gets more simultaneous requests than it allows.
 
 mod compose;
 mod judge;
@@ -94,7 +94,7 @@ pub struct Rules {
     pub onerror: bool,
     /// Bodies may end early within the cache: the storage is too small for all pages, or fails to read some.
     pub loses_bodies: bool,
-    /// Pages may be refused: the origins fail, or the storage is too small.
+    /// Requests may be refused: the origins fail, or the storage is too small.
     pub has_excuse: bool,
 }
 

@@ -88,7 +88,7 @@ impl Linker {
 
 /// Returns a call's field with the distance to its target in bytes. `None`: it does not fit.
 fn with_distance(kind: Reloc, field: u32, distance: i64) -> Option<u32> {
-    /// The bits of a distance on ARM, which is counted in instructions of four bytes.
+    /// The number of bits of a distance on ARM, which counts instructions of four bytes.
     const BITS: u32 = 26;
     if kind != Reloc::Arm64Call {
         return i32::try_from(distance).ok().map(i32::cast_unsigned);

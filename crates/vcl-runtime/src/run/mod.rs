@@ -64,21 +64,21 @@ pub struct Instance {
     states: ModuleStates,
 }
 
-/// What a program takes from modules, each in the program's order.
+/// The parts of modules that a program uses, each in the program's order.
 pub struct Imports {
-    /// The module behind each import.
+    /// The module of each import.
     pub modules: Vec<&'static dyn Module>,
-    /// The function behind each function that is called.
+    /// The implementation of each function that the program calls.
     pub functions: Vec<ResolvedFunction>,
     /// The constructor of each object.
     pub constructors: Vec<Constructor>,
 }
 
-/// Values that modules keep as long as the program.
+/// Values that modules keep for the lifetime of the program.
 struct ModuleStates {
-    /// Of each call site (PRIV_CALL).
+    /// The value of each call site (PRIV_CALL).
     call_sites: Vec<OnceLock<Box<dyn Any + Send + Sync>>>,
-    /// Of the whole VCL (PRIV_VCL), by type and key.
+    /// The values of the whole VCL (PRIV_VCL), by type and key.
     vcl: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
     bytes: Kept,
 }

@@ -43,14 +43,14 @@ enum Attribute {
     OnError,
 }
 
-/// The ESI tag that is being read, and its attributes.
+/// The ESI tag that is being parsed, and its attributes.
 #[derive(Default)]
 struct Tag {
     is_end: bool,
     is_empty: bool,
     element: Option<Element>,
     may_have_attribute: bool,
-    /// The attribute that `value` belongs to, and the byte that ends the value.
+    /// The attribute whose value is being read into `value`, and the byte that ends the value.
     attribute: Option<Attribute>,
     value: Vec<u8>,
     delimiter: u8,
