@@ -32,17 +32,17 @@ pub async fn run_pipeline(
     parts: Option<&Multipart>,
     mut pipeline: BodyPipeline<ClientSink>,
 ) -> (BodyPipeline<ClientSink>, Result<(), SendError>) {
-    let poured = match source {
+    let sent = match source {
         _ if let Some(parts) = parts => send_parts(source, parts, &mut pipeline).await,
         Source::Object(object) if esi => {
-            let poured;
-            (pipeline, poured) = esi::play(req, object, pipeline).await;
-            poured
+            let sent;
+            (pipeline, sent) = esi::play(req, object, pipeline).await;
+            sent
         }
         Source::Object(object) => send_stored(&mut pipeline, object, 0, u64::MAX, Behind::More).await,
         Source::Bytes(bytes) => pipeline.write(bytes).await,
     };
-    let sent = pipeline.finish(poured).await;
+    let sent = pipeline.finish(sent).await;
     req.task.log_filtered_out(&pipeline.report());
     (pipeline, sent)
 }

@@ -29,39 +29,39 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
         End::Close => req.client.close = Some(SessClose::TxEof),
         End::Head | End::Length | End::Stream => {}
     }
-    let mut exit = open(req);
-    let head_len = write_head(req, &mut exit, carrier, end);
+    let mut sink = open(req);
+    let head_len = write_head(req, &mut sink, carrier, end);
     if let Some(which) = exhausted(req, carrier, head_len) {
-        out_of_workspace(req, &mut exit, which);
+        out_of_workspace(req, &mut sink, which);
         send_body = false;
     }
     let wanted = plan.length.filter(|_| plan.ranged);
     let result = if !send_body {
-        exit.end().await
+        sink.end().await
     } else if plan.needs_pipeline() {
-        let (back, sent) = Box::pin(send_through_pipeline(req, source, plan, exit)).await;
+        let (back, sent) = Box::pin(send_through_pipeline(req, source, plan, sink)).await;
         let Some(back) = back else { return };
-        exit = back;
+        sink = back;
         sent
     } else {
-        exit.send(source, plan.from, plan.to).await
+        sink.send(source, plan.from, plan.to).await
     };
-    let sent = exit.sent();
+    let sent = sink.sent();
     if send_body && sent.head > 0 {
         req.task.log_sent(req.client.tx.protocol().sink, sent.pieces, sent.body);
     }
     req.client.account.resp_header += sent.head;
     req.client.account.resp_body += sent.body;
-    if let Some(limit) = exit.limit_hit() {
+    if let Some(limit) = sink.limit_hit() {
         req.log_error(&format!("Hit {limit}"));
     }
     let is_short = send_body && wanted.is_some_and(|n| sent.body < n);
     match persistence::after_sending(carrier, outcome(req, carrier, result, head_len), is_short) {
         Consequence::Nothing => {}
         Consequence::Close(reason) => req.fail_session(reason),
-        Consequence::Abort => exit.abort(),
+        Consequence::Abort => sink.abort(),
     }
-    req.client.out = exit.into_buffer();
+    req.client.out = sink.into_buffer();
 }
 
 /// Opens the sink of a response.
@@ -91,12 +91,12 @@ fn settle_head(req: &mut Req, carrier: Carrier) {
 
 /// Passes the head to the sink. Returns its length.
 #[inline]
-fn write_head(req: &mut Req, exit: &mut ClientSink, carrier: Carrier, end: End) -> usize {
+fn write_head(req: &mut Req, sink: &mut ClientSink, carrier: Carrier, end: End) -> usize {
     let log = &mut req.task.log;
     let has_notes = carrier == Carrier::Stream && !log.is_masked(Tag::Debug);
     let mut note = |text: String| log.put(Tag::Debug, text.as_bytes());
     let notes: Option<&mut dyn FnMut(String)> = if has_notes { Some(&mut note) } else { None };
-    exit.head(Head::Message(MessageHead { message: &req.response.http, ws: &req.task.ws, end, notes }))
+    sink.head(Head::Message(MessageHead { message: &req.response.http, ws: &req.task.ws, end, notes }))
 }
 
 /// Returns the name of the workspace that is too small for the response, for the log.
@@ -111,14 +111,14 @@ fn exhausted(req: &mut Req, carrier: Carrier, head_len: usize) -> Option<&'stati
 
 /// Replaces the head by one that needs no workspace.
 #[cold]
-fn out_of_workspace(req: &mut Req, exit: &mut ClientSink, which: &str) {
+fn out_of_workspace(req: &mut Req, sink: &mut ClientSink, which: &str) {
     req.log_error(&format!("{which} overflow"));
     let log = &mut req.task.log;
     log.put(Tag::RespProtocol, req.client.tx.protocol().version.as_bytes());
     log.put(Tag::RespStatus, b"500");
     log.put(Tag::RespReason, b"Internal Server Error");
     req.task.services.counters().client_resp_500.add(1);
-    exit.head(Head::OutOfWorkspace);
+    sink.head(Head::OutOfWorkspace);
     req.client.close = Some(SessClose::TxEof);
 }
 
@@ -148,15 +148,15 @@ impl Req {
             return true;
         }
         self.log_minimal(status);
-        let mut exit = open(self);
-        exit.head(Head::Status(status));
-        let is_sent = if status < 200 { exit.flush().await } else { exit.end().await }.is_ok();
+        let mut sink = open(self);
+        sink.head(Head::Status(status));
+        let is_sent = if status < 200 { sink.flush().await } else { sink.end().await }.is_ok();
         if is_sent {
-            self.client.account.resp_header += exit.sent().head;
+            self.client.account.resp_header += sink.sent().head;
         } else if self.client.close.is_none() {
             self.client.close = Some(SessClose::RemClose);
         }
-        self.client.out = exit.into_buffer();
+        self.client.out = sink.into_buffer();
         is_sent
     }
 }
