@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt;
 
 use lacquer_testing::client::get;
-use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::origin::{Origin, sized};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 /// The size of a body that the buffers of two sockets cannot hold.
 const BODY: usize = 16 << 20;
@@ -91,7 +91,7 @@ fn read_slowly(stream: &mut TcpStream) -> bool {
 /// `None`.
 fn post(daemon: &Daemon, path: &str, coding: &str) -> JoinHandle<Option<u16>> {
     let mut client = daemon.connect();
-    client.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+    client.set_read_timeout(Some(MAX_WAIT)).expect("sockets have time-outs");
     let head = format!("POST {path} HTTP/1.1\r\nHost: robust\r\n{coding}\r\n\r\n");
     let is_chunked = coding.contains("chunked");
     thread::spawn(move || {
@@ -137,7 +137,7 @@ fn all_end(deaf: &Deaf, clients: Vec<JoinHandle<Option<u16>>>, what: &str, statu
 /// connection is reset, and the log names the limit.
 #[test]
 fn uploads_that_are_not_read_fail() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let deaf = Deaf::start();
     let daemon = deaf.daemon(&["-p", "first_byte_timeout=1", "-p", "max_retries=0"]);
     for path in ["/deaf/streamed", "/deaf/cached"] {
@@ -153,7 +153,7 @@ fn uploads_that_are_not_read_fail() {
 /// A limit that VCL sets for a request takes precedence over the parameter.
 #[test]
 fn vcl_limits_uploads() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let deaf = Deaf::start();
     let daemon = deaf.daemon(&["-p", "first_byte_timeout=never"]);
     let clients = posts(&deaf, &daemon, "/deaf/by_vcl", &sized_body());
@@ -163,7 +163,7 @@ fn vcl_limits_uploads() {
 /// An origin that reads slowly receives all of an upload or a pipe, however long that takes.
 #[test]
 fn origins_that_read_slowly_get_all() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let deaf = Deaf::start();
     let daemon = deaf.daemon(&["-p", "first_byte_timeout=1", "-p", "pipe_timeout=1"]);
     for path in ["/slow/", "/slow/cached", "/slow/pipe", "/slow/pipe/cached"] {
@@ -177,7 +177,7 @@ fn origins_that_read_slowly_get_all() {
 /// A pipe in which no byte moves ends after `pipe_timeout`, even before the whole request was sent.
 #[test]
 fn pipes_that_are_not_read_end() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let deaf = Deaf::start();
     let daemon = deaf.daemon(&["-p", "pipe_timeout=1"]);
     for path in ["/deaf/pipe", "/deaf/pipe/cached"] {
@@ -190,7 +190,7 @@ fn pipes_that_are_not_read_end() {
 /// A pipe ends at its deadline, even before the whole request was sent.
 #[test]
 fn pipes_that_are_not_read_have_a_deadline() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let deaf = Deaf::start();
     let daemon = deaf.daemon(&["-p", "pipe_timeout=never", "-p", "pipe_task_deadline=3"]);
     for path in ["/deaf/pipe", "/deaf/pipe/cached"] {
@@ -202,7 +202,7 @@ fn pipes_that_are_not_read_have_a_deadline() {
 /// A pipe to an origin that does not read ends with its client, even without a limit.
 #[test]
 fn pipes_that_are_not_read_end_with_their_client() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let deaf = Deaf::start();
     let mut daemon = deaf.daemon(&["-p", "pipe_timeout=never"]);
     let worker = daemon.worker();
@@ -223,4 +223,34 @@ fn pipes_that_are_not_read_end_with_their_client() {
         all_end(&deaf, Vec::new(), path, None);
     }
     assert!(until(|| descriptors() <= before), "{} descriptors, {before} before", descriptors());
+}
+
+/// A client that shuts down its sending side and waits for the response keeps its pipe, however long the origin pauses
+/// within `pipe_timeout`.
+#[test]
+fn pipes_of_half_closed_clients_are_sent_whole() {
+    let _slot = shared_slot();
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = received.clone();
+    let origin = Origin::start(move |_: &str, stream: &mut TcpStream| {
+        thread::sleep(3 * LIMIT);
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            count.fetch_add(n, Ordering::SeqCst);
+        }
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        false
+    });
+    let deaf = Deaf { origin, held: Arc::default() };
+    let daemon = deaf.daemon(&["-p", "half_close_timeout=1"]);
+    let mut client = daemon.connect();
+    let head = format!("POST /pipe HTTP/1.1\r\nHost: robust\r\n{}\r\n\r\n", sized_body());
+    client.write_all(head.as_bytes()).expect("requests can be written");
+    client.write_all(&vec![b'x'; BODY]).expect("the origin reads in the end");
+    client.shutdown(std::net::Shutdown::Write).expect("sockets can be half-closed");
+    let mut response = Vec::new();
+    client.set_read_timeout(Some(MAX_WAIT)).expect("sockets have time-outs");
+    client.read_to_end(&mut response).expect("the origin responds");
+    assert!(response.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&response));
+    assert!(received.load(Ordering::SeqCst) >= BODY);
 }

@@ -371,7 +371,9 @@ impl TxHalf {
                 Err(e) if is_full(&e) => {
                     // Boxed: few writes wait, and the future is large.
                     let some = Box::pin(tokio::time::timeout(clock::seconds(idle), self.write_some(buf)));
-                    some.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?
+                    // A limit shorter than `ROOM_CHECK` ends before the first attempt of `write_some`.
+                    let late = |_| self.write_unasked(buf).map_err(|_| io::ErrorKind::TimedOut.into());
+                    some.await.unwrap_or_else(late)?
                 }
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 written => written?,

@@ -53,15 +53,15 @@ impl PartMemory {
     }
 
     pub(crate) fn add(&self, bytes: u32) {
-        self.used.fetch_add(u64::from(bytes), Ordering::Relaxed);
+        self.used.fetch_add(u64::from(bytes), Ordering::SeqCst);
     }
 
     pub(crate) fn sub(&self, bytes: u32) {
-        self.used.fetch_sub(u64::from(bytes), Ordering::Relaxed);
+        self.used.fetch_sub(u64::from(bytes), Ordering::SeqCst);
     }
 
     fn left(&self) -> u64 {
-        self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
+        self.limit.saturating_sub(self.used.load(Ordering::SeqCst))
     }
 
     /// Returns how many of `wanted` bytes a new part may use. Drops parts that no reader waits for to make room.
@@ -104,15 +104,15 @@ impl PartMemory {
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
             waiting.push(cx.waker().clone());
         }
-        self.has_waiting.store(true, Ordering::Relaxed);
+        self.has_waiting.store(true, Ordering::SeqCst);
     }
 
-    /// Wakes the waiting tasks. A caller that has freed memory has held the allocator's lock before, and a waiting task
-    /// acquires that lock after it has registered. So either the caller sees the registration, or the task finds the
-    /// freed memory.
+    /// Wakes the waiting tasks. The caller has freed memory before: either it sees the registration of a task, or the task,
+    /// which tries again after it has registered, finds that memory. The allocator's lock orders the two for memory of
+    /// the arena, and sequentially consistent operations for the limit of parts.
     #[inline]
     pub(crate) fn wake(&self) {
-        if self.has_waiting.load(Ordering::Relaxed) {
+        if self.has_waiting.load(Ordering::SeqCst) {
             self.wake_all();
         }
     }
@@ -121,7 +121,7 @@ impl PartMemory {
     fn wake_all(&self) {
         let waiting = {
             let mut waiting = self.waiting.lock();
-            self.has_waiting.store(false, Ordering::Relaxed);
+            self.has_waiting.store(false, Ordering::SeqCst);
             std::mem::take(&mut *waiting)
         };
         waiting.into_iter().for_each(Waker::wake);

@@ -69,6 +69,6 @@ fn refuse(req: &mut Req, bound: Bound) -> Step {
         return Step::Synth;
     }
     req.client.tx.refuse();
-    req.task.log.put(Tag::Debug, b"Dropped, as the parameters for threads say");
+    req.task.log.put(Tag::Debug, b"Dropped by the limits of the thread parameters");
     Step::Done
 }

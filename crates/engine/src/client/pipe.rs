@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use lacquer_cache::Object;
 use lacquer_http::{BodyStatus, Filter, Message, SessClose, header_table as h};
-use lacquer_net::disconnect::DisconnectPolicy;
 use lacquer_net::{RxHalf, TxHalf};
 use lacquer_shm::vsl::text;
 use lacquer_shm::{Tag, Vxid};
@@ -178,8 +177,6 @@ struct Limits {
     idle: f64,
     /// The time left until the deadline.
     left: f64,
-    /// The policy for a client that has shut down its sending side.
-    patience: DisconnectPolicy,
 }
 
 impl Limits {
@@ -189,7 +186,7 @@ impl Limits {
         let begun = req.task.sess.opened.max(req.task.times.first);
         let left =
             if deadline > 0.0 { (begun + deadline - clock::real()).max(0.001) } else { clock::limit(0.0) };
-        Limits { idle: clock::limit(params.pipe_timeout), left, patience: DisconnectPolicy::of(params) }
+        Limits { idle: clock::limit(params.pipe_timeout), left }
     }
 }
 
@@ -229,7 +226,7 @@ async fn carry(
         tokio::select! {
             biased;
             done = up => done,
-            () = gone(&tx, limits.patience, &moved) => Err(SessClose::RemClose),
+            () = gone(&tx) => Err(SessClose::RemClose),
         }
     };
     let down = async {
@@ -310,13 +307,9 @@ async fn stalled(moved: &Cell<Instant>, limit: Duration) {
     }
 }
 
-/// Returns when the client is gone: its connection is broken, or it has shut down its sending side and no byte has
-/// moved for the time that `patience` allows.
-async fn gone(tx: &TxHalf, patience: DisconnectPolicy, moved: &Cell<Instant>) {
-    let Some(seconds) = patience.half_closed() else { return std::future::pending().await };
+/// Returns when the client's connection is broken. A client that has only shut down its sending side still waits for
+/// bytes; the limits of the pipe bound that.
+async fn gone(tx: &TxHalf) {
     tx.peer_shut_down().await;
-    tokio::select! {
-        () = tx.broken() => {}
-        () = stalled(moved, clock::seconds(seconds)) => {}
-    }
+    tx.broken().await;
 }

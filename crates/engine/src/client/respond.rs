@@ -32,7 +32,7 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
     let mut sink = open(req);
     let head_len = write_head(req, &mut sink, carrier, end);
     if let Some(which) = exhausted(req, carrier, head_len) {
-        out_of_workspace(req, &mut sink, which);
+        out_of_workspace(req, &mut sink, carrier, which);
         send_body = false;
     }
     let wanted = plan.length.filter(|_| plan.ranged);
@@ -40,7 +40,7 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
         sink.end().await
     } else if plan.needs_pipeline() {
         let (back, sent) = Box::pin(send_through_pipeline(req, source, plan, sink)).await;
-        let Some(back) = back else { return };
+        let Some(back) = back else { return req.fail_session(SessClose::RemClose) };
         sink = back;
         sent
     } else {
@@ -111,15 +111,19 @@ fn exhausted(req: &mut Req, carrier: Carrier, head_len: usize) -> Option<&'stati
 
 /// Replaces the head by one that needs no workspace.
 #[cold]
-fn out_of_workspace(req: &mut Req, sink: &mut ClientSink, which: &str) {
+fn out_of_workspace(req: &mut Req, sink: &mut ClientSink, carrier: Carrier, which: &str) {
     req.log_error(&format!("{which} overflow"));
     let log = &mut req.task.log;
-    log.put(Tag::RespProtocol, req.client.tx.protocol().version.as_bytes());
+    if carrier == Carrier::Connection {
+        log.put(Tag::RespProtocol, req.client.tx.protocol().version.as_bytes());
+    }
     log.put(Tag::RespStatus, b"500");
     log.put(Tag::RespReason, b"Internal Server Error");
     req.task.services.counters().client_resp_500.add(1);
     sink.head(Head::OutOfWorkspace);
-    req.client.close = Some(SessClose::TxEof);
+    if carrier == Carrier::Connection {
+        req.client.close = Some(SessClose::TxEof);
+    }
 }
 
 /// Converts the result of sending to a fact for [`persistence::after_sending`]. Logs the error of a failed connection;

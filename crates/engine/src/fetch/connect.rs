@@ -274,13 +274,14 @@ impl Fetch {
     /// Ends the exchange after a failure to send the request.
     #[cold]
     fn fail_sending(&mut self, connection: &mut OriginConnection, e: &io::Error) -> Exchange {
+        connection.has_unsent = true;
         // The system's own time-out has a number.
-        connection.has_unsent = e.kind() == io::ErrorKind::TimedOut && e.raw_os_error().is_none();
+        let is_late = e.kind() == io::ErrorKind::TimedOut && e.raw_os_error().is_none();
         let reason = match e.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessClose::RemClose,
             _ => SessClose::TxError,
         };
-        if connection.has_unsent {
+        if is_late {
             self.fetch_error("send timeout (first_byte_timeout)");
         } else {
             let errno = e.raw_os_error().unwrap_or(0);
@@ -290,7 +291,7 @@ impl Fetch {
         self.task.stamp("Bereq");
         connection.close = connection.close.or(Some(reason));
         // An origin may close an idle connection at any time.
-        let may_have_been_idle = !connection.has_unsent && self.retries.forbidden.is_none();
+        let may_have_been_idle = !is_late && self.retries.forbidden.is_none();
         if may_have_been_idle { Exchange::Silent } else { Exchange::Failed }
     }
 
