@@ -1,6 +1,6 @@
 //! The parts in memory of a body that is on a device, and the loads that will bring others.
 //!
-//! A part that a reader waits for stays in memory until the reader has it. Few other parts stay in memory, and none
+//! A part that a reader waits for stays in memory until the reader is woken. Few other parts stay in memory, and none
 //! when the memory for parts is short.
 
 use std::sync::{Arc, Weak};

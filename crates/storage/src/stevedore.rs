@@ -128,7 +128,7 @@ impl Stevedore {
     }
 
     /// Creates an object that shares the body of another one, without a copy. Returns `None` if `body` is in another
-    /// store, shares one span with its head, is incomplete, or is not in memory.
+    /// store, was stored whole in one span, is incomplete, or is not in memory.
     pub fn share(&self, parts: Parts<'_>, body: &Stored) -> Result<Option<Stored>, Full> {
         Stored::sharing(&self.arena, parts, body)
     }

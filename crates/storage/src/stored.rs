@@ -87,7 +87,7 @@ impl Stored {
     }
 
     /// Creates a complete object that shares the spans of another object's body. Returns `None` if `body` is
-    /// incomplete, not entirely in memory, in one span with its head, or in another arena.
+    /// incomplete, not entirely in memory, stored whole in one span, or in another arena.
     pub(crate) fn sharing(arena: &Arc<Arena>, parts: Parts<'_>, body: &Self) -> Result<Option<Self>, Full> {
         let Self::Streamed(shared) = body else { return Ok(None) };
         if !Arc::ptr_eq(arena, body.arena()) {
