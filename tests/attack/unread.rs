@@ -199,7 +199,7 @@ fn pipes_that_are_not_read_have_a_deadline() {
     }
 }
 
-/// A pipe to an origin that does not read ends with its client, even without a limit.
+/// A pipe to an origin that does not read ends when its client resets the connection, even without a limit.
 #[test]
 fn pipes_that_are_not_read_end_with_their_client() {
     let _slot = shared_slot();
@@ -213,11 +213,10 @@ fn pipes_that_are_not_read_end_with_their_client() {
         let head = format!("POST {path} HTTP/1.1\r\nHost: robust\r\n{}\r\n\r\n", sized_body());
         client.write_all(head.as_bytes()).expect("requests can be written");
         client.set_write_timeout(Some(LIMIT)).expect("sockets have time-outs");
-        // The daemon reads only a part of a body that it does not cache. The end of the connection would arrive after
-        // the rest of the body; a reset arrives at once.
-        if client.write_all(&vec![b'x'; BODY]).is_err() {
-            sockopt::set_socket_linger(&client, Some(Duration::ZERO)).expect("sockets can be reset");
-        }
+        // The daemon reads only a part of a body that it does not cache. A client that only closes looks like one that
+        // waits for a response; a reset arrives at once.
+        let _ = client.write_all(&vec![b'x'; BODY]);
+        sockopt::set_socket_linger(&client, Some(Duration::ZERO)).expect("sockets can be reset");
         assert!(deaf.holds(1), "{path}: the origin has the request");
         drop(client);
         all_end(&deaf, Vec::new(), path, None);
@@ -252,5 +251,6 @@ fn pipes_of_half_closed_clients_are_sent_whole() {
     client.set_read_timeout(Some(MAX_WAIT)).expect("sockets have time-outs");
     client.read_to_end(&mut response).expect("the origin responds");
     assert!(response.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&response));
-    assert!(received.load(Ordering::SeqCst) >= BODY);
+    // The origin's beginning of the body was read with the head.
+    assert!(received.load(Ordering::SeqCst) >= BODY - (64 << 10));
 }
