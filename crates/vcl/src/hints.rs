@@ -84,7 +84,7 @@ const MODULES: &[&str] = &[
     "basicauth",
     "geoip2",
     "querystring",
-    "dynamic",
+    "re2",
 ];
 
 /// Returns the hint for a word that cannot start a declaration.

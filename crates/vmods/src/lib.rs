@@ -18,6 +18,7 @@ mod proxy;
 mod purge;
 mod querystring;
 pub mod random;
+mod re2;
 mod saintmode;
 mod standard;
 mod str;
@@ -37,7 +38,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 24] = [
+    static ALL: [&dyn Module; 25] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -52,6 +53,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &proxy::MODULE,
         &purge::MODULE,
         &querystring::MODULE,
+        &re2::MODULE,
         &saintmode::MODULE,
         &standard::MODULE,
         &str::MODULE,

@@ -250,6 +250,15 @@ pub const FUNCTIONS: &[(&str, usize)] = &[
     ("basicauth.match", 2),
     ("basicauth.getuser", 1),
     ("basicauth.setbasicauth", 2),
+    ("re2.match", 14),
+    ("re2.backref", 2),
+    ("re2.namedref", 2),
+    ("re2.sub", 16),
+    ("re2.suball", 16),
+    ("re2.extract", 16),
+    ("re2.cost", 13),
+    ("re2.quotemeta", 1),
+    ("re2.version", 0),
 ];
 
 pub const OBJECTS: &[(&str, usize)] = &[
@@ -264,6 +273,8 @@ pub const OBJECTS: &[(&str, usize)] = &[
     ("geoip2.geoip2", 1),
     ("querystring.filter", 3),
     ("saintmode.saintmode", 2),
+    ("re2.regex", 13),
+    ("re2.set", 12),
 ];
 
 pub const METHODS: &[(&str, usize)] = &[
@@ -312,4 +323,27 @@ pub const METHODS: &[(&str, usize)] = &[
     ("saintmode.saintmode.backend", 0),
     ("saintmode.saintmode.denylist_count", 0),
     ("saintmode.saintmode.is_healthy", 0),
+    ("re2.regex.match", 1),
+    ("re2.regex.backref", 2),
+    ("re2.regex.namedref", 2),
+    ("re2.regex.sub", 3),
+    ("re2.regex.suball", 3),
+    ("re2.regex.extract", 3),
+    ("re2.regex.cost", 0),
+    ("re2.set.add", 7),
+    ("re2.set.compile", 0),
+    ("re2.set.match", 1),
+    ("re2.set.matched", 1),
+    ("re2.set.nmatches", 0),
+    ("re2.set.which", 1),
+    ("re2.set.string", 2),
+    ("re2.set.backend", 2),
+    ("re2.set.integer", 2),
+    ("re2.set.sub", 5),
+    ("re2.set.suball", 5),
+    ("re2.set.extract", 5),
+    ("re2.set.subroutine", 2),
+    ("re2.set.check_call", 2),
+    ("re2.set.saved", 3),
+    ("re2.set.hdr_filter", 2),
 ];
