@@ -85,6 +85,7 @@ const MODULES: &[&str] = &[
     "geoip2",
     "querystring",
     "re2",
+    "selector",
 ];
 
 /// Returns the hint for a word that cannot start a declaration.

@@ -20,6 +20,7 @@ mod querystring;
 pub mod random;
 mod re2;
 mod saintmode;
+mod selector;
 mod standard;
 mod str;
 mod support;
@@ -38,7 +39,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 25] = [
+    static ALL: [&dyn Module; 26] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -55,6 +56,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &querystring::MODULE,
         &re2::MODULE,
         &saintmode::MODULE,
+        &selector::MODULE,
         &standard::MODULE,
         &str::MODULE,
         &tcp::MODULE,

@@ -259,6 +259,7 @@ pub const FUNCTIONS: &[(&str, usize)] = &[
     ("re2.cost", 13),
     ("re2.quotemeta", 1),
     ("re2.version", 0),
+    ("selector.version", 0),
 ];
 
 pub const OBJECTS: &[(&str, usize)] = &[
@@ -275,6 +276,7 @@ pub const OBJECTS: &[(&str, usize)] = &[
     ("saintmode.saintmode", 2),
     ("re2.regex", 13),
     ("re2.set", 12),
+    ("selector.set", 2),
 ];
 
 pub const METHODS: &[(&str, usize)] = &[
@@ -346,4 +348,21 @@ pub const METHODS: &[(&str, usize)] = &[
     ("re2.set.check_call", 2),
     ("re2.set.saved", 3),
     ("re2.set.hdr_filter", 2),
+    ("selector.set.add", 7),
+    ("selector.set.compile", 0),
+    ("selector.set.create_stats", 0),
+    ("selector.set.match", 1),
+    ("selector.set.hasprefix", 1),
+    ("selector.set.nmatches", 0),
+    ("selector.set.matched", 3),
+    ("selector.set.which", 2),
+    ("selector.set.element", 2),
+    ("selector.set.string", 3),
+    ("selector.set.backend", 3),
+    ("selector.set.integer", 3),
+    ("selector.set.bool", 3),
+    ("selector.set.re_match", 4),
+    ("selector.set.sub", 6),
+    ("selector.set.subroutine", 3),
+    ("selector.set.check_call", 3),
 ];
