@@ -86,6 +86,7 @@ const MODULES: &[&str] = &[
     "querystring",
     "re2",
     "selector",
+    "querysort",
 ];
 
 /// Returns the hint for a word that cannot start a declaration.

@@ -16,6 +16,7 @@ mod header;
 mod math;
 mod proxy;
 mod purge;
+mod querysort;
 mod querystring;
 pub mod random;
 mod re2;
@@ -39,7 +40,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 26] = [
+    static ALL: [&dyn Module; 27] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -53,6 +54,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &math::MODULE,
         &proxy::MODULE,
         &purge::MODULE,
+        &querysort::MODULE,
         &querystring::MODULE,
         &re2::MODULE,
         &saintmode::MODULE,

@@ -260,6 +260,8 @@ pub const FUNCTIONS: &[(&str, usize)] = &[
     ("re2.quotemeta", 1),
     ("re2.version", 0),
     ("selector.version", 0),
+    ("querysort.querysort", 1),
+    ("querysort.sort", 1),
 ];
 
 pub const OBJECTS: &[(&str, usize)] = &[
