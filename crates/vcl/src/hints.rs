@@ -87,6 +87,7 @@ const MODULES: &[&str] = &[
     "re2",
     "selector",
     "querysort",
+    "uuid",
 ];
 
 /// Returns the hint for a word that cannot start a declaration.

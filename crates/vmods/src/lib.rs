@@ -28,6 +28,7 @@ mod support;
 mod tcp;
 mod tls;
 mod unix;
+mod uuid;
 mod var;
 mod vsthrottle;
 mod vtc;
@@ -40,7 +41,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 27] = [
+    static ALL: [&dyn Module; 28] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -64,6 +65,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &tcp::MODULE,
         &tls::MODULE,
         &unix::MODULE,
+        &uuid::MODULE,
         &var::MODULE,
         &vsthrottle::MODULE,
         &vtc::MODULE,

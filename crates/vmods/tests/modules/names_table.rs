@@ -262,6 +262,11 @@ pub const FUNCTIONS: &[(&str, usize)] = &[
     ("selector.version", 0),
     ("querysort.querysort", 1),
     ("querysort.sort", 1),
+    ("uuid.uuid", 0),
+    ("uuid.uuid_v1", 0),
+    ("uuid.uuid_v3", 2),
+    ("uuid.uuid_v4", 0),
+    ("uuid.uuid_v5", 2),
 ];
 
 pub const OBJECTS: &[(&str, usize)] = &[
