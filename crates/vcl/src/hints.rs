@@ -88,6 +88,7 @@ const MODULES: &[&str] = &[
     "selector",
     "querysort",
     "uuid",
+    "netmapper",
 ];
 
 /// Returns the hint for a word that cannot start a declaration.

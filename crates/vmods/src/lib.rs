@@ -14,6 +14,7 @@ mod geoip2;
 mod h2;
 mod header;
 mod math;
+mod netmapper;
 mod proxy;
 mod purge;
 mod querysort;
@@ -41,7 +42,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 28] = [
+    static ALL: [&dyn Module; 29] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -53,6 +54,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &h2::MODULE,
         &header::MODULE,
         &math::MODULE,
+        &netmapper::MODULE,
         &proxy::MODULE,
         &purge::MODULE,
         &querysort::MODULE,

@@ -267,6 +267,8 @@ pub const FUNCTIONS: &[(&str, usize)] = &[
     ("uuid.uuid_v3", 2),
     ("uuid.uuid_v4", 0),
     ("uuid.uuid_v5", 2),
+    ("netmapper.init", 3),
+    ("netmapper.map", 2),
 ];
 
 pub const OBJECTS: &[(&str, usize)] = &[
