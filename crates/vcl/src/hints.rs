@@ -89,6 +89,7 @@ const MODULES: &[&str] = &[
     "querysort",
     "uuid",
     "netmapper",
+    "geoip",
 ];
 
 /// Returns the hint for a word that cannot start a declaration.

@@ -10,6 +10,7 @@ mod bodyaccess;
 mod cookie;
 mod digest;
 mod directors;
+mod geoip;
 mod geoip2;
 mod h2;
 mod header;
@@ -42,7 +43,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 29] = [
+    static ALL: [&dyn Module; 30] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -50,6 +51,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &cookie::MODULE,
         &digest::MODULE,
         &directors::MODULE,
+        &geoip::MODULE,
         &geoip2::MODULE,
         &h2::MODULE,
         &header::MODULE,

@@ -269,6 +269,10 @@ pub const FUNCTIONS: &[(&str, usize)] = &[
     ("uuid.uuid_v5", 2),
     ("netmapper.init", 3),
     ("netmapper.map", 2),
+    ("geoip.init", 1),
+    ("geoip.country_code", 1),
+    ("geoip.country_name", 1),
+    ("geoip.region_name", 1),
 ];
 
 pub const OBJECTS: &[(&str, usize)] = &[
