@@ -90,6 +90,7 @@ const MODULES: &[&str] = &[
     "uuid",
     "netmapper",
     "geoip",
+    "json",
 ];
 
 /// Returns the hint for a word that cannot start a declaration.

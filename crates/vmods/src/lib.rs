@@ -14,6 +14,7 @@ mod geoip;
 mod geoip2;
 mod h2;
 mod header;
+mod json;
 mod math;
 mod netmapper;
 mod proxy;
@@ -43,7 +44,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 30] = [
+    static ALL: [&dyn Module; 31] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -55,6 +56,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &geoip2::MODULE,
         &h2::MODULE,
         &header::MODULE,
+        &json::MODULE,
         &math::MODULE,
         &netmapper::MODULE,
         &proxy::MODULE,

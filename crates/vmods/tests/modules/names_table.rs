@@ -273,6 +273,18 @@ pub const FUNCTIONS: &[(&str, usize)] = &[
     ("geoip.country_code", 1),
     ("geoip.country_name", 1),
     ("geoip.region_name", 1),
+    ("json.parse", 1),
+    ("json.parse_req_body", 0),
+    ("json.contains", 1),
+    ("json.get", 3),
+    ("json.length", 0),
+    ("json.is_valid", 0),
+    ("json.is_object", 0),
+    ("json.is_array", 0),
+    ("json.is_string", 0),
+    ("json.is_number", 0),
+    ("json.is_bool", 0),
+    ("json.is_null", 0),
 ];
 
 pub const OBJECTS: &[(&str, usize)] = &[
