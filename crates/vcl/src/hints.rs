@@ -91,6 +91,7 @@ const MODULES: &[&str] = &[
     "netmapper",
     "geoip",
     "json",
+    "jwt",
 ];
 
 /// Returns the hint for a word that cannot start a declaration.

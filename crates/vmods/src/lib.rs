@@ -15,6 +15,7 @@ mod geoip2;
 mod h2;
 mod header;
 mod json;
+mod jwt;
 mod math;
 mod netmapper;
 mod proxy;
@@ -44,7 +45,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 31] = [
+    static ALL: [&dyn Module; 32] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -57,6 +58,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &h2::MODULE,
         &header::MODULE,
         &json::MODULE,
+        &jwt::MODULE,
         &math::MODULE,
         &netmapper::MODULE,
         &proxy::MODULE,
