@@ -10,6 +10,8 @@ mod bodyaccess;
 mod cookie;
 mod digest;
 mod directors;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod geoip;
 mod geoip2;
 mod h2;

@@ -88,7 +88,9 @@ impl Database {
             has_messages: AtomicBool::new(false),
             _end: end,
         });
-        warnings.into_iter().for_each(|warning| database.report(warning));
+        for warning in warnings {
+            database.report(warning);
+        }
         let weak = Arc::downgrade(&database);
         let watch = move || {
             let mut seen = Some(version);
@@ -112,7 +114,9 @@ impl Database {
         match read(&self.file) {
             Ok((table, version)) => {
                 *seen = Some(version);
-                table.warnings.iter().for_each(|warning| self.report(warning.clone()));
+                for warning in &table.warnings {
+                    self.report(warning.clone());
+                }
                 self.report(format!("{}: read again, {} networks", self.file.display(), table.networks));
                 *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
                 self.generation.fetch_add(1, Ordering::Release);
@@ -177,7 +181,7 @@ mod tests {
             std::fs::rename(file.with_extension("new"), &file).expect("writable");
         };
         write(r#"{"one": ["192.0.2.0/24"]}"#);
-        let database = Database::open(&file, Duration::from_secs(3600)).expect("valid");
+        let database = Database::open(&file, Duration::from_hours(1)).expect("valid");
         let mut seen = Some(Version::of(&std::fs::metadata(&file).expect("it exists")));
         assert_eq!(name(&database), "one");
         database.check(&mut seen);

@@ -86,3 +86,11 @@ fn map<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         None => Ok(Value::Str(None)),
     }
 }
+
+/// Looks up an address in a file of networks.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(json: &[u8], ip: IpAddr) {
+    if let Ok(table) = table::Table::parse(json) {
+        let _ = table.find(ip);
+    }
+}

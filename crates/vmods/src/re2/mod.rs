@@ -22,3 +22,16 @@ pub(crate) static MODULE: Finished = Finished {
     },
     finish: set::compile_all,
 };
+
+/// Compiles a pattern alone and as a set, which must agree, and rewrites a text with it.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(flags: u16, pattern: &[u8], text: &[u8]) {
+    use options::Options;
+    let options = Options::of_flags(flags, 64 << 10);
+    let Ok(hir) = pattern::parse(pattern, options) else { return };
+    let Ok(single) = pattern::Pattern::of(&hir, options) else { return };
+    let _ = single.replaced(text, b"<\\0\\1>", true);
+    if let Ok(set) = multi::Matcher::new(&[hir], options.max_mem) {
+        assert_eq!(single.is_match(text), !set.matches(text).is_empty());
+    }
+}

@@ -49,6 +49,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns options from the bits of all flags.
+    #[cfg(fuzzing)]
+    pub fn of_flags(flags: u16, max_mem: usize) -> Options {
+        Options { flags, max_mem }
+    }
+
     pub fn is(self, flag: Flag) -> bool {
         self.flags & 1 << flag as u16 != 0
     }
