@@ -233,6 +233,15 @@ impl Object {
         std::future::poll_fn(|cx| self.poll_more(offset, cx)).await
     }
 
+    /// Waits until the byte at `offset` was fetched, or the fetch has ended. The byte may then be on a device.
+    pub async fn fetched(&self, offset: u64) {
+        std::future::poll_fn(|cx| match self.poll_more(offset, cx) {
+            Poll::Pending if self.state() == BodyState::Fetching => Poll::Pending,
+            _ => Poll::Ready(()),
+        })
+        .await;
+    }
+
     /// Waits until the fetch has ended.
     pub async fn end(&self) -> BodyState {
         self.more(u64::MAX).await

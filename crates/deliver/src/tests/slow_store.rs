@@ -9,12 +9,12 @@ use lacquer_testing::slow_store::{Faults, SlowStore};
 
 use super::*;
 
-const GOOD: Faults = Faults { short: 0, errors: 0 };
+pub(super) const GOOD: Faults = Faults { short: 0, errors: 0 };
 const SHORT: Faults = Faults { short: 60, errors: 0 };
 
-struct SlowWorld {
+pub(super) struct SlowWorld {
     world: World,
-    store: SlowStore,
+    pub store: SlowStore,
 }
 
 fn stevedore(size: u64, store: &SlowStore) -> Stevedore {
@@ -23,7 +23,7 @@ fn stevedore(size: u64, store: &SlowStore) -> Stevedore {
 }
 
 impl SlowWorld {
-    fn new(size: u64, seed: u64, faults: Faults) -> SlowWorld {
+    pub fn new(size: u64, seed: u64, faults: Faults) -> SlowWorld {
         let store = SlowStore::new(seed, faults).expect("a file");
         SlowWorld { world: World::over(stevedore(size, &store)), store }
     }
@@ -42,7 +42,7 @@ impl SlowWorld {
     }
 
     /// Returns an object whose body is only in the file.
-    fn settled(&self, key: u8, body: &[u8]) -> Arc<Object> {
+    pub fn settled(&self, key: u8, body: &[u8]) -> Arc<Object> {
         let object = self.publish(key, body);
         self.store.run();
         assert!(!object.is_ready(0) || body.is_empty());
@@ -56,7 +56,7 @@ impl SlowWorld {
 }
 
 /// Runs `work` to completion, while the store performs one operation after each poll.
-async fn beside<T>(store: &SlowStore, work: impl Future<Output = T>) -> T {
+pub(super) async fn beside<T>(store: &SlowStore, work: impl Future<Output = T>) -> T {
     let (mut work, mut idle) = (pin!(work), 0);
     std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(done),
@@ -71,7 +71,12 @@ async fn beside<T>(store: &SlowStore, work: impl Future<Output = T>) -> T {
 }
 
 /// Sends bytes to a client that receives `most` at a time, and ends the response as a protocol would.
-async fn send_range(object: Arc<Object>, from: u64, to: u64, most: u64) -> (Result<(), SendError>, Recorder) {
+pub(super) async fn send_range(
+    object: Arc<Object>,
+    from: u64,
+    to: u64,
+    most: u64,
+) -> (Result<(), SendError>, Recorder) {
     let mut through = pipeline(Vec::new(), recorder(most));
     let sent = send_stored(&mut through, &object, from, to, Behind::More).await;
     let sent = through.finish(sent).await;
