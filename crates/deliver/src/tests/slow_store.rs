@@ -426,7 +426,7 @@ fn a_body_that_failed_unseen_is_not_found() {
         }
         slow.store.set_faults(Faults { short: 0, errors: 100 });
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(object.poll_more(0, &mut cx).is_pending());
+        assert!(pin!(object.more(0)).poll(&mut cx).is_pending());
         slow.store.run();
         assert_eq!(object.state(), BodyState::Failed);
         assert!(matches!(slow.world.lookup_by(&mut front, 1), Lookup::Miss { stale: None, .. }));
