@@ -8,6 +8,7 @@ use lacquer_storage::{Stevedore, Stored};
 
 use crate::cache::{Busy, Cache};
 use crate::descriptor::Descriptor;
+use crate::evict::Evicted;
 use crate::object::{Object, flag};
 use crate::slab::Key;
 use crate::stats::bump;
@@ -78,7 +79,8 @@ impl Cache {
         for stevedore in self.stevedores.iter().filter(|stevedore| stevedore.has_device()) {
             let (cache, index): (Weak<Cache>, u8) = (Arc::downgrade(self), stevedore.index());
             stevedore.on_full(move || {
-                cache.upgrade().is_some_and(|cache| cache.nuke_one(index, true, &mut |_| {}))
+                let evict = |cache: Arc<Cache>| cache.nuke_one(index, true, &mut |_| {});
+                cache.upgrade().is_some_and(|cache| evict(cache) != Evicted::Nothing)
             });
         }
     }
