@@ -17,6 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::file_part::FilePart;
 use crate::peek::{Peeked, PeerState, SAMPLE};
 
 /// Returns a descriptor of `/dev/null` for code that queries the kernel about a socket.
@@ -64,6 +65,8 @@ pub struct Limits {
     pub window: usize,
     /// The maximum that the engine reads or writes at a time.
     pub step: usize,
+    /// The engine may send parts of files.
+    pub sends_files: bool,
 }
 
 impl State {
@@ -240,8 +243,27 @@ impl Tx {
         write(&self.state, buf)
     }
 
+    pub(crate) fn sends_files(&self) -> bool {
+        self.state.lock().limits.sends_files
+    }
+
+    /// Reads as many bytes of the file as the connection has room for, and writes them.
+    pub(crate) fn send_file(&self, part: &mut impl FilePart) -> io::Result<usize> {
+        let most = {
+            let state = self.state.lock();
+            if !state.is_writable() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let room = if state.to_peer.is_unread { usize::MAX } else { state.room(|state| &state.to_peer) };
+            room.min(state.limits.step).min(part.len())
+        };
+        let mut bytes = vec![0; most];
+        let n = part.read(&mut bytes)?;
+        write(&self.state, &bytes[..n])
+    }
+
     pub(crate) fn write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let Limits { window, step } = self.state.lock().limits;
+        let Limits { window, step, .. } = self.state.lock().limits;
         let mut bytes = Vec::new();
         for buf in bufs {
             let n = buf.len().min(window.min(step) - bytes.len());

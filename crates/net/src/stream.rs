@@ -17,6 +17,7 @@ use rustix::net::{RecvFlags, SendFlags, sockopt};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
+use crate::file_part::FilePart;
 use crate::memory;
 use crate::peek::{Peeked, PeerState, SAMPLE};
 
@@ -262,7 +263,10 @@ impl TxHalf {
 
     /// Returns whether the kernel can send parts of files to this socket.
     pub fn sends_files(&self) -> bool {
-        !matches!(self, TxHalf::Memory(_))
+        match self {
+            TxHalf::Memory(tx) => tx.sends_files(),
+            TxHalf::Tcp(_) | TxHalf::Unix(_) => true,
+        }
     }
 
     /// Returns the state of the peer. Costs a system call.
@@ -282,14 +286,12 @@ impl TxHalf {
         }
     }
 
-    /// Runs `send`, which writes up to `len` bytes to the socket with a system call of its own. Returns the number of
-    /// bytes written.
-    pub fn try_send_by(
-        &self,
-        len: usize,
-        send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        self.try_send(len, || send(self.as_fd()))
+    /// Sends bytes of a file, as many as there is room for, and removes them from `part`. Returns their number.
+    pub fn try_send_file(&self, part: &mut impl FilePart) -> io::Result<usize> {
+        if let TxHalf::Memory(tx) = self {
+            return tx.send_file(part);
+        }
+        self.try_send(part.len(), || part.send(self.as_fd()))
     }
 
     /// Runs `send`, which returns how many bytes of `len` it wrote. A short write has filled the socket; the next
@@ -451,7 +453,7 @@ mod tests {
 
     /// Returns the sending half of a connection that holds ten bytes, and its peer.
     fn narrow() -> (TxHalf, Peer) {
-        let limits = Limits { window: 10, step: 4 };
+        let limits = Limits { window: 10, step: 4, sends_files: false };
         let address = SocketAddr::from(([127, 0, 0, 1], 80));
         let (near, peer) = memory::connection(limits, Ends { engine: address, peer: address });
         (Stream::Memory(near).split().1, peer)

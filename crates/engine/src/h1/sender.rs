@@ -2,6 +2,7 @@
 //! bodies are sent with sendfile. A client that does not read is disconnected in time.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use lacquer_cache::{BodyState, Chunk, Object, Read};
 use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink};
 use lacquer_flow::delivery::End;
 use lacquer_http::h1::{self, ChunkHeader, LAST_CHUNK};
-use lacquer_net::{ClientSocket, PeerState, advance};
+use lacquer_net::{ClientSocket, FilePart, PeerState, advance};
 use lacquer_sources::clock::{self, Instant};
+use lacquer_storage::FileRange;
 
 use crate::send_limits::SendLimits;
 
@@ -337,7 +339,7 @@ impl Sender {
     /// bytes of the chunk that were sent.
     fn try_file(&mut self, chunk: &Chunk<'_>) -> io::Result<u64> {
         let range = if self.tx.sends_files() { chunk.file_range() } else { None };
-        let Some(mut range) = range else { return self.try_body(&[chunk.bytes()]) };
+        let Some(mut range) = range.map(Range) else { return self.try_body(&[chunk.bytes()]) };
         // The head is sent in one packet with the beginning of the body. A separate packet would cost as much as a
         // full one.
         while self.head_sent < self.head.len() {
@@ -348,7 +350,7 @@ impl Sender {
         }
         let before = range.len();
         while !range.is_empty() {
-            match self.tx.try_send_by(range.len(), |socket| range.send(socket)) {
+            match self.tx.try_send_file(&mut range) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => self.count(n as u64),
                 Err(e) if range.len() == before => return Err(e),
@@ -385,6 +387,23 @@ impl Sender {
             self.send_gathered().await?;
         }
         Ok(at)
+    }
+}
+
+/// A range of the arena's file, for the transport.
+struct Range<'r>(FileRange<'r>);
+
+impl FilePart for Range<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        self.0.send(socket)
+    }
+
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
     }
 }
 
