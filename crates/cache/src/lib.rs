@@ -33,12 +33,16 @@ mod tags;
 mod waiter;
 mod waiting;
 
+#[cfg(all(test, loom))]
+mod loom_tests;
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 pub use alloc::Nuke;
 pub use cache::{Busy, Cache, Config, Hooks};
 pub use durable::Recovery;
+pub use evict::Evicted;
 pub use front::FrontTable;
 pub use lookup::{Lookup, LookupArgs};
 pub use object::{Object, ObjectSpec, Timers, flag};

@@ -11,7 +11,7 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 
-use crate::sync::{AtomicBool, AtomicU64, Mutex};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, order_in_loom};
 
 /// The lower bound of the limit for parts of an arena, in bytes.
 const LEAST: u64 = 128 * 1024;
@@ -133,6 +133,7 @@ impl PartMemory {
         });
         queue.readers.insert(number, Some(cx.waker().clone()));
         self.has_waiting.store(true, Ordering::SeqCst);
+        order_in_loom();
     }
 
     /// Removes a reader that needs no more memory from the queue, and wakes the first one, which may find more.
@@ -154,6 +155,7 @@ impl PartMemory {
     /// the two for memory of the arena, and sequentially consistent operations for the limit of parts.
     #[inline]
     pub(crate) fn wake(&self) {
+        order_in_loom();
         if self.has_waiting.load(Ordering::SeqCst) {
             self.wake_first();
         }
