@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use lacquer_storage::{BodyWriter, ChunkSizes, Full, Layout, Parts, Stevedore};
 
 use crate::cache::Cache;
-use crate::evict::Evicted;
+use crate::evicted::Evicted;
 use crate::object::{Object, ObjectSpec, flag};
 use crate::stats::bump;
 

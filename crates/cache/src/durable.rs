@@ -8,7 +8,7 @@ use lacquer_storage::{Stevedore, Stored};
 
 use crate::cache::{Busy, Cache};
 use crate::descriptor::Descriptor;
-use crate::evict::Evicted;
+use crate::evicted::Evicted;
 use crate::object::{Object, flag};
 use crate::slab::Key;
 use crate::stats::bump;
@@ -27,16 +27,18 @@ impl Cache {
     pub fn recover(self: &Arc<Self>) -> io::Result<Recovery> {
         let mut recovery = Recovery::default();
         for stevedore in &self.stevedores {
-            stevedore.recover(&mut |stored, about| match self.reindex(stevedore, stored, about) {
-                Some(()) => recovery.indexed += 1,
-                None => recovery.refused += 1,
-            })?;
+            stevedore.recover(
+                &mut |stored, descriptor| match self.reindex(stevedore, stored, descriptor) {
+                    Some(()) => recovery.indexed += 1,
+                    None => recovery.refused += 1,
+                },
+            )?;
         }
         Ok(recovery)
     }
 
-    fn reindex(self: &Arc<Self>, stevedore: &Stevedore, stored: Stored, about: &[u8]) -> Option<()> {
-        let descriptor = Descriptor::read(about).ok()?;
+    fn reindex(self: &Arc<Self>, stevedore: &Stevedore, stored: Stored, descriptor: &[u8]) -> Option<()> {
+        let descriptor = Descriptor::read(descriptor).ok()?;
         let object = Object::new(stored, &descriptor.spec(), stevedore.index());
         if !object.has_sound_head() || !self.bans.heads.is_sound(object.head()) {
             return None;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use crate::locks::Mutex;
 
 use crate::cache::Cache;
+use crate::evicted::Evicted;
 use crate::object::Object;
 use crate::shard::{DeferredWork, Shard};
 use crate::stats::bump;
@@ -24,19 +25,9 @@ enum Search {
     Large,
     /// Any object that is not in use.
     Idle,
-    /// Also objects that front tables hold, whose memory is freed a little later, and objects that share their body with
-    /// others, which keep it in memory.
+    /// Also objects that front tables hold, whose memory is freed a little later, and objects that share their body
+    /// with others, which keep it in memory.
     Pinned,
-}
-
-/// The result of an eviction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evicted {
-    /// No object can be evicted.
-    Nothing,
-    /// An object whose body stays in memory for another object.
-    Head,
-    Object,
 }
 
 impl Search {

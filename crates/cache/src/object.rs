@@ -221,7 +221,8 @@ impl Object {
         self.stored.chunk_at(offset)
     }
 
-    /// Waits until the byte at `offset` is in memory or will never be. Requests the byte from the device if it is there.
+    /// Waits until the byte at `offset` is in memory or will never be. Requests the byte from the device if it is
+    /// there.
     pub async fn more(&self, offset: u64) -> BodyState {
         // Keeps the part with that byte in memory until this task has seen it.
         let mut wait = self.stored.wait(offset);

@@ -62,8 +62,8 @@ impl<S: Sink> BodyPipeline<S> {
         Ok(())
     }
 
-    /// Passes bytes of a stored body through the filters, or the include. Sends one step of their output, which they own:
-    /// no chunk is held while the client does not read. Returns the position after the consumed bytes.
+    /// Passes bytes of a stored body through the filters, or the include. Sends one step of their output, which they
+    /// own: no chunk is held while the client does not read. Returns the position after the consumed bytes.
     async fn process_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         let (at, end, has_output) = {
             let chunk = match object.read(from, to) {

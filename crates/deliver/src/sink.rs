@@ -51,10 +51,10 @@ pub trait Sink {
     fn write(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>>;
 
     /// Sends bytes of a stored body, starting at `from`, where at least one byte is stored, and ending before `to`. The
-    /// protocol decides how many bytes it sends. Returns the position of the next byte. This may be `from`: if the bytes
-    /// are no longer in memory, or after the sink has waited for the client. It holds no chunk while it waits. The
-    /// caller then waits for the byte at that position, if necessary, and continues there. `behind` states what follows
-    /// the byte before `to`, or the last byte of the body if that comes first.
+    /// protocol decides how many bytes it sends. Returns the position of the next byte. This may be `from`: if the
+    /// bytes are no longer in memory, or after the sink has waited for the client. It holds no chunk while it waits.
+    /// The caller then waits for the byte at that position, if necessary, and continues there. `behind` states what
+    /// follows the byte before `to`, or the last byte of the body if that comes first.
     fn write_stored(
         &mut self,
         object: &Object,

@@ -11,7 +11,8 @@ pub trait FilePart {
         self.len() == 0
     }
 
-    /// Sends as many bytes as a socket accepts with a system call, and removes them from the part. Returns their number.
+    /// Sends as many bytes as a socket accepts with a system call, and removes them from the part. Returns their
+    /// number.
     fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize>;
 
     /// Reads bytes for a transport that has no socket, and removes them from the part. Returns their number.

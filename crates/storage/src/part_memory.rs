@@ -2,8 +2,8 @@
 //!
 //! Parts use at most half of an arena, so that slow readers, which hold their parts for long, leave room for heads and
 //! new objects. A part that no reader waits for is dropped when another part needs its memory. A reader that gets no
-//! memory waits in a queue. The first is woken whenever a span is freed, a load ends, or another reader has received its
-//! part. A reader that gets memory wakes the next, so that as many are woken as there is memory for, and one more.
+//! memory waits in a queue. The first is woken whenever a span is freed, a load ends, or another reader has received
+//! its part. A reader that gets memory wakes the next, so that as many are woken as there is memory for, and one more.
 //! Nobody overtakes a waiting reader.
 
 use std::collections::{BTreeMap, VecDeque};

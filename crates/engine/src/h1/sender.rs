@@ -210,8 +210,8 @@ impl Sender {
         sent
     }
 
-    /// Sends a piece of a stored body, after `front`, in one frame. Returns the position after it. Between two writes it
-    /// waits without the chunk, which it then reads again.
+    /// Sends a piece of a stored body, after `front`, in one frame. Returns the position after it. Between two writes
+    /// it waits without the chunk, which it then reads again.
     async fn piece(&mut self, front: &[u8], object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         if Instant::now() > self.deadline() {
             return Err(self.late("send_timeout").into());

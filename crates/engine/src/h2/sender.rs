@@ -239,7 +239,8 @@ impl StreamSender {
     }
 }
 
-/// Returns the next chunk of a stored body, and whether the response ends with it. Returns `None` if it is not in memory.
+/// Returns the next chunk of a stored body, and whether the response ends with it. Returns `None` if it is not in
+/// memory.
 fn next_chunk(
     object: &Object,
     from: u64,

@@ -165,8 +165,8 @@ impl Conn {
         self.write_failed(0, &WriteError::Late(limit));
     }
 
-    /// Sends DATA frames of one stream directly from `data`, after all gathered frames. Sends about as much as fits into
-    /// one write, and returns the number of bytes of `data`. With `end`, the last byte ends the stream.
+    /// Sends DATA frames of one stream directly from `data`, after all gathered frames. Sends about as much as fits
+    /// into one write, and returns the number of bytes of `data`. With `end`, the last byte ends the stream.
     pub async fn send_data(&self, stream: u32, data: &[u8], end: bool, limits: Limits) -> Result<usize, ()> {
         let turn = self.turn().await?;
         let begun = self.try_data(&turn, stream, data, end)?;
@@ -179,9 +179,9 @@ impl Conn {
         if self.output.broken.get() { Err(()) } else { Ok(turn) }
     }
 
-    /// Writes all gathered frames and then DATA frames of one stream, as far as the socket accepts them. Copies the rest
-    /// of a frame that was begun, so that the caller need not keep `data` until it is sent. With `end`, the last byte
-    /// ends the stream.
+    /// Writes all gathered frames and then DATA frames of one stream, as far as the socket accepts them. Copies the
+    /// rest of a frame that was begun, so that the caller need not keep `data` until it is sent. With `end`, the last
+    /// byte ends the stream.
     pub(super) fn try_data(
         &self,
         _turn: &Turn<'_>,
