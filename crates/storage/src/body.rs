@@ -186,7 +186,7 @@ impl Body {
         let _ = self.extra.set(extra.into());
     }
 
-    pub(crate) fn slim(&self) {
+    pub(crate) fn drop_body(&self) {
         let _gone = std::mem::take(&mut *self.pieces.lock());
         if let Some(residency) = self.residency.get() {
             residency.clear();
@@ -244,8 +244,8 @@ impl Body {
         self.more(offset).is_some()
     }
 
-    /// Ready when the byte at `offset` is in memory, or will never be. Otherwise registers the task, and calls `request`
-    /// if the body is on a device.
+    /// Ready when the byte at `offset` is in memory, or will never be. Otherwise registers the task, and calls
+    /// `request` if the body is on a device.
     pub(crate) fn poll_more(
         &self,
         offset: u64,

@@ -28,11 +28,11 @@ struct ManualDevice {
 }
 
 impl Device for ManualDevice {
-    fn commit(&self, object: Committed, about: &[u8]) {
-        put(&self.commits, (object, about.to_vec()));
+    fn commit(&self, object: Committed, descriptor: &[u8]) {
+        put(&self.commits, (object, descriptor.to_vec()));
     }
 
-    fn recover(&self, _found: &mut dyn FnMut(Survivor)) -> io::Result<()> {
+    fn recover(&self, _found: &mut dyn FnMut(Recovered)) -> io::Result<()> {
         Err(io::ErrorKind::InvalidData.into())
     }
 }
@@ -70,9 +70,9 @@ fn settled(len: usize) -> (Stored, ManualDevice, Stevedore) {
     let device = ManualDevice::default();
     let [_, stevedore] = stevedores(&device);
     let stored = stored(&stevedore, &body(len));
-    stevedore.commit(&stored, b"about");
-    for (object, about) in take(&device.commits) {
-        assert_eq!(about, b"about");
+    stevedore.commit(&stored, b"descriptor");
+    for (object, descriptor) in take(&device.commits) {
+        assert_eq!(descriptor, b"descriptor");
         let writing = object.open().expect("it exists");
         assert_eq!((writing.head(), writing.extra()), (&b"head"[..], &b"extra"[..]));
         writing.settle(Box::new(device.clone()));
@@ -193,7 +193,7 @@ fn parts_that_were_read_are_dropped() {
         at += chunk.len() as u64;
         assert!(stevedore.used_space() < 600 << 10, "{} bytes in memory", stevedore.used_space());
     }
-    stored.slim();
+    stored.drop_body();
     assert!(stevedore.used_space() < 1000);
 }
 
@@ -456,7 +456,7 @@ fn only_a_body_in_memory_is_shared() {
     writer.finish();
     let used = memory.used_space();
     assert!(memory.share(PARTS, &coming).expect("room").is_some());
-    coming.slim();
+    coming.drop_body();
     assert!(memory.share(PARTS, &coming).expect("room").is_none(), "the body was dropped");
     assert!(memory.share(PARTS, &memory.complete(PARTS, b"0123").expect("room")).expect("room").is_none());
     assert!(memory.used_space() <= used);

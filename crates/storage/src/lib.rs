@@ -38,7 +38,7 @@ mod wait;
 
 pub use arena::{Arena, Counters, Full};
 pub use body::{BodyState, BodyWriter, Chunk, ChunkSizes};
-pub use device::{Committed, Device, Survivor, Writing};
+pub use device::{Committed, Device, Recovered, Writing};
 pub use first::Parts;
 pub use load::{Extent, Load};
 pub use span::FileRange;

@@ -226,9 +226,9 @@ impl Stored {
 
     /// Frees the whole body, for an object whose body is not needed anymore. A part that shares a span with the head
     /// stays as long as that.
-    pub fn slim(&self) {
+    pub fn drop_body(&self) {
         if let Self::Streamed(body) = self {
-            body.slim();
+            body.drop_body();
         }
     }
 

@@ -150,7 +150,7 @@ fn filters_ranges_and_includes_read_slow_bodies() {
         let first = parts.part_head(0);
         assert!(got[first.len()..].starts_with(&body[5..=(high / 2) as usize]), "seed {seed}");
 
-        slow.cache().stevedores()[0].give_back();
+        slow.cache().stevedores()[0].return_free_pages();
         let mut page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
         run(page.write(&splice::HEADER)).expect("the sink accepts everything");
         let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), true));
@@ -223,7 +223,7 @@ fn a_gzip_stream_fails_with_half_an_include() {
             let page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
             let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), false));
             assert!(run(beside(&slow.store, include.prepare(Some(&object), is_packed, false))));
-            slow.cache().stevedores()[0].give_back();
+            slow.cache().stevedores()[0].return_free_pages();
             let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
             if !fails_at_once {
                 run(beside(&slow.store, send_stored(&mut inner, &object, 0, 100_000, Behind::More)))
@@ -440,8 +440,8 @@ fn stored_objects_are_recovered_and_damaged_ones_are_refused() {
     type Damage = fn(&mut Vec<u8>, &mut Vec<u8>);
     let cases: [(&str, Damage, bool); 7] = [
         ("nothing", |_, _| {}, true),
-        ("the version of the descriptor", |about, _| about[0] += 1, false),
-        ("the length of the descriptor", |about, _| about.truncate(20), false),
+        ("the version of the descriptor", |descriptor, _| descriptor[0] += 1, false),
+        ("the length of the descriptor", |descriptor, _| descriptor.truncate(20), false),
         ("the packed head", |_, head| *head.last_mut().expect("not empty") ^= 1, false),
         ("the time of the last change", |_, head| head[..8].fill(0xff), false),
         ("the length of Vary", |_, head| head[8..12].fill(0xff), false),
