@@ -22,11 +22,11 @@ use crate::trust::Trust;
 #[derive(Debug)]
 pub struct Endpoint {
     pub id: u64,
-    pub v4: Option<SocketAddr>,
-    pub v6: Option<SocketAddr>,
-    pub path: Option<String>,
+    pub(crate) v4: Option<SocketAddr>,
+    pub(crate) v6: Option<SocketAddr>,
+    path: Option<String>,
     /// Bytes that are sent first on every new connection.
-    pub preamble: Option<Vec<u8>>,
+    preamble: Option<Vec<u8>>,
     pub trust: Trust,
     held_down: Mutex<Option<HeldDown>>,
 }
@@ -40,16 +40,16 @@ struct HeldDown {
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// The number of endpoints that were dropped.
-static GONE: AtomicU64 = AtomicU64::new(0);
+static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of endpoints that were created, and of those that were dropped.
-pub fn made_and_gone() -> (u64, u64) {
-    (NEXT_ID.load(Ordering::Relaxed) - 1, GONE.load(Ordering::Relaxed))
+pub fn created_and_dropped() -> (u64, u64) {
+    (NEXT_ID.load(Ordering::Relaxed) - 1, DROPPED.load(Ordering::Relaxed))
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        GONE.fetch_add(1, Ordering::Relaxed);
+        DROPPED.fetch_add(1, Ordering::Relaxed);
     }
 }
 

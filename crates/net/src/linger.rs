@@ -39,7 +39,7 @@ pub async fn linger(tx: &TxHalf, rx: &mut Rx, deadline: &Deadline, seconds: f64)
         return;
     }
     tx.shutdown();
-    rx.pending = Vec::new();
+    drop(rx.take_read_ahead());
     let mut left = MOST;
     let discard = std::future::poll_fn(|cx| {
         let mut scrap = [0; STEP];

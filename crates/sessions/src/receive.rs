@@ -68,8 +68,8 @@ async fn readable_until(
 ) -> Option<Result<(), SessClose>> {
     let Some(rx) = connection.rx.as_ref() else { return Some(Err(SessClose::RxBody)) };
     connection.idle.arm(since, seconds);
-    connection.idle.offer(idleness);
-    let ready = std::future::poll_fn(|cx| match rx.half.poll_readable(cx) {
+    connection.idle.allow_shedding(idleness);
+    let ready = std::future::poll_fn(|cx| match rx.poll_readable(cx) {
         Poll::Pending if connection.idle.poll_expired(cx) => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
         Poll::Ready(Ok(())) => Poll::Ready(Some(Ok(()))),
@@ -104,7 +104,7 @@ pub async fn receive_head(
             let Some(read) = rx.try_read(window) else { return Received::Nothing };
             read
         } else {
-            connection.idle.offer(idleness);
+            connection.idle.allow_shedding(idleness);
             read_in_time(rx, &connection.idle, window).await
         };
         let n = match read {

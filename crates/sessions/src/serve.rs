@@ -42,7 +42,7 @@ pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>
                 sess: sess.clone(),
                 tx: Rc::new(ClientSocket::new(tx)),
                 rx: Some(rx),
-                idle: services.deadlines().enlist(),
+                idle: services.deadlines().add_deadline(),
                 received: 0,
                 unread: false,
                 served: false,

@@ -230,10 +230,10 @@ impl Fetch {
     async fn early_bytes(&self, connection: &mut OriginConnection) -> Option<Vec<u8>> {
         let is_checked = connection.origin().endpoint.trust.may_speak_first(Instant::now());
         if is_checked {
-            connection.rx.half.confirm();
+            connection.rx.confirm();
             Box::pin(tokio::time::sleep(surplus::quiet_time(&self.task.params))).await;
         }
-        if let Peeked::Bytes(sample) = connection.rx.half.peek() {
+        if let Peeked::Bytes(sample) = connection.rx.peek() {
             return Some(sample);
         }
         if is_checked {

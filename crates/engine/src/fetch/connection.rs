@@ -352,7 +352,7 @@ pub fn log_connect_failure(log: &mut TxLog, origin: &Origin, e: endpoint::Connec
 impl OriginConnection {
     /// Returns the bytes after the end of the response; empty if there are none or the end was not reached.
     pub fn surplus_bytes<'s>(&'s self, ws: &'s Workspace) -> &'s [u8] {
-        let pending = self.rx.pending.as_slice();
+        let pending = self.rx.read_ahead();
         if !self.reply.is_at_end {
             &[]
         } else if pending.is_empty() {
@@ -377,7 +377,7 @@ impl OriginConnection {
     /// Splits into the connection, which outlives this exchange, and its slot.
     fn into_parts(self) -> (Connection, OriginSlot) {
         let OriginConnection { rx, tx, facts, record, slot, .. } = self;
-        (Connection { rx: rx.half, tx, facts, record }, slot)
+        (Connection { rx: rx.into_half(), tx, facts, record }, slot)
     }
 
     /// Closes a connection on which bytes were read that belong to no request, and handles these bytes. Returns the
