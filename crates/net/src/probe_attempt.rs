@@ -8,7 +8,8 @@ use tokio::time::timeout_at;
 
 use crate::endpoint::{Endpoint, Holddown, timed_out};
 use crate::probe::{Attempt, Fact, Settings};
-use crate::stream::{RxHalf, TxHalf};
+use crate::rx_half::RxHalf;
+use crate::tx_half::TxHalf;
 
 /// A probe's request, and the settings of its connection.
 #[derive(Clone, Copy, Debug)]
