@@ -31,7 +31,7 @@ mod waiters;
 pub use capacity::Counted;
 pub use client_socket::{ClientSocket, advance};
 pub use connection::{Connection, Facts};
-pub use endpoint::{ConnectError, Endpoint};
+pub use endpoint::{Cause, ConnectError, ConnectStage, Endpoint};
 pub use listener::{Listener, Side};
 pub use peek::{Peeked, PeerState, SAMPLE};
 pub use pool::{Pools, Resting, Surplus, Taken, Wanted};
