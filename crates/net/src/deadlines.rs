@@ -131,12 +131,18 @@ impl Deadline {
         false
     }
 
-    /// Returns the result of `work`, or `None` if it takes longer than `seconds` after `since`.
+    /// Returns the result of `work`, or `None` if it takes longer than `seconds` after `since`. Work that completes at
+    /// once sets no deadline.
     pub async fn limit<T>(&self, since: Moment, seconds: f64, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
-        self.arm(since, seconds);
+        let mut is_armed = false;
         let done = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if !std::mem::replace(&mut is_armed, true) => {
+                self.arm(since, seconds);
+                self.poll_expired(cx);
+                Poll::Pending
+            }
             Poll::Pending if self.poll_expired(cx) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         })

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
+#[cfg(any(test, feature = "memory"))]
 use crate::memory;
 use crate::stream::Stream;
 use crate::trust::Trust;
@@ -181,6 +182,7 @@ impl Endpoint {
 
     async fn connect_bare(&self, prefer_ipv6: bool) -> io::Result<Stream> {
         if let Some(path) = &self.path {
+            #[cfg(any(test, feature = "memory"))]
             if let Some(outcome) = memory::connect(path).await {
                 return outcome.map(Stream::Memory);
             }
@@ -265,7 +267,7 @@ mod tests {
     fn listen(path: &'static str, accept: impl Fn(Peer) + 'static) {
         serve_at(path, move || {
             let address = SocketAddr::from(([127, 0, 0, 1], 80));
-            let limits = Limits { window: 10, step: 10 };
+            let limits = Limits { window: 10, step: 10, buffer: 100 };
             let (near, peer) = connection(limits, Ends { engine: address, peer: address });
             accept(peer);
             Dialed { after: Duration::ZERO, outcome: Ok(near) }
@@ -283,7 +285,10 @@ mod tests {
         listen("/deaf", move |peer| kept.borrow_mut().push(peer));
         let timed_out = Errno::TIMEDOUT.raw_os_error();
         let expected = ConnectError::new(ConnectStage::Preamble, timed_out);
-        assert_eq!(failure("/deaf", &[b'x'; 11]).await, expected, "one byte has no room");
+        assert_eq!(failure("/deaf", &[b'x'; 11]).await, expected, "one byte stays in the transport");
+        listen("/closing", drop);
+        let expected = ConnectError::new(ConnectStage::Preamble, Errno::CONNRESET.raw_os_error());
+        assert_eq!(failure("/closing", b"x").await, expected);
         let refused = Errno::CONNREFUSED;
         serve_at("/refusing", move || Dialed { after: Duration::ZERO, outcome: Err(refused.into()) });
         let expected = ConnectError::new(ConnectStage::Connect, refused.raw_os_error());

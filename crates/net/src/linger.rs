@@ -2,12 +2,13 @@
 //! that receives the reset may lose the response that was on its way, such as a 400 with its reason. So the sending
 //! side is shut down first, and further bytes are read and discarded, up to limits of time and bytes.
 
+use std::pin::pin;
 use std::task::Poll;
 
 use lacquer_http::SessClose;
 
 use crate::deadlines::Deadline;
-use crate::{Rx, TxHalf};
+use crate::{ClientSocket, Rx};
 
 /// The maximum number of bytes that are discarded.
 const MOST: usize = 16 << 20;
@@ -32,16 +33,20 @@ pub fn is_due(reason: SessClose, unread: bool) -> bool {
     }
 }
 
-/// Shuts down the sending side, then reads until the client shuts down its own, has sent too much, or `seconds` have
-/// passed.
-pub async fn linger(tx: &TxHalf, rx: &mut Rx, deadline: &Deadline, seconds: f64) {
+/// Ends the sending side, and reads until the client ends its own, has sent too much, or `seconds` have passed.
+pub async fn linger(tx: &ClientSocket, rx: &mut Rx, deadline: &Deadline, seconds: f64) {
     if seconds <= 0.0 {
         return;
     }
-    tx.shutdown();
+    let mut end = pin!(tx.end());
+    let mut is_ended = false;
     drop(rx.take_read_ahead());
     let mut left = MOST;
     let discard = std::future::poll_fn(|cx| {
+        // A client that does not read may still be sending, so its bytes are read in any case.
+        if !is_ended {
+            is_ended = end.as_mut().poll(cx).is_ready();
+        }
         let mut scrap = [0; STEP];
         while let Poll::Ready(read) = rx.poll_read(cx, &mut scrap) {
             match read {

@@ -23,6 +23,24 @@ pub enum RxHalf {
     Memory(memory::Rx),
 }
 
+/// Reads the available bytes of a socket, within its `try_io`. A short read has emptied the socket; the next read waits
+/// until the reactor reports more.
+#[inline]
+pub(crate) fn receive(
+    fd: BorrowedFd<'_>,
+    buf: &mut [u8],
+    try_io: impl FnOnce(&mut dyn FnMut() -> io::Result<()>) -> io::Result<()>,
+) -> io::Result<usize> {
+    let len = buf.len();
+    let mut read = 0;
+    let mut receive = || {
+        read = rustix::net::recv(fd, &mut *buf, RecvFlags::empty())?.0;
+        if read == 0 || read == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    };
+    let done = try_io(&mut receive);
+    if read > 0 { Ok(read) } else { done.map(|()| 0) }
+}
+
 impl RxHalf {
     pub fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
@@ -40,15 +58,7 @@ impl RxHalf {
         if let RxHalf::Memory(rx) = self {
             return rx.read(buf);
         }
-        let len = buf.len();
-        let mut read = 0;
-        // A short read has emptied the socket. The next read waits until the reactor reports more.
-        let receive = || {
-            read = rustix::net::recv(self.as_fd(), &mut *buf, RecvFlags::empty())?.0;
-            if read == 0 || read == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
-        };
-        let done = self.try_io(receive);
-        if read > 0 { Ok(read) } else { done.map(|()| 0) }
+        receive(self.as_fd(), buf, |receive| self.try_io(receive))
     }
 
     /// Runs `receive` if the reactor reported something to read. If `receive` fails with `WouldBlock`, the socket
@@ -120,7 +130,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.as_ref().as_fd(),
             RxHalf::Unix(s) => s.as_ref().as_fd(),
-            RxHalf::Memory(_) => memory::descriptor(),
+            RxHalf::Memory(rx) => rx.as_fd(),
         }
     }
 
@@ -132,7 +142,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.local_addr().ok(),
             RxHalf::Unix(_) => None,
-            RxHalf::Memory(rx) => Some(rx.ends().engine),
+            RxHalf::Memory(rx) => Some(rx.local_addr()),
         }
     }
 
@@ -140,7 +150,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.peer_addr().ok(),
             RxHalf::Unix(_) => None,
-            RxHalf::Memory(rx) => Some(rx.ends().peer),
+            RxHalf::Memory(rx) => Some(rx.peer_addr()),
         }
     }
 }

@@ -3,13 +3,16 @@
 //! The halves are separate values because the fetch reads a request body while the session keeps the sending half.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::task::{Context, Poll};
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::memory;
-use crate::rx_half::RxHalf;
+use crate::negotiated::Negotiated;
+use crate::rx_half::{RxHalf, receive};
 use crate::tx_half::TxHalf;
 
 /// A connection before it is split into halves.
@@ -47,6 +50,37 @@ impl Stream {
         }
     }
 
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Tcp(s) => s.poll_read_ready(cx),
+            Stream::Unix(s) => s.poll_read_ready(cx),
+            Stream::Memory(near) => near.poll_readable(cx),
+        }
+    }
+
+    fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(s) => receive(s.as_fd(), buf, |receive| s.try_io(Interest::READABLE, receive)),
+            Stream::Unix(s) => receive(s.as_fd(), buf, |receive| s.try_io(Interest::READABLE, receive)),
+            Stream::Memory(near) => near.read(buf),
+        }
+    }
+
+    /// Reads the available bytes; waits until there is at least one. Returns 0 at the end of the stream.
+    pub async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        std::future::poll_fn(|cx| {
+            loop {
+                std::task::ready!(self.poll_readable(cx))?;
+                match self.try_read(buf) {
+                    Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                    done => return Poll::Ready(done),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Writes and flushes all bytes.
     pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Stream::Tcp(s) => s.write_all(bytes).await,
@@ -55,11 +89,35 @@ impl Stream {
         }
     }
 
+    /// Returns the facts that the transport has negotiated with the peer.
+    pub fn negotiated(&self) -> Negotiated {
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => Negotiated::default(),
+            Stream::Memory(near) => near.negotiated(),
+        }
+    }
+
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(s) => s.local_addr().ok(),
+            Stream::Unix(_) => None,
+            Stream::Memory(near) => Some(near.local_addr()),
+        }
+    }
+
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(s) => s.peer_addr().ok(),
+            Stream::Unix(_) => None,
+            Stream::Memory(near) => Some(near.peer_addr()),
+        }
+    }
+
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Stream::Tcp(s) => s.as_fd(),
             Stream::Unix(s) => s.as_fd(),
-            Stream::Memory(_) => memory::descriptor(),
+            Stream::Memory(near) => near.as_fd(),
         }
     }
 

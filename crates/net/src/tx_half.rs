@@ -1,4 +1,7 @@
 //! The sending half of a connection.
+//!
+//! A transport may hold bytes that it has accepted, such as the records of TLS. They reach the peer when the half is
+//! flushed. TCP and UNIX sockets hold none, and their flush compiles to nothing.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -29,7 +32,7 @@ impl TxHalf {
         match self {
             TxHalf::Tcp(s) => s.as_ref().as_fd(),
             TxHalf::Unix(s) => s.as_ref().as_fd(),
-            TxHalf::Memory(_) => memory::descriptor(),
+            TxHalf::Memory(tx) => tx.as_fd(),
         }
     }
 
@@ -155,16 +158,59 @@ impl TxHalf {
         };
     }
 
+    /// Returns the number of accepted bytes that the transport holds.
+    #[inline]
+    pub fn held(&self) -> usize {
+        match self {
+            TxHalf::Tcp(_) | TxHalf::Unix(_) => 0,
+            TxHalf::Memory(tx) => tx.held(),
+        }
+    }
+
+    /// Passes on the bytes that the transport holds, as many as possible without waiting.
+    #[inline]
+    pub fn try_flush(&self) -> io::Result<()> {
+        match self {
+            TxHalf::Tcp(_) | TxHalf::Unix(_) => Ok(()),
+            TxHalf::Memory(tx) => tx.try_flush(),
+        }
+    }
+
+    /// Passes on the bytes that the transport holds. Ready when it holds none.
+    #[inline]
+    pub fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            TxHalf::Tcp(_) | TxHalf::Unix(_) => Poll::Ready(Ok(())),
+            TxHalf::Memory(tx) => tx.poll_flush(cx),
+        }
+    }
+
+    /// Passes on the bytes that the transport holds, and waits until it holds fewer, or none.
+    pub async fn flush_some(&self) -> io::Result<()> {
+        let before = self.held();
+        std::future::poll_fn(|cx| match self.poll_flush(cx) {
+            Poll::Pending if self.held() < before => Poll::Ready(Ok(())),
+            polled => polled,
+        })
+        .await
+    }
+
+    /// Passes on all bytes that the transport holds.
+    pub async fn flush(&self) -> io::Result<()> {
+        std::future::poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// Writes and flushes all bytes.
     pub async fn write_all(&self, mut buf: &[u8]) -> io::Result<()> {
         while !buf.is_empty() {
             let written = self.write_some(buf).await?;
             buf = &buf[written..];
         }
-        Ok(())
+        self.flush().await
     }
 
-    /// Writes all bytes. Fails with `TimedOut` and without an error number if the peer accepts no byte for `idle`
-    /// seconds.
+    /// Writes and flushes all bytes. Fails with `TimedOut` and without an error number if the peer accepts no byte for
+    /// `idle` seconds.
     pub async fn write_all_within(&self, mut buf: &[u8], idle: f64) -> io::Result<()> {
         while !buf.is_empty() {
             let written = match self.try_write(buf) {
@@ -179,6 +225,10 @@ impl TxHalf {
                 written => written?,
             };
             buf = &buf[written..];
+        }
+        while self.held() > 0 {
+            let some = Box::pin(tokio::time::timeout(clock::seconds(idle), self.flush_some()));
+            some.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
         }
         Ok(())
     }
@@ -207,7 +257,24 @@ impl TxHalf {
         Ok(rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
     }
 
-    /// Ends the sending side; the peer reads end of stream.
+    /// Completes the sending side: flushes, and sends the transport's farewell. Dropping the connection then ends it in
+    /// order. Sockets have no farewell. The caller limits the time; a second call continues the first.
+    pub async fn finish(&self) -> io::Result<()> {
+        match self {
+            TxHalf::Tcp(_) | TxHalf::Unix(_) => Ok(()),
+            TxHalf::Memory(tx) => std::future::poll_fn(|cx| tx.poll_finish(cx)).await,
+        }
+    }
+
+    /// Completes and ends the sending side; the peer reads end of stream. The caller limits the time.
+    pub async fn end(&self) -> io::Result<()> {
+        self.finish().await?;
+        self.shutdown();
+        Ok(())
+    }
+
+    /// Ends the sending side at once, without flush and farewell. A peer that requires the farewell detects that bytes
+    /// are missing.
     pub fn shutdown(&self) {
         if let TxHalf::Memory(tx) = self {
             return tx.shutdown();
@@ -252,7 +319,10 @@ mod tests {
 
     /// Returns the sending half of a connection that holds ten bytes, and its peer.
     fn narrow() -> (TxHalf, Peer) {
-        let limits = Limits { window: 10, step: 4 };
+        connected(Limits { window: 10, step: 4, buffer: 0 })
+    }
+
+    fn connected(limits: Limits) -> (TxHalf, Peer) {
         let address = SocketAddr::from(([127, 0, 0, 1], 80));
         let (near, peer) = memory::connection(limits, Ends { engine: address, peer: address });
         (Stream::Memory(near).split().1, peer)
@@ -279,5 +349,77 @@ mod tests {
         };
         let (written, ()) = tokio::join!(tx.write_all_within(&[b'x'; 100], 2.0), reads);
         written.expect("each wait is shorter than the limit");
+    }
+
+    /// Returns the sending half of a connection that holds bytes back, and its peer.
+    fn buffered() -> (TxHalf, Peer) {
+        connected(Limits { window: 10, step: 4, buffer: 6 })
+    }
+
+    async fn seen(peer: &Peer) -> Option<Vec<u8>> {
+        let mut buf = [0; 100];
+        let read = tokio::time::timeout(Duration::ZERO, peer.read(&mut buf)).await.ok()?;
+        read.ok().map(|n| buf[..n].to_vec())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn held_bytes_reach_the_peer_when_they_are_flushed() {
+        let (tx, peer) = buffered();
+        assert_eq!(tx.try_write(b"abcd").expect("there is room"), 4);
+        assert_eq!((tx.held(), seen(&peer).await), (4, None));
+        tx.flush().await.expect("the peer has room");
+        assert_eq!((tx.held(), seen(&peer).await), (0, Some(b"abcd".to_vec())));
+        assert_eq!(tx.try_write(b"ef").expect("there is room"), 2);
+        tx.try_flush().expect("the peer has room");
+        assert_eq!(seen(&peer).await, Some(b"ef".to_vec()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_whole_write_leaves_nothing_in_the_transport() {
+        let (tx, peer) = buffered();
+        let (written, ()) = tokio::join!(tx.write_all_within(&[b'x'; 33], 2.0), async {
+            for _ in 0..33 {
+                tokio::time::sleep(Duration::from_millis(1900)).await;
+                assert_eq!(peer.read(&mut [0]).await.expect("the connection is open"), 1);
+            }
+        });
+        written.expect("each wait is shorter than the limit");
+        assert_eq!(tx.held(), 0);
+        let failed = tx.write_all_within(&[b'x'; 12], 2.0).await.expect_err("the peer has room for ten");
+        assert_eq!((failed.kind(), tx.held()), (io::ErrorKind::TimedOut, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_orderly_end_is_flushed_and_has_a_farewell() {
+        let (tx, peer) = buffered();
+        tx.try_write(b"abcd").expect("there is room");
+        tx.end().await.expect("the peer has room");
+        assert!(peer.has_farewell() && !peer.is_cut());
+        assert_eq!([seen(&peer).await, seen(&peer).await], [Some(b"abcd".to_vec()), Some(Vec::new())]);
+        let (tx, peer) = buffered();
+        tx.try_write(b"abcd").expect("there is room");
+        tx.shutdown();
+        assert_eq!((peer.is_cut(), seen(&peer).await), (true, Some(Vec::new())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_caller_limits_the_time_of_an_end() {
+        let (tx, peer) = buffered();
+        tx.write_all(&[b'x'; 10]).await.expect("the peer has room");
+        let second = Duration::from_secs(1);
+        assert!(tokio::time::timeout(second, tx.end()).await.is_err(), "there is no room for the farewell");
+        assert!(!peer.has_farewell());
+        peer.read(&mut [0]).await.expect("there are bytes");
+        tokio::time::timeout(second, tx.end()).await.expect("there is room now").expect("the peer reads");
+        assert!(peer.has_farewell());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sockets_hold_nothing_and_have_no_farewell() {
+        let (tx, peer) = narrow();
+        assert_eq!(tx.try_write(b"abcd").expect("there is room"), 4);
+        assert_eq!((tx.held(), seen(&peer).await), (0, Some(b"abcd".to_vec())));
+        tx.end().await.expect("it takes no room");
+        assert_eq!((peer.has_farewell(), peer.is_cut(), seen(&peer).await), (false, false, Some(Vec::new())));
     }
 }

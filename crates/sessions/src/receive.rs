@@ -16,6 +16,8 @@ use crate::connection::Connection;
 /// The result of waiting for a request.
 pub enum Received {
     Head(Head),
+    /// The client's preface of HTTP/2.
+    Http2Preface,
     /// The socket was reported readable but had no bytes. This may happen just after accept.
     Nothing,
     Closed(SessClose),
@@ -130,7 +132,14 @@ pub async fn receive_head(
                     first = now;
                 }
             }
-            HeadScan::Complete | HeadScan::H2Preface => {
+            HeadScan::H2Preface => {
+                let behind = &memory.ws.reserved(have)[h1::H2_PREFACE.len()..];
+                if !behind.is_empty() {
+                    rx.unread(behind);
+                }
+                return Received::Http2Preface;
+            }
+            HeadScan::Complete => {
                 if first.is_nan() {
                     first = now;
                 }

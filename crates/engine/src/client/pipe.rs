@@ -199,6 +199,8 @@ async fn carry(
 ) -> SessClose {
     let Some(mut client) = req.request.body.take_rx() else { return SessClose::RxBody };
     let Some(tx) = req.client.tx.whole_connection() else { return SessClose::RxBody };
+    // The client's direction ends in order only by the origin's end, see `Receiver::copy`.
+    tx.cut();
     let limits = Limits::of(req, pipe);
     let (mut out, body) = (Vec::with_capacity(1024), req.request.body.cached());
     send_proxy_header(connection, &req.task.sess, &mut out);
@@ -269,6 +271,10 @@ impl<'p> Receiver<'p> {
             self.moved.set(Instant::now());
             bytes = &bytes[written..];
         }
+        while self.tx.held() > 0 {
+            self.tx.flush_some().await?;
+            self.moved.set(Instant::now());
+        }
         self.has_unsent.set(false);
         Ok(())
     }
@@ -283,10 +289,14 @@ impl<'p> Receiver<'p> {
         Ok(())
     }
 
-    /// Copies bytes until the sender ends or the receiver is gone, then ends the receiver's direction.
+    /// Copies bytes until the sender ends or the receiver is gone, then ends the receiver's direction. Only if all bytes
+    /// were copied, it ends in order.
     async fn copy(&self, from: &mut Rx, count: &mut u64) {
         let mut buffer = vec![0u8; 16 * 1024];
         while let Ok(n) = from.read(&mut buffer).await {
+            if n == 0 && self.tx.end().await.is_ok() {
+                return;
+            }
             if n == 0 || self.send(&buffer[..n]).await.is_err() {
                 break;
             }
