@@ -23,11 +23,20 @@ use rustix::io::Errno;
 use crate::negotiated::Negotiated;
 use crate::peek::{Peeked, PeerState, SAMPLE};
 
-/// Returns a descriptor of `/dev/null` for code that queries the kernel about a socket.
-fn descriptor() -> BorrowedFd<'static> {
-    static NULL: LazyLock<File> = LazyLock::new(|| File::open("/dev/null").expect("/dev/null can be opened"));
-    NULL.as_fd()
+/// Gives an end a descriptor of `/dev/null`, for code that queries the kernel about a socket.
+macro_rules! impl_as_fd {
+    ($($end:ident)*) => {
+        $(impl AsFd for $end {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                static NULL: LazyLock<File> =
+                    LazyLock::new(|| File::open("/dev/null").expect("/dev/null can be opened"));
+                NULL.as_fd()
+            }
+        })*
+    };
 }
+
+impl_as_fd! { Near Rx Tx }
 
 /// One direction of a connection, with the bytes in flight.
 #[derive(Default)]
@@ -209,10 +218,6 @@ impl Near {
         self.negotiated
     }
 
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'static> {
-        descriptor()
-    }
-
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.ends.engine
     }
@@ -354,10 +359,6 @@ impl Rx {
         read(&self.0.state, buf)
     }
 
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'static> {
-        descriptor()
-    }
-
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.0.ends.engine
     }
@@ -407,10 +408,6 @@ impl Tx {
 
     pub(crate) fn poll_writable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         poll_writable(&self.state, cx)
-    }
-
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'static> {
-        descriptor()
     }
 
     /// Returns the number of bytes in the write buffer.

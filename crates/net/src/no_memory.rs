@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::future::Pending;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 
 use crate::negotiated::Negotiated;
@@ -26,12 +26,24 @@ macro_rules! uncallable {
     };
 }
 
+/// Gives a type a descriptor that cannot be taken.
+macro_rules! impl_as_fd {
+    ($($end:ident)*) => {
+        $(impl AsFd for $end {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                match self.0 {}
+            }
+        })*
+    };
+}
+
+impl_as_fd! { Near Rx Tx }
+
 impl Near {
     uncallable! {
         read(&self, _buf: &mut [u8]) -> io::Result<usize>;
         poll_readable(&self, _cx: &Context<'_>) -> Poll<io::Result<()>>;
         write_all(&self, _bytes: &[u8]) -> Pending<io::Result<()>>;
-        as_fd(&self) -> BorrowedFd<'static>;
         local_addr(&self) -> SocketAddr;
         peer_addr(&self) -> SocketAddr;
         negotiated(&self) -> Negotiated;
@@ -47,7 +59,6 @@ impl Rx {
         read(&self, _buf: &mut [u8]) -> io::Result<usize>;
         poll_readable(&self, _cx: &Context<'_>) -> Poll<io::Result<()>>;
         peek(&self) -> Peeked;
-        as_fd(&self) -> BorrowedFd<'static>;
         local_addr(&self) -> SocketAddr;
         peer_addr(&self) -> SocketAddr;
     }
@@ -71,7 +82,6 @@ impl Tx {
         broken(&self) -> Pending<()>;
         shutdown(&self) -> ();
         close_by_reset(&self) -> ();
-        as_fd(&self) -> BorrowedFd<'static>;
     }
 
     pub(crate) fn forget(self) {

@@ -234,7 +234,7 @@ impl Conn {
                     advance(parts, n);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    self.in_time(self.output.tx.writable(), limits).await?
+                    self.in_time(self.output.tx.writable(), limits).await?;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e.into()),
