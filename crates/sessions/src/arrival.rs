@@ -1,14 +1,8 @@
-//! The arrival of a connection: the stages between its acceptance and its first request. A stage works on the whole
-//! stream, because a handshake replaces it; the stream is split after the last one.
+//! A connection between its acceptance and its first request: the whole stream, and the bytes that were read ahead.
 
 use std::io;
 
-use lacquer_engine::{Services, Sess};
-use lacquer_http::SessClose;
-use lacquer_net::{Rx, Stage, Stream, TxHalf};
-use lacquer_sources::clock::{self, Instant};
-
-use crate::proxy_header;
+use lacquer_net::{Rx, Stream, TxHalf};
 
 /// The number of bytes to read at a time.
 const READ: usize = 1024;
@@ -37,31 +31,5 @@ impl Arrival {
             rx.unread(&self.ahead);
         }
         (rx, tx)
-    }
-}
-
-/// Takes a connection through the stages of its listener, all within the session's idle limit.
-pub async fn pass_stages(services: &Services, sess: &mut Sess, stream: Stream) -> Result<Arrival, SessClose> {
-    let mut arrival = Arrival { stream, ahead: Vec::new() };
-    let listener = sess.listener.clone();
-    let deadline = Instant::now() + clock::seconds(sess.idle_limit(&services.params()));
-    for &stage in listener.stages() {
-        let passed = tokio::time::timeout_at(deadline, pass(stage, services, sess, &mut arrival)).await;
-        passed.unwrap_or_else(|_| {
-            sess.log_late(services.log(), stage.name());
-            Err(SessClose::RxTimeout)
-        })?;
-    }
-    Ok(arrival)
-}
-
-async fn pass(
-    stage: Stage,
-    services: &Services,
-    sess: &mut Sess,
-    arrival: &mut Arrival,
-) -> Result<(), SessClose> {
-    match stage {
-        Stage::ProxyHeader => proxy_header::receive(services, sess, arrival).await,
     }
 }

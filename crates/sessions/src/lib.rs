@@ -1,7 +1,7 @@
 //! Sessions: client connections of HTTP/1 and HTTP/2, which create requests for the engine.
 //!
-//! `arrival` takes a new connection through the stages of its listener, such as the PROXY header (`proxy_header`).
-//! `serve` runs the session, `receive` reads heads, and `begin` creates requests from them.
+//! `stages` takes a new connection (`arrival`) through the stages of its listener, such as the PROXY header
+//! (`proxy_header`). `serve` runs the session, `receive` reads heads, and `begin` creates requests from them.
 #![forbid(unsafe_code)]
 
 mod address_limit;
@@ -12,6 +12,7 @@ mod h2;
 mod proxy_header;
 mod receive;
 mod serve;
+mod stages;
 #[cfg(test)]
 mod tests;
 

@@ -16,10 +16,11 @@ use lacquer_params::FeatureBits;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock;
 
-use crate::arrival::{Arrival, pass_stages};
+use crate::arrival::Arrival;
 use crate::begin::{Begun, begin};
 use crate::connection::Connection;
 use crate::receive::{Received, receive_head, wait_idle};
+use crate::stages::pass_stages;
 use crate::{address_limit, h2};
 
 /// Serves a connection until its end.

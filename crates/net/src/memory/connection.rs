@@ -1,21 +1,12 @@
-//! Connections in memory, for a simulated world. The engine uses them like TCP connections.
-//!
-//! The engine has one end, [`Near`]. The world has the other end, the [`Peer`], and decides when bytes arrive and how
-//! many the engine may read or write at a time. Both ends are used by one thread, but the pool of idle connections
-//! requires `Send`, so the state has a lock.
-//!
-//! A connection may have a write buffer, like TLS: the engine's bytes reach the peer only when the engine flushes them,
-//! or when it needs room for more. The orderly end of such a connection begins with a farewell that the peer sees.
+//! A connection in memory: both ends, and the bytes between them.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -575,34 +566,4 @@ impl Drop for Peer {
         state.to_engine.is_ended = true;
         state.wake_all();
     }
-}
-
-/// The outcome of an attempt to connect, and its duration.
-pub struct Dialed {
-    pub after: Duration,
-    pub outcome: io::Result<Near>,
-}
-
-type Dial = Box<dyn FnMut() -> Dialed>;
-
-thread_local! {
-    /// The origins of this thread's world, by the socket path in VCL.
-    static ORIGINS: RefCell<BTreeMap<String, Dial>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-/// Registers an origin that accepts or refuses this thread's connections to the path.
-pub fn serve_at(path: &str, dial: impl FnMut() -> Dialed + 'static) {
-    ORIGINS.with_borrow_mut(|origins| origins.insert(path.to_owned(), Box::new(dial)));
-}
-
-/// Removes all origins.
-pub fn serve_nothing() {
-    drop(ORIGINS.take());
-}
-
-/// Connects to the origin at the path. Returns `None` if this thread's world has none there.
-pub(crate) async fn connect(path: &str) -> Option<io::Result<Near>> {
-    let Dialed { after, outcome } = ORIGINS.with_borrow_mut(|origins| Some(origins.get_mut(path)?()))?;
-    tokio::time::sleep(after).await;
-    Some(outcome)
 }
