@@ -6,7 +6,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
 use lacquer_vcl_runtime::{Args, Ctx, Func, ModuleError, Regex, SubFault, Value};
 
-use super::{Elements, Member, Set, failure};
+use super::set::{Elements, Member, Set, failure};
 use crate::support::{Answer, DONE, copy_if_room, log, shown, word};
 
 pub(super) const METHODS: &[(&str, Func)] = &[
