@@ -211,14 +211,15 @@ fn countries_and_regions_are_found() {
     assert!(made.is_err() && log.iter().any(|line| line.contains("VCL_Error geoip: ")), "{log:?}");
 }
 
-/// A database that was cut short or damaged anywhere fails the load, or its values are unknown.
+/// A database that was cut short or damaged anywhere fails the load, or its values are unknown. Each program is compiled,
+/// which takes milliseconds, so that only every fifth byte is tried.
 #[test]
 fn damaged_databases_do_no_harm() {
     let bytes = database([192, 0, 2, 0], 24, &german());
-    for at in 0..bytes.len() {
+    for at in (0..bytes.len()).step_by(5) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0xff;
-        for bytes in [&bytes[at..], &[&bytes[..at], &bytes[at + 1..]].concat(), &damaged] {
+        for bytes in [&bytes[at..], &bytes[..at], &[&bytes[..at], &bytes[at + 1..]].concat(), &damaged] {
             let (_, log) = with_file("geoip-damaged", bytes, |path| run_geoip(path, GEOIP_CALLS));
             assert!(!log.is_empty());
         }
