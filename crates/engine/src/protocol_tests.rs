@@ -82,12 +82,13 @@ impl World {
     /// Returns the transport of a client that uses this protocol.
     fn open(&self, protocol: Protocol) -> Opened {
         let (ours, client) = UnixStream::pair().expect("sockets");
-        let (rx, tx) = Connection::Unix(ours).split();
+        let listener = Listener::new("a0".into(), ":80".into(), None, []);
+        let stream = Connection::Unix(ours);
+        let sess = Rc::new(Sess::new(1, Arc::new(listener), &stream, 0.0));
+        let (rx, tx) = stream.split();
         let tx = Rc::new(ClientSocket::new(tx));
         let params = self.services.params();
         let (transport, conn) = if protocol == Protocol::Http2 {
-            let listener = Listener { name: "a0".into(), endpoint: ":80".into(), proxy: false, path: None };
-            let sess = Rc::new(Sess::new(1, Arc::new(listener), &rx, 0.0));
             let conn = Rc::new(Conn::new(self.services.clone(), sess, tx, &params));
             conn.settings.remote.set(Settings { initial_window_size: WINDOW, ..Settings::DEFAULT });
             conn.windows.send.set(SendWindow::new(WINDOW));

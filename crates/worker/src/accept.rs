@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
 use lacquer_engine::drain::Phase;
-use lacquer_net::Listener;
 use lacquer_net::descriptors::Need;
+use lacquer_net::{Listener, Stage};
 use lacquer_sources::clock::{self, Instant};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -35,14 +35,13 @@ impl Inherited {
             ListenAddress::Ip(_) => None,
             ListenAddress::Unix(path) => Some(path.clone()),
         };
+        let stages: &[Stage] = match config.transport {
+            Transport::Http => &[],
+            Transport::Proxy => &[Stage::ProxyHeader],
+        };
         Inherited {
             fd: Arc::new(lacquer_system::inherit(config.fd)),
-            listener: Arc::new(Listener {
-                name: config.name.clone(),
-                endpoint: config.endpoint.clone(),
-                proxy: config.transport == Transport::Proxy,
-                path,
-            }),
+            listener: Arc::new(Listener::new(config.name.clone(), config.endpoint.clone(), path, stages)),
         }
     }
 }
@@ -85,7 +84,7 @@ pub fn start(
         let acceptor =
             Acceptor { process: process.clone(), balancer: balancer.clone(), socket: socket.clone() };
         std::thread::Builder::new()
-            .name(format!("accept-{}", acceptor.socket.listener.name))
+            .name(format!("accept-{}", acceptor.socket.listener.name()))
             .spawn(move || acceptor.run())
             .map_err(|e| format!("cannot start a thread that accepts connections: {e}"))?;
     }
@@ -105,7 +104,7 @@ impl Acceptor {
         self.process.accepting.wait();
         let Inherited { fd, listener } = &self.socket;
         if let Err(e) = rustix::io::ioctl_fionbio(fd, false) {
-            eprintln!("Cannot accept connections on {}: {e}", listener.name);
+            eprintln!("Cannot accept connections on {}: {e}", listener.name());
             return;
         }
         let mut pause = 0.0f64;

@@ -92,9 +92,24 @@ impl Sender {
 
     /// Waits until the socket accepts more, within the limits.
     async fn writable(&mut self) -> io::Result<()> {
+        let tx = self.tx.clone();
+        self.in_time(tx.writable()).await
+    }
+
+    /// Passes on the bytes that the transport holds, within the limits.
+    async fn pass_on(&mut self) -> io::Result<()> {
+        let tx = self.tx.clone();
+        while tx.held() > 0 {
+            self.in_time(tx.flush_some()).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for progress of the client, within the limits.
+    async fn in_time(&mut self, progress: impl Future<Output = io::Result<()>>) -> io::Result<()> {
         let left = self.deadline().saturating_duration_since(Instant::now());
         let idle = if self.limits.idle > 0.0 { clock::seconds(self.limits.idle) } else { left };
-        match tokio::time::timeout(left.min(idle), self.tx.writable()).await {
+        match tokio::time::timeout(left.min(idle), progress).await {
             Ok(done) => done,
             Err(_) => Err(self.late(if left <= idle { "send_timeout" } else { "idle_send_timeout" })),
         }
@@ -365,7 +380,11 @@ impl Sink for Sender {
 
     async fn flush(&mut self) -> Result<(), SendError> {
         self.send_gathered().await?;
-        Ok(self.write_head().await?)
+        self.write_head().await?;
+        if self.tx.held() > 0 {
+            Box::pin(self.pass_on()).await?;
+        }
+        Ok(())
     }
 
     async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
@@ -401,6 +420,10 @@ impl Sink for Sender {
         match self.frame {
             BodyFrame::Plain => self.write_head().await?,
             BodyFrame::Chunked => self.write_parts(&mut [LAST_CHUNK]).await?,
+        }
+        // The response is complete once the transport holds no part of it.
+        if self.tx.held() > 0 {
+            Box::pin(self.pass_on()).await?;
         }
         Ok(())
     }

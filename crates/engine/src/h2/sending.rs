@@ -2,11 +2,11 @@
 //! the gathered frames before its own.
 
 use std::io;
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use lacquer_h2::frame::{self, FrameHeader, Kind, flag};
 use lacquer_h2::{Error, Reason};
-use lacquer_net::{TxHalf, advance};
+use lacquer_net::{ClientSocket, advance};
 use lacquer_shm::Tag;
 use lacquer_sources::clock::{self, Instant};
 
@@ -35,7 +35,7 @@ impl From<io::Error> for WriteError {
 }
 
 impl Conn {
-    pub fn tx(&self) -> &TxHalf {
+    pub fn tx(&self) -> &ClientSocket {
         &self.output.tx
     }
 
@@ -103,14 +103,14 @@ impl Conn {
         self.output.gathered.borrow().rest().len() >= GATHERED_MAX
     }
 
-    /// Returns the number of bytes that wait to be sent.
+    /// Returns the number of bytes that wait to be sent, or are held by the transport.
     pub fn gathered(&self) -> usize {
-        self.output.gathered.borrow().rest().len()
+        self.output.gathered.borrow().rest().len() + self.output.tx.held()
     }
 
-    /// Returns the number of bytes that the socket has accepted so far.
+    /// Returns the number of bytes that the socket has accepted so far, without those that the transport holds.
     pub fn taken(&self) -> u64 {
-        self.output.taken.get()
+        self.output.taken.get() - self.output.tx.held() as u64
     }
 
     pub fn has_room(&self, bytes: usize) -> bool {
@@ -120,10 +120,19 @@ impl Conn {
     /// Sends the waiting frames, as far as the socket accepts them and no other task is sending.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Flush {
         loop {
-            if self.output.gathered.borrow().rest().is_empty() || self.output.broken.get() {
+            let is_sent = self.output.gathered.borrow().rest().is_empty();
+            if is_sent && self.output.tx.held() == 0 || self.output.broken.get() {
                 return Flush::Done;
             }
             let Ok(_turn) = self.output.write_lock.try_lock() else { return Flush::Busy };
+            if is_sent {
+                match self.output.tx.poll_flush(cx) {
+                    Poll::Ready(Ok(())) => return Flush::Done,
+                    Poll::Ready(Err(e)) => self.write_failed(0, &WriteError::Io(e)),
+                    Poll::Pending => return Flush::Blocked,
+                }
+                continue;
+            }
             let mut gathered = self.output.gathered.borrow_mut();
             match self.output.tx.try_write(gathered.rest()) {
                 Ok(n) => {
@@ -159,6 +168,7 @@ impl Conn {
             }
         }
         self.output.broken.set(true);
+        self.output.tx.cut();
         self.fail(Error::Connection(Reason::ProtocolError));
     }
 
@@ -223,21 +233,31 @@ impl Conn {
                     self.output.taken.set(self.output.taken.get() + n as u64);
                     advance(parts, n);
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable(limits).await?,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.in_time(self.output.tx.writable(), limits).await?;
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e.into()),
             }
         }
+        while self.output.tx.held() > 0 {
+            self.in_time(self.output.tx.flush_some(), limits).await?;
+        }
         Ok(())
     }
 
-    async fn writable(&self, limits: Limits) -> Result<(), WriteError> {
+    /// Waits for progress of the client, within the limits.
+    async fn in_time(
+        &self,
+        progress: impl Future<Output = io::Result<()>>,
+        limits: Limits,
+    ) -> Result<(), WriteError> {
         let idle = Instant::now() + clock::seconds(clock::limit(limits.idle));
         let (until, limit) = match limits.by {
             Some(by) if by < idle => (by, "send_timeout"),
             _ => (idle, "idle_send_timeout"),
         };
-        match tokio::time::timeout_at(until, self.output.tx.writable()).await {
+        match tokio::time::timeout_at(until, progress).await {
             Ok(done) => Ok(done?),
             Err(_) => Err(WriteError::Late(limit)),
         }
