@@ -267,7 +267,7 @@ mod tests {
     fn listen(path: &'static str, accept: impl Fn(Peer) + 'static) {
         serve_at(path, move || {
             let address = SocketAddr::from(([127, 0, 0, 1], 80));
-            let limits = Limits { window: 10, step: 10, buffer: 100 };
+            let limits = Limits { window: 10, step: 10, buffer: 100, sends_files: false };
             let (near, peer) = connection(limits, Ends { engine: address, peer: address });
             accept(peer);
             Dialed { after: Duration::ZERO, outcome: Ok(near) }

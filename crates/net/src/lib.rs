@@ -9,6 +9,7 @@ pub mod deadlines;
 pub mod descriptors;
 pub mod disconnect;
 pub mod endpoint;
+mod file_part;
 pub mod linger;
 mod listener;
 #[cfg(any(test, feature = "memory"))]
@@ -39,6 +40,7 @@ pub use capacity::Counted;
 pub use client_socket::{ClientSocket, advance};
 pub use connection::{Connection, Facts};
 pub use endpoint::{Cause, ConnectError, ConnectStage, Endpoint};
+pub use file_part::FilePart;
 pub use listener::{Listener, Side, Stage};
 pub use negotiated::{HttpVersion, Negotiated};
 pub use peek::{Peeked, PeerState, SAMPLE};

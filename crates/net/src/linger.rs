@@ -67,7 +67,7 @@ mod tests {
     /// Returns a client's connection whose transport holds bytes back, and its peer.
     fn client() -> (ClientSocket, Rx, Peer) {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
-        let limits = Limits { window: 10, step: 10, buffer: 10 };
+        let limits = Limits { window: 10, step: 10, buffer: 10, sends_files: false };
         let (near, peer) = connection(limits, Ends { engine: address, peer: address });
         let (half, tx) = Stream::Memory(near).split();
         (ClientSocket::new(tx), Rx::new(half), peer)

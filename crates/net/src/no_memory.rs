@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 
+use crate::file_part::FilePart;
 use crate::negotiated::Negotiated;
 use crate::peek::{Peeked, PeerState};
 
@@ -71,6 +72,8 @@ impl Rx {
 impl Tx {
     uncallable! {
         write(&self, _bytes: &[u8]) -> io::Result<usize>;
+        sends_files(&self) -> bool;
+        send_file(&self, _part: &mut impl FilePart) -> io::Result<usize>;
         write_vectored(&self, _parts: &[IoSlice<'_>]) -> io::Result<usize>;
         poll_writable(&self, _cx: &Context<'_>) -> Poll<io::Result<()>>;
         held(&self) -> usize;

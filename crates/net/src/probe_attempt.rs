@@ -145,7 +145,8 @@ mod tests {
         serve_at("/deaf", move || {
             let address = SocketAddr::from(([127, 0, 0, 1], 80));
             let ends = Ends { engine: address, peer: address };
-            let (near, peer) = connection(Limits { window: 10, step: 10, buffer: 0 }, ends);
+            let limits = Limits { window: 10, step: 10, buffer: 0, sends_files: false };
+            let (near, peer) = connection(limits, ends);
             peers.push(peer);
             Dialed { after: Duration::ZERO, outcome: Ok(near) }
         });

@@ -14,6 +14,7 @@ use rustix::net::{SendFlags, sockopt};
 use tokio::io::Interest;
 use tokio::net::{tcp, unix};
 
+use crate::file_part::FilePart;
 use crate::memory;
 use crate::peek::PeerState;
 
@@ -65,7 +66,10 @@ impl TxHalf {
 
     /// Returns whether the kernel can send parts of files to this socket.
     pub fn sends_files(&self) -> bool {
-        !matches!(self, TxHalf::Memory(_))
+        match self {
+            TxHalf::Memory(tx) => tx.sends_files(),
+            TxHalf::Tcp(_) | TxHalf::Unix(_) => true,
+        }
     }
 
     /// Returns the state of the peer. Costs a system call.
@@ -85,14 +89,12 @@ impl TxHalf {
         }
     }
 
-    /// Runs `send`, which writes up to `len` bytes to the socket with a system call of its own. Returns the number of
-    /// bytes written.
-    pub fn try_send_by(
-        &self,
-        len: usize,
-        send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        self.try_send(len, || send(self.as_fd()))
+    /// Sends bytes of a file, as many as there is room for, and removes them from `part`. Returns their number.
+    pub fn try_send_file(&self, part: &mut impl FilePart) -> io::Result<usize> {
+        if let TxHalf::Memory(tx) = self {
+            return tx.send_file(part);
+        }
+        self.try_send(part.len(), || part.send(self.as_fd()))
     }
 
     /// Runs `send`, which returns how many bytes of `len` it wrote. A short write has filled the socket; the next
@@ -319,7 +321,7 @@ mod tests {
 
     /// Returns the sending half of a connection that holds ten bytes, and its peer.
     fn narrow() -> (TxHalf, Peer) {
-        connected(Limits { window: 10, step: 4, buffer: 0 })
+        connected(Limits { window: 10, step: 4, buffer: 0, sends_files: false })
     }
 
     fn connected(limits: Limits) -> (TxHalf, Peer) {
@@ -353,7 +355,7 @@ mod tests {
 
     /// Returns the sending half of a connection that holds bytes back, and its peer.
     fn buffered() -> (TxHalf, Peer) {
-        connected(Limits { window: 10, step: 4, buffer: 6 })
+        connected(Limits { window: 10, step: 4, buffer: 6, sends_files: false })
     }
 
     async fn seen(peer: &Peer) -> Option<Vec<u8>> {

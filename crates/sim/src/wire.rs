@@ -44,7 +44,7 @@ pub fn limits(chance: &Chance) -> Limits {
     let step = one_of(chance, &[usize::MAX, usize::MAX, 16_384, 1000, 61]);
     // Most transports have no write buffer, as TCP.
     let buffer = one_of(chance, &[0, 0, 0, 16_384, 900]);
-    Limits { window, step, buffer }
+    Limits { window, step, buffer, sends_files: percent(chance, 50) }
 }
 
 /// Returns the addresses of a connection from one of a few peers.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lacquer_cache::{Nuke, Object, ObjectSpec, Tag as Mark, Timers, flag};
-use lacquer_flow::storing::{self, Place, Storing, Verdict};
+use lacquer_flow::storing::{self, StoreChoice, Storing, Verdict};
 use lacquer_flow::{Lifetime, validation};
 use lacquer_http::{Filter, Text, pack, vary};
 use lacquer_shm::Tag;
@@ -52,7 +52,7 @@ impl Fetch {
     }
 
     fn store(&mut self, head: &[u8], spec: &[u8], storing: Storing, content: Content<'_>) -> bool {
-        let Some(chosen) = self.place(storing) else { return false };
+        let Some(chosen) = self.store_choice(storing) else { return false };
         if self.make_object(chosen, (head, spec), storing, content) {
             return true;
         }
@@ -175,12 +175,12 @@ impl Fetch {
     }
 
     /// Returns the number of the storage; `None` if VCL has set none.
-    fn place(&mut self, storing: Storing) -> Option<u32> {
+    fn store_choice(&mut self, storing: Storing) -> Option<u32> {
         let c = self.task.services.counters();
-        match storing::place(storing, self.response.lifetime, self.task.params.shortlived) {
-            Place::Chosen => return self.attempt.storage,
-            Place::TransientUncacheable => c.beresp_uncacheable.add(1),
-            Place::TransientShortlived => c.beresp_shortlived.add(1),
+        match storing::store_choice(storing, self.response.lifetime, self.task.params.shortlived) {
+            StoreChoice::Chosen => return self.attempt.storage,
+            StoreChoice::TransientUncacheable => c.beresp_uncacheable.add(1),
+            StoreChoice::TransientShortlived => c.beresp_shortlived.add(1),
         }
         Some(self.task.services.stevedores().transient())
     }
@@ -243,7 +243,7 @@ impl Fetch {
             o.is(flag::CANCEL) || self.purpose.is_background && self.response.is_uncacheable
         };
         if let Some(object) = self.product.object.as_ref().filter(unread) {
-            object.stored().slim();
+            object.stored().drop_body();
         }
     }
 

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::file_part::FilePart;
 use crate::negotiated::Negotiated;
 use crate::peek::{Peeked, PeerState, SAMPLE};
 
@@ -83,6 +84,8 @@ pub struct Limits {
     pub step: usize,
     /// The size of the engine's write buffer; 0 for a transport without one, such as a socket.
     pub buffer: usize,
+    /// The engine may send parts of files.
+    pub sends_files: bool,
 }
 
 impl State {
@@ -386,8 +389,28 @@ impl Tx {
         write(&self.state, buf)
     }
 
+    pub(crate) fn sends_files(&self) -> bool {
+        let Limits { buffer, sends_files, .. } = self.state.lock().limits;
+        sends_files && buffer == 0
+    }
+
+    /// Reads as many bytes of the file as the connection has room for, and writes them.
+    pub(crate) fn send_file(&self, part: &mut impl FilePart) -> io::Result<usize> {
+        let most = {
+            let state = self.state.lock();
+            if !state.is_writable() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let room = if state.to_peer.is_unread { usize::MAX } else { state.room(|state| &state.to_peer) };
+            room.min(state.limits.step).min(part.len())
+        };
+        let mut bytes = vec![0; most];
+        let n = part.read(&mut bytes)?;
+        write(&self.state, &bytes[..n])
+    }
+
     pub(crate) fn write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let Limits { window, step, buffer } = self.state.lock().limits;
+        let Limits { window, step, buffer, .. } = self.state.lock().limits;
         let most = step.min(if buffer == 0 { window } else { buffer });
         let mut bytes = Vec::new();
         for buf in bufs {
