@@ -27,6 +27,10 @@ enum Failure {
 
 pub async fn refresh(f: &mut Fetch) -> Step {
     let Some(stale) = f.product.stale.clone() else { return Step::Fail };
+    if f.exchange.connection.is_none() {
+        f.fetch_error("No backend connection (rollback?)");
+        return Step::Error;
+    }
     if stale.state() == BodyState::Fetching {
         f.task.log.put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
         if stale.end().await == BodyState::Failed {
