@@ -95,6 +95,8 @@ impl Fetch {
                 Next::Respond => return true,
                 Next::Repeat(reason) => {
                     self.close_origin(reason);
+                    // The doubt was about the response that was discarded.
+                    self.attempt.is_foreign = false;
                     self.task.services.counters().backend_retry.add(1);
                     fresh_only = true;
                 }
