@@ -6,7 +6,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
 use super::Fetch;
-use super::object::Content;
+use super::object::Stored;
 use super::parts::{Step, Target};
 
 pub async fn error(f: &mut Fetch) -> Step {
@@ -14,8 +14,6 @@ pub async fn error(f: &mut Fetch) -> Step {
         f.task.services.counters().fetch_failed.add(1);
     }
     let now = f.task.stamp("Error");
-    f.product.object = None;
-    f.product.writer = None;
     f.response.http.clear();
     let date = f.task.services.http_date(now);
     let (code, reason) = if f.response.status > 0 {
@@ -47,7 +45,8 @@ pub async fn error(f: &mut Fetch) -> Step {
         _ => return Step::Fail,
     }
     let body = std::mem::take(&mut f.response.body);
-    if !f.store_head(Content::Incoming(Some(body.len() as u64))) || !f.append(&body).await {
+    let Some(mut draft) = f.begin(Some(body.len() as u64)) else { return Step::Fail };
+    if !f.append(&mut draft, &body).await {
         return Step::Fail;
     }
     f.attempt.do_stream = false;
@@ -56,6 +55,5 @@ pub async fn error(f: &mut Fetch) -> Step {
     {
         f.task.services.cache().kill(&stale);
     }
-    f.settle(false);
-    Step::Done
+    Step::Done(Some(f.settle(Stored::Begun(draft))))
 }

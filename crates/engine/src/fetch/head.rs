@@ -57,7 +57,7 @@ impl Fetch {
         let begun = self.exchange.deadline.now();
         let (mut have, mut scanned, mut interim) = (0, 0, Interim::default());
         let mut head_begun = None;
-        let abandonment = self.abandonment();
+        let abandonment = self.abandonment(None);
         let (text, close) = loop {
             if have + interim.bytes >= max {
                 break (OVERFLOW, SessClose::RxOverflow);

@@ -9,7 +9,8 @@ use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
 use super::body::PIECE;
-use super::object::Content;
+use super::connection::OriginConnection;
+use super::object::{Draft, Stored};
 use super::parts::Step;
 use super::{Fetch, gone};
 
@@ -25,51 +26,45 @@ enum Failure {
     Abandoned,
 }
 
-pub async fn refresh(f: &mut Fetch) -> Step {
-    let Some(stale) = f.product.stale.clone() else { return Step::Fail };
-    if f.exchange.connection.is_none() {
-        f.fetch_error("No backend connection (rollback?)");
-        return Step::Error;
-    }
+pub async fn refresh(f: &mut Fetch, connection: OriginConnection, stale: Arc<Object>) -> Step {
     if stale.state() == BodyState::Fetching {
         f.task.log.put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
         if stale.end().await == BodyState::Failed {
-            return template_failed(f, FAILED);
+            return template_failed(f, connection, FAILED);
         }
     }
     // Detects a body that cannot be read before a client receives the new head.
-    if let Err(why) = piece(f, &stale, 0).await.map(drop) {
-        return broken(f, &stale, &why);
+    if let Err(why) = piece(f, &connection, None, &stale, 0).await.map(drop) {
+        return broken(f, connection, &stale, &why, false);
     }
     f.attempt.gzipped = stale.is(flag::GZIPED);
     f.attempt.encoding_changed = stale.is(flag::CHGCE);
     f.attempt.has_esi = stale.is(flag::ESIPROC);
-    if !f.store_head(Content::Copied(&stale)) {
-        return template_failed(f, "");
+    let Some(mut stored) = f.share(&stale) else { return template_failed(f, connection, "") };
+    if let Stored::Begun(draft) = &mut stored {
+        f.publish_early(draft);
+        if let Err(why) = copy(f, &connection, draft, &stale).await {
+            return broken(f, connection, &stale, &why, draft.is_published);
+        }
     }
-    let must_copy = f.product.writer.is_some();
-    let published = must_copy && f.attempt.do_stream;
-    if published {
-        f.publish();
-    }
-    if must_copy && let Err(why) = copy(f, &stale).await {
-        return broken(f, &stale, &why);
-    }
-    f.end_origin(None);
-    f.complete(published);
-    f.recycle_origin();
-    Step::Done
+    f.complete(stored, connection)
 }
 
 /// Copies the stale body. Yields to other tasks periodically.
-async fn copy(f: &mut Fetch, stale: &Object) -> Result<(), Failure> {
+async fn copy(
+    f: &mut Fetch,
+    connection: &OriginConnection,
+    draft: &mut Draft,
+    stale: &Object,
+) -> Result<(), Failure> {
     let mut at = 0;
     while at < stale.body_len() {
-        if f.is_cancelled() {
+        if f.is_cancelled(&draft.object) {
             return Err(Failure::Abandoned);
         }
-        let Some(chunk) = piece(f, stale, at).await? else { return Err(Failure::Unreadable) };
-        if !f.append(chunk.bytes()).await {
+        let next = piece(f, connection, Some(&draft.object), stale, at).await?;
+        let Some(chunk) = next else { return Err(Failure::Unreadable) };
+        if !f.append(draft, chunk.bytes()).await {
             return Err(Failure::NoRoom);
         }
         let n = chunk.len();
@@ -83,10 +78,16 @@ async fn copy(f: &mut Fetch, stale: &Object) -> Result<(), Failure> {
 /// Waits until the next bytes of the stale body are in memory, and returns them; `None` at the end of the body. Each
 /// wait is limited by `between_bytes_timeout`, because a fetch holds memory for the copy and must not wait for more
 /// memory without a limit.
-async fn piece<'s>(f: &Fetch, stale: &'s Object, at: u64) -> Result<Option<Chunk<'s>>, Failure> {
-    let seconds = f.exchange.connection.as_ref().map_or(0.0, |connection| connection.waits.between_bytes);
+async fn piece<'s>(
+    f: &Fetch,
+    connection: &OriginConnection,
+    stored: Option<&Arc<Object>>,
+    stale: &'s Object,
+    at: u64,
+) -> Result<Option<Chunk<'s>>, Failure> {
+    let limit = clock::limit(connection.waits.between_bytes);
     let deadline = &f.exchange.deadline;
-    let abandonment = f.abandonment();
+    let abandonment = f.abandonment(stored);
     loop {
         match stale.read(at, at + PIECE as u64) {
             Read::Mapped(chunk) => return Ok(Some(chunk)),
@@ -96,7 +97,7 @@ async fn piece<'s>(f: &Fetch, stale: &'s Object, at: u64) -> Result<Option<Chunk
             Read::Missing => return Err(Failure::Unreadable),
             Read::Pending => {}
         }
-        let more = deadline.limit(deadline.now(), clock::limit(seconds), stale.more(at));
+        let more = deadline.limit(deadline.now(), limit, stale.more(at));
         let Some(in_time) = abandonment.unless(pin!(more)).await else { return Err(Failure::Abandoned) };
         in_time.ok_or(Failure::Late)?;
     }
@@ -104,31 +105,36 @@ async fn piece<'s>(f: &Fetch, stale: &'s Object, at: u64) -> Result<Option<Chunk
 
 /// Ends a refresh that cannot be completed. If no client has received the new head, requests the whole response from
 /// the origin.
-fn broken(f: &mut Fetch, stale: &Arc<Object>, why: &Failure) -> Step {
+fn broken(
+    f: &mut Fetch,
+    connection: OriginConnection,
+    stale: &Object,
+    why: &Failure,
+    is_published: bool,
+) -> Step {
     match why {
         Failure::Unreadable => f.task.services.cache().fail(stale),
         Failure::Late => {}
-        Failure::NoRoom => return template_failed(f, ""),
+        Failure::NoRoom => return template_failed(f, connection, ""),
         Failure::Abandoned => {
             f.log_abandoned();
+            f.close_origin(connection, Some(SessClose::RxBody));
             return Step::Fail;
         }
     }
-    if f.product.object.is_some() && f.attempt.do_stream {
-        return template_failed(f, FAILED);
+    if is_published {
+        return template_failed(f, connection, FAILED);
     }
-    f.product.writer = None;
-    f.product.object = None;
-    gone::ask_again(f, FAILED)
+    gone::ask_again(f, connection, FAILED)
 }
 
 const FAILED: &str = "Template object failed";
 
-fn template_failed(f: &mut Fetch, why: &str) -> Step {
+fn template_failed(f: &mut Fetch, connection: OriginConnection, why: &str) -> Step {
     if !why.is_empty() {
         f.fetch_error(why);
     }
-    f.close_origin(Some(SessClose::RxBody));
+    f.close_origin(connection, Some(SessClose::RxBody));
     f.task.services.counters().fetch_failed.add(1);
     Step::Fail
 }

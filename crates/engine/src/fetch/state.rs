@@ -130,18 +130,19 @@ impl Fetch {
         self.task.services.stevedores().next()
     }
 
-    pub fn body_status(&self) -> BodyStatus {
-        self.exchange.connection.as_ref().map_or(BodyStatus::None, |o| o.reply.framing.status)
+    /// Returns the framing of the response that VCL sees; that of a response without a body if there is none.
+    pub fn lent_framing(&self) -> BodyStatus {
+        self.exchange.lent.as_ref().map_or(BodyStatus::None, |connection| connection.reply.framing.status)
     }
 
-    /// Returns whether the origin's Content-Range matches the requested range.
-    pub fn check_range(&mut self) -> bool {
+    /// Returns whether the origin's Content-Range matches the requested range. After a rollback there is no response,
+    /// and its texts may have been overwritten.
+    pub fn check_range(&mut self, has_response: bool) -> bool {
         if !self.task.params.http_range_support {
             return true;
         }
         let ws = &self.task.ws;
-        // After a rollback there is no response, and its texts may have been overwritten.
-        let response = self.exchange.connection.is_some().then_some(&self.response.http);
+        let response = has_response.then_some(&self.response.http);
         match range::check_partial(&self.request.original, ws, response, ws) {
             PartialCheck::Fine => true,
             PartialCheck::Odd(note) => {
