@@ -90,6 +90,40 @@ pub fn not_modified<S>(
     if is_uncacheable { NotModified::Forward } else { NotModified::Refuse }
 }
 
+/// The reasons why the body of a confirmed object cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unrefreshed {
+    /// The store cannot read the body.
+    Unreadable,
+    /// The store did not read the body within the time limit.
+    Late,
+    /// There is no room for a copy of the body.
+    NoRoom,
+    /// Nobody needs the new object anymore.
+    Abandoned,
+}
+
+/// The end of a refresh that cannot be completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The request is repeated without conditions, to get the whole response.
+    Repeat,
+    /// The fetch fails.
+    Fail,
+    /// The fetch ends, because nobody waits for it.
+    Abandon,
+}
+
+/// Decides how a refresh that cannot be completed ends. If a client has received the new head, it must not receive the
+/// body of another response.
+pub fn remedy(why: Unrefreshed, is_published: bool) -> Remedy {
+    match why {
+        Unrefreshed::Abandoned => Remedy::Abandon,
+        Unrefreshed::Unreadable | Unrefreshed::Late if !is_published => Remedy::Repeat,
+        Unrefreshed::Unreadable | Unrefreshed::Late | Unrefreshed::NoRoom => Remedy::Fail,
+    }
+}
+
 /// The header fields that make a request conditional.
 pub const CONDITIONS: [HeaderName<'static>; 2] = [h::IF_MODIFIED_SINCE, h::IF_NONE_MATCH];
 
@@ -188,6 +222,20 @@ mod tests {
         ];
         for (stale, is_uncacheable, expected) in table {
             assert_eq!(not_modified(stale, |s| *s, is_uncacheable), expected, "{stale:?} {is_uncacheable}");
+        }
+    }
+
+    #[test]
+    fn a_refresh_is_repeated_as_long_as_no_client_has_its_head() {
+        let table = [
+            // reason: unpublished, published
+            (Unrefreshed::Unreadable, Remedy::Repeat, Remedy::Fail),
+            (Unrefreshed::Late, Remedy::Repeat, Remedy::Fail),
+            (Unrefreshed::NoRoom, Remedy::Fail, Remedy::Fail),
+            (Unrefreshed::Abandoned, Remedy::Abandon, Remedy::Abandon),
+        ];
+        for (why, unpublished, published) in table {
+            assert_eq!((remedy(why, false), remedy(why, true)), (unpublished, published), "{why:?}");
         }
     }
 

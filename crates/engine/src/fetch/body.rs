@@ -8,6 +8,8 @@ use std::sync::Arc;
 use lacquer_cache::{Object, flag};
 use lacquer_filters::Chain;
 use lacquer_flow::storing::{self, Arrival};
+use lacquer_flow::transfer::{self, Pace};
+use lacquer_http::h1::ChunkedDecoder;
 use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_net::deadlines::Deadline;
 use lacquer_shm::Tag;
@@ -161,7 +163,7 @@ impl Fetch {
         let mut buffer = Vec::new();
         let (mut left, mut ended) = (connection.reply.framing.content_length, false);
         let status = connection.reply.framing.status;
-        let mut decoder = lacquer_http::h1::ChunkedDecoder::lenient();
+        let mut decoder = ChunkedDecoder::lenient();
         let abandonment = self.abandonment(Some(&draft.object));
         while !ended {
             if self.is_cancelled(&draft.object) {
@@ -199,13 +201,7 @@ impl Fetch {
                     if n == 0 {
                         return Err(decoder.eof_text().into());
                     }
-                    let mut rest = &mut buffer[..n];
-                    while !rest.is_empty() && !decoder.is_done() {
-                        let run = decoder.decode_run(rest).map_err(|e| e.text().to_owned())?;
-                        self.exchange.account.beresp_body += (run.end - run.start) as u64;
-                        self.filter_and_store(draft, chain, &rest[run.start..run.end], false).await?;
-                        rest = &mut rest[run.consumed..];
-                    }
+                    let rest = self.decode_and_store(draft, chain, &mut decoder, &mut buffer[..n]).await?;
                     connection.rx.unread(rest);
                     ended = decoder.is_done();
                 }
@@ -220,6 +216,23 @@ impl Fetch {
             return Ok(());
         }
         self.filter_and_store(draft, chain, &[], true).await
+    }
+
+    /// Decodes the chunks in a piece, filters and stores them. Returns the bytes after the last chunk.
+    async fn decode_and_store<'b>(
+        &mut self,
+        draft: &mut Draft,
+        chain: &mut Chain,
+        decoder: &mut ChunkedDecoder,
+        mut rest: &'b mut [u8],
+    ) -> Result<&'b [u8], String> {
+        while !rest.is_empty() && !decoder.is_done() {
+            let run = decoder.decode_run(rest).map_err(|e| e.text().to_owned())?;
+            self.exchange.account.beresp_body += (run.end - run.start) as u64;
+            self.filter_and_store(draft, chain, &rest[run.start..run.end], false).await?;
+            rest = &mut rest[run.consumed..];
+        }
+        Ok(rest)
     }
 
     /// Yields to other tasks periodically while a fast origin sends a large body. Counts `n` bytes received, and the
@@ -272,17 +285,14 @@ impl Fetch {
         Ok(())
     }
 
-    /// Waits while the fetch is too far ahead of its only reader.
+    /// Waits while the fetch is too far ahead of its only reader, or stops it.
     async fn wait_for_reader(&mut self, draft: &Draft) {
-        let Some(limit) = self.transit_limit() else { return };
-        if self.purpose.is_background {
-            // A background fetch has no reader. Keep only the mark of a large body, and stop fetching.
-            if draft.writer.len() >= limit {
-                draft.object.cancel();
-            }
-            return;
+        let (limit, writer) = (self.transit_limit(), &draft.writer);
+        match transfer::pace(limit, self.purpose.is_background, || writer.len()) {
+            Pace::Continue => {}
+            Pace::Wait(limit) => std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await,
+            Pace::Cancel => draft.object.cancel(),
         }
-        std::future::poll_fn(|cx| draft.writer.poll_transit(limit, cx)).await;
     }
 
     /// Returns whether the rest of the body is not needed: the fetch is abandoned, or the only reader has stopped.

@@ -180,16 +180,16 @@ impl Fetch {
     /// Begins the use of the connection, with a PROXY header if the origin wants one. Returns `None`, with the reason in
     /// the log, on failure.
     async fn send_proxy_header(&mut self, mut connection: OriginConnection) -> Option<OriginConnection> {
-        self.exchange.out.clear();
-        send_proxy_header(&connection, &self.task.sess, &mut self.exchange.out);
-        if !self.exchange.out.is_empty() {
+        self.task.out.clear();
+        send_proxy_header(&connection, &self.task.sess, &mut self.task.out);
+        if !self.task.out.is_empty() {
             // Boxed: few origins want the header.
-            if let Err(e) = Box::pin(connection.send(&self.exchange.out)).await {
+            if let Err(e) = Box::pin(connection.send(&self.task.out)).await {
                 connection.has_unsent = true;
                 self.fail_introduction(connection, &e);
                 return None;
             }
-            self.exchange.account.bereq_header += self.exchange.out.len() as u64;
+            self.exchange.account.bereq_header += self.task.out.len() as u64;
         }
         log_open(&mut self.task.log, &connection);
         connection.count_request();
@@ -307,9 +307,9 @@ impl Fetch {
     }
 
     async fn send_head(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
-        self.exchange.out.clear();
-        let head = h1::write_request_head(&self.request.http, &self.task.ws, &mut self.exchange.out);
-        connection.send(&self.exchange.out).await?;
+        self.task.out.clear();
+        let head = h1::write_request_head(&self.request.http, &self.task.ws, &mut self.task.out);
+        connection.send(&self.task.out).await?;
         self.exchange.account.bereq_header += head as u64;
         if self.request.cached_body.is_none() && self.request.body.is_none() {
             self.task.log_sent("V1B", 0, 0);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lacquer_cache::Object;
-use lacquer_flow::reuse::{self, End, Used};
+use lacquer_flow::reuse::{self, Doubt, End, Used};
 use lacquer_http::{BodyStatus, SessClose};
 use lacquer_net::{SAMPLE, SpokeFirst};
 use lacquer_shm::Tag;
@@ -67,17 +67,13 @@ impl Fetch {
             let sample = surplus[..surplus.len().min(SAMPLE)].to_vec();
             return self.end_faulty(connection, sample);
         }
-        let mut is_foreign = false;
-        if connection.reused && connection.has_faulty_origin() {
-            // This connection may be out of sync too.
-            is_foreign = true;
-            connection.drop_doubtful(&self.task.services, Duration::ZERO);
-        } else if connection.reused
-            && !connection.reply.is_at_end
-            && connection.reply.framing.status != BodyStatus::Eof
-        {
-            // The rest of the response is not read, so whether it was in sync stays unknown.
-            connection.drop_doubtful(&self.task.services, connection.silence());
+        let reply = &connection.reply;
+        let is_read = reply.is_at_end || reply.framing.status == BodyStatus::Eof;
+        let doubt = reuse::doubt(connection.reused, || connection.has_faulty_origin(), is_read);
+        match doubt {
+            Doubt::None => {}
+            Doubt::Foreign => connection.drop_doubtful(&self.task.services, Duration::ZERO),
+            Doubt::Unconfirmed => connection.drop_doubtful(&self.task.services, connection.silence()),
         }
         let end = end_of(&connection, reason);
         log_close(&mut self.task.log, &connection, end.reason());
@@ -88,7 +84,7 @@ impl Fetch {
             }
             End::Watched(_) | End::Kept => Some((connection, end)),
         };
-        Ended { is_foreign, leaving }
+        Ended { is_foreign: doubt == Doubt::Foreign, leaving }
     }
 
     fn end_faulty(&mut self, connection: OriginConnection, sample: Vec<u8>) -> Ended {

@@ -1,13 +1,12 @@
 //! The error step: `vcl_backend_error` creates an object when the origin has not provided one.
 
-use lacquer_flow::{Lifetime, retry, validation};
+use lacquer_flow::{Lifetime, validation};
 use lacquer_http::{fixed, header_table as h};
-use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
-use super::Fetch;
 use super::object::Stored;
 use super::parts::{Step, Target};
+use super::{Fetch, retry};
 
 pub async fn error(f: &mut Fetch) -> Step {
     if !f.attempt.error_action {
@@ -33,15 +32,7 @@ pub async fn error(f: &mut Fetch) -> Step {
     (f.attempt.gzipped, f.attempt.encoding_changed, f.attempt.has_esi) = (false, false, false);
     match f.vcl(Method::BackendError).await {
         Action::Deliver => {}
-        Action::Retry => {
-            f.retries.count += 1;
-            if retry::is_within(f.retries.count, f.task.params.max_retries) {
-                f.attempt.error_action = false;
-                return Step::Retry;
-            }
-            f.task.log.put(Tag::VCL_Error, b"Too many retries, failing");
-            return Step::Fail;
-        }
+        Action::Retry => return retry::after_vcl(f, true),
         _ => return Step::Fail,
     }
     let body = std::mem::take(&mut f.response.body);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use lacquer_cache::{
     BodyWriter, Cache, ChunkSizes, Full, Nuke, Object, ObjectSpec, Stevedore, Tag as Mark, Timers, flag,
 };
-use lacquer_flow::storing::{self, Place, Storing, Verdict};
+use lacquer_flow::storing::{self, Place, Storing, Variant, Verdict};
 use lacquer_flow::{Lifetime, validation};
-use lacquer_http::{Filter, Text, Workspace, pack, vary};
+use lacquer_http::{Filter, Text, Workspace, pack};
 use lacquer_shm::Tag;
 
 use super::connection::OriginConnection;
@@ -108,10 +108,10 @@ impl Fetch {
         extra: &[u8],
         create: impl Fn(&Site<'_>, &mut Nuke<'_>) -> Result<T, Full>,
     ) -> Option<T> {
-        let vary = if self.purpose.is_pass { Vec::new() } else { self.vary_spec() };
+        let vary = self.variant();
         let storing = self.storing();
         let filter = if storing == Storing::Cached { Filter::INSERT } else { Filter::PASS_OBJECT };
-        let mut head = std::mem::take(&mut self.exchange.out);
+        let mut head = std::mem::take(&mut self.task.out);
         head.clear();
         pack::pack(&self.response.http, &self.task.ws, filter, &mut head);
         let stored = self.store_at_place(Parts { head: &head, vary: &vary, extra }, storing, create);
@@ -120,7 +120,7 @@ impl Fetch {
         } else {
             self.fetch_error("Could not get storage");
         }
-        self.exchange.out = head;
+        self.task.out = head;
         stored
     }
 
@@ -150,18 +150,18 @@ impl Fetch {
         })
     }
 
-    /// Returns the packed Vary headers of the object. An invalid Vary makes the object uncacheable.
-    fn vary_spec(&mut self) -> Vec<u8> {
-        let mut spec = Vec::new();
-        let made =
-            vary::create(&self.response.http, &self.task.ws, &self.request.http, &self.task.ws, &mut spec);
-        if made.is_err() {
-            let text = b"Illegal 'Vary' header from backend, making this a pass.";
-            self.task.log.put(Tag::Error, text);
-            self.response.is_uncacheable = true;
-            spec.clear();
+    /// Returns the packed Vary headers of the object. An unknown variant makes the object uncacheable.
+    fn variant(&mut self) -> Vec<u8> {
+        let (response, request) = (&self.response.http, &self.request.http);
+        match storing::variant(self.purpose.is_pass, response, request, &self.task.ws) {
+            Variant::Of(packed) => packed,
+            Variant::Unknown => {
+                let text = b"Illegal 'Vary' header from backend, making this a pass.";
+                self.task.log.put(Tag::Error, text);
+                self.response.is_uncacheable = true;
+                Vec::new()
+            }
         }
-        spec
     }
 
     /// Logs the stored head.
@@ -296,6 +296,7 @@ impl Fetch {
         let object = match stored {
             // Readers already hold this object; the index may get a more compact one.
             Stored::Begun(Draft { object, writer, is_published: true }) => {
+                self.product.target = Target::Delivered;
                 self.task.services.cache().finish(object, writer)
             }
             Stored::Begun(Draft { object, writer, is_published: false }) => {

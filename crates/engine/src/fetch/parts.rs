@@ -62,8 +62,6 @@ pub struct Exchange {
     /// rollback closes it.
     pub(super) lent: Option<OriginConnection>,
     pub(super) account: Account,
-    /// A buffer for assembling output.
-    pub(super) out: Vec<u8>,
     pub(super) deadline: Rc<Deadline>,
 }
 

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use lacquer_cache::{BodyState, Chunk, Object, Read, flag};
+use lacquer_flow::validation::{self, Remedy, Unrefreshed};
 use lacquer_http::SessClose;
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
@@ -14,18 +15,6 @@ use super::object::{Draft, Stored};
 use super::parts::Step;
 use super::{Fetch, gone};
 
-/// The reason why the stale body was not copied.
-enum Failure {
-    /// The store cannot read the body.
-    Unreadable,
-    /// The store did not read the body within the time limit.
-    Late,
-    /// There is no room for the copy. The reason is in the log.
-    NoRoom,
-    /// Nobody needs the new object anymore.
-    Abandoned,
-}
-
 pub async fn refresh(f: &mut Fetch, connection: OriginConnection, stale: Arc<Object>) -> Step {
     if stale.state() == BodyState::Fetching {
         f.task.log.put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
@@ -35,7 +24,7 @@ pub async fn refresh(f: &mut Fetch, connection: OriginConnection, stale: Arc<Obj
     }
     // Detects a body that cannot be read before a client receives the new head.
     if let Err(why) = piece(f, &connection, None, &stale, 0).await.map(drop) {
-        return broken(f, connection, &stale, &why, false);
+        return broken(f, connection, &stale, why, false);
     }
     f.attempt.gzipped = stale.is(flag::GZIPED);
     f.attempt.encoding_changed = stale.is(flag::CHGCE);
@@ -44,7 +33,7 @@ pub async fn refresh(f: &mut Fetch, connection: OriginConnection, stale: Arc<Obj
     if let Stored::Begun(draft) = &mut stored {
         f.publish_early(draft);
         if let Err(why) = copy(f, &connection, draft, &stale).await {
-            return broken(f, connection, &stale, &why, draft.is_published);
+            return broken(f, connection, &stale, why, draft.is_published);
         }
     }
     f.complete(stored, connection)
@@ -56,16 +45,16 @@ async fn copy(
     connection: &OriginConnection,
     draft: &mut Draft,
     stale: &Object,
-) -> Result<(), Failure> {
+) -> Result<(), Unrefreshed> {
     let mut at = 0;
     while at < stale.body_len() {
         if f.is_cancelled(&draft.object) {
-            return Err(Failure::Abandoned);
+            return Err(Unrefreshed::Abandoned);
         }
         let next = piece(f, connection, Some(&draft.object), stale, at).await?;
-        let Some(chunk) = next else { return Err(Failure::Unreadable) };
+        let Some(chunk) = next else { return Err(Unrefreshed::Unreadable) };
         if !f.append(draft, chunk.bytes()).await {
-            return Err(Failure::NoRoom);
+            return Err(Unrefreshed::NoRoom);
         }
         let n = chunk.len();
         drop(chunk);
@@ -84,7 +73,7 @@ async fn piece<'s>(
     stored: Option<&Arc<Object>>,
     stale: &'s Object,
     at: u64,
-) -> Result<Option<Chunk<'s>>, Failure> {
+) -> Result<Option<Chunk<'s>>, Unrefreshed> {
     let limit = clock::limit(connection.waits.between_bytes);
     let deadline = &f.exchange.deadline;
     let abandonment = f.abandonment(stored);
@@ -94,38 +83,39 @@ async fn piece<'s>(
             Read::Missing if at == stale.body_len() && stale.state() == BodyState::Complete => {
                 return Ok(None);
             }
-            Read::Missing => return Err(Failure::Unreadable),
+            Read::Missing => return Err(Unrefreshed::Unreadable),
             Read::Pending => {}
         }
         let more = deadline.limit(deadline.now(), limit, stale.more(at));
-        let Some(in_time) = abandonment.unless(pin!(more)).await else { return Err(Failure::Abandoned) };
-        in_time.ok_or(Failure::Late)?;
+        let Some(in_time) = abandonment.unless(pin!(more)).await else { return Err(Unrefreshed::Abandoned) };
+        in_time.ok_or(Unrefreshed::Late)?;
     }
 }
 
-/// Ends a refresh that cannot be completed. If no client has received the new head, requests the whole response from
-/// the origin.
+/// Ends a refresh that cannot be completed. A body that cannot be read once is not read again.
 fn broken(
     f: &mut Fetch,
     connection: OriginConnection,
     stale: &Object,
-    why: &Failure,
+    why: Unrefreshed,
     is_published: bool,
 ) -> Step {
-    match why {
-        Failure::Unreadable => f.task.services.cache().fail(stale),
-        Failure::Late => {}
-        Failure::NoRoom => return template_failed(f, connection, ""),
-        Failure::Abandoned => {
+    if why == Unrefreshed::Unreadable {
+        f.task.services.cache().fail(stale);
+    }
+    match validation::remedy(why, is_published) {
+        Remedy::Repeat => gone::ask_again(f, connection, FAILED),
+        Remedy::Fail => {
+            // The reason for a lack of room is in the log.
+            let text = if why == Unrefreshed::NoRoom { "" } else { FAILED };
+            template_failed(f, connection, text)
+        }
+        Remedy::Abandon => {
             f.log_abandoned();
             f.close_origin(connection, Some(SessClose::RxBody));
-            return Step::Fail;
+            Step::Fail
         }
     }
-    if is_published {
-        return template_failed(f, connection, FAILED);
-    }
-    gone::ask_again(f, connection, FAILED)
 }
 
 const FAILED: &str = "Template object failed";

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use lacquer_cache::Object;
-use lacquer_flow::retry;
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
-use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
 use super::connection::OriginConnection;
 use super::parts::Step;
-use super::{Fetch, gone};
+use super::{Fetch, gone, retry};
 
 /// Handles a response. `confirmed` is the stale object that a 304 confirms.
 pub async fn respond(
@@ -44,7 +42,11 @@ pub async fn respond(
             f.close_origin(connection, Some(SessClose::RespClose));
             return Step::Error;
         }
-        Action::Retry => return retry(f, connection),
+        Action::Retry => {
+            let has_body = connection.as_ref().is_some_and(|c| c.reply.framing.status != BodyStatus::None);
+            f.close_origin(connection, has_body.then_some(SessClose::RespClose));
+            return retry::after_vcl(f, false);
+        }
         _ => {
             f.close_origin(connection, Some(SessClose::RespClose));
             return Step::Fail;
@@ -73,15 +75,4 @@ pub async fn respond(
         Some(stale) => Step::Refresh(connection, stale),
         None => Step::Body(connection),
     }
-}
-
-fn retry(f: &mut Fetch, connection: Option<OriginConnection>) -> Step {
-    let has_body = connection.as_ref().is_some_and(|c| c.reply.framing.status != BodyStatus::None);
-    f.close_origin(connection, has_body.then_some(SessClose::RespClose));
-    f.retries.count += 1;
-    if retry::is_within(f.retries.count, f.task.params.max_retries) {
-        return Step::Retry;
-    }
-    f.task.log.put(Tag::VCL_Error, b"Too many retries, delivering 503");
-    Step::Error
 }

@@ -47,7 +47,7 @@ pub fn from_request(
     copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
     let identity = copy_identity(req, &mut memory.ws);
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
-    let task = new_task(req, params, memory.ws, memory.log);
+    let task = new_task(req, params, memory.ws, memory.log, memory.out);
     let now = task.run.now;
     let inputs = req.take_fetch_inputs();
     Fetch {
@@ -77,13 +77,7 @@ pub fn from_request(
             reason: Text::NONE,
             body: memory.synth_body,
         },
-        exchange: Exchange {
-            backend: inputs.backend,
-            lent: None,
-            account: Account::default(),
-            out: memory.out,
-            deadline,
-        },
+        exchange: Exchange { backend: inputs.backend, lent: None, account: Account::default(), deadline },
         product: Product { target, stale, nuked: 0, transit_buffer },
         purpose: Purpose {
             is_pass,
@@ -101,7 +95,7 @@ fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {
     req.identity().and_then(|identity| ws.copy(identity).ok()).unwrap_or(Text::NONE)
 }
 
-fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
+fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u8>) -> Task {
     let now = clock::real();
     Task {
         services: req.task.services.clone(),
@@ -110,6 +104,7 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
         vcl: req.task.vcl.clone(),
         ws,
         log,
+        out,
         privates: PrivateMap::default(),
         times: Times { first: now, last: now },
         run: Run { method: Method::BackendFetch, now, trace: req.task.run.trace, ending: Ending::Usual },
