@@ -257,14 +257,16 @@ impl Manager {
         self.require_warm(target)?;
         if exists {
             self.require_warm(label)?;
-        } else {
+        }
+        if self.running() {
+            self.request_success(Request::LabelVcl { label: label.to_owned(), target: target.to_owned() })?;
+        }
+        // A label that the worker refused, or did not confirm, stays as it was.
+        if !exists {
             self.catalogue.add(label, VclState::Label, None);
         }
         let now = self.uptime();
         self.catalogue.point(label, target, now);
-        if self.running() {
-            self.request_success(Request::LabelVcl { label: label.to_owned(), target: target.to_owned() })?;
-        }
         Ok(String::new())
     }
 
