@@ -21,7 +21,8 @@ use super::connection::OriginConnection;
 use super::object::{Draft, Stored};
 use super::parts::Step;
 
-pub async fn fetch(f: &mut Fetch, mut connection: OriginConnection) -> Step {
+pub async fn fetch(f: &mut Fetch) -> Step {
+    let Some(mut connection) = f.reclaim() else { return Step::Error };
     let (framing, ahead) = (connection.reply.framing, connection.reply.ahead);
     let no_body = framing.status == BodyStatus::None;
     let list = if no_body {

@@ -86,28 +86,29 @@ impl Fetch {
         loop {
             let mut connection = self.connect(id, &origin, fresh_only).await?;
             let is_reused = connection.reused;
-            let (exchange, connection) = match self.early_bytes(&mut connection).await {
-                Some(sample) => {
-                    self.refuse_early_bytes(connection, sample);
-                    (Exchange::Foreign, None)
-                }
-                None => (self.exchange(&mut connection).await, Some(connection)),
+            let early = self.early_bytes(&mut connection).await;
+            let exchange = match early {
+                Some(_) => Exchange::Foreign,
+                None => self.exchange(&mut connection).await,
             };
             let is_repeatable = self.retries.forbidden.is_none();
             let tried = Tried { is_reused, is_second: fresh_only, is_repeatable };
             let is_idempotent = || retry::is_idempotent(self.request.http.method(&self.task.ws));
-            match retry::after_exchange(exchange, tried, is_idempotent) {
-                Next::Respond => return connection,
-                Next::Repeat(reason) => {
-                    self.close_origin(connection, reason);
-                    self.task.services.counters().backend_retry.add(1);
-                    fresh_only = true;
-                }
-                Next::GiveUp => {
-                    self.close_origin(connection, Some(SessClose::RxBad));
-                    return None;
-                }
+            let next = retry::after_exchange(exchange, tried, is_idempotent);
+            let reason = match next {
+                Next::Respond => return Some(connection),
+                Next::Repeat(reason) => reason,
+                Next::GiveUp => Some(SessClose::RxBad),
+            };
+            match early {
+                Some(sample) => self.refuse_early_bytes(connection, sample),
+                None => self.close_origin(connection, reason),
             }
+            if next == Next::GiveUp {
+                return None;
+            }
+            self.task.services.counters().backend_retry.add(1);
+            fresh_only = true;
         }
     }
 
@@ -138,7 +139,13 @@ impl Fetch {
             return None;
         }
         match self.open(slot, fresh_only).await {
-            Ok(connection) => self.send_proxy_header(connection).await,
+            Ok(mut connection) => match self.send_proxy_header(&mut connection).await {
+                Ok(()) => Some(connection),
+                Err(e) => {
+                    self.fail_introduction(connection, &e);
+                    None
+                }
+            },
             Err(e) if e.errno == ABANDONED => {
                 self.log_abandoned();
                 None
@@ -177,25 +184,24 @@ impl Fetch {
         Ok(connection)
     }
 
-    /// Begins the use of the connection, with a PROXY header if the origin wants one. Returns `None`, with the reason in
-    /// the log, on failure.
-    async fn send_proxy_header(&mut self, mut connection: OriginConnection) -> Option<OriginConnection> {
+    /// Begins the use of the connection, with a PROXY header if the origin wants one.
+    async fn send_proxy_header(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
         self.task.out.clear();
-        send_proxy_header(&connection, &self.task.sess, &mut self.task.out);
+        send_proxy_header(connection, &self.task.sess, &mut self.task.out);
         if !self.task.out.is_empty() {
             // Boxed: few origins want the header.
-            if let Err(e) = Box::pin(connection.send(&self.task.out)).await {
-                connection.has_unsent = true;
-                self.fail_introduction(connection, &e);
-                return None;
-            }
+            let sent = Box::pin(connection.send(&self.task.out)).await;
+            connection.has_unsent = sent.is_err();
+            sent?;
             self.exchange.account.bereq_header += self.task.out.len() as u64;
         }
-        log_open(&mut self.task.log, &connection);
+        log_open(&mut self.task.log, connection);
         connection.count_request();
-        Some(connection)
+        Ok(())
     }
 
+    /// Closes a connection whose PROXY header could not be sent.
+    #[cold]
     fn fail_introduction(&mut self, connection: OriginConnection, e: &io::Error) {
         let errno = e.raw_os_error().unwrap_or(libc::ETIMEDOUT);
         let (name, text) = (&connection.origin().spec.name, lacquer_system::error_text(errno));

@@ -25,6 +25,7 @@ pub struct Ended {
 
 impl Ended {
     /// Returns the connection to the pool, or observes it. `object` is the object that was received over it.
+    #[inline]
     pub fn release(self, services: &Services, object: Option<&Object>) {
         match self.leaving {
             Some((connection, End::Kept)) => connection.recycle(services, object),
@@ -46,6 +47,15 @@ impl Fetch {
         }
     }
 
+    /// Takes the connection back from VCL. Returns `None`, with the reason in the log, after a rollback.
+    pub fn reclaim(&mut self) -> Option<OriginConnection> {
+        let lent = self.exchange.lent.take();
+        if lent.is_none() {
+            self.fetch_error("No backend connection (rollback?)");
+        }
+        lent
+    }
+
     /// Ends the use of the connection that was lent to VCL.
     pub fn close_lent(&mut self, reason: Option<SessClose>) {
         let lent = self.exchange.lent.take();
@@ -54,6 +64,7 @@ impl Fetch {
 
     /// Ends the use of the connection: counts its bytes, checks it for signs that it is out of sync, and logs how it
     /// ends.
+    #[inline]
     pub fn end_origin(&mut self, connection: OriginConnection, reason: Option<SessClose>) -> Ended {
         let a = self.exchange.account;
         connection.origin().count(|c| {

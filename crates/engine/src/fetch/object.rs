@@ -266,6 +266,7 @@ impl Fetch {
     }
 
     /// Completes an object whose body was received in full over the connection, and replaces the stale object.
+    #[inline]
     pub fn complete(&mut self, stored: Stored, connection: OriginConnection) -> Step {
         let ended = self.end_origin(connection, None);
         self.drop_if_foreign(&ended, stored.object());

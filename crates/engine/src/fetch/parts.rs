@@ -58,8 +58,8 @@ pub struct Response {
 pub struct Exchange {
     /// The backend or director that VCL has set.
     pub(super) backend: BackendId,
-    /// The connection of the response, lent to VCL while `vcl_backend_response` runs. VCL reads its facts, and a
-    /// rollback closes it.
+    /// The connection of the response, lent to VCL from `vcl_backend_response` until the next step takes it. VCL reads
+    /// its facts, and a rollback closes it. It stays here meanwhile because it is too large to be part of a [`Step`].
     pub(super) lent: Option<OriginConnection>,
     pub(super) account: Account,
     pub(super) deadline: Rc<Deadline>,
@@ -149,10 +149,10 @@ pub enum Target {
 pub enum Step {
     Start,
     Retry,
-    /// Stores the response of which the head was received over the connection.
-    Body(OriginConnection),
-    /// Stores the head of the 304 that was received over the connection, with the body of the object that it confirms.
-    Refresh(OriginConnection, Arc<Object>),
+    /// Takes the connection from VCL, and stores the response.
+    Body,
+    /// Takes the connection from VCL, and stores the head of a 304 with the body of the object that it confirms.
+    Refresh(Arc<Object>),
     Error,
     Fail,
     /// The end of the fetch, with the object that it has completed.

@@ -15,7 +15,8 @@ use super::object::{Draft, Stored};
 use super::parts::Step;
 use super::{Fetch, gone};
 
-pub async fn refresh(f: &mut Fetch, connection: OriginConnection, stale: Arc<Object>) -> Step {
+pub async fn refresh(f: &mut Fetch, stale: Arc<Object>) -> Step {
+    let Some(connection) = f.reclaim() else { return Step::Error };
     if stale.state() == BodyState::Fetching {
         f.task.log.put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
         if stale.end().await == BodyState::Failed {

@@ -10,45 +10,44 @@ use super::connection::OriginConnection;
 use super::parts::Step;
 use super::{Fetch, gone, retry};
 
-/// Handles a response. `confirmed` is the stale object that a 304 confirms.
-pub async fn respond(
-    f: &mut Fetch,
-    mut connection: OriginConnection,
-    confirmed: Option<Arc<Object>>,
-) -> Step {
+/// Lends the connection of a response to VCL.
+pub fn lend(f: &mut Fetch, mut connection: OriginConnection) {
     if f.request.http.has_token(&f.task.ws, h::CONNECTION, b"close") {
         connection.close = connection.close.or(Some(SessClose::ReqClose));
     }
     f.exchange.lent = Some(connection);
+}
+
+/// Handles a response whose connection was lent to VCL. `confirmed` is the stale object that a 304 confirms.
+pub async fn respond(f: &mut Fetch, confirmed: Option<Arc<Object>>) -> Step {
     let handling = f.vcl(Method::BackendResponse).await;
-    // A rollback has closed the connection.
-    let mut connection = f.exchange.lent.take();
+    // After a rollback, the connection is gone.
     let response_closes = f.response.http.has_token(&f.task.ws, h::CONNECTION, b"close");
-    if let Some(connection) = connection.as_mut().filter(|_| response_closes) {
+    if let Some(connection) = f.exchange.lent.as_mut().filter(|_| response_closes) {
         connection.close = connection.close.or(Some(SessClose::RespClose));
     }
 
-    if !f.check_range(connection.is_some()) {
-        if let Some(mut connection) = connection {
+    if !f.check_range(f.exchange.lent.is_some()) {
+        if let Some(connection) = &mut f.exchange.lent {
             connection.skip_body_at_hand(&f.task.ws);
-            f.close_origin(connection, None);
         }
+        f.close_lent(None);
         return Step::Error;
     }
     match handling {
         Action::Deliver | Action::Pass => {}
         Action::Error => {
             f.attempt.error_action = true;
-            f.close_origin(connection, Some(SessClose::RespClose));
+            f.close_lent(Some(SessClose::RespClose));
             return Step::Error;
         }
         Action::Retry => {
-            let has_body = connection.as_ref().is_some_and(|c| c.reply.framing.status != BodyStatus::None);
-            f.close_origin(connection, has_body.then_some(SessClose::RespClose));
+            let has_body = f.lent_framing() != BodyStatus::None;
+            f.close_lent(has_body.then_some(SessClose::RespClose));
             return retry::after_vcl(f, false);
         }
         _ => {
-            f.close_origin(connection, Some(SessClose::RespClose));
+            f.close_lent(Some(SessClose::RespClose));
             return Step::Fail;
         }
     }
@@ -56,6 +55,7 @@ pub async fn respond(
     if let Some(stale) = &confirmed
         && gone::is_gone(f, stale).await
     {
+        let connection = f.exchange.lent.take();
         return gone::ask_again(f, connection, gone::GONE);
     }
     f.task.stamp("Process");
@@ -67,12 +67,8 @@ pub async fn respond(
         f.response.is_hit_for_pass = true;
         f.response.is_uncacheable = true;
     }
-    let Some(connection) = connection else {
-        f.fetch_error("No backend connection (rollback?)");
-        return Step::Error;
-    };
     match confirmed {
-        Some(stale) => Step::Refresh(connection, stale),
-        None => Step::Body(connection),
+        Some(stale) => Step::Refresh(stale),
+        None => Step::Body,
     }
 }

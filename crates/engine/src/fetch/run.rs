@@ -34,13 +34,13 @@ impl Fetch {
         let mut step = Step::Start;
         loop {
             if self.is_abandoned(None) && !matches!(step, Step::Done(_)) {
-                step = self.give_up(step);
+                step = Step::Fail;
             }
             step = match step {
                 Step::Start => start::start(self).await,
                 Step::Retry => retry::retry(self),
-                Step::Body(connection) => body::fetch(self, connection).await,
-                Step::Refresh(connection, stale) => refresh::refresh(self, connection, stale).await,
+                Step::Body => body::fetch(self).await,
+                Step::Refresh(stale) => refresh::refresh(self, stale).await,
                 Step::Error => error::error(self).await,
                 Step::Fail => {
                     self.fail();
@@ -51,17 +51,8 @@ impl Fetch {
         }
     }
 
-    /// Ends an abandoned fetch before this step.
-    #[cold]
-    fn give_up(&mut self, step: Step) -> Step {
-        if let Step::Body(connection) | Step::Refresh(connection, _) = step {
-            self.close_origin(connection, Some(SessClose::RxBody));
-        }
-        Step::Fail
-    }
-
     fn fail(&mut self) {
-        // Present after a fault in VCL.
+        // Present if no step has taken it from VCL.
         self.close_lent(Some(SessClose::RxBody));
         // Dropping the right to fetch wakes the requests that wait for it.
         if let Target::Streaming(object) = mem::replace(&mut self.product.target, Target::Delivered) {

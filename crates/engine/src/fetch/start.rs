@@ -206,7 +206,8 @@ pub async fn start(f: &mut Fetch) -> Step {
     if f.response.http.status() == 304 {
         return accept_304(f, connection).await;
     }
-    response::respond(f, connection, None).await
+    response::lend(f, connection);
+    response::respond(f, None).await
 }
 
 /// Adds a missing `Date`, joins the lines of list headers, and sets the lifetimes from the headers.
@@ -239,9 +240,13 @@ async fn accept_304(f: &mut Fetch, connection: OriginConnection) -> Step {
     match validation::not_modified(stale, facts, f.response.is_uncacheable) {
         NotModified::Update { stale, weaken_etag } => {
             complete_head(f, &stale, weaken_etag);
-            response::respond(f, connection, Some(stale)).await
+            response::lend(f, connection);
+            response::respond(f, Some(stale)).await
         }
-        NotModified::Forward => response::respond(f, connection, None).await,
+        NotModified::Forward => {
+            response::lend(f, connection);
+            response::respond(f, None).await
+        }
         NotModified::Repeat => gone::ask_again_before_vcl(f, connection),
         NotModified::Refuse => {
             f.task.log.put(Tag::Error, b"304 response but not conditional fetch");
