@@ -46,8 +46,10 @@ fn origin() -> Origin {
         "x" => send(stream, "", b""),
         "digits" => send(stream, "Content-Encoding: gzip\r\n", &digits),
         "page" => send(stream, "X-Esi: yes\r\nX-Gzip: yes\r\n", b"<p><esi:include src=\"digits\"/></p>"),
-        "endless-header" => endless(stream, "Content-Encoding: gzip\r\n", &NAMED, &[b'n'; 1 << 16]),
-        "endless-attribute" => endless(stream, "X-Esi: yes\r\n", b"<esi:include src=\"", &[b'n'; 1 << 16]),
+        "endless-header" => endless(stream, "Content-Encoding: gzip\r\n", &NAMED, &b"n".repeat(1 << 16)),
+        "endless-attribute" => {
+            endless(stream, "X-Esi: yes\r\n", b"<esi:include src=\"", &b"n".repeat(1 << 16))
+        }
         "endless-faults" => endless(stream, "X-Esi: yes\r\n", b"<", &b"<esi:x>".repeat(9000)),
         _ => send(stream, "", b"small"),
     })
@@ -118,7 +120,7 @@ fn swallow(address: SocketAddr, path: &str, header: &str) -> usize {
     let mut stream = TcpStream::connect(address).expect("connections are accepted");
     let request = format!("GET {path} HTTP/1.1\r\nHost: attack\r\n{header}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("requests can be sent");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("sockets have timeouts");
+    stream.set_read_timeout(Some(Duration::from_mins(1))).expect("sockets have timeouts");
     let (mut all, mut buffer) = (0, vec![0; 1 << 18]);
     while let Ok(n @ 1..) = stream.read(&mut buffer) {
         all += n;

@@ -108,7 +108,7 @@ fn accepting_pauses_without_descriptors_and_resumes() {
     let mut kept = Client::connect(daemon.address).expect("connections are accepted");
     assert_eq!(kept.get("/100/kept/a").expect("a response arrives").status, 200);
     let waiting: Vec<_> = (0..300).map(|_| daemon.connect()).collect();
-    let descriptors = || std::fs::read_dir(format!("/proc/{worker}/fd")).map_or(0, |entries| entries.count());
+    let descriptors = || std::fs::read_dir(format!("/proc/{worker}/fd")).map_or(0, Iterator::count);
     assert!(until(|| descriptors() >= 100), "{} descriptors are in use", descriptors());
     assert!(descriptors() <= 120, "the reserve is used up: {} descriptors", descriptors());
     let before = ticks(worker);

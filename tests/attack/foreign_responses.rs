@@ -123,7 +123,7 @@ fn ask_page(client: &mut Client, path: &str, wrong: &Wrong) -> bool {
 }
 
 fn ask_bodyless(client: &mut Client, number: u64, wrong: &Wrong) -> bool {
-    let method = if number % 3 == 0 { "HEAD" } else { "GET" };
+    let method = if number.is_multiple_of(3) { "HEAD" } else { "GET" };
     let path = format!("/bodyless/{number}/{}", number % 3);
     let request = format!("{method} {path} HTTP/1.1\r\nHost: robust\r\n\r\n");
     if client.send(&request).is_err() {
@@ -280,8 +280,8 @@ fn unsolicited_responses_reach_one_client_at_most() {
         forms.flat_map(|form| effort(&[1, 8][..], &[1, 2, 8]).iter().map(move |&clients| (form, clients)));
     in_parallel(&slot, rounds, |(form, clients)| {
         let origin = two_answers(form, 1, Duration::ZERO);
-        let slow = form.late.unwrap_or(0) / 1000 + 1;
-        let requests = (effort(300, 20_000) / slow).max(effort(24, 200));
+        let seconds = form.late.unwrap_or(0) / 1000 + 1;
+        let requests = (effort(300, 20_000) / seconds).max(effort(24, 200));
         let most = usize::from(form.late.is_some());
         unsolicited_round(&origin, clients, requests, most, &format!("{form:?}, {clients} clients"));
     });
@@ -315,8 +315,7 @@ fn a_proven_origin_shifts_one_response() {
     in_parallel(&slot, rounds, |(late, slow)| {
         // Most clients leave before that.
         let stays: Vec<_> = (0..40).map(|own| if own < 8 { 3000 } else { 700 }).collect();
-        let (late, slow) = (Duration::from_millis(late), Duration::from_millis(slow));
-        late_shift_round(&stays, late, slow);
+        late_shift_round(&stays, Duration::from_millis(late), Duration::from_millis(slow));
     });
 }
 
@@ -363,7 +362,9 @@ fn late_shift_round(stays: &[u64], late: Duration, slow: Duration) {
             })
         })
         .collect();
-    clients.into_iter().for_each(|client| client.join().expect("clients do not panic"));
+    for client in clients {
+        client.join().expect("clients do not panic");
+    }
     let first = wrong.first.lock().expect("no thread panics while it holds the lock").clone();
     assert!(wrong.count() <= 1, "{late:?} {slow:?}: {} wrong, the first {first:?}", wrong.count());
 }

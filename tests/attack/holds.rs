@@ -1,5 +1,6 @@
 //! Work that could hold a reactor. Other clients of the same reactors measure how long they wait meanwhile.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -190,7 +191,8 @@ fn fill(address: SocketAddr, round: usize, objects: usize) {
 fn large_vcl(origin: SocketAddr) -> String {
     let mut subs = PROBED.to_owned();
     for n in 0..effort(300, 3000) {
-        subs.push_str(&format!(
+        let _ = write!(
+            subs,
             "backend b{n} {{ .host = \"127.0.0.1\"; .port = \"{}\"; }}
             sub part_{n} {{
                 if (req.url ~ \"^/(foo|bar)+{n}/[a-z]*$\") {{ set req.http.x-{n} = req.url + \"{n}\"; }}
@@ -198,7 +200,7 @@ fn large_vcl(origin: SocketAddr) -> String {
             }}
             sub vcl_recv {{ if (req.url == \"/{n}\") {{ call part_{n}; }} }}\n",
             origin.port()
-        ));
+        );
     }
     vcl(origin, &subs)
 }

@@ -81,7 +81,9 @@ fn requests_of_an_address_are_limited() {
     let answer = client::get(daemon.address, "/100").unwrap();
     assert_eq!((answer.header("at-work"), answer.header("conns")), (Some("1"), Some("1")));
     let mut stuck: Vec<_> = (0..5).map(|_| Client::connect(daemon.address).unwrap()).collect();
-    stuck.iter_mut().for_each(|c| c.send("GET /stuck HTTP/1.1\r\nHost: a\r\n\r\n").unwrap());
+    for client in &mut stuck {
+        client.send("GET /stuck HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    }
     let mut h2 = H2Client::connect(daemon.address, &[]).unwrap();
     let streams = (0..5).map(|_| h2.get("/stuck").unwrap()).count();
     assert!(until(|| origin.requests() >= 11));

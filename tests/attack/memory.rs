@@ -113,13 +113,14 @@ fn large() -> (Origin, Arc<AtomicU64>) {
         let mut words = path.split('/').skip(1);
         let megabytes: usize = words.next().and_then(|w| w.parse().ok()).unwrap_or(1);
         let chunked = words.next() == Some("chunked");
-        let framing = match chunked {
-            true => "Transfer-Encoding: chunked".to_owned(),
-            false => format!("Content-Length: {}", megabytes << 20),
+        let framing = if chunked {
+            "Transfer-Encoding: chunked".to_owned()
+        } else {
+            format!("Content-Length: {}", megabytes << 20)
         };
         let head = format!("HTTP/1.1 200 OK\r\nCache-Control: private\r\n{framing}\r\n\r\n");
         let mut written = stream.write_all(head.as_bytes()).is_ok();
-        let mut piece: Vec<u8> = (0..1u32 << 18).flat_map(|i| i.to_be_bytes()).collect();
+        let mut piece: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_be_bytes).collect();
         if chunked {
             piece = [b"100000\r\n", piece.as_slice(), b"\r\n"].concat();
         }

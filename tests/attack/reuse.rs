@@ -112,7 +112,7 @@ fn no_rest_after_a_bodyless_response_is_cut_short() {
         std::thread::spawn(move || {
             let mut client = Client::connect(address).expect("connections are accepted");
             while Instant::now() < end {
-                if own % 2 == 0 {
+                if own.is_multiple_of(2) {
                     client.get("/slow").expect("a response arrives");
                 } else {
                     client.send("HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n").expect("requests can be sent");

@@ -337,7 +337,8 @@ fn limits_are_named() {
     let origin = Recorder::start(|request| {
         let line = if request.contains("/line") { 10_000 } else { 4_000 };
         let lines = if request.contains("/line") { 1 } else { 20 };
-        let head: String = (0..lines).map(|i| format!("X-{i}: {}\r\n", "y".repeat(line))).collect();
+        let fields: Vec<_> = (0..lines).map(|i| format!("X-{i}: {}\r\n", "y".repeat(line))).collect();
+        let head = fields.concat();
         format!("HTTP/1.1 200 OK\r\n{head}Content-Length: 0\r\n\r\n").into_bytes()
     });
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
@@ -355,9 +356,11 @@ fn tiny_chunks_are_cheap() {
     let count = effort(400_000, 2_000_000);
     let chunks = "1\r\nx\r\n".repeat(count) + "0\r\n\r\n";
     let response = chunks.clone();
-    let origin = Recorder::start(move |request| match request.starts_with("POST") {
-        true => ok("fine"),
-        false => format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{response}").into_bytes(),
+    let origin = Recorder::start(move |request| {
+        if request.starts_with("POST") {
+            return ok("fine");
+        }
+        format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{response}").into_bytes()
     });
     let subs = "sub vcl_recv { return (pass); }";
     let mut daemon = Daemon::start(&vcl(origin.address, subs), &["-s", "malloc,64M"]);

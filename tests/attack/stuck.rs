@@ -33,14 +33,14 @@ impl Stuck {
             match kind {
                 "head" | "miss" => return hold(stream, &count),
                 "body" => {
-                    let head =
+                    let begin =
                         b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\nCache-Control: private\r\n\r\n";
-                    let sent = stream.write_all(head).and_then(|()| stream.write_all(&[b'x'; 1000]));
+                    let sent = stream.write_all(begin).and_then(|()| stream.write_all(&[b'x'; 1000]));
                     return sent.is_ok() && hold(stream, &count);
                 }
                 "parts" => {
-                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n/", path.len());
-                    let sent = stream.write_all(head.as_bytes());
+                    let begin = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n/", path.len());
+                    let sent = stream.write_all(begin.as_bytes());
                     std::thread::sleep(LATE);
                     return sent.is_ok() && stream.write_all(&path.as_bytes()[1..]).is_ok();
                 }

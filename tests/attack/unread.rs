@@ -206,7 +206,7 @@ fn pipes_that_are_not_read_end_with_their_client() {
     let deaf = Deaf::start();
     let mut daemon = deaf.daemon(&["-p", "pipe_timeout=never"]);
     let worker = daemon.worker();
-    let descriptors = || std::fs::read_dir(format!("/proc/{worker}/fd")).map_or(0, |entries| entries.count());
+    let descriptors = || std::fs::read_dir(format!("/proc/{worker}/fd")).map_or(0, Iterator::count);
     let before = descriptors();
     for path in ["/deaf/pipe", "/deaf/pipe/cached"] {
         let mut client = daemon.connect();

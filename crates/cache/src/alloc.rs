@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use lacquer_storage::{BodyWriter, ChunkSizes, Full, Layout, Parts, Stevedore};
 
 use crate::cache::Cache;
+use crate::evicted::Evicted;
 use crate::object::{Object, ObjectSpec, flag};
 use crate::stats::bump;
 
@@ -182,13 +183,17 @@ impl Cache {
                 bump(&self.counters.n_lru_limited);
                 return Err(Full);
             }
-            if !self.nuke_one(stevedore.index(), large, nuke.log) {
-                // All remaining objects are held by readers. Storing in pieces is better than failing.
-                self.pressure.fetch_add(1, Ordering::Relaxed);
-                (nuke.log)("LRU_Fail");
-                return if large { make(TRIES_BEFORE_SPLIT) } else { Err(Full) };
+            match self.nuke_one(stevedore.index(), large, nuke.log) {
+                Evicted::Object => nuke.left -= 1,
+                // The body is freed with the last object that shares it.
+                Evicted::Head => {}
+                Evicted::Nothing => {
+                    // All remaining objects are held by readers. Storing in pieces is better than failing.
+                    self.pressure.fetch_add(1, Ordering::Relaxed);
+                    (nuke.log)("LRU_Fail");
+                    return if large { make(TRIES_BEFORE_SPLIT) } else { Err(Full) };
+                }
             }
-            nuke.left -= 1;
             nuke.at_once -= 1;
             nuke.tries += 1;
         }

@@ -8,6 +8,7 @@ use lacquer_storage::{Stevedore, Stored};
 
 use crate::cache::{Busy, Cache};
 use crate::descriptor::Descriptor;
+use crate::evicted::Evicted;
 use crate::object::{Object, flag};
 use crate::slab::Key;
 use crate::stats::bump;
@@ -26,16 +27,18 @@ impl Cache {
     pub fn recover(self: &Arc<Self>) -> io::Result<Recovery> {
         let mut recovery = Recovery::default();
         for stevedore in &self.stevedores {
-            stevedore.recover(&mut |stored, about| match self.reindex(stevedore, stored, about) {
-                Some(()) => recovery.indexed += 1,
-                None => recovery.refused += 1,
-            })?;
+            stevedore.recover(
+                &mut |stored, descriptor| match self.reindex(stevedore, stored, descriptor) {
+                    Some(()) => recovery.indexed += 1,
+                    None => recovery.refused += 1,
+                },
+            )?;
         }
         Ok(recovery)
     }
 
-    fn reindex(self: &Arc<Self>, stevedore: &Stevedore, stored: Stored, about: &[u8]) -> Option<()> {
-        let descriptor = Descriptor::read(about).ok()?;
+    fn reindex(self: &Arc<Self>, stevedore: &Stevedore, stored: Stored, descriptor: &[u8]) -> Option<()> {
+        let descriptor = Descriptor::read(descriptor).ok()?;
         let object = Object::new(stored, &descriptor.spec(), stevedore.index());
         if !object.has_sound_head() || !self.bans.heads.is_sound(object.head()) {
             return None;
@@ -78,7 +81,8 @@ impl Cache {
         for stevedore in self.stevedores.iter().filter(|stevedore| stevedore.has_device()) {
             let (cache, index): (Weak<Cache>, u8) = (Arc::downgrade(self), stevedore.index());
             stevedore.on_full(move || {
-                cache.upgrade().is_some_and(|cache| cache.nuke_one(index, true, &mut |_| {}))
+                let evict = |cache: Arc<Cache>| cache.nuke_one(index, true, &mut |_| {});
+                cache.upgrade().is_some_and(|cache| evict(cache) != Evicted::Nothing)
             });
         }
     }

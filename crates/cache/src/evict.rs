@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use crate::locks::Mutex;
 
 use crate::cache::Cache;
+use crate::evicted::Evicted;
 use crate::object::Object;
 use crate::shard::{DeferredWork, Shard};
 use crate::stats::bump;
@@ -24,7 +25,8 @@ enum Search {
     Large,
     /// Any object that is not in use.
     Idle,
-    /// Also objects that front tables hold; their memory is freed a little later.
+    /// Also objects that front tables hold, whose memory is freed a little later, and objects that share their body
+    /// with others, which keep it in memory.
     Pinned,
 }
 
@@ -34,6 +36,7 @@ impl Search {
         object.stevedore() == stevedore
             && Arc::strong_count(object) <= 1 + pins
             && (self != Self::Large || object.stored().is_large())
+            && (self == Self::Pinned || !object.stored().is_shared())
     }
 }
 
@@ -62,9 +65,8 @@ impl Cache {
         }
     }
 
-    /// Evicts one object of a storage. Returns false if no object can be evicted. With `large`, an object with pages
-    /// of its own is preferred.
-    pub fn nuke_one(&self, stevedore: u8, large: bool, log: &mut dyn FnMut(&str)) -> bool {
+    /// Evicts one object of a storage. With `large`, an object with pages of its own is preferred.
+    pub fn nuke_one(&self, stevedore: u8, large: bool, log: &mut dyn FnMut(&str)) -> Evicted {
         let searches: &[Search] = if large {
             &[Search::Large, Search::Idle, Search::Pinned]
         } else {
@@ -73,15 +75,15 @@ impl Cache {
         for &search in searches {
             // The first round may only clear marks.
             for _ in 0..2 {
-                if self.nuke(stevedore, search, log) {
-                    return true;
+                if let Some(evicted) = self.nuke(stevedore, search, log) {
+                    return evicted;
                 }
             }
         }
-        false
+        Evicted::Nothing
     }
 
-    fn nuke(&self, stevedore: u8, search: Search, log: &mut dyn FnMut(&str)) -> bool {
+    fn nuke(&self, stevedore: u8, search: Search, log: &mut dyn FnMut(&str)) -> Option<Evicted> {
         let first = self.evict_next.fetch_add(1, Ordering::Relaxed) as usize;
         let mut candidates = Vec::with_capacity(CANDIDATES);
         for i in 0..self.shards.len() {
@@ -102,7 +104,7 @@ impl Cache {
         candidates.sort_by(|a, b| {
             b.scale.cmp(&a.scale).then(a.t_origin.total_cmp(&b.t_origin)).then(a.vxid.cmp(&b.vxid))
         });
-        candidates.iter().any(|candidate| self.take(candidate, stevedore, search, log))
+        candidates.iter().find_map(|candidate| self.take(candidate, stevedore, search, log))
     }
 
     fn candidate(shard: &mut Shard, stevedore: u8, search: Search) -> Option<(u32, Arc<Object>)> {
@@ -130,27 +132,32 @@ impl Cache {
         None
     }
 
-    fn take(&self, it: &Candidate<'_>, stevedore: u8, search: Search, log: &mut dyn FnMut(&str)) -> bool {
+    fn take(
+        &self,
+        it: &Candidate<'_>,
+        stevedore: u8,
+        search: Search,
+        log: &mut dyn FnMut(&str),
+    ) -> Option<Evicted> {
         let mut deferred = DeferredWork::default();
-        {
+        let evicted = {
             let mut shard = it.shard.lock();
-            let Some(object) = shard.object(it.slot, it.vxid) else { return false };
-            if !search.allows(object, stevedore) {
-                return false;
-            }
+            let object = shard.object(it.slot, it.vxid).filter(|object| search.allows(object, stevedore))?;
+            let evicted = if object.stored().is_shared() { Evicted::Head } else { Evicted::Object };
             log(&format!("LRU_Cand p={:#x} f={:#x} r=1", Arc::as_ptr(object).addr(), object.flags()));
             self.remove(&mut shard, it.slot, &mut deferred);
             if shard.hand == it.slot {
                 shard.hand += 1;
             }
-        }
+            evicted
+        };
         if search == Search::Pinned {
             self.pressure.fetch_add(1, Ordering::Relaxed);
         }
         deferred.run();
         bump(&self.counters.n_lru_nuked);
         log(&format!("LRU xid={}", it.vxid));
-        true
+        Some(evicted)
     }
 }
 

@@ -15,6 +15,7 @@ mod cache;
 mod descriptor;
 mod durable;
 mod evict;
+mod evicted;
 mod expiry;
 mod expiry_events;
 mod front;
@@ -33,12 +34,16 @@ mod tags;
 mod waiter;
 mod waiting;
 
+#[cfg(all(test, loom))]
+mod loom_tests;
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 pub use alloc::Nuke;
 pub use cache::{Busy, Cache, Config, Hooks};
 pub use durable::Recovery;
+pub use evicted::Evicted;
 pub use front::FrontTable;
 pub use lookup::{Lookup, LookupArgs};
 pub use object::{Object, ObjectSpec, Timers, flag};

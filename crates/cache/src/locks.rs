@@ -36,3 +36,20 @@ mod standard {
         }
     }
 }
+
+/// The lock of code that loom tests, with the interface of `parking_lot`.
+#[cfg(loom)]
+pub(crate) mod modeled {
+    use std::sync::PoisonError;
+
+    use loom::sync::{self, MutexGuard};
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use lacquer_flow::Lifetime;
 use lacquer_flow::lookup::{self, Limits, Standing};
@@ -128,6 +128,7 @@ pub struct Object {
 }
 
 // With the two counts of its Arc, an object fits into a 96-byte allocation.
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Object>() <= 72);
 
 impl Object {
@@ -220,17 +221,22 @@ impl Object {
         self.stored.chunk_at(offset)
     }
 
-    /// Ready when the byte at `offset` is in memory or will never be. Requests the byte from the device if it is
+    /// Waits until the byte at `offset` is in memory or will never be. Requests the byte from the device if it is
     /// there.
-    pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
-        self.stored.poll_more(offset, cx)
-    }
-
-    /// Waits until the byte at `offset` is in memory or will never be.
     pub async fn more(&self, offset: u64) -> BodyState {
         // Keeps the part with that byte in memory until this task has seen it.
-        let _wait = self.stored.wait(offset);
-        std::future::poll_fn(|cx| self.poll_more(offset, cx)).await
+        let mut wait = self.stored.wait(offset);
+        std::future::poll_fn(|cx| wait.poll(cx)).await
+    }
+
+    /// Waits until the byte at `offset` was fetched, or the fetch has ended. The byte may then be on a device.
+    pub async fn fetched(&self, offset: u64) {
+        let mut wait = self.stored.wait(offset);
+        std::future::poll_fn(|cx| match wait.poll(cx) {
+            Poll::Pending if self.state() == BodyState::Fetching => Poll::Pending,
+            _ => Poll::Ready(()),
+        })
+        .await;
     }
 
     /// Waits until the fetch has ended.

@@ -54,7 +54,7 @@ impl Object {
             // The fetch may be waiting until delivery frees what it has stored.
             self.stored().delivered(u64::MAX, false);
         } else {
-            self.stored().slim();
+            self.stored().drop_body();
         }
     }
 }

@@ -62,6 +62,44 @@ impl<S: Sink> BodyPipeline<S> {
         Ok(())
     }
 
+    /// Passes bytes of a stored body through the filters, or the include. Sends one step of their output, which they
+    /// own: no chunk is held while the client does not read. Returns the position after the consumed bytes.
+    async fn process_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        let (at, end, has_output) = {
+            let chunk = match object.read(from, to) {
+                Read::Mapped(chunk) => chunk,
+                Read::Pending => return Ok(from),
+                Read::Missing => return Err(SendError::Source),
+            };
+            let mut piece = chunk.bytes();
+            let has_output = match &mut self.sink {
+                BodySink::Include(include) if self.chain.is_empty() => {
+                    include.convert(std::mem::take(&mut piece));
+                    true
+                }
+                _ => self.chain.produce(&mut piece, false).map_err(|_| SendError::Filter)?,
+            };
+            let end = from + chunk.len() as u64;
+            (end - piece.len() as u64, end, has_output)
+        };
+        if self.chain.is_empty() {
+            let BodySink::Include(include) = &mut self.sink else { return Err(SendError::Source) };
+            Box::pin(include.send_converted()).await?;
+            return Ok(at);
+        }
+        if has_output {
+            let out = self.chain.take_output();
+            let made = out.len();
+            self.sink.write(out).await?;
+            self.pace.made(made).await;
+        }
+        if at == end && !self.chain.is_done() {
+            // The caller may wait for more before it comes back.
+            self.filter(&[], false).await?;
+        }
+        if self.chain.is_done() { Err(SendError::Enough) } else { Ok(at) }
+    }
+
     /// Finishes the filters after a body that was sent with this result. Also ends the response, unless this body is
     /// an include.
     pub async fn finish(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
@@ -101,16 +139,8 @@ impl<S: Sink> Sink for BodyPipeline<S> {
             BodySink::Include(include) if self.chain.is_empty() && include.is_unchanged() => {
                 Box::pin(include.write_stored(object, from, to)).await
             }
-            _ => {
-                let most = to.min(from.saturating_add(STEP_MAX as u64));
-                let chunk = match object.read(from, most) {
-                    Read::Mapped(chunk) => chunk,
-                    Read::Pending => return Ok(from),
-                    Read::Missing => return Err(SendError::Source),
-                };
-                self.write(chunk.bytes()).await?;
-                Ok(from + chunk.len() as u64)
-            }
+            BodySink::Lent if self.chain.is_empty() => Err(SendError::Source),
+            _ => self.process_stored(object, from, to.min(from.saturating_add(STEP_MAX as u64))).await,
         }
     }
 
@@ -267,7 +297,10 @@ impl<S: Sink> EsiInclude<S> {
     async fn scan(&mut self, object: &Object) -> Option<Landmarks> {
         let mut scanner = Scanner::new(StoredReader::new(object));
         loop {
-            scanner.source_mut().prepare(splice::STEP_READS).await;
+            if let Err(failed) = scanner.source_mut().prepare(splice::STEP_READS, &mut self.pipeline).await {
+                self.failure = Some(failed);
+                return None;
+            }
             match scanner.step() {
                 Ok(None) => tokio::task::yield_now().await,
                 done => return done.ok().flatten(),
@@ -295,21 +328,30 @@ impl<S: Sink> EsiInclude<S> {
     }
 
     async fn write_part(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        if self.is_unchanged() {
+            self.count += piece.len() as u64;
+            return if piece.is_empty() { Ok(()) } else { self.pipeline.write(piece).await };
+        }
+        self.convert(piece);
+        self.send_converted().await
+    }
+
+    /// Converts a piece to bytes of the including gzip stream, for [`send_converted`](Self::send_converted).
+    fn convert(&mut self, piece: &[u8]) {
         self.count += piece.len() as u64;
         self.packed.clear();
-        let piece = match &mut self.mode {
-            Mode::Through => piece,
+        match &mut self.mode {
+            Mode::Through => self.packed.extend_from_slice(piece),
             Mode::Wrap => {
                 self.sum.append(Checksum::of(piece));
                 splice::wrap(piece, &mut self.packed);
-                &self.packed
             }
-            Mode::Strip(strip) => {
-                strip.push(piece, &mut self.packed);
-                &self.packed
-            }
-        };
-        if piece.is_empty() { Ok(()) } else { self.pipeline.write(piece).await }
+            Mode::Strip(strip) => strip.push(piece, &mut self.packed),
+        }
+    }
+
+    async fn send_converted(&mut self) -> Result<(), SendError> {
+        if self.packed.is_empty() { Ok(()) } else { self.pipeline.write(&self.packed).await }
     }
 
     /// Records that the included response has failed.

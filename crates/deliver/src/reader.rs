@@ -5,6 +5,8 @@ use std::io::{self, BufRead};
 
 use lacquer_cache::{Chunk, Object, Read};
 
+use crate::sink::{SendError, Sink};
+
 /// Bytes that can be read without waiting.
 enum Piece<'o> {
     Stored(Chunk<'o>),
@@ -37,8 +39,8 @@ impl<'o> StoredReader<'o> {
     }
 
     /// Maps chunks until at least `least` bytes can be read, or the rest of the body. Waits for bytes that are not in
-    /// memory.
-    pub async fn prepare(&mut self, least: u64) {
+    /// memory, and fails if the client leaves first or the wait is too long for `sink`.
+    pub async fn prepare(&mut self, least: u64, sink: &mut impl Sink) -> Result<(), SendError> {
         let mut available: u64 = self.ready.iter().map(|piece| piece.bytes().len() as u64).sum();
         available -= self.used as u64;
         while available < least {
@@ -50,11 +52,12 @@ impl<'o> StoredReader<'o> {
                 }
                 Read::Pending => {
                     self.release_memory();
-                    self.object.more(self.end).await;
+                    sink.wait_for(self.object, self.end).await?;
                 }
-                Read::Missing => return,
+                Read::Missing => break,
             }
         }
+        Ok(())
     }
 
     /// Copies the mapped chunks before a wait for the store's memory. Otherwise readers that hold chunks while they

@@ -51,9 +51,10 @@ pub trait Sink {
     fn write(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>>;
 
     /// Sends bytes of a stored body, starting at `from`, where at least one byte is stored, and ending before `to`. The
-    /// protocol decides how many bytes it sends. Returns the position of the next byte. This is `from` if the bytes are
-    /// no longer in memory; the caller then waits for them again. `behind` states what follows the byte before `to`, or
-    /// the last byte of the body if that comes first.
+    /// protocol decides how many bytes it sends. Returns the position of the next byte. This may be `from`: if the
+    /// bytes are no longer in memory, or after the sink has waited for the client. It holds no chunk while it waits.
+    /// The caller then waits for the byte at that position, if necessary, and continues there. `behind` states what
+    /// follows the byte before `to`, or the last byte of the body if that comes first.
     fn write_stored(
         &mut self,
         object: &Object,
@@ -66,7 +67,7 @@ pub trait Sink {
     fn flush(&mut self) -> impl Future<Output = Result<(), SendError>>;
 
     /// Waits until the byte at `at` of a body is in memory, after it was fetched or read from a device, or will never
-    /// be. Fails if the client leaves first.
+    /// be. Fails if the client leaves first, or if a device does not return the byte within the limits for sending.
     fn wait_for(&mut self, object: &Object, at: u64) -> impl Future<Output = Result<(), SendError>>;
 
     /// Fails if the client is gone, or its send timeout has expired.

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lacquer_net::Endpoint;
+use lacquer_net::{Cause, ConnectError, Endpoint};
 use lacquer_shm::vsc::Vbe;
 use lacquer_shm::vsm::Cluster;
 use lacquer_shm::{Segment, VsmDir};
@@ -112,7 +112,8 @@ impl Origin {
     }
 
     /// Counts a failure to connect by its errno. 0 means that no attempt was made, because a recent one failed.
-    pub fn count_failure(&self, errno: i32) {
+    pub fn count_failure(&self, error: &ConnectError) {
+        let Cause::Errno(errno) = *error.shown() else { return self.count(|c| c.fail_other.add(1)) };
         self.count(|c| match errno {
             0 => c.helddown.add(1),
             libc::EPERM | libc::EACCES => c.fail_eacces.add(1),

@@ -84,6 +84,15 @@ impl ClientTransport {
         }
     }
 
+    /// Records that the response ended too early, so that its connection does not end in order. A stream is reset
+    /// instead.
+    pub fn cut(&self) {
+        match self {
+            ClientTransport::Http1(tx) => tx.cut(),
+            ClientTransport::Http2(_) => {}
+        }
+    }
+
     /// Rejects a request that was not processed. Resets a stream; does nothing for HTTP/1, where the caller closes the
     /// connection.
     pub fn refuse(&self) {

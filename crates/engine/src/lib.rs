@@ -39,6 +39,8 @@ mod services;
 mod session;
 mod shared;
 mod slices;
+#[cfg(test)]
+mod slow_client_tests;
 mod stable_values;
 mod stevedores;
 mod surplus;

@@ -39,8 +39,8 @@ use crate::shared::{Names, Setup, Shared};
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 const WINDOW: u32 = i32::MAX as u32;
 
-struct World {
-    services: Rc<Services>,
+pub(crate) struct World {
+    pub services: Rc<Services>,
     place: PathBuf,
 }
 
@@ -51,16 +51,20 @@ impl Drop for World {
 }
 
 impl World {
-    fn new(name: &str) -> World {
+    pub fn new(name: &str) -> World {
+        let arena = Arena::anonymous(Some(64 << 20)).expect("memory");
+        World::over(name, Stevedore::new("Transient", Storage::Malloc, 0, arena))
+    }
+
+    pub fn over(name: &str, stevedore: Stevedore) -> World {
         let place = std::env::temp_dir().join(format!("lacquer-sinks-{name}-{}", std::process::id()));
         let owner = Owner { pid: std::process::id(), birth: 0 };
         let vsm = VsmDir::create(&place, 0o700, owner).expect("a directory");
         let params = Params { vsl_space: 1 << 20, thread_pools: 1, ..Params::default() };
-        let arena = Arena::anonymous(Some(64 << 20)).expect("memory");
         let setup = Setup {
             names: Names { host: "here".into(), identity: "sinks".into() },
             params,
-            stevedores: vec![Stevedore::new("Transient", Storage::Malloc, 0, arena)],
+            stevedores: vec![stevedore],
             hooks: Hooks::default(),
             descriptors: 100,
             invalidation_listeners: Vec::new(),
@@ -69,7 +73,7 @@ impl World {
         World { services: Services::new(shared, 0, Arc::default(), MAKERS), place }
     }
 
-    fn complete(&self, body: &[u8], sizes: ChunkSizes) -> Arc<Object> {
+    pub fn complete(&self, body: &[u8], sizes: ChunkSizes) -> Arc<Object> {
         let shared = self.services.shared();
         let stevedore = &shared.stevedores().all()[0];
         let keep = Keep { shared, stevedore, nuke_limit: 0, evicted: |_, _| {} };
@@ -80,14 +84,15 @@ impl World {
     }
 
     /// Returns the transport of a client that uses this protocol.
-    fn open(&self, protocol: Protocol) -> Opened {
+    pub fn open(&self, protocol: Protocol) -> Opened {
         let (ours, client) = UnixStream::pair().expect("sockets");
-        let (rx, tx) = Connection::Unix(ours).split();
+        let listener = Listener::new("a0".into(), ":80".into(), None, []);
+        let stream = Connection::Unix(ours);
+        let sess = Rc::new(Sess::new(1, Arc::new(listener), &stream, 0.0));
+        let (rx, tx) = stream.split();
         let tx = Rc::new(ClientSocket::new(tx));
         let params = self.services.params();
         let (transport, conn) = if protocol == Protocol::Http2 {
-            let listener = Listener { name: "a0".into(), endpoint: ":80".into(), proxy: false, path: None };
-            let sess = Rc::new(Sess::new(1, Arc::new(listener), &rx, 0.0));
             let conn = Rc::new(Conn::new(self.services.clone(), sess, tx, &params));
             conn.settings.remote.set(Settings { initial_window_size: WINDOW, ..Settings::DEFAULT });
             conn.windows.send.set(SendWindow::new(WINDOW));
@@ -101,33 +106,37 @@ impl World {
 }
 
 /// The two ends of a connection: the request's and the client's.
-struct Opened {
-    transport: ClientTransport,
-    rx: Rx,
-    client: UnixStream,
-    conn: Option<Rc<Conn>>,
+pub(crate) struct Opened {
+    pub transport: ClientTransport,
+    pub rx: Rx,
+    pub client: UnixStream,
+    pub conn: Option<Rc<Conn>>,
 }
 
 fn sink(transport: &ClientTransport) -> ClientSink {
-    let patience = DisconnectPolicy::of(&Params::default());
-    transport.open(Vec::new(), SendLimits { total: 60.0, since: clock::real(), idle: 60.0, patience })
+    limited_sink(transport, 60.0, 60.0)
 }
 
-fn ok_head(exit: &mut ClientSink, end: BodyEnd) -> usize {
+pub(crate) fn limited_sink(transport: &ClientTransport, total: f64, idle: f64) -> ClientSink {
+    let patience = DisconnectPolicy::of(&Params::default());
+    transport.open(Vec::new(), SendLimits { total, since: clock::real(), idle, patience })
+}
+
+pub(crate) fn ok_head(exit: &mut ClientSink, end: BodyEnd) -> usize {
     let (mut ws, mut message) = (Workspace::new(1024), Message::new(8));
     message.set_response(&mut ws, 200).expect("room");
     exit.head(Head::Message(MessageHead { message: &message, ws: &ws, end, notes: None }))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Protocol {
+pub(crate) enum Protocol {
     Length,
     Chunked,
     Http2,
 }
 
 impl Protocol {
-    fn end(self) -> BodyEnd {
+    pub fn end(self) -> BodyEnd {
         match self {
             Protocol::Length => BodyEnd::Length,
             Protocol::Chunked => BodyEnd::Chunked,
@@ -244,7 +253,7 @@ fn body_of(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Returns the body that a client received, and the number of its ends.
-fn decoded(protocol: Protocol, bytes: Vec<u8>) -> (Vec<u8>, usize) {
+pub(crate) fn decoded(protocol: Protocol, bytes: Vec<u8>) -> (Vec<u8>, usize) {
     match protocol {
         Protocol::Length => (body_of(bytes), 1),
         Protocol::Chunked => {
@@ -295,12 +304,12 @@ async fn received(world: &World, protocol: Protocol, work: impl AsyncFnOnce(&Cli
     tokio::join!(send, receive).1
 }
 
-fn runtime() -> LocalRuntime {
+pub(crate) fn runtime() -> LocalRuntime {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build_local(LocalOptions::default()).expect("a runtime")
 }
 
-const PROTOCOLS: [Protocol; 3] = [Protocol::Length, Protocol::Chunked, Protocol::Http2];
+pub(crate) const PROTOCOLS: [Protocol; 3] = [Protocol::Length, Protocol::Chunked, Protocol::Http2];
 
 #[test]
 fn any_order_of_calls_gives_the_bytes_in_this_order() {

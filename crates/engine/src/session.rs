@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use lacquer_http::{SessClose, Workspace};
-use lacquer_net::{Listener, RxHalf, Side};
+use lacquer_net::{Listener, Negotiated, Side, Stream};
 use lacquer_params::Params;
 use lacquer_shm::vsc::LocalMain;
 use lacquer_shm::{Log, Tag, Vxid};
@@ -49,6 +49,8 @@ pub struct Sess {
     pub vxid: u64,
     pub listener: Arc<Listener>,
     pub ends: Ends,
+    /// The facts that the connection's transport has negotiated, once it has passed the stages of its listener.
+    pub negotiated: Negotiated,
     /// The extensions of a PROXY header, version 2.
     pub proxy_tlvs: Vec<u8>,
     /// The uid and gid of the peer of a UNIX socket.
@@ -63,19 +65,20 @@ pub struct Sess {
 }
 
 impl Sess {
-    pub fn new(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Sess {
-        let remote = rx.peer_addr().map_or_else(Side::none, Side::of);
-        let local = rx.local_addr().map_or_else(Side::none, Side::of);
+    pub fn new(vxid: u64, listener: Arc<Listener>, stream: &Stream, opened: f64) -> Sess {
+        let remote = stream.peer_addr().map_or_else(Side::none, Side::of);
+        let local = stream.local_addr().map_or_else(Side::none, Side::of);
         let credentials =
-            listener.path.is_some().then(|| lacquer_system::peer_credentials(rx.as_fd())).flatten();
+            listener.is_unix().then(|| lacquer_system::peer_credentials(stream.as_fd())).flatten();
         Sess {
             vxid,
             listener,
             ends: Ends { client: remote.clone(), server: local.clone(), remote, local },
+            negotiated: Negotiated::default(),
             proxy_tlvs: Vec::new(),
             credentials,
             opened,
-            fd: rx.raw_fd(),
+            fd: stream.raw_fd(),
             timeouts: Timeouts::default(),
             address: AddressUsage::default(),
             workspace: RefCell::default(),
@@ -84,8 +87,7 @@ impl Sess {
 
     pub fn log_open(&self, log: &Log) {
         let vxid = Vxid::client(self.vxid);
-        let kind = if self.listener.proxy { "PROXY" } else { "HTTP/1" };
-        log.write_fmt(Tag::Begin, vxid, format_args!("sess 0 {kind}"));
+        log.write_fmt(Tag::Begin, vxid, format_args!("sess 0 {}", self.listener.protocol()));
         log.write_fmt(
             Tag::SessOpen,
             vxid,
@@ -93,7 +95,7 @@ impl Sess {
                 "{} {} {} {} {} {:.6} {}",
                 self.ends.remote.ip,
                 self.ends.remote.port,
-                self.listener.name,
+                self.listener.name(),
                 self.ends.local.ip,
                 self.ends.local.port,
                 self.opened,

@@ -54,7 +54,7 @@ impl Storing {
 
 /// The storage of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum StoreChoice {
     /// The storage that VCL chose, or the next one in rotation.
     Chosen,
     /// Transient, because the response is uncacheable.
@@ -65,13 +65,13 @@ pub enum Place {
 
 /// Decides in which storage an object is stored. `shortlived` is the parameter, in seconds.
 #[inline]
-pub fn place(storing: Storing, lifetime: Lifetime, shortlived: f64) -> Place {
+pub fn store_choice(storing: Storing, lifetime: Lifetime, shortlived: f64) -> StoreChoice {
     if storing != Storing::Cached {
-        Place::TransientUncacheable
+        StoreChoice::TransientUncacheable
     } else if lifetime.total() < shortlived {
-        Place::TransientShortlived
+        StoreChoice::TransientShortlived
     } else {
-        Place::Chosen
+        StoreChoice::Chosen
     }
 }
 
@@ -156,16 +156,16 @@ mod tests {
     fn short_lived_and_uncacheable_objects_go_to_transient() {
         let lives = |ttl, grace, keep| Lifetime { origin: 0.0, ttl, grace, keep };
         let table = [
-            (Cached, lives(120.0, 10.0, 0.0), Place::Chosen),
-            (Cached, lives(5.0, 3.0, 2.0), Place::Chosen),
-            (Cached, lives(5.0, 3.0, 1.9), Place::TransientShortlived),
-            (Cached, lives(0.0, 0.0, 0.0), Place::TransientShortlived),
-            (HitForMiss, lives(120.0, 10.0, 0.0), Place::TransientUncacheable),
-            (HitForPass, lives(120.0, 0.0, 0.0), Place::TransientUncacheable),
-            (Private, lives(-1.0, 0.0, 0.0), Place::TransientUncacheable),
+            (Cached, lives(120.0, 10.0, 0.0), StoreChoice::Chosen),
+            (Cached, lives(5.0, 3.0, 2.0), StoreChoice::Chosen),
+            (Cached, lives(5.0, 3.0, 1.9), StoreChoice::TransientShortlived),
+            (Cached, lives(0.0, 0.0, 0.0), StoreChoice::TransientShortlived),
+            (HitForMiss, lives(120.0, 10.0, 0.0), StoreChoice::TransientUncacheable),
+            (HitForPass, lives(120.0, 0.0, 0.0), StoreChoice::TransientUncacheable),
+            (Private, lives(-1.0, 0.0, 0.0), StoreChoice::TransientUncacheable),
         ];
         for (storing, lifetime, expected) in table {
-            assert_eq!(place(storing, lifetime, 10.0), expected, "{storing:?} {lifetime:?}");
+            assert_eq!(store_choice(storing, lifetime, 10.0), expected, "{storing:?} {lifetime:?}");
         }
     }
 

@@ -30,11 +30,13 @@ pub struct ClientSocket {
     half: TxHalf,
     /// Bytes of the next response that were sent ahead.
     ahead: Cell<usize>,
+    /// A response ended too early, so the connection must not end in order.
+    is_cut: Cell<bool>,
 }
 
 impl ClientSocket {
     pub fn new(half: TxHalf) -> ClientSocket {
-        ClientSocket { half, ahead: Cell::new(0) }
+        ClientSocket { half, ahead: Cell::new(0), is_cut: Cell::new(false) }
     }
 
     /// Sends the next byte of the response that the client waits for. Returns false once all known bytes are sent.
@@ -42,7 +44,10 @@ impl ClientSocket {
         let at = self.ahead.get();
         let Some(byte) = BEGINNING.get(at..=at) else { return Ok(false) };
         match self.half.try_write(byte) {
-            Ok(_) => self.ahead.set(at + 1),
+            Ok(_) => {
+                self.ahead.set(at + 1);
+                self.half.try_flush()?;
+            }
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(e) => return Err(e),
         }
@@ -72,6 +77,26 @@ impl ClientSocket {
         } else {
             self.half.try_write_vectored(&slices[..used])
         }
+    }
+
+    /// Records that a response ended too early. The connection then ends without the transport's farewell, and the
+    /// client can detect that bytes are missing.
+    pub fn cut(&self) {
+        self.is_cut.set(true);
+    }
+
+    /// Completes the sending side like [`TxHalf::finish`]. Does nothing if a response was cut.
+    pub async fn finish(&self) {
+        if !self.is_cut.get() {
+            // An error means that the connection is broken.
+            let _ = self.half.finish().await;
+        }
+    }
+
+    /// Completes the sending side like [`finish`](Self::finish), and ends it.
+    pub async fn end(&self) {
+        self.finish().await;
+        self.half.shutdown();
     }
 
     /// Drops the sending half without shutting it down.

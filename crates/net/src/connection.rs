@@ -9,7 +9,9 @@ use lacquer_sources::clock::Instant;
 use crate::capacity::Counted;
 use crate::endpoint::Endpoint;
 use crate::record::Record;
-use crate::stream::{RxHalf, Stream, TxHalf};
+use crate::rx_half::RxHalf;
+use crate::stream::Stream;
+use crate::tx_half::TxHalf;
 
 /// Both halves of a connection, the facts about it and its history, until it is closed or returned to the pool.
 pub struct Connection {
@@ -55,7 +57,7 @@ impl Connection {
     /// Moves the connection from the reactor that it is registered with to the current one.
     pub(crate) fn rebind(self) -> Option<Connection> {
         let Connection { rx, tx, facts, record } = self;
-        let (rx, tx) = rx.reunite(tx)?.rebind().ok()?.split();
+        let (rx, tx) = Stream::join(rx, tx)?.rebind().ok()?.split();
         Some(Connection { rx, tx, facts, record })
     }
 }

@@ -115,7 +115,7 @@ impl Deadline {
     }
 
     /// Marks the connection as one that [`Deadlines::shed`] may expire early. Arming or disarming removes the mark.
-    pub fn offer(&self, idleness: Idleness) {
+    pub fn allow_shedding(&self, idleness: Idleness) {
         self.idleness.set(idleness);
     }
 
@@ -131,12 +131,18 @@ impl Deadline {
         false
     }
 
-    /// Returns the result of `work`, or `None` if it takes longer than `seconds` after `since`.
+    /// Returns the result of `work`, or `None` if it takes longer than `seconds` after `since`. Work that completes at
+    /// once sets no deadline.
     pub async fn limit<T>(&self, since: Moment, seconds: f64, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
-        self.arm(since, seconds);
+        let mut is_armed = false;
         let done = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if !std::mem::replace(&mut is_armed, true) => {
+                self.arm(since, seconds);
+                self.poll_expired(cx);
+                Poll::Pending
+            }
             Poll::Pending if self.poll_expired(cx) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         })
@@ -167,7 +173,7 @@ impl Deadlines {
         Deadlines(Rc::new(Queues { clock: Cell::new(now), queued: RefCell::default() }))
     }
 
-    pub fn enlist(&self) -> Rc<Deadline> {
+    pub fn add_deadline(&self) -> Rc<Deadline> {
         Rc::new_cyclic(|me| Deadline {
             me: me.clone(),
             queues: self.0.clone(),
@@ -195,7 +201,7 @@ impl Deadlines {
     }
 
     /// Waits for the next sweep and performs it.
-    pub async fn next_turn(&self) {
+    pub async fn next_sweep(&self) {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         self.sweep(clock::monotonic());
     }
@@ -234,7 +240,7 @@ mod tests {
     #[test]
     fn deadlines_expire_soon_after_their_time_and_not_before() {
         let deadlines = Deadlines::starting_at(1000.0);
-        let (soon, far) = (deadlines.enlist(), deadlines.enlist());
+        let (soon, far) = (deadlines.add_deadline(), deadlines.add_deadline());
         let begun = soon.now();
         soon.arm(begun, 0.12);
         far.arm(begun, 600.0);
@@ -253,10 +259,10 @@ mod tests {
     #[test]
     fn idle_connections_are_shed() {
         let deadlines = Deadlines::starting_at(0.0);
-        let all: Vec<_> = (0..6).map(|_| deadlines.enlist()).collect();
+        let all: Vec<_> = (0..6).map(|_| deadlines.add_deadline()).collect();
         for (n, deadline) in all.iter().enumerate() {
             deadline.arm(deadline.now(), 9.0 - n as f64);
-            deadline.offer([Idleness::Busy, Idleness::Kept, Idleness::Silent][n % 3]);
+            deadline.allow_shedding([Idleness::Busy, Idleness::Kept, Idleness::Silent][n % 3]);
         }
         let gone = || all.iter().map(|deadline| u8::from(deadline.expired.get())).collect::<Vec<_>>();
         assert_eq!(deadlines.shed(Idleness::Silent, 1), 1);
@@ -270,7 +276,7 @@ mod tests {
     #[test]
     fn a_rearmed_deadline_is_queued_once_and_expires_on_time() {
         let deadlines = Deadlines::starting_at(0.0);
-        let one = deadlines.enlist();
+        let one = deadlines.add_deadline();
         for seconds in 0..9 {
             one.arm(one.now(), 1.0 + f64::from(seconds));
         }

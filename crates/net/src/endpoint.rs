@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
+#[cfg(any(test, feature = "memory"))]
 use crate::memory;
 use crate::stream::Stream;
 use crate::trust::Trust;
@@ -22,11 +23,11 @@ use crate::trust::Trust;
 #[derive(Debug)]
 pub struct Endpoint {
     pub id: u64,
-    pub v4: Option<SocketAddr>,
-    pub v6: Option<SocketAddr>,
-    pub path: Option<String>,
+    pub(crate) v4: Option<SocketAddr>,
+    pub(crate) v6: Option<SocketAddr>,
+    path: Option<String>,
     /// Bytes that are sent first on every new connection.
-    pub preamble: Option<Vec<u8>>,
+    preamble: Option<Vec<u8>>,
     pub trust: Trust,
     held_down: Mutex<Option<HeldDown>>,
 }
@@ -40,33 +41,75 @@ struct HeldDown {
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// The number of endpoints that were dropped.
-static GONE: AtomicU64 = AtomicU64::new(0);
+static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of endpoints that were created, and of those that were dropped.
-pub fn made_and_gone() -> (u64, u64) {
-    (NEXT_ID.load(Ordering::Relaxed) - 1, GONE.load(Ordering::Relaxed))
+pub fn created_and_dropped() -> (u64, u64) {
+    (NEXT_ID.load(Ordering::Relaxed) - 1, DROPPED.load(Ordering::Relaxed))
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        GONE.fetch_add(1, Ordering::Relaxed);
+        DROPPED.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Known endpoints, so that equal ones share an id. Each call of [`Endpoint::new`] removes dropped ones.
 static KNOWN: Mutex<Vec<std::sync::Weak<Endpoint>>> = Mutex::new(Vec::new());
 
-/// The reason why connecting failed.
+/// A step of opening a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectStage {
+    Connect,
+    /// Sending the endpoint's preamble.
+    Preamble,
+    /// Sending the PROXY header of a request's client.
+    ProxyHeader,
+}
+
+/// The cause of a failure: an error number of the system, or a text where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    Errno(i32),
+    Text(Cow<'static, str>),
+}
+
+/// The reason why a connection could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectError {
-    pub errno: i32,
-    pub held_down: bool,
+    pub stage: ConnectStage,
+    cause: Cause,
+    held_down: bool,
 }
 
 impl ConnectError {
-    /// Returns the error number for the log, or 0 while held down, because the cause was logged before.
-    pub fn shown(self) -> i32 {
-        if self.held_down { 0 } else { self.errno }
+    pub fn new(stage: ConnectStage, errno: i32) -> ConnectError {
+        ConnectError { stage, cause: Cause::Errno(errno), held_down: false }
+    }
+
+    /// Returns an error without an error number. The text is for the log.
+    pub fn with_text(stage: ConnectStage, text: impl Into<Cow<'static, str>>) -> ConnectError {
+        ConnectError { stage, cause: Cause::Text(text.into()), held_down: false }
+    }
+
+    /// Returns the cause for logs and counters. While the endpoint is held down it is 0, because the cause was logged
+    /// before.
+    pub fn shown(&self) -> &Cause {
+        if self.held_down { &Cause::Errno(0) } else { &self.cause }
+    }
+
+    pub fn is_errno(&self, errno: i32) -> bool {
+        self.cause == Cause::Errno(errno)
+    }
+}
+
+impl Cause {
+    /// Returns the text for the log; `error_text` formats an error number.
+    pub fn text(&self, error_text: impl FnOnce(i32) -> String) -> String {
+        match self {
+            Cause::Errno(errno) => format!("errno {errno} ({})", error_text(*errno)),
+            Cause::Text(text) => format!("({text})"),
+        }
     }
 }
 
@@ -112,33 +155,34 @@ impl Endpoint {
         holddown: Holddown,
     ) -> Result<Stream, ConnectError> {
         if let Some(errno) = self.held_down() {
-            return Err(ConnectError { errno, held_down: true });
+            return Err(ConnectError { held_down: true, ..ConnectError::new(ConnectStage::Connect, errno) });
         }
-        let result = if timeout > 0.0 {
-            let limit = Duration::from_secs_f64(timeout.min(1e9));
-            tokio::time::timeout(limit, self.connect_any(prefer_ipv6))
-                .await
-                .unwrap_or_else(|_| Err(timed_out()))
-        } else {
-            self.connect_any(prefer_ipv6).await
-        };
-        result.map_err(|e| {
+        let by = (timeout > 0.0).then(|| Instant::now() + Duration::from_secs_f64(timeout.min(1e9)));
+        self.open(prefer_ipv6, by).await.map_err(|(stage, e)| {
             let errno = Errno::from_io_error(&e).unwrap_or(Errno::TIMEDOUT);
             self.hold_down(errno, holddown);
-            ConnectError { errno: errno.raw_os_error(), held_down: false }
+            ConnectError::new(stage, errno.raw_os_error())
         })
     }
 
-    async fn connect_any(&self, prefer_ipv6: bool) -> io::Result<Stream> {
-        let mut stream = self.connect_bare(prefer_ipv6).await?;
+    /// Connects, and takes the steps that precede the first request. All of them end by the same time.
+    async fn open(
+        &self,
+        prefer_ipv6: bool,
+        by: Option<Instant>,
+    ) -> Result<Stream, (ConnectStage, io::Error)> {
+        let connected = by_time(by, self.connect_bare(prefer_ipv6)).await;
+        let mut stream = connected.map_err(|e| (ConnectStage::Connect, e))?;
         if let Some(preamble) = self.preamble.as_deref() {
-            stream.write_all(preamble).await?;
+            let sent = by_time(by, stream.write_all(preamble)).await;
+            sent.map_err(|e| (ConnectStage::Preamble, e))?;
         }
         Ok(stream)
     }
 
     async fn connect_bare(&self, prefer_ipv6: bool) -> io::Result<Stream> {
         if let Some(path) = &self.path {
+            #[cfg(any(test, feature = "memory"))]
             if let Some(outcome) = memory::connect(path).await {
                 return outcome.map(Stream::Memory);
             }
@@ -179,6 +223,14 @@ impl Endpoint {
     }
 }
 
+/// Returns the result of `work`, or a timeout if it has none by this time.
+async fn by_time<T>(by: Option<Instant>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match by {
+        Some(by) => tokio::time::timeout_at(by, work).await.unwrap_or_else(|_| Err(timed_out())),
+        None => work.await,
+    }
+}
+
 async fn connect_tcp(addr: SocketAddr) -> io::Result<TcpStream> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A request follows at once, and its first packet also acknowledges the handshake.
@@ -202,4 +254,56 @@ pub fn set_keepalive(socket: impl AsFd, time: f64, interval: f64, probes: u32) {
         .with_interval(Duration::from_secs_f64(interval))
         .with_retries(probes);
     let _ = sock.set_tcp_keepalive(&keepalive);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Dialed, Ends, Limits, Peer, connection, serve_at};
+
+    const NO_HOLDDOWN: Holddown = Holddown { local: 0.0, remote: 0.0 };
+
+    /// Registers an origin with a window of ten bytes. Its connections are given to `accept`.
+    fn listen(path: &'static str, accept: impl Fn(Peer) + 'static) {
+        serve_at(path, move || {
+            let address = SocketAddr::from(([127, 0, 0, 1], 80));
+            let limits = Limits { window: 10, step: 10, buffer: 100, sends_files: false };
+            let (near, peer) = connection(limits, Ends { engine: address, peer: address });
+            accept(peer);
+            Dialed { after: Duration::ZERO, outcome: Ok(near) }
+        });
+    }
+
+    async fn failure(path: &str, preamble: &[u8]) -> ConnectError {
+        let endpoint = Endpoint::new(None, None, Some(path.to_owned()), Some(preamble.to_vec()));
+        endpoint.connect(2.0, false, NO_HOLDDOWN).await.err().expect("the origin does not read")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_names_its_stage_and_cause() {
+        let kept = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        listen("/deaf", move |peer| kept.borrow_mut().push(peer));
+        let timed_out = Errno::TIMEDOUT.raw_os_error();
+        let expected = ConnectError::new(ConnectStage::Preamble, timed_out);
+        assert_eq!(failure("/deaf", &[b'x'; 11]).await, expected, "one byte stays in the transport");
+        listen("/closing", drop);
+        let expected = ConnectError::new(ConnectStage::Preamble, Errno::CONNRESET.raw_os_error());
+        assert_eq!(failure("/closing", b"x").await, expected);
+        let refused = Errno::CONNREFUSED;
+        serve_at("/refusing", move || Dialed { after: Duration::ZERO, outcome: Err(refused.into()) });
+        let expected = ConnectError::new(ConnectStage::Connect, refused.raw_os_error());
+        assert_eq!(failure("/refusing", b"x").await, expected);
+    }
+
+    #[test]
+    fn causes_are_numbers_or_texts() {
+        let name = |errno: i32| format!("name of {errno}");
+        let refused = ConnectError::new(ConnectStage::Connect, 111);
+        assert_eq!(refused.shown().text(name), "errno 111 (name of 111)");
+        let repeated = ConnectError { held_down: true, ..refused };
+        assert_eq!(repeated.shown().text(name), "errno 0 (name of 0)");
+        let strange = ConnectError::with_text(ConnectStage::Connect, "the certificate has expired");
+        assert_eq!(strange.shown().text(name), "(the certificate has expired)");
+        assert!(!strange.is_errno(0));
+    }
 }

@@ -9,9 +9,14 @@ pub mod deadlines;
 pub mod descriptors;
 pub mod disconnect;
 pub mod endpoint;
+mod file_part;
 pub mod linger;
 mod listener;
+#[cfg(any(test, feature = "memory"))]
 pub mod memory;
+mod negotiated;
+#[cfg(not(any(test, feature = "memory")))]
+mod no_memory;
 mod peek;
 pub mod pool;
 pub mod probe;
@@ -21,19 +26,28 @@ pub mod record;
 mod response_times;
 mod retired;
 mod rx;
+mod rx_half;
 pub mod stream;
 mod trial;
 pub mod trust;
+mod tx_half;
 mod waiters;
+
+#[cfg(not(any(test, feature = "memory")))]
+use no_memory as memory;
 
 pub use capacity::Counted;
 pub use client_socket::{ClientSocket, advance};
 pub use connection::{Connection, Facts};
-pub use endpoint::{ConnectError, Endpoint};
-pub use listener::{Listener, Side};
+pub use endpoint::{Cause, ConnectError, ConnectStage, Endpoint};
+pub use file_part::FilePart;
+pub use listener::{Listener, Side, Stage};
+pub use negotiated::{HttpVersion, Negotiated};
 pub use peek::{Peeked, PeerState, SAMPLE};
 pub use pool::{Pools, Resting, Surplus, Taken, Wanted};
 pub use record::{Exchange, Received, Record};
 pub use rx::Rx;
-pub use stream::{RxHalf, Stream, TxHalf};
+pub use rx_half::RxHalf;
+pub use stream::Stream;
 pub use trust::{SpokeFirst, Watch};
+pub use tx_half::TxHalf;

@@ -2,15 +2,67 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+/// A step between the acceptance of a connection and its first request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The client sends a PROXY header.
+    ProxyHeader,
+}
+
+impl Stage {
+    /// Returns the name of what the client has to send, for the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::ProxyHeader => "PROXY header",
+        }
+    }
+}
+
 /// The properties of a listening socket that its sessions use.
 #[derive(Debug)]
 pub struct Listener {
-    pub name: String,
-    /// The address as given with `-a`.
-    pub endpoint: String,
-    pub proxy: bool,
-    /// The path of a UNIX socket.
-    pub path: Option<String>,
+    name: String,
+    endpoint: String,
+    path: Option<String>,
+    stages: Box<[Stage]>,
+}
+
+impl Listener {
+    /// `endpoint` is the address as given with `-a`; `path` is the path of a UNIX socket.
+    pub fn new(
+        name: String,
+        endpoint: String,
+        path: Option<String>,
+        stages: impl Into<Box<[Stage]>>,
+    ) -> Listener {
+        Listener { name, endpoint, path, stages: stages.into() }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the address as given with `-a`.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    pub fn is_unix(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Returns the stages of its connections, in their order.
+    pub fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+
+    /// Returns the name of the protocol with which its connections begin, for the log.
+    pub fn protocol(&self) -> &'static str {
+        match self.stages.first() {
+            Some(Stage::ProxyHeader) => "PROXY",
+            None => "HTTP/1",
+        }
+    }
 }
 
 /// The address of one side of a connection, with the texts that the log records for every request.

@@ -6,9 +6,10 @@ use std::time::Duration;
 use lacquer_sources::clock::Instant;
 use tokio::time::timeout_at;
 
-use crate::endpoint::{Endpoint, Holddown, timed_out};
+use crate::endpoint::{Cause, ConnectError, Endpoint, Holddown, timed_out};
 use crate::probe::{Attempt, Fact, Settings};
-use crate::stream::{RxHalf, TxHalf};
+use crate::rx_half::RxHalf;
+use crate::tx_half::TxHalf;
 
 /// A probe's request, and the settings of its connection.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +30,11 @@ const MAX_EXAMINED: usize = 127;
 /// A PROXY header of version 2 with the command LOCAL: the connection is Lacquer's own, not a client's.
 const PROXY_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
-/// Runs one attempt. Also returns the error number if the connection could not be opened.
-pub async fn probe_attempt(request: &ProbeRequest<'_>, settings: &Settings) -> (Attempt, Option<i32>) {
+/// Runs one attempt. Also returns the error if the connection could not be opened.
+pub async fn probe_attempt(
+    request: &ProbeRequest<'_>,
+    settings: &Settings,
+) -> (Attempt, Option<ConnectError>) {
     let started = Instant::now();
     let deadline = started + Duration::from_secs_f64(settings.timeout.clamp(0.0, 1e9));
     let mut attempt = Attempt::default();
@@ -38,9 +42,11 @@ pub async fn probe_attempt(request: &ProbeRequest<'_>, settings: &Settings) -> (
     {
         Ok(stream) => stream,
         Err(e) => {
-            let errno = e.shown();
-            attempt.text = format!("Open error {errno} ({})", (request.error_text)(errno));
-            return (attempt, Some(errno));
+            attempt.text = match e.shown() {
+                Cause::Errno(errno) => format!("Open error {errno} ({})", (request.error_text)(*errno)),
+                Cause::Text(text) => format!("Open error ({text})"),
+            };
+            return (attempt, Some(e));
         }
     };
     let (mut rx, tx) = stream.split();
@@ -139,7 +145,8 @@ mod tests {
         serve_at("/deaf", move || {
             let address = SocketAddr::from(([127, 0, 0, 1], 80));
             let ends = Ends { engine: address, peer: address };
-            let (near, peer) = connection(Limits { window: 10, step: 10 }, ends);
+            let limits = Limits { window: 10, step: 10, buffer: 0, sends_files: false };
+            let (near, peer) = connection(limits, ends);
             peers.push(peer);
             Dialed { after: Duration::ZERO, outcome: Ok(near) }
         });

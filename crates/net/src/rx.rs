@@ -3,12 +3,12 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use crate::RxHalf;
+use crate::{Peeked, RxHalf};
 
 /// The receiving half of a connection, with the bytes that were read past the end of the last message.
 pub struct Rx {
-    pub half: RxHalf,
-    pub pending: Vec<u8>,
+    half: RxHalf,
+    pending: Vec<u8>,
 }
 
 impl Rx {
@@ -42,8 +42,38 @@ impl Rx {
         n
     }
 
+    /// Ready when a read would complete at once.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.pending.is_empty() { self.half.poll_readable(cx) } else { Poll::Ready(Ok(())) }
+    }
+
     pub async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
+    }
+
+    /// Returns the bytes that were read ahead.
+    pub fn read_ahead(&self) -> &[u8] {
+        &self.pending
+    }
+
+    /// Removes and returns the bytes that were read ahead.
+    pub fn take_read_ahead(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Checks the transport without reading from it, like [`RxHalf::peek`]. Bytes that were read ahead do not count.
+    pub fn peek(&self) -> Peeked {
+        self.half.peek()
+    }
+
+    /// Acknowledges a new connection at once, like [`RxHalf::confirm`].
+    pub fn confirm(&self) {
+        self.half.confirm();
+    }
+
+    /// Returns the receiving half without the bytes that were read ahead.
+    pub fn into_half(self) -> RxHalf {
+        self.half
     }
 
     /// Returns whether bytes of the next message were already read.

@@ -19,8 +19,6 @@ pub enum Begun {
     Request(TransactionSlot<Req>),
     /// The head is malformed, or the client address has too many active requests. Contains the response status.
     Rejected(TransactionSlot<Req>, u16),
-    /// The client uses HTTP/2 with prior knowledge.
-    Http2,
     /// The client requests an upgrade to HTTP/2.
     Upgrade(TransactionSlot<Req>),
     Closed(SessClose),
@@ -39,7 +37,6 @@ pub fn begin(
         return Begun::Closed(SessClose::Overload);
     };
     let max_line = params.http_req_hdr_len as usize;
-    let is_http2_enabled = params.feature.has(FeatureBits::HTTP2);
     let start = Start {
         services: services.clone(),
         params,
@@ -52,15 +49,6 @@ pub fn begin(
     let Some(req) = slot.occupy(|memory| Req::new(start, memory)) else {
         return Begun::Closed(SessClose::Overload);
     };
-    let memory = &*req.req_headers().ws;
-    if memory.get(head.rx).starts_with(h1::H2_PREFACE) {
-        let behind = memory.get(head.rx.tail(h1::H2_PREFACE.len()));
-        if let Some(rx) = connection.rx.as_mut().filter(|_| is_http2_enabled && !behind.is_empty()) {
-            rx.unread(behind);
-        }
-        slot.recycle(services);
-        return if is_http2_enabled { Begun::Http2 } else { Begun::Closed(SessClose::ReqHttp20) };
-    }
     req.begin(head.first);
     req.head_complete(head.complete);
     let Logged { message, ws, .. } = req.req_headers();
@@ -71,7 +59,7 @@ pub fn begin(
                 return Begun::Rejected(slot, TOO_MANY_REQUESTS);
             }
             accept(req, connection, head, &parsed);
-            if h2::is_wanted(req) && may_upgrade(req) {
+            if h2::is_wanted(req) && may_upgrade(connection, req) {
                 return Begun::Upgrade(slot);
             }
         }
@@ -141,8 +129,12 @@ fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
     req.fail_session(SessClose::RxJunk);
 }
 
-/// Returns whether the connection may be upgraded to HTTP/2. Logs the reason if it may not.
-fn may_upgrade(req: &mut Req) -> bool {
+/// Returns whether the connection may be upgraded to HTTP/2. Logs the reason if it may not. A transport that negotiates
+/// the protocol has no upgrade to HTTP/2 (RFC 9113 section 3.1).
+fn may_upgrade(connection: &Connection, req: &mut Req) -> bool {
+    if connection.sess.negotiated.protocol.is_some() {
+        return false;
+    }
     let is_enabled = req.params().feature.has(FeatureBits::HTTP2);
     let decided = request::upgrade_to_h2(is_enabled, req.has_body());
     if let Err(why) = decided {

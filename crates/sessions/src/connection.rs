@@ -32,14 +32,20 @@ impl Connection {
     /// Closes the connection after reading on for `lingering_close`, so that a client that is still sending receives
     /// the whole response.
     pub async fn close_lingering(mut self: Box<Connection>, services: &Services) {
-        if let Some(rx) = &mut self.rx {
-            let seconds = services.params().lingering_close;
-            linger(&self.tx, rx, &self.idle, seconds).await;
-        }
-        self.close();
+        let Some(rx) = &mut self.rx else { return self.close(services).await };
+        let seconds = services.params().lingering_close;
+        linger(&self.tx, rx, &self.idle, seconds).await;
+        self.drop_halves();
     }
 
-    pub fn close(self) {
+    /// Closes the connection in order. A client that takes no bytes delays this for `lingering_close`.
+    pub async fn close(self, services: &Services) {
+        let seconds = services.params().lingering_close;
+        self.idle.limit(self.idle.now(), seconds, self.tx.finish()).await;
+        self.drop_halves();
+    }
+
+    fn drop_halves(self) {
         let Connection { tx, rx, .. } = self;
         if let Ok(tx) = Rc::try_unwrap(tx) {
             tx.forget();

@@ -1,15 +1,19 @@
 //! Sessions: client connections of HTTP/1 and HTTP/2, which create requests for the engine.
 //!
-//! `serve` runs a session, `receive` reads heads, `begin` creates requests from them, and `proxy_header` reads the
-//! client's address from a PROXY header.
+//! `stages` takes a new connection (`arrival`) through the stages of its listener, such as the PROXY header
+//! (`proxy_header`). `serve` runs the session, `receive` reads heads, and `begin` creates requests from them.
 #![forbid(unsafe_code)]
 
 mod address_limit;
+mod arrival;
 mod begin;
 mod connection;
 mod h2;
 mod proxy_header;
 mod receive;
 mod serve;
+mod stages;
+#[cfg(test)]
+mod tests;
 
 pub use serve::run;

@@ -4,30 +4,22 @@ use lacquer_engine::emulated::workspace_costs;
 use lacquer_engine::{Services, Sess};
 use lacquer_http::SessClose;
 use lacquer_http::proxy_protocol::{self, Scan};
-use lacquer_net::{Rx, Side};
+use lacquer_net::Side;
 use lacquer_shm::{Tag, Vxid};
-use lacquer_sources::clock::{self, Instant};
-use tokio::time::timeout_at;
 
-/// Reads the header. The bytes after it stay in `rx`.
-pub async fn receive(services: &Services, sess: &mut Sess, rx: &mut Rx) -> Result<(), SessClose> {
-    let deadline = Instant::now() + clock::seconds(sess.idle_limit(&services.params()));
-    let mut buf = Vec::new();
+use crate::arrival::Arrival;
+
+/// Reads the header. The bytes after it stay read ahead.
+pub async fn receive(services: &Services, sess: &mut Sess, arrival: &mut Arrival) -> Result<(), SessClose> {
     loop {
-        match proxy_protocol::scan(&buf) {
+        match proxy_protocol::scan(&arrival.ahead) {
             Scan::Complete => break,
             Scan::More => {}
             Scan::Junk => return Err(SessClose::RxJunk),
             Scan::Overflow => return Err(SessClose::RxOverflow),
         }
-        let mut piece = [0u8; 1024];
-        match timeout_at(deadline, rx.read(&mut piece)).await {
-            Ok(Ok(n)) if n > 0 => buf.extend_from_slice(&piece[..n]),
-            Ok(_) => return Err(SessClose::RemClose),
-            Err(_) => {
-                sess.log_late(services.log(), "PROXY header");
-                return Err(SessClose::RxTimeout);
-            }
+        if !arrival.read_more().await.unwrap_or(false) {
+            return Err(SessClose::RemClose);
         }
     }
     let log = services.log();
@@ -37,7 +29,7 @@ pub async fn receive(services: &Services, sess: &mut Sess, rx: &mut Rx) -> Resul
             log.write(tag, vxid, text.as_bytes());
         }
     };
-    match proxy_protocol::parse(&buf) {
+    match proxy_protocol::parse(&arrival.ahead) {
         Ok(header) => {
             write(Tag::Proxy, &header.log);
             write(Tag::ProxyGarbage, &header.garbage);
@@ -51,7 +43,8 @@ pub async fn receive(services: &Services, sess: &mut Sess, rx: &mut Rx) -> Resul
                 }
             }
             sess.proxy_tlvs = header.tlvs.to_vec();
-            rx.unread(&buf[header.len..]);
+            let len = header.len;
+            arrival.ahead.drain(..len);
             Ok(())
         }
         Err(refused) => {

@@ -16,6 +16,8 @@ use crate::connection::Connection;
 /// The result of waiting for a request.
 pub enum Received {
     Head(Head),
+    /// The client's preface of HTTP/2.
+    Http2Preface,
     /// The socket was reported readable but had no bytes. This may happen just after accept.
     Nothing,
     Closed(SessClose),
@@ -68,8 +70,8 @@ async fn readable_until(
 ) -> Option<Result<(), SessClose>> {
     let Some(rx) = connection.rx.as_ref() else { return Some(Err(SessClose::RxBody)) };
     connection.idle.arm(since, seconds);
-    connection.idle.offer(idleness);
-    let ready = std::future::poll_fn(|cx| match rx.half.poll_readable(cx) {
+    connection.idle.allow_shedding(idleness);
+    let ready = std::future::poll_fn(|cx| match rx.poll_readable(cx) {
         Poll::Pending if connection.idle.poll_expired(cx) => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
         Poll::Ready(Ok(())) => Poll::Ready(Some(Ok(()))),
@@ -104,7 +106,7 @@ pub async fn receive_head(
             let Some(read) = rx.try_read(window) else { return Received::Nothing };
             read
         } else {
-            connection.idle.offer(idleness);
+            connection.idle.allow_shedding(idleness);
             read_in_time(rx, &connection.idle, window).await
         };
         let n = match read {
@@ -130,7 +132,14 @@ pub async fn receive_head(
                     first = now;
                 }
             }
-            HeadScan::Complete | HeadScan::H2Preface => {
+            HeadScan::H2Preface => {
+                let behind = &memory.ws.reserved(have)[h1::H2_PREFACE.len()..];
+                if !behind.is_empty() {
+                    rx.unread(behind);
+                }
+                return Received::Http2Preface;
+            }
+            HeadScan::Complete => {
                 if first.is_nan() {
                     first = now;
                 }

@@ -11,55 +11,62 @@ use lacquer_engine::faults::boxed_cold;
 use lacquer_engine::{Services, Sess, TransactionSlot, count_close, write_message};
 use lacquer_flow::persistence;
 use lacquer_http::{SessClose, h1};
-use lacquer_net::{ClientSocket, Listener, Rx, Stream, linger};
+use lacquer_net::{ClientSocket, HttpVersion, Listener, Rx, Stream, linger};
+use lacquer_params::FeatureBits;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock;
 
+use crate::arrival::Arrival;
 use crate::begin::{Begun, begin};
 use crate::connection::Connection;
 use crate::receive::{Received, receive_head, wait_idle};
-use crate::{address_limit, h2, proxy_header};
+use crate::stages::pass_stages;
+use crate::{address_limit, h2};
 
 /// Serves a connection until its end.
 pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>) {
     let opened = clock::real();
     services.counters().s_sess.add(1);
     pool_counters::taken(&services.pool_counters().sess);
-    let (half, tx) = stream.split();
-    let mut sess = Box::new(Sess::new(services.vxid(), listener, &half, opened));
+    let mut sess = Box::new(Sess::new(services.vxid(), listener, &stream, opened));
     sess.log_open(services.log());
-    let mut rx = Rx::new(half);
-    let settled = if sess.listener.proxy {
-        Box::pin(proxy_header::receive(&services, &mut sess, &mut rx)).await
+    let arrival = if sess.listener.stages().is_empty() {
+        Ok(Arrival { stream, ahead: Vec::new() })
     } else {
-        Ok(())
+        Box::pin(pass_stages(&services, &mut sess, stream)).await
     };
+    if let Ok(arrival) = &arrival {
+        sess.negotiated = arrival.stream.negotiated();
+    }
     let sess = Rc::<Sess>::from(sess);
     let mut lingering = None;
-    let reason = match settled.and_then(|()| address_limit::admit(&services, &sess)) {
-        Ok(()) => {
+    let admitted = arrival.and_then(|arrival| address_limit::admit(&services, &sess).map(|()| arrival));
+    let reason = match admitted {
+        Ok(arrival) => {
+            let (rx, tx) = arrival.split();
             let mut connection = Connection {
                 sess: sess.clone(),
                 tx: Rc::new(ClientSocket::new(tx)),
                 rx: Some(rx),
-                idle: services.deadlines().enlist(),
+                idle: services.deadlines().add_deadline(),
                 received: 0,
                 unread: false,
                 served: false,
             };
-            let reason = serve(&services, &mut connection).await;
+            let reason = match sess.negotiated.protocol {
+                Some(HttpVersion::Http2) => {
+                    boxed_cold(|| speak_negotiated_http2(&services, &mut connection)).await
+                }
+                Some(HttpVersion::Http1) | None => serve(&services, &mut connection).await,
+            };
             if linger::is_due(reason, connection.unread) {
                 lingering = Some(Box::new(connection));
             } else {
-                connection.close();
+                connection.close(&services).await;
             }
             reason
         }
-        Err(reason) => {
-            tx.forget();
-            drop(rx);
-            reason
-        }
+        Err(reason) => reason,
     };
     pool_counters::given(&services.pool_counters().sess);
     services.counters().ws_session_overflow.add(u64::from(sess.workspace_overflowed()));
@@ -99,7 +106,7 @@ async fn serve(services: &Rc<Services>, connection: &mut Connection) -> SessClos
             let gone = connection.received == 0 && matches!(received, Received::Closed(_));
             if gone { w.remclose.add(1) } else { w.action.add(1) }
         }
-        let has_head = matches!(received, Received::Head(_));
+        let has_head = matches!(received, Received::Head(_) | Received::Http2Preface);
         let ended = match received {
             Received::Nothing => {
                 slot.recycle(services);
@@ -119,10 +126,16 @@ async fn serve(services: &Rc<Services>, connection: &mut Connection) -> SessClos
                 slot.recycle(services);
                 Some(SessClose::RxOverflow)
             }
+            Received::Http2Preface => {
+                slot.recycle(services);
+                match preface_error(services, connection) {
+                    None => return boxed_cold(|| speak_http2(services, connection)).await,
+                    error => error,
+                }
+            }
             Received::Head(head) => match begin(services, params, connection, slot, &head) {
                 Begun::Request(slot) => process(services, connection, slot).await,
                 Begun::Rejected(slot, status) => Box::pin(reject(services, connection, slot, status)).await,
-                Begun::Http2 => return boxed_cold(|| speak_http2(services, connection)).await,
                 Begun::Upgrade(slot) => return boxed_cold(|| upgrade(services, connection, slot)).await,
                 Begun::Closed(reason) => Some(reason),
             },
@@ -168,10 +181,33 @@ fn log_debug(services: &Services, connection: &Connection, text: &str) {
     services.log().write(Tag::Debug, Vxid::client(connection.sess.vxid), text.as_bytes());
 }
 
+/// Returns the reason to close a connection whose client begins HTTP/2; `None` if it may.
+fn preface_error(services: &Services, connection: &Connection) -> Option<SessClose> {
+    if connection.sess.negotiated.protocol.is_some() {
+        // The client does not use the protocol that it has negotiated (RFC 9113 section 3.2).
+        return Some(SessClose::RxJunk);
+    }
+    (!services.params().feature.has(FeatureBits::HTTP2)).then_some(SessClose::ReqHttp20)
+}
+
 async fn speak_http2(services: &Rc<Services>, connection: &mut Connection) -> SessClose {
     log_debug(services, connection, "H2 Prior Knowledge Upgrade");
     let Some(rx) = connection.rx.take() else { return SessClose::RxBody };
     h2::serve(hand_over(services, connection, rx), None).await
+}
+
+/// Serves a connection whose transport has negotiated HTTP/2. It begins with the client's preface (RFC 9113
+/// section 3.4).
+async fn speak_negotiated_http2(services: &Rc<Services>, connection: &mut Connection) -> SessClose {
+    let Some(rx) = connection.rx.take() else { return SessClose::RxBody };
+    let mut handover = hand_over(services, connection, rx);
+    match h2::receive_preface(&mut handover).await {
+        Ok(()) => h2::serve(handover, None).await,
+        Err(reason) => {
+            connection.rx = Some(handover.rx);
+            reason
+        }
+    }
 }
 
 async fn upgrade(
@@ -202,6 +238,7 @@ async fn process(
     let fault = lacquer_engine::faults::caught(services, (req.vxid(), Work::Request), pin!(req.run())).await;
     if let Err(text) = fault {
         req.log(Tag::Error, format!("Fault in this request: {text}").as_bytes());
+        connection.tx.cut();
         req.fail_session(SessClose::VclFailure);
     }
     services.counters().client_req.add(1);

@@ -35,6 +35,7 @@ impl Client {
     pub async fn run(mut self) {
         let result = self.session().await;
         let mut ledger = self.requester.ledger.borrow_mut();
+        ledger.check_flushed(&self.peer, "a client");
         match result {
             Ok(()) | Err(Broken::Ended) => ledger.note(format_args!("a client ends")),
             Err(Broken::Malformed(why)) => ledger.fault(&format!("a client got {why}")),
@@ -53,6 +54,28 @@ impl Client {
         if percent(self.chance(), 20) {
             let piped = pipe::of_client(&self.peer, &mut self.incoming, &self.requester);
             timeout(MAX_WAIT, piped).await.map_err(|_| no_response())??;
+        } else if percent(self.chance(), 30) {
+            timeout(MAX_WAIT, self.last_exchange()).await.map_err(|_| no_response())??;
+        }
+        Ok(())
+    }
+
+    /// Sends a request after which the engine closes the connection, and checks that the connection ends in order.
+    async fn last_exchange(&mut self) -> Result<(), Broken> {
+        let exchange = self.exchange(false);
+        let Exchange { requested, upload } = &exchange;
+        let head = head_of(requested, *upload, "Connection: close\r\n");
+        let bytes = [head, upload.bytes(&requested.body, self.chance())].concat();
+        wire::write(&self.peer, &bytes, &self.requester.chance).await?;
+        self.read(&exchange, false).await?;
+        if exchange.requested.upload.is_some() {
+            return Ok(());
+        }
+        if !self.incoming.bytes.is_empty() || self.incoming.more(&self.peer, &self.requester.chance).await? {
+            return Err(Broken::Malformed("bytes after the last response".to_owned()));
+        }
+        if self.peer.is_cut() {
+            return Err(Broken::Malformed("a whole response, but no farewell".to_owned()));
         }
         Ok(())
     }

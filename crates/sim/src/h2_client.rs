@@ -67,6 +67,7 @@ impl H2Client {
         // A very slow client gives up after this time.
         let result = timeout(MAX_WAIT * 4, self.connection()).await.unwrap_or(Ok(()));
         let mut ledger = self.requester.ledger.borrow_mut();
+        ledger.check_flushed(&self.peer, "an HTTP/2 client");
         match result {
             Ok(()) | Err(Broken::Ended) => ledger.note(format_args!("an HTTP/2 client ends")),
             Err(Broken::Malformed(why)) => ledger.fault(&format!("an HTTP/2 client got {why}")),

@@ -88,8 +88,10 @@ impl Origin {
         let (stream, peer) = memory::connection(wire::limits(chance), wire::ends(chance));
         let origin = self.clone();
         tokio::task::spawn_local(async move {
+            let peer = Rc::new(peer);
             // An error means that the engine has closed the connection.
-            let _ = origin.serve(Rc::new(peer)).await;
+            let _ = origin.serve(peer.clone()).await;
+            origin.ledger.borrow_mut().check_flushed(&peer, "an origin");
         });
         Dialed { after, outcome: Ok(stream) }
     }

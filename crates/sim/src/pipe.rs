@@ -89,7 +89,7 @@ impl End<'_> {
             }
         }
         while matches!(incoming.more(self.peer, self.chance).await, Ok(true)) {}
-        self.ledger.borrow_mut().check_pipe(self.number, self.reads, &incoming.bytes);
+        self.ledger.borrow_mut().check_pipe(self.number, self.reads, &incoming.bytes, self.peer.is_cut());
         incoming.bytes.clear();
         Ok(())
     }

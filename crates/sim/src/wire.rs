@@ -42,7 +42,9 @@ pub async fn pause(chance: &Chance, end: u64) {
 pub fn limits(chance: &Chance) -> Limits {
     let window = one_of(chance, &[1 << 16, 1 << 16, 1 << 18, 4096, 700]);
     let step = one_of(chance, &[usize::MAX, usize::MAX, 16_384, 1000, 61]);
-    Limits { window, step }
+    // Most transports have no write buffer, as TCP.
+    let buffer = one_of(chance, &[0, 0, 0, 16_384, 900]);
+    Limits { window, step, buffer, sends_files: percent(chance, 50) }
 }
 
 /// Returns the addresses of a connection from one of a few peers.

@@ -24,7 +24,7 @@ const RESERVE: u64 = 1 << 36;
 /// The minimum address space of an unlimited arena.
 const RESERVE_LEAST: u64 = 16 << 20;
 /// An unlimited arena returns a freed run of at least this many pages to the system if it keeps enough free pages
-/// already. Shorter runs are returned only by [`Arena::give_back`].
+/// already. Shorter runs are returned only by [`Arena::return_free_pages`].
 const RETURN_PAGES: u32 = 8;
 /// The number of free pages that an unlimited arena keeps resident: getting a new page costs as much as filling it.
 const KEPT_PAGES: u64 = 2048;
@@ -315,7 +315,7 @@ impl Arena {
     }
 
     /// Returns all free pages to the system, some at a time, so that other threads can allocate in between.
-    pub fn give_back(&self) {
+    pub fn return_free_pages(&self) {
         let mut from = 0;
         loop {
             let next = {

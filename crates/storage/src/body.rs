@@ -2,13 +2,13 @@
 //! thread take [`Chunk`]s of the available bytes and wait for more.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use crate::arena::Full;
 use crate::first::First;
 use crate::load::{Extent, Receiver};
-use crate::residency::{Residency, Wait};
+use crate::residency::Residency;
 use crate::span::{FileRange, Span, SpanWriter};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, fence};
 
@@ -165,6 +165,15 @@ impl Body {
         self.first.capacity() + others.map(|p| p.span.capacity()).sum::<usize>()
     }
 
+    /// Returns whether another body shares its spans, which therefore stay in use when this body is dropped.
+    pub(crate) fn is_shared(&self) -> bool {
+        let is_shared = |piece: &Piece| {
+            let own = 1 + usize::from(Arc::ptr_eq(&piece.span, &self.first));
+            Arc::strong_count(&piece.span) > own
+        };
+        self.pieces.lock().iter().any(is_shared)
+    }
+
     pub(crate) fn head(&self) -> &[u8] {
         First::of(&self.first).head
     }
@@ -177,7 +186,7 @@ impl Body {
         let _ = self.extra.set(extra.into());
     }
 
-    pub(crate) fn slim(&self) {
+    pub(crate) fn drop_body(&self) {
         let _gone = std::mem::take(&mut *self.pieces.lock());
         if let Some(residency) = self.residency.get() {
             residency.clear();
@@ -235,7 +244,14 @@ impl Body {
         self.more(offset).is_some()
     }
 
-    pub(crate) fn poll_more(self: &Arc<Self>, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
+    /// Ready when the byte at `offset` is in memory, or will never be. Otherwise registers the task, and calls
+    /// `request` if the body is on a device.
+    pub(crate) fn poll_more(
+        &self,
+        offset: u64,
+        cx: &Context<'_>,
+        request: impl FnOnce(&Residency),
+    ) -> Poll<BodyState> {
         if let Some(state) = self.more(offset) {
             return Poll::Ready(state);
         }
@@ -251,29 +267,13 @@ impl Body {
         // reader would sleep forever.
         fence(Ordering::SeqCst);
         if let Some(residency) = self.residency.get() {
-            self.load(residency, offset, cx);
+            request(residency);
         }
         self.more(offset).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Requests the byte at `offset` from the device. If there is no memory for it, registers the reader to be woken
-    /// when there is.
-    fn load(self: &Arc<Self>, residency: &Residency, offset: u64, cx: &Context<'_>) {
-        let arena = self.first.arena();
-        let load = || {
-            let this: Weak<Self> = Arc::downgrade(self);
-            residency.load(this, arena, offset, self.len())
-        };
-        if load().is_err() {
-            arena.parts().wait(cx);
-            // Try again: memory may have been freed before the registration.
-            let _ = load();
-        }
-    }
-
-    /// Begins a reader's wait for the byte at `offset`. Returns `None` if the body is not on a device.
-    pub(crate) fn wait(&self, offset: u64) -> Option<Wait<'_>> {
-        Some(self.residency.get()?.wait(self.first.arena(), offset))
+    pub(crate) fn residency(&self) -> Option<&Residency> {
+        self.residency.get().map(|residency| &**residency)
     }
 
     fn more(&self, offset: u64) -> Option<BodyState> {

@@ -14,14 +14,14 @@ use crate::load::Extent;
 /// A device that stores objects.
 pub trait Device: fmt::Debug + Send + Sync {
     /// Accepts a complete object, to be written now, later or never. Called once for each object, on the thread that
-    /// completed it, with no lock held; it must not wait for the device. `about` is returned by recovery in
-    /// [`Survivor::about`].
-    fn commit(&self, object: Committed, about: &[u8]);
+    /// completed it, with no lock held; it must not wait for the device. `descriptor` is returned by recovery in
+    /// [`Recovered::descriptor`].
+    fn commit(&self, object: Committed, descriptor: &[u8]);
 
     /// Passes every object to `found` that was completely written and whose extent was not dropped before the last
-    /// process ended. Called once, before any other operation, with no lock held; it may wait for the device. A
-    /// survivor that is dropped is freed.
-    fn recover(&self, found: &mut dyn FnMut(Survivor)) -> io::Result<()>;
+    /// process ended. Called once, before any other operation, with no lock held; it may wait for the device. An
+    /// object that is dropped is freed.
+    fn recover(&self, found: &mut dyn FnMut(Recovered)) -> io::Result<()>;
 }
 
 /// A complete object that waits to be written. It does not keep the object alive: an object that is dropped earlier
@@ -73,8 +73,8 @@ impl Writing {
 
 /// An object that a device contains from a previous process.
 #[derive(Debug)]
-pub struct Survivor {
-    pub about: Vec<u8>,
+pub struct Recovered {
+    pub descriptor: Vec<u8>,
     pub head: Vec<u8>,
     pub extra: Vec<u8>,
     pub body_len: u64,

@@ -28,11 +28,11 @@ struct ManualDevice {
 }
 
 impl Device for ManualDevice {
-    fn commit(&self, object: Committed, about: &[u8]) {
-        put(&self.commits, (object, about.to_vec()));
+    fn commit(&self, object: Committed, descriptor: &[u8]) {
+        put(&self.commits, (object, descriptor.to_vec()));
     }
 
-    fn recover(&self, _found: &mut dyn FnMut(Survivor)) -> io::Result<()> {
+    fn recover(&self, _found: &mut dyn FnMut(Recovered)) -> io::Result<()> {
         Err(io::ErrorKind::InvalidData.into())
     }
 }
@@ -70,9 +70,9 @@ fn settled(len: usize) -> (Stored, ManualDevice, Stevedore) {
     let device = ManualDevice::default();
     let [_, stevedore] = stevedores(&device);
     let stored = stored(&stevedore, &body(len));
-    stevedore.commit(&stored, b"about");
-    for (object, about) in take(&device.commits) {
-        assert_eq!(about, b"about");
+    stevedore.commit(&stored, b"descriptor");
+    for (object, descriptor) in take(&device.commits) {
+        assert_eq!(descriptor, b"descriptor");
         let writing = object.open().expect("it exists");
         assert_eq!((writing.head(), writing.extra()), (&b"head"[..], &b"extra"[..]));
         writing.settle(Box::new(device.clone()));
@@ -81,7 +81,7 @@ fn settled(len: usize) -> (Stored, ManualDevice, Stevedore) {
 }
 
 fn poll(stored: &Stored, at: u64) -> Poll<BodyState> {
-    stored.poll_more(at, &mut Context::from_waker(Waker::noop()))
+    stored.wait(at).poll(&Context::from_waker(Waker::noop()))
 }
 
 /// Bytes are in memory, or will come from the origin, or will never be there.
@@ -193,7 +193,7 @@ fn parts_that_were_read_are_dropped() {
         at += chunk.len() as u64;
         assert!(stevedore.used_space() < 600 << 10, "{} bytes in memory", stevedore.used_space());
     }
-    stored.slim();
+    stored.drop_body();
     assert!(stevedore.used_space() < 1000);
 }
 
@@ -215,8 +215,14 @@ impl Wake for Count {
     }
 }
 
-fn poll_with(stored: &Stored, at: u64, count: &Arc<Count>) -> Poll<BodyState> {
-    stored.poll_more(at, &mut Context::from_waker(&Waker::from(count.clone())))
+impl Count {
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn poll_with(wait: &mut Wait<'_>, count: &Arc<Count>) -> Poll<BodyState> {
+    wait.poll(&Context::from_waker(&Waker::from(count.clone())))
 }
 
 /// Completes all loads. Returns false if there are none.
@@ -239,15 +245,15 @@ fn a_reader_without_memory_waits_for_it() {
     while let Ok(other) = stevedore.complete(PARTS, &[0; 200]) {
         others.push(other);
     }
-    let woken = Arc::new(Count::default());
-    assert!(poll_with(&stored, 0, &woken).is_pending());
+    let (mut wait, woken) = (stored.wait(0), Arc::new(Count::default()));
+    assert!(poll_with(&mut wait, &woken).is_pending());
     assert_eq!((stored.state(), take(&device.loads).len()), (BodyState::Complete, 0));
-    assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+    assert_eq!(woken.get(), 0);
     others.clear();
-    assert_eq!(woken.0.load(Ordering::Relaxed), 1, "memory was freed");
-    assert!(poll_with(&stored, 0, &woken).is_pending());
+    assert_eq!(woken.get(), 1, "memory was freed");
+    assert!(poll_with(&mut wait, &woken).is_pending());
     complete(&device);
-    assert_eq!(poll_with(&stored, 0, &woken), Poll::Ready(BodyState::Complete));
+    assert_eq!(poll_with(&mut wait, &woken), Poll::Ready(BodyState::Complete));
 }
 
 /// Slow readers hold parts in at most half of the memory. The next reader waits until one of them is done, and no body
@@ -268,14 +274,14 @@ fn slow_readers_hold_half_of_the_memory() {
     let used = stevedore.used_space();
     assert!((1 << 20..=(2 << 20) + 1000).contains(&used), "{used} bytes are held in {} parts", held.len());
     let other = Stored::on_device(arena, PARTS, 5000, Box::new(device.clone())).expect("room");
-    let woken = Arc::new(Count::default());
-    assert!(poll_with(&other, 0, &woken).is_pending() && take(&device.loads).is_empty());
+    let (mut wait, woken) = (other.wait(0), Arc::new(Count::default()));
+    assert!(poll_with(&mut wait, &woken).is_pending() && take(&device.loads).is_empty());
     assert!(stevedore.complete(PARTS, &body(100_000)).is_ok(), "there is room for others");
     held.clear();
-    assert!(woken.0.load(Ordering::Relaxed) > 0);
-    assert!(poll_with(&other, 0, &woken).is_pending());
+    assert!(woken.get() > 0);
+    assert!(poll_with(&mut wait, &woken).is_pending());
     complete(&device);
-    assert_eq!(poll_with(&other, 0, &woken), Poll::Ready(BodyState::Complete));
+    assert_eq!(poll_with(&mut wait, &woken), Poll::Ready(BodyState::Complete));
     assert_eq!(large.state(), BodyState::Complete);
 }
 
@@ -284,25 +290,128 @@ fn slow_readers_hold_half_of_the_memory() {
 #[test]
 fn a_part_that_is_awaited_stays() {
     let (large, device, _stevedore) = settled_large(30 << 20);
-    let wait = large.wait(0);
-    assert!(poll(&large, 0).is_pending());
+    let mut wait = large.wait(0);
+    assert!(wait.poll(&Context::from_waker(Waker::noop())).is_pending());
     complete(&device);
     let mut held = Vec::new();
     let woken = Arc::new(Count::default());
-    for at in (1..).map(|i| i * (256 << 10)) {
-        assert!(poll_with(&large, at, &woken).is_pending());
+    let mut at = 0;
+    let mut other = loop {
+        at += 256 << 10;
+        let mut other = large.wait(at);
+        assert!(poll_with(&mut other, &woken).is_pending());
         if !complete(&device) {
+            break other;
+        }
+        let Read::Mapped(chunk) = large.read(at, u64::MAX) else { panic!("it came") };
+        held.push(chunk);
+    };
+    assert!(large.is_ready(0), "it is still there");
+    let before = woken.get();
+    drop(wait);
+    assert!(woken.get() > before);
+    assert!(poll_with(&mut other, &woken).is_pending());
+    assert_eq!((take(&device.loads).len(), large.is_ready(0)), (1, false));
+}
+
+/// Fills the memory for parts with chunks that readers hold.
+fn hold_all<'s>(large: &'s Stored, device: &ManualDevice) -> Vec<Chunk<'s>> {
+    let mut held = Vec::new();
+    for at in (0..).map(|i| i * (256 << 10)) {
+        assert!(poll(large, at).is_pending());
+        if !complete(device) {
             break;
         }
         let Read::Mapped(chunk) = large.read(at, u64::MAX) else { panic!("it came") };
         held.push(chunk);
     }
-    assert!(large.is_ready(0), "it is still there");
-    let before = woken.0.load(Ordering::Relaxed);
-    drop(wait);
-    assert!(woken.0.load(Ordering::Relaxed) > before);
-    assert!(poll_with(&large, 29 << 20, &woken).is_pending());
-    assert_eq!((take(&device.loads).len(), large.is_ready(0)), (1, false));
+    held
+}
+
+/// Returns objects that have no part in memory.
+fn unread(many: u64, beside: &Stored, device: &ManualDevice) -> Vec<Stored> {
+    let one = |_| Stored::on_device(beside.arena(), PARTS, 200_000, Box::new(device.clone()));
+    (0..many).map(|number| one(number).expect("room")).collect()
+}
+
+/// Freed memory wakes the reader that waits longest, and no other before that reader has its part. A reader that comes
+/// later does not overtake it.
+#[test]
+fn readers_get_freed_memory_in_the_order_of_their_arrival() {
+    let (large, device, _stevedore) = settled_large(30 << 20);
+    let mut held = hold_all(&large, &device);
+    let objects = unread(10, &large, &device);
+    let counts: Vec<Arc<Count>> = objects.iter().map(|_| Arc::default()).collect();
+    let mut waits: Vec<_> = objects.iter().map(|object| object.wait(0)).collect();
+    for (wait, count) in waits[..9].iter_mut().zip(&counts) {
+        assert!(poll_with(wait, count).is_pending());
+    }
+    let woken = || counts.iter().map(|count| count.get()).collect::<Vec<_>>();
+    drop(held.pop());
+    assert_eq!(woken(), [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert!(poll_with(&mut waits[9], &counts[9]).is_pending());
+    assert_eq!(take(&device.loads).len(), 0, "the first has its turn");
+    assert!(poll_with(&mut waits[0], &counts[0]).is_pending());
+    assert_eq!(device.loads.lock().unwrap_or_else(PoisonError::into_inner).len(), 1);
+    assert_eq!(woken(), [1, 1, 0, 0, 0, 0, 0, 0, 0, 0], "there may be memory for another");
+    assert!(poll_with(&mut waits[1], &counts[1]).is_pending());
+    assert_eq!(woken(), [1, 1, 0, 0, 0, 0, 0, 0, 0, 0], "there was none");
+    complete(&device);
+    drop(held);
+    let mut turn = 0;
+    while let Some(wait) = waits.get_mut(turn) {
+        assert!(counts[turn].get() > 0, "reader {turn} is not woken");
+        let polled = poll_with(wait, &counts[turn]);
+        assert!(turn == 0 || polled.is_pending());
+        complete(&device);
+        turn += 1;
+    }
+}
+
+/// A reader that leaves after it was woken passes its turn on.
+#[test]
+fn a_reader_that_leaves_passes_its_turn_on() {
+    let (large, device, _stevedore) = settled_large(30 << 20);
+    let mut held = hold_all(&large, &device);
+    let objects = unread(3, &large, &device);
+    let counts: Vec<Arc<Count>> = objects.iter().map(|_| Arc::default()).collect();
+    let mut waits: Vec<_> = objects.iter().map(|object| Some(object.wait(0))).collect();
+    for (wait, count) in waits.iter_mut().flatten().zip(&counts) {
+        assert!(poll_with(wait, count).is_pending());
+    }
+    waits[1] = None;
+    drop(held.pop());
+    let woken = || counts.iter().map(|count| count.get()).collect::<Vec<_>>();
+    assert_eq!(woken(), [1, 0, 0]);
+    waits[0] = None;
+    assert_eq!(woken(), [1, 0, 1]);
+    let last = waits[2].as_mut().expect("it waits");
+    assert!(poll_with(last, &counts[2]).is_pending() && complete(&device));
+    assert!(poll_with(last, &counts[2]).is_ready());
+}
+
+/// A poll evicts few objects, however many can be evicted without effect. The reader then continues at once.
+#[test]
+fn a_poll_evicts_few_objects() {
+    let (stored, device, stevedore) = settled(300_000);
+    let mut others = Vec::new();
+    while let Ok(other) = stevedore.complete(PARTS, &[0; 200]) {
+        others.push(other);
+    }
+    let evicted = Arc::new(AtomicUsize::new(0));
+    let count = evicted.clone();
+    stevedore.on_full(move || count.fetch_add(1, Ordering::Relaxed) < 100);
+    let (mut wait, woken) = (stored.wait(0), Arc::new(Count::default()));
+    for polls in 1..=3 {
+        assert!(poll_with(&mut wait, &woken).is_pending());
+        assert_eq!((evicted.load(Ordering::Relaxed), woken.get()), (32 * polls, polls));
+    }
+    assert!(poll_with(&mut wait, &woken).is_pending());
+    assert_eq!((evicted.load(Ordering::Relaxed), woken.get()), (101, 3), "nothing more can be evicted");
+    others.clear();
+    assert!(poll_with(&mut wait, &woken).is_pending());
+    complete(&device);
+    assert_eq!(poll_with(&mut wait, &woken), Poll::Ready(BodyState::Complete));
 }
 
 /// Two objects share one body. Either object may be dropped first.
@@ -347,7 +456,7 @@ fn only_a_body_in_memory_is_shared() {
     writer.finish();
     let used = memory.used_space();
     assert!(memory.share(PARTS, &coming).expect("room").is_some());
-    coming.slim();
+    coming.drop_body();
     assert!(memory.share(PARTS, &coming).expect("room").is_none(), "the body was dropped");
     assert!(memory.share(PARTS, &memory.complete(PARTS, b"0123").expect("room")).expect("room").is_none());
     assert!(memory.used_space() <= used);

@@ -34,13 +34,14 @@ mod system;
 mod test_reader;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod wait;
 
 pub use arena::{Arena, Counters, Full};
 pub use body::{BodyState, BodyWriter, Chunk, ChunkSizes};
-pub use device::{Committed, Device, Survivor, Writing};
+pub use device::{Committed, Device, Recovered, Writing};
 pub use first::Parts;
 pub use load::{Extent, Load};
-pub use residency::Wait;
 pub use span::FileRange;
 pub use stevedore::{Kind, Layout, Stevedore};
 pub use stored::{Read, Stored};
+pub use wait::Wait;

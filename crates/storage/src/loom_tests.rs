@@ -1,5 +1,5 @@
-//! A body with one writer and one reader, in every order of execution: neither sleeps forever, and the reader gets
-//! complete data.
+//! A body with one writer and one reader, and readers that wait for memory, in every order of execution: none sleeps
+//! forever, and readers get complete data.
 
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
@@ -137,6 +137,53 @@ fn a_reader_gets_bytes_that_another_thread_loads() {
                 (b"a".to_vec(), BodyState::Complete)
             };
             assert_eq!(reader.join().expect("no panic"), wanted);
+        });
+    }
+}
+
+/// Completes the load that a reader on another thread requests.
+fn serve_load(device: &ThreadedDevice) {
+    let mut load = loop {
+        let asked = device.load.lock().expect("no panic").take();
+        match asked {
+            Some(load) => break load,
+            None => device.wakeup.0.wait(),
+        }
+    };
+    load.window()[0] = b'a';
+    load.advance(1);
+    load.finish();
+}
+
+/// Another thread frees the memory for parts, while a reader finds none. A reader that was first in the queue leaves
+/// without using it.
+#[test]
+fn a_reader_gets_memory_that_another_thread_frees() {
+    const ALL: u32 = 1 << 20;
+    for is_second in [false, true] {
+        model(move || {
+            let device =
+                Arc::new(ThreadedDevice { load: loom::sync::Mutex::new(None), wakeup: Wakeup::new() });
+            let arena = Arena::anonymous(Some(64 << 10)).expect("memory");
+            let on_device = || {
+                let (parts, extent) = (Parts { head: &[b"head"], extra: &[] }, Box::new(Arc::clone(&device)));
+                Arc::new(Stored::on_device(&arena, parts, 1, extent).expect("room"))
+            };
+            let (first, stored) = (on_device(), on_device());
+            arena.parts().add(ALL);
+            let mut wait = first.wait(0);
+            if is_second {
+                assert!(wait.poll(&Context::from_waker(Waker::noop())).is_pending());
+            }
+            let reader = thread::spawn({
+                let stored = stored.clone();
+                move || read_all(&stored)
+            });
+            arena.parts().sub(ALL);
+            arena.parts().wake();
+            drop(wait);
+            serve_load(&device);
+            assert_eq!(reader.join().expect("no panic"), (b"a".to_vec(), BodyState::Complete));
         });
     }
 }

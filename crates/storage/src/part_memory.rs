@@ -2,18 +2,16 @@
 //!
 //! Parts use at most half of an arena, so that slow readers, which hold their parts for long, leave room for heads and
 //! new objects. A part that no reader waits for is dropped when another part needs its memory. A reader that gets no
-//! memory waits. It is woken whenever a span is freed, a load ends, or another reader has received its part.
+//! memory waits in a queue. The first is woken whenever a span is freed, a load ends, or another reader has received
+//! its part. A reader that gets memory wakes the next, so that as many are woken as there is memory for, and one more.
+//! Nobody overtakes a waiting reader.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 
-#[cfg(not(miri))]
-use parking_lot::Mutex;
-
-#[cfg(miri)]
-use crate::sync::Mutex;
+use crate::sync::{AtomicBool, AtomicU64, Mutex, order_in_loom};
 
 /// The lower bound of the limit for parts of an arena, in bytes.
 const LEAST: u64 = 128 * 1024;
@@ -32,12 +30,30 @@ struct Holders {
     sweep_at: usize,
 }
 
+/// A reader's place in the queue, if it waits for memory.
+#[derive(Debug, Default)]
+pub(crate) struct Place(Option<u64>);
+
+/// The readers that wait for memory, in the order of their arrival.
+#[derive(Default)]
+struct Queue {
+    /// `None` for a reader that was woken and has not tried again yet.
+    readers: BTreeMap<u64, Option<Waker>>,
+    next: u64,
+}
+
+impl Queue {
+    fn take_first_waker(&mut self) -> Option<Waker> {
+        self.readers.first_entry()?.get_mut().take()
+    }
+}
+
 pub(crate) struct PartMemory {
     limit: u64,
     used: AtomicU64,
     holders: Mutex<Holders>,
     has_waiting: AtomicBool,
-    waiting: Mutex<Vec<Waker>>,
+    queue: Mutex<Queue>,
 }
 
 impl PartMemory {
@@ -48,7 +64,7 @@ impl PartMemory {
             used: AtomicU64::new(0),
             holders: Mutex::default(),
             has_waiting: AtomicBool::new(false),
-            waiting: Mutex::default(),
+            queue: Mutex::default(),
         }
     }
 
@@ -98,32 +114,58 @@ impl PartMemory {
         holders.list.push_back(holder);
     }
 
-    /// Registers a task that waits for memory. It is woken once, and must then try again.
-    pub(crate) fn wait(&self, cx: &Context<'_>) {
-        let mut waiting = self.waiting.lock();
-        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            waiting.push(cx.waker().clone());
+    /// Returns whether a reader may take memory: it is the first in the queue, or there is none.
+    pub(crate) fn is_next(&self, place: &Place) -> bool {
+        if !self.has_waiting.load(Ordering::SeqCst) {
+            return true;
         }
-        self.has_waiting.store(true, Ordering::SeqCst);
+        let first = self.queue.lock().readers.first_key_value().map(|(&number, _)| number);
+        first.is_none() || first == place.0
     }
 
-    /// Wakes the waiting tasks. The caller has freed memory before: either it sees the registration of a task, or the task,
-    /// which tries again after it has registered, finds that memory. The allocator's lock orders the two for memory of
-    /// the arena, and sequentially consistent operations for the limit of parts.
+    /// Registers a reader that waits for memory; a new one at the end of the queue. It is woken once, and must then try
+    /// again. Must be followed by another attempt.
+    pub(crate) fn enter(&self, place: &mut Place, cx: &Context<'_>) {
+        let mut queue = self.queue.lock();
+        let number = *place.0.get_or_insert_with(|| {
+            queue.next += 1;
+            queue.next
+        });
+        queue.readers.insert(number, Some(cx.waker().clone()));
+        self.has_waiting.store(true, Ordering::SeqCst);
+        order_in_loom();
+    }
+
+    /// Removes a reader that needs no more memory from the queue, and wakes the first one, which may find more.
+    pub(crate) fn leave(&self, place: &mut Place) {
+        let Some(number) = place.0.take() else { return };
+        let waker = {
+            let mut queue = self.queue.lock();
+            queue.readers.remove(&number);
+            self.has_waiting.store(!queue.readers.is_empty(), Ordering::SeqCst);
+            queue.take_first_waker()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Wakes the first waiting reader. The caller has freed memory before: either it sees the registration of the
+    /// reader, or the reader, which tries again after it has registered, finds that memory. The allocator's lock orders
+    /// the two for memory of the arena, and sequentially consistent operations for the limit of parts.
     #[inline]
     pub(crate) fn wake(&self) {
+        order_in_loom();
         if self.has_waiting.load(Ordering::SeqCst) {
-            self.wake_all();
+            self.wake_first();
         }
     }
 
     #[cold]
-    fn wake_all(&self) {
-        let waiting = {
-            let mut waiting = self.waiting.lock();
-            self.has_waiting.store(false, Ordering::SeqCst);
-            std::mem::take(&mut *waiting)
-        };
-        waiting.into_iter().for_each(Waker::wake);
+    fn wake_first(&self) {
+        let waker = self.queue.lock().take_first_waker();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }

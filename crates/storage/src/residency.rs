@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::arena::{Arena, Full};
+use crate::arena::Arena;
 use crate::load::{Extent, Load, Receiver};
 use crate::part_memory::Holder;
 use crate::span::{Span, SpanWriter};
@@ -19,9 +19,17 @@ const LOAD_SHORT: u64 = 16 * 1024;
 const LOAD_LEAST: usize = 256;
 /// The number of parts of one body that stay in memory although no reader waits for them.
 const IDLE_PARTS: usize = 2;
-/// The maximum number of objects that are evicted for one load, and the number after which a shorter load is tried.
-const EVICTIONS: u32 = 64;
+/// The maximum number of objects that one poll of a reader evicts, and the number after which a shorter load is tried.
+const EVICTIONS: u32 = 32;
 const EVICTIONS_BEFORE_SHORTER: u32 = 8;
+
+/// Whether objects may be evicted for a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Eviction {
+    Allowed,
+    /// As a result: another attempt must wait until memory is freed.
+    Ended,
+}
 
 #[derive(Debug)]
 struct Part {
@@ -52,11 +60,15 @@ struct Loaded {
 }
 
 impl Loaded {
+    fn lacks(&self, at: u64, end: u64) -> bool {
+        let is_loading = self.loading.iter().any(|&(from, to)| from <= at && at < to);
+        at < end && !is_loading && !self.parts.iter().any(|part| part.has(at))
+    }
+
     /// Registers a load from `at` on, and returns its length. Returns `None` if the byte is in memory or is being
     /// loaded.
     fn plan(&mut self, at: u64, end: u64) -> Option<u64> {
-        let is_loading = self.loading.iter().any(|&(from, to)| from <= at && at < to);
-        if at >= end || is_loading || self.parts.iter().any(|part| part.has(at)) {
+        if !self.lacks(at, end) {
             return None;
         }
         let begins = self.parts.iter().map(|p| p.start).chain(self.loading.iter().map(|l| l.0));
@@ -94,27 +106,6 @@ pub(crate) struct Residency {
     loaded: Mutex<Loaded>,
 }
 
-/// A reader's wait for a byte. The part with that byte stays in memory until this is dropped.
-#[derive(Debug)]
-pub struct Wait<'r> {
-    residency: &'r Residency,
-    arena: &'r Arena,
-    at: u64,
-}
-
-impl Drop for Wait<'_> {
-    fn drop(&mut self) {
-        {
-            let mut loaded = self.residency.loaded.lock();
-            if let Some(index) = loaded.awaited.iter().position(|&at| at == self.at) {
-                loaded.awaited.swap_remove(index);
-            }
-        }
-        // The part may now be dropped for a reader that waits for memory.
-        self.arena.parts().wake();
-    }
-}
-
 impl Residency {
     pub(crate) fn new(extent: Box<dyn Extent>) -> Self {
         Self { extent, loaded: Mutex::default() }
@@ -124,10 +115,22 @@ impl Residency {
         self.loaded.lock().parts.iter().any(|part| part.has(at))
     }
 
-    /// Begins a reader's wait for the byte at `at`.
-    pub(crate) fn wait<'r>(&'r self, arena: &'r Arena, at: u64) -> Wait<'r> {
+    /// Begins a reader's wait for the byte at `at`. The part with that byte stays in memory until the wait ends.
+    pub(crate) fn begin_wait(&self, at: u64) {
         self.loaded.lock().awaited.push(at);
-        Wait { residency: self, arena, at }
+    }
+
+    /// Ends a reader's wait for the byte at `at`.
+    pub(crate) fn end_wait(&self, at: u64) {
+        let mut loaded = self.loaded.lock();
+        if let Some(index) = loaded.awaited.iter().position(|&awaited| awaited == at) {
+            loaded.awaited.swap_remove(index);
+        }
+    }
+
+    /// Returns whether the byte at `at`, which is before `end`, is neither in memory nor being loaded.
+    pub(crate) fn lacks(&self, at: u64, end: u64) -> bool {
+        self.loaded.lock().lacks(at, end)
     }
 
     /// Returns the part with the byte at `at`, and the byte's index in it.
@@ -160,17 +163,18 @@ impl Residency {
         self.loaded.lock().parts.iter().any(|part| part.span.owns_pages())
     }
 
-    /// Starts a load of the byte at `at` and the following ones, up to `end`, unless one is in progress. Fails if
-    /// there is no memory for it after all evictions.
+    /// Starts a load of the byte at `at` and the following ones, up to `end`, unless one is in progress. If there is no
+    /// memory for it, returns whether more objects can be evicted.
     pub(crate) fn load(
         &self,
         receiver: Weak<dyn Receiver>,
         arena: &Arc<Arena>,
         at: u64,
         end: u64,
-    ) -> Result<(), Full> {
+        eviction: Eviction,
+    ) -> Result<(), Eviction> {
         let Some(length) = self.loaded.lock().plan(at, end) else { return Ok(()) };
-        let found = allocate(arena, length);
+        let found = allocate(arena, length, eviction);
         let writer = found.inspect_err(|_| self.loaded.lock().end_loading(at))?;
         let wanted = writer.room().min(length as usize);
         self.extent.load(Load::new(at, wanted, writer, receiver));
@@ -192,34 +196,37 @@ impl Holder for Residency {
 
 /// Allocates memory for a load, within the limit for parts. Drops other parts first, and then evicts objects. If that
 /// frees only small pieces, one of those is used.
-fn allocate(arena: &Arc<Arena>, length: u64) -> Result<SpanWriter, Full> {
+fn allocate(arena: &Arc<Arena>, length: u64, eviction: Eviction) -> Result<SpanWriter, Eviction> {
     let wanted = arena.parts().make_room(length);
     if wanted < length.min(LOAD_SHORT) {
-        return Err(Full);
+        return Err(Eviction::Ended);
     }
     let wanted = wanted as usize;
-    for evicted in 0..EVICTIONS {
-        if let Ok(writer) = SpanWriter::for_part(arena, wanted) {
+    let (mut evicted, mut eviction) = (0, eviction);
+    loop {
+        let found = SpanWriter::for_part(arena, wanted).ok();
+        let is_short_enough = evicted >= EVICTIONS_BEFORE_SHORTER;
+        if let Some(writer) = found.or_else(|| is_short_enough.then(|| allocate_less(arena, wanted))?) {
             return Ok(writer);
         }
-        if evicted >= EVICTIONS_BEFORE_SHORTER
-            && let Ok(writer) = allocate_less(arena, wanted)
-        {
-            return Ok(writer);
-        }
-        if !arena.make_room() {
+        if eviction == Eviction::Ended || evicted == EVICTIONS {
             break;
         }
+        evicted += 1;
+        if !arena.make_room() {
+            eviction = Eviction::Ended;
+        }
     }
-    allocate_less(arena, wanted).or_else(|_| {
+    let less = allocate_less(arena, wanted).or_else(|| {
         arena.parts().drop_all();
         allocate_less(arena, wanted)
-    })
+    });
+    less.ok_or(eviction)
 }
 
-fn allocate_less(arena: &Arc<Arena>, wanted: usize) -> Result<SpanWriter, Full> {
+fn allocate_less(arena: &Arc<Arena>, wanted: usize) -> Option<SpanWriter> {
     let longest = usize::try_from(arena.longest_free()).unwrap_or(usize::MAX);
     let sizes = [longest, arena.max_small(), LOAD_LEAST];
     let mut fitting = sizes.into_iter().filter(|&size| size > 0).map(|size| size.min(wanted));
-    fitting.find_map(|size| SpanWriter::for_part(arena, size).ok()).ok_or(Full)
+    fitting.find_map(|size| SpanWriter::for_part(arena, size).ok())
 }

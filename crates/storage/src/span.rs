@@ -46,6 +46,15 @@ impl FileRange<'_> {
         self.len = self.len.saturating_sub(sent);
         Ok(sent)
     }
+
+    /// Reads bytes of the range from the file, and removes them from it. Returns their number.
+    pub fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let most = buf.len().min(self.len);
+        let read = system::read(self.fd, &mut buf[..most], self.offset)?;
+        self.offset += read as u64;
+        self.len -= read;
+        Ok(read)
+    }
 }
 
 impl Span {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use crate::arena::{Arena, Counters, Full};
 use crate::body::{BodyState, BodyWriter, ChunkSizes};
-use crate::device::{Committed, Device, Survivor};
+use crate::device::{Committed, Device, Recovered};
 use crate::first::Parts;
 use crate::stored::Stored;
 
@@ -133,14 +133,14 @@ impl Stevedore {
         Stored::sharing(&self.arena, parts, body)
     }
 
-    /// Passes a complete object to the device, if there is one and the object is not on it already. `about` is the data
-    /// with which the cache can index the object again.
-    pub fn commit(&self, stored: &Stored, about: &[u8]) {
+    /// Passes a complete object to the device, if there is one and the object is not on it already. `descriptor` is the
+    /// data with which the cache can index the object again.
+    pub fn commit(&self, stored: &Stored, descriptor: &[u8]) {
         if let (Some(device), Stored::Streamed(body)) = (&self.device, stored)
             && body.state() == BodyState::Complete
             && !body.is_settled()
         {
-            device.commit(Committed::new(body), about);
+            device.commit(Committed::new(body), descriptor);
         }
     }
 
@@ -149,11 +149,11 @@ impl Stevedore {
     /// freed if there is no room for its head. Called once, before any other operation. May wait for a device.
     pub fn recover(&self, found: &mut dyn FnMut(Stored, &[u8])) -> io::Result<()> {
         let Some(device) = &self.device else { return Ok(()) };
-        device.recover(&mut |survivor: Survivor| {
-            let Survivor { about, head, extra, body_len, extent } = survivor;
+        device.recover(&mut |object: Recovered| {
+            let Recovered { descriptor, head, extra, body_len, extent } = object;
             let parts = Parts { head: &[&head], extra: &extra };
             if let Ok(stored) = Stored::on_device(&self.arena, parts, body_len, extent) {
-                found(stored, &about);
+                found(stored, &descriptor);
             }
         })
     }
@@ -179,8 +179,8 @@ impl Stevedore {
     }
 
     /// Returns free memory to the system.
-    pub fn give_back(&self) {
-        self.arena.give_back();
+    pub fn return_free_pages(&self) {
+        self.arena.return_free_pages();
     }
 
     /// Returns the configured size, if there is one.

@@ -1,14 +1,14 @@
 //! The data of one object: head, data of filters, and body. A small complete object is one span.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use crate::arena::{Arena, Counters, Full};
 use crate::body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes};
 use crate::first::{First, Parts, body_from};
 use crate::load::Extent;
-use crate::residency::Wait;
 use crate::span::{Span, SpanWriter};
+use crate::wait::Wait;
 
 /// The result of reading a body.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub enum Read<'a> {
     /// At least one byte in memory. [`Chunk::file_range`] returns the part of the file that the kernel may send
     /// itself.
     Mapped(Chunk<'a>),
-    /// The bytes will be available later: the caller waits with [`Stored::poll_more`] and reads again.
+    /// The bytes will be available later: the caller [waits](Stored::wait) and reads again.
     Pending,
     /// There are no bytes, and none will come: the body ends before this offset, or has failed.
     Missing,
@@ -201,21 +201,11 @@ impl Stored {
         }
     }
 
-    /// Ready when the byte at `offset` is in memory, or will never be. A byte on a device is requested. If there is no
-    /// memory for it, the task is woken when memory was freed.
-    pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
+    /// Begins a reader's wait for the byte at `offset`.
+    pub fn wait(&self, offset: u64) -> Wait<'_> {
         match self {
-            Self::Whole(_) => Poll::Ready(BodyState::Complete),
-            Self::Streamed(body) => body.poll_more(offset, cx),
-        }
-    }
-
-    /// Begins a reader's wait for the byte at `offset`, if the body is on a device. The part with that byte stays in
-    /// memory until the returned value is dropped.
-    pub fn wait(&self, offset: u64) -> Option<Wait<'_>> {
-        match self {
-            Self::Whole(_) => None,
-            Self::Streamed(body) => body.wait(offset),
+            Self::Whole(_) => Wait::new(None, offset),
+            Self::Streamed(body) => Wait::new(Some(body), offset),
         }
     }
 
@@ -236,9 +226,9 @@ impl Stored {
 
     /// Frees the whole body, for an object whose body is not needed anymore. A part that shares a span with the head
     /// stays as long as that.
-    pub fn slim(&self) {
+    pub fn drop_body(&self) {
         if let Self::Streamed(body) = self {
-            body.slim();
+            body.drop_body();
         }
     }
 
@@ -256,6 +246,14 @@ impl Stored {
         match self {
             Self::Whole(span) => span.owns_pages(),
             Self::Streamed(body) => body.is_large(),
+        }
+    }
+
+    /// Returns whether another object shares its body, so that dropping it frees only its head.
+    pub fn is_shared(&self) -> bool {
+        match self {
+            Self::Whole(_) => false,
+            Self::Streamed(body) => body.is_shared(),
         }
     }
 

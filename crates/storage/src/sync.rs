@@ -14,6 +14,13 @@ use loom::sync as locks;
 #[cfg(all(miri, not(loom)))]
 use std::sync as locks;
 
+/// Orders the sequentially consistent operations before and after it in loom, which takes them for acquire and release.
+#[inline]
+pub(crate) fn order_in_loom() {
+    #[cfg(loom)]
+    fence(std::sync::atomic::Ordering::SeqCst);
+}
+
 /// A lock with the interface of `parking_lot`.
 #[cfg(any(loom, miri))]
 #[derive(Debug, Default)]

@@ -68,3 +68,8 @@ pub(crate) fn send(
 ) -> io::Result<usize> {
     Ok(rustix::fs::sendfile(to, file, Some(offset), len)?)
 }
+
+/// Reads bytes of a file from `offset` on.
+pub(crate) fn read(file: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pread(file, buf, offset)?)
+}

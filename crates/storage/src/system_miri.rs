@@ -60,3 +60,7 @@ pub(crate) fn send(
 ) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+pub(crate) fn read(_file: BorrowedFd<'_>, _buf: &mut [u8], _offset: u64) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}

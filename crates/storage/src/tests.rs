@@ -109,7 +109,7 @@ fn an_unlimited_arena_returns_memory_to_the_system() {
     drop((spans, small));
     assert_eq!(arena.used(), 0);
     assert!(blocks() < 12 << 20, "{} bytes still resident", blocks());
-    arena.give_back();
+    arena.return_free_pages();
     assert!(blocks() < 1 << 20, "{} bytes still resident", blocks());
     assert!(arena.surplus() < 1 << 20);
 }
@@ -126,7 +126,7 @@ fn give_back_does_not_change_pages_in_use() {
     let full = blocks();
     for round in 0..10 {
         spans.iter_mut().skip(round % 3).step_by(3).for_each(|s| *s = None);
-        arena.give_back();
+        arena.return_free_pages();
         for (i, span) in spans.iter().enumerate() {
             let Some(span) = span else { continue };
             assert!(span.bytes() == pattern(i as u64, 1000 * (i % 100)), "{i} in round {round}");

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lacquer_storage::{Committed, Device, Extent, Load, Survivor};
+use lacquer_storage::{Committed, Device, Extent, Load, Recovered};
 
 use crate::random::Random;
 
@@ -74,7 +74,7 @@ struct Place {
 #[derive(Clone, Debug)]
 struct Record {
     place: Place,
-    about: Vec<u8>,
+    descriptor: Vec<u8>,
     head: Vec<u8>,
     extra: Vec<u8>,
 }
@@ -98,15 +98,15 @@ impl Drop for InFile {
 }
 
 impl Device for SlowStore {
-    fn commit(&self, object: Committed, about: &[u8]) {
-        self.state().queue.push(Work::Write(object, about.to_vec()));
+    fn commit(&self, object: Committed, descriptor: &[u8]) {
+        self.state().queue.push(Work::Write(object, descriptor.to_vec()));
     }
 
-    fn recover(&self, found: &mut dyn FnMut(Survivor)) -> io::Result<()> {
+    fn recover(&self, found: &mut dyn FnMut(Recovered)) -> io::Result<()> {
         let records = self.state().records.clone();
-        for Record { place, about, head, extra } in records {
+        for Record { place, descriptor, head, extra } in records {
             let extent = Box::new(InFile { place, store: self.clone() });
-            found(Survivor { about, head, extra, body_len: place.len, extent });
+            found(Recovered { descriptor, head, extra, body_len: place.len, extent });
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl SlowStore {
         state.is_over = true;
         let mut records = state.records.clone();
         for record in &mut records {
-            spoil(&mut record.about, &mut record.head);
+            spoil(&mut record.descriptor, &mut record.head);
         }
         let random = state.random.clone();
         Ok(SlowStore::over(self.0.file.try_clone()?, random, state.faults, records, state.end))
@@ -184,7 +184,7 @@ impl SlowStore {
             queue.swap_remove(random.index(queue.len()))
         };
         match work {
-            Work::Write(object, about) => self.write(object, about),
+            Work::Write(object, descriptor) => self.write(object, descriptor),
             Work::Read(load, place) => self.read(load, place),
         }
         true
@@ -195,7 +195,7 @@ impl SlowStore {
         while self.step() {}
     }
 
-    fn write(&self, object: Committed, about: Vec<u8>) {
+    fn write(&self, object: Committed, descriptor: Vec<u8>) {
         let Some(object) = object.open() else { return };
         let place = self.allocate(object.body_len());
         let mut written = 0;
@@ -204,7 +204,8 @@ impl SlowStore {
             written += chunk.len() as u64;
         }
         assert_eq!(written, place.len, "a committed body is in memory as a whole");
-        let record = Record { place, about, head: object.head().to_vec(), extra: object.extra().to_vec() };
+        let record =
+            Record { place, descriptor, head: object.head().to_vec(), extra: object.extra().to_vec() };
         {
             let mut state = self.state();
             state.counts.written += 1;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
-use lacquer_net::Listener;
 use lacquer_net::descriptors::Need;
+use lacquer_net::{Listener, Stage};
 use lacquer_sources::clock::{self, Instant};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -33,14 +33,13 @@ impl Inherited {
             ListenAddress::Ip(_) => None,
             ListenAddress::Unix(path) => Some(path.clone()),
         };
+        let stages: &[Stage] = match config.transport {
+            Transport::Http => &[],
+            Transport::Proxy => &[Stage::ProxyHeader],
+        };
         Inherited {
             fd: lacquer_system::inherit(config.fd),
-            listener: Arc::new(Listener {
-                name: config.name.clone(),
-                endpoint: config.endpoint.clone(),
-                proxy: config.transport == Transport::Proxy,
-                path,
-            }),
+            listener: Arc::new(Listener::new(config.name.clone(), config.endpoint.clone(), path, stages)),
         }
     }
 }
@@ -54,7 +53,7 @@ pub fn start(
     for socket in sockets {
         let acceptor = Acceptor { process: process.clone(), balancer: balancer.clone(), socket };
         std::thread::Builder::new()
-            .name(format!("accept-{}", acceptor.socket.listener.name))
+            .name(format!("accept-{}", acceptor.socket.listener.name()))
             .spawn(move || acceptor.run())
             .map_err(|e| format!("cannot start a thread that accepts connections: {e}"))?;
     }
@@ -74,7 +73,7 @@ impl Acceptor {
         self.process.accepting.wait();
         let Inherited { fd, listener } = &self.socket;
         if let Err(e) = rustix::io::ioctl_fionbio(fd, false) {
-            eprintln!("Cannot accept connections on {}: {e}", listener.name);
+            eprintln!("Cannot accept connections on {}: {e}", listener.name());
             return;
         }
         let mut pause = 0.0f64;

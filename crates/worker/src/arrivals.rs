@@ -19,7 +19,7 @@ pub async fn serve(services: Rc<Services>, mut arrivals: UnboundedReceiver<Arriv
     while let Some(arrival) = arrivals.recv().await {
         let (Accepted { fd, listener }, lease) = arrival.take();
         services.counters().sess_conn.add(1);
-        let stream = if listener.path.is_some() {
+        let stream = if listener.is_unix() {
             UnixStream::from_std(fd.into()).map(Stream::Unix)
         } else {
             TcpStream::from_std(fd.into()).map(Stream::Tcp)

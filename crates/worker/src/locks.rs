@@ -47,9 +47,9 @@ impl Locks {
 
     pub fn publish(&self) {
         if let Some((_, counters)) = self.classes.iter().find(|(name, _)| *name == CONN_POOL) {
-            let (made, gone) = endpoint::made_and_gone();
-            counters.creat.set(made);
-            counters.destroy.set(gone);
+            let (created, dropped) = endpoint::created_and_dropped();
+            counters.creat.set(created);
+            counters.destroy.set(dropped);
         }
     }
 }

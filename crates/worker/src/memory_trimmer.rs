@@ -48,7 +48,7 @@ impl MemoryTrimmer {
             }
             let now = stevedore.surplus();
             if storage_is_due(*before, now, stevedore.used_space(), stevedore.limit()) {
-                stevedore.give_back();
+                stevedore.return_free_pages();
             }
             *before = now;
         }

@@ -62,8 +62,8 @@ async fn run(origin: Arc<Origin>, process: Arc<Process>) {
             error_text: lacquer_system::error_text,
         };
         let (attempt, refused) = probe_attempt(&request, prober.settings()).await;
-        if let Some(errno) = refused {
-            origin.count_failure(errno);
+        if let Some(error) = refused {
+            origin.count_failure(&error);
         }
         prober.add(&attempt);
         report(&origin, process.shared.log());

@@ -48,7 +48,7 @@ pub async fn keep_sweeping(services: Rc<Services>) {
     let descriptors = services.descriptors();
     let mut seen = descriptors.calls();
     loop {
-        let mut sweep = pin!(services.deadlines().next_turn());
+        let mut sweep = pin!(services.deadlines().next_sweep());
         let mut is_over = false;
         while !is_over {
             is_over = tokio::select! {

@@ -10,7 +10,7 @@ use lacquer_cli::link::{Request, WorkerConfig};
 use lacquer_engine::activity::Work;
 use lacquer_engine::{MAKERS, Services, origin_watch};
 use lacquer_net::memory::Near;
-use lacquer_net::{Listener, Stream};
+use lacquer_net::{Listener, Stage, Stream};
 use lacquer_params::Params;
 use lacquer_sources::clock;
 use lacquer_storage::Stevedore;
@@ -58,10 +58,10 @@ impl Engine {
         let services = watched
             .map(|(id, watched)| Services::new(process.shared.clone(), id, watched.clone(), MAKERS))
             .collect();
-        let listener = |name: &str, proxy| {
-            Arc::new(Listener { name: name.to_owned(), endpoint: ":80".to_owned(), proxy, path: None })
+        let listener = |name: &str, stages: &[Stage]| {
+            Arc::new(Listener::new(name.to_owned(), ":80".to_owned(), None, stages))
         };
-        let (listener, proxied) = (listener("a0", false), listener("a1", true));
+        let (listener, proxied) = (listener("a0", &[]), listener("a1", &[Stage::ProxyHeader]));
         let engine = Engine { process, services, listener, proxied, begun: clock::real() };
         for services in &engine.services {
             reactor::spawn(services, Work::Sweeping, reactor::keep_sweeping(services.clone()));

@@ -1,5 +1,6 @@
 //! HTTP/1 clients: all methods, ranges, conditions, gzip, and clients that leave early.
 
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
@@ -40,12 +41,12 @@ impl PageRequest {
     fn text(&self, random: &mut Random) -> String {
         let mut text = format!("{} {} HTTP/1.1\r\nHost: robust\r\n", self.method, self.target.path());
         if let Some((first, last)) = self.range {
-            text.push_str(&format!("Range: bytes={first}-{last}\r\n"));
+            let _ = write!(text, "Range: bytes={first}-{last}\r\n");
         } else if random.below(3) == 0 {
             text.push_str("Accept-Encoding: gzip\r\n");
         }
         if let Some(etag) = &self.etag {
-            text.push_str(&format!("If-None-Match: {etag}\r\n"));
+            let _ = write!(text, "If-None-Match: {etag}\r\n");
         }
         let body = if matches!(self.method, "POST" | "PUT" | "PATCH") {
             "x".repeat(random.index(5000))
@@ -53,7 +54,7 @@ impl PageRequest {
             String::new()
         };
         if !body.is_empty() {
-            text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+            let _ = write!(text, "Content-Length: {}\r\n", body.len());
         }
         text + "\r\n" + &body
     }
@@ -122,7 +123,7 @@ pub fn client(world: &World, address: SocketAddr, mut random: Random) {
     while world.go_on() {
         let Ok(mut client) = Client::connect(address) else { continue };
         let mut after_fault = false;
-        for _ in 0..1 + random.index(50) {
+        for _ in 0..=random.index(50) {
             let asked = PageRequest::any(world, &mut random, known.as_ref());
             let text = asked.text(&mut random);
             let answer = client.send(&text).and_then(|()| client.response_to(asked.method));

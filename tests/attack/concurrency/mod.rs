@@ -131,7 +131,7 @@ fn every_body_is_its_own() {
         std::thread::sleep(Duration::from_millis(50));
     }
     world.ends.store(true, Ordering::Relaxed);
-    let failed = threads.into_iter().map(|t| t.join()).filter(Result::is_err).count();
+    let failed = threads.into_iter().map(std::thread::JoinHandle::join).filter(Result::is_err).count();
     let (checked, invalidated) =
         (world.checked.load(Ordering::Relaxed), world.invalidated.load(Ordering::Relaxed));
     eprintln!("{checked} answers checked, {invalidated} invalidations");

@@ -1,5 +1,6 @@
 //! The pages that clients request, their origin, and the time at which each was invalidated.
 
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -186,11 +187,11 @@ fn answer(world: &World, stream: &mut TcpStream, method: &str, target: Target, r
     }
     let cut = kind == Kind::Faulty && random.below(2) == 0;
     let chunked = random.below(2) == 0;
-    head.push_str(&if chunked {
-        "Transfer-Encoding: chunked\r\n\r\n".to_owned()
+    let _ = if chunked {
+        write!(head, "Transfer-Encoding: chunked\r\n\r\n")
     } else {
-        format!("Content-Length: {}\r\n\r\n", content.len())
-    });
+        write!(head, "Content-Length: {}\r\n\r\n", content.len())
+    };
     if method == "HEAD" {
         return stream.write_all(head.as_bytes()).is_ok();
     }

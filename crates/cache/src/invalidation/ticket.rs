@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
+#[cfg(not(loom))]
 use crate::locks::Mutex;
+#[cfg(loom)]
+use crate::locks::modeled::Mutex;
 
 /// A future that is ready once all holds of it are dropped. Without a [`Hold`], it is ready at once and allocates no
 /// memory.

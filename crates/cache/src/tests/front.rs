@@ -87,7 +87,9 @@ fn the_front_table_agrees_with_the_index() {
                     let url = format!("/{}", random.below(20));
                     w.cache.ban(&["req.url", "==", &url], w.now.get());
                 }
-                15 => drop(w.cache.nuke_one(0, false, &mut |_| {})),
+                15 => {
+                    w.cache.nuke_one(0, false, &mut |_| {});
+                }
                 16..20 => drop(w.expire()),
                 20..40 => w.tick(0.5),
                 _ => {}

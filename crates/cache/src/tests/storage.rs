@@ -150,3 +150,53 @@ fn evictions_can_be_paused_and_resumed() {
     }
     assert!(pauses > 0 && w.stat("n_lru_limited") == 0, "{pauses}");
 }
+
+/// Evicting one of two objects that share a body frees nothing, so others are evicted before. If there are no others,
+/// both are evicted, at the price of one.
+#[test]
+fn a_shared_body_costs_one_eviction() {
+    let w = World::new(Some(4 << 20));
+    let mut log = |_: &str| {};
+    let spec = |vxid| ObjectSpec {
+        vxid,
+        t_origin: w.now.get(),
+        timers: Timers { ttl: 1000.0, grace: 0.0, keep: 0.0 },
+        flags: 0,
+        last_modified: 0.0,
+        vary: b"",
+        head: b"head",
+        extra: b"",
+    };
+    let stevedore = &w.cache.stevedores()[0];
+    let create = |key: u64, evictions: u32| {
+        let Lookup::Miss { busy, .. } = w.lookup(key) else { unreachable!() };
+        let (sizes, length) = (ChunkSizes { first: 1 << 20, max: 2 << 20 }, 1_500_000);
+        let mut log = |_: &str| {};
+        let nuke = &mut Nuke::new(evictions, &mut log);
+        let (object, mut writer) = w.cache.begin(stevedore, &spec(key), Some(length), sizes, nuke)?;
+        while writer.len() < length {
+            w.cache.reserve(stevedore, &mut writer, nuke)?;
+            let n = writer.window().len().min((length - writer.len()) as usize);
+            writer.commit(n);
+        }
+        writer.finish();
+        busy.publish(&object);
+        Ok::<_, Full>(object)
+    };
+    let first = create(1, 0).expect("room");
+    let shared = w.cache.share(stevedore, &spec(2), &first, &mut Nuke::new(0, &mut log));
+    let Lookup::Miss { busy, .. } = w.lookup(2) else { unreachable!() };
+    busy.publish(&shared.expect("room").expect("it is in memory"));
+    drop(first);
+    drop(create(3, 0).expect("room"));
+    let held = create(4, 1).expect("one eviction suffices");
+    assert!(matches!(w.lookup(3), Lookup::Miss { .. }));
+    for key in [1, 2] {
+        assert!(matches!(w.lookup(key), Lookup::Hit(_)), "evicting object {key} would have freed nothing");
+    }
+    create(5, 1).expect("both objects count as one");
+    for key in [1, 2] {
+        assert!(matches!(w.lookup(key), Lookup::Miss { .. }));
+    }
+    drop(held);
+}

@@ -1,5 +1,6 @@
 //! Deliveries to a sink that records them, of bodies that are complete or still being fetched.
 
+mod slow_clients;
 mod slow_store;
 
 use std::cell::Cell;
@@ -29,6 +30,8 @@ struct Recorder {
     breaks_after: Option<u32>,
     writes: u32,
     longest: usize,
+    /// The client reads nothing: all writes wait.
+    is_full: bool,
     /// The largest number of bytes of a stored body that it sends at a time.
     most: u64,
     /// The `behind` argument of each stored piece.
@@ -49,6 +52,9 @@ impl Recorder {
 
 impl Sink for Recorder {
     async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        if self.is_full {
+            std::future::pending::<()>().await;
+        }
         self.longest = self.longest.max(piece.len());
         self.take(piece)
     }

@@ -9,12 +9,12 @@ use lacquer_testing::slow_store::{Faults, SlowStore};
 
 use super::*;
 
-const GOOD: Faults = Faults { short: 0, errors: 0 };
+pub(super) const GOOD: Faults = Faults { short: 0, errors: 0 };
 const SHORT: Faults = Faults { short: 60, errors: 0 };
 
-struct SlowWorld {
+pub(super) struct SlowWorld {
     world: World,
-    store: SlowStore,
+    pub store: SlowStore,
 }
 
 fn stevedore(size: u64, store: &SlowStore) -> Stevedore {
@@ -23,7 +23,7 @@ fn stevedore(size: u64, store: &SlowStore) -> Stevedore {
 }
 
 impl SlowWorld {
-    fn new(size: u64, seed: u64, faults: Faults) -> SlowWorld {
+    pub fn new(size: u64, seed: u64, faults: Faults) -> SlowWorld {
         let store = SlowStore::new(seed, faults).expect("a file");
         SlowWorld { world: World::over(stevedore(size, &store)), store }
     }
@@ -42,7 +42,7 @@ impl SlowWorld {
     }
 
     /// Returns an object whose body is only in the file.
-    fn settled(&self, key: u8, body: &[u8]) -> Arc<Object> {
+    pub fn settled(&self, key: u8, body: &[u8]) -> Arc<Object> {
         let object = self.publish(key, body);
         self.store.run();
         assert!(!object.is_ready(0) || body.is_empty());
@@ -56,7 +56,7 @@ impl SlowWorld {
 }
 
 /// Runs `work` to completion, while the store performs one operation after each poll.
-async fn beside<T>(store: &SlowStore, work: impl Future<Output = T>) -> T {
+pub(super) async fn beside<T>(store: &SlowStore, work: impl Future<Output = T>) -> T {
     let (mut work, mut idle) = (pin!(work), 0);
     std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(done),
@@ -71,7 +71,12 @@ async fn beside<T>(store: &SlowStore, work: impl Future<Output = T>) -> T {
 }
 
 /// Sends bytes to a client that receives `most` at a time, and ends the response as a protocol would.
-async fn send_range(object: Arc<Object>, from: u64, to: u64, most: u64) -> (Result<(), SendError>, Recorder) {
+pub(super) async fn send_range(
+    object: Arc<Object>,
+    from: u64,
+    to: u64,
+    most: u64,
+) -> (Result<(), SendError>, Recorder) {
     let mut through = pipeline(Vec::new(), recorder(most));
     let sent = send_stored(&mut through, &object, from, to, Behind::More).await;
     let sent = through.finish(sent).await;
@@ -145,7 +150,7 @@ fn filters_ranges_and_includes_read_slow_bodies() {
         let first = parts.part_head(0);
         assert!(got[first.len()..].starts_with(&body[5..=(high / 2) as usize]), "seed {seed}");
 
-        slow.cache().stevedores()[0].give_back();
+        slow.cache().stevedores()[0].return_free_pages();
         let mut page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
         run(page.write(&splice::HEADER)).expect("the sink accepts everything");
         let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), true));
@@ -218,7 +223,7 @@ fn a_gzip_stream_fails_with_half_an_include() {
             let page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
             let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), false));
             assert!(run(beside(&slow.store, include.prepare(Some(&object), is_packed, false))));
-            slow.cache().stevedores()[0].give_back();
+            slow.cache().stevedores()[0].return_free_pages();
             let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
             if !fails_at_once {
                 run(beside(&slow.store, send_stored(&mut inner, &object, 0, 100_000, Behind::More)))
@@ -421,7 +426,7 @@ fn a_body_that_failed_unseen_is_not_found() {
         }
         slow.store.set_faults(Faults { short: 0, errors: 100 });
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(object.poll_more(0, &mut cx).is_pending());
+        assert!(pin!(object.more(0)).poll(&mut cx).is_pending());
         slow.store.run();
         assert_eq!(object.state(), BodyState::Failed);
         assert!(matches!(slow.world.lookup_by(&mut front, 1), Lookup::Miss { stale: None, .. }));
@@ -435,8 +440,8 @@ fn stored_objects_are_recovered_and_damaged_ones_are_refused() {
     type Damage = fn(&mut Vec<u8>, &mut Vec<u8>);
     let cases: [(&str, Damage, bool); 7] = [
         ("nothing", |_, _| {}, true),
-        ("the version of the descriptor", |about, _| about[0] += 1, false),
-        ("the length of the descriptor", |about, _| about.truncate(20), false),
+        ("the version of the descriptor", |descriptor, _| descriptor[0] += 1, false),
+        ("the length of the descriptor", |descriptor, _| descriptor.truncate(20), false),
         ("the packed head", |_, head| *head.last_mut().expect("not empty") ^= 1, false),
         ("the time of the last change", |_, head| head[..8].fill(0xff), false),
         ("the length of Vary", |_, head| head[8..12].fill(0xff), false),

@@ -176,7 +176,7 @@ impl Host for Req {
 
     /// Does nothing on UNIX sockets and on transports without a socket, which have no such setting.
     fn set_ip_tos(&mut self, tos: i64) -> HostResult<()> {
-        if self.task.sess.listener.path.is_some() {
+        if self.task.sess.listener.is_unix() {
             return Ok(());
         }
         let Some(fd) = self.client.tx.as_fd() else { return Ok(()) };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lacquer_cache::Object;
 use lacquer_http::{BodyStatus, Filter, Message, SessClose, header_table as h};
-use lacquer_net::{RxHalf, TxHalf};
+use lacquer_net::{Rx, TxHalf};
 use lacquer_shm::vsl::text;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock::{self, Instant};
@@ -195,12 +195,14 @@ async fn carry(
 ) -> SessClose {
     let Some(mut client) = req.request.body.take_rx() else { return SessClose::RxBody };
     let Some(tx) = req.client.tx.whole_connection() else { return SessClose::RxBody };
+    // The client's direction ends in order only by the origin's end, see `Receiver::copy`.
+    tx.cut();
     let limits = Limits::of(req, pipe);
     let (mut out, body) = (Vec::with_capacity(1024), req.request.body.cached());
     send_proxy_header(connection, &req.task.sess, &mut out);
     let head = lacquer_http::h1::write_request_head(&pipe.bereq, &req.task.ws, &mut out);
-    let pending = std::mem::take(&mut client.pending);
-    let early = std::mem::take(&mut connection.rx.pending);
+    let pending = client.take_read_ahead();
+    let early = connection.rx.take_read_ahead();
     let moved = Cell::new(Instant::now());
     let to_origin = Receiver::new(&connection.tx, &moved);
     let up = async {
@@ -213,7 +215,7 @@ async fn carry(
         req.task.stamp("Pipe");
         to_origin.send(&pending).await.map_err(|_| SessClose::Overload)?;
         account.from_client += pending.len() as u64;
-        to_origin.copy(&mut client.half, &mut account.from_client).await;
+        to_origin.copy(&mut client, &mut account.from_client).await;
         Ok(())
     };
     // A read detects the end of the client, but no read happens while bytes wait for the origin. So the client is also
@@ -230,7 +232,7 @@ async fn carry(
         if to_client.send(&early).await.is_ok() {
             account.from_origin += early.len() as u64;
         }
-        to_client.copy(&mut connection.rx.half, &mut account.from_origin).await;
+        to_client.copy(&mut connection.rx, &mut account.from_origin).await;
         Ok(())
     };
     let both = async { tokio::try_join!(up, down) };
@@ -265,6 +267,10 @@ impl<'p> Receiver<'p> {
             self.moved.set(Instant::now());
             bytes = &bytes[written..];
         }
+        while self.tx.held() > 0 {
+            self.tx.flush_some().await?;
+            self.moved.set(Instant::now());
+        }
         self.has_unsent.set(false);
         Ok(())
     }
@@ -279,10 +285,14 @@ impl<'p> Receiver<'p> {
         Ok(())
     }
 
-    /// Copies bytes until the sender ends or the receiver is gone, then ends the receiver's direction.
-    async fn copy(&self, from: &mut RxHalf, count: &mut u64) {
+    /// Copies bytes until the sender ends or the receiver is gone, then ends the receiver's direction. Only if all bytes
+    /// were copied, it ends in order.
+    async fn copy(&self, from: &mut Rx, count: &mut u64) {
         let mut buffer = vec![0u8; 16 * 1024];
         while let Ok(n) = from.read(&mut buffer).await {
+            if n == 0 && self.tx.end().await.is_ok() {
+                return;
+            }
             if n == 0 || self.send(&buffer[..n]).await.is_err() {
                 break;
             }

@@ -42,7 +42,7 @@ pub async fn transport(req: &mut Req) -> Step {
 /// Logs `ReqStart`: the client's address, and the listening socket.
 pub fn log_start(req: &mut Req) {
     let sess = &req.task.sess;
-    let fields = [&sess.ends.client.ip, &sess.ends.client.port, &sess.listener.name]
+    let fields = [&*sess.ends.client.ip, &sess.ends.client.port, sess.listener.name()]
         .map(|s| Field::Text(s.as_bytes()));
     req.task.log.put_fields(Tag::ReqStart, &fields);
 }

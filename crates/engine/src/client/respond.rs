@@ -40,7 +40,7 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
         sink.end().await
     } else if plan.needs_pipeline() {
         let (back, sent) = Box::pin(send_through_pipeline(req, source, plan, sink)).await;
-        let Some(back) = back else { return req.fail_session(SessClose::RemClose) };
+        let Some(back) = back else { return fail(req, SessClose::RemClose) };
         sink = back;
         sent
     } else {
@@ -58,10 +58,16 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
     let is_short = send_body && wanted.is_some_and(|n| sent.body < n);
     match persistence::after_sending(carrier, outcome(req, carrier, result, head_len), is_short) {
         Consequence::Nothing => {}
-        Consequence::Close(reason) => req.fail_session(reason),
+        Consequence::Close(reason) => fail(req, reason),
         Consequence::Abort => sink.abort(),
     }
     req.task.out = sink.into_buffer();
+}
+
+/// Ends the session after a response that was not sent to its end.
+fn fail(req: &mut Req, reason: SessClose) {
+    req.client.tx.cut();
+    req.fail_session(reason);
 }
 
 /// Opens the sink of a response.

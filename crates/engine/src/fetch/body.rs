@@ -327,9 +327,9 @@ async fn next_piece(
     buffer: &mut Vec<u8>,
     most: usize,
 ) -> io::Result<usize> {
-    let pending = &mut connection.rx.pending;
-    if !pending.is_empty() && pending.len() <= most && crate::knobs::fetch_fragment() == 0 {
-        *buffer = std::mem::take(pending);
+    let ahead = connection.rx.read_ahead().len();
+    if ahead > 0 && ahead <= most && crate::knobs::fetch_fragment() == 0 {
+        *buffer = connection.rx.take_read_ahead();
         return Ok(buffer.len());
     }
     buffer.resize(PIECE, 0);

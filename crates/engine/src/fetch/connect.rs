@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use lacquer_flow::retry::{self, Exchange, Next, Tried};
 use lacquer_http::{SessClose, h1, header_table as h};
-use lacquer_net::{Peeked, SpokeFirst, Taken, endpoint};
+use lacquer_net::{ConnectError, ConnectStage, Peeked, SpokeFirst, Taken};
 use lacquer_shm::Tag;
 use lacquer_sources::clock::Instant;
 use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    Limits, OriginConnection, choose, log_close, log_connect_failure, log_failure, log_open,
-    send_proxy_header, take_idle, wait_or_connect,
+    Limits, OriginConnection, choose, log_close, log_connect_failure, log_open, send_proxy_header, take_idle,
+    wait_or_connect,
 };
 use super::queue::SlotRequest;
 use super::upload::Upload;
@@ -146,23 +146,19 @@ impl Fetch {
                     None
                 }
             },
-            Err(e) if e.errno == ABANDONED => {
+            Err(e) if e.is_errno(ABANDONED) => {
                 self.log_abandoned();
                 None
             }
             Err(e) => {
-                log_connect_failure(&mut self.task.log, origin, e);
+                log_connect_failure(&mut self.task.log, origin, &e);
                 self.task.services.counters().backend_fail.add(1);
                 None
             }
         }
     }
 
-    async fn open(
-        &mut self,
-        slot: OriginSlot,
-        fresh_only: bool,
-    ) -> Result<OriginConnection, endpoint::ConnectError> {
+    async fn open(&mut self, slot: OriginSlot, fresh_only: bool) -> Result<OriginConnection, ConnectError> {
         let origin = slot.origin().clone();
         let quiet = surplus::quiet_time(&self.task.params);
         let taken = if fresh_only {
@@ -204,9 +200,8 @@ impl Fetch {
     #[cold]
     fn fail_introduction(&mut self, connection: OriginConnection, e: &io::Error) {
         let errno = e.raw_os_error().unwrap_or(libc::ETIMEDOUT);
-        let (name, text) = (&connection.origin().spec.name, lacquer_system::error_text(errno));
-        let log = &mut self.task.log;
-        log_failure(log, format_args!("backend {name}: proxy write errno {errno} ({text})"));
+        let error = ConnectError::new(ConnectStage::ProxyHeader, errno);
+        log_connect_failure(&mut self.task.log, connection.origin(), &error);
         self.task.services.counters().backend_fail.add(1);
         connection.close();
     }
@@ -215,12 +210,12 @@ impl Fetch {
         &mut self,
         slot: OriginSlot,
         taken: Taken,
-    ) -> Result<OriginConnection, endpoint::ConnectError> {
+    ) -> Result<OriginConnection, ConnectError> {
         let limits = Limits::of(slot.origin(), &self.task.params, self.attempt.timeouts.connect);
         let abandonment = self.abandonment(None);
         let task = &mut self.task;
         let made = wait_or_connect(&task.services, slot, &limits, taken, &mut task.log);
-        let abandoned = Err(endpoint::ConnectError { errno: ABANDONED, held_down: false });
+        let abandoned = Err(ConnectError::new(ConnectStage::Connect, ABANDONED));
         abandonment.unless(pin!(made)).await.unwrap_or(abandoned)
     }
 
@@ -241,10 +236,10 @@ impl Fetch {
         }
         let is_checked = connection.origin().endpoint.trust.may_speak_first(Instant::now());
         if is_checked {
-            connection.rx.half.confirm();
+            connection.rx.confirm();
             Box::pin(tokio::time::sleep(surplus::quiet_time(&self.task.params))).await;
         }
-        if let Peeked::Bytes(sample) = connection.rx.half.peek() {
+        if let Peeked::Bytes(sample) = connection.rx.peek() {
             return Some(sample);
         }
         if is_checked {

@@ -14,8 +14,8 @@ use lacquer_http::h1::Framing;
 use lacquer_http::{BodyStatus, SessClose, Text, Workspace};
 use lacquer_net::descriptors::Need;
 use lacquer_net::{
-    Connection, Counted, Exchange, Facts, Record, Rx, SpokeFirst, Surplus, Taken, TxHalf, Wanted, Watch,
-    endpoint,
+    ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Record, Rx, SpokeFirst, Surplus, Taken,
+    TxHalf, Wanted, Watch, endpoint,
 };
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
@@ -287,7 +287,7 @@ pub async fn wait_or_connect(
     limits: &Limits,
     taken: Taken,
     log: &mut TxLog,
-) -> Result<OriginConnection, endpoint::ConnectError> {
+) -> Result<OriginConnection, ConnectError> {
     let step = match next_step(taken, slot.origin(), Instant::now()) {
         ControlFlow::Break(step) => step,
         ControlFlow::Continue(_) => wait(services, &slot, limits.quiet, log).await,
@@ -305,14 +305,14 @@ pub async fn wait_or_connect(
 }
 
 /// Fails if the connection would use descriptors that are reserved.
-fn check_reserve(services: &Services, fd: RawFd) -> Result<(), endpoint::ConnectError> {
+fn check_reserve(services: &Services, fd: RawFd) -> Result<(), ConnectError> {
     let marks = services.descriptors().marks(&services.params());
     if fd >= marks.crowded {
         let need = if fd >= marks.origins { Need::Urgent } else { Need::Soon };
         services.need_descriptors(need);
     }
     if fd >= marks.origins {
-        return Err(endpoint::ConnectError { errno: libc::EMFILE, held_down: false });
+        return Err(ConnectError::new(ConnectStage::Connect, libc::EMFILE));
     }
     Ok(())
 }
@@ -348,18 +348,23 @@ pub fn log_failure(log: &mut TxLog, text: std::fmt::Arguments<'_>) {
     log.put_fmt(Tag::FetchError, text);
 }
 
-/// Logs and counts a failure to connect.
-pub fn log_connect_failure(log: &mut TxLog, origin: &Origin, e: endpoint::ConnectError) {
-    let errno = e.shown();
-    origin.count_failure(errno);
-    let (name, text) = (&origin.spec.name, lacquer_system::error_text(errno));
-    log_failure(log, format_args!("backend {name}: fail errno {errno} ({text})"));
+/// Logs and counts a failure to open a connection.
+pub fn log_connect_failure(log: &mut TxLog, origin: &Origin, e: &ConnectError) {
+    let step = match e.stage {
+        ConnectStage::Connect | ConnectStage::Preamble => {
+            origin.count_failure(e);
+            "fail"
+        }
+        ConnectStage::ProxyHeader => "proxy write",
+    };
+    let (name, why) = (&origin.spec.name, e.shown().text(lacquer_system::error_text));
+    log_failure(log, format_args!("backend {name}: {step} {why}"));
 }
 
 impl OriginConnection {
     /// Returns the bytes after the end of the response; empty if there are none or the end was not reached.
     pub fn surplus_bytes<'s>(&'s self, ws: &'s Workspace) -> &'s [u8] {
-        let pending = self.rx.pending.as_slice();
+        let pending = self.rx.read_ahead();
         if !self.reply.is_at_end {
             &[]
         } else if pending.is_empty() {
@@ -384,7 +389,7 @@ impl OriginConnection {
     /// Splits into the connection, which outlives this exchange, and its slot.
     fn into_parts(self) -> (Connection, OriginSlot) {
         let OriginConnection { rx, tx, facts, record, slot, .. } = self;
-        (Connection { rx: rx.half, tx, facts, record }, slot)
+        (Connection { rx: rx.into_half(), tx, facts, record }, slot)
     }
 
     /// Closes a connection on which bytes were read that belong to no request, and handles these bytes. Returns the

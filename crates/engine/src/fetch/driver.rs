@@ -59,8 +59,8 @@ impl FetchDriver {
             work,
             mailbox,
             shared: services.shared().clone(),
-            deadline: services.deadlines().enlist(),
-            presence: services.deadlines().enlist(),
+            deadline: services.deadlines().add_deadline(),
+            presence: services.deadlines().add_deadline(),
         }))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lacquer_cache::{
     BodyWriter, Cache, ChunkSizes, Full, Nuke, Object, ObjectSpec, Stevedore, Tag as Mark, Timers, flag,
 };
-use lacquer_flow::storing::{self, Place, Storing, Variant, Verdict};
+use lacquer_flow::storing::{self, StoreChoice, Storing, Variant, Verdict};
 use lacquer_flow::{Lifetime, validation};
 use lacquer_http::{Filter, Text, Workspace, pack};
 use lacquer_shm::Tag;
@@ -130,7 +130,7 @@ impl Fetch {
         storing: Storing,
         create: impl Fn(&Site<'_>, &mut Nuke<'_>) -> Result<T, Full>,
     ) -> Option<T> {
-        let chosen = self.place(storing)?;
+        let chosen = self.store_choice(storing)?;
         let stored = self.store_at(chosen, parts, storing, &create);
         let transient = self.task.services.stevedores().transient();
         if stored.is_some() || chosen == transient {
@@ -231,12 +231,12 @@ impl Fetch {
     }
 
     /// Returns the number of the storage; `None` if VCL has set none.
-    fn place(&mut self, storing: Storing) -> Option<u32> {
+    fn store_choice(&mut self, storing: Storing) -> Option<u32> {
         let c = self.task.services.counters();
-        match storing::place(storing, self.response.lifetime, self.task.params.shortlived) {
-            Place::Chosen => return self.attempt.storage,
-            Place::TransientUncacheable => c.beresp_uncacheable.add(1),
-            Place::TransientShortlived => c.beresp_shortlived.add(1),
+        match storing::store_choice(storing, self.response.lifetime, self.task.params.shortlived) {
+            StoreChoice::Chosen => return self.attempt.storage,
+            StoreChoice::TransientUncacheable => c.beresp_uncacheable.add(1),
+            StoreChoice::TransientShortlived => c.beresp_shortlived.add(1),
         }
         Some(self.task.services.stevedores().transient())
     }
@@ -312,7 +312,7 @@ impl Fetch {
         };
         // Nobody reads a body that was abandoned, or that was fetched in the background for a mark.
         if object.is(flag::CANCEL) || self.purpose.is_background && self.response.is_uncacheable {
-            object.stored().slim();
+            object.stored().drop_body();
         }
         object
     }

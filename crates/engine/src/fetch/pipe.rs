@@ -52,7 +52,7 @@ impl PipeCall<'_> {
                 Some(connection)
             }
             Err(e) => {
-                log_connect_failure(&mut self.pipe.log, &origin, e);
+                log_connect_failure(&mut self.pipe.log, &origin, &e);
                 shared.counters().backend_fail.add(1);
                 None
             }

@@ -2,14 +2,17 @@
 //! bodies are sent with sendfile. A client that does not read is disconnected in time.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 use lacquer_cache::{BodyState, Chunk, Object, Read};
 use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink};
 use lacquer_flow::delivery::End;
 use lacquer_http::h1::{self, ChunkHeader, LAST_CHUNK};
-use lacquer_net::{ClientSocket, PeerState, TxHalf, advance};
+use lacquer_net::{ClientSocket, FilePart, PeerState, advance};
 use lacquer_sources::clock::{self, Instant};
+use lacquer_storage::FileRange;
 
 use crate::send_limits::SendLimits;
 
@@ -17,6 +20,22 @@ use crate::send_limits::SendLimits;
 enum BodyFrame {
     Plain,
     Chunked,
+    /// The size of a chunk was sent whose bytes cannot be read. Nothing can follow.
+    Torn,
+}
+
+/// The bytes around a piece of a stored body that are not sent yet.
+struct Around<'a> {
+    size: &'a [u8],
+    /// Bytes of the body that come before the piece, in the same frame.
+    front: &'a [u8],
+    end: &'a [u8],
+}
+
+impl Around<'_> {
+    fn is_sent(&self) -> bool {
+        self.size.is_empty() && self.front.is_empty() && self.end.is_empty()
+    }
 }
 
 /// The response when the workspace is too small for another.
@@ -92,12 +111,33 @@ impl Sender {
 
     /// Waits until the socket accepts more, within the limits.
     async fn writable(&mut self) -> io::Result<()> {
+        let tx = self.tx.clone();
+        self.in_time(tx.writable()).await
+    }
+
+    /// Passes on the bytes that the transport holds, within the limits.
+    async fn pass_on(&mut self) -> io::Result<()> {
+        let tx = self.tx.clone();
+        while tx.held() > 0 {
+            self.in_time(tx.flush_some()).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for progress of the client, within the limits.
+    async fn in_time(&mut self, progress: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+        let (most, limit) = self.longest_wait();
+        match tokio::time::timeout(most, progress).await {
+            Ok(done) => done,
+            Err(_) => Err(self.late(limit)),
+        }
+    }
+
+    /// Returns how long the response may wait, and the parameter that limits it.
+    fn longest_wait(&mut self) -> (Duration, &'static str) {
         let left = self.deadline().saturating_duration_since(Instant::now());
         let idle = if self.limits.idle > 0.0 { clock::seconds(self.limits.idle) } else { left };
-        match tokio::time::timeout(left.min(idle), self.tx.writable()).await {
-            Ok(done) => done,
-            Err(_) => Err(self.late(if left <= idle { "send_timeout" } else { "idle_send_timeout" })),
-        }
+        (left.min(idle), if left <= idle { "send_timeout" } else { "idle_send_timeout" })
     }
 
     /// Records that the limit of this parameter has expired, and returns the error.
@@ -108,12 +148,8 @@ impl Sender {
 
     /// Writes the rest of the head.
     async fn write_head(&mut self) -> io::Result<()> {
-        self.write_head_by(TxHalf::try_write).await
-    }
-
-    async fn write_head_by(&mut self, write: fn(&TxHalf, &[u8]) -> io::Result<usize>) -> io::Result<()> {
         while self.head_sent < self.head.len() {
-            match write(&self.tx, &self.head[self.head_sent..]) {
+            match self.tx.try_write(&self.head[self.head_sent..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => self.head_sent += n,
                 Err(e) => self.wait_after(e).await?,
@@ -154,11 +190,6 @@ impl Sender {
         advance(parts, n - of_head);
     }
 
-    /// Sends one piece of the body with its framing.
-    async fn body(&mut self, piece: &[u8]) -> Result<(), SendError> {
-        self.body_of(piece, &[]).await
-    }
-
     /// Sends one piece of the body, given in two parts, with its framing.
     async fn body_of(&mut self, front: &[u8], back: &[u8]) -> Result<(), SendError> {
         let length = front.len() + back.len();
@@ -173,20 +204,9 @@ impl Sender {
                 let size = ChunkHeader::new(length);
                 self.write_parts(&mut [size.as_bytes(), front, back, b"\r\n"]).await?;
             }
+            BodyFrame::Torn => return Err(SendError::Source),
         }
         Ok(())
-    }
-
-    /// Sends a whole body. A small body is copied into the buffer of the head, because that is cheaper than a second
-    /// buffer in the write.
-    async fn one_piece(&mut self, piece: &[u8]) -> Result<(), SendError> {
-        if piece.len() > COPY_MAX || self.head_sent == self.head.len() {
-            return self.body(piece).await;
-        }
-        self.sent.body += piece.len() as u64;
-        self.sent.pieces += 1;
-        self.head.extend_from_slice(piece);
-        Ok(self.write_head().await?)
     }
 
     async fn send_gathered(&mut self) -> Result<(), SendError> {
@@ -205,46 +225,115 @@ impl Sender {
         sent
     }
 
-    /// Sends one piece of a stored body that is still being fetched, or needs framing. Returns the position after it.
-    async fn piece(&mut self, object: &Object, at: u64, to: u64) -> Result<u64, SendError> {
+    /// Sends a piece of a stored body, after `front`, in one frame. Returns the position after it. Between two writes
+    /// it waits without the chunk, which it then reads again.
+    async fn piece(&mut self, front: &[u8], object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         if Instant::now() > self.deadline() {
             return Err(self.late("send_timeout").into());
         }
-        let chunk = match object.read(at, to) {
-            Read::Mapped(chunk) => chunk,
-            Read::Pending => return Ok(at),
-            Read::Missing => return Err(SendError::Source),
-        };
-        self.body(chunk.bytes()).await?;
-        Ok(at + chunk.len() as u64)
-    }
-
-    /// Sends a part of a complete body without framing: gathered if small, with sendfile if large. Returns the
-    /// position after it.
-    async fn run(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
-        let first = match object.read(from, to) {
-            Read::Mapped(chunk) => chunk,
+        let length = match object.read(from, to) {
+            Read::Mapped(chunk) => chunk.len(),
             Read::Pending => return Ok(from),
             Read::Missing => return Err(SendError::Source),
         };
-        if first.len() >= SENDFILE_MIN {
-            return self.send_file(&first, from).await;
+        let size = ChunkHeader::new(front.len() + length);
+        let mut around = match self.frame {
+            BodyFrame::Plain => Around { size: b"", front, end: b"" },
+            BodyFrame::Chunked => Around { size: size.as_bytes(), front, end: b"\r\n" },
+            BodyFrame::Torn => return Err(SendError::Source),
+        };
+        self.sent.pieces += 1;
+        let (mut at, end) = (from, from + length as u64);
+        while at < end || !around.is_sent() {
+            let written = match object.read(at, end) {
+                Read::Mapped(chunk) => {
+                    self.try_piece(&mut around, chunk.bytes(), at + chunk.len() as u64 == end)
+                }
+                Read::Missing if at == end => self.try_piece(&mut around, &[], true),
+                Read::Pending => {
+                    self.wait_for(object, at).await?;
+                    continue;
+                }
+                Read::Missing => {
+                    self.frame = BodyFrame::Torn;
+                    return Err(SendError::Source);
+                }
+            };
+            match written {
+                Ok(n) => at += n,
+                Err(e) => self.wait_after(e).await?,
+            }
         }
-        if from + first.len() as u64 == to {
-            self.one_piece(first.bytes()).await?;
-            return Ok(to);
-        }
-        Box::pin(self.small_chunks(object, first, from, to)).await
+        Ok(at)
     }
 
-    /// Sends small chunks of a stored body in one write.
-    async fn small_chunks(
-        &mut self,
-        object: &Object,
-        first: Chunk<'_>,
-        from: u64,
-        to: u64,
-    ) -> Result<u64, SendError> {
+    /// Writes the bytes before a piece, bytes of the piece, and after its last byte the end of its frame, as far as the
+    /// socket accepts them. Returns the number of bytes of the piece that were sent.
+    fn try_piece(&mut self, around: &mut Around<'_>, bytes: &[u8], is_last: bool) -> io::Result<u64> {
+        let end = if is_last { around.end } else { b"" };
+        let mut parts = [around.size, around.front, bytes, end];
+        let n = self.try_parts(&parts)?;
+        self.advance(n, &mut parts);
+        let [size, front, rest, end] = parts.map(<[u8]>::len);
+        let sent = bytes.len() - rest;
+        self.sent.body += (around.front.len() - front + sent) as u64;
+        around.size = &around.size[around.size.len() - size..];
+        around.front = &around.front[around.front.len() - front..];
+        if is_last {
+            around.end = &around.end[around.end.len() - end..];
+        }
+        Ok(sent as u64)
+    }
+
+    /// Sends bytes of a complete body without framing, as many as the socket accepts. Small ones are sent with the
+    /// head, large ones with sendfile. Returns the position after them. If the socket is full, waits without a chunk.
+    async fn run(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        let written = match object.read(from, to) {
+            Read::Mapped(chunk) if chunk.len() >= SENDFILE_MIN => self.try_file(&chunk),
+            Read::Mapped(chunk) if from + (chunk.len() as u64) < to => {
+                self.try_chunks(object, chunk, from, to)
+            }
+            Read::Mapped(chunk) => self.try_last(chunk.bytes()),
+            Read::Pending => return Ok(from),
+            Read::Missing => return Err(SendError::Source),
+        };
+        match written {
+            Ok(n) => return Ok(from + n),
+            Err(e) => self.wait_after(e).await?,
+        }
+        Ok(from)
+    }
+
+    /// Writes the last bytes of a body. A small body is copied into the buffer of the head, which is sent at the end of
+    /// the response: that is cheaper than a second buffer in the write.
+    fn try_last(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        if bytes.len() > COPY_MAX || self.head_sent == self.head.len() {
+            return self.try_body(&[bytes]);
+        }
+        self.head.extend_from_slice(bytes);
+        self.sent.body += bytes.len() as u64;
+        self.sent.pieces += 1;
+        Ok(bytes.len() as u64)
+    }
+
+    /// Writes the head and parts of a body without framing, as far as the socket accepts them. Returns the number of
+    /// bytes of the body that were sent.
+    fn try_body(&mut self, parts: &[&[u8]]) -> io::Result<u64> {
+        let n = self.try_parts(parts)?;
+        let of_head = n.min(self.head.len() - self.head_sent);
+        self.head_sent += of_head;
+        self.count((n - of_head) as u64);
+        Ok((n - of_head) as u64)
+    }
+
+    /// Counts bytes of the body that one write has sent.
+    fn count(&mut self, sent: u64) {
+        self.sent.body += sent;
+        self.sent.pieces += u64::from(sent > 0);
+    }
+
+    /// Writes small chunks of a stored body in one write. Returns the number of bytes sent.
+    fn try_chunks(&mut self, object: &Object, first: Chunk<'_>, from: u64, to: u64) -> io::Result<u64> {
         let mut chunks: [Option<Chunk<'_>>; GATHER] = Default::default();
         let mut at = from + first.len() as u64;
         chunks[0] = Some(first);
@@ -258,48 +347,78 @@ impl Sender {
         for (part, chunk) in parts.iter_mut().zip(chunks.iter().flatten()) {
             *part = chunk.bytes();
         }
-        self.sent.body += at - from;
-        self.sent.pieces += 1;
-        self.write_parts(&mut parts).await?;
-        Ok(at)
+        self.try_body(&parts)
+    }
+
+    /// Writes the head and a large chunk without copying it, as far as the socket accepts them. Returns the number of
+    /// bytes of the chunk that were sent.
+    fn try_file(&mut self, chunk: &Chunk<'_>) -> io::Result<u64> {
+        let range = if self.tx.sends_files() { chunk.file_range() } else { None };
+        let Some(mut range) = range.map(Range) else { return self.try_body(&[chunk.bytes()]) };
+        // The head is sent in one packet with the beginning of the body. A separate packet would cost as much as a
+        // full one.
+        while self.head_sent < self.head.len() {
+            match self.tx.try_write_before_more(&self.head[self.head_sent..])? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                n => self.head_sent += n,
+            }
+        }
+        let before = range.len();
+        while !range.is_empty() {
+            match self.tx.try_send_file(&mut range) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.count(n as u64),
+                Err(e) if range.len() == before => return Err(e),
+                Err(_) => break,
+            }
+        }
+        Ok((before - range.len()) as u64)
     }
 
     /// Sends a part of a stored body that others follow: gathered if small, by sendfile if large.
     async fn part(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         let is_file = self.frame == BodyFrame::Plain && object.state() == BodyState::Complete;
-        let chunk = match object.read(from, to) {
-            Read::Mapped(chunk) => chunk,
+        let at = match object.read(from, to) {
+            Read::Mapped(chunk) if chunk.len() >= GATHER_MAX => None,
+            Read::Mapped(chunk) => {
+                self.gathered.extend_from_slice(chunk.bytes());
+                Some(from + chunk.len() as u64)
+            }
             Read::Pending => return Ok(from),
             Read::Missing => return Err(SendError::Source),
         };
-        if is_file && chunk.len() >= SENDFILE_MIN {
+        let Some(at) = at else {
+            if is_file {
+                self.send_gathered().await?;
+                return self.run(object, from, to).await;
+            }
+            let mut gathered = std::mem::take(&mut self.gathered);
+            let at = self.piece(&gathered, object, from, to).await;
+            gathered.clear();
+            self.gathered = gathered;
+            return at;
+        };
+        if self.gathered.len() >= GATHER_MAX {
             self.send_gathered().await?;
-            return self.send_file(&chunk, from).await;
         }
-        self.write(chunk.bytes()).await?;
-        Ok(from + chunk.len() as u64)
+        Ok(at)
+    }
+}
+
+/// A range of the arena's file, for the transport.
+struct Range<'r>(FileRange<'r>);
+
+impl FilePart for Range<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
     }
 
-    async fn send_file(&mut self, chunk: &Chunk<'_>, from: u64) -> Result<u64, SendError> {
-        let range = if self.tx.sends_files() { chunk.file_range() } else { None };
-        let Some(mut range) = range else {
-            self.body(chunk.bytes()).await?;
-            return Ok(from + chunk.len() as u64);
-        };
-        // The head is sent in one packet with the beginning of the body. A separate packet would cost as much as a
-        // full one.
-        self.write_head_by(TxHalf::try_write_before_more).await?;
-        while !range.is_empty() {
-            match self.tx.try_send_by(range.len(), |socket| range.send(socket)) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                Ok(n) => {
-                    self.sent.body += n as u64;
-                    self.sent.pieces += 1;
-                }
-                Err(e) => self.wait_after(e).await?,
-            }
-        }
-        Ok(from + chunk.len() as u64)
+    fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        self.0.send(socket)
+    }
+
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
     }
 }
 
@@ -359,20 +478,32 @@ impl Sink for Sender {
         if self.frame == BodyFrame::Plain && object.state() == BodyState::Complete {
             self.run(object, from, to.min(object.body_len())).await
         } else {
-            self.piece(object, from, to).await
+            self.piece(&[], object, from, to).await
         }
     }
 
     async fn flush(&mut self) -> Result<(), SendError> {
         self.send_gathered().await?;
-        Ok(self.write_head().await?)
+        self.write_head().await?;
+        if self.tx.held() > 0 {
+            Box::pin(self.pass_on()).await?;
+        }
+        Ok(())
     }
 
     async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         // The limit for the whole response counts from now at the latest.
-        self.deadline();
-        let more = self.limits.patience.while_connected(&self.tx, object.has_one_reader(), object.more(at));
-        Box::pin(more).await.map(drop).ok_or_else(SendError::disconnected)
+        let (most, limit) = self.longest_wait();
+        let (patience, has_one_reader, tx) =
+            (self.limits.patience, object.has_one_reader(), Rc::clone(&self.tx));
+        let is_connected = if object.state() == BodyState::Fetching {
+            Box::pin(patience.while_connected(&tx, has_one_reader, object.fetched(at))).await.is_some()
+        } else {
+            let more = patience.while_connected(&tx, has_one_reader, object.more(at));
+            let more = Box::pin(tokio::time::timeout(most, more));
+            more.await.map_err(|_| self.late(limit))?.is_some()
+        };
+        if is_connected { Ok(()) } else { Err(SendError::disconnected()) }
     }
 
     /// Fails if the client is gone, or its time for the whole response is over.
@@ -401,6 +532,11 @@ impl Sink for Sender {
         match self.frame {
             BodyFrame::Plain => self.write_head().await?,
             BodyFrame::Chunked => self.write_parts(&mut [LAST_CHUNK]).await?,
+            BodyFrame::Torn => return Err(SendError::Source),
+        }
+        // The response is complete once the transport holds no part of it.
+        if self.tx.held() > 0 {
+            Box::pin(self.pass_on()).await?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 
 mod buffers;
 mod conn;
+mod data_frames;
 mod frame_quota;
 mod output;
 mod reader;

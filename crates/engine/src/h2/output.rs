@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use lacquer_net::ClientSocket;
-use lacquer_sources::clock::Instant;
+use lacquer_sources::clock::{self, Instant};
 use tokio::sync::Mutex;
 
 use super::buffers::Buffers;
@@ -34,6 +34,16 @@ impl Gathered {
     }
 }
 
+/// Frames that a write has begun, and that must follow before any other.
+pub(super) struct Begun {
+    /// The bytes that are not sent yet.
+    pub(super) rest: Gathered,
+    /// The number of bytes of the body in these frames and those that were sent.
+    pub len: usize,
+    /// The socket did not accept all bytes.
+    pub(super) is_full: bool,
+}
+
 /// The result of sending the waiting frames.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
@@ -52,6 +62,17 @@ pub struct Limits {
     pub idle: f64,
     /// The time by which the whole response must be sent.
     pub by: Option<Instant>,
+}
+
+impl Limits {
+    /// Returns the time until which a response may wait from now on, and the parameter that limits it.
+    pub fn longest_wait(self) -> (Instant, &'static str) {
+        let idle = Instant::now() + clock::seconds(clock::limit(self.idle));
+        match self.by {
+            Some(by) if by < idle => (by, "send_timeout"),
+            _ => (idle, "idle_send_timeout"),
+        }
+    }
 }
 
 /// The sending side of a connection.

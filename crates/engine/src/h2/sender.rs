@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use lacquer_cache::{BodyState, Object, Read};
+use lacquer_cache::{BodyState, Chunk, Object, Read};
 use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink};
 use lacquer_flow::delivery::End;
 use lacquer_h2::frame::{self, FrameHeader, Kind, flag as frame_flag};
@@ -105,28 +105,112 @@ impl StreamSender {
 
     /// Sends frames for as much of the piece as one write takes. Returns the number of bytes that were sent.
     async fn frames(&mut self, piece: &[u8], end: bool) -> Result<usize, SendError> {
+        if self.try_queue(piece, end) {
+            return Ok(piece.len());
+        }
         let (id, conn) = (self.stream.id, &self.stream.conn);
-        let sent = if piece.len() <= COPY_MAX.min(conn.max_frame()) && conn.has_room(piece.len()) {
+        let sent = conn.send_data(id, piece, end, self.limits).await.map_err(|()| Gone)?;
+        self.after_frames(end && sent == piece.len()).await?;
+        Ok(sent)
+    }
+
+    /// Copies a small piece to the gathered frames. Returns false if it is too long, or the gathered frames are.
+    fn try_queue(&mut self, piece: &[u8], end: bool) -> bool {
+        let conn = &self.stream.conn;
+        let is_small = piece.len() <= COPY_MAX.min(conn.max_frame()) && conn.has_room(piece.len());
+        if is_small {
             self.queue(piece);
             if end {
                 self.queue_end();
+                self.end_stream();
             }
-            piece.len()
-        } else {
-            let sent = conn.send_data(id, piece, end, self.limits).await.map_err(|()| Gone)?;
-            if sent < piece.len() || !end {
-                self.stream.check_time()?;
-                if conn.streams() > 1 {
-                    tokio::task::yield_now().await;
-                }
-            }
-            sent
-        };
-        if end && sent == piece.len() {
-            self.ended = true;
-            self.stream.uncount_open();
         }
-        Ok(sent)
+        is_small
+    }
+
+    fn end_stream(&mut self) {
+        self.ended = true;
+        self.stream.uncount_open();
+    }
+
+    /// Records the end of the stream if the frames that were sent contain it. Otherwise lets other streams send.
+    async fn after_frames(&mut self, has_ended: bool) -> Result<(), SendError> {
+        if has_ended {
+            self.end_stream();
+            return Ok(());
+        }
+        self.stream.check_time()?;
+        if self.stream.conn.streams() > 1 {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Sends bytes of a stored body. Returns the position after them. Waits for the windows and the socket without a
+    /// chunk.
+    async fn stored_frames(
+        &mut self,
+        object: &Object,
+        from: u64,
+        to: u64,
+        behind: Behind,
+    ) -> Result<u64, SendError> {
+        self.send_head().await?;
+        self.send_gathered(false).await?;
+        self.stream.open_window().await?;
+        if let Some(at) = self.queue_stored(object, from, to, behind)? {
+            return Ok(at);
+        }
+        let (id, stream) = (self.stream.id, self.stream.clone());
+        let turn = stream.conn.turn().await.map_err(|()| Gone)?;
+        if stream.error().is_some() {
+            return Err(Gone.into());
+        }
+        let (begun, has_ended) = {
+            let Some((chunk, ends)) = next_chunk(object, from, to, behind)? else { return Ok(from) };
+            // Other streams may have used the connection's window meanwhile.
+            let taken = stream.take_window(chunk.len().min(CREDIT_MAX));
+            if taken == 0 {
+                return Ok(from);
+            }
+            let ends = ends && taken == chunk.len();
+            let begun = stream.conn.try_data(&turn, id, &chunk.bytes()[..taken], ends).map_err(|()| Gone)?;
+            stream.return_window(taken - begun.len);
+            let has_ended = ends && begun.len == taken;
+            (begun, has_ended)
+        };
+        let sent = stream.conn.complete(turn, id, begun, self.limits).await.map_err(|()| Gone)?;
+        self.count(sent);
+        self.after_frames(has_ended).await?;
+        Ok(from + sent as u64)
+    }
+
+    /// Copies a small chunk of a stored body to the gathered frames. Returns the position after it, or `None` if it is
+    /// too long.
+    fn queue_stored(
+        &mut self,
+        object: &Object,
+        from: u64,
+        to: u64,
+        behind: Behind,
+    ) -> Result<Option<u64>, SendError> {
+        let Some((chunk, ends)) = next_chunk(object, from, to, behind)? else { return Ok(Some(from)) };
+        if chunk.len() > COPY_MAX {
+            return Ok(None);
+        }
+        let taken = self.stream.take_window(chunk.len());
+        if !self.try_queue(&chunk.bytes()[..taken], ends && taken == chunk.len()) {
+            self.stream.return_window(taken);
+            return Ok(None);
+        }
+        self.count(taken);
+        Ok(Some(from + taken as u64))
+    }
+
+    /// Counts bytes of the body that were sent together.
+    fn count(&mut self, sent: usize) {
+        self.sent.body += sent as u64;
+        self.sent.pieces += u64::from(sent > 0);
     }
 
     /// Queues the end of the stream as a separate frame, as Varnish sends and counts it.
@@ -152,6 +236,26 @@ impl StreamSender {
         gathered.clear();
         self.gathered = gathered;
         sent
+    }
+}
+
+/// Returns the next chunk of a stored body, and whether the response ends with it. Returns `None` if it is not in
+/// memory.
+fn next_chunk(
+    object: &Object,
+    from: u64,
+    to: u64,
+    behind: Behind,
+) -> Result<Option<(Chunk<'_>, bool)>, SendError> {
+    let state = object.state();
+    match object.read(from, to) {
+        Read::Mapped(chunk) => {
+            let at = from + chunk.len() as u64;
+            let is_end = at == to || (state == BodyState::Complete && at == object.body_len());
+            Ok(Some((chunk, is_end && behind == Behind::End)))
+        }
+        Read::Pending => Ok(None),
+        Read::Missing => Err(SendError::Source),
     }
 }
 
@@ -207,21 +311,24 @@ impl Sink for StreamSender {
         to: u64,
         behind: Behind,
     ) -> Result<u64, SendError> {
-        let state = object.state();
-        let chunk = match object.read(from, to) {
-            Read::Mapped(chunk) => chunk,
-            Read::Pending => return Ok(from),
-            Read::Missing => return Err(SendError::Source),
-        };
-        let at = from + chunk.len() as u64;
-        if behind == Behind::More && chunk.len() < GATHER_MAX {
-            self.write(chunk.bytes()).await?;
-            return Ok(at);
+        if behind == Behind::More {
+            let gathered = match object.read(from, to) {
+                Read::Mapped(chunk) if chunk.len() < GATHER_MAX => {
+                    self.gathered.extend_from_slice(chunk.bytes());
+                    chunk.len()
+                }
+                Read::Mapped(_) => 0,
+                Read::Pending => return Ok(from),
+                Read::Missing => return Err(SendError::Source),
+            };
+            if gathered > 0 {
+                if self.gathered.len() >= GATHER_MAX {
+                    self.send_gathered(false).await?;
+                }
+                return Ok(from + gathered as u64);
+            }
         }
-        self.send_gathered(false).await?;
-        let is_end = at == to || (state == BodyState::Complete && at == object.body_len());
-        self.body(chunk.bytes(), is_end && behind == Behind::End).await?;
-        Ok(at)
+        self.stored_frames(object, from, to, behind).await
     }
 
     async fn flush(&mut self) -> Result<(), SendError> {
@@ -230,10 +337,20 @@ impl Sink for StreamSender {
     }
 
     async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
-        let (more, gone) = (object.more(at), self.stream.gone());
+        if object.state() == BodyState::Fetching {
+            return tokio::select! {
+                () = object.fetched(at) => Ok(()),
+                () = self.stream.gone() => Err(Gone.into()),
+            };
+        }
+        let (until, limit) = self.limits.longest_wait();
+        let more = tokio::time::timeout_at(until, object.more(at));
         tokio::select! {
-            _ended = more => Ok(()),
-            () = gone => Err(Gone.into()),
+            more = Box::pin(more) => more.map(drop).map_err(|_| {
+                self.stream.expire(limit);
+                Gone.into()
+            }),
+            () = self.stream.gone() => Err(Gone.into()),
         }
     }
 

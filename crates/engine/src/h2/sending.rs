@@ -2,24 +2,22 @@
 //! the gathered frames before its own.
 
 use std::io;
-use std::task::Context;
+use std::task::{Context, Poll};
 
-use lacquer_h2::frame::{self, FrameHeader, Kind, flag};
+use lacquer_h2::frame::{self, FrameHeader, Kind};
 use lacquer_h2::{Error, Reason};
-use lacquer_net::{TxHalf, advance};
+use lacquer_net::ClientSocket;
 use lacquer_shm::Tag;
-use lacquer_sources::clock::{self, Instant};
+use tokio::sync::MutexGuard;
 
 use super::conn::Conn;
-use super::output::{Flush, Gathered, Limits};
+use super::data_frames::DataFrames;
+use super::output::{Begun, Flush, Gathered, Limits};
 
 /// The number of gathered bytes above which streams wait before they add more.
 const GATHERED_MAX: usize = 64 * 1024;
-/// The number of DATA frames in one write.
-const BATCH: usize = 4;
-/// The number of buffers in one write: the frames gathered before, the header and payload of each frame, and the end
-/// of the stream.
-const PARTS: usize = 2 * BATCH + 2;
+/// The right to write to the socket.
+pub(super) type Turn<'c> = MutexGuard<'c, ()>;
 
 /// The reason why a write failed.
 enum WriteError {
@@ -35,7 +33,7 @@ impl From<io::Error> for WriteError {
 }
 
 impl Conn {
-    pub fn tx(&self) -> &TxHalf {
+    pub fn tx(&self) -> &ClientSocket {
         &self.output.tx
     }
 
@@ -103,14 +101,14 @@ impl Conn {
         self.output.gathered.borrow().rest().len() >= GATHERED_MAX
     }
 
-    /// Returns the number of bytes that wait to be sent.
+    /// Returns the number of bytes that wait to be sent, or are held by the transport.
     pub fn gathered(&self) -> usize {
-        self.output.gathered.borrow().rest().len()
+        self.output.gathered.borrow().rest().len() + self.output.tx.held()
     }
 
-    /// Returns the number of bytes that the socket has accepted so far.
+    /// Returns the number of bytes that the socket has accepted so far, without those that the transport holds.
     pub fn taken(&self) -> u64 {
-        self.output.taken.get()
+        self.output.taken.get() - self.output.tx.held() as u64
     }
 
     pub fn has_room(&self, bytes: usize) -> bool {
@@ -120,10 +118,19 @@ impl Conn {
     /// Sends the waiting frames, as far as the socket accepts them and no other task is sending.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Flush {
         loop {
-            if self.output.gathered.borrow().rest().is_empty() || self.output.broken.get() {
+            let is_sent = self.output.gathered.borrow().rest().is_empty();
+            if is_sent && self.output.tx.held() == 0 || self.output.broken.get() {
                 return Flush::Done;
             }
             let Ok(_turn) = self.output.write_lock.try_lock() else { return Flush::Busy };
+            if is_sent {
+                match self.output.tx.poll_flush(cx) {
+                    Poll::Ready(Ok(())) => return Flush::Done,
+                    Poll::Ready(Err(e)) => self.write_failed(0, &WriteError::Io(e)),
+                    Poll::Pending => return Flush::Blocked,
+                }
+                continue;
+            }
             let mut gathered = self.output.gathered.borrow_mut();
             match self.output.tx.try_write(gathered.rest()) {
                 Ok(n) => {
@@ -159,6 +166,7 @@ impl Conn {
             }
         }
         self.output.broken.set(true);
+        self.output.tx.cut();
         self.fail(Error::Connection(Reason::ProtocolError));
     }
 
@@ -167,77 +175,110 @@ impl Conn {
         self.write_failed(0, &WriteError::Late(limit));
     }
 
-    /// Sends DATA frames of one stream directly from `data`, after all gathered frames. Sends as much as fits into one
-    /// write, and returns its length. With `end`, the last byte ends the stream.
+    /// Sends DATA frames of one stream directly from `data`, after all gathered frames. Sends about as much as fits
+    /// into one write, and returns the number of bytes of `data`. With `end`, the last byte ends the stream.
     pub async fn send_data(&self, stream: u32, data: &[u8], end: bool, limits: Limits) -> Result<usize, ()> {
-        let _turn = self.output.write_lock.lock().await;
-        if self.output.broken.get() {
+        let turn = self.turn().await?;
+        let begun = self.try_data(&turn, stream, data, end)?;
+        self.complete(turn, stream, begun, limits).await
+    }
+
+    /// Waits until no other task writes.
+    pub(super) async fn turn(&self) -> Result<Turn<'_>, ()> {
+        let turn = self.output.write_lock.lock().await;
+        if self.output.broken.get() { Err(()) } else { Ok(turn) }
+    }
+
+    /// Writes all gathered frames and then DATA frames of one stream, as far as the socket accepts them. Copies the
+    /// rest of a frame that was begun, so that the caller need not keep `data` until it is sent. With `end`, the last
+    /// byte ends the stream.
+    pub(super) fn try_data(
+        &self,
+        _turn: &Turn<'_>,
+        stream: u32,
+        data: &[u8],
+        end: bool,
+    ) -> Result<Begun, ()> {
+        let frames = DataFrames::new(stream, data, self.max_frame(), end);
+        let mut before = std::mem::take(&mut *self.output.gathered.borrow_mut());
+        let parts = frames.parts(before.rest());
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        let written = match self.output.tx.try_write_parts(parts.into_iter()) {
+            Ok(n) => n,
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+            Err(e) => {
+                self.write_failed(stream, &WriteError::Io(e));
+                return Err(());
+            }
+        };
+        self.output.taken.set(self.output.taken.get() + written as u64);
+        let is_full = written < total;
+        let Some(of_frames) = written.checked_sub(before.rest().len()) else {
+            before.sent += written;
+            return Ok(Begun { rest: before, len: 0, is_full });
+        };
+        before.clear(&self.services.http2().buffers);
+        let (len, bytes) = frames.begin(of_frames, |frame| {
+            self.count_sent(&frame.header);
+            self.log_sent(&frame.header, frame.payload);
+        });
+        Ok(Begun { rest: Gathered { bytes, sent: 0 }, len, is_full })
+    }
+
+    /// Sends the rest of frames that were begun, and waits until the socket accepts a byte if none was begun. Returns
+    /// the number of bytes of the body in these frames. The connection's own task then sends the frames that were
+    /// gathered meanwhile.
+    pub(super) async fn complete(
+        &self,
+        turn: Turn<'_>,
+        stream: u32,
+        mut begun: Begun,
+        limits: Limits,
+    ) -> Result<usize, ()> {
+        if (begun.is_full || self.output.tx.held() > 0)
+            && let Err(e) = self.write_rest(&mut begun, limits).await
+        {
+            self.write_failed(stream, &e);
             return Err(());
         }
-        let max = self.max_frame();
-        let len = data.len().min(max * BATCH);
-        let ends = end && len == data.len();
-        let mut headers = [[0u8; frame::HEADER_LEN]; BATCH];
-        let mut parts: [&[u8]; PARTS] = [&[]; PARTS];
-        let announce = |flags: u8, piece: &[u8]| {
-            let header = FrameHeader::new(Kind::Data, flags, stream, piece.len());
-            self.count_sent(&header);
-            self.log_sent(&header, piece);
-            header.bytes()
-        };
-        for (piece, place) in data[..len].chunks(max).zip(&mut headers) {
-            *place = announce(0, piece);
-        }
-        let last = if ends { announce(flag::END_STREAM, &[]) } else { [0; frame::HEADER_LEN] };
-        let before = std::mem::take(&mut *self.output.gathered.borrow_mut());
-        parts[0] = before.rest();
-        for (at, (piece, header)) in data[..len].chunks(max).zip(&headers).enumerate() {
-            parts[1 + 2 * at] = header;
-            parts[2 + 2 * at] = piece;
-        }
-        if ends {
-            parts[PARTS - 1] = &last;
-        }
-        let written = self.write_parts(&mut parts, limits).await;
-        self.give_back(before);
-        match written {
-            Ok(()) => Ok(len),
-            Err(e) => {
-                self.write_failed(stream, &e);
-                Err(())
-            }
-        }
-    }
-
-    /// Recycles the buffer of sent frames. The connection's own task sends the frames that were gathered meanwhile.
-    fn give_back(&self, mut sent: Gathered) {
-        sent.clear(&self.services.http2().buffers);
+        begun.rest.clear(&self.services.http2().buffers);
+        drop(turn);
         self.wake();
+        Ok(begun.len)
     }
 
-    async fn write_parts(&self, parts: &mut [&[u8]], limits: Limits) -> Result<(), WriteError> {
-        while parts.iter().any(|part| !part.is_empty()) {
-            match self.output.tx.try_write_parts(parts.iter().copied()) {
+    async fn write_rest(&self, begun: &mut Begun, limits: Limits) -> Result<(), WriteError> {
+        if begun.is_full && begun.len == 0 {
+            self.in_time(self.output.tx.writable(), limits).await?;
+        }
+        while !begun.rest.rest().is_empty() {
+            match self.output.tx.try_write(begun.rest.rest()) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(n) => {
                     self.output.taken.set(self.output.taken.get() + n as u64);
-                    advance(parts, n);
+                    begun.rest.sent += n;
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable(limits).await?,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.in_time(self.output.tx.writable(), limits).await?;
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e.into()),
             }
         }
+        while self.output.tx.held() > 0 {
+            self.in_time(self.output.tx.flush_some(), limits).await?;
+        }
         Ok(())
     }
 
-    async fn writable(&self, limits: Limits) -> Result<(), WriteError> {
-        let idle = Instant::now() + clock::seconds(clock::limit(limits.idle));
-        let (until, limit) = match limits.by {
-            Some(by) if by < idle => (by, "send_timeout"),
-            _ => (idle, "idle_send_timeout"),
-        };
-        match tokio::time::timeout_at(until, self.output.tx.writable()).await {
+    /// Waits for progress of the client, within the limits.
+    async fn in_time(
+        &self,
+        progress: impl Future<Output = io::Result<()>>,
+        limits: Limits,
+    ) -> Result<(), WriteError> {
+        let (until, limit) = limits.longest_wait();
+        match tokio::time::timeout_at(until, progress).await {
             Ok(done) => Ok(done?),
             Err(_) => Err(WriteError::Late(limit)),
         }

@@ -252,16 +252,27 @@ impl Stream {
 
     /// Waits until both windows are open, and takes up to `wanted` bytes of credit.
     pub async fn window(&self, wanted: usize) -> Result<usize, Gone> {
+        self.open_window().await?;
+        Ok(self.take_window(wanted))
+    }
+
+    /// Waits until both windows are open.
+    pub async fn open_window(&self) -> Result<(), Gone> {
         if self.error().is_some() {
             return Err(Gone);
         }
         if self.credit() == 0 {
             Box::pin(self.wait_for_window()).await?;
         }
+        Ok(())
+    }
+
+    /// Takes up to `wanted` bytes of credit from both windows.
+    pub fn take_window(&self, wanted: usize) -> usize {
         let taken = self.credit().min(wanted);
         self.proto.borrow_mut().send.charge(taken);
         self.conn.charge(taken);
-        Ok(taken)
+        taken
     }
 
     /// Returns unused credit to the windows.
@@ -290,7 +301,7 @@ impl Stream {
         });
         let opened = tokio::time::timeout_at(until, windows).await.is_ok();
         if !opened && self.error().is_none() {
-            self.give_up(Instant::now() >= by);
+            if Instant::now() >= by { self.refuse_window() } else { self.expire("send_timeout") }
         }
         self.conn.count_waiting(-1);
         if self.error().is_some() { Err(Gone) } else { Ok(()) }
@@ -301,18 +312,21 @@ impl Stream {
         if self.send_by.get().is_none_or(|by| Instant::now() < by) {
             return Ok(());
         }
-        self.give_up(false);
+        self.expire("send_timeout");
         Err(Gone)
     }
 
-    /// Ends a response whose client does not open a window in time, or exceeds the time for the whole response.
-    fn give_up(&self, window: bool) {
+    /// Ends a response that has exceeded the time limit of this parameter.
+    pub fn expire(&self, limit: &'static str) {
+        self.limit_hit.set(Some(limit));
+        self.conn.log(Tag::Debug, format_args!("H2: stream {}: Hit {limit}", self.id));
+        self.reset(Error::Stream(Reason::Cancel));
+    }
+
+    /// Ends a response whose client does not open a window in time.
+    fn refuse_window(&self) {
         let (id, conn) = (self.id, &self.conn);
-        self.limit_hit.set(Some(if window { "h2_window_timeout" } else { "send_timeout" }));
-        if !window {
-            conn.log(Tag::Debug, format_args!("H2: stream {id}: Hit send_timeout"));
-            return self.reset(Error::Stream(Reason::Cancel));
-        }
+        self.limit_hit.set(Some("h2_window_timeout"));
         conn.log(Tag::Debug, format_args!("H2: stream {id}: Hit h2_window_timeout"));
         if conn.is_bankrupt() {
             conn.log(Tag::SessError, format_args!("H2: window bankrupt"));

@@ -36,8 +36,8 @@ pub fn text(task: &Task, var: Var) -> Option<&[u8]> {
         Var::ServerHostname => shared.hostname(),
         Var::ServerIdentity if shared.identity().is_empty() => "varnishd",
         Var::ServerIdentity => shared.identity(),
-        Var::LocalEndpoint => &task.sess.listener.endpoint,
-        Var::LocalSocket => &task.sess.listener.name,
+        Var::LocalEndpoint => task.sess.listener.endpoint(),
+        Var::LocalSocket => task.sess.listener.name(),
         _ => return None,
     };
     Some(text.as_bytes())

@@ -95,19 +95,32 @@ impl Chain {
         input: &mut &'i [u8],
         end: bool,
     ) -> Result<Option<&'c [u8]>, String> {
-        let Some(last) = self.stages.len().checked_sub(1) else {
+        if self.is_empty() {
             let all = std::mem::take(input);
             return Ok(Some(all).filter(|all| !all.is_empty()));
-        };
+        }
+        Ok(if self.produce(input, end)? { Some(self.take_output()) } else { None })
+    }
+
+    /// Consumes input until there is output, which [`take_output`](Self::take_output) returns. Returns false once all
+    /// of `input` was consumed and no more output follows from it. The caller then offers the bytes after those that
+    /// were consumed. The chain must not be empty.
+    pub fn produce(&mut self, input: &mut &[u8], end: bool) -> Result<bool, String> {
+        let last = self.stages.len() - 1;
         while let Some(at) = (0..=last).rev().find(|&at| self.can_run(at, input, end)) {
             self.run(at, input, end)?;
             if at == last && !self.stages[last].ready().is_empty() {
-                let stage = &mut self.stages[last];
-                let from = std::mem::replace(&mut stage.taken, stage.out.len());
-                return Ok(Some(&stage.out[from..]));
+                return Ok(true);
             }
         }
-        Ok(None)
+        Ok(false)
+    }
+
+    /// Returns the output that [`produce`](Self::produce) has reported, once.
+    pub fn take_output(&mut self) -> &[u8] {
+        let Some(last) = self.stages.last_mut() else { return &[] };
+        let from = std::mem::replace(&mut last.taken, last.out.len());
+        &last.out[from..]
     }
 
     /// Returns whether a stage has work. The caller checks the later stages first, so that its output has been taken.

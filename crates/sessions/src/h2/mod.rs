@@ -12,4 +12,4 @@ mod upgrade;
 pub use handover::Handover;
 pub use request::finish;
 pub use session::serve;
-pub use upgrade::{Upgrade, is_wanted, upgrade};
+pub use upgrade::{Upgrade, is_wanted, receive_preface, upgrade};

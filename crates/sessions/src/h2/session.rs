@@ -299,7 +299,7 @@ impl Session {
             Awaited::Frame => {
                 self.idle.arm(self.active, self.conn.sess.idle_limit(&params));
                 let has_requested = self.conn.conduct.rules.borrow().highest > 0;
-                self.idle.offer(if has_requested { Idleness::Kept } else { Idleness::Silent });
+                self.idle.allow_shedding(if has_requested { Idleness::Kept } else { Idleness::Silent });
             }
         }
         self.awaited = awaited;

@@ -6,7 +6,7 @@ use lacquer_engine::client::Req;
 use lacquer_engine::h2::Conn;
 use lacquer_engine::{TransactionSlot, write_message};
 use lacquer_h2::settings;
-use lacquer_http::{HeaderName, Slot, fixed, h1};
+use lacquer_http::{HeaderName, SessClose, Slot, fixed, h1};
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
@@ -49,7 +49,7 @@ pub async fn upgrade(
     headers.unset(UPGRADE);
     headers.unset(HTTP2_SETTINGS);
     headers.force_slot(Slot::Proto, fixed::HTTP_20);
-    if !receive_preface(handover).await {
+    if receive_preface(handover).await.is_err() {
         conn.log(Tag::Debug, format_args!("H2: No/Bad OU PRISM"));
         return Err(slot);
     }
@@ -66,7 +66,8 @@ fn take_settings(conn: &Conn, req: &mut Req) -> bool {
     settings::from_base64url(&value).is_some_and(|entries| apply_settings(conn, &entries).is_ok())
 }
 
-async fn receive_preface(handover: &mut Handover) -> bool {
+/// Reads the client's preface, within the session's idle limit. Returns the reason to close the connection on failure.
+pub async fn receive_preface(handover: &mut Handover) -> Result<(), SessClose> {
     let limit = clock::seconds(handover.sess.idle_limit(&handover.services.params()));
     let rx = &mut handover.rx;
     let receive = async {
@@ -75,17 +76,16 @@ async fn receive_preface(handover: &mut Handover) -> bool {
         while n < have.len() {
             match rx.read(&mut have[n..]).await {
                 Ok(more) if more > 0 => n += more,
-                _ => return false,
+                _ => return Err(SessClose::RemClose),
             }
             if !h1::H2_PREFACE.starts_with(&have[..n]) {
-                return false;
+                return Err(SessClose::RxJunk);
             }
         }
-        true
+        Ok(())
     };
-    let in_time = tokio::time::timeout(limit, receive).await;
-    if in_time.is_err() {
+    tokio::time::timeout(limit, receive).await.unwrap_or_else(|_| {
         handover.sess.log_late(handover.services.log(), "preface");
-    }
-    in_time.unwrap_or(false)
+        Err(SessClose::RxTimeout)
+    })
 }

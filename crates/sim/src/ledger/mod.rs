@@ -11,6 +11,8 @@
 //! - No page is refused while all origins respond.
 //! - An upload arrives at the origin as the client sent it, or not at all.
 //! - A pipe carries all bytes in both directions.
+//! - The engine does not wait for a peer while it holds back bytes for it. A connection ends with the farewell of its
+//!   transport after a whole response, and each direction of a pipe after all bytes.
 //! - An origin that fails its probes gets no requests, and no origin gets more simultaneous requests than it allows.
 
 mod compose;
@@ -21,6 +23,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use lacquer_http::date;
+use lacquer_net::memory::Peer;
 use lacquer_sources::clock;
 
 use crate::http::Head;
@@ -146,6 +149,13 @@ impl Ledger {
     pub fn fault(&mut self, text: &str) {
         self.note(format_args!("fault: {text}"));
         self.faults.push(format!("{:.6}: {text}", clock::real()));
+    }
+
+    /// Checks that the engine never waited for this peer while it held back bytes for it.
+    pub fn check_flushed(&mut self, peer: &Peer, whose: &str) {
+        if peer.was_forgotten() {
+            self.fault(&format!("the engine waits for {whose} and holds back bytes for it"));
+        }
     }
 
     pub fn faults(&self) -> &[String] {

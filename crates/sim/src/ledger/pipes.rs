@@ -37,8 +37,9 @@ impl Ledger {
         }
     }
 
-    /// Checks the bytes that have arrived at one end of a pipe.
-    pub fn check_pipe(&mut self, number: PipeNumber, direction: Direction, bytes: &[u8]) {
+    /// Checks the bytes that have arrived at one end of a pipe. `is_cut` means that they ended without the farewell of
+    /// their transport.
+    pub fn check_pipe(&mut self, number: PipeNumber, direction: Direction, bytes: &[u8], is_cut: bool) {
         self.note(format_args!("pipe {number}: {} bytes {direction:?}", bytes.len()));
         let all = self.piped(number, direction);
         let is_complete = bytes.len() == all.len() || self.pipes[number].is_left;
@@ -48,6 +49,9 @@ impl Ledger {
                 bytes.len(),
                 all.len()
             ));
+        }
+        if is_cut && !self.pipes[number].is_left {
+            self.fault(&format!("pipe {number}, {direction:?}: no farewell"));
         }
     }
 }

@@ -1,29 +1,34 @@
-//! Connections in memory, for a simulated world. The engine uses them like TCP connections.
-//!
-//! The engine has one end, [`Near`]. The world has the other end, the [`Peer`], and decides when bytes arrive and how
-//! many the engine may read or write at a time. Both ends are used by one thread, but the pool of idle connections
-//! requires `Send`, so the state has a lock.
+//! A connection in memory: both ends, and the bytes between them.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::file_part::FilePart;
+use crate::negotiated::Negotiated;
 use crate::peek::{Peeked, PeerState, SAMPLE};
 
-/// Returns a descriptor of `/dev/null` for code that queries the kernel about a socket.
-pub(crate) fn descriptor() -> BorrowedFd<'static> {
-    static NULL: LazyLock<File> = LazyLock::new(|| File::open("/dev/null").expect("/dev/null can be opened"));
-    NULL.as_fd()
+/// Gives an end a descriptor of `/dev/null`, for code that queries the kernel about a socket.
+macro_rules! impl_as_fd {
+    ($($end:ident)*) => {
+        $(impl AsFd for $end {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                static NULL: LazyLock<File> =
+                    LazyLock::new(|| File::open("/dev/null").expect("/dev/null can be opened"));
+                NULL.as_fd()
+            }
+        })*
+    };
 }
+
+impl_as_fd! { Near Rx Tx }
 
 /// One direction of a connection, with the bytes in flight.
 #[derive(Default)]
@@ -47,9 +52,22 @@ impl Pipe {
     }
 }
 
+/// The write buffer of the engine's end, between the engine and the direction to the peer.
+#[derive(Default)]
+struct WriteBuffer {
+    bytes: VecDeque<u8>,
+    /// The engine waits until some of the bytes are passed on.
+    is_flushing: bool,
+    /// The farewell was sent.
+    has_ended: bool,
+    /// The engine waited for the peer although it had not flushed the bytes.
+    was_forgotten: bool,
+}
+
 struct State {
     to_engine: Pipe,
     to_peer: Pipe,
+    buffer: WriteBuffer,
     limits: Limits,
     is_reset: bool,
     /// Closing the engine's end resets the connection.
@@ -64,6 +82,10 @@ pub struct Limits {
     pub window: usize,
     /// The maximum that the engine reads or writes at a time.
     pub step: usize,
+    /// The size of the engine's write buffer; 0 for a transport without one, such as a socket.
+    pub buffer: usize,
+    /// The engine may send parts of files.
+    pub sends_files: bool,
 }
 
 impl State {
@@ -80,7 +102,19 @@ impl State {
     fn reset(&mut self) {
         self.is_reset = true;
         self.to_peer.bytes.clear();
+        self.buffer.bytes.clear();
         self.wake_all();
+    }
+
+    /// Passes on bytes of the write buffer, as many as the window allows.
+    fn pass_on(&mut self) {
+        let n = self.buffer.bytes.len().min(self.room(|state| &state.to_peer));
+        if self.to_peer.is_unread && !self.buffer.bytes.is_empty() {
+            self.reset();
+        } else if n > 0 {
+            self.to_peer.bytes.extend(self.buffer.bytes.drain(..n));
+            self.wake_all();
+        }
     }
 
     fn room(&self, pipe: fn(&State) -> &Pipe) -> usize {
@@ -93,7 +127,22 @@ impl State {
     }
 
     fn is_writable(&self) -> bool {
-        self.is_reset || self.to_peer.is_unread || self.room(|state| &state.to_peer) > 0
+        self.is_reset || self.to_peer.is_unread || self.writable() > 0
+    }
+
+    /// Returns the number of bytes that a write would accept.
+    fn writable(&self) -> usize {
+        match self.limits.buffer {
+            0 => self.room(|state| &state.to_peer),
+            size => size.saturating_sub(self.buffer.bytes.len()),
+        }
+    }
+
+    /// Makes room for a write by the engine.
+    fn make_room(&mut self) {
+        if !self.is_writable() {
+            self.pass_on();
+        }
     }
 
     fn has_peer_ended(&self) -> bool {
@@ -127,6 +176,7 @@ pub struct Ends {
 pub struct Near {
     state: Shared,
     ends: Ends,
+    negotiated: Negotiated,
 }
 
 impl Drop for Near {
@@ -151,6 +201,33 @@ pub struct Tx {
 }
 
 impl Near {
+    /// Returns the connection as one whose transport has negotiated this.
+    #[must_use]
+    pub fn with_negotiated(mut self, negotiated: Negotiated) -> Near {
+        self.negotiated = negotiated;
+        self
+    }
+
+    pub(crate) fn negotiated(&self) -> Negotiated {
+        self.negotiated
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.ends.engine
+    }
+
+    pub(crate) fn peer_addr(&self) -> SocketAddr {
+        self.ends.peer
+    }
+
+    pub(crate) fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        read(&self.state, buf)
+    }
+
+    pub(crate) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        poll_readable(&self.state, cx)
+    }
+
     pub(crate) fn split(self) -> (Rx, Tx) {
         let state = self.state.clone();
         let near = Arc::new(self);
@@ -159,15 +236,64 @@ impl Near {
 
     pub(crate) async fn write_all(&self, mut buf: &[u8]) -> io::Result<()> {
         while !buf.is_empty() {
-            when(&self.state, State::is_writable).await;
+            std::future::poll_fn(|cx| poll_writable(&self.state, cx)).await?;
             match write(&self.state, buf) {
                 Ok(n) => buf = &buf[n..],
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Err(e),
             }
         }
-        Ok(())
+        std::future::poll_fn(|cx| poll_flush(&self.state, cx)).await
     }
+}
+
+fn poll_writable(state: &Shared, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    let mut state = state.lock();
+    state.make_room();
+    if state.is_writable() {
+        return Poll::Ready(Ok(()));
+    }
+    state.buffer.is_flushing = true;
+    state.register(cx);
+    Poll::Pending
+}
+
+/// Passes on bytes of the write buffer without waiting. Returns whether none is left.
+fn try_flush(state: &mut State) -> io::Result<bool> {
+    if state.limits.buffer == 0 {
+        return Ok(true);
+    }
+    state.pass_on();
+    if state.is_reset {
+        return Err(Errno::CONNRESET.into());
+    }
+    state.buffer.is_flushing = !state.buffer.bytes.is_empty();
+    Ok(!state.buffer.is_flushing)
+}
+
+fn poll_flush(state: &Shared, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    let mut state = state.lock();
+    if try_flush(&mut state)? {
+        return Poll::Ready(Ok(()));
+    }
+    state.register(cx);
+    Poll::Pending
+}
+
+/// Passes on all bytes of the write buffer, then the farewell, which takes the room of a byte.
+fn poll_finish(state: &Shared, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    std::task::ready!(poll_flush(state, cx))?;
+    let mut state = state.lock();
+    if state.limits.buffer == 0 || state.buffer.has_ended {
+        return Poll::Ready(Ok(()));
+    }
+    if state.room(|state| &state.to_peer) == 0 {
+        state.register(cx);
+        return Poll::Pending;
+    }
+    state.buffer.has_ended = true;
+    state.wake_all();
+    Poll::Ready(Ok(()))
 }
 
 fn write(state: &Shared, buf: &[u8]) -> io::Result<usize> {
@@ -175,7 +301,7 @@ fn write(state: &Shared, buf: &[u8]) -> io::Result<usize> {
     if state.is_reset {
         return Err(Errno::CONNRESET.into());
     }
-    if state.to_peer.is_ended {
+    if state.to_peer.is_ended || state.buffer.has_ended {
         return Err(Errno::PIPE.into());
     }
     if state.to_peer.is_unread {
@@ -183,29 +309,56 @@ fn write(state: &Shared, buf: &[u8]) -> io::Result<usize> {
         state.reset();
         return Ok(buf.len());
     }
-    let n = buf.len().min(state.room(|state| &state.to_peer)).min(state.limits.step);
+    state.make_room();
+    let n = buf.len().min(state.writable()).min(state.limits.step);
     if n == 0 && !buf.is_empty() {
         return Err(io::ErrorKind::WouldBlock.into());
     }
-    state.to_peer.bytes.extend(&buf[..n]);
-    state.wake_all();
+    if state.limits.buffer > 0 {
+        state.buffer.bytes.extend(&buf[..n]);
+        state.buffer.is_flushing = false;
+    } else {
+        state.to_peer.bytes.extend(&buf[..n]);
+        state.wake_all();
+    }
     Ok(n)
+}
+
+fn read(state: &Shared, buf: &mut [u8]) -> io::Result<usize> {
+    let mut state = state.lock();
+    let most = state.limits.step.min(buf.len());
+    let n = state.to_engine.take(&mut buf[..most]);
+    if n > 0 {
+        state.wake_all();
+        return Ok(n);
+    }
+    match (state.is_reset, state.to_engine.is_ended) {
+        (true, _) => Err(Errno::CONNRESET.into()),
+        (false, true) => Ok(0),
+        (false, false) => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+fn poll_readable(state: &Shared, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    let readable = poll_when(state, cx, State::is_readable);
+    if readable.is_pending() {
+        let buffer = &mut state.lock().buffer;
+        buffer.was_forgotten |= !buffer.bytes.is_empty() && !buffer.is_flushing;
+    }
+    readable.map(Ok)
 }
 
 impl Rx {
     pub(crate) fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        let mut state = self.0.state.lock();
-        let most = state.limits.step.min(buf.len());
-        let n = state.to_engine.take(&mut buf[..most]);
-        if n > 0 {
-            state.wake_all();
-            return Ok(n);
-        }
-        match (state.is_reset, state.to_engine.is_ended) {
-            (true, _) => Err(Errno::CONNRESET.into()),
-            (false, true) => Ok(0),
-            (false, false) => Err(io::ErrorKind::WouldBlock.into()),
-        }
+        read(&self.0.state, buf)
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.0.ends.engine
+    }
+
+    pub(crate) fn peer_addr(&self) -> SocketAddr {
+        self.0.ends.peer
     }
 
     pub(crate) fn peek(&self) -> Peeked {
@@ -222,11 +375,7 @@ impl Rx {
     }
 
     pub(crate) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        poll_when(&self.0.state, cx, State::is_readable).map(Ok)
-    }
-
-    pub(crate) fn ends(&self) -> Ends {
-        self.0.ends
+        poll_readable(&self.0.state, cx)
     }
 
     pub(crate) fn reunite(self, tx: Tx) -> Option<Near> {
@@ -240,18 +389,56 @@ impl Tx {
         write(&self.state, buf)
     }
 
+    pub(crate) fn sends_files(&self) -> bool {
+        let Limits { buffer, sends_files, .. } = self.state.lock().limits;
+        sends_files && buffer == 0
+    }
+
+    /// Reads as many bytes of the file as the connection has room for, and writes them.
+    pub(crate) fn send_file(&self, part: &mut impl FilePart) -> io::Result<usize> {
+        let most = {
+            let state = self.state.lock();
+            if !state.is_writable() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let room = if state.to_peer.is_unread { usize::MAX } else { state.room(|state| &state.to_peer) };
+            room.min(state.limits.step).min(part.len())
+        };
+        let mut bytes = vec![0; most];
+        let n = part.read(&mut bytes)?;
+        write(&self.state, &bytes[..n])
+    }
+
     pub(crate) fn write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let Limits { window, step } = self.state.lock().limits;
+        let Limits { window, step, buffer, .. } = self.state.lock().limits;
+        let most = step.min(if buffer == 0 { window } else { buffer });
         let mut bytes = Vec::new();
         for buf in bufs {
-            let n = buf.len().min(window.min(step) - bytes.len());
+            let n = buf.len().min(most - bytes.len());
             bytes.extend_from_slice(&buf[..n]);
         }
         write(&self.state, &bytes)
     }
 
     pub(crate) fn poll_writable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        poll_when(&self.state, cx, State::is_writable).map(Ok)
+        poll_writable(&self.state, cx)
+    }
+
+    /// Returns the number of bytes in the write buffer.
+    pub(crate) fn held(&self) -> usize {
+        self.state.lock().buffer.bytes.len()
+    }
+
+    pub(crate) fn try_flush(&self) -> io::Result<()> {
+        try_flush(&mut self.state.lock()).map(drop)
+    }
+
+    pub(crate) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        poll_flush(&self.state, cx)
+    }
+
+    pub(crate) fn poll_finish(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        poll_finish(&self.state, cx)
     }
 
     pub(crate) async fn peer_shut_down(&self) {
@@ -304,13 +491,14 @@ pub fn connection(limits: Limits, ends: Ends) -> (Near, Peer) {
     let state = State {
         to_engine: Pipe::default(),
         to_peer: Pipe::default(),
+        buffer: WriteBuffer::default(),
         limits,
         is_reset: false,
         resets: false,
         wakers: Vec::new(),
     };
     let state = Arc::new(Mutex::new(state));
-    (Near { state: state.clone(), ends }, Peer(state))
+    (Near { state: state.clone(), ends, negotiated: Negotiated::default() }, Peer(state))
 }
 
 impl Peer {
@@ -367,6 +555,23 @@ impl Peer {
         state.to_engine.is_unread || state.is_reset
     }
 
+    /// Returns whether the engine has sent the farewell.
+    pub fn has_farewell(&self) -> bool {
+        self.0.lock().buffer.has_ended
+    }
+
+    /// Returns whether the engine has ended its direction without the farewell that this connection requires. A reset
+    /// does not count.
+    pub fn is_cut(&self) -> bool {
+        let state = self.0.lock();
+        state.limits.buffer > 0 && state.to_peer.is_ended && !state.buffer.has_ended && !state.is_reset
+    }
+
+    /// Returns whether the engine has waited for this peer without flushing bytes for it.
+    pub fn was_forgotten(&self) -> bool {
+        self.0.lock().buffer.was_forgotten
+    }
+
     pub fn set_limits(&self, limits: Limits) {
         let mut state = self.0.lock();
         state.limits = limits;
@@ -384,34 +589,4 @@ impl Drop for Peer {
         state.to_engine.is_ended = true;
         state.wake_all();
     }
-}
-
-/// The outcome of an attempt to connect, and its duration.
-pub struct Dialed {
-    pub after: Duration,
-    pub outcome: io::Result<Near>,
-}
-
-type Dial = Box<dyn FnMut() -> Dialed>;
-
-thread_local! {
-    /// The origins of this thread's world, by the socket path in VCL.
-    static ORIGINS: RefCell<BTreeMap<String, Dial>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-/// Registers an origin that accepts or refuses this thread's connections to the path.
-pub fn serve_at(path: &str, dial: impl FnMut() -> Dialed + 'static) {
-    ORIGINS.with_borrow_mut(|origins| origins.insert(path.to_owned(), Box::new(dial)));
-}
-
-/// Removes all origins.
-pub fn serve_nothing() {
-    drop(ORIGINS.take());
-}
-
-/// Connects to the origin at the path. Returns `None` if this thread's world has none there.
-pub(crate) async fn connect(path: &str) -> Option<io::Result<Near>> {
-    let Dialed { after, outcome } = ORIGINS.with_borrow_mut(|origins| Some(origins.get_mut(path)?()))?;
-    tokio::time::sleep(after).await;
-    Some(outcome)
 }
