@@ -24,6 +24,8 @@ pub enum ToWorker {
     Configure(Box<WorkerConfig>),
     /// The parameters have changed. There is no reply.
     Param(Box<Params>),
+    /// Accept no more connections, and exit when those that are open have ended. There is no reply.
+    Drain,
     /// A request. The reply is `Reply` with the same id.
     Request {
         /// Chosen by the manager.

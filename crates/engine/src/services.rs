@@ -19,6 +19,7 @@ use lacquer_sources::clock::{self, Instant};
 use crate::activity::Activity;
 use crate::addresses::AddressTable;
 use crate::admission::{Admission, Bound};
+use crate::drain::Phase;
 use crate::emulated::pool_counters::LocalPoolCounters;
 use crate::h2;
 use crate::recycle_pool::RecyclePool;
@@ -51,6 +52,7 @@ pub struct Services {
     http2: h2::ReactorState,
     long_work: LongWorkSlot,
     watched: Arc<Watched>,
+    is_draining: Cell<bool>,
 }
 
 /// The reactor's own counters, transaction ids and cached texts.
@@ -126,6 +128,7 @@ impl Services {
             http2: h2::ReactorState::default(),
             long_work: LongWorkSlot::default(),
             watched,
+            is_draining: Cell::new(false),
             shared,
         })
     }
@@ -321,6 +324,21 @@ impl Services {
             self.deadlines.shed(Idleness::Kept, SHED_AT_ONCE);
         }
         self.pools().clear(self.id);
+    }
+
+    /// Returns whether connections end with the response in progress, because the worker is about to stop.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.get()
+    }
+
+    /// Follows the worker's drain on this reactor. The reactor calls it after each sweep of the deadlines.
+    pub fn follow_drain(&self) {
+        let phase = self.shared.drain().phase(clock::monotonic());
+        self.is_draining.set(phase != Phase::None);
+        if phase == Phase::ClosingIdle {
+            self.deadlines.shed(Idleness::Silent, usize::MAX);
+            self.deadlines.shed(Idleness::Kept, usize::MAX);
+        }
     }
 
     /// Performs periodic work that must not wait for the next request. The reactor calls it about once per second.

@@ -15,6 +15,7 @@ use lacquer_storage::Stevedore;
 use crate::addresses::AddressTable;
 use crate::admission::{Admission, Bound};
 use crate::ban_subjects::PackedHeads;
+use crate::drain::Drain;
 use crate::emulated::pool_counters::PoolCounters;
 use crate::live_params::{self, LiveParams};
 use crate::stevedores::Stevedores;
@@ -31,9 +32,16 @@ pub struct Shared {
     pools: Pools,
     vcls: VclTable,
     vxids: Vxids,
+    intake: Intake,
+    descriptors: Descriptors,
+}
+
+/// The conditions under which connections and requests are accepted.
+#[derive(Default)]
+struct Intake {
     addresses: Arc<AddressTable>,
     admission: Arc<Admission>,
-    descriptors: Descriptors,
+    drain: Drain,
 }
 
 /// Counters in shared memory.
@@ -95,8 +103,7 @@ impl Shared {
             params: LiveParams::new(params),
             vcls: VclTable::default(),
             vxids: Vxids::default(),
-            addresses: Arc::default(),
-            admission: Arc::default(),
+            intake: Intake::default(),
             descriptors: Descriptors::new(descriptors),
         })
     }
@@ -146,11 +153,16 @@ impl Shared {
 
     /// Returns the table of client addresses with limits.
     pub fn addresses(&self) -> &Arc<AddressTable> {
-        &self.addresses
+        &self.intake.addresses
     }
 
     pub fn admission(&self) -> &Arc<Admission> {
-        &self.admission
+        &self.intake.admission
+    }
+
+    /// Returns the state of the worker's orderly end.
+    pub fn drain(&self) -> &Drain {
+        &self.intake.drain
     }
 
     pub fn descriptors(&self) -> &Descriptors {

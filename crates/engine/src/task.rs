@@ -28,6 +28,8 @@ pub struct Task {
     pub vcl: Rc<VclRef>,
     pub ws: Workspace,
     pub log: TxLog,
+    /// A buffer for assembling output.
+    pub out: Vec<u8>,
     pub privates: PrivateMap,
     pub times: Times,
     pub run: Run,

@@ -13,11 +13,13 @@ pub mod inclusion;
 pub mod interest;
 pub mod lifetime;
 pub mod lookup;
+pub mod partial;
 pub mod persistence;
 pub mod request;
 pub mod retry;
 pub mod reuse;
 pub mod storing;
+pub mod transfer;
 pub mod validation;
 
 pub use lifetime::Lifetime;

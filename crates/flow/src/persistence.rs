@@ -23,6 +23,14 @@ pub fn after_body(close: Option<SessClose>, is_broken: bool) -> Option<SessClose
     }
 }
 
+/// Closes the connection after the response if the worker is about to stop. A connection of streams announces its end
+/// by itself.
+#[inline]
+pub fn before_response(close: Option<SessClose>, carrier: Carrier, is_draining: bool) -> Option<SessClose> {
+    let ends = is_draining && carrier == Carrier::Connection;
+    close.or(ends.then_some(SessClose::RespClose))
+}
+
 /// The treatment of a response's `Connection`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announcement {
@@ -124,6 +132,24 @@ mod tests {
         ];
         for ((close, is_broken), expected) in table {
             assert_eq!(after_body(close, is_broken), expected, "{close:?} {is_broken}");
+        }
+    }
+
+    #[test]
+    fn connections_end_with_the_response_while_the_worker_is_drained() {
+        let table = [
+            // the reason so far, the carrier, whether the worker is drained: the reason
+            ((None, Carrier::Connection, false), None),
+            ((None, Carrier::Connection, true), Some(RespClose)),
+            ((None, Carrier::Stream, true), None),
+            ((Some(ReqClose), Carrier::Connection, true), Some(ReqClose)),
+        ];
+        for ((close, carrier, is_draining), expected) in table {
+            assert_eq!(
+                before_response(close, carrier, is_draining),
+                expected,
+                "{close:?} {carrier:?} {is_draining}"
+            );
         }
     }
 

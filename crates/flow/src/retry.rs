@@ -62,6 +62,26 @@ pub fn is_within(count: u32, most: u32) -> bool {
     count <= most
 }
 
+/// The step after VCL has requested another attempt of a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    Again,
+    /// No attempt is left: VCL makes an error page.
+    ErrorPage,
+    /// No attempt is left, and VCL was already making the error page.
+    Fail,
+}
+
+/// Decides about attempt number `count` of at most `most` (`max_retries`). `is_error_page` means that
+/// `vcl_backend_error` has requested it.
+pub fn of_fetch(count: u32, most: u32, is_error_page: bool) -> Retry {
+    match is_within(count, most) {
+        true => Retry::Again,
+        false if is_error_page => Retry::Fail,
+        false => Retry::ErrorPage,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +118,22 @@ mod tests {
     fn retries_and_restarts_are_limited() {
         for ((count, most), expected) in [((1, 4), true), ((4, 4), true), ((5, 4), false), ((1, 0), false)] {
             assert_eq!(is_within(count, most), expected, "{count} of {most}");
+        }
+    }
+
+    #[test]
+    fn fetches_without_a_retry_left_end_in_an_error_page_once() {
+        let table = [
+            // count, most, from vcl_backend_error
+            ((1, 4, false), Retry::Again),
+            ((4, 4, true), Retry::Again),
+            ((5, 4, false), Retry::ErrorPage),
+            ((5, 4, true), Retry::Fail),
+            ((1, 0, false), Retry::ErrorPage),
+            ((1, 0, true), Retry::Fail),
+        ];
+        for ((count, most, is_error_page), expected) in table {
+            assert_eq!(of_fetch(count, most, is_error_page), expected, "{count} of {most} {is_error_page}");
         }
     }
 }

@@ -66,6 +66,74 @@ pub fn is_in_doubt(
     is_reused && (has_surplus() || has_fault())
 }
 
+/// Returns whether a response in doubt is discarded. It is accepted if the request cannot be repeated, unless bytes on
+/// this or another connection indicate that it belongs to another request.
+#[inline]
+pub fn is_discarded(
+    is_in_doubt: bool,
+    is_repeatable: impl FnOnce() -> bool,
+    may_be_foreign: impl FnOnce() -> bool,
+) -> bool {
+    is_in_doubt && (is_repeatable() || may_be_foreign())
+}
+
+/// The facts about bytes that arrived in place of a response and cannot be parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Garbage {
+    /// The connection had carried other requests.
+    pub is_reused: bool,
+    /// The bytes begin like the head of a response.
+    pub begins_a_head: bool,
+    /// The protocol allowed no body for the previous response, so the bytes may be a forbidden body.
+    pub follows_bodyless: bool,
+}
+
+/// The treatment of bytes that cannot be parsed as a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// They are a malformed response.
+    Response,
+    /// They may belong to another request, so they count as surplus bytes. This request fails.
+    Surplus,
+    /// They count as surplus bytes, and the request is repeated on a new connection.
+    Repeat,
+}
+
+/// Decides about bytes that cannot be parsed as a response.
+pub fn malformed(garbage: Garbage, is_repeatable: impl FnOnce() -> bool) -> Malformed {
+    if !garbage.is_reused || garbage.begins_a_head {
+        Malformed::Response
+    } else if garbage.follows_bodyless && is_repeatable() {
+        Malformed::Repeat
+    } else {
+        Malformed::Surplus
+    }
+}
+
+/// The doubt about the responses of a connection whose use ends without surplus bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    None,
+    /// All of them may belong to other requests, the last one included.
+    Foreign,
+    /// The rest of the last response is not read, so whether the earlier ones were in order stays unknown.
+    Unconfirmed,
+}
+
+/// Decides which responses of a connection are in doubt at the end of its use. `has_fault` returns whether the origin
+/// was found to be faulty meanwhile. `is_read` means that the last response was read to its end, or ends with the
+/// connection.
+#[inline]
+pub fn doubt(is_reused: bool, has_fault: impl FnOnce() -> bool, is_read: bool) -> Doubt {
+    if is_reused && has_fault() {
+        Doubt::Foreign
+    } else if is_reused && !is_read {
+        Doubt::Unconfirmed
+    } else {
+        Doubt::None
+    }
+}
+
 /// The consequences of bytes after the end of a response, for that response and for the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surplus {
@@ -122,6 +190,56 @@ mod tests {
         ];
         for ((is_reused, has_surplus, has_fault), expected) in table {
             assert_eq!(is_in_doubt(is_reused, || has_surplus, || has_fault), expected);
+        }
+    }
+
+    #[test]
+    fn responses_in_doubt_are_discarded_if_another_one_can_be_had() {
+        let table = [
+            // in doubt, repeatable, may be foreign
+            ((false, true, true), false),
+            ((true, true, false), true),
+            ((true, false, false), false),
+            ((true, false, true), true),
+        ];
+        for ((is_in_doubt, is_repeatable, may_be_foreign), expected) in table {
+            let found = is_discarded(is_in_doubt, || is_repeatable, || may_be_foreign);
+            assert_eq!(found, expected, "{is_in_doubt} {is_repeatable} {may_be_foreign}");
+        }
+    }
+
+    #[test]
+    fn garbage_on_a_reused_connection_is_surplus() {
+        let table = [
+            // reused, begins a head, follows a bodyless response, repeatable
+            ((false, false, true, true), Malformed::Response),
+            ((true, true, true, true), Malformed::Response),
+            ((true, false, false, true), Malformed::Surplus),
+            ((true, false, true, false), Malformed::Surplus),
+            ((true, false, true, true), Malformed::Repeat),
+        ];
+        for ((is_reused, begins_a_head, follows_bodyless, is_repeatable), expected) in table {
+            let garbage = Garbage { is_reused, begins_a_head, follows_bodyless };
+            assert_eq!(malformed(garbage, || is_repeatable), expected, "{garbage:?} {is_repeatable}");
+        }
+    }
+
+    #[test]
+    fn faults_and_unread_responses_leave_doubt() {
+        let table = [
+            // reused, origin at fault, read
+            ((false, true, false), Doubt::None),
+            ((true, false, true), Doubt::None),
+            ((true, false, false), Doubt::Unconfirmed),
+            ((true, true, true), Doubt::Foreign),
+            ((true, true, false), Doubt::Foreign),
+        ];
+        for ((is_reused, has_fault, is_read), expected) in table {
+            assert_eq!(
+                doubt(is_reused, || has_fault, is_read),
+                expected,
+                "{is_reused} {has_fault} {is_read}"
+            );
         }
     }
 

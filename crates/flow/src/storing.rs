@@ -1,7 +1,7 @@
 //! Decisions about storing a response: the requests that it may serve, its storage, and how its body is stored.
 
-use lacquer_http::BodyStatus;
 use lacquer_http::h1::Framing;
+use lacquer_http::{BodyStatus, Message, Workspace, vary};
 
 use crate::lifetime::Lifetime;
 
@@ -72,6 +72,26 @@ pub fn store_choice(storing: Storing, lifetime: Lifetime, shortlived: f64) -> St
         StoreChoice::TransientShortlived
     } else {
         StoreChoice::Chosen
+    }
+}
+
+/// The requests with the same key that a new object may serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// Those with these values of the header fields that `Vary` names; all of them if it is empty.
+    Of(Vec<u8>),
+    /// `Vary` is invalid, so they are unknown: the object serves only its own request.
+    Unknown,
+}
+
+/// Decides which variant a response is (RFC 9111 section 4.1). A passed response needs none.
+#[inline]
+pub fn variant(is_pass: bool, response: &Message, request: &Message, ws: &Workspace) -> Variant {
+    let mut packed = Vec::new();
+    if is_pass || vary::create(response, ws, request, ws, &mut packed).is_ok() {
+        Variant::Of(packed)
+    } else {
+        Variant::Unknown
     }
 }
 
@@ -146,6 +166,34 @@ mod tests {
         ];
         for (storing, lifetime, expected) in table {
             assert_eq!(store_choice(storing, lifetime, 10.0), expected, "{storing:?} {lifetime:?}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_vary_leaves_the_variant_unknown() {
+        let long = format!("Vary: {}", "x".repeat(300));
+        // Vary, passed, has a variant, is known
+        let table = [
+            (None, false, false, true),
+            (Some("Vary: Accept-Language"), false, true, true),
+            (Some("Vary: Accept-Language"), true, false, true),
+            (Some(&*long), false, false, false),
+            (Some(&*long), true, false, true),
+        ];
+        for (line, is_pass, has_variant, is_known) in table {
+            let mut ws = Workspace::new(4096);
+            let (mut response, mut request) = (Message::new(64), Message::new(64));
+            response.set_response(&mut ws, 200).expect("there is room");
+            if let Some(line) = line {
+                response.append_line_copy(&mut ws, line.as_bytes()).expect("there is room");
+            }
+            request.append_line_copy(&mut ws, b"Accept-Language: de").expect("there is room");
+            match variant(is_pass, &response, &request, &ws) {
+                Variant::Of(packed) => {
+                    assert_eq!((is_known, has_variant), (true, !packed.is_empty()), "{line:?} {is_pass}");
+                }
+                Variant::Unknown => assert!(!is_known, "{line:?} {is_pass}"),
+            }
         }
     }
 

@@ -53,27 +53,74 @@ pub struct Validated {
     pub is_possible: bool,
     /// Its body is stored in a different coding than the origin sends it in.
     pub is_recoded: bool,
+    /// It was purged, banned or otherwise removed during the exchange, so the 304 must not bring it back.
+    pub is_gone: bool,
 }
 
 /// The treatment of a 304 from an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotModified {
+pub enum NotModified<S> {
     /// The stored response is confirmed and its head is updated (RFC 9111 section 4.3.4). `weaken_etag` means that
     /// the origin's tag identifies a body in a different coding than the stored one.
-    Update { weaken_etag: bool },
+    Update { stale: S, weaken_etag: bool },
+    /// The request is repeated without conditions, because the stored response is gone.
+    Repeat,
     /// The client sent conditions of its own, and receives the 304.
     Forward,
     /// There was no condition, so the response is invalid.
     Refuse,
 }
 
-/// Decides about a 304. `stale` is the object that was validated. `is_uncacheable` means that the response serves
-/// only its client.
-pub fn not_modified(stale: Option<Validated>, is_uncacheable: bool) -> NotModified {
-    match stale {
-        Some(Validated { is_possible: true, is_recoded }) => NotModified::Update { weaken_etag: is_recoded },
-        _ if is_uncacheable => NotModified::Forward,
-        _ => NotModified::Refuse,
+/// Decides about a 304. `stale` is the object that was validated, and `validated` returns its facts. `is_uncacheable`
+/// means that the response serves only its client.
+pub fn not_modified<S>(
+    stale: Option<S>,
+    validated: impl FnOnce(&S) -> Validated,
+    is_uncacheable: bool,
+) -> NotModified<S> {
+    if let Some(stale) = stale {
+        let Validated { is_possible, is_recoded, is_gone } = validated(&stale);
+        if is_possible && is_gone {
+            return NotModified::Repeat;
+        }
+        if is_possible {
+            return NotModified::Update { stale, weaken_etag: is_recoded };
+        }
+    }
+    if is_uncacheable { NotModified::Forward } else { NotModified::Refuse }
+}
+
+/// The reasons why the body of a confirmed object cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unrefreshed {
+    /// The store cannot read the body.
+    Unreadable,
+    /// The store did not read the body within the time limit.
+    Late,
+    /// There is no room for a copy of the body.
+    NoRoom,
+    /// Nobody needs the new object anymore.
+    Abandoned,
+}
+
+/// The end of a refresh that cannot be completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The request is repeated without conditions, to get the whole response.
+    Repeat,
+    /// The fetch fails.
+    Fail,
+    /// The fetch ends, because nobody waits for it.
+    Abandon,
+}
+
+/// Decides how a refresh that cannot be completed ends. If a client has received the new head, it must not receive the
+/// body of another response.
+pub fn remedy(why: Unrefreshed, is_published: bool) -> Remedy {
+    match why {
+        Unrefreshed::Abandoned => Remedy::Abandon,
+        Unrefreshed::Unreadable | Unrefreshed::Late if !is_published => Remedy::Repeat,
+        Unrefreshed::Unreadable | Unrefreshed::Late | Unrefreshed::NoRoom => Remedy::Fail,
     }
 }
 
@@ -157,16 +204,38 @@ mod tests {
 
     #[test]
     fn a_304_updates_the_object_or_goes_to_the_client() {
-        let stale = |is_possible, is_recoded| Some(Validated { is_possible, is_recoded });
+        let stale = |is_possible, is_recoded, is_gone| Validated { is_possible, is_recoded, is_gone };
+        let update = |stale, weaken_etag| NotModified::Update { stale, weaken_etag };
+        let (plain, recoded) = (stale(true, false, false), stale(true, true, false));
         let table = [
-            (stale(true, false), false, NotModified::Update { weaken_etag: false }),
-            (stale(true, true), false, NotModified::Update { weaken_etag: true }),
-            (stale(false, false), false, NotModified::Refuse),
+            (Some(plain), false, update(plain, false)),
+            (Some(plain), true, update(plain, false)),
+            (Some(recoded), false, update(recoded, true)),
+            (Some(stale(true, false, true)), false, NotModified::Repeat),
+            (Some(stale(true, true, true)), true, NotModified::Repeat),
+            (Some(stale(false, false, false)), false, NotModified::Refuse),
+            // It was not validated, so it does not matter that it is gone.
+            (Some(stale(false, false, true)), false, NotModified::Refuse),
+            (Some(stale(false, false, true)), true, NotModified::Forward),
             (None, false, NotModified::Refuse),
             (None, true, NotModified::Forward),
         ];
         for (stale, is_uncacheable, expected) in table {
-            assert_eq!(not_modified(stale, is_uncacheable), expected, "{stale:?} {is_uncacheable}");
+            assert_eq!(not_modified(stale, |s| *s, is_uncacheable), expected, "{stale:?} {is_uncacheable}");
+        }
+    }
+
+    #[test]
+    fn a_refresh_is_repeated_as_long_as_no_client_has_its_head() {
+        let table = [
+            // reason: unpublished, published
+            (Unrefreshed::Unreadable, Remedy::Repeat, Remedy::Fail),
+            (Unrefreshed::Late, Remedy::Repeat, Remedy::Fail),
+            (Unrefreshed::NoRoom, Remedy::Fail, Remedy::Fail),
+            (Unrefreshed::Abandoned, Remedy::Abandon, Remedy::Abandon),
+        ];
+        for (why, unpublished, published) in table {
+            assert_eq!((remedy(why, false), remedy(why, true)), (unpublished, published), "{why:?}");
         }
     }
 

@@ -122,7 +122,7 @@ impl Manager {
         needs.divide(address_space::limit(), address_space::memory())
     }
 
-    fn cli_timeout(&self) -> Duration {
+    pub(crate) fn cli_timeout(&self) -> Duration {
         seconds(self.params.values().cli_timeout)
     }
 

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::cli::{CliChannel, CliSockets, Master, Origin, Sessions};
 use crate::complain::{Level, print_line};
 use crate::fault::{Fault, Outcome};
-use crate::manager::Manager;
+use crate::manager::{Manager, seconds};
 use crate::worker::State;
 
 /// Seconds until the first check for idle VCL programs. Later checks follow `vcl_cooldown`.
@@ -39,13 +39,30 @@ impl Signals {
         Ok(Signals { terminate: watch(SIGTERM)?, interrupt: watch(SIGINT)? })
     }
 
-    fn which(&mut self) -> Option<&'static str> {
+    fn which(&mut self) -> Option<EndSignal> {
         let mut byte = [0];
         let mut got = |stream: &mut UnixStream| stream.read(&mut byte).is_ok_and(|n| n > 0);
-        if got(&mut self.terminate) {
-            return Some("SIGTERM");
+        if got(&mut self.interrupt) {
+            return Some(EndSignal::Interrupt);
         }
-        got(&mut self.interrupt).then_some("SIGINT")
+        got(&mut self.terminate).then_some(EndSignal::Terminate)
+    }
+}
+
+/// A signal that ends the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndSignal {
+    /// Requests in progress may end before.
+    Terminate,
+    Interrupt,
+}
+
+impl EndSignal {
+    fn name(self) -> &'static str {
+        match self {
+            EndSignal::Terminate => "SIGTERM",
+            EndSignal::Interrupt => "SIGINT",
+        }
     }
 }
 
@@ -65,6 +82,8 @@ struct Timers {
     uptime: Instant,
     ping: Option<Instant>,
     cooling: Instant,
+    /// The end of the worker's drain.
+    drained: Option<Instant>,
 }
 
 /// The manager and all its connections.
@@ -85,8 +104,12 @@ impl Service {
     /// Creates the service. Nothing happens until [`Service::run`].
     pub fn new(manager: Manager, sockets: CliSockets, master: Option<Master>, signals: Signals) -> Service {
         let now = Instant::now();
-        let timers =
-            Timers { uptime: now, ping: None, cooling: now + Duration::from_secs_f64(FIRST_COOLING) };
+        let timers = Timers {
+            uptime: now,
+            ping: None,
+            cooling: now + Duration::from_secs_f64(FIRST_COOLING),
+            drained: None,
+        };
         Service { manager, sockets, master, signals, sessions: Sessions::new(), timers }
     }
 
@@ -117,6 +140,9 @@ impl Service {
     /// Runs until a signal or the end of standard input.
     pub fn run(&mut self) {
         loop {
+            if self.is_drained() {
+                return;
+            }
             self.tick();
             if let Some(master) = &mut self.master {
                 master.tick();
@@ -136,8 +162,8 @@ impl Service {
         let master = self.master.as_ref().and_then(Master::deadline);
         let sessions = self.sessions.deadline(Instant::now());
         let relaunch = self.manager.relaunch.due();
-        let Timers { uptime, ping, cooling } = self.timers;
-        let timers = [Some(uptime), ping, Some(cooling), master, sessions, relaunch];
+        let Timers { uptime, ping, cooling, drained } = self.timers;
+        let timers = [Some(uptime), ping, Some(cooling), drained, master, sessions, relaunch];
         timers.into_iter().flatten().min().unwrap_or_else(Instant::now)
     }
 
@@ -185,9 +211,9 @@ impl Service {
     fn serve(&mut self, source: Source) -> bool {
         match source {
             Source::Terminate => {
-                if let Some(name) = self.signals.which() {
-                    self.manager.complain.report(Level::Error, &format!("Manager got {name}"));
-                    return false;
+                if let Some(signal) = self.signals.which() {
+                    self.manager.complain.report(Level::Error, &format!("Manager got {}", signal.name()));
+                    return signal == EndSignal::Terminate && self.drain();
                 }
             }
             Source::Worker => self.manager.listen_to_worker(),
@@ -204,6 +230,25 @@ impl Service {
             Source::Session(at, events) => self.sessions.note(at, events),
         }
         true
+    }
+
+    /// Begins to drain the worker. Returns false if the daemon ends at once: there is no worker to drain, or it is being
+    /// drained already.
+    fn drain(&mut self) -> bool {
+        let limit = self.manager.params.values().drain_timeout;
+        if limit <= 0.0 || self.timers.drained.is_some() || !self.manager.drain_worker() {
+            return false;
+        }
+        let text = format!("Draining: requests in progress have {limit:.0} s to end");
+        self.manager.complain.report(Level::Info, &text);
+        self.timers.drained = Some(Instant::now() + seconds(limit));
+        true
+    }
+
+    /// Returns whether the worker has ended after a drain, or the time for that is over.
+    fn is_drained(&self) -> bool {
+        let Some(limit) = self.timers.drained else { return false };
+        self.manager.worker.is_none() || limit <= Instant::now()
     }
 
     /// Serves the sessions for a round. Returns false when the daemon ends.

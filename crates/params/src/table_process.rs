@@ -9,6 +9,9 @@ cli_limit: Bytes = "64k" { units = "bytes", min = "128b", max = "99999999b" }
     "Maximum length of a reply of the CLI. A longer one is truncated and has status 201.";
 cli_timeout: Timeout = "60.000" { units = "seconds", min = "0" }
     "Maximum time for the worker to reply to the manager.";
+drain_timeout: Timeout = "20.000" { units = "seconds", min = "0" }
+    "Time in which requests in progress may end after the daemon got SIGTERM. New connections are refused meanwhile, \
+     and idle ones are closed. With 0, or at a second SIGTERM, the daemon stops at once.";
 startup_timeout: Timeout = "0.000" { units = "seconds", min = "0" }
     "Maximum time for the worker to start, if it exceeds cli_timeout.";
 ping_interval: Uint = "3" { units = "seconds", min = "0", flags = MUST_RESTART }

@@ -170,6 +170,7 @@ impl Client {
             return Ok(false);
         }
         self.requester.saw(head);
+        self.requester.ledger.borrow_mut().check_drained(requested.at, head);
         let mut body = Vec::new();
         if !requested.is_head() && !matches!(head.status(), Some(204 | 304)) {
             body = http::body(head, &mut self.incoming, &self.peer, &self.requester.chance).await?;

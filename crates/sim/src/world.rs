@@ -111,6 +111,8 @@ struct Nature {
     longest: usize,
     /// The time in milliseconds after which the engine ends, in whatever state.
     ends_after: Option<u64>,
+    /// The time in milliseconds after which the worker is drained.
+    drains_after: Option<u64>,
     reactors: usize,
     /// See [`Requester::is_patient`].
     is_patient: bool,
@@ -142,6 +144,7 @@ impl Nature {
             faulty: one_of(chance, &[0, 5, 20, 50]),
             longest: one_of(chance, &[10_000, 100_000, 400_000]),
             ends_after: percent(chance, 10).then(|| below(chance, 20_000)),
+            drains_after: percent(chance, 20).then(|| below(chance, 20_000)),
             reactors: one_of(chance, &[1, 2]),
             is_patient: percent(chance, 40),
             changes_vcl: percent(chance, 60),
@@ -258,6 +261,9 @@ impl World {
         let helper = tokio::task::spawn_local(help(self.engine.clone(), self.log.clone(), HELP_EVERY));
         let operator = tokio::task::spawn_local(operator.work());
         let clients: Vec<_> = (0..self.nature.clients).map(|_| self.client()).collect();
+        if let Some(milliseconds) = self.nature.drains_after {
+            tokio::task::spawn_local(drain(self.engine.clone(), self.ledger.clone(), milliseconds));
+        }
         if let Some(milliseconds) = self.nature.ends_after {
             sleep(Duration::from_millis(milliseconds)).await;
             return Ok(());
@@ -377,6 +383,13 @@ async fn work_off(store: SlowStore, milliseconds: u64) {
         sleep(Duration::from_millis(milliseconds)).await;
         store.step();
     }
+}
+
+/// Drains the worker after this time.
+async fn drain(engine: Rc<Engine>, ledger: Rc<RefCell<Ledger>>, milliseconds: u64) {
+    sleep(Duration::from_millis(milliseconds)).await;
+    ledger.borrow_mut().drain();
+    engine.drain();
 }
 
 /// Does the work of the engine's helper threads and reads the log, without end.

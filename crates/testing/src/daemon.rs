@@ -183,6 +183,16 @@ impl Daemon {
         self.process.id()
     }
 
+    /// Returns the exit code of the manager, once it has ended. `None` if it has not ended in time.
+    pub fn end(&mut self) -> Option<i32> {
+        let mut code = None;
+        until(|| {
+            code = self.process.try_wait().ok().flatten().and_then(|end| end.code());
+            code.is_some()
+        });
+        code
+    }
+
     pub fn worker(&mut self) -> u32 {
         let text = self.ok("pid");
         let line = text.lines().find(|l| l.starts_with("Worker")).expect("there is a worker");

@@ -18,3 +18,4 @@ mod wait;
 
 pub use effort::effort;
 pub use random::{Random, rounds};
+pub use wait::until;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
+use lacquer_engine::drain::Phase;
 use lacquer_net::descriptors::Need;
 use lacquer_net::{Listener, Stage};
 use lacquer_sources::clock::{self, Instant};
@@ -22,8 +23,9 @@ use crate::process::Process;
 const URGENT_AFTER: Duration = Duration::from_millis(250);
 
 /// A listening socket of the configuration.
+#[derive(Clone)]
 pub struct Inherited {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     listener: Arc<Listener>,
 }
 
@@ -38,26 +40,55 @@ impl Inherited {
             Transport::Proxy => &[Stage::ProxyHeader],
         };
         Inherited {
-            fd: lacquer_system::inherit(config.fd),
+            fd: Arc::new(lacquer_system::inherit(config.fd)),
             listener: Arc::new(Listener::new(config.name.clone(), config.endpoint.clone(), path, stages)),
         }
+    }
+}
+
+impl Inherited {
+    /// Refuses further connections, and ends the thread that accepts them. The kernel does so for all descriptors of
+    /// the socket, the manager's included.
+    fn close(&self) {
+        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Read);
+    }
+}
+
+/// The sockets and connections of the clients.
+pub struct Entrance {
+    sockets: Vec<Inherited>,
+    balancer: Arc<ConnectionBalancer>,
+}
+
+impl Entrance {
+    /// Refuses further connections.
+    pub fn close(&self, process: &Process) {
+        // The threads that accept connections end at the first failure from now on.
+        process.shared.drain().begin(clock::monotonic());
+        self.sockets.iter().for_each(Inherited::close);
+    }
+
+    /// Returns the number of open connections.
+    pub fn connections(&self) -> usize {
+        self.balancer.connections()
     }
 }
 
 /// Starts a thread for each socket. It accepts connections once the manager allows it.
 pub fn start(
     process: &Arc<Process>,
-    balancer: &Arc<ConnectionBalancer>,
+    balancer: Arc<ConnectionBalancer>,
     sockets: Vec<Inherited>,
-) -> Result<(), String> {
-    for socket in sockets {
-        let acceptor = Acceptor { process: process.clone(), balancer: balancer.clone(), socket };
+) -> Result<Entrance, String> {
+    for socket in &sockets {
+        let acceptor =
+            Acceptor { process: process.clone(), balancer: balancer.clone(), socket: socket.clone() };
         std::thread::Builder::new()
             .name(format!("accept-{}", acceptor.socket.listener.name()))
             .spawn(move || acceptor.run())
             .map_err(|e| format!("cannot start a thread that accepts connections: {e}"))?;
     }
-    Ok(())
+    Ok(Entrance { sockets, balancer })
 }
 
 struct Acceptor {
@@ -67,7 +98,7 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts connections for as long as the worker runs.
+    /// Accepts connections until the entrance closes.
     fn run(&self) {
         lacquer_system::prepare_thread();
         self.process.accepting.wait();
@@ -87,9 +118,14 @@ impl Acceptor {
                     }
                     self.balancer.send(Accepted { fd, listener: listener.clone() });
                 }
+                Err(_) if self.is_closed() => return,
                 Err(e) => pause = self.handle_failure(e, pause),
             }
         }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.process.shared.drain().phase(clock::monotonic()) != Phase::None
     }
 
     /// Requests that idle connections are closed, and waits while only reserved descriptors are left. Meanwhile, new

@@ -93,6 +93,11 @@ impl ConnectionBalancer {
         lease
     }
 
+    /// Returns the number of open connections.
+    pub fn connections(&self) -> usize {
+        self.members.iter().map(|member| member.connections.load(Ordering::Relaxed)).sum()
+    }
+
     /// Sends a connection to the reactor with the lowest load. Reactors live as long as the process.
     pub fn send(self: &Arc<ConnectionBalancer>, accepted: Accepted) {
         let lease = self.lease();

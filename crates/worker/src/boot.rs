@@ -13,7 +13,7 @@ use lacquer_storage::Stevedore;
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 
-use crate::accept::{self, Inherited};
+use crate::accept::{self, Entrance, Inherited};
 use crate::balancer::ConnectionBalancer;
 use crate::locks::Locks;
 use crate::process::Process;
@@ -25,7 +25,7 @@ use crate::{reactor, storages};
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 
 /// Sets everything up. When it returns, the reactors run, and wait for permission to accept connections.
-pub fn boot(link: RawFd) -> Result<(Arc<Process>, UnixStream), String> {
+pub fn boot(link: RawFd) -> Result<(Arc<Process>, Entrance, UnixStream), String> {
     lacquer_system::prepare_heap();
     lacquer_system::watch_for_faults(crate::control::panics::last_words);
     lacquer_system::die_with_parent();
@@ -47,10 +47,10 @@ pub fn boot(link: RawFd) -> Result<(Arc<Process>, UnixStream), String> {
     }
     let process = share_inherited(config)?;
     let balancer = start_reactors(&process)?;
-    accept::start(&process, &balancer, sockets)?;
+    let entrance = accept::start(&process, balancer, sockets)?;
     crate::helpers::start(&process)?;
     link::send(&mut link, &FromWorker::Ready).map_err(|e| format!("cannot reply to the manager: {e}"))?;
-    Ok((process, link))
+    Ok((process, entrance, link))
 }
 
 /// Returns the number of descriptors that the process may have.

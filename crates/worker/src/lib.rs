@@ -30,7 +30,7 @@ use std::process::ExitCode;
 /// Runs the worker until the manager stops it or exits. `link` is the inherited socket that connects to the manager.
 pub fn run(link: RawFd) -> ExitCode {
     match boot::boot(link) {
-        Ok((process, link)) => control::serve(&process, link),
+        Ok((process, entrance, link)) => control::serve(&process, &entrance, link),
         Err(why) => {
             eprintln!("worker: {why}");
             ExitCode::from(2)

@@ -60,6 +60,7 @@ pub async fn keep_sweeping(services: Rc<Services>) {
                 services.shed_idle(need);
             }
         }
+        services.follow_drain();
     }
 }
 

@@ -87,6 +87,11 @@ impl Engine {
         if reply.status == lacquer_cli::status::OK { Ok(reply.text) } else { Err(reply.text) }
     }
 
+    /// Begins the orderly end of the worker. The world decides when it is over.
+    pub fn drain(&self) {
+        self.process.shared.drain().begin(clock::monotonic());
+    }
+
     pub fn set_params(&self, params: Params) {
         self.process.shared.set_params(params);
     }

@@ -126,6 +126,8 @@ pub fn close_after_bad_body(req: &mut Req) {
 /// Decides whether the connection stays open after the response, and sets the `Connection` header accordingly.
 pub fn settle_connection(req: &mut Req) {
     close_after_bad_body(req);
+    let is_draining = req.task.services.is_draining();
+    req.client.close = persistence::before_response(req.client.close, req.client.tx.carrier(), is_draining);
     let ws = &req.task.ws;
     let has_close = req.response.http.value_is(ws, h::CONNECTION, b"close");
     let (close, announcement) =

@@ -90,8 +90,6 @@ pub struct Response {
 /// The client, and the request's effects on its connection.
 pub struct Client {
     pub(super) tx: ClientTransport,
-    /// A buffer for assembling output.
-    pub(super) out: Vec<u8>,
     pub(super) account: Account,
     /// The reason why the connection closes after this request, if it does.
     pub(super) close: Option<SessClose>,

@@ -27,27 +27,26 @@ struct Account {
 
 pub async fn pipe(req: &mut Req) -> Step {
     req.task.services.counters().s_pipe.add(1);
-    make_bereq(req);
+    // VCL changes the request to the origin.
+    req.pipe = Some(make_bereq(req));
     let handling = if req.task.ws.overflowed() { Action::Fail } else { req.vcl(Method::Pipe).await };
+    let Some(mut pipe) = req.pipe.take() else { return Step::VclFail };
     let step = match handling {
         Action::Synth => Step::Synth,
         Action::Pipe => {
             req.task.stamp("Process");
-            if let Some(pipe) = &mut req.pipe {
-                pipe.stamp("Process");
-            }
-            start(req).await
+            pipe.stamp("Process");
+            start(req, &mut pipe).await
         }
         _ => Step::VclFail,
     };
-    if let Some(mut pipe) = req.pipe.take() {
-        pipe.log.put(Tag::BereqAcct, b"0 0 0 0 0 0");
-        pipe.log.end();
-    }
+    pipe.log.put(Tag::BereqAcct, b"0 0 0 0 0 0");
+    pipe.log.end();
     step
 }
 
-fn make_bereq(req: &mut Req) {
+/// Creates the request to the origin, in a transaction of its own.
+fn make_bereq(req: &mut Req) -> Box<PipeRequest> {
     let services = req.task.services.clone();
     let vxid = Vxid::backend(services.vxid());
     let mut log = services.log().transaction();
@@ -68,7 +67,7 @@ fn make_bereq(req: &mut Req) {
         headers.add(h::EXPECT, b"100-continue");
         req.request.expects.is_waiting = false;
     }
-    req.pipe = Some(Box::new(PipeRequest {
+    Box::new(PipeRequest {
         bereq,
         log,
         backend: req.request.backend_hint,
@@ -76,7 +75,7 @@ fn make_bereq(req: &mut Req) {
         task_deadline: None,
         t_first: now,
         t_prev: now,
-    }));
+    })
 }
 
 /// A slot among the piped connections (`pipe_sess_max`). Dropping it frees the slot.
@@ -100,7 +99,7 @@ impl Drop for PipeSlot {
     }
 }
 
-async fn start(req: &mut Req) -> Step {
+async fn start(req: &mut Req, pipe: &mut PipeRequest) -> Step {
     if req.client.tx.is_probed() {
         // The client would receive the origin's bytes after the beginning of another response.
         req.log_error("Not piped: a response had begun before the restart");
@@ -114,7 +113,7 @@ async fn start(req: &mut Req) -> Step {
         req.request.body.set_status(BodyStatus::None);
     }
     let mut account = Account::default();
-    let reason = connect_and_carry(req, &mut account).await;
+    let reason = connect_and_carry(req, pipe, &mut account).await;
     req.client.close = Some(reason);
     // If no origin was contacted, the request is counted like any other.
     if req.client.is_piped {
@@ -134,8 +133,7 @@ fn charge(req: &mut Req, account: &Account) {
 }
 
 /// Opens a connection to the origin, and copies bytes until both sides have ended.
-async fn connect_and_carry(req: &mut Req, account: &mut Account) -> SessClose {
-    let Some(mut pipe) = req.pipe.take() else { return SessClose::TxError };
+async fn connect_and_carry(req: &mut Req, pipe: &mut PipeRequest, account: &mut Account) -> SessClose {
     let vcl = req.task.vcl.clone();
     let backend = pipe.backend;
     let mut ctx = Ctx::new(req, vcl.loaded.instance());
@@ -143,7 +141,7 @@ async fn connect_and_carry(req: &mut Req, account: &mut Account) -> SessClose {
     let opened = match found {
         Ok((id, origin)) => {
             req.client.is_piped = true;
-            let call = PipeCall { task: &mut req.task, pipe: &mut pipe };
+            let call = PipeCall { task: &mut req.task, pipe };
             call.open(id, origin).await
         }
         Err(why) => {
@@ -152,10 +150,10 @@ async fn connect_and_carry(req: &mut Req, account: &mut Account) -> SessClose {
             None
         }
     };
-    let reason = match opened {
+    match opened {
         None => SessClose::TxError,
         Some(mut connection) => {
-            let reason = carry(req, &mut pipe, &mut connection, account).await;
+            let reason = carry(req, pipe, &mut connection, account).await;
             req.task.stamp("PipeSess");
             log_close(&mut pipe.log, &connection, Some(reason.name()));
             connection.origin().count(|c| {
@@ -166,9 +164,7 @@ async fn connect_and_carry(req: &mut Req, account: &mut Account) -> SessClose {
             connection.close();
             reason
         }
-    };
-    req.pipe = Some(pipe);
-    reason
+    }
 }
 
 /// The limits of a pipe. `idle` and `left` are in seconds.

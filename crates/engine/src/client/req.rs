@@ -32,7 +32,7 @@ pub struct Req {
     pub(super) found: Found,
     pub(super) inclusion: Inclusion,
     pub(super) programs: Programs,
-    /// The request to the origin; present in `vcl_pipe` only.
+    /// The request to the origin, lent to VCL while `vcl_pipe` runs.
     pub(super) pipe: Option<Box<PipeRequest>>,
 }
 
@@ -59,7 +59,7 @@ impl Transaction for Req {
             request: mem::take(&mut self.request.http),
             request0: mem::take(&mut self.request.original),
             response: mem::take(&mut self.response.http),
-            out: mem::take(&mut self.client.out),
+            out: mem::take(&mut self.task.out),
             synth_body: mem::take(&mut self.response.body),
         }
     }
@@ -119,7 +119,6 @@ impl Req {
             },
             client: Client {
                 tx: start.tx,
-                out: memory.out,
                 account: Account::default(),
                 close: None,
                 is_piped: false,
@@ -134,6 +133,7 @@ impl Req {
                 vcl: start.vcl,
                 ws: memory.ws,
                 log: memory.log,
+                out: memory.out,
                 privates: PrivateMap::default(),
                 times: Times { first: start.t_first, last: start.t_first },
                 run: Run { method: Method::Recv, now: start.t_req, trace: false, ending: Ending::Usual },

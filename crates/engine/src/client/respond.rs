@@ -61,7 +61,7 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
         Consequence::Close(reason) => fail(req, reason),
         Consequence::Abort => sink.abort(),
     }
-    req.client.out = sink.into_buffer();
+    req.task.out = sink.into_buffer();
 }
 
 /// Ends the session after a response that was not sent to its end.
@@ -79,7 +79,7 @@ fn open(req: &mut Req) -> ClientSink {
         idle: req.task.sess.send_idle_limit(&req.task.params),
         patience: DisconnectPolicy::of(&req.task.params),
     };
-    req.client.tx.open(std::mem::take(&mut req.client.out), limits)
+    req.client.tx.open(std::mem::take(&mut req.task.out), limits)
 }
 
 /// Decides whether the connection stays open, and sets the `Connection` header accordingly. A stream needs no such
@@ -166,7 +166,7 @@ impl Req {
         } else if self.client.close.is_none() {
             self.client.close = Some(SessClose::RemClose);
         }
-        self.client.out = sink.into_buffer();
+        self.task.out = sink.into_buffer();
         is_sent
     }
 }

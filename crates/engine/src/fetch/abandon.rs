@@ -76,31 +76,31 @@ impl FetchEvents {
 }
 
 impl Fetch {
-    /// Returns whether only the client needs the response.
-    fn is_private(&self) -> bool {
+    /// Returns whether only the client needs the response. `stored` is the object that is being stored, if any.
+    fn is_private(&self, stored: Option<&Arc<Object>>) -> bool {
         let fetch = Fetching {
             is_background: self.purpose.is_background,
             is_uncacheable: self.response.is_uncacheable,
             is_hit_for_miss: self.purpose.is_hitmiss,
-            is_stored: self.product.object.is_some(),
+            is_stored: stored.is_some(),
         };
         let is_awaited = || matches!(&self.product.target, Target::Cache(busy) if busy.is_awaited());
         interest::ends_with_client(fetch, is_awaited)
     }
 
-    /// Returns the detector for a wait that starts now.
-    pub(super) fn abandonment(&self) -> Abandonment {
+    /// Returns the detector for a wait that starts now. `stored` is the object that is being stored, if any.
+    pub(super) fn abandonment(&self, stored: Option<&Arc<Object>>) -> Abandonment {
         Abandonment {
             events: self.waiter.events.clone(),
-            private: self.is_private(),
-            object: self.product.object.clone().filter(|_| self.response.is_uncacheable),
+            private: self.is_private(stored),
+            object: stored.filter(|_| self.response.is_uncacheable).cloned(),
         }
     }
 
     /// Returns whether the client is gone and nobody else needs the response, or whether the fetch was evicted.
-    pub(super) fn is_abandoned(&self) -> bool {
+    pub(super) fn is_abandoned(&self, stored: Option<&Arc<Object>>) -> bool {
         let events = &self.waiter.events;
-        events.is_evicted() || (events.client_gone.get() && self.is_private())
+        events.is_evicted() || (events.client_gone.get() && self.is_private(stored))
     }
 
     /// Closes the connection during the exchange, because nobody waits for the response.

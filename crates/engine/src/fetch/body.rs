@@ -3,10 +3,13 @@
 use std::borrow::Cow;
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 
-use lacquer_cache::flag;
+use lacquer_cache::{Object, flag};
 use lacquer_filters::Chain;
 use lacquer_flow::storing::{self, Arrival};
+use lacquer_flow::transfer::{self, Pace};
+use lacquer_http::h1::ChunkedDecoder;
 use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_net::deadlines::Deadline;
 use lacquer_shm::Tag;
@@ -15,14 +18,11 @@ use lacquer_sources::clock;
 
 use super::Fetch;
 use super::connection::OriginConnection;
-use super::object::Content;
+use super::object::{Draft, Stored};
 use super::parts::Step;
 
 pub async fn fetch(f: &mut Fetch) -> Step {
-    let Some(connection) = &f.exchange.connection else {
-        f.fetch_error("No backend connection (rollback?)");
-        return Step::Error;
-    };
+    let Some(mut connection) = f.reclaim() else { return Step::Error };
     let (framing, ahead) = (connection.reply.framing, connection.reply.ahead);
     let no_body = framing.status == BodyStatus::None;
     let list = if no_body {
@@ -35,54 +35,50 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         f.filter_list()
     };
     if !f.reserve_filter_space(&list, no_body) {
-        f.close_origin(Some(SessClose::Overload));
+        f.close_origin(connection, Some(SessClose::Overload));
         return Step::Error;
     }
     let mut chain = match f.filters_from(&list) {
         Ok(chain) => chain,
         Err(reason) => {
-            f.close_origin(Some(reason));
+            f.close_origin(connection, Some(reason));
             return Step::Error;
         }
     };
-    let content = match storing::arrival(framing, !chain.is_empty(), ahead.len(), f.storing()) {
-        Arrival::Whole => Content::Whole(ahead),
-        Arrival::Pieces(length) => Content::Incoming(length),
+    let stored = match storing::arrival(framing, !chain.is_empty(), ahead.len(), f.storing()) {
+        Arrival::Whole => f.store_whole(ahead),
+        Arrival::Pieces(length) => f.begin(length).map(Stored::Begun),
     };
-    if !f.store_head(content) {
-        f.close_origin(Some(SessClose::RxBody));
+    let Some(mut stored) = stored else {
+        f.close_origin(connection, Some(SessClose::RxBody));
         return Step::Error;
-    }
-    let whole = matches!(content, Content::Whole(_));
-    if f.attempt.do_stream && !whole {
-        f.publish();
+    };
+    if let Stored::Begun(draft) = &mut stored {
+        f.publish_early(draft);
     }
     let how = if f.attempt.do_stream { "stream" } else { "-" };
     let status = framing.status;
     let [name, how] = [status.name(), how].map(|word| Field::Text(word.as_bytes()));
     f.task.log.put_fields(Tag::Fetch_Body, &[Field::Number(status.number().into()), name, how]);
     let mut received = Ok(());
-    if whole {
-        f.count_whole();
-    } else if framing.status != BodyStatus::None {
-        received = f.receive_body(&mut chain).await;
+    match &mut stored {
+        Stored::Whole(_) => f.count_whole(&mut connection),
+        Stored::Begun(_) if no_body => {}
+        Stored::Begun(draft) => received = f.receive_body(&mut connection, draft, &mut chain).await,
     }
-    f.take_report(&chain.report(), status);
+    f.take_report(&chain.report(), status, stored.object());
     if let Err(why) = received {
-        return broken(f, &why);
+        return broken(f, connection, &why);
     }
-    f.end_origin(None);
-    f.complete(f.attempt.do_stream && !whole);
-    f.recycle_origin();
-    Step::Done
+    f.complete(stored, connection)
 }
 
 /// Ends the fetch, because the body ended early or is malformed.
-fn broken(f: &mut Fetch, why: &str) -> Step {
+fn broken(f: &mut Fetch, connection: OriginConnection, why: &str) -> Step {
     if !why.is_empty() {
         f.fetch_error(why);
     }
-    f.close_origin(Some(SessClose::RxBody));
+    f.close_origin(connection, Some(SessClose::RxBody));
     if f.attempt.do_stream {
         f.task.services.counters().fetch_failed.add(1);
         return Step::Fail;
@@ -92,8 +88,7 @@ fn broken(f: &mut Fetch, why: &str) -> Step {
 
 impl Fetch {
     /// Counts a body that was received together with the head.
-    fn count_whole(&mut self) {
-        let Some(connection) = &mut self.exchange.connection else { return };
+    fn count_whole(&mut self, connection: &mut OriginConnection) {
         let whole = std::mem::replace(&mut connection.reply.ahead, Text::NONE);
         connection.reply.is_at_end = true;
         self.exchange.account.beresp_reads += 1;
@@ -101,37 +96,40 @@ impl Fetch {
     }
 
     /// Receives the whole body. The error is a text for the log; it is empty if the cause was logged already.
-    async fn receive_body(&mut self, chain: &mut Chain) -> Result<(), String> {
-        let Some(mut connection) = self.exchange.connection.take() else {
-            return Err("No backend connection".into());
-        };
+    async fn receive_body(
+        &mut self,
+        connection: &mut OriginConnection,
+        draft: &mut Draft,
+        chain: &mut Chain,
+    ) -> Result<(), String> {
         let ahead = std::mem::replace(&mut connection.reply.ahead, Text::NONE);
         connection.rx.unread(self.task.ws.get(ahead));
-        let result = match connection.reply.framing.status {
-            BodyStatus::Length if chain.is_empty() => self.receive_straight(&mut connection).await,
-            _ => self.receive_pieces(&mut connection, chain).await,
-        };
-        self.exchange.connection = Some(connection);
-        result
+        match connection.reply.framing.status {
+            BodyStatus::Length if chain.is_empty() => self.receive_straight(connection, draft).await,
+            _ => self.receive_pieces(connection, draft, chain).await,
+        }
     }
 
     /// Reads from the socket directly into storage; for a body with Content-Length and without filters.
-    async fn receive_straight(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
+    async fn receive_straight(
+        &mut self,
+        connection: &mut OriginConnection,
+        draft: &mut Draft,
+    ) -> Result<(), String> {
         let mut left = connection.reply.framing.content_length;
-        let abandonment = self.abandonment();
+        let abandonment = self.abandonment(Some(&draft.object));
         while left > 0 {
-            if self.is_cancelled() {
-                return self.stop(connection);
+            if self.is_cancelled(&draft.object) {
+                return self.stop(connection, draft);
             }
-            self.wait_for_reader().await;
-            if !self.make_room().await {
+            self.wait_for_reader(draft).await;
+            if !self.make_room(draft).await {
                 return Err(String::new());
             }
-            let Some(writer) = &mut self.product.writer else { return Err(String::new()) };
-            let window = writer.window();
+            let window = draft.writer.window();
             let n = window.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             let read = read_timed(connection, &self.exchange.deadline, &mut window[..n]);
-            let Some(got) = abandonment.unless(pin!(read)).await else { return self.stop(connection) };
+            let Some(got) = abandonment.unless(pin!(read)).await else { return self.stop(connection, draft) };
             match got {
                 Ok(0) => return Err(SHORT_BODY.into()),
                 Err(e) => {
@@ -139,7 +137,7 @@ impl Fetch {
                     return Err(SHORT_BODY.into());
                 }
                 Ok(n) => {
-                    writer.commit(n);
+                    draft.writer.commit(n);
                     left -= n as u64;
                     self.exchange.account.beresp_reads += 1;
                     self.exchange.account.beresp_body += n as u64;
@@ -156,26 +154,29 @@ impl Fetch {
     async fn receive_pieces(
         &mut self,
         connection: &mut OriginConnection,
+        draft: &mut Draft,
         chain: &mut Chain,
     ) -> Result<(), String> {
         // Do not start the filters before there is room for their output.
-        if !chain.is_empty() && !self.make_room().await {
+        if !chain.is_empty() && !self.make_room(draft).await {
             return Err(String::new());
         }
         let mut buffer = Vec::new();
         let (mut left, mut ended) = (connection.reply.framing.content_length, false);
         let status = connection.reply.framing.status;
-        let mut decoder = lacquer_http::h1::ChunkedDecoder::lenient();
-        let abandonment = self.abandonment();
+        let mut decoder = ChunkedDecoder::lenient();
+        let abandonment = self.abandonment(Some(&draft.object));
         while !ended {
-            if self.is_cancelled() {
-                return self.stop(connection);
+            if self.is_cancelled(&draft.object) {
+                return self.stop(connection, draft);
             }
             let most = if status == BodyStatus::Length { left } else { u64::MAX };
             let want = PIECE.min(usize::try_from(most).unwrap_or(usize::MAX));
-            self.wait_for_reader().await;
+            self.wait_for_reader(draft).await;
             let piece = next_piece(connection, &self.exchange.deadline, &mut buffer, want);
-            let Some(piece) = abandonment.unless(pin!(piece)).await else { return self.stop(connection) };
+            let Some(piece) = abandonment.unless(pin!(piece)).await else {
+                return self.stop(connection, draft);
+            };
             let n = match piece {
                 Ok(n) => n,
                 Err(e) => self.handle_read_error(&e, status)?,
@@ -186,7 +187,7 @@ impl Fetch {
                 BodyStatus::Eof => {
                     ended = n == 0;
                     self.exchange.account.beresp_body += n as u64;
-                    self.filter_and_store(chain, &buffer[..n], false).await?;
+                    self.filter_and_store(draft, chain, &buffer[..n], false).await?;
                 }
                 BodyStatus::Length => {
                     if n == 0 {
@@ -195,19 +196,13 @@ impl Fetch {
                     left -= n as u64;
                     ended = left == 0;
                     self.exchange.account.beresp_body += n as u64;
-                    self.filter_and_store(chain, &buffer[..n], false).await?;
+                    self.filter_and_store(draft, chain, &buffer[..n], false).await?;
                 }
                 _ => {
                     if n == 0 {
                         return Err(decoder.eof_text().into());
                     }
-                    let mut rest = &mut buffer[..n];
-                    while !rest.is_empty() && !decoder.is_done() {
-                        let run = decoder.decode_run(rest).map_err(|e| e.text().to_owned())?;
-                        self.exchange.account.beresp_body += (run.end - run.start) as u64;
-                        self.filter_and_store(chain, &rest[run.start..run.end], false).await?;
-                        rest = &mut rest[run.consumed..];
-                    }
+                    let rest = self.decode_and_store(draft, chain, &mut decoder, &mut buffer[..n]).await?;
                     connection.rx.unread(rest);
                     ended = decoder.is_done();
                 }
@@ -217,11 +212,28 @@ impl Fetch {
         if status == BodyStatus::Eof {
             connection.close = Some(connection.close.unwrap_or(SessClose::RespClose));
         }
-        if self.is_cancelled() {
+        if self.is_cancelled(&draft.object) {
             // The filters may not have processed all input.
             return Ok(());
         }
-        self.filter_and_store(chain, &[], true).await
+        self.filter_and_store(draft, chain, &[], true).await
+    }
+
+    /// Decodes the chunks in a piece, filters and stores them. Returns the bytes after the last chunk.
+    async fn decode_and_store<'b>(
+        &mut self,
+        draft: &mut Draft,
+        chain: &mut Chain,
+        decoder: &mut ChunkedDecoder,
+        mut rest: &'b mut [u8],
+    ) -> Result<&'b [u8], String> {
+        while !rest.is_empty() && !decoder.is_done() {
+            let run = decoder.decode_run(rest).map_err(|e| e.text().to_owned())?;
+            self.exchange.account.beresp_body += (run.end - run.start) as u64;
+            self.filter_and_store(draft, chain, &rest[run.start..run.end], false).await?;
+            rest = &mut rest[run.consumed..];
+        }
+        Ok(rest)
     }
 
     /// Yields to other tasks periodically while a fast origin sends a large body. Counts `n` bytes received, and the
@@ -250,12 +262,13 @@ impl Fetch {
     /// step waits until the reader is close enough.
     async fn filter_and_store(
         &mut self,
+        draft: &mut Draft,
         chain: &mut Chain,
         mut input: &[u8],
         end: bool,
     ) -> Result<(), String> {
         while let Some(out) = chain.next(&mut input, end)? {
-            if !self.append(out).await {
+            if !self.append(draft, out).await {
                 return Err(String::new());
             }
             let made = out.len();
@@ -264,8 +277,8 @@ impl Fetch {
                 continue;
             }
             self.attempt.pace.made(made).await;
-            self.wait_for_reader().await;
-            if self.product.object.as_ref().is_some_and(|o| o.is(flag::CANCEL)) {
+            self.wait_for_reader(draft).await;
+            if draft.object.is(flag::CANCEL) {
                 // Nobody will read the body, so skip the rest of the filtering.
                 return Ok(());
             }
@@ -273,30 +286,27 @@ impl Fetch {
         Ok(())
     }
 
-    /// Waits while the fetch is too far ahead of its only reader.
-    async fn wait_for_reader(&mut self) {
-        let (Some(limit), Some(writer)) = (self.transit_limit(), &self.product.writer) else { return };
-        if self.purpose.is_background {
-            // A background fetch has no reader. Keep only the mark of a large body, and stop fetching.
-            if let Some(object) = self.product.object.as_ref().filter(|_| writer.len() >= limit) {
-                object.cancel();
-            }
-            return;
+    /// Waits while the fetch is too far ahead of its only reader, or stops it.
+    async fn wait_for_reader(&mut self, draft: &Draft) {
+        let (limit, writer) = (self.transit_limit(), &draft.writer);
+        match transfer::pace(limit, self.purpose.is_background, || writer.len()) {
+            Pace::Continue => {}
+            Pace::Wait(limit) => std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await,
+            Pace::Cancel => draft.object.cancel(),
         }
-        std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await;
     }
 
     /// Returns whether the rest of the body is not needed: the fetch is abandoned, or the only reader has stopped.
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.is_abandoned() || self.product.object.as_ref().is_some_and(|o| o.is(flag::CANCEL))
+    pub(super) fn is_cancelled(&self, object: &Arc<Object>) -> bool {
+        self.is_abandoned(Some(object)) || object.is(flag::CANCEL)
     }
 
     /// Stops the transfer of a body whose rest is not needed. Returns an error if the fetch itself is abandoned.
-    fn stop(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
+    fn stop(&mut self, connection: &mut OriginConnection, draft: &Draft) -> Result<(), String> {
         self.task.log.put(Tag::Debug, b"Fetch: Pass delivery abandoned");
         self.task.services.counters().fetch_abandoned.add(1);
         connection.close = Some(SessClose::RxBody);
-        if self.is_abandoned() { Err(String::new()) } else { Ok(()) }
+        if self.is_abandoned(Some(&draft.object)) { Err(String::new()) } else { Ok(()) }
     }
 }
 

@@ -65,8 +65,9 @@ impl Origins for lacquer_vcl_runtime::Instance {
 }
 
 impl Fetch {
-    /// Sends the request, and reads the head of the response into `beresp`. Returns false if there is none.
-    pub async fn get_head(&mut self) -> bool {
+    /// Sends the request, and reads the head of the response into `beresp`. Returns the connection of the response, or
+    /// `None` if there is no response.
+    pub async fn get_head(&mut self) -> Option<OriginConnection> {
         let vcl = self.task.vcl.clone();
         let wanted = self.exchange.backend;
         let mut ctx = Ctx::new(self, vcl.loaded.instance());
@@ -74,7 +75,7 @@ impl Fetch {
             Ok(found) => found,
             Err(why) => {
                 self.fetch_error(&why);
-                return false;
+                return None;
             }
         };
         self.response.backend = id;
@@ -83,31 +84,41 @@ impl Fetch {
         }
         let mut fresh_only = false;
         loop {
-            if !self.connect(id, &origin, fresh_only).await {
-                return false;
-            }
-            let reused = self.exchange.connection.as_ref().is_some_and(|o| o.reused);
-            let exchange = self.exchange().await;
+            let mut connection = self.connect(id, &origin, fresh_only).await?;
+            let is_reused = connection.reused;
+            let early = self.early_bytes(&mut connection).await;
+            let exchange = match early {
+                Some(_) => Exchange::Foreign,
+                None => self.exchange(&mut connection).await,
+            };
             let is_repeatable = self.retries.forbidden.is_none();
-            let tried = Tried { is_reused: reused, is_second: fresh_only, is_repeatable };
+            let tried = Tried { is_reused, is_second: fresh_only, is_repeatable };
             let is_idempotent = || retry::is_idempotent(self.request.http.method(&self.task.ws));
-            match retry::after_exchange(exchange, tried, is_idempotent) {
-                Next::Respond => return true,
-                Next::Repeat(reason) => {
-                    self.close_origin(reason);
-                    self.task.services.counters().backend_retry.add(1);
-                    fresh_only = true;
-                }
-                Next::GiveUp => {
-                    self.close_origin(Some(SessClose::RxBad));
-                    return false;
-                }
+            let next = retry::after_exchange(exchange, tried, is_idempotent);
+            let reason = match next {
+                Next::Respond => return Some(connection),
+                Next::Repeat(reason) => reason,
+                Next::GiveUp => Some(SessClose::RxBad),
+            };
+            match early {
+                Some(sample) => self.refuse_early_bytes(connection, sample),
+                None => self.close_origin(connection, reason),
             }
+            if next == Next::GiveUp {
+                return None;
+            }
+            self.task.services.counters().backend_retry.add(1);
+            fresh_only = true;
         }
     }
 
-    /// Opens or reuses a connection. Returns false, with the reason in the log, on failure.
-    async fn connect(&mut self, id: BackendId, origin: &Arc<Origin>, fresh_only: bool) -> bool {
+    /// Opens or reuses a connection. Returns `None`, with the reason in the log, on failure.
+    async fn connect(
+        &mut self,
+        id: BackendId,
+        origin: &Arc<Origin>,
+        fresh_only: bool,
+    ) -> Option<OriginConnection> {
         let instance = self.task.vcl.loaded.instance();
         let request =
             SlotRequest::new((id, origin), instance, &self.task.params, self.task.services.shared());
@@ -115,33 +126,39 @@ impl Fetch {
         let mut acquired = request.try_acquire();
         if acquired.is_none() {
             // Boxed: few fetches wait, and the future is large.
-            let abandonment = self.abandonment();
+            let abandonment = self.abandonment(None);
             let waited = abandonment.unless(Box::pin(request.acquire(&mut self.task.log)).as_mut()).await;
             if waited.is_none() {
                 self.log_abandoned();
             }
             acquired = waited.flatten();
         }
-        let Some(slot) = acquired else { return false };
+        let slot = acquired?;
         if !workspace_costs::charge(&mut self.task.ws, workspace_costs::CONNECTION) {
             self.fetch_error("out of workspace");
-            return false;
+            return None;
         }
         match self.open(slot, fresh_only).await {
-            Ok(()) => self.send_proxy_header().await,
+            Ok(mut connection) => match self.send_proxy_header(&mut connection).await {
+                Ok(()) => Some(connection),
+                Err(e) => {
+                    self.fail_introduction(connection, &e);
+                    None
+                }
+            },
             Err(e) if e.is_errno(ABANDONED) => {
                 self.log_abandoned();
-                false
+                None
             }
             Err(e) => {
                 log_connect_failure(&mut self.task.log, origin, &e);
                 self.task.services.counters().backend_fail.add(1);
-                false
+                None
             }
         }
     }
 
-    async fn open(&mut self, slot: OriginSlot, fresh_only: bool) -> Result<(), ConnectError> {
+    async fn open(&mut self, slot: OriginSlot, fresh_only: bool) -> Result<OriginConnection, ConnectError> {
         let origin = slot.origin().clone();
         let quiet = surplus::quiet_time(&self.task.params);
         let taken = if fresh_only {
@@ -149,48 +166,44 @@ impl Fetch {
         } else {
             take_idle(&self.task.services, &slot, quiet, &mut self.task.log)
         };
-        let connection = match taken {
+        let mut connection = match taken {
             Taken::Connection(connection) => OriginConnection::reused(&self.task.services, connection, slot),
             // Boxed: this is rare, and the future is large.
             none => Box::pin(self.wait_or_connect(slot, none)).await?,
         };
         self.task.stamp("Connected");
-        let connection = self.exchange.connection.insert(connection);
         let (spec, p) = (&origin.spec, &self.task.params);
         connection.waits.between_bytes =
             choose(self.attempt.timeouts.between_bytes, spec.between_bytes_timeout, p.between_bytes_timeout);
         connection.waits.first_byte =
             choose(self.attempt.timeouts.first_byte, spec.first_byte_timeout, p.first_byte_timeout);
-        Ok(())
+        Ok(connection)
     }
 
-    /// Begins the use of the connection, with a PROXY header if the origin wants one. Returns false, with the reason in
-    /// the log, on failure.
-    async fn send_proxy_header(&mut self) -> bool {
-        let Some(connection) = &mut self.exchange.connection else { return false };
-        self.exchange.out.clear();
-        send_proxy_header(connection, &self.task.sess, &mut self.exchange.out);
-        if !self.exchange.out.is_empty() {
+    /// Begins the use of the connection, with a PROXY header if the origin wants one.
+    async fn send_proxy_header(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
+        self.task.out.clear();
+        send_proxy_header(connection, &self.task.sess, &mut self.task.out);
+        if !self.task.out.is_empty() {
             // Boxed: few origins want the header.
-            if let Err(e) = Box::pin(connection.send(&self.exchange.out)).await {
-                connection.has_unsent = true;
-                return self.fail_introduction(&e);
-            }
-            self.exchange.account.bereq_header += self.exchange.out.len() as u64;
+            let sent = Box::pin(connection.send(&self.task.out)).await;
+            connection.has_unsent = sent.is_err();
+            sent?;
+            self.exchange.account.bereq_header += self.task.out.len() as u64;
         }
         log_open(&mut self.task.log, connection);
         connection.count_request();
-        true
+        Ok(())
     }
 
-    fn fail_introduction(&mut self, e: &io::Error) -> bool {
-        let Some(connection) = self.exchange.connection.take() else { return false };
+    /// Closes a connection whose PROXY header could not be sent.
+    #[cold]
+    fn fail_introduction(&mut self, connection: OriginConnection, e: &io::Error) {
         let errno = e.raw_os_error().unwrap_or(libc::ETIMEDOUT);
         let error = ConnectError::new(ConnectStage::ProxyHeader, errno);
         log_connect_failure(&mut self.task.log, connection.origin(), &error);
         self.task.services.counters().backend_fail.add(1);
         connection.close();
-        false
     }
 
     async fn wait_or_connect(
@@ -199,34 +212,28 @@ impl Fetch {
         taken: Taken,
     ) -> Result<OriginConnection, ConnectError> {
         let limits = Limits::of(slot.origin(), &self.task.params, self.attempt.timeouts.connect);
-        let abandonment = self.abandonment();
+        let abandonment = self.abandonment(None);
         let task = &mut self.task;
         let made = wait_or_connect(&task.services, slot, &limits, taken, &mut task.log);
         let abandoned = Err(ConnectError::new(ConnectStage::Connect, ABANDONED));
         abandonment.unless(pin!(made)).await.unwrap_or(abandoned)
     }
 
-    /// Sends the request, and reads the head of the response.
-    async fn exchange(&mut self) -> Exchange {
-        let Some(mut connection) = self.exchange.connection.take() else { return Exchange::Failed };
-        self.exchange.address = connection.facts.remote;
-        if !connection.reused
-            && let Some(sample) = self.early_bytes(&mut connection).await
-        {
-            self.task.stamp("Bereq");
-            log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
-            let text = connection.close_faulty(&self.task.services, sample, SpokeFirst::Yes);
-            self.task.log.put(Tag::Error, text.as_bytes());
-            return Exchange::Foreign;
-        }
-        let tried = self.exchange_on(&mut connection).await;
-        self.exchange.connection = Some(connection);
-        tried
+    /// Closes a new connection on which the origin sent these bytes before the first request.
+    #[cold]
+    fn refuse_early_bytes(&mut self, connection: OriginConnection, sample: Vec<u8>) {
+        self.task.stamp("Bereq");
+        log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
+        let text = connection.close_faulty(&self.task.services, sample, SpokeFirst::Yes);
+        self.task.log.put(Tag::Error, text.as_bytes());
     }
 
     /// Returns bytes that arrived on a new connection before its first request. If the origin is known to send such
     /// bytes, waits for them for the quiet time.
     async fn early_bytes(&self, connection: &mut OriginConnection) -> Option<Vec<u8>> {
+        if connection.reused {
+            return None;
+        }
         let is_checked = connection.origin().endpoint.trust.may_speak_first(Instant::now());
         if is_checked {
             connection.rx.confirm();
@@ -242,7 +249,8 @@ impl Fetch {
         None
     }
 
-    async fn exchange_on(&mut self, connection: &mut OriginConnection) -> Exchange {
+    /// Sends the request, and reads the head of the response.
+    async fn exchange(&mut self, connection: &mut OriginConnection) -> Exchange {
         let Some(upload) = self.open_upload() else {
             self.task.stamp("Bereq");
             connection.close = Some(SessClose::Overload);
@@ -252,7 +260,7 @@ impl Fetch {
             self.send_head(connection).await
         } else {
             // Boxed: few requests have a body, and the future is large.
-            let abandonment = self.abandonment();
+            let abandonment = self.abandonment(None);
             let sent = abandonment.unless(Box::pin(self.send_request(connection, upload)).as_mut()).await;
             let Some(sent) = sent else {
                 connection.has_unsent = true;
@@ -300,9 +308,9 @@ impl Fetch {
     }
 
     async fn send_head(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
-        self.exchange.out.clear();
-        let head = h1::write_request_head(&self.request.http, &self.task.ws, &mut self.exchange.out);
-        connection.send(&self.exchange.out).await?;
+        self.task.out.clear();
+        let head = h1::write_request_head(&self.request.http, &self.task.ws, &mut self.task.out);
+        connection.send(&self.task.out).await?;
         self.exchange.account.bereq_header += head as u64;
         if self.request.cached_body.is_none() && self.request.body.is_none() {
             self.task.log_sent("V1B", 0, 0);

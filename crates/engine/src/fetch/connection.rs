@@ -161,6 +161,13 @@ impl OriginConnection {
         Some(length).filter(|&length| length <= self.reply.ahead.len())
     }
 
+    /// Skips a body that was received with the head and is not needed, so that the connection can be kept.
+    pub fn skip_body_at_hand(&mut self, ws: &Workspace) {
+        if self.body_at_hand().is_some() {
+            self.keep_surplus(ws);
+        }
+    }
+
     /// Discards a body that was received with the head, and keeps the bytes after the end of the response.
     pub fn keep_surplus(&mut self, ws: &Workspace) {
         let length = self.body_at_hand();

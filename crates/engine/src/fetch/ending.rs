@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lacquer_flow::reuse::{self, End, Used};
+use lacquer_cache::Object;
+use lacquer_flow::reuse::{self, Doubt, End, Used};
 use lacquer_http::{BodyStatus, SessClose};
 use lacquer_net::{SAMPLE, SpokeFirst};
 use lacquer_shm::Tag;
@@ -10,19 +11,61 @@ use lacquer_sources::clock::Instant;
 
 use super::Fetch;
 use super::connection::{OriginConnection, has_proxy_header, log_close};
+use crate::services::Services;
 use crate::surplus;
 
+/// A connection whose use has ended. Its return to the pool waits for the object that was received over it.
+#[must_use]
+pub struct Ended {
+    /// The response may belong to another request, so lookups must not find its object.
+    pub is_foreign: bool,
+    /// The connection, if it is kept or observed.
+    leaving: Option<(OriginConnection, End)>,
+}
+
+impl Ended {
+    /// Returns the connection to the pool, or observes it. `object` is the object that was received over it.
+    #[inline]
+    pub fn release(self, services: &Services, object: Option<&Object>) {
+        match self.leaving {
+            Some((connection, End::Kept)) => connection.recycle(services, object),
+            Some((connection, _)) => connection.retire(services, object),
+            None => {}
+        }
+    }
+}
+
 impl Fetch {
-    /// Ends the use of the connection, for a response that does not become an object.
-    pub fn close_origin(&mut self, reason: Option<SessClose>) {
-        self.end_origin(reason);
-        self.recycle_origin();
+    /// Ends the use of the connection, if there is one, for a response that does not become an object.
+    pub fn close_origin(
+        &mut self,
+        connection: impl Into<Option<OriginConnection>>,
+        reason: Option<SessClose>,
+    ) {
+        if let Some(connection) = connection.into() {
+            self.end_origin(connection, reason).release(&self.task.services, None);
+        }
     }
 
-    /// Ends the use of the connection. If it is kept or observed, `recycle_origin` returns it later, when the object
-    /// that was received over it is known.
-    pub fn end_origin(&mut self, reason: Option<SessClose>) {
-        let Some(connection) = self.exchange.connection.take() else { return };
+    /// Takes the connection back from VCL. Returns `None`, with the reason in the log, after a rollback.
+    pub fn reclaim(&mut self) -> Option<OriginConnection> {
+        let lent = self.exchange.lent.take();
+        if lent.is_none() {
+            self.fetch_error("No backend connection (rollback?)");
+        }
+        lent
+    }
+
+    /// Ends the use of the connection that was lent to VCL.
+    pub fn close_lent(&mut self, reason: Option<SessClose>) {
+        let lent = self.exchange.lent.take();
+        self.close_origin(lent, reason);
+    }
+
+    /// Ends the use of the connection: counts its bytes, checks it for signs that it is out of sync, and logs how it
+    /// ends.
+    #[inline]
+    pub fn end_origin(&mut self, connection: OriginConnection, reason: Option<SessClose>) -> Ended {
         let a = self.exchange.account;
         connection.origin().count(|c| {
             c.bereq_hdrbytes.add(a.bereq_header);
@@ -35,30 +78,30 @@ impl Fetch {
             let sample = surplus[..surplus.len().min(SAMPLE)].to_vec();
             return self.end_faulty(connection, sample);
         }
-        if connection.reused && connection.has_faulty_origin() {
-            // This connection may be out of sync too.
-            self.attempt.is_foreign = true;
-            connection.drop_doubtful(&self.task.services, Duration::ZERO);
-        } else if connection.reused
-            && !connection.reply.is_at_end
-            && connection.reply.framing.status != BodyStatus::Eof
-        {
-            // The rest of the response is not read, so whether it was in sync stays unknown.
-            connection.drop_doubtful(&self.task.services, connection.silence());
+        let reply = &connection.reply;
+        let is_read = reply.is_at_end || reply.framing.status == BodyStatus::Eof;
+        let doubt = reuse::doubt(connection.reused, || connection.has_faulty_origin(), is_read);
+        match doubt {
+            Doubt::None => {}
+            Doubt::Foreign => connection.drop_doubtful(&self.task.services, Duration::ZERO),
+            Doubt::Unconfirmed => connection.drop_doubtful(&self.task.services, connection.silence()),
         }
         let end = end_of(&connection, reason);
         log_close(&mut self.task.log, &connection, end.reason());
-        match end {
-            End::Closed(_) => connection.close(),
-            End::Watched(_) | End::Kept => self.exchange.leaving = Some((connection, end)),
-        }
+        let leaving = match end {
+            End::Closed(_) => {
+                connection.close();
+                None
+            }
+            End::Watched(_) | End::Kept => Some((connection, end)),
+        };
+        Ended { is_foreign: doubt == Doubt::Foreign, leaving }
     }
 
-    fn end_faulty(&mut self, connection: OriginConnection, sample: Vec<u8>) {
+    fn end_faulty(&mut self, connection: OriginConnection, sample: Vec<u8>) -> Ended {
         log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
         let (is_reused, is_bodyless) = (connection.reused, connection.reply.is_bodyless);
         let judged = reuse::judge_surplus(is_reused, is_bodyless, surplus::may_be_response(&sample));
-        self.attempt.is_foreign = judged.is_foreign;
         let spoke_first = match connection.spoke_first() {
             SpokeFirst::Refuted => SpokeFirst::Refuted,
             _ if judged.may_have_spoken_first => SpokeFirst::Maybe,
@@ -66,16 +109,7 @@ impl Fetch {
         };
         let text = connection.close_faulty(&self.task.services, sample, spoke_first);
         self.task.log.put(Tag::Error, text.as_bytes());
-    }
-
-    /// Returns the connection to the pool, if it is kept or observed.
-    pub fn recycle_origin(&mut self) {
-        let (services, object) = (&self.task.services, self.product.object.as_deref());
-        match self.exchange.leaving.take() {
-            Some((connection, End::Kept)) => connection.recycle(services, object),
-            Some((connection, _)) => connection.retire(services, object),
-            None => {}
-        }
+        Ended { is_foreign: judged.is_foreign, leaving: None }
     }
 }
 

@@ -1,21 +1,18 @@
 //! The error step: `vcl_backend_error` creates an object when the origin has not provided one.
 
-use lacquer_flow::{Lifetime, retry, validation};
+use lacquer_flow::{Lifetime, validation};
 use lacquer_http::{fixed, header_table as h};
-use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
-use super::Fetch;
-use super::object::Content;
+use super::object::Stored;
 use super::parts::{Step, Target};
+use super::{Fetch, retry};
 
 pub async fn error(f: &mut Fetch) -> Step {
     if !f.attempt.error_action {
         f.task.services.counters().fetch_failed.add(1);
     }
     let now = f.task.stamp("Error");
-    f.product.object = None;
-    f.product.writer = None;
     f.response.http.clear();
     let date = f.task.services.http_date(now);
     let (code, reason) = if f.response.status > 0 {
@@ -35,19 +32,12 @@ pub async fn error(f: &mut Fetch) -> Step {
     (f.attempt.gzipped, f.attempt.encoding_changed, f.attempt.has_esi) = (false, false, false);
     match f.vcl(Method::BackendError).await {
         Action::Deliver => {}
-        Action::Retry => {
-            f.retries.count += 1;
-            if retry::is_within(f.retries.count, f.task.params.max_retries) {
-                f.attempt.error_action = false;
-                return Step::Retry;
-            }
-            f.task.log.put(Tag::VCL_Error, b"Too many retries, failing");
-            return Step::Fail;
-        }
+        Action::Retry => return retry::after_vcl(f, true),
         _ => return Step::Fail,
     }
     let body = std::mem::take(&mut f.response.body);
-    if !f.store_head(Content::Incoming(Some(body.len() as u64))) || !f.append(&body).await {
+    let Some(mut draft) = f.begin(Some(body.len() as u64)) else { return Step::Fail };
+    if !f.append(&mut draft, &body).await {
         return Step::Fail;
     }
     f.attempt.do_stream = false;
@@ -56,6 +46,5 @@ pub async fn error(f: &mut Fetch) -> Step {
     {
         f.task.services.cache().kill(&stale);
     }
-    f.settle(false);
-    Step::Done
+    Step::Done(Some(f.settle(Stored::Begun(draft))))
 }

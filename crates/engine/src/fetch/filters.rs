@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use lacquer_cache::Object;
 use lacquer_filters::esi::{Esi, EsiGzip, EsiNote, Options};
 use lacquer_filters::{Chain, Filter as BodyFilter, Gunzip, Gzip, Report, TestGunzip};
 use lacquer_flow::filters::{self, Coding, Fetched, Recoder};
@@ -133,7 +134,7 @@ impl Fetch {
     }
 
     /// Logs the filters' report, and stores with the object the data that delivery needs.
-    pub(super) fn take_report(&mut self, report: &Report, framing: BodyStatus) {
+    pub(super) fn take_report(&mut self, report: &Report, framing: BodyStatus, object: &Object) {
         let c = self.task.services.counters();
         for note in &report.notes {
             match note {
@@ -150,7 +151,7 @@ impl Fetch {
             self.exchange.account.beresp_body,
         );
         let extra = object_attributes::of(report.unpacked, report.program.as_deref());
-        if let Some(object) = self.product.object.as_ref().filter(|_| !extra.is_empty()) {
+        if !extra.is_empty() {
             object.set_extra(&extra);
         }
     }

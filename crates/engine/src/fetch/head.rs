@@ -3,8 +3,10 @@
 use std::pin::pin;
 
 use lacquer_flow::retry::{self, Exchange};
-use lacquer_http::h1::{self, HeadScan};
-use lacquer_http::{BodyStatus, Mark, SessClose};
+use lacquer_flow::reuse::{self, Garbage, Malformed};
+use lacquer_flow::transfer::Kind;
+use lacquer_http::h1::{self, BadHead, HeadScan};
+use lacquer_http::{BodyStatus, Mark, SessClose, Text};
 use lacquer_net::deadlines::Moment;
 use lacquer_shm::Tag;
 
@@ -57,7 +59,7 @@ impl Fetch {
         let begun = self.exchange.deadline.now();
         let (mut have, mut scanned, mut interim) = (0, 0, Interim::default());
         let mut head_begun = None;
-        let abandonment = self.abandonment();
+        let abandonment = self.abandonment(None);
         let (text, close) = loop {
             if have + interim.bytes >= max {
                 break (OVERFLOW, SessClose::RxOverflow);
@@ -129,31 +131,7 @@ impl Fetch {
         );
         let head = match parsed {
             Ok(head) => head,
-            Err(bad) => {
-                self.exchange.account.beresp_header += have as u64;
-                if connection.reused && !self.task.ws.get(text).starts_with(b"HTTP/") {
-                    // The bytes may belong to another request.
-                    (connection.reply.ahead, connection.reply.is_at_end) = (text, true);
-                    if connection.follows_bodyless() && self.is_repeatable() {
-                        self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
-                        return self.discard_response(connection, before);
-                    }
-                }
-                if let Some(bogo) = &bad.bogo {
-                    let mut text = Vec::new();
-                    bogo.write(&self.task.ws, RESP_HDR_LEN, &mut text);
-                    self.task.log.put(Tag::BogoHeader, &text);
-                    if let Some(limit) = bogo.limit(RESP_HDR_LEN) {
-                        self.report_exceeded_limit(limit);
-                    }
-                }
-                self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
-                self.task.log.put(Tag::BerespStatus, b"503");
-                self.task.log.put(Tag::BerespReason, b"Service Unavailable");
-                self.fetch_error("http format error");
-                connection.close = Some(SessClose::RxJunk);
-                return Exchange::Failed;
-            }
+            Err(bad) => return self.refuse_head(connection, text, &bad, before),
         };
         self.exchange.account.beresp_header += head.len as u64;
         connection.reply.ahead = text.tail(head.len);
@@ -164,9 +142,8 @@ impl Fetch {
             h1::response_body(&self.response.http, &self.task.ws, head.framing, method);
         connection.reply.is_bodyless = method == b"HEAD" || matches!(self.response.http.status(), 204 | 304);
         connection.reply.is_at_end = connection.reply.framing.status == BodyStatus::None;
-        // The response to a request that cannot be repeated is accepted, unless surplus bytes show that it may belong
-        // to another request.
-        if connection.is_in_doubt() && (self.is_repeatable() || connection.may_be_foreign(&self.task.ws)) {
+        let may_be_foreign = || connection.may_be_foreign(&self.task.ws);
+        if reuse::is_discarded(connection.is_in_doubt(), || self.is_repeatable(), may_be_foreign) {
             return self.discard_response(connection, before);
         }
         // In the log, these changes come before the head.
@@ -182,6 +159,45 @@ impl Fetch {
             connection.mark_answered();
         }
         Exchange::Responded
+    }
+
+    /// Handles bytes that are no valid head: they are a malformed response, or bytes after an earlier response.
+    #[cold]
+    fn refuse_head(
+        &mut self,
+        connection: &mut OriginConnection,
+        text: Text,
+        bad: &BadHead,
+        before: Mark,
+    ) -> Exchange {
+        self.exchange.account.beresp_header += text.len() as u64;
+        let garbage = Garbage {
+            is_reused: connection.reused,
+            begins_a_head: self.task.ws.get(text).starts_with(b"HTTP/"),
+            follows_bodyless: connection.follows_bodyless(),
+        };
+        let malformed = reuse::malformed(garbage, || self.is_repeatable());
+        if malformed != Malformed::Response {
+            (connection.reply.ahead, connection.reply.is_at_end) = (text, true);
+        }
+        if malformed == Malformed::Repeat {
+            self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
+            return self.discard_response(connection, before);
+        }
+        if let Some(bogo) = &bad.bogo {
+            let mut text = Vec::new();
+            bogo.write(&self.task.ws, RESP_HDR_LEN, &mut text);
+            self.task.log.put(Tag::BogoHeader, &text);
+            if let Some(limit) = bogo.limit(RESP_HDR_LEN) {
+                self.report_exceeded_limit(limit);
+            }
+        }
+        self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
+        self.task.log.put(Tag::BerespStatus, b"503");
+        self.task.log.put(Tag::BerespReason, b"Service Unavailable");
+        self.fetch_error("http format error");
+        connection.close = Some(SessClose::RxJunk);
+        Exchange::Failed
     }
 
     /// Returns whether the request may be sent again although the origin may have processed it.
@@ -201,18 +217,17 @@ impl Fetch {
 
     fn count_framing(&self, framing: BodyStatus) {
         let c = self.task.services.counters();
-        let counter = match self.response.http.status() {
-            _ if self.request.http.method(&self.task.ws) == b"HEAD" => &c.fetch_head,
-            0..=199 => &c.fetch_1xx,
-            204 => &c.fetch_204,
-            304 => &c.fetch_304,
-            _ => match framing {
-                BodyStatus::Chunked => &c.fetch_chunked,
-                BodyStatus::Length => &c.fetch_length,
-                BodyStatus::Eof => &c.fetch_eof,
-                BodyStatus::Error => &c.fetch_bad,
-                _ => &c.fetch_none,
-            },
+        let is_head = self.request.http.method(&self.task.ws) == b"HEAD";
+        let counter = match Kind::of(is_head, self.response.http.status(), framing) {
+            Kind::Head => &c.fetch_head,
+            Kind::Interim => &c.fetch_1xx,
+            Kind::NoContent => &c.fetch_204,
+            Kind::NotModified => &c.fetch_304,
+            Kind::Chunked => &c.fetch_chunked,
+            Kind::Length => &c.fetch_length,
+            Kind::Eof => &c.fetch_eof,
+            Kind::Bad => &c.fetch_bad,
+            Kind::Empty => &c.fetch_none,
         };
         counter.add(1);
     }

@@ -93,8 +93,8 @@ impl Host for Fetch {
         if http != HttpId::Bereq {
             return Err("This message cannot be changed here".to_owned());
         }
-        let unread = self.body_status() != BodyStatus::None;
-        self.close_origin(unread.then_some(SessClose::RespClose));
+        let unread = self.lent_framing() != BodyStatus::None;
+        self.close_lent(unread.then_some(SessClose::RespClose));
         self.task.privates.clear();
         self.request.http.clone_from(&self.request.original);
         self.response.filters = Text::NONE;

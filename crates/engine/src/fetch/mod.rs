@@ -23,6 +23,7 @@ mod pipe;
 mod queue;
 mod refresh;
 mod response;
+mod retry;
 mod run;
 mod start;
 mod state;

@@ -2,30 +2,74 @@
 
 use std::sync::Arc;
 
-use lacquer_cache::{Nuke, Object, ObjectSpec, Tag as Mark, Timers, flag};
-use lacquer_flow::storing::{self, StoreChoice, Storing, Verdict};
+use lacquer_cache::{
+    BodyWriter, Cache, ChunkSizes, Full, Nuke, Object, ObjectSpec, Stevedore, Tag as Mark, Timers, flag,
+};
+use lacquer_flow::storing::{self, StoreChoice, Storing, Variant, Verdict};
 use lacquer_flow::{Lifetime, validation};
-use lacquer_http::{Filter, Text, pack, vary};
+use lacquer_http::{Filter, Text, Workspace, pack};
 use lacquer_shm::Tag;
 
-use super::parts::Target;
+use super::connection::OriginConnection;
+use super::ending::Ended;
+use super::parts::{Step, Target};
 use super::{Fetch, transit};
 use crate::task::names;
 
-/// The body of a new object.
-#[derive(Clone, Copy)]
-pub enum Content<'c> {
-    /// The body will be appended. Contains its length, if known.
-    Incoming(Option<u64>),
-    /// The whole body is in the workspace.
-    Whole(Text),
-    /// The body is that of another object, with the data that filters stored with it. If the body cannot be shared, it
-    /// is appended as for [`Content::Incoming`].
-    Copied(&'c Object),
+/// An object that has been stored with its head.
+pub enum Stored {
+    /// Its body is complete.
+    Whole(Arc<Object>),
+    /// Its body will be appended.
+    Begun(Draft),
+}
+
+/// An object whose body is being appended. Dropping it ends the body as failed.
+pub struct Draft {
+    pub object: Arc<Object>,
+    pub writer: BodyWriter,
+    /// Other requests already use it.
+    pub is_published: bool,
+}
+
+impl Stored {
+    pub fn object(&self) -> &Arc<Object> {
+        match self {
+            Stored::Whole(object) | Stored::Begun(Draft { object, .. }) => object,
+        }
+    }
+}
+
+/// The storage for a new object, and the object's head.
+struct Site<'s> {
+    cache: &'s Cache,
+    stevedore: &'s Stevedore,
+    spec: ObjectSpec<'s>,
+    sizes: ChunkSizes,
+    is_mark: bool,
+    ws: &'s Workspace,
+}
+
+impl Site<'_> {
+    /// Stores the head. The body will be appended; `expected` is its length, if known.
+    fn begin(&self, expected: Option<u64>, nuke: &mut Nuke<'_>) -> Result<Draft, Full> {
+        // An object that is kept only as a mark frees its body later, so its head and body must not share a span.
+        let expected = expected.filter(|_| !self.is_mark);
+        let (object, writer) = self.cache.begin(self.stevedore, &self.spec, expected, self.sizes, nuke)?;
+        Ok(Draft { object, writer, is_published: false })
+    }
 }
 
 /// The number of evictions after which other tasks run. They take half a millisecond at most.
 const EVICTIONS_AT_ONCE: u32 = 25;
+
+/// The bytes that are stored before the body.
+#[derive(Clone, Copy)]
+struct Parts<'p> {
+    head: &'p [u8],
+    vary: &'p [u8],
+    extra: &'p [u8],
+}
 
 fn timers(lifetime: Lifetime) -> Timers {
     let Lifetime { ttl, grace, keep, .. } = lifetime;
@@ -33,35 +77,67 @@ fn timers(lifetime: Lifetime) -> Timers {
 }
 
 impl Fetch {
-    /// Creates the object with its head. The lifetime decides where it is stored. Returns false if there is no room.
-    pub fn store_head(&mut self, content: Content<'_>) -> bool {
-        let spec = if self.purpose.is_pass { Vec::new() } else { self.vary_spec() };
+    /// Stores an object of which the whole body is in the workspace. Returns `None` if there is no room.
+    pub fn store_whole(&mut self, body: Text) -> Option<Stored> {
+        self.store(&[], |site, nuke| {
+            let body = site.ws.get(body);
+            site.cache.create(site.stevedore, &site.spec, body, nuke).map(Stored::Whole)
+        })
+    }
+
+    /// Stores the head of an object. `expected` is the length of the body, if known. Returns `None` if there is no
+    /// room.
+    pub fn begin(&mut self, expected: Option<u64>) -> Option<Draft> {
+        self.store(&[], |site, nuke| site.begin(expected, nuke))
+    }
+
+    /// Stores a head with the body of another object, and with the data that filters stored with it. If the body
+    /// cannot be shared, it must be appended. Returns `None` if there is no room.
+    pub fn share(&mut self, body_of: &Object) -> Option<Stored> {
+        self.store(body_of.extra(), |site, nuke| {
+            match site.cache.share(site.stevedore, &site.spec, body_of, nuke)? {
+                Some(object) => Ok(Stored::Whole(object)),
+                None => site.begin(Some(body_of.body_len()), nuke).map(Stored::Begun),
+            }
+        })
+    }
+
+    /// Creates the object with its head by `create`. The lifetime decides where it is stored.
+    fn store<T>(
+        &mut self,
+        extra: &[u8],
+        create: impl Fn(&Site<'_>, &mut Nuke<'_>) -> Result<T, Full>,
+    ) -> Option<T> {
+        let vary = self.variant();
         let storing = self.storing();
         let filter = if storing == Storing::Cached { Filter::INSERT } else { Filter::PASS_OBJECT };
-        let mut head = std::mem::take(&mut self.exchange.out);
+        let mut head = std::mem::take(&mut self.task.out);
         head.clear();
         pack::pack(&self.response.http, &self.task.ws, filter, &mut head);
-        let stored = self.store(&head, &spec, storing, content);
-        if stored {
+        let stored = self.store_at_place(Parts { head: &head, vary: &vary, extra }, storing, create);
+        if stored.is_some() {
             self.log_obj(&head);
         } else {
             self.fetch_error("Could not get storage");
         }
-        self.exchange.out = head;
+        self.task.out = head;
         stored
     }
 
-    fn store(&mut self, head: &[u8], spec: &[u8], storing: Storing, content: Content<'_>) -> bool {
-        let Some(chosen) = self.store_choice(storing) else { return false };
-        if self.make_object(chosen, (head, spec), storing, content) {
-            return true;
-        }
+    fn store_at_place<T>(
+        &mut self,
+        parts: Parts<'_>,
+        storing: Storing,
+        create: impl Fn(&Site<'_>, &mut Nuke<'_>) -> Result<T, Full>,
+    ) -> Option<T> {
+        let chosen = self.store_choice(storing)?;
+        let stored = self.store_at(chosen, parts, storing, &create);
         let transient = self.task.services.stevedores().transient();
-        if chosen == transient {
-            return false;
+        if stored.is_some() || chosen == transient {
+            return stored;
         }
         self.response.lifetime = self.response.lifetime.salvaged(self.task.params.shortlived);
-        self.make_object(transient, (head, spec), storing, content)
+        self.store_at(transient, parts, storing, &create)
     }
 
     /// Returns which requests may use the response, as far as VCL has decided.
@@ -74,18 +150,18 @@ impl Fetch {
         })
     }
 
-    /// Returns the packed Vary headers of the object. An invalid Vary makes the object uncacheable.
-    fn vary_spec(&mut self) -> Vec<u8> {
-        let mut spec = Vec::new();
-        let made =
-            vary::create(&self.response.http, &self.task.ws, &self.request.http, &self.task.ws, &mut spec);
-        if made.is_err() {
-            let text = b"Illegal 'Vary' header from backend, making this a pass.";
-            self.task.log.put(Tag::Error, text);
-            self.response.is_uncacheable = true;
-            spec.clear();
+    /// Returns the packed Vary headers of the object. An unknown variant makes the object uncacheable.
+    fn variant(&mut self) -> Vec<u8> {
+        let (response, request) = (&self.response.http, &self.request.http);
+        match storing::variant(self.purpose.is_pass, response, request, &self.task.ws) {
+            Variant::Of(packed) => packed,
+            Variant::Unknown => {
+                let text = b"Illegal 'Vary' header from backend, making this a pass.";
+                self.task.log.put(Tag::Error, text);
+                self.response.is_uncacheable = true;
+                Vec::new()
+            }
         }
-        spec
     }
 
     /// Logs the stored head.
@@ -113,65 +189,45 @@ impl Fetch {
         flags
     }
 
-    fn make_object(
+    fn store_at<T>(
         &mut self,
         place: u32,
-        (head, vary): (&[u8], &[u8]),
+        parts: Parts<'_>,
         storing: Storing,
-        content: Content<'_>,
-    ) -> bool {
+        create: impl Fn(&Site<'_>, &mut Nuke<'_>) -> Result<T, Full>,
+    ) -> Option<T> {
         let services = self.task.services.clone();
-        let cache = services.cache();
-        let Some(stevedore) = services.stevedores().get(place) else { return false };
-        let last_modified =
-            validation::last_modified(&self.response.http, &self.task.ws, self.response.lifetime);
-        let (expected, extra) = match content {
-            Content::Incoming(expected) => (expected, [].as_slice()),
-            Content::Copied(object) => (Some(object.body_len()), object.extra()),
-            Content::Whole(_) => (None, [].as_slice()),
-        };
+        let stevedore = services.stevedores().get(place)?;
         let spec = ObjectSpec {
             vxid: self.task.vxid().number(),
             t_origin: self.response.lifetime.origin,
             timers: timers(self.response.lifetime),
             flags: self.object_flags(storing),
-            last_modified,
-            vary,
-            head,
-            extra,
+            last_modified: validation::last_modified(
+                &self.response.http,
+                &self.task.ws,
+                self.response.lifetime,
+            ),
+            vary: parts.vary,
+            head: parts.head,
+            extra: parts.extra,
         };
         let p = &self.task.params;
         let sizes = transit::chunk_sizes(p.fetch_chunksize, p.fetch_maxchunksize, self.transit_limit());
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
         let mut nuke = Nuke::new(p.nuke_limit, &mut note);
-        // An object that is kept only as a mark frees its body later, so its head and body must not share a span.
-        let expected = expected.filter(|_| !storing.is_mark());
-        let whole = match content {
-            Content::Whole(body) => {
-                cache.create(stevedore, &spec, self.task.ws.get(body), &mut nuke).map(Some)
-            }
-            Content::Copied(object) => cache.share(stevedore, &spec, object, &mut nuke),
-            Content::Incoming(_) => Ok(None),
-        };
-        let made = whole.and_then(|whole| match whole {
-            Some(object) => Ok((object, None)),
-            None => {
-                let begun = cache.begin(stevedore, &spec, expected, sizes, &mut nuke);
-                begun.map(|(object, writer)| (object, Some(writer)))
-            }
-        });
+        let (cache, is_mark, ws) = (services.cache(), storing.is_mark(), &self.task.ws);
+        let made = create(&Site { cache, stevedore, spec, sizes, is_mark, ws }, &mut nuke);
         self.product.nuked = p.nuke_limit - nuke.left;
         let kind = stevedore.kind().name();
-        let Ok((object, writer)) = made else {
+        let Ok(stored) = made else {
             let text = format_args!("Failed to create object from {kind} {}", stevedore.name());
             self.task.log.put_fmt(Tag::Error, text);
-            return false;
+            return None;
         };
         crate::task::log_storage(&mut self.task.log, kind, stevedore.name());
-        self.product.object = Some(object);
-        self.product.writer = writer;
-        true
+        Some(stored)
     }
 
     /// Returns the number of the storage; `None` if VCL has set none.
@@ -193,66 +249,80 @@ impl Fetch {
         lists.flat_map(lacquer_vmods::xkey::tags).map(|word| cache.tag(word)).collect()
     }
 
-    /// Publishes the object: other requests may use it, even while it is still being fetched.
-    pub fn publish(&mut self) {
-        let Some(object) = self.product.object.clone() else { return };
-        if let Target::Cache(busy) = std::mem::replace(&mut self.product.target, Target::Delivered) {
-            busy.publish_tagged(&object, self.tags());
+    /// Publishes the object before its body is complete, if VCL allows it (`beresp.do_stream`).
+    pub fn publish_early(&mut self, draft: &mut Draft) {
+        if self.attempt.do_stream {
+            draft.is_published = true;
+            self.publish(&draft.object, Target::Streaming(draft.object.clone()));
         }
-        self.announce(Some(object));
     }
 
-    /// Completes an object whose body was received in full, and replaces the stale object. `published` is true if
-    /// other requests already use it.
-    pub fn complete(&mut self, published: bool) {
-        self.drop_if_foreign();
-        self.settle(published);
-        self.drop_if_foreign();
+    /// Publishes the object: other requests may use it. `then` is the state of the destination from now on.
+    fn publish(&mut self, object: &Arc<Object>, then: Target) {
+        if let Target::Cache(busy) = std::mem::replace(&mut self.product.target, then) {
+            busy.publish_tagged(object, self.tags());
+        }
+        self.announce(Some(object.clone()));
+    }
+
+    /// Completes an object whose body was received in full over the connection, and replaces the stale object.
+    #[inline]
+    pub fn complete(&mut self, stored: Stored, connection: OriginConnection) -> Step {
+        let ended = self.end_origin(connection, None);
+        self.drop_if_foreign(&ended, stored.object());
+        let object = self.settle(stored);
+        self.drop_if_foreign(&ended, &object);
         self.task.stamp("BerespBody");
-        if let (Some(stale), Some(object)) = (self.product.stale.take(), &self.product.object) {
+        if let Some(stale) = self.product.stale.take() {
             let log = self.task.services.log();
             let text = format_args!("VBF_Superseded x={} n={}", stale.vxid(), object.vxid());
             log.write_fmt(Tag::ExpKill, lacquer_shm::Vxid::NONE, text);
             self.task.services.cache().supersede(&stale);
         }
+        ended.release(&self.task.services, Some(&object));
+        Step::Done(Some(object))
     }
 
     /// Removes an object that may be the response to another request from the index. Called before and after it is
     /// published.
-    fn drop_if_foreign(&self) {
-        if let Some(object) = self.product.object.as_ref().filter(|_| self.attempt.is_foreign) {
+    fn drop_if_foreign(&self, ended: &Ended, object: &Object) {
+        if ended.is_foreign {
             self.task.services.cache().kill(object);
         }
     }
 
-    /// Completes the object, because no more bytes will be appended.
-    pub fn settle(&mut self, published: bool) {
-        if published {
+    /// Completes the object, because no more bytes will be appended. Returns the object that the index contains from
+    /// now on.
+    pub fn settle(&mut self, stored: Stored) -> Arc<Object> {
+        let object = match stored {
             // Readers already hold this object; the index may get a more compact one.
-            if let (Some(writer), Some(object)) = (self.product.writer.take(), self.product.object.take()) {
-                self.product.object = Some(self.task.services.cache().finish(object, writer));
+            Stored::Begun(Draft { object, writer, is_published: true }) => {
+                self.product.target = Target::Delivered;
+                self.task.services.cache().finish(object, writer)
             }
-        } else {
-            if let Some(writer) = self.product.writer.take() {
+            Stored::Begun(Draft { object, writer, is_published: false }) => {
                 writer.finish();
+                self.publish(&object, Target::Delivered);
+                object
             }
-            self.publish();
-        }
-        // Nobody reads a body that was abandoned, or that was fetched in the background for a mark.
-        let unread = |o: &&Arc<Object>| {
-            o.is(flag::CANCEL) || self.purpose.is_background && self.response.is_uncacheable
+            Stored::Whole(object) => {
+                self.publish(&object, Target::Delivered);
+                object
+            }
         };
-        if let Some(object) = self.product.object.as_ref().filter(unread) {
+        // Nobody reads a body that was abandoned, or that was fetched in the background for a mark.
+        if object.is(flag::CANCEL) || self.purpose.is_background && self.response.is_uncacheable {
             object.stored().drop_body();
         }
+        object
     }
 
     /// Ensures that bytes can be appended to the object, by eviction if necessary. Returns false if there is no room
     /// even then. Yields to other tasks while many objects are evicted.
-    pub async fn make_room(&mut self) -> bool {
+    pub async fn make_room(&mut self, draft: &mut Draft) -> bool {
         let mut tries = 0;
         loop {
-            match self.reserve(tries) {
+            match self.reserve(draft, tries) {
                 Some(has_room) => return has_room,
                 None => tokio::task::yield_now().await,
             }
@@ -262,12 +332,10 @@ impl Fetch {
 
     /// Returns whether bytes can be appended to the object, or `None` if eviction was paused and can continue.
     /// `tries` is the number of evictions tried so far.
-    fn reserve(&mut self, tries: u32) -> Option<bool> {
+    fn reserve(&mut self, draft: &mut Draft, tries: u32) -> Option<bool> {
         let services = self.task.services.clone();
         let shared = services.shared();
-        let (Some(writer), Some(object)) = (&mut self.product.writer, &self.product.object) else {
-            return Some(false);
-        };
+        let Draft { object, writer, .. } = draft;
         let Some(stevedore) = shared.stevedores().get(u32::from(object.stevedore())) else {
             return Some(false);
         };
@@ -290,16 +358,15 @@ impl Fetch {
     }
 
     /// Appends bytes to the object. Returns false if there is no room for them.
-    pub async fn append(&mut self, mut bytes: &[u8]) -> bool {
+    pub async fn append(&mut self, draft: &mut Draft, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
-            if !self.make_room().await {
+            if !self.make_room(draft).await {
                 return false;
             }
-            let Some(writer) = &mut self.product.writer else { return false };
-            let window = writer.window();
+            let window = draft.writer.window();
             let n = window.len().min(bytes.len());
             window[..n].copy_from_slice(&bytes[..n]);
-            writer.commit(n);
+            draft.writer.commit(n);
             bytes = &bytes[n..];
         }
         true

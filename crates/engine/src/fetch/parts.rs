@@ -1,13 +1,11 @@
 //! The parts of a fetch. Most of their fields are visible only to the steps in this folder.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lacquer_cache::{BodyWriter, Busy, Object};
+use lacquer_cache::{Busy, Object};
 use lacquer_deliver::Pace;
 use lacquer_flow::Lifetime;
-use lacquer_flow::reuse::End;
 use lacquer_http::{Mark, Message, Text};
 use lacquer_net::deadlines::Deadline;
 use lacquer_vcl_runtime::BackendId;
@@ -60,22 +58,17 @@ pub struct Response {
 pub struct Exchange {
     /// The backend or director that VCL has set.
     pub(super) backend: BackendId,
-    pub(super) connection: Option<OriginConnection>,
-    /// The connection that will be returned to the pool or observed, once the object is known.
-    pub(super) leaving: Option<(OriginConnection, End)>,
-    /// The address of the last connection. VCL may read it after the connection was closed.
-    pub(super) address: Option<SocketAddr>,
+    /// The connection of the response, lent to VCL from `vcl_backend_response` until the next step takes it. VCL reads
+    /// its facts, and a rollback closes it. It stays here meanwhile because it is too large to be part of a [`Step`].
+    pub(super) lent: Option<OriginConnection>,
     pub(super) account: Account,
-    /// A buffer for assembling output.
-    pub(super) out: Vec<u8>,
     pub(super) deadline: Rc<Deadline>,
 }
 
-/// The object that the fetch creates, and the stale object that it replaces.
+/// The destination of the object that the fetch creates, and the stale object that it replaces.
 pub struct Product {
     pub(super) target: Target,
-    pub(super) object: Option<Arc<Object>>,
-    pub(super) writer: Option<BodyWriter>,
+    /// The stale object, as VCL reads it. The new object replaces it.
     pub(super) stale: Option<Arc<Object>>,
     /// The number of objects evicted for this one.
     pub(super) nuked: u32,
@@ -146,19 +139,24 @@ pub enum Target {
     Cache(Busy),
     /// Only the request that started the fetch.
     Private,
-    /// The object was already handed over, or the fetch has failed.
+    /// The object was handed over while its body is incomplete. If the fetch fails, so does the object.
+    Streaming(Arc<Object>),
+    /// The complete object was handed over, or the fetch has failed.
     Delivered,
 }
 
-/// The fetch's next step.
+/// The fetch's next step, with the values that only this step has.
 pub enum Step {
     Start,
     Retry,
+    /// Takes the connection from VCL, and stores the response.
     Body,
-    Refresh,
+    /// Takes the connection from VCL, and stores the head of a 304 with the body of the object that it confirms.
+    Refresh(Arc<Object>),
     Error,
     Fail,
-    Done,
+    /// The end of the fetch, with the object that it has completed.
+    Done(Option<Arc<Object>>),
 }
 
 /// The settings and results of one attempt. A retry begins with a new one.
@@ -173,8 +171,6 @@ pub struct Attempt {
     pub(super) has_esi: bool,
     pub(super) encoding_changed: bool,
     pub(super) error_action: bool,
-    /// The response may belong to another request, so lookups must not find the object.
-    pub(super) is_foreign: bool,
     pub(super) timeouts: Timeouts,
     /// Limits the bytes that are stored or filtered before other tasks run.
     pub(super) pace: Pace,

@@ -4,69 +4,58 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use lacquer_cache::{BodyState, Chunk, Object, Read, flag};
+use lacquer_flow::validation::{self, Remedy, Unrefreshed};
 use lacquer_http::SessClose;
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
 use super::body::PIECE;
-use super::object::Content;
+use super::connection::OriginConnection;
+use super::object::{Draft, Stored};
 use super::parts::Step;
 use super::{Fetch, gone};
 
-/// The reason why the stale body was not copied.
-enum Failure {
-    /// The store cannot read the body.
-    Unreadable,
-    /// The store did not read the body within the time limit.
-    Late,
-    /// There is no room for the copy. The reason is in the log.
-    NoRoom,
-    /// Nobody needs the new object anymore.
-    Abandoned,
-}
-
-pub async fn refresh(f: &mut Fetch) -> Step {
-    let Some(stale) = f.product.stale.clone() else { return Step::Fail };
+pub async fn refresh(f: &mut Fetch, stale: Arc<Object>) -> Step {
+    let Some(connection) = f.reclaim() else { return Step::Error };
     if stale.state() == BodyState::Fetching {
         f.task.log.put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
         if stale.end().await == BodyState::Failed {
-            return template_failed(f, FAILED);
+            return template_failed(f, connection, FAILED);
         }
     }
     // Detects a body that cannot be read before a client receives the new head.
-    if let Err(why) = piece(f, &stale, 0).await.map(drop) {
-        return broken(f, &stale, &why);
+    if let Err(why) = piece(f, &connection, None, &stale, 0).await.map(drop) {
+        return broken(f, connection, &stale, why, false);
     }
     f.attempt.gzipped = stale.is(flag::GZIPED);
     f.attempt.encoding_changed = stale.is(flag::CHGCE);
     f.attempt.has_esi = stale.is(flag::ESIPROC);
-    if !f.store_head(Content::Copied(&stale)) {
-        return template_failed(f, "");
+    let Some(mut stored) = f.share(&stale) else { return template_failed(f, connection, "") };
+    if let Stored::Begun(draft) = &mut stored {
+        f.publish_early(draft);
+        if let Err(why) = copy(f, &connection, draft, &stale).await {
+            return broken(f, connection, &stale, why, draft.is_published);
+        }
     }
-    let must_copy = f.product.writer.is_some();
-    let published = must_copy && f.attempt.do_stream;
-    if published {
-        f.publish();
-    }
-    if must_copy && let Err(why) = copy(f, &stale).await {
-        return broken(f, &stale, &why);
-    }
-    f.end_origin(None);
-    f.complete(published);
-    f.recycle_origin();
-    Step::Done
+    f.complete(stored, connection)
 }
 
 /// Copies the stale body. Yields to other tasks periodically.
-async fn copy(f: &mut Fetch, stale: &Object) -> Result<(), Failure> {
+async fn copy(
+    f: &mut Fetch,
+    connection: &OriginConnection,
+    draft: &mut Draft,
+    stale: &Object,
+) -> Result<(), Unrefreshed> {
     let mut at = 0;
     while at < stale.body_len() {
-        if f.is_cancelled() {
-            return Err(Failure::Abandoned);
+        if f.is_cancelled(&draft.object) {
+            return Err(Unrefreshed::Abandoned);
         }
-        let Some(chunk) = piece(f, stale, at).await? else { return Err(Failure::Unreadable) };
-        if !f.append(chunk.bytes()).await {
-            return Err(Failure::NoRoom);
+        let next = piece(f, connection, Some(&draft.object), stale, at).await?;
+        let Some(chunk) = next else { return Err(Unrefreshed::Unreadable) };
+        if !f.append(draft, chunk.bytes()).await {
+            return Err(Unrefreshed::NoRoom);
         }
         let n = chunk.len();
         drop(chunk);
@@ -79,52 +68,64 @@ async fn copy(f: &mut Fetch, stale: &Object) -> Result<(), Failure> {
 /// Waits until the next bytes of the stale body are in memory, and returns them; `None` at the end of the body. Each
 /// wait is limited by `between_bytes_timeout`, because a fetch holds memory for the copy and must not wait for more
 /// memory without a limit.
-async fn piece<'s>(f: &Fetch, stale: &'s Object, at: u64) -> Result<Option<Chunk<'s>>, Failure> {
-    let seconds = f.exchange.connection.as_ref().map_or(0.0, |connection| connection.waits.between_bytes);
+async fn piece<'s>(
+    f: &Fetch,
+    connection: &OriginConnection,
+    stored: Option<&Arc<Object>>,
+    stale: &'s Object,
+    at: u64,
+) -> Result<Option<Chunk<'s>>, Unrefreshed> {
+    let limit = clock::limit(connection.waits.between_bytes);
     let deadline = &f.exchange.deadline;
-    let abandonment = f.abandonment();
+    let abandonment = f.abandonment(stored);
     loop {
         match stale.read(at, at + PIECE as u64) {
             Read::Mapped(chunk) => return Ok(Some(chunk)),
             Read::Missing if at == stale.body_len() && stale.state() == BodyState::Complete => {
                 return Ok(None);
             }
-            Read::Missing => return Err(Failure::Unreadable),
+            Read::Missing => return Err(Unrefreshed::Unreadable),
             Read::Pending => {}
         }
-        let more = deadline.limit(deadline.now(), clock::limit(seconds), stale.more(at));
-        let Some(in_time) = abandonment.unless(pin!(more)).await else { return Err(Failure::Abandoned) };
-        in_time.ok_or(Failure::Late)?;
+        let more = deadline.limit(deadline.now(), limit, stale.more(at));
+        let Some(in_time) = abandonment.unless(pin!(more)).await else { return Err(Unrefreshed::Abandoned) };
+        in_time.ok_or(Unrefreshed::Late)?;
     }
 }
 
-/// Ends a refresh that cannot be completed. If no client has received the new head, requests the whole response from
-/// the origin.
-fn broken(f: &mut Fetch, stale: &Arc<Object>, why: &Failure) -> Step {
-    match why {
-        Failure::Unreadable => f.task.services.cache().fail(stale),
-        Failure::Late => {}
-        Failure::NoRoom => return template_failed(f, ""),
-        Failure::Abandoned => {
+/// Ends a refresh that cannot be completed. A body that cannot be read once is not read again.
+fn broken(
+    f: &mut Fetch,
+    connection: OriginConnection,
+    stale: &Object,
+    why: Unrefreshed,
+    is_published: bool,
+) -> Step {
+    if why == Unrefreshed::Unreadable {
+        f.task.services.cache().fail(stale);
+    }
+    match validation::remedy(why, is_published) {
+        Remedy::Repeat => gone::ask_again(f, connection, FAILED),
+        Remedy::Fail => {
+            // The reason for a lack of room is in the log.
+            let text = if why == Unrefreshed::NoRoom { "" } else { FAILED };
+            template_failed(f, connection, text)
+        }
+        Remedy::Abandon => {
             f.log_abandoned();
-            return Step::Fail;
+            f.close_origin(connection, Some(SessClose::RxBody));
+            Step::Fail
         }
     }
-    if f.product.object.is_some() && f.attempt.do_stream {
-        return template_failed(f, FAILED);
-    }
-    f.product.writer = None;
-    f.product.object = None;
-    gone::ask_again(f, FAILED)
 }
 
 const FAILED: &str = "Template object failed";
 
-fn template_failed(f: &mut Fetch, why: &str) -> Step {
+fn template_failed(f: &mut Fetch, connection: OriginConnection, why: &str) -> Step {
     if !why.is_empty() {
         f.fetch_error(why);
     }
-    f.close_origin(Some(SessClose::RxBody));
+    f.close_origin(connection, Some(SessClose::RxBody));
     f.task.services.counters().fetch_failed.add(1);
     Step::Fail
 }

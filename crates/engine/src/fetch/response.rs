@@ -1,42 +1,62 @@
 //! Runs `vcl_backend_response` (or `vcl_backend_refresh`), and carries out its decision.
 
-use lacquer_flow::retry;
+use std::sync::Arc;
+
+use lacquer_cache::Object;
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
-use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
+use super::connection::OriginConnection;
 use super::parts::Step;
-use super::{Fetch, gone};
+use super::{Fetch, gone, retry};
 
-pub async fn respond(f: &mut Fetch) -> Step {
-    let request_closes = f.request.http.has_token(&f.task.ws, h::CONNECTION, b"close");
-    f.mark_close(request_closes, SessClose::ReqClose);
+/// Lends the connection of a response to VCL.
+pub fn lend(f: &mut Fetch, mut connection: OriginConnection) {
+    if f.request.http.has_token(&f.task.ws, h::CONNECTION, b"close") {
+        connection.close = connection.close.or(Some(SessClose::ReqClose));
+    }
+    f.exchange.lent = Some(connection);
+}
+
+/// Handles a response whose connection was lent to VCL. `confirmed` is the stale object that a 304 confirms.
+pub async fn respond(f: &mut Fetch, confirmed: Option<Arc<Object>>) -> Step {
     let handling = f.vcl(Method::BackendResponse).await;
+    // After a rollback, the connection is gone.
     let response_closes = f.response.http.has_token(&f.task.ws, h::CONNECTION, b"close");
-    f.mark_close(response_closes, SessClose::RespClose);
+    if let Some(connection) = f.exchange.lent.as_mut().filter(|_| response_closes) {
+        connection.close = connection.close.or(Some(SessClose::RespClose));
+    }
 
-    if !f.check_range() {
-        let reason = f.exchange.connection.as_ref().and_then(|o| o.close);
-        f.skip_body_at_hand();
-        f.close_origin(reason);
+    if !f.check_range(f.exchange.lent.is_some()) {
+        if let Some(connection) = &mut f.exchange.lent {
+            connection.skip_body_at_hand(&f.task.ws);
+        }
+        f.close_lent(None);
         return Step::Error;
     }
     match handling {
         Action::Deliver | Action::Pass => {}
         Action::Error => {
             f.attempt.error_action = true;
-            f.close_origin(Some(SessClose::RespClose));
+            f.close_lent(Some(SessClose::RespClose));
             return Step::Error;
         }
-        Action::Retry => return retry(f),
+        Action::Retry => {
+            let has_body = f.lent_framing() != BodyStatus::None;
+            f.close_lent(has_body.then_some(SessClose::RespClose));
+            return retry::after_vcl(f, false);
+        }
         _ => {
-            f.close_origin(Some(SessClose::RespClose));
+            f.close_lent(Some(SessClose::RespClose));
             return Step::Fail;
         }
     }
     // VCL may have waited, and the object that the 304 confirms may have been removed meanwhile.
-    if f.attempt.was_304 && gone::is_stale_gone(f).await {
-        return gone::ask_again(f, gone::GONE);
+    if let Some(stale) = &confirmed
+        && gone::is_gone(f, stale).await
+    {
+        let connection = f.exchange.lent.take();
+        return gone::ask_again(f, connection, gone::GONE);
     }
     f.task.stamp("Process");
     f.release_request();
@@ -47,37 +67,8 @@ pub async fn respond(f: &mut Fetch) -> Step {
         f.response.is_hit_for_pass = true;
         f.response.is_uncacheable = true;
     }
-    if f.attempt.was_304 { Step::Refresh } else { Step::Body }
-}
-
-fn retry(f: &mut Fetch) -> Step {
-    let reason = (f.body_status() != BodyStatus::None).then_some(SessClose::RespClose);
-    let reason = reason.or_else(|| f.exchange.connection.as_ref().and_then(|o| o.close));
-    f.close_origin(reason);
-    f.retries.count += 1;
-    if retry::is_within(f.retries.count, f.task.params.max_retries) {
-        return Step::Retry;
-    }
-    f.task.log.put(Tag::VCL_Error, b"Too many retries, delivering 503");
-    Step::Error
-}
-
-impl Fetch {
-    /// Skips a body that was received with its head and is not needed, so that the connection can be kept.
-    fn skip_body_at_hand(&mut self) {
-        if let Some(origin) = &mut self.exchange.connection
-            && origin.body_at_hand().is_some()
-        {
-            origin.keep_surplus(&self.task.ws);
-        }
-    }
-
-    fn mark_close(&mut self, when: bool, reason: SessClose) {
-        if when
-            && let Some(origin) = &mut self.exchange.connection
-            && origin.close.is_none()
-        {
-            origin.close = Some(reason);
-        }
+    match confirmed {
+        Some(stale) => Step::Refresh(stale),
+        None => Step::Body,
     }
 }

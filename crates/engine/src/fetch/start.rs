@@ -18,11 +18,12 @@ use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
 
+use super::connection::OriginConnection;
 use super::events::FetchEvents;
 use super::parts::{
     Account, Attempt, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
 };
-use super::{Fetch, Mode, gone};
+use super::{Fetch, Mode, gone, response};
 use crate::client::Req;
 use crate::task::{Ending, Run, Task, Times};
 use crate::transaction_buffers::TransactionBuffers;
@@ -46,7 +47,7 @@ pub fn from_request(
     copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
     let identity = copy_identity(req, &mut memory.ws);
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
-    let task = new_task(req, params, memory.ws, memory.log);
+    let task = new_task(req, params, memory.ws, memory.log, memory.out);
     let now = task.run.now;
     let inputs = req.take_fetch_inputs();
     Fetch {
@@ -76,16 +77,8 @@ pub fn from_request(
             reason: Text::NONE,
             body: memory.synth_body,
         },
-        exchange: Exchange {
-            backend: inputs.backend,
-            connection: None,
-            leaving: None,
-            address: None,
-            account: Account::default(),
-            out: memory.out,
-            deadline,
-        },
-        product: Product { target, object: None, writer: None, stale, nuked: 0, transit_buffer },
+        exchange: Exchange { backend: inputs.backend, lent: None, account: Account::default(), deadline },
+        product: Product { target, stale, nuked: 0, transit_buffer },
         purpose: Purpose {
             is_pass,
             is_background: false,
@@ -102,7 +95,7 @@ fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {
     req.identity().and_then(|identity| ws.copy(identity).ok()).unwrap_or(Text::NONE)
 }
 
-fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
+fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u8>) -> Task {
     let now = clock::real();
     Task {
         services: req.task.services.clone(),
@@ -111,6 +104,7 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
         vcl: req.task.vcl.clone(),
         ws,
         log,
+        out,
         privates: PrivateMap::default(),
         times: Times { first: now, last: now },
         run: Run { method: Method::BackendFetch, now, trace: req.task.run.trace, ending: Ending::Usual },
@@ -169,24 +163,6 @@ fn add_conditions(f: &mut Fetch) {
     }
 }
 
-/// Starts a new transaction for another attempt with the same request.
-pub fn retry(f: &mut Fetch) -> Step {
-    if let Some(why) = f.retries.forbidden {
-        f.task.log.put_fmt(Tag::Error, format_args!("Retry not possible, {why}"));
-        return Step::Fail;
-    }
-    f.task.stamp("Retry");
-    f.attempt = Attempt::new();
-    f.response.status = 0;
-    f.response.reason = Text::NONE;
-    let next = Vxid::backend(f.task.services.vxid());
-    f.task.log.continue_as("bereq", "retry", next);
-    let previous = f.task.times.last;
-    f.task.timestamp("Start", previous);
-    f.bereq_headers().log_all();
-    Step::Start
-}
-
 /// Runs `vcl_backend_fetch`, exchanges messages with the origin, and applies the protocol's rules to the response.
 pub async fn start(f: &mut Fetch) -> Step {
     let stevedores = f.task.services.stevedores();
@@ -216,30 +192,22 @@ pub async fn start(f: &mut Fetch) -> Step {
     f.response.http.clear();
     f.attempt.error_action = false;
     f.task.stamp("Fetch");
-    let got = f.get_head().await;
+    let responded = f.get_head().await;
     let now = f.task.stamp("Beresp");
     f.response.entered = now;
-    if let Some(origin) = &mut f.exchange.connection {
-        origin.reply.took = now - origin.reply.asked;
-    }
-    if !got {
-        return Step::Error;
-    }
-    if f.body_status() == BodyStatus::Error {
-        f.close_origin(Some(SessClose::RxBody));
+    let Some(mut connection) = responded else { return Step::Error };
+    connection.reply.took = now - connection.reply.asked;
+    if connection.reply.framing.status == BodyStatus::Error {
+        f.close_origin(connection, Some(SessClose::RxBody));
         f.task.log.put(Tag::Error, b"Body cannot be fetched");
         return Step::Error;
     }
     normalize_response(f, now);
     if f.response.http.status() == 304 {
-        if gone::is_stale_gone(f).await {
-            return ask_without_conditions(f);
-        }
-        if !accept_304(f) {
-            return Step::Error;
-        }
+        return accept_304(f, connection).await;
     }
-    super::response::respond(f).await
+    response::lend(f, connection);
+    response::respond(f, None).await
 }
 
 /// Adds a missing `Date`, joins the lines of list headers, and sets the lifetimes from the headers.
@@ -257,34 +225,46 @@ fn normalize_response(f: &mut Fetch, now: f64) {
     }
 }
 
-/// Retries with an unconditional request, because the object that the origin confirmed is gone.
-fn ask_without_conditions(f: &mut Fetch) -> Step {
-    gone::forget_stale(f, gone::GONE);
-    let step = retry(f);
-    gone::drop_conditions(f);
-    step
-}
-
-/// Completes the head of a 304 with the stored head that it confirms. Returns false if the request was not
-/// conditional.
-fn accept_304(f: &mut Fetch) -> bool {
+/// Handles a 304: it confirms the stale object, is passed on, or is refused.
+async fn accept_304(f: &mut Fetch, connection: OriginConnection) -> Step {
     let stale = f.product.stale.clone();
-    let validated =
-        |s: &Arc<Object>| Validated { is_possible: s.is(flag::IMSCAND), is_recoded: s.is(flag::CHGCE) };
-    match validation::not_modified(stale.as_ref().map(validated), f.response.is_uncacheable) {
-        NotModified::Update { weaken_etag: true } => f.beresp_headers().weaken_etag(),
-        NotModified::Update { weaken_etag: false } => {}
-        NotModified::Forward => return true,
+    let is_gone = match &stale {
+        Some(stale) => stale.is(flag::IMSCAND) && gone::is_gone(f, stale).await,
+        None => false,
+    };
+    let facts = |s: &Arc<Object>| Validated {
+        is_possible: s.is(flag::IMSCAND),
+        is_recoded: s.is(flag::CHGCE),
+        is_gone,
+    };
+    match validation::not_modified(stale, facts, f.response.is_uncacheable) {
+        NotModified::Update { stale, weaken_etag } => {
+            complete_head(f, &stale, weaken_etag);
+            response::lend(f, connection);
+            response::respond(f, Some(stale)).await
+        }
+        NotModified::Forward => {
+            response::lend(f, connection);
+            response::respond(f, None).await
+        }
+        NotModified::Repeat => gone::ask_again_before_vcl(f, connection),
         NotModified::Refuse => {
             f.task.log.put(Tag::Error, b"304 response but not conditional fetch");
-            f.close_origin(Some(SessClose::RxBad));
-            return false;
+            f.close_origin(connection, Some(SessClose::RxBad));
+            Step::Error
         }
+    }
+}
+
+/// Completes the head of a 304 with the stored head that it confirms.
+fn complete_head(f: &mut Fetch, stale: &Object, weaken_etag: bool) {
+    if weaken_etag {
+        f.beresp_headers().weaken_etag();
     }
     for name in validation::FIELDS_OF_BODY {
         f.beresp_headers().unset(name);
     }
-    if let Some(head) = stale.as_ref().and_then(|s| pack::PackedHead::new(s.head())) {
+    if let Some(head) = pack::PackedHead::new(stale.head()) {
         let own = f.response.http.fields().len();
         if head.merge_into(&mut f.task.ws, &mut f.response.http).is_err() {
             f.task.ws.set_overflowed();
@@ -295,5 +275,4 @@ fn accept_304(f: &mut Fetch) -> bool {
         }
     }
     f.attempt.was_304 = true;
-    true
 }

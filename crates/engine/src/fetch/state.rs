@@ -4,10 +4,10 @@ use std::mem;
 use std::sync::Arc;
 
 use lacquer_cache::Object;
-use lacquer_flow::Lifetime;
+use lacquer_flow::{Lifetime, partial};
 use lacquer_http::BodyStatus;
 use lacquer_http::freshness::{self, Freshness};
-use lacquer_http::range::{self, PartialCheck};
+use lacquer_http::range::PartialCheck;
 use lacquer_params::Params;
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
@@ -42,7 +42,7 @@ impl Transaction for Fetch {
             request: mem::take(&mut self.request.http),
             request0: mem::take(&mut self.request.original),
             response: mem::take(&mut self.response.http),
-            out: mem::take(&mut self.exchange.out),
+            out: mem::take(&mut self.task.out),
             synth_body: mem::take(&mut self.response.body),
         }
     }
@@ -120,9 +120,9 @@ impl Fetch {
     }
 
     pub fn log_lifetimes(&mut self, now: f64, fresh: &Freshness) {
-        self.exchange.out.clear();
-        fresh.write_log(now, self.response.is_uncacheable, &mut self.exchange.out);
-        self.task.log.put(Tag::TTL, &self.exchange.out);
+        self.task.out.clear();
+        fresh.write_log(now, self.response.is_uncacheable, &mut self.task.out);
+        self.task.log.put(Tag::TTL, &self.task.out);
     }
 
     /// Returns the default storage for the next object, by round robin. VCL may set another.
@@ -130,19 +130,17 @@ impl Fetch {
         self.task.services.stevedores().next()
     }
 
-    pub fn body_status(&self) -> BodyStatus {
-        self.exchange.connection.as_ref().map_or(BodyStatus::None, |o| o.reply.framing.status)
+    /// Returns the framing of the response that VCL sees; that of a response without a body if there is none.
+    pub fn lent_framing(&self) -> BodyStatus {
+        self.exchange.lent.as_ref().map_or(BodyStatus::None, |connection| connection.reply.framing.status)
     }
 
-    /// Returns whether the origin's Content-Range matches the requested range.
-    pub fn check_range(&mut self) -> bool {
-        if !self.task.params.http_range_support {
-            return true;
-        }
-        let ws = &self.task.ws;
-        // After a rollback there is no response, and its texts may have been overwritten.
-        let response = self.exchange.connection.is_some().then_some(&self.response.http);
-        match range::check_partial(&self.request.original, ws, response, ws) {
+    /// Returns whether the origin's Content-Range matches the requested range. After a rollback there is no response,
+    /// and its texts may have been overwritten.
+    pub fn check_range(&mut self, has_response: bool) -> bool {
+        let response = has_response.then_some(&self.response.http);
+        let is_supported = self.task.params.http_range_support;
+        match partial::check(is_supported, &self.request.original, response, &self.task.ws) {
             PartialCheck::Fine => true,
             PartialCheck::Odd(note) => {
                 self.task.log.put(Tag::Debug, note.as_bytes());

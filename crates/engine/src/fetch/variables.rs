@@ -104,8 +104,7 @@ pub fn get_str(f: &mut Fetch, var: Var) -> Option<&[u8]> {
 
 /// Returns the filters that the response would get now. Varnish begins the list with a space.
 fn default_filters(f: &mut Fetch) -> &[u8] {
-    let framing = f.exchange.connection.as_ref().map(|origin| origin.reply.framing);
-    let has_body = framing.is_some_and(|framing| framing.status != BodyStatus::None);
+    let has_body = f.lent_framing() != BodyStatus::None;
     let list = if has_body { f.filter_list() } else { Cow::default() };
     listed(&mut f.task.ws, &list)
 }
@@ -119,7 +118,7 @@ fn backend_name(f: &Fetch) -> Option<&[u8]> {
 /// Returns an address: `beresp.backend.ip`, or one of the session's.
 pub fn get_ip(f: &Fetch, var: Var) -> Option<&SocketAddr> {
     match var {
-        Var::BerespBackendIp => f.exchange.connection.as_ref().and(f.exchange.address.as_ref()),
+        Var::BerespBackendIp => f.exchange.lent.as_ref()?.facts.remote.as_ref(),
         _ => session::ip(&f.task.sess, var),
     }
 }

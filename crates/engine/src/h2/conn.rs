@@ -61,6 +61,8 @@ pub struct Conduct {
     pub last_reset: Cell<u32>,
     /// A GOAWAY was sent or received.
     pub goaway_seen: Cell<bool>,
+    /// The client knows that the connection will end soon.
+    pub is_leaving: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -101,6 +103,7 @@ impl Conn {
                 resets: RefCell::new(resets),
                 last_reset: Cell::new(0),
                 goaway_seen: Cell::new(false),
+                is_leaving: Cell::new(false),
             },
             settings: SettingsPair { local, remote: Cell::new(Settings::DEFAULT) },
             account: Cell::default(),

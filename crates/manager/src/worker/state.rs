@@ -10,6 +10,8 @@ pub enum State {
     Starting,
     /// The worker serves requests.
     Running,
+    /// The worker serves the requests in progress, and ends after the last one.
+    Draining,
     /// The worker is being stopped.
     Stopping,
     /// The worker ended unexpectedly.
@@ -22,6 +24,7 @@ impl State {
             State::Stopped => "stopped",
             State::Starting => "starting",
             State::Running => "running",
+            State::Draining => "draining",
             State::Stopping => "stopping",
             State::Died => "died, (restarting)",
         }

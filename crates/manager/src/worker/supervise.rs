@@ -51,7 +51,7 @@ impl Manager {
             self.refuse_connections();
             return Reply::ok("");
         }
-        if self.state != State::Running {
+        if !matches!(self.state, State::Running | State::Draining) {
             return Reply::no(status::CANT, format!("Child in state {}", self.status_text()));
         }
         self.stop();
@@ -251,9 +251,24 @@ impl Manager {
         }
     }
 
+    /// Lets the worker end when its connections have ended. It accepts no more of them. Returns false if there is no
+    /// worker that could be drained.
+    pub(crate) fn drain_worker(&mut self) -> bool {
+        if self.state != State::Running {
+            return false;
+        }
+        let timeout = self.cli_timeout();
+        let Some(worker) = self.worker.as_mut() else { return false };
+        if worker.notify(&ToWorker::Drain, timeout).is_err() {
+            return false;
+        }
+        self.state = State::Draining;
+        true
+    }
+
     /// Stops the worker without an error.
     pub(crate) fn stop(&mut self) {
-        if !matches!(self.state, State::Running | State::Starting) {
+        if !matches!(self.state, State::Running | State::Starting | State::Draining) {
             return;
         }
         self.state = State::Stopping;

@@ -25,6 +25,9 @@ use super::request;
 /// The number of bytes to read at a time. Longer frames extend the buffer.
 const READ: usize = 16 * 1024 + frame::HEADER_LEN;
 
+/// The largest stream id: a GOAWAY with it refuses no stream.
+const LAST_STREAM: u32 = u32::MAX >> 1;
+
 /// The longest lingering close in seconds after a GOAWAY without error.
 const GRACE: f64 = 0.1;
 
@@ -200,6 +203,7 @@ impl Session {
         {
             return Poll::Ready(error);
         }
+        self.announce_end();
         let has_quota = self.quota.poll_refill(cx).is_ready();
         loop {
             if has_quota && let Err(error) = self.handle_frames(cx) {
@@ -238,6 +242,14 @@ impl Session {
                     return Poll::Pending;
                 }
             }
+        }
+    }
+
+    /// Tells the client that the connection will end soon, if the worker is about to stop. Requests that are on their
+    /// way are still answered (RFC 9113 section 6.8).
+    fn announce_end(&self) {
+        if self.conn.services.is_draining() && !self.conn.conduct.is_leaving.replace(true) {
+            self.conn.queue(|out| frame::goaway(out, LAST_STREAM, Reason::NoError.code()));
         }
     }
 

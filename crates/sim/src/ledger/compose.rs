@@ -23,18 +23,19 @@ pub(super) struct Composition<'c> {
     sent: &'c [Sent],
     rules: Rules,
     variant: u64,
+    body: &'c [u8],
     rest: &'c [u8],
     parts: Vec<usize>,
 }
 
 impl<'c> Composition<'c> {
     pub(super) fn of(sent: &'c [Sent], rules: Rules, variant: u64) -> Composition<'c> {
-        Composition { sent, rules, variant, rest: &[], parts: Vec::new() }
+        Composition { sent, rules, variant, body: &[], rest: &[], parts: Vec::new() }
     }
 
     /// Returns all responses of which a body consists. Fails with the reason if it is not the body of `response`.
     pub(super) fn read(mut self, body: &'c [u8], response: usize) -> Result<Vec<usize>, String> {
-        self.rest = body;
+        (self.body, self.rest) = (body, body);
         match self.page(response, false) {
             Ok(()) if self.rest.is_empty() => Ok(self.parts),
             Err(Mismatch::Unknown) => Ok(self.parts),
@@ -90,7 +91,9 @@ impl<'c> Composition<'c> {
             Err(odd) => return Err(odd),
         }
         let (rest, parts) = (self.rest, self.parts.len());
-        self.text(b"}", response, may_end)?;
+        if !self.took_outer_brace() {
+            self.text(b"}", response, may_end)?;
+        }
         match self.page_from(response, (include.at, next + 1), may_end) {
             // The page may have ended earlier, and the brace belonged to the page around it.
             Err(Mismatch::Wrong(_)) if may_end => {
@@ -100,6 +103,14 @@ impl<'c> Composition<'c> {
             }
             read => read,
         }
+    }
+
+    /// Returns whether the included page took the brace that follows: it may end before a brace of its own that is its
+    /// last byte.
+    fn took_outer_brace(&self) -> bool {
+        let may_end = self.rules.loses_bodies && !self.rules.onerror;
+        let before = self.body[..self.body.len() - self.rest.len()].last();
+        may_end && before == Some(&b'}') && !self.rest.starts_with(b"}")
     }
 
     fn include(&mut self, path: &str) -> Found {
@@ -135,6 +146,46 @@ impl<'c> Composition<'c> {
             // Like Varnish, the engine continues with the text after the include.
             (false, false, false) => self.page(part, true),
             (false, false, true) => Err(Mismatch::Unknown),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page_request::Key;
+    use crate::site::Include;
+
+    fn sent(path: &str, length: usize, included: Option<&str>) -> Sent {
+        let include = |path: &str| Include { at: length, path: path.to_owned() };
+        Sent {
+            key: Key { path: path.to_owned(), variant: 0 },
+            status: 200,
+            length,
+            includes: included.map(include).into_iter().collect(),
+            is_packed: false,
+            is_whole: true,
+            max_age: 1.0,
+        }
+    }
+
+    #[test]
+    fn a_page_may_end_before_its_last_brace() {
+        let pages =
+            [sent("/esi/0", 20, Some("/part/0")), sent("/part/0", 18, Some("/p/0")), sent("/p/0", 16, None)];
+        let text =
+            |number: usize| String::from_utf8_lossy(&page::body(number, pages[number].length)).into_owned();
+        let composed = |braces: &str| format!("{}{{{}{{{}{braces}", text(0), text(1), text(2));
+        for (loses_bodies, braces, is_right) in [
+            (false, "}}", true),
+            (false, "}", false),
+            (true, "}}", true),
+            (true, "}", true),
+            (true, "", false),
+        ] {
+            let rules = Rules { loses_bodies, ..Rules::default() };
+            let read = Composition::of(&pages, rules, 0).read(composed(braces).as_bytes(), 0);
+            assert_eq!(read.is_ok(), is_right, "{loses_bodies} {braces} {read:?}");
         }
     }
 }

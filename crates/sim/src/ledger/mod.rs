@@ -9,6 +9,7 @@
 //! - A page that stays fresh is fetched once, however many clients request it at once. A response for one request
 //!   reaches no other request.
 //! - No page is refused while all origins respond.
+//! - The response to a request that was sent while the worker is drained is the last one of its connection.
 //! - An upload arrives at the origin as the client sent it, or not at all.
 //! - A pipe carries all bytes in both directions.
 //! - The engine does not wait for a peer while it holds back bytes for it. A connection ends with the farewell of its
@@ -113,6 +114,8 @@ pub struct Ledger {
     pipes: Vec<Pipe>,
     /// The time of the last load of a VCL, which restarts the probes.
     loaded: f64,
+    /// The time at which the worker began to be drained.
+    drained: Option<f64>,
     faults: Vec<String>,
     /// A hash of all events.
     trace: u64,
@@ -122,6 +125,8 @@ pub struct Ledger {
 
 /// The time in seconds after which an origin that fails its probes gets no more requests.
 const NOTICED: f64 = 10.0;
+/// The time in seconds after which all reactors know that the worker is drained.
+const DRAIN_NOTICED: f64 = 0.2;
 /// The modification time of the first response, in seconds since the epoch.
 const MODIFIED: f64 = 1_700_000_000.0;
 
@@ -155,6 +160,22 @@ impl Ledger {
     pub fn check_flushed(&mut self, peer: &Peer, whose: &str) {
         if peer.was_forgotten() {
             self.fault(&format!("the engine waits for {whose} and holds back bytes for it"));
+        }
+    }
+
+    /// Records that the worker is being drained.
+    pub fn drain(&mut self) {
+        self.note(format_args!("the worker is drained"));
+        self.drained = Some(clock::real());
+    }
+
+    /// Checks that the connection ends after the response to an HTTP/1 request that was sent at `requested`.
+    pub fn check_drained(&mut self, requested: f64, response: &Head) {
+        let is_late = self.drained.is_some_and(|drained| requested > drained + DRAIN_NOTICED);
+        if is_late && response.get("connection") != Some("close") {
+            self.fault(
+                "a response does not announce the end of its connection, although the worker is drained",
+            );
         }
     }
 

@@ -21,17 +21,22 @@ pub use reply::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::accept::Entrance;
 use crate::process::Process;
 use crate::{helpers, vcl_life};
 
 /// The time between checks of programs that cool down, while no request arrives.
 const ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Serves requests until the manager closes the link, which ends the worker.
-pub fn serve(process: &Arc<Process>, mut manager: UnixStream) -> ExitCode {
+/// Serves requests until the manager closes the link, or the worker is drained. Both end the worker.
+pub fn serve(process: &Arc<Process>, entrance: &Entrance, mut manager: UnixStream) -> ExitCode {
+    let mut is_draining = false;
     loop {
         let has_request = wait_for_message(&manager);
         vcl_life::poll(process);
+        if is_draining && entrance.connections() == 0 {
+            break;
+        }
         if !has_request {
             continue;
         }
@@ -39,6 +44,11 @@ pub fn serve(process: &Arc<Process>, mut manager: UnixStream) -> ExitCode {
             Ok(ToWorker::Param(params)) => {
                 process.shared.set_params(*params);
                 helpers::params_changed();
+            }
+            Ok(ToWorker::Drain) => {
+                process.shared.log().write(Tag::CLI, Vxid::NONE, b"Drain");
+                entrance.close(process);
+                is_draining = true;
             }
             Ok(ToWorker::Request { id, body }) => {
                 let Reply { status, text } = serve_request(process, body);
@@ -50,7 +60,8 @@ pub fn serve(process: &Arc<Process>, mut manager: UnixStream) -> ExitCode {
             Err(_) => break,
         }
     }
-    process.shared.log().write(Tag::CLI, Vxid::NONE, b"EOF on CLI connection, worker stops");
+    let why = if is_draining { "Drained, worker stops" } else { "EOF on CLI connection, worker stops" };
+    process.shared.log().write(Tag::CLI, Vxid::NONE, why.as_bytes());
     std::thread::sleep(lacquer_engine::knobs::shutdown_delay());
     ExitCode::SUCCESS
 }
