@@ -1,21 +1,36 @@
-//! Random numbers: fast, and different on each thread. They are not suitable for security.
+//! Random numbers: fast ones that differ on each thread and are not suitable for security, and secret ones from the
+//! operating system.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
 thread_local! {
     static OF_THREAD: RefCell<Random> = RefCell::new(Random::new(RandomState::new().build_hasher().finish()));
+    static SEEDED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Makes this thread's numbers a function of the seed.
 pub fn seed(seed: u64) {
+    SEEDED.set(true);
     OF_THREAD.set(Random::new(seed));
 }
 
 /// Returns 64 random bits from this thread's sequence.
 pub fn bits64() -> u64 {
     OF_THREAD.with_borrow_mut(Random::bits64)
+}
+
+/// Fills the bytes with numbers that nobody can predict. On a thread with a seed they come from its sequence.
+pub fn secret(bytes: &mut [u8]) -> std::io::Result<()> {
+    if !SEEDED.get() {
+        return crate::system::random(bytes);
+    }
+    for chunk in bytes.chunks_mut(8) {
+        let numbers = bits64().to_le_bytes();
+        chunk.copy_from_slice(&numbers[..chunk.len()]);
+    }
+    Ok(())
 }
 
 /// A sequence of random numbers that is a function of its seed (`SplitMix64`).
@@ -58,6 +73,19 @@ mod tests {
         seed(0);
         assert_eq!(first, some());
         assert_ne!(first, some());
+    }
+
+    #[test]
+    fn secrets_differ_unless_a_seed_repeats_them() {
+        let some = || {
+            let mut bytes = [0; 21];
+            secret(&mut bytes).map(|()| bytes).expect("the system has random numbers")
+        };
+        assert_ne!(some(), some());
+        seed(7);
+        let first = some();
+        seed(7);
+        assert_eq!(first, some());
     }
 
     #[test]

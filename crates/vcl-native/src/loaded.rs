@@ -111,7 +111,7 @@ impl LoadedVcl {
                 return Err(format!("Object {} not initialized", object.name));
             }
         }
-        Ok(())
+        self.event(Event::Initialized)
     }
 
     /// Runs vcl_fini and passes the event to the modules. Objects are dropped with the VCL.

@@ -94,9 +94,11 @@ impl Compiler<'_> {
             Some(signatures) => Ok(signatures),
             None => {
                 let names = self.options.catalogue.names();
-                let hint = match crate::hints::nearest(name, names.iter().copied()) {
-                    Some(near) => format!("did you mean '{near}'?"),
-                    None => format!(
+                let absent = crate::hints::for_absent_module(name);
+                let hint = match (absent, crate::hints::nearest(name, names.iter().copied())) {
+                    (Some(instead), _) => format!("there is no module {name} here; {instead}"),
+                    (None, Some(near)) => format!("did you mean '{near}'?"),
+                    (None, None) => format!(
                         "modules compiled for Varnish cannot be loaded; built in are {}",
                         names.join(", ")
                     ),

@@ -34,7 +34,6 @@ const REPLACED: &[(&str, &str)] = &[
     ("std.real2integer", "use 'std.integer(real=...)'"),
     ("std.real2time", "use 'std.time(real=...)'"),
     ("std.duration2integer", "use 'std.integer(duration=...)'"),
-    ("geoip", "import geoip2 and look up the address with it"),
     ("ban_url", "use 'ban(\"req.url ~ \" + ...)'"),
     ("fastly_info", "this is Fastly's dialect; the variable does not exist here"),
     ("fastly", "this is Fastly's dialect; the variable does not exist here"),
@@ -84,8 +83,60 @@ const MODULES: &[&str] = &[
     "basicauth",
     "geoip2",
     "querystring",
-    "dynamic",
+    "re2",
+    "selector",
+    "querysort",
+    "uuid",
+    "netmapper",
+    "geoip",
+    "json",
+    "jwt",
 ];
+
+/// Modules that users of Varnish know and that do not exist here, and their replacements.
+const ABSENT_MODULES: &[(&[&str], &str)] = &[
+    (
+        &["dynamic", "goto", "named", "activedns", "unidirectors", "udo", "s3"],
+        "backends are declared in VCL and resolved when it is loaded; import directors to select among them",
+    ),
+    (
+        &["leastconn", "vslp", "fsdirector"],
+        "import directors: its shard, random and round_robin select backends",
+    ),
+    (
+        &["kvstore", "keystore", "memstore"],
+        "import var for values shared by all tasks, or selector for fixed tables",
+    ),
+    (&["redis", "valkey", "memcached", "mongodb", "sqlite3"], "databases cannot be reached from VCL"),
+    (&["http", "curl", "lambda"], "VCL cannot send requests of its own; use a restart, or ESI"),
+    (
+        &["edgestash", "mustache", "esicookies", "pesi"],
+        "build pages from parts with ESI: set beresp.do_esi = true;",
+    ),
+    (&["urlplus", "uri", "queryfilter", "querymodifier", "parsereq"], "import querystring, querysort or re2"),
+    (&["boltsort", "urlsort"], "import querysort, or use std.querysort()"),
+    (&["headerplus"], "import header"),
+    (&["cookieplus"], "import cookie"),
+    (&["xbody", "parseform"], "import bodyaccess, or json for documents"),
+    (&["jq"], "import json"),
+    (&["ykey", "cachetag"], "import xkey"),
+    (&["softpurge", "stale"], "import purge: purge.soft()"),
+    (&["mmdb", "maxminddb", "ip2location"], "import geoip2, or geoip"),
+    (&["re", "pcre2", "rewrite"], "use the operator ~ and regsub(), or import re2"),
+    (&["aclplus"], "import netmapper, which reads networks from a file"),
+    (&["crypto"], "import digest for hashes, jwt for signed tokens, or uuid"),
+    (&["tbf", "throttle", "ratelimit"], "import vsthrottle"),
+    (&["taskvar", "constant", "globalvar", "types"], "import var"),
+    (&["file", "cfg"], "use std.fileread()"),
+    (&["urlcode"], "import blob: blob.transcode(decoding=IDENTITY, encoding=URL, encoded=...)"),
+    (&["lua", "mruby", "javascript", "tinykvm", "riscv"], "programs in other languages cannot be run"),
+    (&["brotli", "image", "slicer"], "bodies can be changed by gzip, gunzip and ESI only"),
+];
+
+/// Returns the hint for a module that users of Varnish know and that does not exist here.
+pub(crate) fn for_absent_module(name: &str) -> Option<&'static str> {
+    ABSENT_MODULES.iter().find(|(names, _)| names.contains(&name)).map(|(_, hint)| *hint)
+}
 
 /// Returns the hint for a word that cannot start a declaration.
 pub(crate) fn for_unknown_declaration(word: &str) -> Option<&'static str> {
@@ -254,6 +305,14 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn absent_modules_are_not_among_those_that_exist() {
+        for (names, _) in ABSENT_MODULES {
+            assert!(names.iter().all(|name| !MODULES.contains(name)), "{names:?}");
+        }
+        assert_eq!(for_absent_module("std"), None);
+    }
 
     #[test]
     fn only_similar_names_are_suggested() {

@@ -10,21 +10,31 @@ mod bodyaccess;
 mod cookie;
 mod digest;
 mod directors;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+mod geoip;
 mod geoip2;
 mod h2;
 mod header;
+mod json;
+mod jwt;
 mod math;
+mod netmapper;
 mod proxy;
 mod purge;
+mod querysort;
 mod querystring;
 pub mod random;
+mod re2;
 mod saintmode;
+mod selector;
 mod standard;
 mod str;
 mod support;
 mod tcp;
 mod tls;
 mod unix;
+mod uuid;
 mod var;
 mod vsthrottle;
 mod vtc;
@@ -37,7 +47,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 24] = [
+    static ALL: [&dyn Module; 32] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -45,19 +55,27 @@ pub fn all() -> &'static [&'static dyn Module] {
         &cookie::MODULE,
         &digest::MODULE,
         &directors::MODULE,
+        &geoip::MODULE,
         &geoip2::MODULE,
         &h2::MODULE,
         &header::MODULE,
+        &json::MODULE,
+        &jwt::MODULE,
         &math::MODULE,
+        &netmapper::MODULE,
         &proxy::MODULE,
         &purge::MODULE,
+        &querysort::MODULE,
         &querystring::MODULE,
+        &re2::MODULE,
         &saintmode::MODULE,
+        &selector::MODULE,
         &standard::MODULE,
         &str::MODULE,
         &tcp::MODULE,
         &tls::MODULE,
         &unix::MODULE,
+        &uuid::MODULE,
         &var::MODULE,
         &vsthrottle::MODULE,
         &vtc::MODULE,

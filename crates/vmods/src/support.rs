@@ -2,7 +2,9 @@
 
 use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
-use lacquer_vcl_runtime::{Args, BackendId, Ctx, Func, Instance, Module, ModuleError, ObjectType, Value};
+use lacquer_vcl_runtime::{
+    Args, BackendId, Ctx, Event, Func, Instance, Module, ModuleError, ObjectType, Value,
+};
 
 pub(crate) type Answer<'a> = Result<Value<'a>, ModuleError>;
 
@@ -34,6 +36,38 @@ impl Module for Table {
 
     fn suspends(&self) -> &'static [&'static str] {
         self.suspends
+    }
+}
+
+/// A module whose objects are finished at the end of vcl_init.
+pub(crate) struct Finished {
+    pub table: Table,
+    pub finish: fn(&Instance) -> Result<(), ModuleError>,
+}
+
+impl Module for Finished {
+    fn name(&self) -> &'static str {
+        self.table.name
+    }
+
+    fn signatures(&self) -> &'static str {
+        self.table.signatures
+    }
+
+    fn functions(&self) -> &'static [(&'static str, Func)] {
+        self.table.functions
+    }
+
+    fn objects(&self) -> &'static [ObjectType] {
+        self.table.objects
+    }
+
+    fn suspends(&self) -> &'static [&'static str] {
+        self.table.suspends
+    }
+
+    fn event(&self, vcl: &Instance, event: Event) -> Result<(), ModuleError> {
+        if event == Event::Initialized { (self.finish)(vcl) } else { Ok(()) }
     }
 }
 

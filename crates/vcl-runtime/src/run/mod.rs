@@ -110,6 +110,8 @@ pub struct ObjectType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Load,
+    /// The end of vcl_init, at which all objects exist.
+    Initialized,
     Warm,
     Cold,
     Discard,

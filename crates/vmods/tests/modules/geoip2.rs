@@ -1,4 +1,4 @@
-//! Tests module geoip2 with a database in MaxMind's format that is written here: a tree of 24-bit records for IPv4,
+//! Tests the modules geoip and geoip2 with a database in MaxMind's format that is written here: a tree of 24-bit records for IPv4,
 //! a data section, and metadata after their marker.
 
 use std::path::Path;
@@ -170,5 +170,58 @@ fn an_invalid_database_fails_the_load() {
     {
         let (made, log) = with_file(name, bytes, |path| run(path, ""));
         assert!(made.is_err() && log.iter().any(|line| line.contains("geoip2.geoip2: ")), "{name}: {log:?}");
+    }
+}
+
+/// Returns the log of a program that uses module geoip with this database.
+fn run_geoip(file: &Path, statements: &str) -> (Result<(), String>, Vec<String>) {
+    let loaded = compile(&format!(
+        "import geoip; import std;\n\
+         sub vcl_init {{ geoip.init(\"{}\"); }} sub vcl_recv {{ {statements} }}",
+        file.display()
+    ));
+    let mut init = Transaction::new(Method::Init);
+    let made = loaded.init(&mut init);
+    if made.is_err() {
+        return (made, init.logged());
+    }
+    let mut request = Transaction::new(Method::Recv);
+    loaded.run(Method::Recv, &mut Ctx::new(&mut request, loaded.instance()));
+    (made, request.logged())
+}
+
+fn german() -> Datum {
+    let names = |name| Datum::Map(vec![("en", Datum::Text(name))]);
+    let country = Datum::Map(vec![("iso_code", Datum::Text("DE")), ("names", names("Germany"))]);
+    let region = Datum::Map(vec![("iso_code", Datum::Text("HE")), ("names", names("Hesse"))]);
+    Datum::Map(vec![("country", country), ("subdivisions", Datum::List(vec![region]))])
+}
+
+const GEOIP_CALLS: &str = "std.log(\"=\" + geoip.country_code(\"192.0.2.7\") + geoip.country_name(\"192.0.2.7\") \
+     + geoip.region_name(\"192.0.2.7\") + geoip.country_code(\"192.0.3.1\") + geoip.country_code(\"nonsense\"));";
+
+#[test]
+fn countries_and_regions_are_found() {
+    let bytes = database([192, 0, 2, 0], 24, &german());
+    let (made, log) = with_file("geoip", &bytes, |path| run_geoip(path, GEOIP_CALLS));
+    assert_eq!(made, Ok(()), "{log:?}");
+    assert!(log.contains(&"VCL_Log =DEGermanyHesseUnknownUnknown".to_owned()), "{log:?}");
+    assert!(log.contains(&"Error geoip: invalid address \"nonsense\"".to_owned()), "{log:?}");
+    let (made, log) = with_file("geoip-text", b"GeoIP.dat", |path| run_geoip(path, ""));
+    assert!(made.is_err() && log.iter().any(|line| line.contains("VCL_Error geoip: ")), "{log:?}");
+}
+
+/// A database that was cut short or damaged anywhere fails the load, or its values are unknown. Each program is compiled,
+/// which takes milliseconds, so that only every fifth byte is tried.
+#[test]
+fn damaged_databases_do_no_harm() {
+    let bytes = database([192, 0, 2, 0], 24, &german());
+    for at in (0..bytes.len()).step_by(5) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0xff;
+        for bytes in [&bytes[at..], &bytes[..at], &[&bytes[..at], &bytes[at + 1..]].concat(), &damaged] {
+            let (_, log) = with_file("geoip-damaged", bytes, |path| run_geoip(path, GEOIP_CALLS));
+            assert!(!log.is_empty());
+        }
     }
 }

@@ -1,0 +1,196 @@
+//! Module json: values of a JSON document, by their paths.
+
+use lacquer_shm::Tag;
+use lacquer_vcl_runtime::{Args, Ctx, Func, Value};
+use serde_json::Value as Json;
+
+use crate::support::{Answer, DONE, Table, log, text};
+
+pub(crate) static MODULE: Table = Table {
+    name: "json",
+    signatures: include_str!("../vcc/json.vcc"),
+    functions: FUNCTIONS,
+    objects: &[],
+    suspends: &[],
+};
+
+const FUNCTIONS: &[(&str, Func)] = &[
+    ("parse", parse_text),
+    ("parse_req_body", parse_req_body),
+    ("contains", contains),
+    ("get", get),
+    ("length", length),
+    ("is_valid", |ctx, _| is(ctx, |_| true)),
+    ("is_object", |ctx, _| is(ctx, Json::is_object)),
+    ("is_array", |ctx, _| is(ctx, Json::is_array)),
+    ("is_string", |ctx, _| is(ctx, Json::is_string)),
+    ("is_number", |ctx, _| is(ctx, Json::is_number)),
+    ("is_bool", |ctx, _| is(ctx, Json::is_boolean)),
+    ("is_null", |ctx, _| is(ctx, Json::is_null)),
+];
+
+/// Limit on the size of a document, in bytes. The parsed form may use thirty times as much.
+const LARGEST: usize = 1 << 20;
+
+/// The document of a task.
+#[derive(Default)]
+struct Document(Option<Json>);
+
+/// Parses a document. The parser limits the nesting.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Json, String> {
+    if bytes.len() > LARGEST {
+        return Err(format!("larger than {LARGEST} bytes"));
+    }
+    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+}
+
+/// Returns the value under a path, such as `a.b[0]["c.d"]`. The empty path is the document.
+pub(crate) fn find<'j>(document: &'j Json, path: &str) -> Option<&'j Json> {
+    let mut at = document;
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some(quoted) = rest.strip_prefix("[\"") {
+            let (name, behind) = quoted.split_once("\"]")?;
+            (at, rest) = (at.get(name)?, behind);
+        } else if let Some(index) = rest.strip_prefix('[') {
+            let (index, behind) = index.split_once(']')?;
+            let digits = !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit());
+            (at, rest) = (at.get(index.parse::<usize>().ok().filter(|_| digits)?)?, behind);
+        } else {
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            (at, rest) = (at.get(&rest[..end])?, &rest[end..]);
+        }
+        // A dot stands between two names; a bracket needs none.
+        if let Some(behind) = rest.strip_prefix('.') {
+            if behind.is_empty() || behind.starts_with('[') {
+                return None;
+            }
+            rest = behind;
+        } else if !rest.is_empty() && !rest.starts_with('[') {
+            return None;
+        }
+    }
+    Some(at)
+}
+
+/// Returns the text of a value. Strings have no quotes unless `quoted`. A string with a NUL has no text.
+pub(crate) fn shown(value: &Json, quoted: bool) -> Option<String> {
+    match value {
+        Json::String(text) if !quoted => (!text.contains('\0')).then(|| text.clone()),
+        value => Some(value.to_string()),
+    }
+}
+
+fn store(ctx: &mut Ctx<'_>, bytes: &[u8]) {
+    let parsed = parse(bytes);
+    if let Err(error) = &parsed {
+        log(ctx, Tag::Error, format!("json.parse: {error}"));
+    }
+    ctx.task::<Document>(0).0 = parsed.ok();
+}
+
+fn parse_text<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    store(ctx, args.str(0).unwrap_or_default());
+    DONE
+}
+
+fn parse_req_body<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+    if let Some(body) = ctx.host.cached_req_body() {
+        store(ctx, &body);
+    } else {
+        ctx.task::<Document>(0).0 = None;
+        log(ctx, Tag::Error, "json.parse_req_body: the body is not cached; call std.cache_req_body() first");
+    }
+    DONE
+}
+
+/// Calls `read` with the value under the path in the first argument.
+fn with_value<R>(ctx: &mut Ctx<'_>, args: &Args<'_>, read: impl FnOnce(&Json) -> Option<R>) -> Option<R> {
+    let path = std::str::from_utf8(args.str(0)?).ok()?;
+    read(find(ctx.task::<Document>(0).0.as_ref()?, path)?)
+}
+
+fn contains<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    Ok(Value::Bool(with_value(ctx, args, |_| Some(())).is_some()))
+}
+
+fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    match with_value(ctx, args, |value| shown(value, args.bool(2))) {
+        Some(found) => text(ctx, found.as_bytes()),
+        None => Ok(Value::Str(args.str(1))),
+    }
+}
+
+fn length<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+    let length = match &ctx.task::<Document>(0).0 {
+        Some(Json::Object(names)) => names.len(),
+        Some(Json::Array(elements)) => elements.len(),
+        _ => 0,
+    };
+    Ok(Value::Int(length as i64))
+}
+
+fn is<'a>(ctx: &mut Ctx<'a>, test: fn(&Json) -> bool) -> Answer<'a> {
+    Ok(Value::Bool(ctx.task::<Document>(0).0.as_ref().is_some_and(test)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(path: &str) -> Option<String> {
+        let document =
+            br#"{"a": {"b": [1, {"c": "x\"y"}, [true]], "d.e": null, "": 7}, "n": 1.5, "z": "a\u0000b"}"#;
+        shown(find(&parse(document).expect("valid"), path)?, false)
+    }
+
+    #[test]
+    fn values_are_found_by_path() {
+        for (path, value) in [
+            ("a.b[0]", "1"),
+            ("a.b[1].c", "x\"y"),
+            ("a.b[2][0]", "true"),
+            ("a[\"d.e\"]", "null"),
+            ("[\"a\"].b[1]", r#"{"c":"x\"y"}"#),
+            ("n", "1.5"),
+        ] {
+            assert_eq!(at(path).as_deref(), Some(value), "{path}");
+        }
+        for missing in [
+            "b",
+            "a.b[3]",
+            "a.b[-1]",
+            "a.b[+0]",
+            "a.b[]",
+            "a.b[0",
+            "a..b",
+            "a.",
+            ".a",
+            "a.[0]",
+            "a.b[0]c",
+            "n[0]",
+            "n.x",
+            "[0]",
+            "a[\"b",
+            "z",
+            "a.b[99999999999999999999]",
+        ] {
+            assert_eq!(at(missing), None, "{missing}");
+        }
+    }
+
+    #[test]
+    fn documents_of_any_size_and_depth_are_parsed_or_refused() {
+        for deep in ["[".repeat(500_000), "{\"a\":".repeat(200_000), "[".repeat(129) + &"]".repeat(129)] {
+            assert!(parse(deep.as_bytes()).is_err());
+        }
+        assert!(parse(("[".repeat(100) + &"]".repeat(100)).as_bytes()).is_ok());
+        let large = format!("[{}0]", "0,".repeat(LARGEST / 2 - 2));
+        assert!(parse(large.as_bytes()).is_ok());
+        assert!(parse(format!("[{}0]", "0,".repeat(LARGEST / 2)).as_bytes()).is_err());
+        for invalid in ["", "{", "01", "1e999999", "\"\\ud800\"", "nul", "\u{feff}{}", "[1,]", "{\"a\":1}x"] {
+            assert!(parse(invalid.as_bytes()).is_err(), "{invalid}");
+        }
+        assert!(parse(b"\"\xff\"").is_err());
+    }
+}

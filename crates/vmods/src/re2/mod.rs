@@ -1,0 +1,37 @@
+//! Module re2: regular expressions that match in linear time, and sets of them.
+
+mod functions;
+mod literals;
+mod multi;
+mod object;
+mod options;
+mod pattern;
+mod rewriting;
+mod set;
+mod syntax;
+
+use crate::support::{Finished, Table};
+
+pub(crate) static MODULE: Finished = Finished {
+    table: Table {
+        name: "re2",
+        signatures: include_str!("../../vcc/re2.vcc"),
+        functions: functions::FUNCTIONS,
+        objects: &[object::TYPE, set::TYPE],
+        suspends: &[],
+    },
+    finish: set::compile_all,
+};
+
+/// Compiles a pattern alone and as a set, which must agree, and rewrites a text with it.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(flags: u16, pattern: &[u8], text: &[u8]) {
+    use options::Options;
+    let options = Options::of_flags(flags, 64 << 10);
+    let Ok(hir) = pattern::parse(pattern, options) else { return };
+    let Ok(single) = pattern::Pattern::of(&hir, options) else { return };
+    let _ = single.replaced(text, b"<\\0\\1>", true);
+    if let Ok(set) = multi::Matcher::new(&[hir], options.max_mem) {
+        assert_eq!(single.is_match(text), !set.matches(text).is_empty());
+    }
+}
