@@ -2,6 +2,7 @@
 
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
+use crate::standard;
 use crate::support::{Answer, Table, overflow, room};
 
 pub(crate) static MODULE: Table = Table {
@@ -28,15 +29,8 @@ fn name(param: &[u8]) -> &[u8] {
     &param[..end.unwrap_or(param.len())]
 }
 
-/// Returns the URL with its parameters sorted and without empty ones, or `None` if there are fewer than two.
 fn sorted(url: &[u8]) -> Option<Vec<u8>> {
-    let query = url.iter().position(|b| *b == b'?')? + 1;
-    if !url[query..].contains(&b'&') {
-        return None;
-    }
-    let mut params: Vec<&[u8]> = url[query..].split(|b| *b == b'&').filter(|p| !p.is_empty()).collect();
-    params.sort_by(|a, b| name(a).cmp(name(b)));
-    Some([&url[..query], &params.join(&b'&')[..]].concat())
+    standard::sorted(url, |a, b| name(a).cmp(name(b)))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
 use lacquer_vcl_runtime::{
-    Args, BackendId, Ctx, Event, Func, Instance, Module, ModuleError, ObjectType, Value,
+    Args, BackendId, Ctx, Event, Func, Instance, Module, ModuleError, ObjectType, SubFault, Value,
 };
 
 pub(crate) type Answer<'a> = Result<Value<'a>, ModuleError>;
@@ -114,6 +114,31 @@ pub(crate) fn copy_if_room<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Option<&'a [u
         return None;
     }
     ctx.try_copy(bytes)
+}
+
+/// Returns the version of the program, as a module's own.
+pub(crate) fn version<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+    Ok(Value::Str(Some(concat!("Lacquer ", env!("CARGO_PKG_VERSION")).as_bytes())))
+}
+
+/// Returns whether a subroutine that an object has chosen may be called now. Logs the reason if it may not, or if none
+/// was chosen.
+pub(crate) fn check_call<'a>(
+    ctx: &mut Ctx<'a>,
+    args: &Args<'a>,
+    module: &str,
+    sub: Result<u32, ModuleError>,
+) -> Answer<'a> {
+    let checked = sub.map(|sub| ctx.check_sub(Some(sub)));
+    let why = match &checked {
+        Ok(Ok(())) => return Ok(Value::Bool(true)),
+        Ok(Err(SubFault::Missing)) => "no such subroutine",
+        Ok(Err(SubFault::Method)) => "the subroutine is not allowed here",
+        Ok(Err(SubFault::Recursion)) => "the subroutine is running already",
+        Err(ModuleError(text)) => text,
+    };
+    log(ctx, Tag::Notice, format!("vmod_{module}: {}.check_call(): {why}", args.object_name));
+    Ok(Value::Bool(false))
 }
 
 /// Returns a string argument for messages; undefined becomes empty.

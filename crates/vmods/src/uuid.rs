@@ -9,6 +9,7 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::Digest;
 
+use crate::blob::encode_hex;
 use crate::support::{Answer, Table, log, shown, text};
 
 pub(crate) static MODULE: Table = Table {
@@ -52,17 +53,10 @@ fn marked(mut uuid: Uuid, version: u8) -> Uuid {
     uuid
 }
 
-/// Formats a UUID. This is also used by other modules.
-pub(crate) fn formatted(uuid: &Uuid) -> String {
-    use std::fmt::Write;
-    let mut out = String::with_capacity(36);
-    for (i, byte) in uuid.iter().enumerate() {
-        if matches!(i, 4 | 6 | 8 | 10) {
-            out.push('-');
-        }
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
+fn formatted(uuid: &Uuid) -> String {
+    let digits = encode_hex(uuid);
+    let groups = [0..8, 8..12, 12..16, 16..20, 20..32].map(|group| String::from_utf8_lossy(&digits[group]));
+    groups.join("-")
 }
 
 fn parsed(text: &[u8]) -> Option<Uuid> {
@@ -121,7 +115,7 @@ fn timed(now: f64) -> std::io::Result<Uuid> {
 }
 
 /// Returns a UUID of version 4.
-pub(crate) fn random_uuid() -> Result<Uuid, ModuleError> {
+fn random_uuid() -> Result<Uuid, ModuleError> {
     let mut uuid = Uuid::default();
     random::secret(&mut uuid).map_err(|error| no_numbers(&error))?;
     Ok(marked(uuid, 4))

@@ -12,6 +12,7 @@ pub const STANDARD: Alphabet = Alphabet {
     digits: b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
     padding: Some(b'='),
 };
+pub const STANDARD_NO_PADDING: Alphabet = Alphabet { digits: STANDARD.digits, padding: None };
 pub const URL: Alphabet = Alphabet {
     digits: b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_",
     padding: Some(b'='),

@@ -2,6 +2,7 @@
 
 mod algorithm;
 mod encoding;
+mod identity;
 mod reader;
 #[cfg(test)]
 mod tests;

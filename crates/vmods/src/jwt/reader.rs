@@ -1,12 +1,11 @@
 //! The object `reader`.
 
-use std::sync::Arc;
-
 use lacquer_shm::Tag;
-use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectState, ObjectType, Value};
+use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectType, Value};
 use serde_json::Value as Json;
 
 use super::algorithm::{Algorithm, Key, Signed};
+use super::identity;
 use super::token::Token;
 use super::verified;
 use crate::json;
@@ -14,7 +13,7 @@ use crate::support::{Answer, log, shown, text};
 
 pub(super) const TYPE: ObjectType = ObjectType {
     name: "reader",
-    new,
+    new: identity::new,
     methods: &[
         ("parse", parse),
         ("set_key", |ctx, args| set_key(ctx, args, Key::Text)),
@@ -40,25 +39,15 @@ pub(super) const TYPE: ObjectType = ObjectType {
     ],
 };
 
-/// Distinguishes the readers of a program. It has a size, so that each one has an address of its own.
-struct Reader {
-    _size: u8,
-}
-
-/// What a reader holds in a task.
+/// The state of a reader in a task.
 #[derive(Default)]
 struct Reading {
     token: Option<Token>,
     key: Option<Key>,
 }
 
-fn new<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Result<ObjectState, ModuleError> {
-    Ok(Arc::new(Reader { _size: 0 }))
-}
-
 fn reading<'c>(ctx: &'c mut Ctx<'_>, args: &Args<'_>) -> Result<&'c mut Reading, ModuleError> {
-    let key = std::ptr::from_ref(args.this::<Reader>()?) as usize;
-    Ok(ctx.task::<Reading>(key))
+    identity::state(ctx, args)
 }
 
 fn parse<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {

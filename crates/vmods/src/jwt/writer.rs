@@ -1,13 +1,12 @@
 //! The object `writer`.
 
-use std::sync::Arc;
-
 use lacquer_shm::Tag;
-use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectState, ObjectType, Value};
+use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectType, Value};
 use serde_json::{Map, Value as Json};
 
 use super::algorithm::Algorithm;
 use super::encoding::encode;
+use super::identity;
 use super::token::Token;
 use crate::blocking::HASHES;
 use crate::json;
@@ -15,7 +14,7 @@ use crate::support::{Answer, DONE, log, shown, text};
 
 pub(super) const TYPE: ObjectType = ObjectType {
     name: "writer",
-    new,
+    new: identity::new,
     methods: &[
         ("set_alg", |ctx, args| set_header(ctx, args, "alg")),
         ("set_typ", |ctx, args| set_header(ctx, args, "typ")),
@@ -34,12 +33,7 @@ pub(super) const TYPE: ObjectType = ObjectType {
     ],
 };
 
-/// Distinguishes the writers of a program. It has a size, so that each one has an address of its own.
-struct Writer {
-    _size: u8,
-}
-
-/// What a writer holds in a task.
+/// The state of a writer in a task.
 #[derive(Default)]
 struct Writing {
     header: Map<String, Json>,
@@ -47,13 +41,8 @@ struct Writing {
     error: Option<String>,
 }
 
-fn new<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Result<ObjectState, ModuleError> {
-    Ok(Arc::new(Writer { _size: 0 }))
-}
-
 fn writing<'c>(ctx: &'c mut Ctx<'_>, args: &Args<'_>) -> Result<&'c mut Writing, ModuleError> {
-    let key = std::ptr::from_ref(args.this::<Writer>()?) as usize;
-    Ok(ctx.task::<Writing>(key))
+    identity::state(ctx, args)
 }
 
 fn set_header<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, name: &str) -> Answer<'a> {

@@ -142,6 +142,8 @@ fn ranges(networks: &[(Network, u32)]) -> (Vec<u128>, Vec<Option<u32>>) {
 
 #[cfg(test)]
 mod tests {
+    use lacquer_sources::random::Random;
+
     use super::*;
 
     fn find(table: &Table, ip: &str) -> String {
@@ -206,11 +208,8 @@ mod tests {
     /// A scan of all networks is the model.
     #[test]
     fn names_are_those_that_a_scan_finds() {
-        let mut random = 1_u64;
-        let mut next = |below: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) % below
-        };
+        let mut random = Random::new(1);
+        let mut next = |end| random.below(end);
         for _ in 0..300 {
             let mut networks: Vec<(Network, u32)> = (0..10)
                 .map(|owner| {

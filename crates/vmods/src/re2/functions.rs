@@ -9,7 +9,7 @@ use lacquer_vcl_runtime::{Args, Ctx, Func, Value};
 use super::options::{Flag, Options};
 use super::pattern::Pattern;
 use super::rewriting::{Rewriting, Texts, brief, failure, group};
-use crate::support::{Answer, copy_if_room, shown};
+use crate::support::{Answer, copy_if_room, shown, version};
 
 pub(super) const FUNCTIONS: &[(&str, Func)] = &[
     ("match", matches),
@@ -161,10 +161,6 @@ fn quotemeta<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         ))
     })?;
     Ok(Value::Str(Some(copied)))
-}
-
-fn version<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    Ok(Value::Str(Some(concat!("Lacquer ", env!("CARGO_PKG_VERSION")).as_bytes())))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ const MOST_ALTERNATIVES: usize = 64;
 const MOST_MEMBERS: u32 = 8;
 const LONGEST: usize = 64;
 
-/// What is known about the texts that match an expression.
+/// The properties of all texts that match an expression.
 struct Known {
     /// All texts, if they are few.
     exact: Option<Alternatives>,

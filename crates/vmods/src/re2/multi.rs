@@ -228,6 +228,8 @@ impl Program {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use lacquer_sources::random::Random;
+
     use super::super::options::Options;
     use super::super::pattern::parse;
     use super::*;
@@ -256,11 +258,8 @@ mod tests {
     #[test]
     fn a_set_matches_like_its_patterns_one_by_one() {
         let pieces = ["a", "b+", "[ab]", "(ab|ba)", ".", "c?", "abc", "^", "$", "[^a]*", "(?i)A", r"\bb"];
-        let mut random = 1_u64;
-        let mut next = |below: usize| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) as usize % below
-        };
+        let mut random = Random::new(1);
+        let mut next = |end: usize| random.below(end as u64) as usize;
         for _ in 0..60 {
             let count = 1 + next(40);
             let mut pattern = || (0..=next(4)).map(|_| pieces[next(pieces.len())]).collect::<String>();

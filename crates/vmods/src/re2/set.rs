@@ -2,10 +2,9 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
 use lacquer_vcl_runtime::{
-    Args, BackendId, Ctx, HeaderEdit, Instance, ModuleError, ObjectState, ObjectType, SubFault, Value,
+    Args, BackendId, Ctx, HeaderEdit, Instance, ModuleError, ObjectState, ObjectType, Value,
 };
 use regex_syntax::hir::Hir;
 
@@ -13,7 +12,7 @@ use super::multi::{Anchor, Matcher};
 use super::options::{Flag, Options};
 use super::pattern::{Pattern, parse};
 use super::rewriting::{Rewriting, Texts, brief, failure};
-use crate::support::{Answer, DONE, log, word};
+use crate::support::{self, Answer, DONE, word};
 
 pub(super) const TYPE: ObjectType = ObjectType {
     name: "set",
@@ -274,17 +273,8 @@ fn subroutine<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 }
 
 fn check_call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    let why = match value(ctx, args, 0, "check_call", |member| member.sub) {
-        Ok(sub) => match ctx.check_sub(sub.into()) {
-            Ok(()) => return Ok(Value::Bool(true)),
-            Err(SubFault::Missing) => "no such subroutine".to_owned(),
-            Err(SubFault::Method) => "the subroutine is not allowed here".to_owned(),
-            Err(SubFault::Recursion) => "the subroutine is running already".to_owned(),
-        },
-        Err(ModuleError(text)) => text,
-    };
-    log(ctx, Tag::Notice, format!("vmod_re2: {}.check_call(): {why}", args.object_name));
-    Ok(Value::Bool(false))
+    let sub = value(ctx, args, 0, "check_call", |member| member.sub);
+    support::check_call(ctx, args, "re2", sub)
 }
 
 fn saved<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {

@@ -4,10 +4,10 @@ use std::sync::PoisonError;
 
 use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
-use lacquer_vcl_runtime::{Args, Ctx, Func, ModuleError, Regex, SubFault, Value};
+use lacquer_vcl_runtime::{Args, Ctx, Func, ModuleError, Regex, Value};
 
 use super::set::{Elements, Member, Set, failure};
-use crate::support::{Answer, DONE, copy_if_room, log, shown, word};
+use crate::support::{self, Answer, DONE, copy_if_room, log, shown, word};
 
 pub(super) const METHODS: &[(&str, Func)] = &[
     ("add", add),
@@ -322,16 +322,6 @@ fn subroutine<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 }
 
 fn check_call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    let why = match value(ctx, args, 0, ("check_call", "subroutine"), |member| member.sub) {
-        Ok(sub) => match ctx.check_sub(Some(sub)) {
-            Ok(()) => return Ok(Value::Bool(true)),
-            Err(SubFault::Missing) => "no such subroutine",
-            Err(SubFault::Method) => "the subroutine is not allowed here",
-            Err(SubFault::Recursion) => "the subroutine is running already",
-        }
-        .to_owned(),
-        Err(ModuleError(text)) => text,
-    };
-    log(ctx, Tag::Notice, format!("vmod_selector: {}.check_call(): {why}", args.object_name));
-    Ok(Value::Bool(false))
+    let sub = value(ctx, args, 0, ("check_call", "subroutine"), |member| member.sub);
+    support::check_call(ctx, args, "selector", sub)
 }

@@ -4,9 +4,9 @@ mod methods;
 mod set;
 mod strings;
 
-use lacquer_vcl_runtime::{Args, Ctx, ObjectType, Value};
+use lacquer_vcl_runtime::ObjectType;
 
-use crate::support::{Answer, Finished, Table};
+use crate::support::{Finished, Table, version};
 
 pub(crate) static MODULE: Finished = Finished {
     table: Table {
@@ -18,7 +18,3 @@ pub(crate) static MODULE: Finished = Finished {
     },
     finish: set::finish_all,
 };
-
-fn version<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    Ok(Value::Str(Some(concat!("Lacquer ", env!("CARGO_PKG_VERSION")).as_bytes())))
-}

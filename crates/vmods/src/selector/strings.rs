@@ -78,6 +78,8 @@ fn folded(text: &[u8], case_sensitive: bool) -> Cow<'_, [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use lacquer_sources::random::Random;
+
     use super::*;
 
     fn strings(all: &[&str], case_sensitive: bool) -> Result<Strings, Fault> {
@@ -101,11 +103,8 @@ mod tests {
     /// A scan of all strings is the model.
     #[test]
     fn prefixes_are_those_that_a_scan_finds() {
-        let mut random = 1_u64;
-        let mut next = |below: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) % below
-        };
+        let mut random = Random::new(1);
+        let mut next = |end| random.below(end);
         for _ in 0..300 {
             let mut text = |most| (0..next(most)).map(|_| b"ab\xff"[next(3) as usize]).collect::<Vec<u8>>();
             let mut all: Vec<Vec<u8>> = (0..12).map(|_| text(6)).collect();

@@ -8,6 +8,8 @@ mod strftime;
 mod strings;
 mod syslog;
 
+pub(crate) use strings::sorted;
+
 use lacquer_shm::Tag;
 use lacquer_sources::clock::Instant;
 use lacquer_vcl_runtime::{Args, Ctx, Value};

@@ -1,5 +1,7 @@
 //! std's text functions.
 
+use std::cmp::Ordering;
+
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
 use super::glob;
@@ -29,7 +31,7 @@ pub fn fnmatch<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 
 pub fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let Some(url) = args.str(0) else { return Ok(Value::Str(None)) };
-    let Some(sorted) = sorted(url) else { return Ok(Value::Str(Some(url))) };
+    let Some(sorted) = sorted(url, Ord::cmp) else { return Ok(Value::Str(Some(url))) };
     // The workspace that Varnish needs: the copy, and a pointer for either end of each parameter.
     let parameters = url.split(|b| *b == b'&').count();
     let needed = (url.len() + 1).next_multiple_of(8) + (2 * parameters + 2).max(4) * 8;
@@ -40,14 +42,14 @@ pub fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Str(ctx.try_copy(&sorted).or(Some(url))))
 }
 
-/// Returns the URL with its parameters sorted and without empty ones, or `None` if there are fewer than two.
-fn sorted(url: &[u8]) -> Option<Vec<u8>> {
+/// Returns the URL with its parameters in a stable order and without empty ones, or `None` if there are fewer than two.
+pub(crate) fn sorted(url: &[u8], order: impl Fn(&[u8], &[u8]) -> Ordering) -> Option<Vec<u8>> {
     let query = url.iter().position(|b| *b == b'?')? + 1;
     if !url[query..].contains(&b'&') {
         return None;
     }
     let mut params: Vec<&[u8]> = url[query..].split(|b| *b == b'&').filter(|p| !p.is_empty()).collect();
-    params.sort();
+    params.sort_by(|a, b| order(a, b));
     Some([&url[..query], &params.join(&b'&')[..]].concat())
 }
 
@@ -57,7 +59,7 @@ mod tests {
 
     #[test]
     fn parameters_are_sorted() {
-        let sorted = |url: &str| sorted(url.as_bytes()).map(|v| String::from_utf8(v).unwrap());
+        let sorted = |url: &str| sorted(url.as_bytes(), Ord::cmp).map(|v| String::from_utf8(v).unwrap());
         assert_eq!(sorted("/a?c=3&b=2&a=1").unwrap(), "/a?a=1&b=2&c=3");
         assert_eq!(sorted("/a?&&b&&a&").unwrap(), "/a?a&b");
         assert_eq!(sorted("/a?b"), None);

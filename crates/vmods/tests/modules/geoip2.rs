@@ -100,13 +100,9 @@ fn database(network: [u8; 4], bits: u32, datum: &Datum) -> Vec<u8> {
     out
 }
 
-/// Returns the log of a program that begins with `new db`, and the reason if it could not be loaded.
-fn run(file: &Path, statements: &str) -> (Result<(), String>, Vec<String>) {
-    let loaded = compile(&format!(
-        "import geoip2; import std;\n\
-         sub vcl_init {{ new db = geoip2.geoip2(\"{}\"); }} sub vcl_recv {{ {statements} }}",
-        file.display()
-    ));
+/// Returns the log of a program, and the reason if it could not be loaded.
+fn run_program(program: &str) -> (Result<(), String>, Vec<String>) {
+    let loaded = compile(program);
     let mut init = Transaction::new(Method::Init);
     let made = loaded.init(&mut init);
     if made.is_err() {
@@ -115,6 +111,15 @@ fn run(file: &Path, statements: &str) -> (Result<(), String>, Vec<String>) {
     let mut request = Transaction::new(Method::Recv);
     loaded.run(Method::Recv, &mut Ctx::new(&mut request, loaded.instance()));
     (made, request.logged())
+}
+
+/// Runs a program that begins with `new db`.
+fn run(file: &Path, statements: &str) -> (Result<(), String>, Vec<String>) {
+    run_program(&format!(
+        "import geoip2; import std;\n\
+         sub vcl_init {{ new db = geoip2.geoip2(\"{}\"); }} sub vcl_recv {{ {statements} }}",
+        file.display()
+    ))
 }
 
 fn with_file<T>(name: &str, bytes: &[u8], run: impl FnOnce(&Path) -> T) -> T {
@@ -173,21 +178,13 @@ fn an_invalid_database_fails_the_load() {
     }
 }
 
-/// Returns the log of a program that uses module geoip with this database.
+/// Runs a program that uses module geoip with this database.
 fn run_geoip(file: &Path, statements: &str) -> (Result<(), String>, Vec<String>) {
-    let loaded = compile(&format!(
+    run_program(&format!(
         "import geoip; import std;\n\
          sub vcl_init {{ geoip.init(\"{}\"); }} sub vcl_recv {{ {statements} }}",
         file.display()
-    ));
-    let mut init = Transaction::new(Method::Init);
-    let made = loaded.init(&mut init);
-    if made.is_err() {
-        return (made, init.logged());
-    }
-    let mut request = Transaction::new(Method::Recv);
-    loaded.run(Method::Recv, &mut Ctx::new(&mut request, loaded.instance()));
-    (made, request.logged())
+    ))
 }
 
 fn german() -> Datum {
