@@ -39,6 +39,10 @@ impl Drain {
         let _ = self.begun.compare_exchange(NOT_BEGUN, begin, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    pub fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) != NOT_BEGUN
+    }
+
     pub fn phase(&self, now: f64) -> Phase {
         match self.begun.load(Ordering::Relaxed) {
             NOT_BEGUN => Phase::None,

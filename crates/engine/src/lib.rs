@@ -14,7 +14,7 @@ pub mod bans;
 pub mod client;
 mod client_sink;
 mod client_transport;
-pub mod drain;
+mod drain;
 pub mod emulated;
 pub mod faults;
 pub mod fetch;

@@ -2,7 +2,7 @@
 //! connection need not query the kernel again.
 
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use lacquer_sources::clock::Instant;
 
@@ -31,14 +31,13 @@ pub struct Facts {
 }
 
 impl Facts {
-    fn of(rx: &RxHalf, endpoint: &Endpoint) -> Facts {
+    fn of(stream: &Stream, endpoint: &Endpoint) -> Facts {
         let remote = match (endpoint.v4, endpoint.v6) {
-            (Some(_), Some(_)) => rx.peer_addr(),
+            (Some(_), Some(_)) => stream.peer_addr(),
             (only, None) | (None, only) => only,
         };
-        let local = rx.local_addr();
-        let ends = format!("{} {}", side(remote), side(local)).into();
-        Facts { fd: rx.raw_fd(), remote, ends }
+        let ends = format!("{} {}", side(remote), side(stream.local_addr())).into();
+        Facts { fd: stream.as_fd().as_raw_fd(), remote, ends }
     }
 }
 
@@ -49,8 +48,8 @@ fn side(addr: Option<SocketAddr>) -> String {
 impl Connection {
     /// Wraps a stream that is connected to this endpoint.
     pub fn new(stream: Stream, endpoint: &Endpoint, counted: Counted) -> Connection {
+        let facts = Facts::of(&stream, endpoint);
         let (rx, tx) = stream.split();
-        let facts = Facts::of(&rx, endpoint);
         Connection { rx, tx, facts, record: Box::new(Record::new(Instant::now(), counted)) }
     }
 

@@ -60,8 +60,6 @@ impl Rx {
         read(&self, _buf: &mut [u8]) -> io::Result<usize>;
         poll_readable(&self, _cx: &Context<'_>) -> Poll<io::Result<()>>;
         peek(&self) -> Peeked;
-        local_addr(&self) -> SocketAddr;
-        peer_addr(&self) -> SocketAddr;
     }
 
     pub(crate) fn reunite(self, _tx: Tx) -> Option<Near> {

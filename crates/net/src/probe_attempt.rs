@@ -1,6 +1,7 @@
 //! One attempt of a health probe: connects, sends the request, and reads the response to its end.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use lacquer_sources::clock::Instant;
@@ -49,13 +50,18 @@ pub async fn probe_attempt(
             return (attempt, Some(e));
         }
     };
-    let (mut rx, tx) = stream.split();
-    attempt.note(match rx.peer_addr() {
+    attempt.note(match stream.peer_addr() {
         None => Fact::GoodUnix,
         Some(peer) if peer.is_ipv4() => Fact::GoodIpv4,
         Some(_) => Fact::GoodIpv6,
     });
-    if let Err(e) = send(request, &rx, &tx, deadline).await {
+    let hello = match request.proxy {
+        0 => Vec::new(),
+        1 => proxy_v1_header(stream.local_addr()).into_bytes(),
+        _ => PROXY_LOCAL.to_vec(),
+    };
+    let (mut rx, tx) = stream.split();
+    if let Err(e) = send(&tx, [&hello, request.bytes], deadline).await {
         attempt.note(Fact::ErrorSent);
         attempt.text = failure("Write", request, &e);
         return (attempt, None);
@@ -81,22 +87,17 @@ fn failure(what: &str, request: &ProbeRequest<'_>, e: &io::Error) -> String {
     format!("{what} error {errno} ({})", (request.error_text)(errno))
 }
 
-async fn send(request: &ProbeRequest<'_>, rx: &RxHalf, tx: &TxHalf, deadline: Instant) -> io::Result<()> {
-    let hello = match request.proxy {
-        0 => Vec::new(),
-        1 => proxy_v1_header(rx).into_bytes(),
-        _ => PROXY_LOCAL.to_vec(),
-    };
+async fn send(tx: &TxHalf, [hello, bytes]: [&[u8]; 2], deadline: Instant) -> io::Result<()> {
     let sent = timeout_at(deadline, async {
-        tx.write_all(&hello).await?;
-        tx.write_all(request.bytes).await
+        tx.write_all(hello).await?;
+        tx.write_all(bytes).await
     });
     sent.await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 /// Returns a PROXY header of version 1 with the local address as both source and destination.
-fn proxy_v1_header(rx: &RxHalf) -> String {
-    match rx.local_addr() {
+fn proxy_v1_header(local: Option<SocketAddr>) -> String {
+    match local {
         None => "PROXY UNKNOWN\r\n".to_owned(),
         Some(own) => {
             let (ip, port) = (own.ip(), own.port());

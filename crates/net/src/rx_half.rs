@@ -4,7 +4,6 @@
 //! no second one that finds nothing.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll};
 
@@ -41,15 +40,24 @@ pub(crate) fn receive(
     if read > 0 { Ok(read) } else { done.map(|()| 0) }
 }
 
+/// Calls `try_read` whenever `poll_readable` is ready, until it reads something.
+#[inline]
+pub(crate) fn poll_until_read(
+    mut poll_readable: impl FnMut() -> Poll<io::Result<()>>,
+    mut try_read: impl FnMut() -> io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        std::task::ready!(poll_readable())?;
+        match try_read() {
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
 impl RxHalf {
     pub fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        loop {
-            std::task::ready!(self.poll_readable(cx))?;
-            match self.try_read(buf) {
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                done => return Poll::Ready(done),
-            }
-        }
+        poll_until_read(|| self.poll_readable(cx), || self.try_read(buf))
     }
 
     /// Reads the available bytes. Makes no system call unless the reactor reported some. For repeated reads use
@@ -136,21 +144,5 @@ impl RxHalf {
 
     pub fn raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
-    }
-
-    pub fn local_addr(&self) -> Option<SocketAddr> {
-        match self {
-            RxHalf::Tcp(s) => s.local_addr().ok(),
-            RxHalf::Unix(_) => None,
-            RxHalf::Memory(rx) => Some(rx.local_addr()),
-        }
-    }
-
-    pub fn peer_addr(&self) -> Option<SocketAddr> {
-        match self {
-            RxHalf::Tcp(s) => s.peer_addr().ok(),
-            RxHalf::Unix(_) => None,
-            RxHalf::Memory(rx) => Some(rx.peer_addr()),
-        }
     }
 }

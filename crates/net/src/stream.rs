@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::memory;
 use crate::negotiated::Negotiated;
-use crate::rx_half::{RxHalf, receive};
+use crate::rx_half::{RxHalf, poll_until_read, receive};
 use crate::tx_half::TxHalf;
 
 /// A connection before it is split into halves.
@@ -68,16 +68,7 @@ impl Stream {
 
     /// Reads the available bytes; waits until there is at least one. Returns 0 at the end of the stream.
     pub async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        std::future::poll_fn(|cx| {
-            loop {
-                std::task::ready!(self.poll_readable(cx))?;
-                match self.try_read(buf) {
-                    Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                    done => return Poll::Ready(done),
-                }
-            }
-        })
-        .await
+        std::future::poll_fn(|cx| poll_until_read(|| self.poll_readable(cx), || self.try_read(buf))).await
     }
 
     /// Writes and flushes all bytes.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
-use lacquer_engine::drain::Phase;
 use lacquer_net::descriptors::Need;
 use lacquer_net::{Listener, Stage};
 use lacquer_sources::clock::{self, Instant};
@@ -44,9 +43,7 @@ impl Inherited {
             listener: Arc::new(Listener::new(config.name.clone(), config.endpoint.clone(), path, stages)),
         }
     }
-}
 
-impl Inherited {
     /// Refuses further connections, and ends the thread that accepts them. The kernel does so for all descriptors of
     /// the socket, the manager's included.
     fn close(&self) {
@@ -118,14 +115,10 @@ impl Acceptor {
                     }
                     self.balancer.send(Accepted { fd, listener: listener.clone() });
                 }
-                Err(_) if self.is_closed() => return,
+                Err(_) if self.process.shared.drain().has_begun() => return,
                 Err(e) => pause = self.handle_failure(e, pause),
             }
         }
-    }
-
-    fn is_closed(&self) -> bool {
-        self.process.shared.drain().phase(clock::monotonic()) != Phase::None
     }
 
     /// Requests that idle connections are closed, and waits while only reserved descriptors are left. Meanwhile, new

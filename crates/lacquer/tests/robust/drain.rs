@@ -39,6 +39,15 @@ impl Halves {
         until(|| self.origin.requests() == count)
     }
 
+    /// Returns a client whose request the origin has received.
+    fn client(&self, daemon: &Daemon) -> Client {
+        let before = self.origin.requests();
+        let mut client = Client::connect(daemon.address).expect("it accepts");
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
+        assert!(self.has_requests(before + 1));
+        client
+    }
+
     fn finish(&self) {
         self.finish.send(()).expect("the origin waits");
     }
@@ -52,15 +61,10 @@ fn refuses(daemon: &Daemon) -> bool {
 fn requests_in_progress_end_and_idle_connections_close() {
     let halves = Halves::start();
     let mut daemon = halves.daemon(&[]);
-    let (mut idle, mut active) = (
-        Client::connect(daemon.address).expect("it accepts"),
-        Client::connect(daemon.address).expect("it accepts"),
-    );
-    idle.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
+    let mut idle = halves.client(&daemon);
     halves.finish();
     assert!(idle.response().is_ok_and(|response| response.header("Connection") == Some("keep-alive")));
-    active.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
-    assert!(halves.has_requests(2));
+    let mut active = halves.client(&daemon);
     signal(daemon.manager(), "-TERM");
     assert!(refuses(&daemon));
     assert!(idle.response().is_err(), "it is closed without a response");
@@ -119,9 +123,7 @@ fn http2_announces_the_end_and_finishes_its_streams() {
 fn requests_that_take_too_long_are_cut() {
     let halves = Halves::start();
     let mut daemon = halves.daemon(&["-p", "drain_timeout=0.5"]);
-    let mut client = Client::connect(daemon.address).expect("it accepts");
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
-    assert!(halves.has_requests(1));
+    let mut client = halves.client(&daemon);
     let begun = Instant::now();
     signal(daemon.manager(), "-TERM");
     assert!(client.response().is_err());
@@ -133,9 +135,7 @@ fn requests_that_take_too_long_are_cut() {
 fn a_second_signal_stops_at_once() {
     let halves = Halves::start();
     let mut daemon = halves.daemon(&["-p", "drain_timeout=600"]);
-    let mut client = Client::connect(daemon.address).expect("it accepts");
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
-    assert!(halves.has_requests(1));
+    let mut client = halves.client(&daemon);
     signal(daemon.manager(), "-TERM");
     assert!(refuses(&daemon));
     assert_eq!(daemon.ok("status"), "Child in state draining");

@@ -353,14 +353,6 @@ impl Rx {
         read(&self.0.state, buf)
     }
 
-    pub(crate) fn local_addr(&self) -> SocketAddr {
-        self.0.ends.engine
-    }
-
-    pub(crate) fn peer_addr(&self) -> SocketAddr {
-        self.0.ends.peer
-    }
-
     pub(crate) fn peek(&self) -> Peeked {
         let mut state = self.0.state.lock();
         let waiting = state.to_engine.bytes.make_contiguous();
