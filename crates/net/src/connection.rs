@@ -9,16 +9,16 @@ use lacquer_sources::clock::Instant;
 use crate::capacity::Counted;
 use crate::endpoint::Endpoint;
 use crate::record::Record;
-use crate::rx_half::RxHalf;
+use crate::rx::Rx;
 use crate::stream::Stream;
 use crate::tx_half::TxHalf;
 
 /// Both halves of a connection, the facts about it and its history, until it is closed or returned to the pool.
 pub struct Connection {
-    pub rx: RxHalf,
+    pub rx: Rx,
     pub tx: TxHalf,
     pub facts: Facts,
-    pub record: Box<Record>,
+    pub record: Record,
 }
 
 /// Facts that are read from the kernel once, after the connection is established.
@@ -47,16 +47,16 @@ fn side(addr: Option<SocketAddr>) -> String {
 
 impl Connection {
     /// Wraps a stream that is connected to this endpoint.
-    pub fn new(stream: Stream, endpoint: &Endpoint, counted: Counted) -> Connection {
+    pub fn new(stream: Stream, endpoint: &Endpoint, counted: Counted) -> Box<Connection> {
         let facts = Facts::of(&stream, endpoint);
         let (rx, tx) = stream.split();
-        Connection { rx, tx, facts, record: Box::new(Record::new(Instant::now(), counted)) }
+        Box::new(Connection { rx: Rx::new(rx), tx, facts, record: Record::new(Instant::now(), counted) })
     }
 
     /// Moves the connection from the reactor that it is registered with to the current one.
-    pub(crate) fn rebind(self) -> Option<Connection> {
-        let Connection { rx, tx, facts, record } = self;
-        let (rx, tx) = Stream::join(rx, tx)?.rebind().ok()?.split();
-        Some(Connection { rx, tx, facts, record })
+    pub(crate) fn rebind(self: Box<Connection>) -> Option<Box<Connection>> {
+        let Connection { rx, tx, facts, record } = *self;
+        let (rx, tx) = Stream::join(rx.into_half(), tx)?.rebind().ok()?.split();
+        Some(Box::new(Connection { rx: Rx::new(rx), tx, facts, record }))
     }
 }

@@ -38,7 +38,7 @@ const MOST_SPARED: usize = 64;
 
 /// An idle connection for reuse.
 struct Pooled {
-    connection: Connection,
+    connection: Box<Connection>,
     reactor: usize,
     since: Instant,
     /// The time at which its rest ends.
@@ -97,7 +97,7 @@ impl Resting {
 
 /// The result of a search for a connection.
 pub enum Taken {
-    Connection(Connection),
+    Connection(Box<Connection>),
     /// The next usable connection is still resting.
     Resting(Resting),
     /// Some connections rest whose rest is cut short only if no connection may be opened.
@@ -365,7 +365,7 @@ impl Pools {
         &self,
         reactor: usize,
         endpoint: &Arc<Endpoint>,
-        mut connection: Connection,
+        mut connection: Box<Connection>,
         exchange: &Exchange,
         quiet: Duration,
     ) {
@@ -421,7 +421,7 @@ impl Pools {
         &self,
         reactor: usize,
         endpoint: &Arc<Endpoint>,
-        mut connection: Connection,
+        mut connection: Box<Connection>,
         exchange: Option<&Exchange>,
         (watch, quiet): (Watch, Duration),
     ) {
@@ -500,7 +500,9 @@ impl Pools {
             ready.retain_mut(&mut stays);
             resting.retain_mut(stays);
             let seen = retired.sweep(now, cx);
-            let faulty = |(connection, sample)| Surplus::new(endpoint.clone(), &connection, sample);
+            let faulty = |(connection, sample): (Box<Connection>, _)| {
+                Surplus::new(endpoint.clone(), &connection, sample)
+            };
             swept.surplus.extend(seen.surplus.into_iter().map(faulty));
             swept.doubtful.extend(seen.doubtful);
             swept.gone += seen.closed;

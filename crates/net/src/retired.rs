@@ -19,7 +19,7 @@ const MOST: usize = 256;
 pub(crate) struct Retired(VecDeque<Watched>);
 
 struct Watched {
-    connection: Connection,
+    connection: Box<Connection>,
     until: Instant,
 }
 
@@ -28,14 +28,14 @@ struct Watched {
 pub(crate) struct Swept {
     pub closed: u64,
     /// The connections on which bytes arrived, and these bytes.
-    pub surplus: Vec<(Connection, Vec<u8>)>,
+    pub surplus: Vec<(Box<Connection>, Vec<u8>)>,
     /// Objects of connections that the origin closed before it had read all requests. It has sent fewer responses
     /// than were received here.
     pub doubtful: Vec<Received>,
 }
 
 impl Retired {
-    pub(crate) fn add(&mut self, mut connection: Connection, until: Instant) {
+    pub(crate) fn add(&mut self, mut connection: Box<Connection>, until: Instant) {
         if self.0.len() >= MOST
             && let Some(first) = self.0.pop_front()
         {

@@ -66,13 +66,18 @@ impl Rx {
         self.half.peek()
     }
 
+    /// Checks the transport like [`RxHalf::poll_peek`]. Bytes that were read ahead do not count.
+    pub(crate) fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<Peeked> {
+        self.half.poll_peek(cx)
+    }
+
     /// Acknowledges a new connection at once, like [`RxHalf::confirm`].
     pub fn confirm(&self) {
         self.half.confirm();
     }
 
     /// Returns the receiving half without the bytes that were read ahead.
-    pub fn into_half(self) -> RxHalf {
+    pub(crate) fn into_half(self) -> RxHalf {
         self.half
     }
 

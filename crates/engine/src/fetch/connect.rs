@@ -236,10 +236,10 @@ impl Fetch {
         }
         let is_checked = connection.origin().endpoint.trust.may_speak_first(Instant::now());
         if is_checked {
-            connection.rx.confirm();
+            connection.link.rx.confirm();
             Box::pin(tokio::time::sleep(surplus::quiet_time(&self.task.params))).await;
         }
-        if let Peeked::Bytes(sample) = connection.rx.peek() {
+        if let Peeked::Bytes(sample) = connection.link.rx.peek() {
             return Some(sample);
         }
         if is_checked {

@@ -14,8 +14,8 @@ use lacquer_http::h1::Framing;
 use lacquer_http::{BodyStatus, SessClose, Text, Workspace};
 use lacquer_net::descriptors::Need;
 use lacquer_net::{
-    ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Record, Rx, SpokeFirst, Surplus, Taken,
-    TxHalf, Wanted, Watch, endpoint,
+    ConnectError, ConnectStage, Connection, Counted, Exchange, SpokeFirst, Surplus, Taken, Wanted, Watch,
+    endpoint,
 };
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
@@ -30,10 +30,7 @@ use crate::surplus;
 
 /// A connection in use.
 pub struct OriginConnection {
-    pub rx: Rx,
-    pub tx: TxHalf,
-    pub facts: Facts,
-    record: Box<Record>,
+    pub link: Box<Connection>,
     slot: OriginSlot,
     pub reply: Reply,
     pub waits: Waits,
@@ -74,8 +71,7 @@ pub struct Waits {
 }
 
 impl OriginConnection {
-    fn new(connection: Connection, slot: OriginSlot, reused: bool) -> OriginConnection {
-        let Connection { rx, tx, facts, record } = connection;
+    fn new(link: Box<Connection>, slot: OriginSlot, reused: bool) -> OriginConnection {
         let faults = slot.origin().endpoint.trust.faults();
         let reply = Reply {
             framing: Framing::length(0),
@@ -85,13 +81,12 @@ impl OriginConnection {
             asked: 0.0,
             took: 0.0,
         };
-        let (rx, waits) = (Rx::new(rx), Waits::default());
-        let (close, has_unsent) = (None, false);
-        OriginConnection { rx, tx, facts, record, slot, reply, waits, close, has_unsent, reused, faults }
+        let (waits, close, has_unsent) = (Waits::default(), None, false);
+        OriginConnection { link, slot, reply, waits, close, has_unsent, reused, faults }
     }
 
     /// Returns an idle connection as one in use, and counts the reuse.
-    pub fn reused(services: &Services, connection: Connection, slot: OriginSlot) -> OriginConnection {
+    pub fn reused(services: &Services, connection: Box<Connection>, slot: OriginSlot) -> OriginConnection {
         services.counters().backend_reuse.add(1);
         services.pool_counters().waiter.action.add(1);
         OriginConnection::new(connection, slot, true)
@@ -104,7 +99,7 @@ impl OriginConnection {
     /// Sends bytes of a request. Fails with `TimedOut` and without an error number if the origin accepts no byte within
     /// the limit for the first byte of its response.
     pub async fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        self.tx.write_all_within(bytes, self.waits.first_byte.max(SHORTEST_WAIT)).await
+        self.link.tx.write_all_within(bytes, self.waits.first_byte.max(SHORTEST_WAIT)).await
     }
 
     /// Records the response, so that the connection does not count as waiting for one any more.
@@ -126,18 +121,18 @@ impl OriginConnection {
 
     /// Records that the connection was observed before its first request, and no bytes arrived.
     pub fn begins_quietly(&mut self) {
-        self.record.begins_quietly();
+        self.link.record.begins_quietly();
     }
 
     /// Returns whether the previous response on this connection had no body by rule. Bytes that arrive in place of
     /// the next response may be a forbidden body.
     pub fn follows_bodyless(&self) -> bool {
-        self.record.was_bodyless()
+        self.link.record.was_bodyless()
     }
 
     /// Returns whether the first response on this connection may have arrived before its request.
     pub fn spoke_first(&self) -> SpokeFirst {
-        self.record.spoke_first()
+        self.link.record.spoke_first()
     }
 
     /// Returns whether the response may belong to another request.
@@ -173,7 +168,7 @@ impl OriginConnection {
         let length = self.body_at_hand();
         let ahead = std::mem::replace(&mut self.reply.ahead, Text::NONE);
         if let Some(length) = length {
-            self.rx.unread(ws.get(ahead.tail(length)));
+            self.link.rx.unread(ws.get(ahead.tail(length)));
             self.reply.is_at_end = true;
         }
     }
@@ -233,7 +228,7 @@ const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The next step of a request that needs a connection.
 enum Step {
-    Use(Connection),
+    Use(Box<Connection>),
     Open(Counted),
 }
 
@@ -328,7 +323,7 @@ pub fn send_proxy_header(connection: &OriginConnection, sess: &Sess, out: &mut V
 
 pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
     let state = if connection.reused { "reuse" } else { "connect" };
-    let facts = &connection.facts;
+    let facts = &connection.link.facts;
     let [name, ends, state] =
         [&*connection.origin().spec.name, &facts.ends, state].map(|s| Field::Text(s.as_bytes()));
     log.put_fields(Tag::BackendOpen, &[Field::Number(facts.fd.unsigned_abs().into()), name, ends, state]);
@@ -336,7 +331,7 @@ pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
 
 /// Logs the end of a connection's use: it is kept, or closed for the reason `against`.
 pub fn log_close(log: &mut TxLog, connection: &OriginConnection, against: Option<&str>) {
-    let fd = Field::Number(connection.facts.fd.unsigned_abs().into());
+    let fd = Field::Number(connection.link.facts.fd.unsigned_abs().into());
     let how = if against.is_some() { "close" } else { "recycle" };
     let [name, how, why] =
         [&connection.origin().spec.name, how, against.unwrap_or_default()].map(|s| Field::Text(s.as_bytes()));
@@ -364,7 +359,7 @@ pub fn log_connect_failure(log: &mut TxLog, origin: &Origin, e: &ConnectError) {
 impl OriginConnection {
     /// Returns the bytes after the end of the response; empty if there are none or the end was not reached.
     pub fn surplus_bytes<'s>(&'s self, ws: &'s Workspace) -> &'s [u8] {
-        let pending = self.rx.read_ahead();
+        let pending = self.link.rx.read_ahead();
         if !self.reply.is_at_end {
             &[]
         } else if pending.is_empty() {
@@ -380,16 +375,17 @@ impl OriginConnection {
         let must_free_port =
             || self.reply.is_at_end && self.origin().endpoint.trust.is_suspected(Instant::now());
         if self.has_unsent || must_free_port() {
-            self.tx.reset();
+            self.link.tx.reset();
         } else {
-            self.tx.forget();
+            self.link.tx.forget();
         }
     }
 
     /// Splits into the connection, which outlives this exchange, and its slot.
-    fn into_parts(self) -> (Connection, OriginSlot) {
-        let OriginConnection { rx, tx, facts, record, slot, .. } = self;
-        (Connection { rx: rx.into_half(), tx, facts, record }, slot)
+    fn into_parts(self) -> (Box<Connection>, OriginSlot) {
+        let OriginConnection { mut link, slot, .. } = self;
+        drop(link.rx.take_read_ahead());
+        (link, slot)
     }
 
     /// Closes a connection on which bytes were read that belong to no request, and handles these bytes. Returns the
@@ -406,7 +402,7 @@ impl OriginConnection {
     /// byte arrived for `silence` after the last of them.
     pub fn drop_doubtful(&self, services: &Services, silence: Duration) {
         let quiet = surplus::quiet_time(&services.params());
-        let doubtful: Vec<_> = self.record.doubtful(silence, quiet).collect();
+        let doubtful: Vec<_> = self.link.record.doubtful(silence, quiet).collect();
         surplus::drop_objects(services, doubtful.iter());
     }
 
