@@ -136,6 +136,23 @@ const HELP_SELDOM: Duration = Duration::from_secs(2);
 
 impl Nature {
     fn choose(chance: &Chance) -> Nature {
+        let nature = Nature::choose_any(chance);
+        if percent(chance, 10) { nature.with_a_faulty_device_only() } else { nature }
+    }
+
+    /// Leaves no other reason for a refused request than a bad decision after a failed read.
+    fn with_a_faulty_device_only(self) -> Nature {
+        Nature {
+            storage: self.storage.max(64 << 20),
+            faulty: 0,
+            has_probes: false,
+            has_device: true,
+            read_errors: 30,
+            ..self
+        }
+    }
+
+    fn choose_any(chance: &Chance) -> Nature {
         Nature {
             storage: if percent(chance, 30) { CRAMPED } else { 64 << 20 },
             pages: one_of(chance, &[1, 2, 8]),

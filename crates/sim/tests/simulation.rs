@@ -1,8 +1,8 @@
 //! Runs worlds of many seeds, for `SIMULATE_SECONDS`, from the seed `SIMULATE_FROM` on. `SIMULATE_SEED` runs one seed
 //! alone.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,24 @@ fn variable(name: &str) -> Option<u64> {
 
 fn live(seed: u64) -> Report {
     run(seed, variable("SIMULATE_SEED") == Some(seed)).expect("a world can be created")
+}
+
+/// The time after which a world counts as stuck. Most take some milliseconds.
+const LONGEST: Duration = Duration::from_mins(1);
+
+/// Runs a world. Ends the process with the seed if the world does not end.
+fn within_limit(seed: u64, world: impl FnOnce() -> Report) -> Report {
+    let (ended, end) = mpsc::channel::<()>();
+    let watch = thread::spawn(move || {
+        if end.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("SIMULATE_SEED={seed}: the world is stuck");
+            std::process::exit(1);
+        }
+    });
+    let report = world();
+    drop(ended);
+    watch.join().expect("it does not panic");
+    report
 }
 
 /// The sums of many worlds.
@@ -47,7 +65,8 @@ fn every_world_keeps_the_rules() {
     let begun = Instant::now();
     let work = || {
         loop {
-            let report = live(next.fetch_add(1, Ordering::Relaxed));
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let report = within_limit(seed, || live(seed));
             let mut sums = sums.lock().expect("no thread panics while it holds the lock");
             sums.add(report);
             if sums.failed.is_some() || alone.is_some() || begun.elapsed() > time {

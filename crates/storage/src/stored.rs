@@ -170,7 +170,7 @@ impl Stored {
         }
     }
 
-    /// Returns the contiguous bytes from `from` on, before `to`.
+    /// Returns the contiguous bytes from `from` on, before `to`. An empty range is missing, never pending.
     #[inline]
     pub fn read(&self, from: u64, to: u64) -> Read<'_> {
         let most = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
@@ -179,15 +179,15 @@ impl Stored {
                 chunk.truncate(most);
                 Read::Mapped(chunk)
             }
-            _ => self.unread(from),
+            _ => self.unread(from, to),
         }
     }
 
-    /// Returns the result of reading a byte that is not in memory.
+    /// Returns the result of reading a range whose first byte is not in memory, or an empty range.
     #[cold]
-    fn unread(&self, at: u64) -> Read<'_> {
+    fn unread(&self, from: u64, to: u64) -> Read<'_> {
         match self {
-            Self::Streamed(body) if body.will_have(at) => Read::Pending,
+            Self::Streamed(body) if from < to && body.will_have(from) => Read::Pending,
             _ => Read::Missing,
         }
     }
