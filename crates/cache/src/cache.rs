@@ -330,6 +330,17 @@ impl fmt::Debug for Cache {
     }
 }
 
+/// The requests that waited for a published object. They are woken when this is dropped.
+#[derive(Debug, Default)]
+#[must_use = "requests are waiting for the object"]
+pub struct Awaited(DeferredWork);
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.0).run();
+    }
+}
+
 /// The right and the duty to fetch an object for a key. Other requests may wait for the result, so the owner must
 /// publish an object or drop this.
 #[must_use = "requests may be waiting for the result"]
@@ -357,11 +368,11 @@ impl Busy {
 
     /// Adds the object, complete or not, to the index, and wakes waiting requests.
     pub fn publish(self, object: &Arc<Object>) {
-        self.publish_tagged(object, Vec::new());
+        drop(self.publish_tagged(object, Vec::new()));
     }
 
-    /// Publishes an object that can be purged by tags.
-    pub fn publish_tagged(mut self, object: &Arc<Object>, mut tags: Vec<Tag>) {
+    /// Publishes an object that can be purged by tags. Waiting requests are woken when the result is dropped.
+    pub fn publish_tagged(mut self, object: &Arc<Object>, mut tags: Vec<Tag>) -> Awaited {
         tags.sort_unstable();
         tags.dedup();
         self.done = true;
@@ -391,10 +402,10 @@ impl Busy {
             cache.rush(&mut shard, &self.key, &mut deferred);
         }
         cache.events.inserted(object, when);
-        deferred.run();
         if object.state() == BodyState::Complete {
             cache.commit(self.key, object);
         }
+        Awaited(deferred)
     }
 
     /// Returns whether requests wait for the result.

@@ -41,7 +41,7 @@ mod loom_tests;
 mod tests;
 
 pub use alloc::Nuke;
-pub use cache::{Busy, Cache, Config, Hooks};
+pub use cache::{Awaited, Busy, Cache, Config, Hooks};
 pub use durable::Recovery;
 pub use evicted::Evicted;
 pub use front::FrontTable;

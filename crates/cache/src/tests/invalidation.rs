@@ -83,7 +83,7 @@ impl Pair {
                 unreachable!("always_miss misses");
             };
             let object = w.object(0.0, |s| (s.timers, s.head, s.vary) = (timers, head, vary), b"body");
-            busy.publish_tagged(&object, tags.iter().map(|word| w.cache.tag(word)).collect());
+            drop(busy.publish_tagged(&object, tags.iter().map(|word| w.cache.tag(word)).collect()));
         }
     }
 
@@ -253,7 +253,7 @@ fn listeners_are_called_before_the_effect_and_without_a_lock() {
             unreachable!("always_miss misses");
         };
         let object = w.object(10.0, |_| {}, b"body");
-        busy.publish_tagged(&object, vec![w.cache.tag(b"tag4")]);
+        drop(busy.publish_tagged(&object, vec![w.cache.tag(b"tag4")]));
         let is_missed = total == 0 && !matches!(action, Action::Ban(_));
         let event = Invalidation::new(action, w.now.get(), Reason::PurgeAction, Source::Management);
         assert_eq!(w.cache.invalidate(event, Arrival::Local).finish(&w.cache), total);

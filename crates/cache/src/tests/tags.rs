@@ -27,7 +27,7 @@ fn publish(w: &World, random: &mut Random, key: u64) -> Known {
     };
     let numbers: Vec<u64> = (0..random.below(5)).map(|_| random.below(12) * random.below(12)).collect();
     let object = w.object(random.below(30) as f32, |s| s.timers.grace = 5.0, b"body");
-    busy.publish_tagged(&object, tags_of(w, &numbers));
+    drop(busy.publish_tagged(&object, tags_of(w, &numbers)));
     Known { object, key, tags: numbers.into_iter().collect() }
 }
 
@@ -105,7 +105,7 @@ fn tags_survive_the_end_of_the_fetch() {
     let sizes = ChunkSizes { first: 16384, max: 65536 };
     let store = &w.cache.stevedores()[0];
     let (object, mut writer) = w.cache.begin(store, &spec, None, sizes, &mut nuke).expect("room");
-    busy.publish_tagged(&object, tags_of(&w, &[1, 2, 1]));
+    drop(busy.publish_tagged(&object, tags_of(&w, &[1, 2, 1])));
     w.cache.reserve(store, &mut writer, &mut nuke).expect("room");
     writer.write(b"body").expect("reserved");
     w.cache.finish(object, writer);

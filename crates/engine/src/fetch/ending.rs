@@ -24,10 +24,11 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Returns the connection to the pool, or observes it. `object` is the object that was received over it.
+    /// Returns the connection to the pool, or observes it, if that was not done yet. `object` is the object that was
+    /// received over it.
     #[inline]
-    pub fn release(self, services: &Services, object: Option<&Object>) {
-        match self.leaving {
+    pub fn release(&mut self, services: &Services, object: Option<&Object>) {
+        match self.leaving.take() {
             Some((connection, End::Kept)) => connection.recycle(services, object),
             Some((connection, _)) => connection.retire(services, object),
             None => {}

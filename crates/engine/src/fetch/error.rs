@@ -46,5 +46,6 @@ pub async fn error(f: &mut Fetch) -> Step {
     {
         f.task.services.cache().kill(&stale);
     }
-    Step::Done(Some(f.settle(Stored::Begun(draft))))
+    let (object, _) = f.settle(Stored::Begun(draft));
+    Step::Done(Some(object))
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lacquer_cache::{
-    BodyWriter, Cache, ChunkSizes, Full, Nuke, Object, ObjectSpec, Stevedore, Tag as Mark, Timers, flag,
+    Awaited, BodyWriter, Cache, ChunkSizes, Full, Nuke, Object, ObjectSpec, Stevedore, Tag as Mark, Timers,
+    flag,
 };
 use lacquer_flow::storing::{self, StoreChoice, Storing, Variant, Verdict};
 use lacquer_flow::{Lifetime, validation};
@@ -37,6 +38,10 @@ impl Stored {
         match self {
             Stored::Whole(object) | Stored::Begun(Draft { object, .. }) => object,
         }
+    }
+
+    fn is_published(&self) -> bool {
+        matches!(self, Stored::Begun(Draft { is_published: true, .. }))
     }
 }
 
@@ -253,25 +258,34 @@ impl Fetch {
     pub fn publish_early(&mut self, draft: &mut Draft) {
         if self.attempt.do_stream {
             draft.is_published = true;
-            self.publish(&draft.object, Target::Streaming(draft.object.clone()));
+            drop(self.publish(&draft.object, Target::Streaming(draft.object.clone())));
         }
     }
 
-    /// Publishes the object: other requests may use it. `then` is the state of the destination from now on.
-    fn publish(&mut self, object: &Arc<Object>, then: Target) {
-        if let Target::Cache(busy) = std::mem::replace(&mut self.product.target, then) {
-            busy.publish_tagged(object, self.tags());
-        }
+    /// Publishes the object: other requests may use it. `then` is the state of the destination from now on. Returns
+    /// the requests that waited for the object.
+    fn publish(&mut self, object: &Arc<Object>, then: Target) -> Awaited {
+        let awaited = match std::mem::replace(&mut self.product.target, then) {
+            Target::Cache(busy) => busy.publish_tagged(object, self.tags()),
+            _ => Awaited::default(),
+        };
         self.announce(Some(object.clone()));
+        awaited
     }
 
-    /// Completes an object whose body was received in full over the connection, and replaces the stale object.
+    /// Completes an object whose body was received in full over the connection, and replaces the stale object. A
+    /// client that receives the object may cause the next fetch at once, so the connection is released before.
     #[inline]
     pub fn complete(&mut self, stored: Stored, connection: OriginConnection) -> Step {
-        let ended = self.end_origin(connection, None);
+        let mut ended = self.end_origin(connection, None);
         self.drop_if_foreign(&ended, stored.object());
-        let object = self.settle(stored);
+        if stored.is_published() {
+            ended.release(&self.task.services, Some(stored.object()));
+        }
+        let (object, awaited) = self.settle(stored);
         self.drop_if_foreign(&ended, &object);
+        ended.release(&self.task.services, Some(&object));
+        drop(awaited);
         self.task.stamp("BerespBody");
         if let Some(stale) = self.product.stale.take() {
             let log = self.task.services.log();
@@ -279,7 +293,6 @@ impl Fetch {
             log.write_fmt(Tag::ExpKill, lacquer_shm::Vxid::NONE, text);
             self.task.services.cache().supersede(&stale);
         }
-        ended.release(&self.task.services, Some(&object));
         Step::Done(Some(object))
     }
 
@@ -292,29 +305,29 @@ impl Fetch {
     }
 
     /// Completes the object, because no more bytes will be appended. Returns the object that the index contains from
-    /// now on.
-    pub fn settle(&mut self, stored: Stored) -> Arc<Object> {
-        let object = match stored {
+    /// now on, and the requests that waited for it.
+    pub fn settle(&mut self, stored: Stored) -> (Arc<Object>, Awaited) {
+        let (object, awaited) = match stored {
             // Readers already hold this object; the index may get a more compact one.
             Stored::Begun(Draft { object, writer, is_published: true }) => {
                 self.product.target = Target::Delivered;
-                self.task.services.cache().finish(object, writer)
+                (self.task.services.cache().finish(object, writer), Awaited::default())
             }
             Stored::Begun(Draft { object, writer, is_published: false }) => {
                 writer.finish();
-                self.publish(&object, Target::Delivered);
-                object
+                let awaited = self.publish(&object, Target::Delivered);
+                (object, awaited)
             }
             Stored::Whole(object) => {
-                self.publish(&object, Target::Delivered);
-                object
+                let awaited = self.publish(&object, Target::Delivered);
+                (object, awaited)
             }
         };
         // Nobody reads a body that was abandoned, or that was fetched in the background for a mark.
         if object.is(flag::CANCEL) || self.purpose.is_background && self.response.is_uncacheable {
             object.stored().drop_body();
         }
-        object
+        (object, awaited)
     }
 
     /// Ensures that bytes can be appended to the object, by eviction if necessary. Returns false if there is no room
