@@ -34,7 +34,7 @@ pub const LAYERS: [&[&str]; 9] = [
     &["deliver"],
     &["cache", "net", "vcl-runtime", "jail"],
     &["flow", "h2", "vcl", "cli"],
-    &["filters", "http", "params", "shm", "sources", "storage", "system"],
+    &["disk", "filters", "http", "params", "shm", "sources", "storage", "system"],
 ];
 
 /// Returns the number of a crate's layer, counted from the top. Tools are above the product.

@@ -78,8 +78,9 @@ const FORBIDDEN_DEPENDENCIES: [(&str, &[&str], &str); 3] = [
     (crates::INSTALLED, &["testing", "bench", "sim"], "these crates are for tests and measurements only"),
 ];
 
-/// Objects are bytes in an arena. The arena maps memory, but uses no socket and no clock either.
-const PURE_USES: [(&str, &str); 1] = [("cache", "storage")];
+/// Objects are bytes in an arena or on a disk. The arena maps memory and the disk has threads, but neither uses a socket
+/// or a clock.
+const PURE_USES: [(&str, &str); 2] = [("cache", "storage"), ("cache", "disk")];
 
 const IMPURE_NAMES: [&str; 10] = [
     "tokio",

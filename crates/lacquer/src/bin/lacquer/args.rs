@@ -20,6 +20,11 @@ impl Opt {
         Self { name, value, help, repeats: false }
     }
 
+    /// An option without a value.
+    pub const fn flag(name: &'static str, help: &'static str) -> Self {
+        Self { name, value: "", help, repeats: false }
+    }
+
     pub const fn many(name: &'static str, value: &'static str, help: &'static str) -> Self {
         Self { name, value, help, repeats: true }
     }
@@ -48,6 +53,11 @@ impl Values {
         self.many(name).last().map(String::as_str)
     }
 
+    /// Returns whether an option without a value was given.
+    pub fn has(&self, name: &str) -> bool {
+        !self.many(name).is_empty()
+    }
+
     pub fn many(&self, name: &str) -> &[String] {
         self.options.get(name).map_or(&[], Vec::as_slice)
     }
@@ -61,9 +71,9 @@ pub fn dispatch(commands: &[Command], words: &[String]) -> Result<ExitCode, Fail
     };
     match first.as_str() {
         "-h" | "--help" | "help" => {
-            let text = match rest.first() {
-                Some(name) => command_help(find(commands, name)?),
-                None => overview(commands),
+            let text = match rest {
+                [] => overview(commands),
+                name => command_help(find(commands, &name.join(" "))?),
             };
             show(&text);
             return Ok(ExitCode::SUCCESS);
@@ -74,7 +84,13 @@ pub fn dispatch(commands: &[Command], words: &[String]) -> Result<ExitCode, Fail
         }
         _ => {}
     }
-    let command = find(commands, first)?;
+    // The name of a command may have two words.
+    let both = rest.first().map(|second| format!("{first} {second}"));
+    let is_known = |name: &&String| commands.iter().any(|c| c.name == **name);
+    let (command, rest) = match both.as_ref().filter(is_known) {
+        Some(name) => (find(commands, name)?, &rest[1..]),
+        None => (find(commands, first)?, rest),
+    };
     if rest.iter().any(|w| w == "-h" || w == "--help") {
         show(&command_help(command));
         return Ok(ExitCode::SUCCESS);
@@ -112,6 +128,7 @@ fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
             Failure::new(format_args!("`{}` has no option --{name}", command.name))
                 .hint(suggest("--", name, names, &help))
         })?;
+        let attached = if option.value.is_empty() { Some(String::new()) } else { attached };
         let value = attached.or_else(|| words.next().cloned()).ok_or_else(|| {
             Failure::new(format_args!("--{name} needs a value: --{name} {}", option.value)).hint(option.help)
         })?;
@@ -149,7 +166,7 @@ fn overview(commands: &[Command]) -> String {
         "Lacquer caches the responses of your web server and serves them fast.\n\nUsage: lacquer COMMAND [OPTIONS]\n\n",
     );
     for c in commands {
-        let _ = writeln!(text, "  {:<13} {}", c.name, c.summary);
+        let _ = writeln!(text, "  {:<15} {}", c.name, c.summary);
     }
     text.push_str("\nlacquer COMMAND --help describes a command. ");
     text.push_str("`lacquerd` is the daemon; it has the options of varnishd.\n");

@@ -8,6 +8,7 @@ mod check;
 mod demo;
 mod failure;
 mod run;
+mod storage;
 
 use args::{Command, Opt};
 use std::process::ExitCode;
@@ -74,6 +75,39 @@ const COMMANDS: &[Command] = &[
         options: &[Opt::one("listen", "ADDR", "address to listen on; default 127.0.0.1:8080")],
         examples: &[("lacquer demo-origin --listen 127.0.0.1:9000", "use another port")],
         run: demo::run,
+    },
+    Command {
+        name: "storage create",
+        operand: Some(("PATH", "a file, a directory or a block device")),
+        summary: "make a store for objects on a disk",
+        about: "Makes an empty store, in a file whose space is reserved, or on a block device. In a directory, the\n\
+                file is named lacquer.store. What an existing store contains is lost with --force.",
+        options: &[
+            Opt::one("size", "SIZE", "the size of the file, such as 100G; a device is used as a whole"),
+            Opt::flag("force", "overwrite an existing store, or other data"),
+        ],
+        examples: &[("lacquer storage create --size 100G /var/cache/lacquer", "make a store in a file")],
+        run: storage::create,
+    },
+    Command {
+        name: "storage check",
+        operand: Some(("PATH", "a file, a directory or a block device")),
+        summary: "verify all checksums of a store",
+        about: "Reads a whole store and verifies every checksum. The daemon must not be using the store. The exit\n\
+                code is 1 when something is damaged; the daemon treats damaged objects as missing.",
+        options: &[],
+        examples: &[("lacquer storage check /dev/nvme1n1", "verify the store on a disk")],
+        run: storage::check,
+    },
+    Command {
+        name: "storage show",
+        operand: Some(("PATH", "a file, a directory or a block device")),
+        summary: "show what a store contains",
+        about: "Reads the index of a store and prints version, size, fill and the sizes of its objects. The daemon\n\
+                must not be using the store.",
+        options: &[],
+        examples: &[("lacquer storage show /var/cache/lacquer", "show a store in a directory")],
+        run: storage::show,
     },
 ];
 

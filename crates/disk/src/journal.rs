@@ -1,0 +1,305 @@
+//! The journal: purges and bans, which must not be forgotten once they were answered.
+//!
+//! The journal has two halves. Records are appended to one of them in groups of whole blocks. When it is full, the
+//! records that still matter are written to the other half as a checkpoint, and appending continues there.
+//!
+//! ```text
+//! group    u32 "LQjn" | u32 length of the records | u64 generation | u32 number | u32 flags | u64 tail | u32 last ban
+//!          | u32 0 | u64 checksum of the preceding fields and the records | records
+//! records  u8 1 | u64 fingerprint | u64 bound                                  objects up to the bound are purged
+//!          u8 2 | u32 number | f64 time | u32 length | words, each with u32 length         a ban  (little endian)
+//! ```
+//!
+//! `generation` counts the halves that were begun, `number` the groups in a half. The checkpoint ends with the first
+//! group that has the flag 1. The half with the higher generation is used, if its checkpoint is complete. Log positions
+//! before `tail` are no longer in use, whatever their segments contain.
+
+use std::collections::HashMap;
+use std::io;
+
+use crate::blocks::{Aligned, BLOCK, Blocks, Reader, read_around};
+use crate::layout::Layout;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"LQjn");
+const GROUP: usize = 4 + 4 + 8 + 4 + 4 + 8 + 4 + 4 + 8;
+/// The flag of the last group of a checkpoint.
+const COMPLETE: u32 = 1;
+/// The maximum length of the records in a group of a checkpoint.
+const CHECKPOINT_GROUP: usize = 1 << 20;
+
+const PURGE: u8 = 1;
+const BAN: u8 = 2;
+
+/// A ban, as its number, the time of its request, and the words of its conditions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ban {
+    pub number: u32,
+    pub time: f64,
+    pub words: Vec<String>,
+}
+
+/// The records that still matter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Live {
+    /// By fingerprint, the log position below which objects are purged.
+    pub purges: HashMap<u64, u64>,
+    /// Oldest first.
+    pub bans: Vec<Ban>,
+    /// The log position before which nothing is in use.
+    pub tail: u64,
+    /// The highest number that a ban ever had.
+    pub last_ban: u32,
+}
+
+impl Live {
+    /// Returns whether the object at a log position is purged.
+    pub fn is_purged(&self, fingerprint: u64, log: u64) -> bool {
+        log < self.tail || self.purges.get(&fingerprint).is_some_and(|&bound| log < bound)
+    }
+
+    pub(crate) fn purge(&mut self, fingerprint: u64, bound: u64) {
+        let known = self.purges.entry(fingerprint).or_default();
+        *known = bound.max(*known);
+    }
+
+    pub(crate) fn ban(&mut self, ban: Ban) {
+        self.last_ban = self.last_ban.max(ban.number);
+        if self.bans.last().is_none_or(|last| last.number < ban.number) {
+            self.bans.push(ban);
+        } else if let Err(at) = self.bans.binary_search_by_key(&ban.number, |ban| ban.number) {
+            self.bans.insert(at, ban);
+        }
+    }
+
+    /// Drops records that concern no object any more. `oldest_ban` is the oldest ban that an object was last tested
+    /// against.
+    pub(crate) fn trim(&mut self, oldest_ban: u32) {
+        let tail = self.tail;
+        self.purges.retain(|_, bound| *bound > tail);
+        self.bans.retain(|ban| ban.number > oldest_ban);
+    }
+
+    fn apply(&mut self, records: &[u8]) -> Option<()> {
+        let mut reader = Reader::new(records);
+        while !reader.rest().is_empty() {
+            match reader.u8() {
+                PURGE => {
+                    let (fingerprint, bound) = (reader.u64(), reader.u64());
+                    self.purge(fingerprint, bound);
+                }
+                BAN => {
+                    let (number, time) = (reader.u32(), f64::from_le_bytes(reader.array()));
+                    let len = reader.u32();
+                    let mut words = Reader::new(reader.bytes(len as usize));
+                    let mut ban = Ban { number, time, words: Vec::new() };
+                    while !words.rest().is_empty() {
+                        let len = words.u32();
+                        let word = std::str::from_utf8(words.bytes(len as usize)).ok()?;
+                        ban.words.push(word.to_owned());
+                    }
+                    if words.is_short || !time.is_finite() {
+                        return None;
+                    }
+                    self.ban(ban);
+                }
+                _ => return None,
+            }
+        }
+        (!reader.is_short).then_some(())
+    }
+}
+
+/// Appends the record of a purge.
+pub(crate) fn put_purge(out: &mut Vec<u8>, fingerprint: u64, bound: u64) {
+    out.push(PURGE);
+    out.extend_from_slice(&fingerprint.to_le_bytes());
+    out.extend_from_slice(&bound.to_le_bytes());
+}
+
+/// Appends the record of a ban.
+pub(crate) fn put_ban(out: &mut Vec<u8>, ban: &Ban) {
+    out.push(BAN);
+    out.extend_from_slice(&ban.number.to_le_bytes());
+    out.extend_from_slice(&ban.time.to_le_bytes());
+    let len: usize = ban.words.iter().map(|word| 4 + word.len()).sum();
+    out.extend_from_slice(&(len as u32).to_le_bytes());
+    for word in &ban.words {
+        out.extend_from_slice(&(word.len() as u32).to_le_bytes());
+        out.extend_from_slice(word.as_bytes());
+    }
+}
+
+/// The place at which the next group is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cursor {
+    generation: u64,
+    /// The offset in the half.
+    at: u64,
+    number: u32,
+}
+
+struct Group<'a> {
+    generation: u64,
+    number: u32,
+    flags: u32,
+    tail: u64,
+    last_ban: u32,
+    records: &'a [u8],
+}
+
+impl<'a> Group<'a> {
+    fn encode(&self, layout: &Layout) -> Aligned {
+        let mut out = Vec::with_capacity(GROUP + self.records.len());
+        out.extend_from_slice(&MAGIC.to_le_bytes());
+        out.extend_from_slice(&(self.records.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.generation.to_le_bytes());
+        out.extend_from_slice(&self.number.to_le_bytes());
+        out.extend_from_slice(&self.flags.to_le_bytes());
+        out.extend_from_slice(&self.tail.to_le_bytes());
+        out.extend_from_slice(&self.last_ban.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        let checksum = Self::checksum(layout, &out, self.records);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out.extend_from_slice(self.records);
+        Aligned::copy_of(&out)
+    }
+
+    fn checksum(layout: &Layout, fixed: &[u8], records: &[u8]) -> u64 {
+        layout.checksum(layout.checksum(u64::from(MAGIC), fixed), records)
+    }
+
+    fn decode(layout: &Layout, bytes: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let (magic, len, generation) = (reader.u32(), reader.u32(), reader.u64());
+        let (number, flags, tail) = (reader.u32(), reader.u32(), reader.u64());
+        let (last_ban, _, checksum) = (reader.u32(), reader.u32(), reader.u64());
+        let records = reader.bytes(len as usize);
+        let is_sound = !reader.is_short
+            && magic == MAGIC
+            && checksum == Self::checksum(layout, &bytes[..GROUP - 8], records);
+        is_sound.then_some(Self { generation, number, flags, tail, last_ban, records })
+    }
+}
+
+/// Reads the journal. Returns the records and the place to continue at.
+pub(crate) fn read(layout: &Layout, blocks: &dyn Blocks) -> io::Result<(Live, Cursor)> {
+    let mut best: Option<(Live, Cursor)> = None;
+    for half in 0..2 {
+        if let Some(found) = read_half(layout, blocks, half)?
+            && best.as_ref().is_none_or(|(_, cursor)| cursor.generation < found.1.generation)
+        {
+            best = Some(found);
+        }
+    }
+    Ok(best.unwrap_or_default())
+}
+
+fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Option<(Live, Cursor)>> {
+    let (buffer, _) = read_around(blocks, layout.journal_half(half), layout.journal)?;
+    let bytes = buffer.bytes();
+    let mut live = Live::default();
+    let mut cursor = Cursor::default();
+    let mut is_complete = false;
+    while let Some(group) = Group::decode(layout, &bytes[cursor.at as usize..]) {
+        if cursor.number == 0 {
+            cursor.generation = group.generation;
+        }
+        let continues = group.generation == cursor.generation
+            && group.number == cursor.number
+            && group.generation % 2 == half;
+        if !continues || live.apply(group.records).is_none() {
+            break;
+        }
+        live.tail = live.tail.max(group.tail);
+        live.last_ban = live.last_ban.max(group.last_ban);
+        is_complete |= group.flags & COMPLETE != 0;
+        cursor.number += 1;
+        cursor.at += ((GROUP + group.records.len()) as u64).next_multiple_of(BLOCK);
+        if cursor.at >= layout.journal {
+            break;
+        }
+    }
+    Ok(is_complete.then_some((live, cursor)))
+}
+
+/// The journal does not have room for the records.
+#[derive(Debug)]
+pub(crate) struct NoRoom;
+
+impl Cursor {
+    /// Appends a group of records and makes it durable. Fails with `NoRoom` if this half is full.
+    pub(crate) fn append(
+        &mut self,
+        layout: &Layout,
+        blocks: &dyn Blocks,
+        live: &Live,
+        records: &[u8],
+    ) -> io::Result<Result<(), NoRoom>> {
+        if self.generation == 0 {
+            return Ok(Err(NoRoom));
+        }
+        let written = self.write(layout, blocks, live, records, 0)?;
+        if written.is_ok() {
+            blocks.sync()?;
+        }
+        Ok(written)
+    }
+
+    /// Writes all live records to the other half, and continues there.
+    pub(crate) fn checkpoint(
+        &mut self,
+        layout: &Layout,
+        blocks: &dyn Blocks,
+        live: &Live,
+    ) -> io::Result<Result<(), NoRoom>> {
+        let mut groups = vec![Vec::new()];
+        let mut put = |record: &dyn Fn(&mut Vec<u8>)| {
+            if groups.last().is_none_or(|group| group.len() >= CHECKPOINT_GROUP) {
+                groups.push(Vec::new());
+            }
+            groups.last_mut().into_iter().for_each(record);
+        };
+        for (&fingerprint, &bound) in &live.purges {
+            put(&|out| put_purge(out, fingerprint, bound));
+        }
+        for ban in &live.bans {
+            put(&|out| put_ban(out, ban));
+        }
+        let needs: u64 = groups.iter().map(|g| ((GROUP + g.len()) as u64).next_multiple_of(BLOCK)).sum();
+        // Half of the room is for the records that follow.
+        if needs > layout.journal / 2 {
+            return Ok(Err(NoRoom));
+        }
+        let mut next = Self { generation: self.generation + 1, at: 0, number: 0 };
+        let last = groups.len() - 1;
+        for (i, group) in groups.iter().enumerate() {
+            let flags = if i == last { COMPLETE } else { 0 };
+            let written = next.write(layout, blocks, live, group, flags)?;
+            debug_assert!(written.is_ok(), "the room was computed");
+        }
+        blocks.sync()?;
+        *self = next;
+        Ok(Ok(()))
+    }
+
+    fn write(
+        &mut self,
+        layout: &Layout,
+        blocks: &dyn Blocks,
+        live: &Live,
+        records: &[u8],
+        flags: u32,
+    ) -> io::Result<Result<(), NoRoom>> {
+        let Self { generation, at, number } = *self;
+        let group = Group { generation, number, flags, tail: live.tail, last_ban: live.last_ban, records };
+        let bytes = group.encode(layout);
+        let len = bytes.bytes().len() as u64;
+        if at + len > layout.journal {
+            return Ok(Err(NoRoom));
+        }
+        blocks.write(layout.journal_half(generation) + at, bytes.bytes())?;
+        self.at += len;
+        self.number += 1;
+        Ok(Ok(()))
+    }
+}

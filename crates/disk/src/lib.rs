@@ -1,0 +1,51 @@
+//! The block store: objects on a disk, a raw device or in a file, that survive the end of all processes and cuts of
+//! power.
+//!
+//! Objects are appended to segments. The index in memory has 24 bytes for each. A journal contains what must not be
+//! forgotten. [`layout`], [`record`], [`segment`] and [`journal`] describe the format, and `docs/storage.md` draws it.
+//!
+//! What always holds:
+//!
+//! - Bytes are passed on only after their checksum was verified. It depends on the store, the log position and the
+//!   place in the object, so that a block in a wrong place is detected.
+//! - A purge or ban whose hold was dropped is in the journal. No later start finds an object that it concerns.
+//! - A log position is used once. The index contains a position only after its record was written.
+//! - A segment is not reused while a response is sent from it.
+//!
+//! Locks: the journal's cursor, then the state, then a shard of the index. Only the cursor is held during a read or
+//! write.
+
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod file;
+mod index;
+mod journal;
+mod layout;
+mod read;
+mod record;
+mod recover;
+mod report;
+mod running;
+mod segment;
+mod state;
+mod stats;
+mod store;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use blocks::{Aligned, BLOCK, Blocks};
+pub use file::{FileDevice, open_file, path_of, reserve};
+pub use index::{Entry, Index};
+pub use journal::Ban;
+pub use layout::{LEAST_SIZE, Layout, OpenError, VERSION};
+pub use read::{Loaded, StoredBody};
+pub use record::{Fields, Key, Meta, Parts, fingerprint, record_len};
+pub use report::{CLASSES, Report, class_limit, report};
+pub use running::Running;
+pub use state::{Content, Hold, Phase};
+pub use stats::Stats;
+pub use store::{Candidate, Options, Owner, Past, Store};
+pub use writer::{Step, Writer};

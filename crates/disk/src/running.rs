@@ -1,0 +1,146 @@
+//! The threads of a store: one writes objects, one writes the journal, and several read.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::store::Store;
+use crate::writer::{Step, Writer};
+
+/// The number of threads that read, and thus the depth of the device's queue.
+const READERS: usize = 32;
+const STACK: usize = 256 << 10;
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// The threads that read.
+#[derive(Default)]
+struct Readers {
+    tasks: Mutex<VecDeque<Task>>,
+    has_tasks: Condvar,
+}
+
+/// A store at work.
+pub struct Running {
+    store: Arc<Store>,
+    readers: Arc<Readers>,
+    is_ending: Arc<AtomicBool>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Running {
+    /// Starts the threads. The index is read by one of them. Written objects are made durable within
+    /// `flush_interval`.
+    pub fn start(store: Arc<Store>, flush_interval: Duration) -> io::Result<Self> {
+        let readers = Arc::new(Readers::default());
+        let is_ending = Arc::new(AtomicBool::new(false));
+        let thread = |name: &str| Builder::new().name(name.to_owned()).stack_size(STACK);
+        for _ in 0..READERS {
+            let readers = Arc::clone(&readers);
+            thread("disk-read").spawn(move || readers.run())?;
+        }
+        let (this, end) = (Arc::clone(&store), Arc::clone(&is_ending));
+        let writer = thread("disk-write").spawn(move || write(&this, flush_interval, &end))?;
+        let (this, end) = (Arc::clone(&store), Arc::clone(&is_ending));
+        let journal = thread("disk-journal").spawn(move || keep_journal(&this, &end))?;
+        Ok(Self { store, readers, is_ending, threads: Mutex::new(vec![writer, journal]) })
+    }
+
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Runs a function that reads on one of the threads for that.
+    pub fn read(&self, task: impl FnOnce() + Send + 'static) {
+        self.readers.tasks.lock().push_back(Box::new(task));
+        self.readers.has_tasks.notify_one();
+    }
+
+    /// Writes everything, and ends the threads that write.
+    pub fn close(&self) {
+        self.is_ending.store(true, Ordering::SeqCst);
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // The lock orders this with a thread that is about to wait.
+            drop(self.store.state.lock());
+            self.store.has_objects.notify_all();
+            self.store.has_records.notify_all();
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Running({:?})", self.store)
+    }
+}
+
+impl Readers {
+    fn run(&self) {
+        loop {
+            let task = {
+                let mut tasks = self.tasks.lock();
+                loop {
+                    match tasks.pop_front() {
+                        Some(task) => break task,
+                        None => self.has_tasks.wait(&mut tasks),
+                    }
+                }
+            };
+            task();
+        }
+    }
+}
+
+fn write(store: &Arc<Store>, flush_interval: Duration, is_ending: &AtomicBool) {
+    store.recover();
+    let mut writer = Writer::new(Arc::clone(store));
+    let mut flushed = store.now();
+    loop {
+        let step = writer.step();
+        if writer.is_dirty() && store.now() - flushed >= flush_interval.as_secs_f64() {
+            writer.flush();
+            flushed = store.now();
+        }
+        if step == Step::More {
+            continue;
+        }
+        if is_ending.load(Ordering::SeqCst) {
+            return writer.close();
+        }
+        let mut state = store.state.lock();
+        if state.queue.is_empty() && !is_ending.load(Ordering::SeqCst) {
+            if writer.is_dirty() {
+                store.has_objects.wait_for(&mut state, flush_interval);
+            } else {
+                store.has_objects.wait(&mut state);
+                flushed = store.now();
+            }
+        } else {
+            // There is no segment to write to, for now.
+            store.has_objects.wait_for(&mut state, flush_interval);
+        }
+    }
+}
+
+fn keep_journal(store: &Arc<Store>, is_ending: &AtomicBool) {
+    loop {
+        if store.journal_step() {
+            continue;
+        }
+        let mut state = store.state.lock();
+        let has_work = state.pending.count > 0 || state.pending.wants_checkpoint;
+        if is_ending.load(Ordering::SeqCst) && !has_work {
+            return;
+        }
+        // After a failed attempt, as before the index was read, the next is made later.
+        store.has_records.wait_for(&mut state, Duration::from_millis(if has_work { 10 } else { 1000 }));
+    }
+}

@@ -1,0 +1,207 @@
+//! Segments: a header, records one after the other, and at the end a summary of the records, which start-up reads
+//! instead of them.
+//!
+//! ```text
+//! header   4 kB: u32 "LQsg" | u32 0 | u64 epoch | u64 checksum of the preceding bytes
+//! records  each at a multiple of 64 bytes; after a write, at the next multiple of 4 kB
+//! summary  24 bytes key | u32 offset and u32 length in units of 64 bytes | u32 variant | u32 expires, for each record
+//! footer   last 4 kB: u32 "LQft" | u32 records | u64 epoch | u32 oldest and u32 newest ban tested
+//!          | u64 checksum of the summary | u64 checksum of the preceding bytes                    (little endian)
+//! ```
+//!
+//! The header is durable before the first record is written, and the records before the summary. A segment without a
+//! valid summary was being written: its records are read one by one, up to the first that is incomplete.
+
+use std::io;
+
+use crate::blocks::{Aligned, BLOCK, Blocks, Reader, read_around};
+use crate::layout::{Layout, UNIT};
+use crate::record::{FIXED, Header, Key};
+
+const HEADER: u32 = u32::from_le_bytes(*b"LQsg");
+const FOOTER: u32 = u32::from_le_bytes(*b"LQft");
+/// The offset of the first record.
+pub(crate) const FIRST: u64 = BLOCK;
+const SUMMARY_ENTRY: usize = 24 + 4 * 4;
+/// The length of the end of a segment that is read first. It contains most summaries.
+const TAIL_READ: u64 = 32 << 10;
+
+/// A record in a summary.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summarized {
+    pub key: Key,
+    /// The offset in the segment, in bytes.
+    pub offset: u64,
+    /// The length of the record, in bytes.
+    pub len: u64,
+    pub variant: u32,
+    pub expires: u32,
+}
+
+/// The contents of a segment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    pub records: Vec<Summarized>,
+    /// The oldest and the newest of the bans that the records were last tested against. `u32::MAX` and 0 if there are
+    /// no records.
+    pub bans: (u32, u32),
+}
+
+impl Summary {
+    pub fn new() -> Self {
+        Self { records: Vec::new(), bans: (u32::MAX, 0) }
+    }
+
+    pub(crate) fn add(&mut self, record: Summarized, ban: u32) {
+        self.records.push(record);
+        self.bans = (self.bans.0.min(ban), self.bans.1.max(ban));
+    }
+}
+
+/// Returns the offset at which records must end so that a summary of `count` records has room.
+pub(crate) fn limit(layout: &Layout, count: usize) -> u64 {
+    layout.segment - BLOCK - ((count * SUMMARY_ENTRY) as u64).next_multiple_of(BLOCK)
+}
+
+fn seed(layout: &Layout, epoch: u64) -> u64 {
+    epoch.wrapping_mul(layout.segment)
+}
+
+/// Returns the first block of a segment.
+pub(crate) fn header(layout: &Layout, epoch: u64) -> Aligned {
+    let mut bytes = Vec::new();
+    bytes.extend_from_slice(&u64::from(HEADER).to_le_bytes());
+    bytes.extend_from_slice(&epoch.to_le_bytes());
+    let checksum = layout.checksum(seed(layout, epoch), &bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    Aligned::copy_of(&bytes)
+}
+
+/// Reads the epoch of a segment. Returns `None` if the segment was never written.
+pub(crate) fn read_epoch(layout: &Layout, blocks: &dyn Blocks, slot: u64) -> io::Result<Option<u64>> {
+    let (buffer, _) = read_around(blocks, layout.segment_at(slot), BLOCK)?;
+    let mut reader = Reader::new(buffer.bytes());
+    let (magic, epoch, checksum) = (reader.u64(), reader.u64(), reader.u64());
+    let is_sound = magic == u64::from(HEADER)
+        && epoch > 0
+        && epoch < u64::MAX / layout.segment
+        && layout.slot(epoch) == slot
+        && checksum == layout.checksum(seed(layout, epoch), &buffer.bytes()[..16]);
+    Ok(is_sound.then_some(epoch))
+}
+
+/// Returns the summary and the footer, to be written at the end of the segment.
+pub(crate) fn encode(layout: &Layout, epoch: u64, summary: &Summary) -> Aligned {
+    let entries = summary.records.len() * SUMMARY_ENTRY;
+    let rounded = entries.next_multiple_of(BLOCK as usize);
+    let mut out = Aligned::new(rounded + BLOCK as usize);
+    let bytes = out.bytes_mut();
+    let mut at = rounded - entries;
+    for record in &summary.records {
+        bytes[at..at + 24].copy_from_slice(&record.key);
+        let (offset, len) = ((record.offset / UNIT) as u32, (record.len / UNIT) as u32);
+        for (i, number) in [offset, len, record.variant, record.expires].into_iter().enumerate() {
+            bytes[at + 24 + 4 * i..at + 28 + 4 * i].copy_from_slice(&number.to_le_bytes());
+        }
+        at += SUMMARY_ENTRY;
+    }
+    let (entries, footer) = bytes.split_at_mut(rounded);
+    let entries = &entries[rounded - summary.records.len() * SUMMARY_ENTRY..];
+    let mut fixed = Vec::new();
+    fixed.extend_from_slice(&FOOTER.to_le_bytes());
+    fixed.extend_from_slice(&(summary.records.len() as u32).to_le_bytes());
+    fixed.extend_from_slice(&epoch.to_le_bytes());
+    fixed.extend_from_slice(&summary.bans.0.to_le_bytes());
+    fixed.extend_from_slice(&summary.bans.1.to_le_bytes());
+    fixed.extend_from_slice(&layout.checksum(seed(layout, epoch), entries).to_le_bytes());
+    let checksum = layout.checksum(seed(layout, epoch) + 1, &fixed);
+    fixed.extend_from_slice(&checksum.to_le_bytes());
+    footer[..fixed.len()].copy_from_slice(&fixed);
+    out
+}
+
+/// Reads the summary of a segment. Returns `None` if there is no valid one for this epoch.
+pub(crate) fn read_summary(
+    layout: &Layout,
+    blocks: &dyn Blocks,
+    slot: u64,
+    epoch: u64,
+) -> io::Result<Option<Summary>> {
+    let end = layout.segment_at(slot) + layout.segment;
+    let (mut buffer, _) = read_around(blocks, end - TAIL_READ, TAIL_READ)?;
+    let Some(footer) = Footer::decode(layout, epoch, buffer.bytes()) else { return Ok(None) };
+    let len = footer.count as u64 * SUMMARY_ENTRY as u64;
+    if len + 2 * BLOCK > layout.segment {
+        return Ok(None);
+    }
+    if len + BLOCK > TAIL_READ {
+        (buffer, _) = read_around(blocks, end - (len + BLOCK).next_multiple_of(BLOCK), len + BLOCK)?;
+    }
+    let bytes = buffer.bytes();
+    let to = bytes.len() - BLOCK as usize;
+    let entries = &bytes[to - len as usize..to];
+    if layout.checksum(seed(layout, epoch), entries) != footer.entries {
+        return Ok(None);
+    }
+    let mut summary = Summary { records: Vec::with_capacity(footer.count), bans: footer.bans };
+    for entry in entries.chunks_exact(SUMMARY_ENTRY) {
+        let mut reader = Reader::new(entry);
+        let key = reader.array();
+        let [offset, len, variant, expires] = std::array::from_fn(|_| reader.u32());
+        let (offset, len) = (u64::from(offset) * UNIT, u64::from(len) * UNIT);
+        if offset < FIRST || len < FIXED as u64 || offset + len > layout.segment {
+            return Ok(None);
+        }
+        summary.records.push(Summarized { key, offset, len, variant, expires });
+    }
+    Ok(Some(summary))
+}
+
+struct Footer {
+    count: usize,
+    bans: (u32, u32),
+    entries: u64,
+}
+
+impl Footer {
+    fn decode(layout: &Layout, epoch: u64, tail: &[u8]) -> Option<Self> {
+        let footer = &tail[tail.len() - BLOCK as usize..];
+        let mut reader = Reader::new(footer);
+        let (magic, count, at) = (reader.u32(), reader.u32(), reader.u64());
+        let bans = (reader.u32(), reader.u32());
+        let (entries, checksum) = (reader.u64(), reader.u64());
+        let is_sound = magic == FOOTER
+            && at == epoch
+            && checksum == layout.checksum(seed(layout, epoch) + 1, &footer[..32]);
+        is_sound.then_some(Self { count: count as usize, bans, entries })
+    }
+}
+
+/// Reads the records of a segment that has no summary, and verifies all of them. Ends at the first that is missing or
+/// damaged.
+pub(crate) fn scan(layout: &Layout, blocks: &dyn Blocks, slot: u64, epoch: u64) -> io::Result<Summary> {
+    let mut buffer = Aligned::new(layout.segment as usize);
+    blocks.read(layout.segment_at(slot), buffer.bytes_mut())?;
+    let bytes = buffer.bytes();
+    let mut summary = Summary::new();
+    let mut offset = FIRST;
+    while offset < layout.segment {
+        let found = [offset, offset.next_multiple_of(BLOCK)]
+            .into_iter()
+            .find_map(|at| sound_record(layout, epoch, bytes, at).map(|header| (at, header)));
+        let Some((at, header)) = found else { break };
+        let Header { meta, len, .. } = header;
+        let record =
+            Summarized { key: meta.key, offset: at, len, variant: meta.variant, expires: meta.expires };
+        summary.add(record, meta.ban);
+        offset = at + len;
+    }
+    Ok(summary)
+}
+
+fn sound_record(layout: &Layout, epoch: u64, segment: &[u8], at: u64) -> Option<Header> {
+    let bytes = segment.get(at as usize..)?;
+    let header = Header::decode(layout, epoch * layout.segment + at, bytes)?;
+    let record = bytes.get(..header.len as usize)?;
+    header.is_sound(layout, record).then_some(header)
+}

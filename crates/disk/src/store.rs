@@ -1,0 +1,366 @@
+//! A store: its index, its log and its journal over one device. Its parts work on threads of their own
+//! ([`crate::Running`]), or step by step in tests.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::blocks::Blocks;
+use crate::index::{Entry, Index};
+use crate::journal::{self, Ban, Cursor};
+use crate::layout::{Layout, OpenError};
+use crate::record::{Key, fingerprint, record_len};
+use crate::state::{Content, Hold, Phase, Queued, Source, State};
+use crate::stats::{Stats, add, bump};
+
+/// The cache above the store. Called with no lock held.
+pub trait Owner: Send + Sync {
+    /// Returns whether an object with this key is in memory.
+    fn is_used(&self, key: &Key) -> bool;
+
+    /// Drops the objects with this key whose bodies are on a device.
+    fn forget(&self, key: &Key);
+}
+
+/// The limits of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Objects whose bodies are smaller than `min` or larger than `max` are not stored.
+    pub min: u64,
+    pub max: u64,
+    /// The number of bytes that may wait to be written.
+    pub queue: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { min: 0, max: u64::MAX, queue: 64 << 20 }
+    }
+}
+
+pub struct Store {
+    pub(crate) layout: Layout,
+    pub(crate) blocks: Box<dyn Blocks>,
+    pub(crate) index: Index,
+    pub(crate) state: Mutex<State>,
+    pub(crate) stats: Stats,
+    /// Wakes the writer and the journal.
+    pub(crate) has_objects: Condvar,
+    pub(crate) has_records: Condvar,
+    pub(crate) past: Past,
+    options: Options,
+    clock: fn() -> f64,
+    owner: OnceLock<Box<dyn Owner>>,
+    cursor: Mutex<Cursor>,
+}
+
+/// What the previous process left.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    pub bans: Vec<Ban>,
+    /// The highest number of a ban that the journal recorded.
+    pub last_ban: u32,
+}
+
+/// An object that may have the wanted key, and whose segment is not reused while this exists.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub entry: Entry,
+    pub log: u64,
+    /// Whether a previous process has written it.
+    pub(crate) is_old: bool,
+    _pin: Arc<()>,
+}
+
+impl Store {
+    /// Opens a store. Its index must then be read with [`recover`](Self::recover). `clock` returns seconds since the
+    /// epoch.
+    pub fn open(
+        blocks: Box<dyn Blocks>,
+        options: Options,
+        clock: fn() -> f64,
+    ) -> Result<Arc<Self>, OpenError> {
+        let layout = Layout::open(&*blocks)?;
+        let (live, cursor) = journal::read(&layout, &*blocks)?;
+        let past = Past { bans: live.bans.clone(), last_ban: live.last_ban };
+        Ok(Arc::new(Self {
+            layout,
+            blocks,
+            index: Index::default(),
+            state: Mutex::new(State::new(&layout, live)),
+            stats: Stats::default(),
+            has_objects: Condvar::new(),
+            has_records: Condvar::new(),
+            past,
+            options,
+            clock,
+            owner: OnceLock::new(),
+            cursor: Mutex::new(cursor),
+        }))
+    }
+
+    /// Sets the cache above the store. Only the first call has an effect.
+    pub fn set_owner(&self, owner: Box<dyn Owner>) {
+        let _ = self.owner.set(owner);
+    }
+
+    pub(crate) fn owner(&self) -> Option<&dyn Owner> {
+        self.owner.get().map(|owner| &**owner)
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    pub fn past(&self) -> &Past {
+        &self.past
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.state.lock().phase
+    }
+
+    /// Returns the number of objects.
+    pub fn objects(&self) -> u64 {
+        self.index.len()
+    }
+
+    /// Returns the memory that the index occupies, in bytes.
+    pub fn index_bytes(&self) -> u64 {
+        self.index.bytes()
+    }
+
+    /// Returns the number of segments that contain objects, and the number of all segments.
+    pub fn segments(&self) -> (u64, u64) {
+        let used = self.state.lock().slots.iter().filter(|slot| slot.epoch > 0).count();
+        (used as u64, self.layout.segments)
+    }
+
+    pub(crate) fn now(&self) -> f64 {
+        (self.clock)()
+    }
+
+    /// Accepts an object, to be written later. Returns false if it has a wrong size or too many objects wait.
+    pub fn commit(&self, content: Box<dyn Content>) -> bool {
+        let (meta, len, body) = {
+            let parts = content.parts();
+            (parts.meta, record_len(&parts), parts.body_len)
+        };
+        let Options { min, max, queue } = self.options;
+        if body < min || body > max || len > self.layout.largest_record() {
+            return false;
+        }
+        let mut state = self.state.lock();
+        if state.phase == Phase::Failed || state.queued_bytes + len > queue.max(len) {
+            bump(&self.stats.refused);
+            return false;
+        }
+        state.push_back(Queued { meta, len, source: Source::Content(content) });
+        drop(state);
+        self.has_objects.notify_one();
+        true
+    }
+
+    /// Returns whether the store has objects that may have this key. Cheap.
+    pub fn may_have(&self, key: &Key) -> bool {
+        !self.index.is_empty() && self.index.has(fingerprint(key))
+    }
+
+    /// Returns the objects that may have this key and are of use at `now`, newest first.
+    pub fn candidates(&self, key: &Key, now: f64) -> Vec<Candidate> {
+        let mut entries = self.index.get(fingerprint(key));
+        entries.retain(|entry| f64::from(entry.expires) > now);
+        if entries.is_empty() {
+            return Vec::new();
+        }
+        let state = self.state.lock();
+        let candidate = |entry: Entry| {
+            // The object may have been removed since the index was read.
+            self.index.at(entry.fingerprint, entry.place())?;
+            let log = state.log_of(&self.layout, &entry)?;
+            let slot = self.layout.slot_of(entry.place())?;
+            let pin = Arc::clone(&state.slots[slot as usize].pin);
+            Some(Candidate { entry, log, is_old: log < state.start, _pin: pin })
+        };
+        let mut found: Vec<Candidate> = entries.into_iter().filter_map(candidate).collect();
+        found.sort_by_key(|candidate| std::cmp::Reverse(candidate.log));
+        found
+    }
+
+    /// Returns whether an object is still in the store: it was not purged, replaced or evicted.
+    pub fn is_alive(&self, candidate: &Candidate) -> bool {
+        self.index.at(candidate.entry.fingerprint, candidate.entry.place()).is_some()
+    }
+
+    /// Records that an object was of use.
+    pub fn hit(&self, candidate: &Candidate) {
+        self.index.hit(candidate.entry.fingerprint, candidate.entry.place());
+    }
+
+    /// Removes all objects with a key. `hold` is dropped when that is durable.
+    pub fn purge(&self, key: &Key, hold: Option<Hold>) {
+        self.drop_objects(key, hold, &|_| true);
+    }
+
+    /// Removes a variant of a key, because a newer object replaces it that this store does not contain.
+    pub fn replace(&self, key: &Key, variant: u32) {
+        self.drop_objects(key, None, &|other| other == variant);
+    }
+
+    fn drop_objects(&self, key: &Key, hold: Option<Hold>, is_meant: &dyn Fn(u32) -> bool) {
+        let fingerprint = fingerprint(key);
+        let mut state = self.state.lock();
+        // The record concerns all variants. To lose one more is harmless, and rare.
+        if !state.drop_objects(&self.index, fingerprint, is_meant) {
+            // An earlier purge may have removed the objects. The answer waits for its record.
+            if state.pending.count > 0 || state.is_journaling {
+                state.pending.holds.extend(hold);
+                drop(state);
+                self.has_records.notify_one();
+            }
+            return;
+        }
+        state.drop_objects(&self.index, fingerprint, &|_| true);
+        state.record_purge(&self.layout, fingerprint, hold);
+        drop(state);
+        self.has_records.notify_one();
+    }
+
+    /// Removes an object that is damaged.
+    pub(crate) fn drop_damaged(&self, candidate: &Candidate) {
+        bump(&self.stats.damaged);
+        let mut state = self.state.lock();
+        if self.index.remove(candidate.entry.fingerprint, candidate.entry.place()) {
+            // Without this, an older object with the same key would be found at the next start.
+            let fingerprint = candidate.entry.fingerprint;
+            let mut record = Vec::new();
+            journal::put_purge(&mut record, fingerprint, candidate.log + 1);
+            state.live.purge(fingerprint, candidate.log + 1);
+            state.pending.records.extend_from_slice(&record);
+            state.pending.count += 1;
+            self.has_records.notify_one();
+        }
+    }
+
+    /// Records a ban. `hold` is dropped when it is durable.
+    pub fn ban(&self, ban: Ban, hold: Option<Hold>) {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Failed {
+            state.record_ban(ban, hold);
+            drop(state);
+            self.has_records.notify_one();
+        }
+    }
+
+    /// Returns the oldest of the bans that the objects were last tested against: newer bans are needed. `u32::MAX` if
+    /// none is.
+    pub fn oldest_ban(&self) -> u32 {
+        self.state.lock().oldest_ban()
+    }
+
+    /// Returns the ban that an object was last tested against. A previous process may have tested it against bans that
+    /// were not recorded, and whose numbers are used again.
+    pub(crate) fn tested_ban(&self, ban: u32, is_old: bool) -> u32 {
+        if is_old { ban.min(self.past.last_ban) } else { ban }
+    }
+
+    /// Writes the pending records of the journal. Returns whether there were any.
+    pub fn journal_step(&self) -> bool {
+        let mut cursor = self.cursor.lock();
+        let (pending, live, is_recovering) = {
+            let mut state = self.state.lock();
+            let pending = std::mem::take(&mut state.pending);
+            if pending.count == 0 && !pending.wants_checkpoint {
+                // Earlier records are durable, because the cursor is held while they are written.
+                return !pending.holds.is_empty();
+            }
+            state.is_journaling = true;
+            let tail =
+                journal::Live { tail: state.live.tail, last_ban: state.live.last_ban, ..Default::default() };
+            (pending, tail, state.phase == Phase::Recovering)
+        };
+        add(&self.stats.journaled, pending.count);
+        bump(&self.stats.journal_groups);
+        let written = if pending.wants_checkpoint {
+            Ok(Err(journal::NoRoom))
+        } else {
+            cursor.append(&self.layout, &*self.blocks, &live, &pending.records)
+        };
+        let written = match written {
+            Ok(Err(journal::NoRoom)) if is_recovering => {
+                // The live records are not known yet. The answers wait until they are.
+                let mut state = self.state.lock();
+                state.pending.put_back(pending);
+                state.is_journaling = false;
+                return false;
+            }
+            Ok(Err(journal::NoRoom)) => self.checkpoint(&mut cursor),
+            Ok(Ok(())) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            self.fail(&error);
+        }
+        self.state.lock().is_journaling = false;
+        drop(cursor);
+        // Now the answers go out.
+        drop(pending);
+        true
+    }
+
+    fn checkpoint(&self, cursor: &mut Cursor) -> io::Result<()> {
+        loop {
+            let live = {
+                let mut state = self.state.lock();
+                let oldest = state.oldest_ban();
+                state.live.trim(oldest);
+                state.live.clone()
+            };
+            if cursor.checkpoint(&self.layout, &*self.blocks, &live)?.is_ok() {
+                return Ok(());
+            }
+            self.clear();
+        }
+    }
+
+    /// Drops all objects, and with them the records that concern them: the journal has no room for these.
+    fn clear(&self) {
+        bump(&self.stats.cleared);
+        let mut state = self.state.lock();
+        state.live.tail = state.next_log(&self.layout);
+        state.live.purges.clear();
+        state.live.bans.clear();
+        state.flying.iter_mut().for_each(|record| record.is_purged = true);
+        state.queue.clear();
+        state.queued_bytes = 0;
+        for slot in &mut state.slots {
+            slot.bans = (u32::MAX, 0);
+        }
+        self.index.sweep(|_| true);
+    }
+
+    /// Takes the device out of use: its objects are misses.
+    pub(crate) fn fail(&self, _error: &io::Error) {
+        bump(&self.stats.errors);
+        let mut state = self.state.lock();
+        state.phase = Phase::Failed;
+        state.queue.clear();
+        state.queued_bytes = 0;
+        let pending = std::mem::take(&mut state.pending);
+        self.index.sweep(|_| true);
+        drop(state);
+        drop(pending);
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({} objects, {:?})", self.objects(), self.layout)
+    }
+}

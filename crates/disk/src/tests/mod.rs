@@ -1,0 +1,6 @@
+//! Tests of the store over a simulated device.
+
+mod device;
+mod format;
+mod index;
+mod worlds;

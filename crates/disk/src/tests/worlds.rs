@@ -1,0 +1,408 @@
+//! Seeded worlds: random objects, purges, bans and cuts of power, checked against what was answered.
+//!
+//! `DISK_SEEDS=100000 cargo test -p lacquer-disk worlds` runs more of them, `DISK_SEED=n` one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lacquer_testing::Random;
+
+use super::device::SimulatedDevice;
+use crate::journal::Ban;
+use crate::layout::Layout;
+use crate::read::StoredBody;
+use crate::record::{Key, Meta, Parts};
+use crate::state::{Content, Phase};
+use crate::store::{Options, Owner, Store};
+use crate::writer::Writer;
+
+const KEYS: u64 = 12;
+const NOW: f64 = 1000.0;
+
+fn layout(segments: u64) -> Layout {
+    Layout { id: 0x1234_5678, journal: 64 << 10, segment: 256 << 10, segments, created: 1.0 }
+}
+
+/// An object whose bytes follow from its key, variant and version.
+#[derive(Clone, Debug, PartialEq)]
+struct Sample {
+    key: u64,
+    variant: u32,
+    version: u64,
+    ban: u32,
+    expires: u32,
+    descriptor: Vec<u8>,
+    head: Vec<u8>,
+    body: Vec<u8>,
+}
+
+fn key(number: u64) -> Key {
+    let mut key = [0; 24];
+    // Two keys share each fingerprint.
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    key[8..16].copy_from_slice(&(number / 2).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    key
+}
+
+impl Sample {
+    fn new(key: u64, variant: u32, version: u64, ban: u32, expires: u32) -> Self {
+        let mut random = Random(version);
+        let len = match random.below(8) {
+            0 => 0,
+            1 | 2 => random.index(120_000),
+            3 => random.index(40_000),
+            4 => 100_000 + random.index(20_000),
+            _ => random.index(3000),
+        };
+        let descriptor = version.to_le_bytes().to_vec();
+        let head_len = random.index(600);
+        Self {
+            key,
+            variant,
+            version,
+            ban,
+            expires,
+            descriptor,
+            head: random.bytes(head_len),
+            body: random.bytes(len),
+        }
+    }
+}
+
+impl Content for Sample {
+    fn parts(&self) -> Parts<'_> {
+        let Self { variant, expires, ban, .. } = *self;
+        Parts {
+            meta: Meta { key: key(self.key), variant, expires, ban },
+            descriptor: &self.descriptor,
+            head: &self.head,
+            extra: b"extra",
+            body_len: self.body.len() as u64,
+        }
+    }
+
+    fn read(&self, from: u64, window: &mut [u8]) -> usize {
+        let rest = &self.body[from as usize..];
+        let n = rest.len().min(window.len()).min(1 + self.version as usize % 5000);
+        window[..n].copy_from_slice(&rest[..n]);
+        n
+    }
+}
+
+/// Sets a flag when dropped.
+struct Flag(Arc<AtomicBool>);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+struct Uses;
+
+impl Owner for Uses {
+    fn is_used(&self, key: &Key) -> bool {
+        key[0].is_multiple_of(4)
+    }
+
+    fn forget(&self, _: &Key) {}
+}
+
+/// What must hold.
+#[derive(Default)]
+struct Ledger {
+    objects: BTreeMap<u64, Sample>,
+    /// By key, the version up to which no object may be found, in this process and after the next start.
+    purged: BTreeMap<u64, u64>,
+    purged_for_ever: BTreeMap<u64, u64>,
+    purges: Vec<(u64, u64, Arc<AtomicBool>)>,
+    bans: Vec<(u32, Arc<AtomicBool>)>,
+    recorded_bans: BTreeSet<u32>,
+    version: u64,
+    ban: u32,
+}
+
+impl Ledger {
+    /// Notes the answers that went out.
+    fn collect(&mut self, is_off: bool) {
+        if is_off {
+            // With the power, the process has ended.
+            self.purges.clear();
+            self.bans.clear();
+        }
+        let Self { purges, purged_for_ever, bans, recorded_bans, .. } = self;
+        purges.retain(|(key, version, answered)| {
+            let is_open = !answered.load(Ordering::Relaxed);
+            if !is_open {
+                let known = purged_for_ever.entry(*key).or_default();
+                *known = (*known).max(*version);
+            }
+            is_open
+        });
+        bans.retain(|(number, answered)| {
+            let is_open = !answered.load(Ordering::Relaxed);
+            if !is_open {
+                recorded_bans.insert(*number);
+            }
+            is_open
+        });
+    }
+}
+
+struct World {
+    seed: u64,
+    random: Random,
+    device: SimulatedDevice,
+    store: Arc<Store>,
+    writer: Writer,
+    ledger: Ledger,
+    is_flipped: bool,
+    found: u64,
+    starts: u64,
+    moved: u64,
+    evicted: u64,
+    /// Bodies that are being sent.
+    held: Vec<(StoredBody, Vec<u8>)>,
+}
+
+fn open(device: &SimulatedDevice) -> (Arc<Store>, Writer) {
+    let store =
+        Store::open(Box::new(device.clone()), Options::default(), || NOW).expect("the superblock is sound");
+    store.set_owner(Box::new(Uses));
+    let writer = Writer::new(Arc::clone(&store));
+    (store, writer)
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let layout = layout(4 + random.below(4));
+        let device = SimulatedDevice::new(layout.size(), seed);
+        layout.create(&device).expect("the device works");
+        let (store, writer) = open(&device);
+        store.recover();
+        let (ledger, is_flipped) = (Ledger::default(), false);
+        Self {
+            seed,
+            random,
+            device,
+            store,
+            writer,
+            ledger,
+            is_flipped,
+            found: 0,
+            starts: 0,
+            moved: 0,
+            evicted: 0,
+            held: Vec::new(),
+        }
+    }
+
+    fn run(&mut self) {
+        let steps = 60 + self.random.below(400);
+        for _ in 0..steps {
+            self.step();
+            self.ledger.collect(self.device.is_off());
+            if self.store.phase() == Phase::Failed {
+                assert!(self.device.is_off(), "seed {}: the store failed on a working device", self.seed);
+                self.restart();
+            }
+        }
+        self.restart();
+        self.check_all();
+    }
+
+    fn step(&mut self) {
+        let number = self.random.below(KEYS);
+        match self.random.below(100) {
+            0..46 => self.commit(number),
+            46..51 => self.purge(number),
+            51..53 => self.ban(),
+            53..72 => {
+                self.writer.step();
+            }
+            72..77 => self.writer.flush(),
+            77..84 => {
+                self.store.journal_step();
+            }
+            84..95 => self.look_up(number),
+            95 if self.random.below(3) == 0 => self.device.cut_after(self.random.below(12)),
+            96 if self.random.below(3) == 0 => self.restart(),
+            97 if self.random.below(3) == 0 => self.writer.close(),
+            96 | 97 => self.end_responses(),
+            98 if self.random.below(8) == 0 => {
+                self.is_flipped = true;
+                let at = crate::blocks::BLOCK
+                    + self.random.below(self.store.layout().size() - crate::blocks::BLOCK);
+                self.device.flip(at, self.random.below(8) as u8);
+            }
+            _ => (0..20).for_each(|_| {
+                self.writer.step();
+            }),
+        }
+    }
+
+    fn commit(&mut self, number: u64) {
+        self.ledger.version += 1;
+        let version = self.ledger.version;
+        let variant = self.random.below(2) as u32;
+        let expires = if self.random.below(6) == 0 { 500 } else { 5000 };
+        let sample = Sample::new(number, variant, version, self.ledger.ban, expires);
+        self.ledger.objects.insert(version, sample.clone());
+        self.store.commit(Box::new(sample));
+    }
+
+    fn purge(&mut self, number: u64) {
+        let answered = Arc::new(AtomicBool::new(false));
+        let hold = Flag(Arc::clone(&answered));
+        self.store.purge(&key(number), Some(Box::new(hold)));
+        let version = self.ledger.version;
+        self.ledger.purged.insert(number, version);
+        self.ledger.purges.push((number, version, answered));
+    }
+
+    fn ban(&mut self) {
+        let answered = Arc::new(AtomicBool::new(false));
+        let hold = Flag(Arc::clone(&answered));
+        self.ledger.ban += 1;
+        let number = self.ledger.ban;
+        let words = vec!["obj.status".to_owned(), "==".to_owned(), number.to_string()];
+        self.store.ban(Ban { number, time: 1.0, words }, Some(Box::new(hold)));
+        self.ledger.bans.push((number, answered));
+    }
+
+    fn look_up(&mut self, number: u64) {
+        for candidate in self.store.candidates(&key(number), NOW) {
+            let (seed, is_flipped) = (self.seed, self.is_flipped);
+            let Some(loaded) = self.store.load(&candidate, &key(number)) else {
+                let other = self.store.load(&candidate, &key(number ^ 1));
+                let is_excused = other.is_some() || is_flipped || self.device.is_off();
+                assert!(is_excused, "seed {seed}: an object in the index cannot be read");
+                continue;
+            };
+            let version = loaded.fields().descriptor.try_into().map(u64::from_le_bytes).expect("eight bytes");
+            let sample = self.ledger.objects.get(&version).expect("the object was committed");
+            assert_eq!(sample.key, number, "seed {seed}: another's object");
+            assert_eq!(loaded.fields().head, sample.head, "seed {seed}");
+            assert_eq!(loaded.fields().extra, b"extra");
+            assert_eq!(loaded.variant(), sample.variant);
+            assert_eq!(sample.expires, 5000, "seed {seed}: an expired object");
+            assert!(loaded.ban() <= sample.ban, "seed {seed}: bans were left out");
+            let mut body = Vec::new();
+            let is_sound = loaded.read_present(|piece| body.extend_from_slice(piece));
+            if is_sound {
+                assert_eq!(body, sample.body[..loaded.present() as usize], "seed {seed}: wrong bytes");
+            }
+            let stored = loaded.body();
+            let from = self.random.below(sample.body.len() as u64 + 1);
+            let mut window = vec![0; self.random.index(60_000)];
+            match stored.read(from, &mut window) {
+                Some(n) => {
+                    let end = (from as usize + window.len()).min(sample.body.len());
+                    assert_eq!(window[..n], sample.body[from as usize..end], "seed {seed}: wrong bytes");
+                }
+                None => assert!(is_flipped || self.device.is_off(), "seed {seed}: a body cannot be read"),
+            }
+            let newest_purged = self.ledger.purged.get(&number).copied().unwrap_or(0);
+            assert!(version > newest_purged, "seed {seed}: version {version} of {number} was purged");
+            if self.random.below(4) == 0 {
+                self.store.hit(&candidate);
+            }
+            self.found += 1;
+            if self.random.below(10) == 0 && self.held.len() < 2 {
+                self.held.push((stored, sample.body.clone()));
+            }
+        }
+    }
+
+    /// Bodies can be read to their end, whatever happens to their objects meanwhile.
+    fn end_responses(&mut self) {
+        for (stored, body) in std::mem::take(&mut self.held) {
+            let mut window = vec![0; body.len()];
+            let is_read = stored.read(0, &mut window).is_some();
+            assert!(
+                is_read || self.is_flipped || self.device.is_off(),
+                "seed {}: a response is cut off",
+                self.seed
+            );
+            assert!(!is_read || window == body, "seed {}: wrong bytes", self.seed);
+        }
+    }
+
+    fn restart(&mut self) {
+        self.held.clear();
+        self.ledger.collect(self.device.is_off());
+        self.starts += 1;
+        self.moved += self.store.stats().moved.load(Ordering::Relaxed);
+        self.evicted += self.store.stats().evicted.load(Ordering::Relaxed);
+        self.device = self.device.restart();
+        let (store, writer) = open(&self.device);
+        (self.store, self.writer) = (store, writer);
+        let ledger = &mut self.ledger;
+        // A purge that was not answered may be lost.
+        ledger.purged = ledger.purged_for_ever.clone();
+        ledger.purges.clear();
+        ledger.bans.clear();
+        let past = self.store.past().clone();
+        let known: BTreeSet<u32> = past.bans.iter().map(|ban| ban.number).collect();
+        let seed = self.seed;
+        if !self.is_flipped {
+            let last = ledger.recorded_bans.last().copied().unwrap_or(0);
+            assert!(past.last_ban >= last, "seed {seed}: ban {last} was forgotten");
+        }
+        if self.random.below(2) == 0 {
+            // Purges while the index is being read.
+            let number = self.random.below(KEYS);
+            self.purge(number);
+            self.store.journal_step();
+        }
+        self.store.recover();
+        self.check_bans(&known);
+        self.ledger.ban = past.last_ban;
+        self.check_all();
+    }
+
+    /// All recorded bans that objects still need are known.
+    fn check_bans(&self, known: &BTreeSet<u32>) {
+        if self.is_flipped {
+            return;
+        }
+        let oldest = self.store.oldest_ban();
+        for &number in self.ledger.recorded_bans.range(oldest.saturating_add(1)..) {
+            assert!(known.contains(&number), "seed {}: ban {number} is needed", self.seed);
+        }
+    }
+
+    fn check_all(&mut self) {
+        for number in 0..KEYS {
+            self.look_up(number);
+        }
+    }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("DISK_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("DISK_SEEDS").unwrap_or(1000),
+    }
+}
+
+#[test]
+fn worlds_keep_their_promises() {
+    let (mut found, mut starts, mut moved, mut evicted) = (0, 0, 0, 0);
+    let seeds = seeds();
+    let count = seeds.end - seeds.start;
+    for seed in seeds {
+        let mut world = World::new(seed);
+        world.run();
+        found += world.found;
+        starts += world.starts;
+        moved += world.moved;
+        evicted += world.evicted;
+    }
+    println!("{count} worlds, {starts} starts, {found} objects read, {moved} moved, {evicted} evicted");
+    let is_rich = found > count * 20 && starts > count * 2 && moved > count && evicted > count / 2;
+    assert!(count < 100 || is_rich, "the worlds are empty");
+}

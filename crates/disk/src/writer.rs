@@ -1,0 +1,354 @@
+//! Writes objects to segments, many at a time, and reuses the oldest segment when the store is full. One thread does
+//! this.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::blocks::{Aligned, BLOCK, read_around};
+use crate::index::Entry;
+use crate::record::{Header, encode, fingerprint, relocate};
+use crate::segment::{self, FIRST, Summarized, Summary};
+use crate::state::{Flying, Phase, Queued, Source, State};
+use crate::stats::{add, bump};
+use crate::store::Store;
+
+/// The number of bytes that are written at a time. Longer records are written alone.
+const BATCH: usize = 1 << 20;
+/// The longest record for which no larger buffer is needed.
+const KEPT_DIVISOR: u64 = 2;
+
+/// Writes the objects of a store.
+pub struct Writer {
+    store: Arc<Store>,
+    buffer: Aligned,
+    /// The number of bytes in the buffer.
+    filled: usize,
+    /// The offset in the segment at which the buffer is written.
+    start: u64,
+    summary: Summary,
+    /// Whether there are writes that may be lost.
+    is_dirty: bool,
+}
+
+/// The result of [`Writer::step`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There may be more to do.
+    More,
+    /// No object waits.
+    Idle,
+}
+
+/// The place of the next record.
+enum Room {
+    Here,
+    /// In the next batch.
+    NextBatch,
+    NextSegment,
+}
+
+impl Writer {
+    pub fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            buffer: Aligned::new(BATCH),
+            filled: 0,
+            start: 0,
+            summary: Summary::new(),
+            is_dirty: false,
+        }
+    }
+
+    /// Takes the next object to the buffer, or writes the buffer. Failures take the store out of use.
+    pub fn step(&mut self) -> Step {
+        match self.try_step() {
+            Ok(step) => step,
+            Err(error) => {
+                self.store.fail(&error);
+                Step::Idle
+            }
+        }
+    }
+
+    /// Writes the buffer, and makes everything durable.
+    pub fn flush(&mut self) {
+        let flushed = self.write_batch().and_then(|()| {
+            if std::mem::take(&mut self.is_dirty) { self.store.blocks.sync() } else { Ok(()) }
+        });
+        if let Err(error) = flushed {
+            self.store.fail(&error);
+        }
+    }
+
+    /// Returns whether something would be lost.
+    pub fn is_dirty(&self) -> bool {
+        self.is_dirty || self.filled > 0
+    }
+
+    fn try_step(&mut self) -> io::Result<Step> {
+        let store = Arc::clone(&self.store);
+        let mut state = store.state.lock();
+        if state.phase != Phase::Working {
+            return Ok(Step::Idle);
+        }
+        let Some(queued) = state.pop() else { return Ok(Step::Idle) };
+        match self.room(&state, queued.len) {
+            Room::Here => {
+                let log = self.register(&mut state, &queued);
+                drop(state);
+                self.take(&queued, log);
+            }
+            Room::NextBatch => {
+                state.push_front(queued);
+                drop(state);
+                self.write_batch()?;
+                self.fit_buffer(&store);
+            }
+            Room::NextSegment => {
+                state.push_front(queued);
+                drop(state);
+                self.seal()?;
+                if !self.open_next()? {
+                    return Ok(Step::Idle);
+                }
+            }
+        }
+        Ok(Step::More)
+    }
+
+    fn room(&self, state: &State, len: u64) -> Room {
+        let limit = segment::limit(&self.store.layout, self.summary.records.len() + 1);
+        if state.epoch == 0 || state.offset + len > limit {
+            Room::NextSegment
+        } else if self.filled as u64 + len > self.buffer.bytes().len() as u64 {
+            Room::NextBatch
+        } else {
+            Room::Here
+        }
+    }
+
+    /// Gives an object its place.
+    fn register(&mut self, state: &mut State, queued: &Queued) -> u64 {
+        let layout = &self.store.layout;
+        let log = state.epoch * layout.segment + state.offset;
+        let (meta, len) = (queued.meta, queued.len);
+        let entry = Entry::new(fingerprint(&meta.key), layout.place(log), len, meta.variant, meta.expires);
+        state.flying.push(Flying { entry, log, ban: meta.ban, is_purged: false });
+        state.offset += len;
+        let slot = layout.slot(state.epoch) as usize;
+        let bans = &mut state.slots[slot].bans;
+        *bans = (bans.0.min(meta.ban), bans.1.max(meta.ban));
+        log
+    }
+
+    fn take(&mut self, queued: &Queued, log: u64) {
+        let layout = &self.store.layout;
+        let len = queued.len as usize;
+        let out = &mut self.buffer.bytes_mut()[self.filled..self.filled + len];
+        let encoded = match &queued.source {
+            Source::Content(content) => {
+                encode(layout, log, &content.parts(), out, &mut |from, window| content.read(from, window))
+            }
+            Source::Moved { header, bytes } => {
+                bump(&self.store.stats.moved);
+                relocate(layout, header, bytes, log, out)
+            }
+        };
+        if encoded.is_none() {
+            // The object has no place after all.
+            let mut state = self.store.state.lock();
+            state.flying.retain(|flying| flying.log != log);
+            state.offset -= queued.len;
+            return;
+        }
+        self.filled += len;
+        let (meta, offset) = (queued.meta, log % layout.segment);
+        let record = Summarized {
+            key: meta.key,
+            offset,
+            len: queued.len,
+            variant: meta.variant,
+            expires: meta.expires,
+        };
+        self.summary.add(record, meta.ban);
+        bump(&self.store.stats.written);
+        add(&self.store.stats.written_bytes, queued.len);
+    }
+
+    /// Writes the buffer, and adds its objects to the index.
+    fn write_batch(&mut self) -> io::Result<()> {
+        if self.filled == 0 {
+            return Ok(());
+        }
+        let store = Arc::clone(&self.store);
+        let whole = self.filled.next_multiple_of(BLOCK as usize);
+        self.buffer.bytes_mut()[self.filled..whole].fill(0);
+        let epoch = store.state.lock().epoch;
+        let at = store.layout.segment_at(store.layout.slot(epoch)) + self.start;
+        self.write(at, whole)?;
+        self.start += whole as u64;
+        self.filled = 0;
+        let mut state = store.state.lock();
+        state.offset = self.start;
+        for Flying { entry, log, is_purged, .. } in std::mem::take(&mut state.flying) {
+            if !is_purged {
+                let is_older = |old: &Entry| state.log_of(&store.layout, old).is_none_or(|old| old < log);
+                store.index.insert(entry, is_older);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, at: u64, len: usize) -> io::Result<()> {
+        self.is_dirty = true;
+        add(&self.store.stats.device_written_bytes, len as u64);
+        self.store.blocks.write(at, &self.buffer.bytes()[..len])
+    }
+
+    /// Makes the empty buffer as large as the next object needs.
+    fn fit_buffer(&mut self, store: &Store) {
+        let needs = store.state.lock().queue.front().map_or(0, |queued| queued.len as usize).max(BATCH);
+        if needs.next_multiple_of(BLOCK as usize) != self.buffer.bytes().len() {
+            self.buffer = Aligned::new(needs);
+        }
+    }
+
+    /// Ends the segment: its records become durable, then its summary.
+    fn seal(&mut self) -> io::Result<()> {
+        self.write_batch()?;
+        let store = Arc::clone(&self.store);
+        let epoch = store.state.lock().epoch;
+        let is_open = self.start > 0;
+        if is_open {
+            store.blocks.sync()?;
+            let summary = std::mem::replace(&mut self.summary, Summary::new());
+            write_summary(&store, epoch, &summary)?;
+            self.is_dirty = true;
+        }
+        let mut state = store.state.lock();
+        state.offset = store.layout.segment;
+        self.start = 0;
+        Ok(())
+    }
+
+    /// Ends the segment before the store is closed, so that the next start need not read its records.
+    pub fn close(&mut self) {
+        while self.step() == Step::More {}
+        if self.store.phase() == Phase::Working {
+            let sealed = self.seal();
+            if let Err(error) = sealed {
+                self.store.fail(&error);
+            }
+        }
+        self.flush();
+    }
+
+    /// Begins the next segment. Its old objects leave the store, except for those that are in use. Returns false if
+    /// responses are being sent from all segments.
+    fn open_next(&mut self) -> io::Result<bool> {
+        let store = Arc::clone(&self.store);
+        let layout = &store.layout;
+        for _ in 0..layout.segments {
+            let (epoch, old) = {
+                let mut state = store.state.lock();
+                state.is_emptying = true;
+                let epoch = state.epoch + 1;
+                (epoch, state.slots[layout.slot(epoch) as usize].epoch)
+            };
+            let slot = layout.slot(epoch);
+            if old > 0 {
+                self.empty(slot, old)?;
+            }
+            let mut state = store.state.lock();
+            state.epoch = epoch;
+            state.offset = layout.segment;
+            let oldest = (epoch + 1).saturating_sub(layout.segments) * layout.segment;
+            state.live.tail = state.live.tail.max(oldest);
+            let found = &mut state.slots[slot as usize];
+            found.epoch = 0;
+            found.bans = (u32::MAX, 0);
+            if Arc::strong_count(&found.pin) > 1 {
+                bump(&store.stats.pinned);
+                continue;
+            }
+            drop(state);
+            let header = segment::header(layout, epoch);
+            store.blocks.write(layout.segment_at(slot), header.bytes())?;
+            store.blocks.sync()?;
+            let mut state = store.state.lock();
+            state.slots[slot as usize].epoch = epoch;
+            state.offset = FIRST;
+            state.is_emptying = false;
+            self.start = FIRST;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Removes the objects of a segment from the index. Those that are in use are queued to be written again.
+    fn empty(&mut self, slot: u64, epoch: u64) -> io::Result<()> {
+        let store = Arc::clone(&self.store);
+        let layout = &store.layout;
+        let Some(summary) = segment::read_summary(layout, &*store.blocks, slot, epoch)? else {
+            store.index.sweep(|entry| layout.slot_of(entry.place()) == Some(slot));
+            return Ok(());
+        };
+        let base = layout.segment_at(slot);
+        let now = store.now();
+        let mut kept = 0;
+        for record in &summary.records {
+            let place = base + record.offset;
+            let fingerprint = fingerprint(&record.key);
+            let Some(entry) = store.index.at(fingerprint, place) else { continue };
+            let is_wanted = f64::from(entry.expires) > now
+                && kept + record.len <= layout.segment / KEPT_DIVISOR
+                && (entry.is_hit() || store.owner().is_some_and(|owner| owner.is_used(&record.key)));
+            let queued = if is_wanted { self.reread(record, epoch, place) } else { None };
+            let mut state = store.state.lock();
+            if !store.index.remove(fingerprint, place) {
+                continue;
+            }
+            match queued {
+                Some(queued) => {
+                    kept += queued.len;
+                    state.push_front(queued);
+                }
+                None => bump(&store.stats.evicted),
+            }
+            drop(state);
+            if let Some(owner) = store.owner() {
+                owner.forget(&record.key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads an object that will be written again.
+    fn reread(&self, record: &Summarized, epoch: u64, place: u64) -> Option<Queued> {
+        let store = &self.store;
+        let log = epoch * store.layout.segment + record.offset;
+        let (buffer, from) = read_around(&*store.blocks, place, record.len).ok()?;
+        let bytes = &buffer.bytes()[from..from + record.len as usize];
+        let mut header = Header::decode(&store.layout, log, bytes)?;
+        if !header.is_sound(&store.layout, bytes) {
+            bump(&store.stats.damaged);
+            return None;
+        }
+        let is_old = log < store.state.lock().start;
+        header.meta.ban = store.tested_ban(header.meta.ban, is_old);
+        Some(Queued {
+            meta: header.meta,
+            len: header.len,
+            source: Source::Moved { header, bytes: bytes.to_vec() },
+        })
+    }
+}
+
+/// Writes the summary of a segment. Its records must be durable.
+pub(crate) fn write_summary(store: &Store, epoch: u64, summary: &Summary) -> io::Result<()> {
+    let layout = &store.layout;
+    let bytes = segment::encode(layout, epoch, summary);
+    let len = bytes.bytes().len() as u64;
+    add(&store.stats.device_written_bytes, len);
+    store.blocks.write(layout.segment_at(layout.slot(epoch)) + layout.segment - len, bytes.bytes())
+}
