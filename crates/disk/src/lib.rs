@@ -2,7 +2,7 @@
 //! power.
 //!
 //! Objects are appended to segments. The index in memory has 24 bytes for each. A journal contains what must not be
-//! forgotten. [`layout`], [`record`], [`segment`] and [`journal`] describe the format, and `docs/storage.md` draws it.
+//! forgotten. `layout`, `record`, `segment` and `journal` describe the format, and `docs/storage.md` draws it.
 //!
 //! What always holds:
 //!
