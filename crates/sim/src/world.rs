@@ -128,6 +128,7 @@ struct Nature {
 }
 
 const CRAMPED: u64 = 1 << 20;
+const ROOMY: u64 = 64 << 20;
 /// The limit of the second origin, as in the VCL.
 const MOST_AT_ONCE: usize = 4;
 /// The time between two rounds of the helper threads, and the time after the end of all clients.
@@ -142,19 +143,12 @@ impl Nature {
 
     /// Leaves no other reason for a refused request than a bad decision after a failed read.
     fn with_a_faulty_device_only(self) -> Nature {
-        Nature {
-            storage: self.storage.max(64 << 20),
-            faulty: 0,
-            has_probes: false,
-            has_device: true,
-            read_errors: 30,
-            ..self
-        }
+        Nature { storage: ROOMY, faulty: 0, has_probes: false, has_device: true, read_errors: 30, ..self }
     }
 
     fn choose_any(chance: &Chance) -> Nature {
         Nature {
-            storage: if percent(chance, 30) { CRAMPED } else { 64 << 20 },
+            storage: if percent(chance, 30) { CRAMPED } else { ROOMY },
             pages: one_of(chance, &[1, 2, 8]),
             clients: 2 + below(chance, 30),
             most_requests: one_of(chance, &[3, 10, 40]),

@@ -307,20 +307,21 @@ impl Fetch {
     /// Completes the object, because no more bytes will be appended. Returns the object that the index contains from
     /// now on, and the requests that waited for it.
     pub fn settle(&mut self, stored: Stored) -> (Arc<Object>, Awaited) {
-        let (object, awaited) = match stored {
+        let mut awaited = Awaited::default();
+        let object = match stored {
             // Readers already hold this object; the index may get a more compact one.
             Stored::Begun(Draft { object, writer, is_published: true }) => {
                 self.product.target = Target::Delivered;
-                (self.task.services.cache().finish(object, writer), Awaited::default())
+                self.task.services.cache().finish(object, writer)
             }
             Stored::Begun(Draft { object, writer, is_published: false }) => {
                 writer.finish();
-                let awaited = self.publish(&object, Target::Delivered);
-                (object, awaited)
+                awaited = self.publish(&object, Target::Delivered);
+                object
             }
             Stored::Whole(object) => {
-                let awaited = self.publish(&object, Target::Delivered);
-                (object, awaited)
+                awaited = self.publish(&object, Target::Delivered);
+                object
             }
         };
         // Nobody reads a body that was abandoned, or that was fetched in the background for a mark.

@@ -245,21 +245,18 @@ impl Sender {
         self.sent.pieces += 1;
         let (mut at, end) = (from, from + length as u64);
         while at < end || !around.is_sent() {
-            let written = if at == end {
-                self.try_piece(&mut around, &[], true)
-            } else {
-                match object.read(at, end) {
-                    Read::Mapped(chunk) => {
-                        self.try_piece(&mut around, chunk.bytes(), at + chunk.len() as u64 == end)
-                    }
-                    Read::Pending => {
-                        self.wait_for(object, at).await?;
-                        continue;
-                    }
-                    Read::Missing => {
-                        self.frame = BodyFrame::Torn;
-                        return Err(SendError::Source);
-                    }
+            let written = match object.read(at, end) {
+                Read::Mapped(chunk) => {
+                    self.try_piece(&mut around, chunk.bytes(), at + chunk.len() as u64 == end)
+                }
+                Read::Missing if at == end => self.try_piece(&mut around, &[], true),
+                Read::Pending => {
+                    self.wait_for(object, at).await?;
+                    continue;
+                }
+                Read::Missing => {
+                    self.frame = BodyFrame::Torn;
+                    return Err(SendError::Source);
                 }
             };
             match written {
