@@ -13,17 +13,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use lacquer_disk::{
     Content, FileDevice, Key, Layout, Meta, Options, Parts, Running, Store, open_file, reserve,
 };
-use lacquer_testing::Random;
+use lacquer_testing::{Random, key};
 
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
-}
-
-fn key(number: u64) -> Key {
-    let mut random = Random(number);
-    let mut key = [0; 24];
-    key.chunks_mut(8).for_each(|part| part.copy_from_slice(&random.number().to_le_bytes()));
-    key
 }
 
 struct Sample {

@@ -237,12 +237,4 @@ impl Index {
             self.len.fetch_sub((before - table.used) as u64, Ordering::Relaxed);
         }
     }
-
-    /// Calls `visit` for all objects.
-    pub fn for_each(&self, mut visit: impl FnMut(&Entry)) {
-        for shard in &self.shards {
-            let entries = shard.lock().entries.clone();
-            entries.iter().filter(|entry| !entry.is_free()).for_each(&mut visit);
-        }
-    }
 }

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::io;
 
 use crate::blocks::{Aligned, BLOCK, Blocks, Reader, read_around};
-use crate::layout::Layout;
+use crate::layout::{LAST_LOG, Layout};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"LQjn");
 const GROUP: usize = 4 + 4 + 8 + 4 + 4 + 8 + 4 + 4 + 8;
@@ -176,6 +176,7 @@ impl<'a> Group<'a> {
         let records = reader.bytes(len as usize);
         let is_sound = !reader.is_short
             && magic == MAGIC
+            && tail < LAST_LOG
             && checksum == Self::checksum(layout, &bytes[..GROUP - 8], records);
         is_sound.then_some(Self { generation, number, flags, tail, last_ban, records })
     }

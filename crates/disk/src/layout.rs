@@ -33,6 +33,10 @@ const SUPERBLOCKS: u64 = 2 * BLOCK;
 
 /// The least size of a store.
 pub const LEAST_SIZE: u64 = 16 << 20;
+/// The most bytes of a device that a store uses. The index has 40 bits for a place.
+const LARGEST_SIZE: u64 = UNIT << 40;
+/// A limit of log positions. A store that writes 10 GB/s reaches it after ten years.
+pub(crate) const LAST_LOG: u64 = 1 << 62;
 const SEGMENT_MAX: u64 = 32 << 20;
 const SEGMENT_MIN: u64 = 256 << 10;
 const JOURNAL_MIN: u64 = 64 << 10;
@@ -116,6 +120,7 @@ impl Layout {
         if size < LEAST_SIZE {
             return Err(OpenError::TooSmall(size));
         }
+        let size = size.min(LARGEST_SIZE);
         let segment = (size / 64).next_power_of_two().clamp(SEGMENT_MIN, SEGMENT_MAX);
         let journal = (size / 256 / BLOCK * BLOCK).clamp(JOURNAL_MIN, JOURNAL_MAX);
         let segments = (size - SUPERBLOCKS - 2 * journal) / segment;
@@ -163,7 +168,7 @@ impl Layout {
         self.segment - 4 * BLOCK
     }
 
-    fn encode(&self) -> [u8; SUPERBLOCK] {
+    pub(crate) fn superblock(&self) -> Aligned {
         let mut out = Vec::with_capacity(SUPERBLOCK);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -174,7 +179,7 @@ impl Layout {
         out.extend_from_slice(&self.created.to_le_bytes());
         let checksum = xxh3_64(&out);
         out.extend_from_slice(&checksum.to_le_bytes());
-        out.try_into().expect("the lengths of the fields add up")
+        Aligned::copy_of(&out)
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, OpenError> {
@@ -198,10 +203,10 @@ impl Layout {
             && segment.is_multiple_of(BLOCK)
             && (JOURNAL_MIN..=JOURNAL_MAX).contains(&journal)
             && journal.is_multiple_of(BLOCK)
-            && (4..1 << 40).contains(&segments)
+            && (4..=LARGEST_SIZE / SEGMENT_MIN).contains(&segments)
             && created.is_finite();
         let layout = Self { id, journal, segment, segments, created };
-        if is_sound { Ok(layout) } else { Err(OpenError::Damaged) }
+        if is_sound && layout.size() <= LARGEST_SIZE { Ok(layout) } else { Err(OpenError::Damaged) }
     }
 
     /// Writes an empty store: both superblocks, and a journal without records. Segments of an earlier store are ignored,
@@ -212,7 +217,7 @@ impl Layout {
             blocks.write(self.journal_half(generation), empty.bytes())?;
         }
         blocks.sync()?;
-        let superblock = Aligned::copy_of(&self.encode());
+        let superblock = self.superblock();
         blocks.write(BLOCK, superblock.bytes())?;
         blocks.write(0, superblock.bytes())?;
         blocks.sync()

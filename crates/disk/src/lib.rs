@@ -4,7 +4,7 @@
 //! Objects are appended to segments. The index in memory has 24 bytes for each. A journal contains what must not be
 //! forgotten. `layout`, `record`, `segment` and `journal` describe the format, and `docs/storage.md` draws it.
 //!
-//! What always holds:
+//! The store keeps these rules:
 //!
 //! - Bytes are passed on only after their checksum was verified. It depends on the store, the log position and the
 //!   place in the object, so that a block in a wrong place is detected.

@@ -3,11 +3,9 @@
 
 use std::io;
 
-use crate::blocks::BLOCK;
 use crate::index::Entry;
-use crate::layout::Layout;
 use crate::record::fingerprint;
-use crate::segment::{self, Summary};
+use crate::segment::{self, InUse, Summary};
 use crate::state::Phase;
 use crate::stats::bump;
 use crate::store::Store;
@@ -17,8 +15,8 @@ impl Store {
     /// Reads the index. Must be called once; lookups, purges and bans are allowed meanwhile, and objects wait to be
     /// written.
     pub fn recover(&self) {
-        if let Err(error) = self.try_recover() {
-            self.fail(&error);
+        if self.try_recover().is_err() {
+            self.fail();
         }
         self.has_objects.notify_all();
         self.has_records.notify_all();
@@ -26,27 +24,18 @@ impl Store {
 
     fn try_recover(&self) -> io::Result<()> {
         let layout = self.layout;
-        let mut epochs = Vec::new();
-        for slot in 0..layout.segments {
-            // A segment that cannot be read contains nothing.
-            if let Ok(Some(epoch)) = segment::read_epoch(&layout, &*self.blocks, slot) {
-                epochs.push(epoch);
-            }
-        }
-        epochs.sort_unstable_by(|a, b| b.cmp(a));
-        let newest = epochs.first().copied().unwrap_or(0);
-        // A later epoch may have been begun and lost. Its log positions are not used again.
-        let newest = newest.max(self.state.lock().live.tail / layout.segment);
+        let tail = self.state.lock().live.tail;
+        let InUse { epochs, newest, .. } = InUse::read(&layout, &*self.blocks, tail);
         {
             let mut state = self.state.lock();
-            let tail = state.live.tail;
-            for &epoch in epochs.iter().filter(|&&epoch| is_in_use(&layout, epoch, newest, tail)) {
+            for &epoch in &epochs {
                 state.slots[layout.slot(epoch) as usize].epoch = epoch;
             }
         }
         for epoch in epochs {
+            // The tail may have moved meanwhile.
             let tail = self.state.lock().live.tail;
-            if is_in_use(&layout, epoch, newest, tail)
+            if segment::is_in_use(&layout, epoch, tail)
                 && let Ok(summary) = self.contents(epoch)
             {
                 self.index_segment(epoch, &summary);
@@ -100,9 +89,4 @@ impl Store {
             }
         }
     }
-}
-
-/// Returns whether a segment may contain objects.
-fn is_in_use(layout: &Layout, epoch: u64, newest: u64, tail: u64) -> bool {
-    epoch + layout.segments > newest && epoch * layout.segment + layout.segment - BLOCK > tail
 }

@@ -1,4 +1,4 @@
-//! What a store contains, for people. Used on a store that no daemon uses.
+//! Describes the contents of a store for people. No daemon may use the store meanwhile.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use crate::blocks::{Aligned, Blocks};
 use crate::journal;
 use crate::layout::{Layout, OpenError};
 use crate::record::{Header, fingerprint};
-use crate::segment;
+use crate::segment::{self, InUse};
 
 /// The number of classes of sizes: up to 1 kB, 4 kB, 16 kB and so on.
 pub const CLASSES: usize = 9;
@@ -38,8 +38,8 @@ pub fn class_limit(class: usize) -> u64 {
     1024 << (2 * class)
 }
 
-/// Reads the summaries of a store, and with `verify` all records. `progress` receives the number of segments that were
-/// read, of all segments in use.
+/// Reads the summaries of a store, and with `verify` all records. `progress` receives the number of bytes of the
+/// segments that were read, and of all segments in use.
 pub fn report(
     blocks: &dyn Blocks,
     verify: bool,
@@ -55,21 +55,13 @@ pub fn report(
         purges: live.purges.len(),
         ..Report::default()
     };
-    let mut epochs = Vec::new();
-    for slot in 0..layout.segments {
-        match segment::read_epoch(&layout, blocks, slot) {
-            Ok(Some(epoch)) => epochs.push(epoch),
-            Ok(None) => {}
-            Err(error) => report.unreadable.push((slot, error.to_string())),
-        }
-    }
-    let newest = epochs.iter().copied().max().unwrap_or(0);
-    epochs.retain(|&epoch| epoch + layout.segments > newest && (epoch + 1) * layout.segment > live.tail);
-    epochs.sort_unstable();
+    let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, live.tail);
+    report.unreadable.extend(unreadable.into_iter().map(|(slot, error)| (slot, error.to_string())));
     report.used_segments = epochs.len() as u64;
     let mut buffer = Aligned::new(if verify { layout.segment as usize } else { 0 });
-    for (done, &epoch) in epochs.iter().enumerate() {
-        progress(done as u64, epochs.len() as u64);
+    let all = epochs.len() as u64 * layout.segment;
+    for (done, &epoch) in epochs.iter().rev().enumerate() {
+        progress(done as u64 * layout.segment, all);
         let slot = layout.slot(epoch);
         let read =
             add_segment(&mut report, &layout, blocks, epoch, &live, now, verify.then_some(&mut buffer));
@@ -77,7 +69,7 @@ pub fn report(
             report.unreadable.push((slot, error.to_string()));
         }
     }
-    progress(epochs.len() as u64, epochs.len() as u64);
+    progress(all, all);
     Ok(report)
 }
 

@@ -15,7 +15,7 @@
 use std::io;
 
 use crate::blocks::{Aligned, BLOCK, Blocks, Reader, read_around};
-use crate::layout::{Layout, UNIT};
+use crate::layout::{LAST_LOG, Layout, UNIT};
 use crate::record::{FIXED, Header, Key};
 
 const HEADER: u32 = u32::from_le_bytes(*b"LQsg");
@@ -84,10 +84,44 @@ pub(crate) fn read_epoch(layout: &Layout, blocks: &dyn Blocks, slot: u64) -> io:
     let (magic, epoch, checksum) = (reader.u64(), reader.u64(), reader.u64());
     let is_sound = magic == u64::from(HEADER)
         && epoch > 0
-        && epoch < u64::MAX / layout.segment
+        && epoch < LAST_LOG / layout.segment
         && layout.slot(epoch) == slot
         && checksum == layout.checksum(seed(layout, epoch), &buffer.bytes()[..16]);
     Ok(is_sound.then_some(epoch))
+}
+
+/// The segments that may contain objects.
+pub(crate) struct InUse {
+    /// Their epochs, the newest first.
+    pub epochs: Vec<u64>,
+    /// The newest epoch that was ever begun. Its log positions are not used again.
+    pub newest: u64,
+    /// The segments that cannot be read, with the reason. They contain nothing.
+    pub unreadable: Vec<(u64, io::Error)>,
+}
+
+impl InUse {
+    /// Reads the epochs of all segments. Log positions before `tail` are not in use.
+    pub fn read(layout: &Layout, blocks: &dyn Blocks, tail: u64) -> Self {
+        let mut found = Self { epochs: Vec::new(), newest: tail / layout.segment, unreadable: Vec::new() };
+        for slot in 0..layout.segments {
+            match read_epoch(layout, blocks, slot) {
+                Ok(epoch) => found.epochs.extend(epoch),
+                Err(error) => found.unreadable.push((slot, error)),
+            }
+        }
+        found.epochs.sort_unstable_by(|a, b| b.cmp(a));
+        found.newest = found.epochs.first().copied().unwrap_or(0).max(found.newest);
+        found
+            .epochs
+            .retain(|&epoch| epoch + layout.segments > found.newest && is_in_use(layout, epoch, tail));
+        found
+    }
+}
+
+/// Returns whether a segment contains log positions from `tail` on.
+pub(crate) fn is_in_use(layout: &Layout, epoch: u64, tail: u64) -> bool {
+    epoch * layout.segment + layout.segment - BLOCK > tail
 }
 
 /// Returns the summary and the footer, to be written at the end of the segment.

@@ -68,7 +68,7 @@ impl Default for Slot {
     }
 }
 
-/// What the store does.
+/// The phase that a store is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The index is being read.
@@ -200,8 +200,8 @@ impl State {
         index.remove_if(fingerprint_, |entry| is_meant(entry.variant)) > 0 || found
     }
 
-    pub(crate) fn record_purge(&mut self, layout: &Layout, fingerprint: u64, hold: Option<Hold>) {
-        let bound = self.next_log(layout);
+    /// Records that the objects with a fingerprint are purged whose log positions are below `bound`.
+    pub(crate) fn record_purge(&mut self, fingerprint: u64, bound: u64, hold: Option<Hold>) {
         self.live.purge(fingerprint, bound);
         put_purge(&mut self.pending.records, fingerprint, bound);
         self.pending.count += 1;

@@ -56,7 +56,7 @@ pub struct Store {
     cursor: Mutex<Cursor>,
 }
 
-/// What the previous process left.
+/// The records of the previous process that still matter.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
     pub bans: Vec<Ban>,
@@ -227,7 +227,8 @@ impl Store {
             return;
         }
         state.drop_objects(&self.index, fingerprint, &|_| true);
-        state.record_purge(&self.layout, fingerprint, hold);
+        let bound = state.next_log(&self.layout);
+        state.record_purge(fingerprint, bound, hold);
         drop(state);
         self.has_records.notify_one();
     }
@@ -238,12 +239,7 @@ impl Store {
         let mut state = self.state.lock();
         if self.index.remove(candidate.entry.fingerprint, candidate.entry.place()) {
             // Without this, an older object with the same key would be found at the next start.
-            let fingerprint = candidate.entry.fingerprint;
-            let mut record = Vec::new();
-            journal::put_purge(&mut record, fingerprint, candidate.log + 1);
-            state.live.purge(fingerprint, candidate.log + 1);
-            state.pending.records.extend_from_slice(&record);
-            state.pending.count += 1;
+            state.record_purge(candidate.entry.fingerprint, candidate.log + 1, None);
             self.has_records.notify_one();
         }
     }
@@ -304,8 +300,8 @@ impl Store {
             Ok(Ok(())) => Ok(()),
             Err(error) => Err(error),
         };
-        if let Err(error) = written {
-            self.fail(&error);
+        if written.is_err() {
+            self.fail();
         }
         self.state.lock().is_journaling = false;
         drop(cursor);
@@ -346,7 +342,7 @@ impl Store {
     }
 
     /// Takes the device out of use: its objects are misses.
-    pub(crate) fn fail(&self, _error: &io::Error) {
+    pub(crate) fn fail(&self) {
         bump(&self.stats.errors);
         let mut state = self.state.lock();
         state.phase = Phase::Failed;

@@ -61,13 +61,10 @@ impl Writer {
 
     /// Takes the next object to the buffer, or writes the buffer. Failures take the store out of use.
     pub fn step(&mut self) -> Step {
-        match self.try_step() {
-            Ok(step) => step,
-            Err(error) => {
-                self.store.fail(&error);
-                Step::Idle
-            }
-        }
+        self.try_step().unwrap_or_else(|_| {
+            self.store.fail();
+            Step::Idle
+        })
     }
 
     /// Writes the buffer, and makes everything durable.
@@ -75,8 +72,8 @@ impl Writer {
         let flushed = self.write_batch().and_then(|()| {
             if std::mem::take(&mut self.is_dirty) { self.store.blocks.sync() } else { Ok(()) }
         });
-        if let Err(error) = flushed {
-            self.store.fail(&error);
+        if flushed.is_err() {
+            self.store.fail();
         }
     }
 
@@ -234,11 +231,8 @@ impl Writer {
     /// Ends the segment before the store is closed, so that the next start need not read its records.
     pub fn close(&mut self) {
         while self.step() == Step::More {}
-        if self.store.phase() == Phase::Working {
-            let sealed = self.seal();
-            if let Err(error) = sealed {
-                self.store.fail(&error);
-            }
+        if self.store.phase() == Phase::Working && self.seal().is_err() {
+            self.store.fail();
         }
         self.flush();
     }

@@ -12,10 +12,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use lacquer_disk::{
-    Content, FileDevice, Key, Layout, Meta, Options, Parts, Running, Store, open_file, reserve,
-};
-use lacquer_testing::Random;
+use lacquer_disk::{Content, FileDevice, Layout, Meta, Options, Parts, Running, Store, open_file, reserve};
+use lacquer_testing::{Random, key};
 
 const PATH: &str = "DISK_KILL_PATH";
 const FROM: &str = "DISK_KILL_FROM";
@@ -24,13 +22,6 @@ const SIZE: u64 = 32 << 20;
 
 fn now() -> f64 {
     1000.0
-}
-
-fn key(number: u64) -> Key {
-    let mut random = Random(number);
-    let mut key = [0; 24];
-    key.chunks_mut(8).for_each(|part| part.copy_from_slice(&random.number().to_le_bytes()));
-    key
 }
 
 /// A version of the object with a key. Its bytes follow from the version.

@@ -17,5 +17,5 @@ pub mod slow_store;
 mod wait;
 
 pub use effort::effort;
-pub use random::{Random, rounds};
+pub use random::{Random, key, rounds};
 pub use wait::until;

@@ -6,6 +6,14 @@ pub const fn rounds(count: usize) -> usize {
     if cfg!(miri) { count / 1000 + 10 } else { count }
 }
 
+/// Returns an object's key that differs for each number.
+pub fn key(number: u64) -> [u8; 24] {
+    let mut random = Random(number);
+    let mut key = [0; 24];
+    key.chunks_mut(8).for_each(|part| part.copy_from_slice(&random.number().to_le_bytes()));
+    key
+}
+
 /// The SplitMix64 generator. A failing test prints the seed, which is sufficient to repeat it.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);

@@ -6,12 +6,14 @@ use crate::layout::{LEAST_SIZE, Layout, OpenError};
 
 #[test]
 fn layouts_fit_devices_of_all_sizes() {
-    for size in [LEAST_SIZE, 100 << 20, 1 << 30, 620 << 30, 16 << 40] {
+    for size in [LEAST_SIZE, 100 << 20, 1 << 30, 620 << 30, 16 << 40, 64 << 40] {
         let layout = Layout::plan(size, 1, 0.0).expect("the size is accepted");
         assert!(layout.size() <= size && layout.size() + layout.segment > size, "{layout:?}");
         assert!(layout.segments >= 30, "{layout:?}");
     }
     assert!(matches!(Layout::plan(LEAST_SIZE - 1, 1, 0.0), Err(OpenError::TooSmall(_))));
+    let most = Layout::plan(u64::MAX, 1, 0.0).expect("a part of the device is used");
+    assert!(most.size() <= 64 << 40, "the index has no places beyond: {most:?}");
 }
 
 #[test]
@@ -40,4 +42,28 @@ fn devices_that_are_no_stores_are_refused_with_the_reason() {
     device.read(0, buffer.bytes_mut()).expect("the device works");
     small.write(0, buffer.bytes()).expect("the device works");
     assert!(matches!(Layout::open(&small), Err(OpenError::Shrunk { .. })));
+}
+
+#[test]
+fn impossible_superblocks_with_correct_checksums_are_damaged() {
+    let layout = Layout::plan(LEAST_SIZE, 99, 5.0).expect("the size is accepted");
+    let forged = [
+        Layout { segments: 0, ..layout },
+        Layout { segments: u64::MAX, ..layout },
+        // Its size does not fit into 64 bits.
+        Layout { segments: (1 << 40) - 1, segment: 32 << 20, ..layout },
+        Layout { segments: 1 << 28, segment: 32 << 20, ..layout },
+        Layout { segment: 0, ..layout },
+        Layout { segment: u64::MAX, ..layout },
+        Layout { segment: 300_000, ..layout },
+        Layout { journal: 0, ..layout },
+        Layout { journal: u64::MAX / 2, ..layout },
+        Layout { created: f64::NAN, ..layout },
+    ];
+    for forged in forged {
+        let device = SimulatedDevice::new(LEAST_SIZE, 1);
+        device.write(0, forged.superblock().bytes()).expect("the device works");
+        device.write(BLOCK, forged.superblock().bytes()).expect("the device works");
+        assert!(matches!(Layout::open(&device), Err(OpenError::Damaged)), "{forged:?}");
+    }
 }

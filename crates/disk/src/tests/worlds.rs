@@ -109,7 +109,7 @@ impl Owner for Uses {
     fn forget(&self, _: &Key) {}
 }
 
-/// What must hold.
+/// The answers that a store has given, which the next start must keep.
 #[derive(Default)]
 struct Ledger {
     objects: BTreeMap<u64, Sample>,
