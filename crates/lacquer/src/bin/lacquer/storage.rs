@@ -40,6 +40,10 @@ pub fn create(values: &Values) -> Result<ExitCode, Failure> {
         }
         None => None,
     };
+    let needs_size = || failure(&"a new file needs a size").hint("add --size, such as --size 100G");
+    if size.is_none() && !path.exists() {
+        return Err(needs_size());
+    }
     let file = open(&path, true)?;
     let found = file.metadata().map_err(|error| failure(&error))?;
     let is_file = found.is_file();
@@ -64,7 +68,7 @@ pub fn create(values: &Values) -> Result<ExitCode, Failure> {
                 .map_err(|error| failure(&format!("cannot reserve {size} bytes: {error}")))?;
         }
         None if is_file && device.size() == 0 => {
-            return Err(failure(&"a new file needs a size").hint("add --size, such as --size 100G"));
+            return Err(needs_size());
         }
         _ => {}
     }
@@ -95,10 +99,9 @@ fn read(path: &Path, verify: bool) -> Result<Report, Failure> {
     let device = FileDevice::new(open(path, false)?).map_err(|error| failure(&error))?;
     let shows = verify && std::io::stderr().is_terminal();
     let began = Instant::now();
-    let segment = Layout::open(&device).map_or(0, |layout| layout.segment);
     let mut progress = |done: u64, all: u64| {
         if shows {
-            let rate = (done * segment) as f64 / began.elapsed().as_secs_f64().max(0.001);
+            let rate = done as f64 / began.elapsed().as_secs_f64().max(0.001);
             let share = 100 * done / all.max(1);
             let bar = "#".repeat(share as usize / 4);
             eprint!("\r[{bar:<25}] {share:3} %  {}/s ", bytes(rate as u64));
