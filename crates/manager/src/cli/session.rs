@@ -14,9 +14,10 @@ use rustix::event::PollFlags;
 use super::admission::{Facts, LoginState};
 use super::outbox::{Blocking, Outbox};
 use super::throttle::Throttle;
+use crate::commands::Answer;
 use crate::complain::{Level, print_line};
 use crate::fault::{Fault, os_error_text};
-use crate::manager::{Answer, Manager, Reply};
+use crate::manager::{Manager, Reply};
 use crate::secret::random;
 use crate::vcl::Compilation;
 
