@@ -9,6 +9,7 @@ mod check;
 mod compiler;
 mod decl_acl;
 mod decl_backend;
+mod decl_fields;
 mod decl_import;
 mod decl_probe;
 pub mod diagnostics;
