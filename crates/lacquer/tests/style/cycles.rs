@@ -7,11 +7,6 @@ use crate::methods::{self, Method, Methods};
 use crate::paths::{self, Name, Use};
 use crate::source::{Source, is_word, words};
 
-/// Cycles of modules that call methods of each other. The list only becomes shorter: no module joins one.
-pub const KNOWN: [&str; 1] = [
-    "vcl-native: emit::call emit::expr emit::string",
-];
-
 /// The modules of one crate.
 pub struct Graph {
     modules: BTreeMap<Name, Module>,
