@@ -122,7 +122,7 @@ impl Fetch {
         let instance = self.task.vcl.loaded.instance();
         let request =
             SlotRequest::new((id, origin), instance, &self.task.params, self.task.services.shared());
-        self.waiter.events.endpoint.set(origin.endpoint.id);
+        self.waiter.events.endpoint.set(origin.endpoint.id());
         let mut acquired = request.try_acquire();
         if acquired.is_none() {
             // Boxed: few fetches wait, and the future is large.
@@ -234,16 +234,16 @@ impl Fetch {
         if connection.reused {
             return None;
         }
-        let is_checked = connection.origin().endpoint.trust.may_speak_first(Instant::now());
+        let is_checked = connection.origin().endpoint.trust().may_speak_first(Instant::now());
         if is_checked {
-            connection.link.rx.confirm();
+            connection.link.rx_mut().confirm();
             Box::pin(tokio::time::sleep(surplus::quiet_time(&self.task.params))).await;
         }
-        if let Peeked::Bytes(sample) = connection.link.rx.peek() {
+        if let Peeked::Bytes(sample) = connection.link.rx().peek() {
             return Some(sample);
         }
         if is_checked {
-            connection.origin().endpoint.trust.opened_quietly();
+            connection.origin().endpoint.trust().opened_quietly();
             connection.begins_quietly();
         }
         None
