@@ -17,22 +17,22 @@ use crate::worker::Worker;
 
 /// The result of a command.
 #[derive(Debug)]
-pub enum Answer {
+pub enum CommandResult {
     /// The reply is ready.
     Now(Reply),
     /// [`Manager::finish_load`] returns the reply when this compilation has ended.
     Compiling(Compilation),
 }
 
-impl From<Reply> for Answer {
-    fn from(reply: Reply) -> Answer {
-        Answer::Now(reply)
+impl From<Reply> for CommandResult {
+    fn from(reply: Reply) -> CommandResult {
+        CommandResult::Now(reply)
     }
 }
 
 impl Manager {
     /// Runs a command of the CLI that `check` has parsed.
-    pub fn run(&mut self, checked: CheckResult, command: &Command, authenticated: bool) -> Answer {
+    pub fn run(&mut self, checked: CheckResult, command: &Command, authenticated: bool) -> CommandResult {
         let checked = match checked {
             Ok(Some(checked)) => checked,
             Ok(None) if self.running() => {
@@ -43,7 +43,7 @@ impl Manager {
         };
         let Ok(words) = &command.words else { return Reply::no(status::SYNTAX, "").into() };
         if matches!(checked.spec.name, "vcl.inline" | "vcl.load") {
-            return self.begin_load(words, command).map_or_else(Answer::Now, Answer::Compiling);
+            return self.begin_load(words, command).map_or_else(CommandResult::Now, CommandResult::Compiling);
         }
         if checked.spec.process == Process::Worker {
             return if self.running() {
@@ -153,7 +153,7 @@ impl Manager {
         let timeout = self.cli_timeout();
         let Some(worker) = self.worker.as_mut() else { return };
         if worker.notify(&message, timeout).is_ok() {
-            self.request(Request::Settle);
+            self.request(Request::Barrier);
         } else {
             self.give_up_on_worker();
         }

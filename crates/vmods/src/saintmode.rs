@@ -11,7 +11,7 @@ use lacquer_vcl_runtime::{
     Args, BackendId, Ctx, Director, Health, Instance, ModuleError, ObjectState, ObjectType, Value,
 };
 
-use crate::support::{Answer, DONE, Table, director_name, is_backend_side, log, text};
+use crate::support::{CallResult, DONE, Table, director_name, is_backend_side, log, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "saintmode",
@@ -150,15 +150,15 @@ fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErro
     Ok(Arc::new(Object { id, saint }))
 }
 
-fn backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Backend(args.this::<Object>()?.id))
 }
 
-fn denylist_count<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn denylist_count<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(args.this::<Object>()?.saint.count() as i64))
 }
 
-fn is_healthy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn is_healthy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let saint = &args.this::<Object>()?.saint;
     let hash = match ctx.method() {
         Method::Recv | Method::Hash | Method::Init | Method::Fini => None,
@@ -169,7 +169,7 @@ fn is_healthy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(well))
 }
 
-fn denylist<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn denylist<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let saints = all(ctx);
     if saints.is_empty() {
         log(ctx, Tag::VCL_Error, "saintmode.denylist(): Saintmode is not configured");
@@ -194,7 +194,7 @@ fn denylist<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn status<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn status<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let row = |s: &Arc<Saint>| {
         format!(
             "\t\t{{ \"name\": \"{}\", \"backend\": \"{}\", \"count\": \"{}\", \"threshold\": \"{}\" }}",

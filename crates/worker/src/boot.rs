@@ -27,7 +27,7 @@ const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 /// Sets everything up. When it returns, the reactors run, and wait for permission to accept connections.
 pub fn boot(link: RawFd) -> Result<(Arc<Process>, Entrance, UnixStream), String> {
     lacquer_system::prepare_heap();
-    lacquer_system::watch_for_faults(crate::control::panics::last_words);
+    lacquer_system::watch_for_faults(crate::control::panics::panic_report);
     lacquer_system::die_with_parent();
     let mut link = UnixStream::from(lacquer_system::inherit(link));
     let config = match link::receive(&mut link) {
@@ -39,7 +39,7 @@ pub fn boot(link: RawFd) -> Result<(Arc<Process>, Entrance, UnixStream), String>
         lacquer_system::limit_heaps(heaps);
     }
     grow_descriptor_table(&link);
-    lacquer_system::set_last_words_fd(config.panic_fd);
+    lacquer_system::set_panic_fd(config.panic_fd);
     std::panic::set_hook(Box::new(crate::control::panics::hook));
     let sockets = config.sockets.iter().map(Inherited::new).collect();
     if let Some(line) = lacquer_jail::enter(&config)?.line() {
