@@ -142,7 +142,7 @@ impl Fetch {
             Ok(mut connection) => match self.send_proxy_header(&mut connection).await {
                 Ok(()) => Some(connection),
                 Err(e) => {
-                    self.fail_introduction(connection, &e);
+                    self.fail_proxy_header(connection, &e);
                     None
                 }
             },
@@ -198,7 +198,7 @@ impl Fetch {
 
     /// Closes a connection whose PROXY header could not be sent.
     #[cold]
-    fn fail_introduction(&mut self, connection: OriginConnection, e: &io::Error) {
+    fn fail_proxy_header(&mut self, connection: OriginConnection, e: &io::Error) {
         let errno = e.raw_os_error().unwrap_or(libc::ETIMEDOUT);
         let error = ConnectError::new(ConnectStage::ProxyHeader, errno);
         log_connect_failure(&mut self.task.log, connection.origin(), &error);

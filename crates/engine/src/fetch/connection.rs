@@ -110,7 +110,7 @@ impl OriginConnection {
     /// Returns whether surplus bytes, on this or another connection, indicate that the response belongs to another
     /// request.
     pub fn may_be_foreign(&self, ws: &Workspace) -> bool {
-        let surplus = self.body_at_hand().map(|length| ws.get(self.reply.ahead.tail(length)));
+        let surplus = self.buffered_body().map(|length| ws.get(self.reply.ahead.tail(length)));
         self.has_faulty_origin() || surplus.is_some_and(surplus::may_be_response)
     }
 
@@ -137,7 +137,7 @@ impl OriginConnection {
 
     /// Returns whether the response may belong to another request.
     pub fn is_in_doubt(&self) -> bool {
-        let has_surplus = || self.body_at_hand().is_some_and(|length| length < self.reply.ahead.len());
+        let has_surplus = || self.buffered_body().is_some_and(|length| length < self.reply.ahead.len());
         reuse::is_in_doubt(self.reused, has_surplus, || self.has_faulty_origin())
     }
 
@@ -147,7 +147,7 @@ impl OriginConnection {
     }
 
     /// Returns the length of the body, if all of it was received with the head.
-    pub fn body_at_hand(&self) -> Option<usize> {
+    pub fn buffered_body(&self) -> Option<usize> {
         let length = match self.reply.framing.status {
             BodyStatus::None => 0,
             BodyStatus::Length => usize::try_from(self.reply.framing.content_length).ok()?,
@@ -157,15 +157,15 @@ impl OriginConnection {
     }
 
     /// Skips a body that was received with the head and is not needed, so that the connection can be kept.
-    pub fn skip_body_at_hand(&mut self, ws: &Workspace) {
-        if self.body_at_hand().is_some() {
+    pub fn skip_buffered_body(&mut self, ws: &Workspace) {
+        if self.buffered_body().is_some() {
             self.keep_surplus(ws);
         }
     }
 
     /// Discards a body that was received with the head, and keeps the bytes after the end of the response.
     pub fn keep_surplus(&mut self, ws: &Workspace) {
-        let length = self.body_at_hand();
+        let length = self.buffered_body();
         let ahead = std::mem::replace(&mut self.reply.ahead, Text::NONE);
         if let Some(length) = length {
             self.link.rx_mut().unread(ws.get(ahead.tail(length)));

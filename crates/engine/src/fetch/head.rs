@@ -155,7 +155,7 @@ impl Fetch {
         }
         self.count_framing(connection.reply.framing.status);
         self.beresp_headers().log_all();
-        if connection.body_at_hand().is_none_or(|length| length > connection.reply.ahead.len()) {
+        if connection.buffered_body().is_none_or(|length| length > connection.reply.ahead.len()) {
             connection.mark_answered();
         }
         Exchange::Responded

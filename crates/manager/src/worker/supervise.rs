@@ -30,7 +30,7 @@ impl Manager {
         if self.state != State::Stopped && !waits {
             return Reply::no(status::CANT, format!("Child in state {}", self.status_text()));
         }
-        if let Some(why) = self.catalogue.why_not_ready() {
+        if let Some(why) = self.catalogue.unready_reason() {
             return Reply::no(status::CANT, why);
         }
         match self.launch() {
