@@ -26,4 +26,6 @@ mod slow;
 mod stalled;
 mod strict;
 mod stuck;
+mod tls;
+mod tls_origins;
 mod unread;

@@ -170,6 +170,33 @@ pub const COMMANDS: &[CommandSpec] = &[
     command("status", "status [-j]", 0, 0, "Show whether the worker runs.").json(),
     command("stop", "stop", 0, 0, "Stop the worker."),
     command("storage.list", "storage.list [-j]", 0, 0, "List the storages.").json(),
+    command("tls.cert.commit", "tls.cert.commit", 0, 0, "Put the staged changes of certificates into effect."),
+    command("tls.cert.discard", "tls.cert.discard <cert-id>", 1, 1, "Stage the removal of a certificate.")
+        .more("  Connections that use it continue."),
+    command("tls.cert.list", "tls.cert.list [-j] [-s]", 0, 1, "List the certificates.").json().more(
+        "  Columns: listener (``default`` for all of them); id; status (active, staged or discard); common name. ``-s`` \
+         shows those that the next commit adds or removes.",
+    ),
+    command(
+        "tls.cert.load",
+        "tls.cert.load [cert-id] <filename> [-f frontend-name] [-k private-key-filename] [-p protos] [-c ciphers] [-s \
+         cipher-suites] [-r ocsp-response-filename] [-o] [-d]",
+        1,
+        1,
+        "Load a certificate from a file, for the next commit.",
+    )
+    .any_number()
+    .more(
+        "  The file contains the certificate, its chain and its key in PEM.\n\n  ``-f`` loads it for one listener only.\n  \
+         ``-k`` names another file for the key.\n  ``-p`` lists the protocols: ``-p TLSv1.2,TLSv1.3``.\n  ``-c`` lists the \
+         ciphers of TLS 1.2, ``-s`` those of TLS 1.3.\n  ``-r`` names a file with an OCSP response in DER, which clients \
+         get with the certificate.\n  ``-o`` prefers the server's order of ciphers.\n  ``-d`` makes it the default for \
+         clients that ask for no known name.",
+    ),
+    command("tls.cert.reload", "tls.cert.reload", 0, 0, "Read all certificates from their files again.").more(
+        "  A failure leaves all of them as they are. There must be no staged changes.",
+    ),
+    command("tls.cert.rollback", "tls.cert.rollback", 0, 0, "Forget the staged changes of certificates."),
     command("vcl.deps", "vcl.deps [-j]", 0, 0, "List VCL programs and labels with their dependencies.").json(),
     command("vcl.discard", "vcl.discard <name_pattern>...", 1, 1, "Discard VCL programs and labels.")
         .any_number()
@@ -214,9 +241,10 @@ pub fn find(name: &str) -> Option<&'static CommandSpec> {
 mod tests {
     use super::*;
 
-    /// The commands of Varnish 7.7 to 9.0, without those for TLS.
+    /// The commands of Varnish 7.7 to 9.0.
     const KNOWN: &str = "auth backend.list backend.set_health ban ban.list banner help panic.clear panic.show \
-        param.reset param.set param.show pid ping quit start status stop storage.list vcl.deps vcl.discard \
+        param.reset param.set param.show pid ping quit start status stop storage.list tls.cert.commit tls.cert.discard \
+        tls.cert.list tls.cert.load tls.cert.reload tls.cert.rollback vcl.deps vcl.discard \
         vcl.inline vcl.label vcl.list vcl.load vcl.show vcl.state vcl.symtab vcl.use debug.listen_address \
         debug.xid debug.srandom debug.fragfetch debug.reqpool.fail debug.shutdown.delay debug.panic.worker \
         debug.panic.master debug.vmod debug.persistent";

@@ -81,6 +81,11 @@ pub enum Request {
         /// The words, the command first.
         argv: Vec<String>,
     },
+    /// Change the certificates of listeners with TLS.
+    Certificates {
+        /// The change: `lacquer_tls::Change` in postcard's format.
+        change: Vec<u8>,
+    },
     /// Start to accept connections.
     Start,
     /// Reply with `PONG` and the time.
@@ -153,6 +158,8 @@ pub struct WorkerConfig {
     pub panic_fd: i32,
     /// Process id of the manager.
     pub manager_pid: u32,
+    /// If a listener has TLS, its settings: `lacquer_tls::Setup` in postcard's format.
+    pub tls: Option<Vec<u8>>,
 }
 
 /// The division of a worker's address space.
@@ -195,6 +202,22 @@ pub enum Transport {
     Http,
     /// A PROXY header (version 1 or 2), then HTTP.
     Proxy,
+    /// TLS, with HTTP inside.
+    Tls,
+    /// A PROXY header, then TLS.
+    ProxyTls,
+}
+
+impl Transport {
+    /// Returns whether its connections are encrypted.
+    pub const fn is_tls(self) -> bool {
+        matches!(self, Transport::Tls | Transport::ProxyTls)
+    }
+
+    /// Returns whether its connections begin with a PROXY header.
+    pub const fn is_proxy(self) -> bool {
+        matches!(self, Transport::Proxy | Transport::ProxyTls)
+    }
 }
 
 /// A storage for objects.

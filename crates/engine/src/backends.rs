@@ -4,10 +4,11 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lacquer_net::{Cause, ConnectError, Endpoint};
+use lacquer_net::{Addresses, Cause, ConnectError, Endpoint};
 use lacquer_shm::vsc::Vbe;
 use lacquer_shm::vsm::Cluster;
 use lacquer_shm::{Segment, VsmDir};
+use lacquer_tls::origin::OriginTls;
 use lacquer_vcl::Text;
 use lacquer_vcl::program::{Backend, Probe};
 use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, Instance};
@@ -37,20 +38,26 @@ pub struct OriginContext<'s> {
     pub probe: Option<&'s Probe>,
     /// The backend through which connections are made (`.via`).
     pub via: Option<&'s Origin>,
+    /// The settings for TLS, if the connections use it.
+    pub tls: Option<OriginTls>,
     pub prefer_ipv6: bool,
     pub now: f64,
 }
 
+fn addresses(of: &Backend, preamble: Option<Vec<u8>>) -> Addresses {
+    Addresses { v4: of.ipv4, v6: of.ipv6, path: of.path.clone(), preamble }
+}
+
 impl Origin {
-    pub fn new(mut spec: Backend, context: &OriginContext<'_>) -> Origin {
+    pub fn new(mut spec: Backend, context: OriginContext<'_>) -> Origin {
         let address = if context.prefer_ipv6 { spec.ipv6.or(spec.ipv4) } else { spec.ipv4.or(spec.ipv6) };
         let endpoint = match context.via {
-            None => Endpoint::new(spec.ipv4, spec.ipv6, spec.path.clone(), spec.preamble.clone()),
+            None => Endpoint::new(addresses(&spec, spec.preamble.clone()), context.tls),
             Some(via) => {
                 inherit_timeouts(&mut spec, &via.spec);
                 let preamble =
                     address.map(|to| lacquer_net::proxy_out::onward(to, spec.authority.as_deref()));
-                Endpoint::new(via.spec.ipv4, via.spec.ipv6, via.spec.path.clone(), preamble)
+                Endpoint::new(addresses(&via.spec, preamble), context.tls)
             }
         };
         let numeric = || address.map_or_else(|| "0.0.0.0".into(), |a| a.ip().to_string().into());

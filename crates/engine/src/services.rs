@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use lacquer_cache::{Cache, FrontTable, Lookup, LookupArgs, Resumed};
 use lacquer_http::date::DateCache;
-use lacquer_net::Pools;
 use lacquer_net::deadlines::{Deadlines, Idleness};
 use lacquer_net::descriptors::{Descriptors, Need};
+use lacquer_net::{HandshakeTurns, Pools};
 use lacquer_params::Params;
 use lacquer_shm::Log;
 use lacquer_shm::vsc::{LocalMain, LocalSet};
@@ -50,6 +50,7 @@ pub struct Services {
     flushes: Flushes,
     deadlines: Deadlines,
     http2: h2::ReactorState,
+    handshakes: HandshakeTurns,
     long_work: LongWorkSlot,
     watched: Arc<Watched>,
     is_draining: Cell<bool>,
@@ -126,6 +127,7 @@ impl Services {
             flushes: Flushes::default(),
             deadlines: Deadlines::default(),
             http2: h2::ReactorState::default(),
+            handshakes: HandshakeTurns::default(),
             long_work: LongWorkSlot::default(),
             watched,
             is_draining: Cell::new(false),
@@ -196,6 +198,11 @@ impl Services {
     /// Returns the state that the HTTP/2 connections of this reactor share.
     pub fn http2(&self) -> &h2::ReactorState {
         &self.http2
+    }
+
+    /// Returns the turns of this reactor's handshakes.
+    pub fn handshakes(&self) -> &HandshakeTurns {
+        &self.handshakes
     }
 
     /// Returns the reactor's slot for long work.

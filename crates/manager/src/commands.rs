@@ -11,6 +11,7 @@ use lacquer_params::{Effect, Listing, SetError};
 use crate::manager::{Manager, Reply};
 use crate::shm::now;
 use crate::storage;
+use crate::tls;
 use crate::vcl::Compilation;
 use crate::version;
 use crate::worker::Worker;
@@ -92,6 +93,7 @@ impl Manager {
             "stop" => self.stop_command(),
             "storage.list" if json => in_envelope(&storage::list_json(&self.storages)),
             "storage.list" => Reply::ok(storage::list(&self.storages)),
+            name if name.starts_with("tls.cert.") => self.tls_command(name, args, json).into(),
             "vcl.deps" if json => Reply::ok(json::reply(1, words, now(), &self.catalogue.deps_json())),
             "vcl.deps" => Reply::ok(self.catalogue.deps()),
             "vcl.discard" => self.vcl_discard(args).into(),
@@ -104,6 +106,19 @@ impl Manager {
             "vcl.symtab" => Reply::ok(self.catalogue.symtab()),
             "vcl.use" => self.vcl_use(&args[0]).into(),
             name => Reply::no(status::UNIMPLEMENTED, format!("{name} is not available\n")),
+        }
+    }
+
+    fn tls_command(&mut self, name: &str, args: &[String], json: bool) -> Result<String, Reply> {
+        let unique = self.params.values().tls_err_dup_servername;
+        let context = tls::Context { jail: &self.jail, complain: &self.complain, unique };
+        match tls::run(&mut self.tls, context, name, args, json) {
+            tls::Step::Done(done) => Ok(done?),
+            tls::Step::Send(change, completion) => {
+                self.send_certificates(&change)?;
+                tls::complete(&mut self.tls, completion);
+                Ok(String::new())
+            }
         }
     }
 

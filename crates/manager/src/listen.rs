@@ -88,16 +88,27 @@ fn bind_unix(path: &str, permissions: &Permissions) -> io::Result<Socket> {
 fn transport(fields: &[String]) -> Outcome<Transport> {
     let mut found = None;
     for field in fields.iter().filter(|field| !field.contains('=')) {
-        if found.is_some() {
-            return Err(Fault::usage(format!("Too many protocol sub-args in -a ({field})")));
-        }
-        found = Some(match field.to_ascii_lowercase().as_str() {
+        let given = match field.to_ascii_lowercase().as_str() {
             "http" => Transport::Http,
             "proxy" => Transport::Proxy,
+            "https" | "tls" => Transport::Tls,
+            _ if found.is_some() => return Err(too_many(field)),
             _ => return Err(Fault::usage(format!("Unknown protocol '{field}'"))),
+        };
+        found = Some(match (found, given) {
+            (None, given) => given,
+            // The PROXY header always comes first. Varnish has no such listeners.
+            (Some(Transport::Proxy), Transport::Tls) | (Some(Transport::Tls), Transport::Proxy) => {
+                Transport::ProxyTls
+            }
+            _ => return Err(too_many(field)),
         });
     }
     Ok(found.unwrap_or(Transport::Http))
+}
+
+fn too_many(field: &str) -> Fault {
+    Fault::usage(format!("Too many protocol sub-args in -a ({field})"))
 }
 
 fn file_mode(value: &str) -> Outcome<u32> {
@@ -264,6 +275,11 @@ impl Listeners {
         self.all.is_empty()
     }
 
+    /// Returns the names of the sockets with TLS.
+    pub fn tls_names(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().filter(|listener| listener.transport.is_tls()).map(|listener| listener.name.as_str())
+    }
+
     /// Returns whether one is a UNIX socket, which VCL 4.0 does not support.
     pub fn any_unix(&self) -> bool {
         self.all.iter().any(|listener| matches!(listener.address, ListenAddress::Unix(_)))
@@ -336,6 +352,8 @@ mod tests {
             ("127.0.0.1:80000,FOO".to_owned(), "Unknown protocol 'FOO'"),
             ("127.0.0.1:80000,HTTP/1".to_owned(), "Unknown protocol 'HTTP/1'"),
             ("127.0.0.1:80000,PROXY,FOO".to_owned(), "Too many protocol sub-args"),
+            ("127.0.0.1:80000,https,TLS".to_owned(), "Too many protocol sub-args"),
+            ("127.0.0.1:80000,https,PROXY,HTTP".to_owned(), "Too many protocol sub-args"),
             ("foo/bar.sock".to_owned(), "Unix domain socket addresses must be absolute paths"),
             ("127.0.0.1:80000,user=u".to_owned(), "Invalid sub-arg user=u"),
             ("@abstract,mode=660".to_owned(), "Invalid sub-arg mode=660"),
@@ -363,6 +381,10 @@ mod tests {
         assert_eq!((told[0].name.as_str(), told[0].transport), ("a0", Transport::Proxy));
         assert_eq!((told[1].name.as_str(), told[1].transport), ("two", Transport::Http));
         assert!(!told[0].endpoint.ends_with(":0"));
+        listeners.add("three=127.0.0.1:0,Https", &Jail::none()).unwrap();
+        listeners.add("four=127.0.0.1:0,tls,proxy", &Jail::none()).unwrap();
+        assert_eq!(listeners.for_worker()[3].transport, Transport::ProxyTls);
+        assert_eq!(listeners.tls_names().collect::<Vec<_>>(), ["three", "four"]);
         listeners.listen(5).unwrap();
         listeners.refuse(&Jail::none()).unwrap();
         assert_eq!(listeners.for_worker()[0].address, told[0].address);

@@ -1,22 +1,45 @@
 //! Gives the VCL compiler access to this machine's files and host names.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use lacquer_cli::glob;
+use lacquer_tls::origin::{Authorities, Identity};
+use lacquer_vcl::program::IdentityPem;
 use lacquer_vcl::{Files, Resolver, SocketKind};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 
 use crate::fault::os_error_text;
+use crate::jail::Jail;
+use crate::regular_file::read_vcl;
 use crate::resolve::{lookup, port_number};
+use crate::trust_store;
 
 /// The local machine.
-#[derive(Clone, Copy, Debug)]
-pub struct Machine;
+#[derive(Clone, Debug)]
+pub struct Machine {
+    jail: Jail,
+}
+
+impl Machine {
+    /// Returns the machine with the rights of the process.
+    pub fn new() -> Machine {
+        Machine::with_jail(Jail::none())
+    }
+
+    /// Returns the machine for a manager in this jail, which becomes root to read private keys.
+    pub(crate) fn with_jail(jail: Jail) -> Machine {
+        Machine { jail }
+    }
+}
+
+impl Default for Machine {
+    fn default() -> Machine {
+        Machine::new()
+    }
+}
 
 fn has_pattern(part: &str) -> bool {
     part.contains(['*', '?', '['])
@@ -48,28 +71,6 @@ fn expand(folder: &str, parts: &[&str], found: &mut Vec<String>) -> io::Result<(
     let mut names: Vec<String> = names.filter(shown).filter(|name| glob::matches(part, name)).collect();
     names.sort();
     names.iter().try_for_each(|name| expand(&below(name), rest, found))
-}
-
-/// Maximum size of a VCL file in bytes.
-const LONGEST_VCL: u64 = 128 << 20;
-
-/// Reads a VCL file. Fails for anything but a regular file: a device may never end, and opening a pipe without a writer
-/// would block.
-pub fn read_vcl(path: &Path) -> io::Result<Vec<u8>> {
-    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
-    let about = file.metadata()?;
-    if about.is_dir() {
-        return Err(Errno::ISDIR.into());
-    }
-    if !about.is_file() {
-        return Err(io::Error::other("Not a regular file"));
-    }
-    if about.len() > LONGEST_VCL {
-        return Err(Errno::FBIG.into());
-    }
-    let mut text = Vec::new();
-    file.take(LONGEST_VCL).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 impl Files for Machine {
@@ -112,6 +113,26 @@ impl Files for Machine {
             },
         }
     }
+
+    fn authorities(&self, path: Option<&str>) -> Result<Vec<u8>, String> {
+        match path {
+            Some(path) => {
+                let pem = self.read(path)?;
+                Authorities::read(&pem).map(|_| pem)
+            }
+            None => trust_store::read(),
+        }
+    }
+
+    fn identity(&self, certificate: &str, key: Option<&str>) -> Result<IdentityPem, String> {
+        let _root = self.jail.raise();
+        let chain = self.read(certificate)?;
+        let key = match key {
+            Some(path) => self.read(path).map_err(|error| format!("private key {path}: {error}"))?,
+            None => chain.clone(),
+        };
+        Identity::read(&chain, &key).map(|_| IdentityPem { certificate: chain, key })
+    }
 }
 
 impl Resolver for Machine {
@@ -132,14 +153,15 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode};
 
     use super::*;
+    use crate::regular_file::LONGEST_VCL;
 
     #[test]
     fn patterns_in_any_part() {
         let here = env!("CARGO_MANIFEST_DIR");
-        let found = Machine.glob(&format!("{here}/s*c/m[a]ch*.rs")).unwrap();
+        let found = Machine::new().glob(&format!("{here}/s*c/m[a]ch*.rs")).unwrap();
         assert_eq!(found, [format!("{here}/src/machine.rs")]);
-        assert_eq!(Machine.glob("/nonexistent/*.vcl").unwrap(), Vec::<String>::new());
-        assert!(Machine.glob("/et?").unwrap().contains(&"/etc".to_owned()));
+        assert_eq!(Machine::new().glob("/nonexistent/*.vcl").unwrap(), Vec::<String>::new());
+        assert!(Machine::new().glob("/et?").unwrap().contains(&"/etc".to_owned()));
     }
 
     /// An endless device, a pipe without a writer, a directory and a file that is too large fail at once.
@@ -160,7 +182,7 @@ mod tests {
             (&good, Ok(b"vcl 4.1;".to_vec())),
         ];
         for (path, expected) in table {
-            assert_eq!(Machine.read(&path.to_string_lossy()), expected, "{path:?}");
+            assert_eq!(Machine::new().read(&path.to_string_lossy()), expected, "{path:?}");
         }
         fs::remove_dir_all(&dir).unwrap();
     }

@@ -16,6 +16,7 @@ use crate::listen::Listeners;
 use crate::secret::Secret;
 use crate::shm::Shm;
 use crate::storage::Storage;
+use crate::tls;
 use crate::vcl::Catalogue;
 use crate::workdir::{PidFile, Renewal};
 use crate::worker::{Relaunch, State, Worker};
@@ -47,6 +48,12 @@ impl<T: Into<Text>> From<Result<T, Reply>> for Reply {
     }
 }
 
+impl From<tls::Refusal> for Reply {
+    fn from(refusal: tls::Refusal) -> Reply {
+        Reply { status: refusal.status, text: refusal.text.into() }
+    }
+}
+
 impl From<SetError> for Reply {
     fn from(error: SetError) -> Reply {
         Reply { status: error.status, text: error.text.into() }
@@ -62,6 +69,7 @@ pub struct Manager {
     pub(crate) params: ParamSet,
     pub(crate) listeners: Listeners,
     pub(crate) storages: Vec<Storage>,
+    pub(crate) tls: tls::Catalogue,
     pub(crate) identity: String,
     pub(crate) platform: String,
     pub(crate) workdir: PathBuf,

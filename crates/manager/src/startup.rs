@@ -24,6 +24,7 @@ use crate::secret::Secret;
 use crate::service::{Service, Signals};
 use crate::shm::Shm;
 use crate::storage::{Storage, StorageArguments};
+use crate::tls;
 use crate::vcl::Catalogue;
 use crate::vcl::compile::{Input, read_along};
 use crate::version;
@@ -46,6 +47,7 @@ struct ParsedOptions {
     storages: StorageArguments,
     vcl: Vec<StartVcl>,
     init: Option<File>,
+    tls: tls::Startup,
 }
 
 fn backend_vcl(argument: &str) -> StartVcl {
@@ -53,6 +55,8 @@ fn backend_vcl(argument: &str) -> StartVcl {
         "none;".to_owned()
     } else if is_backend_path(argument) {
         format!("{{\n    .path = \"{argument}\";\n}}")
+    } else if let Some(address) = argument.strip_prefix("https://") {
+        https_backend(address)
     } else {
         format!("{{\n    .host = \"{argument}\";\n}}")
     };
@@ -60,6 +64,21 @@ fn backend_vcl(argument: &str) -> StartVcl {
         origin: "<-b argument>".to_owned(),
         text: format!("vcl 4.1;\nbackend default {body}\n").into(),
     }
+}
+
+/// Returns the rest of a VCL text with a backend that is reached over TLS, with all checks. Requests get the name of a
+/// public server as `Host`: such a server refuses names that are not in its certificate.
+fn https_backend(address: &str) -> String {
+    let address = address.strip_suffix('/').unwrap_or(address);
+    let backend = format!("{{\n    .host = \"{address}\";\n    .ssl = 1;\n    .ssl_verify_host = 1;\n}}");
+    let name = address.strip_suffix(":443").unwrap_or(address);
+    let bare = name.rsplit_once(':').map_or(name, |(host, _)| host);
+    let is_public = bare.contains('.') && bare.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_err();
+    if !is_public {
+        return backend;
+    }
+    let method = |name_of| format!("\nsub {name_of} {{\n    set bereq.http.Host = \"{name}\";\n}}");
+    [backend, method("vcl_backend_fetch"), method("vcl_pipe")].concat()
 }
 
 /// Sets the parameters whose defaults are those of the platform.
@@ -86,8 +105,15 @@ impl ParsedOptions {
             storages: StorageArguments::default(),
             vcl: raw.backend.as_deref().map(backend_vcl).into_iter().collect(),
             init: None,
+            tls: tls::Startup::default(),
         };
         platform_defaults(&mut parsed.params);
+        // Varnish binds the listeners of -A first, which has an effect on names and on the first fault.
+        for option in &raw.ordered {
+            if let Ordered::Tls(path) = option {
+                parsed.tls.configure(path, &mut parsed.listeners, jail)?;
+            }
+        }
         for option in &raw.ordered {
             parsed.take(option, jail)?;
         }
@@ -98,6 +124,7 @@ impl ParsedOptions {
         let wrong = |text: String| Fault::plain(one_line(&text));
         match option {
             Ordered::Listen(argument) => self.listeners.add(argument, jail),
+            Ordered::Tls(_) => Ok(()),
             Ordered::Vcl(file) if file.is_empty() => Ok(()),
             Ordered::Vcl(file) => {
                 let path = &self.params.values().vcl_path;
@@ -220,14 +247,16 @@ pub fn run(
     raise_descriptor_limit();
     let complain = Complain::new(matches!(raw.mode, Mode::Debug | Mode::Foreground), name);
     let jail = Jail::enter(raw.jail.as_deref())?;
-    let ParsedOptions { params, listeners, storages, vcl, init } = ParsedOptions::from(raw, &jail)?;
+    let ParsedOptions { params, listeners, storages, vcl, init, tls } = ParsedOptions::from(raw, &jail)?;
     complain.tune(params.values());
     let secret = given_secret(raw, &jail)?;
     let pid_paths: Vec<PathBuf> =
         raw.pid_files.iter().map(|p| std::path::absolute(p).unwrap_or_else(|_| PathBuf::from(p))).collect();
 
-    let environment = std::env::var("VARNISH_DEFAULT_N").ok();
     let compile_only = raw.mode == Mode::Compile;
+    let unique = params.values().tls_err_dup_servername;
+    let tls = if compile_only { None } else { Some(tls.finish(&listeners, unique, &jail, &complain)?) };
+    let environment = std::env::var("VARNISH_DEFAULT_N").ok();
     let named = raw.workdir.as_deref().or(environment.as_deref());
     let workdir = match named {
         None if compile_only => temporary_workdir(),
@@ -249,6 +278,7 @@ pub fn run(
         params,
         listeners,
         storages,
+        tls: tls.unwrap_or_default(),
         identity,
         workdir,
         secret: secret.map(Secret::given),

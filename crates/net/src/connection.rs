@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 
 use lacquer_sources::clock::Instant;
 
@@ -11,6 +12,7 @@ use crate::endpoint::Endpoint;
 use crate::record::Record;
 use crate::rx::Rx;
 use crate::stream::Stream;
+use crate::tls::TlsFacts;
 use crate::tx_half::TxHalf;
 
 /// Both halves of a connection, the facts about it and its history, until it is closed or returned to the pool.
@@ -28,16 +30,17 @@ pub struct Facts {
     remote: Option<SocketAddr>,
     /// Address and port of the remote end, then of the local one, in the format of the log.
     ends: Box<str>,
+    tls: Option<Arc<TlsFacts>>,
 }
 
 impl Facts {
     fn of(stream: &Stream, endpoint: &Endpoint) -> Facts {
-        let remote = match (endpoint.v4, endpoint.v6) {
+        let remote = match (endpoint.addresses.v4, endpoint.addresses.v6) {
             (Some(_), Some(_)) => stream.peer_addr(),
             (only, None) | (None, only) => only,
         };
         let ends = format!("{} {}", side(remote), side(stream.local_addr())).into();
-        Facts { fd: stream.as_fd().as_raw_fd(), remote, ends }
+        Facts { fd: stream.as_fd().as_raw_fd(), remote, ends, tls: stream.negotiated().tls }
     }
 
     #[inline]
@@ -49,6 +52,11 @@ impl Facts {
     #[inline]
     pub fn remote(&self) -> Option<&SocketAddr> {
         self.remote.as_ref()
+    }
+
+    /// Returns the facts about TLS, if the connection uses it.
+    pub fn tls(&self) -> Option<&TlsFacts> {
+        self.tls.as_deref()
     }
 
     /// Returns address and port of the remote end, then of the local one, in the format of the log.

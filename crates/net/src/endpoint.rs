@@ -9,25 +9,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lacquer_sources::clock::Instant;
+use lacquer_tls::origin::OriginTls;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
+use crate::connect_error::{ConnectError, ConnectStage};
 #[cfg(any(test, feature = "memory"))]
 use crate::memory;
+use crate::opening::Opening;
 use crate::stream::Stream;
+use crate::time_limit::by_time;
 use crate::trust::Trust;
 
-/// The addresses of one origin. Backends of any VCL with equal addresses share connections.
+/// The addresses of an origin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    pub v4: Option<SocketAddr>,
+    pub v6: Option<SocketAddr>,
+    /// The path of a UNIX socket; an abstract one begins with `@`.
+    pub path: Option<String>,
+    /// Bytes that are sent first on every new connection.
+    pub preamble: Option<Vec<u8>>,
+}
+
+/// The addresses of one origin with its settings for TLS. Backends of any VCL with equal ones share connections.
 #[derive(Debug)]
 pub struct Endpoint {
     id: u64,
-    pub(crate) v4: Option<SocketAddr>,
-    pub(crate) v6: Option<SocketAddr>,
-    path: Option<String>,
-    /// Bytes that are sent first on every new connection.
-    preamble: Option<Vec<u8>>,
+    pub(crate) addresses: Addresses,
+    tls: Option<OriginTls>,
     trust: Trust,
     held_down: Mutex<Option<HeldDown>>,
 }
@@ -57,62 +69,6 @@ impl Drop for Endpoint {
 /// Known endpoints, so that equal ones share an id. Each call of [`Endpoint::new`] removes dropped ones.
 static KNOWN: Mutex<Vec<std::sync::Weak<Endpoint>>> = Mutex::new(Vec::new());
 
-/// A step of opening a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectStage {
-    Connect,
-    /// Sending the endpoint's preamble.
-    Preamble,
-    /// Sending the PROXY header of a request's client.
-    ProxyHeader,
-}
-
-/// The cause of a failure: an error number of the system, or a text where there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
-    Errno(i32),
-    Text(Cow<'static, str>),
-}
-
-/// The reason why a connection could not be opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectError {
-    pub stage: ConnectStage,
-    cause: Cause,
-    held_down: bool,
-}
-
-impl ConnectError {
-    pub fn new(stage: ConnectStage, errno: i32) -> ConnectError {
-        ConnectError { stage, cause: Cause::Errno(errno), held_down: false }
-    }
-
-    /// Returns an error without an error number. The text is for the log.
-    pub fn with_text(stage: ConnectStage, text: impl Into<Cow<'static, str>>) -> ConnectError {
-        ConnectError { stage, cause: Cause::Text(text.into()), held_down: false }
-    }
-
-    /// Returns the cause for logs and counters. While the endpoint is held down it is 0, because the cause was logged
-    /// before.
-    pub fn shown(&self) -> &Cause {
-        if self.held_down { &Cause::Errno(0) } else { &self.cause }
-    }
-
-    pub fn is_errno(&self, errno: i32) -> bool {
-        self.cause == Cause::Errno(errno)
-    }
-}
-
-impl Cause {
-    /// Returns the text for the log; `error_text` formats an error number.
-    pub fn text(&self, error_text: impl FnOnce(i32) -> String) -> String {
-        match self {
-            Cause::Errno(errno) => format!("errno {errno} ({})", error_text(*errno)),
-            Cause::Text(text) => format!("({text})"),
-        }
-    }
-}
-
 /// Seconds for which an endpoint is held down after a failure: one with a local cause, and one that the network or
 /// the remote end caused.
 #[derive(Clone, Copy, Debug)]
@@ -122,24 +78,25 @@ pub struct Holddown {
 }
 
 impl Endpoint {
-    pub fn new(
-        v4: Option<SocketAddr>,
-        v6: Option<SocketAddr>,
-        path: Option<String>,
-        preamble: Option<Vec<u8>>,
-    ) -> Arc<Endpoint> {
+    /// Returns the endpoint with these addresses and settings.
+    pub fn new(addresses: Addresses, tls: Option<OriginTls>) -> Arc<Endpoint> {
         let mut known = KNOWN.lock();
         known.retain(|e| e.strong_count() > 0);
-        let same = |e: &Arc<Endpoint>| e.v4 == v4 && e.v6 == v6 && e.path == path && e.preamble == preamble;
+        let same = |e: &Arc<Endpoint>| {
+            let same_tls = match (&e.tls, &tls) {
+                (Some(one), Some(other)) => one.is_same(other),
+                (None, None) => true,
+                _ => false,
+            };
+            e.addresses == addresses && same_tls
+        };
         if let Some(found) = known.iter().filter_map(std::sync::Weak::upgrade).find(same) {
             return found;
         }
         let endpoint = Arc::new(Endpoint {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            v4,
-            v6,
-            path,
-            preamble,
+            addresses,
+            tls,
             trust: Trust::new(Instant::now()),
             held_down: Mutex::new(None),
         });
@@ -159,41 +116,42 @@ impl Endpoint {
         &self.trust
     }
 
-    /// Connects within `timeout` seconds (0: no limit), trying the preferred family first.
+    /// Connects within `timeout` seconds (0: no limit), trying the preferred family first. The rest of the opening has
+    /// to end by the same time.
     pub async fn connect(
         &self,
         timeout: f64,
         prefer_ipv6: bool,
         holddown: Holddown,
-    ) -> Result<Stream, ConnectError> {
+    ) -> Result<Opening<'_>, ConnectError> {
         if let Some(errno) = self.held_down() {
-            return Err(ConnectError { held_down: true, ..ConnectError::new(ConnectStage::Connect, errno) });
+            return Err(ConnectError::held_down(errno));
         }
         let by = (timeout > 0.0).then(|| Instant::now() + Duration::from_secs_f64(timeout.min(1e9)));
-        self.open(prefer_ipv6, by).await.map_err(|(stage, e)| {
+        self.reach(prefer_ipv6, by).await.map_err(|(stage, e)| {
             let errno = Errno::from_io_error(&e).unwrap_or(Errno::TIMEDOUT);
             self.hold_down(errno, holddown);
             ConnectError::new(stage, errno.raw_os_error())
         })
     }
 
-    /// Connects, and takes the steps that precede the first request. All of them end by the same time.
-    async fn open(
+    /// Connects, and sends the preamble.
+    async fn reach(
         &self,
         prefer_ipv6: bool,
         by: Option<Instant>,
-    ) -> Result<Stream, (ConnectStage, io::Error)> {
+    ) -> Result<Opening<'_>, (ConnectStage, io::Error)> {
         let connected = by_time(by, self.connect_bare(prefer_ipv6)).await;
         let mut stream = connected.map_err(|e| (ConnectStage::Connect, e))?;
-        if let Some(preamble) = self.preamble.as_deref() {
+        if let Some(preamble) = self.addresses.preamble.as_deref() {
             let sent = by_time(by, stream.write_all(preamble)).await;
             sent.map_err(|e| (ConnectStage::Preamble, e))?;
         }
-        Ok(stream)
+        Ok(Opening::new(stream, self.tls.as_ref(), by))
     }
 
     async fn connect_bare(&self, prefer_ipv6: bool) -> io::Result<Stream> {
-        if let Some(path) = &self.path {
+        if let Some(path) = &self.addresses.path {
             #[cfg(any(test, feature = "memory"))]
             if let Some(outcome) = memory::connect(path).await {
                 return outcome.map(Stream::Memory);
@@ -205,7 +163,8 @@ impl Endpoint {
             };
             return UnixStream::connect(&*address).await.map(Stream::Unix);
         }
-        let order = if prefer_ipv6 { [self.v6, self.v4] } else { [self.v4, self.v6] };
+        let Addresses { v4, v6, .. } = &self.addresses;
+        let order = if prefer_ipv6 { [*v6, *v4] } else { [*v4, *v6] };
         let mut last = io::Error::from(Errno::ADDRNOTAVAIL);
         for addr in order.into_iter().flatten() {
             match connect_tcp(addr).await {
@@ -235,14 +194,6 @@ impl Endpoint {
     }
 }
 
-/// Returns the result of `work`, or a timeout if it has none by this time.
-async fn by_time<T>(by: Option<Instant>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    match by {
-        Some(by) => tokio::time::timeout_at(by, work).await.unwrap_or_else(|_| Err(timed_out())),
-        None => work.await,
-    }
-}
-
 async fn connect_tcp(addr: SocketAddr) -> io::Result<TcpStream> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A request follows at once, and its first packet also acknowledges the handshake.
@@ -250,11 +201,6 @@ async fn connect_tcp(addr: SocketAddr) -> io::Result<TcpStream> {
     let stream = socket.connect(addr).await?;
     let _ = stream.set_nodelay(true);
     Ok(stream)
-}
-
-/// Returns the error of a wait that took too long.
-pub(crate) fn timed_out() -> io::Error {
-    Errno::TIMEDOUT.into()
 }
 
 /// Sets the time and interval of TCP keep-alive, in seconds, and the number of probes. Failures are ignored.
@@ -287,7 +233,8 @@ mod tests {
     }
 
     async fn failure(path: &str, preamble: &[u8]) -> ConnectError {
-        let endpoint = Endpoint::new(None, None, Some(path.to_owned()), Some(preamble.to_vec()));
+        let (path, preamble) = (Some(path.to_owned()), Some(preamble.to_vec()));
+        let endpoint = Endpoint::new(Addresses { path, preamble, ..Addresses::default() }, None);
         endpoint.connect(2.0, false, NO_HOLDDOWN).await.err().expect("the origin does not read")
     }
 
@@ -305,17 +252,5 @@ mod tests {
         serve_at("/refusing", move || Dialed { after: Duration::ZERO, outcome: Err(refused.into()) });
         let expected = ConnectError::new(ConnectStage::Connect, refused.raw_os_error());
         assert_eq!(failure("/refusing", b"x").await, expected);
-    }
-
-    #[test]
-    fn causes_are_numbers_or_texts() {
-        let name = |errno: i32| format!("name of {errno}");
-        let refused = ConnectError::new(ConnectStage::Connect, 111);
-        assert_eq!(refused.shown().text(name), "errno 111 (name of 111)");
-        let repeated = ConnectError { held_down: true, ..refused };
-        assert_eq!(repeated.shown().text(name), "errno 0 (name of 0)");
-        let strange = ConnectError::with_text(ConnectStage::Connect, "the certificate has expired");
-        assert_eq!(strange.shown().text(name), "(the certificate has expired)");
-        assert!(!strange.is_errno(0));
     }
 }

@@ -4,12 +4,14 @@
 
 mod capacity;
 mod client_socket;
+mod connect_error;
 pub mod connection;
 pub mod deadlines;
 pub mod descriptors;
 pub mod disconnect;
 pub mod endpoint;
 mod file_part;
+mod http_version;
 pub mod linger;
 mod listener;
 #[cfg(any(test, feature = "memory"))]
@@ -17,6 +19,7 @@ pub mod memory;
 mod negotiated;
 #[cfg(not(any(test, feature = "memory")))]
 mod no_memory;
+mod opening;
 mod peek;
 pub mod pool;
 pub mod probe;
@@ -28,6 +31,8 @@ mod retired;
 mod rx;
 mod rx_half;
 pub mod stream;
+mod time_limit;
+pub mod tls;
 mod trial;
 pub mod trust;
 mod tx_half;
@@ -38,16 +43,20 @@ use no_memory as memory;
 
 pub use capacity::Counted;
 pub use client_socket::{ClientSocket, advance};
+pub use connect_error::{Cause, ConnectError, ConnectStage};
 pub use connection::{Connection, Facts};
-pub use endpoint::{Cause, ConnectError, ConnectStage, Endpoint};
+pub use endpoint::{Addresses, Endpoint};
 pub use file_part::FilePart;
+pub use http_version::HttpVersion;
 pub use listener::{Listener, Side, Stage};
-pub use negotiated::{HttpVersion, Negotiated};
+pub use negotiated::Negotiated;
+pub use opening::{Opening, tls_reason_of};
 pub use peek::{Peeked, PeerState, SAMPLE};
 pub use pool::{Pools, Resting, Surplus, Taken, Wanted};
 pub use record::{Exchange, Received, Record};
 pub use rx::Rx;
 pub use rx_half::RxHalf;
 pub use stream::Stream;
+pub use tls::{Culprit, Failure, HandshakeTurns, TlsFacts};
 pub use trust::{SpokeFirst, Watch};
 pub use tx_half::TxHalf;

@@ -2,18 +2,23 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use lacquer_tls::Frontend;
+
 /// A step between the acceptance of a connection and its first request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Stage {
     /// The client sends a PROXY header.
     ProxyHeader,
+    /// The client and this end do the handshake of TLS, with one of these certificates.
+    Tls(Frontend),
 }
 
 impl Stage {
     /// Returns the name of what the client has to send, for the log.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Stage::ProxyHeader => "PROXY header",
+            Stage::Tls(_) => "TLS handshake",
         }
     }
 }
@@ -60,6 +65,7 @@ impl Listener {
     pub fn protocol(&self) -> &'static str {
         match self.stages.first() {
             Some(Stage::ProxyHeader) => "PROXY",
+            Some(Stage::Tls(_)) => "TLS",
             None => "HTTP/1",
         }
     }

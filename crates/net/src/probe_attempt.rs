@@ -7,9 +7,12 @@ use std::time::Duration;
 use lacquer_sources::clock::Instant;
 use tokio::time::timeout_at;
 
-use crate::endpoint::{Cause, ConnectError, Endpoint, Holddown, timed_out};
+use crate::connect_error::{Cause, ConnectError, ConnectStage};
+use crate::endpoint::{Endpoint, Holddown};
+use crate::opening::tls_reason_of;
 use crate::probe::{Attempt, Fact, Settings};
 use crate::rx_half::RxHalf;
+use crate::time_limit::timed_out;
 use crate::tx_half::TxHalf;
 
 /// A probe's request, and the settings of its connection.
@@ -39,29 +42,31 @@ pub async fn probe_attempt(
     let started = Instant::now();
     let deadline = started + Duration::from_secs_f64(settings.timeout.clamp(0.0, 1e9));
     let mut attempt = Attempt::default();
-    let stream = match request.endpoint.connect(settings.timeout, request.prefer_ipv6, request.holddown).await
-    {
-        Ok(stream) => stream,
-        Err(e) => {
-            attempt.text = match e.shown() {
-                Cause::Errno(errno) => format!("Open error {errno} ({})", (request.error_text)(*errno)),
-                Cause::Text(text) => format!("Open error ({text})"),
-            };
-            return (attempt, Some(e));
-        }
+    let opening = request.endpoint.connect(settings.timeout, request.prefer_ipv6, request.holddown).await;
+    let opening = match opening {
+        Ok(opening) => opening,
+        Err(e) => return refused(attempt, request, e),
     };
-    attempt.note(match stream.peer_addr() {
+    attempt.note(match opening.peer_addr() {
         None => Fact::GoodUnix,
         Some(peer) if peer.is_ipv4() => Fact::GoodIpv4,
         Some(_) => Fact::GoodIpv6,
     });
     let hello = match request.proxy {
         0 => Vec::new(),
-        1 => proxy_v1_header(stream.local_addr()).into_bytes(),
+        1 => proxy_v1_header(opening.local_addr()).into_bytes(),
         _ => PROXY_LOCAL.to_vec(),
     };
+    let stream = match opening.introduce(&hello).await {
+        Ok(opening) => opening.complete().await,
+        Err(e) => Err(e),
+    };
+    let stream = match stream {
+        Ok(stream) => stream,
+        Err(e) => return refused(attempt, request, e),
+    };
     let (mut rx, tx) = stream.split();
-    if let Err(e) = send(&tx, [&hello, request.bytes], deadline).await {
+    if let Err(e) = send(&tx, request.bytes, deadline).await {
         attempt.note(Fact::ErrorSent);
         attempt.text = failure("Write", request, &e);
         return (attempt, None);
@@ -82,17 +87,34 @@ pub async fn probe_attempt(
     (attempt, None)
 }
 
+/// Records that the connection could not be opened, and why.
+fn refused(
+    mut attempt: Attempt,
+    request: &ProbeRequest<'_>,
+    e: ConnectError,
+) -> (Attempt, Option<ConnectError>) {
+    let is_header = e.stage == ConnectStage::ProxyHeader;
+    if is_header {
+        attempt.note(Fact::ErrorSent);
+    }
+    let step = if is_header { "Write" } else { "Open" };
+    attempt.text = match e.shown() {
+        Cause::Errno(errno) => format!("{step} error {errno} ({})", (request.error_text)(*errno)),
+        Cause::Text(text) => format!("{step} error ({text})"),
+    };
+    (attempt, Some(e).filter(|_| !is_header))
+}
+
 fn failure(what: &str, request: &ProbeRequest<'_>, e: &io::Error) -> String {
+    if let Some(reason) = tls_reason_of(e) {
+        return format!("{what} error ({reason})");
+    }
     let errno = e.raw_os_error().unwrap_or(0);
     format!("{what} error {errno} ({})", (request.error_text)(errno))
 }
 
-async fn send(tx: &TxHalf, [hello, bytes]: [&[u8]; 2], deadline: Instant) -> io::Result<()> {
-    let sent = timeout_at(deadline, async {
-        tx.write_all(hello).await?;
-        tx.write_all(bytes).await
-    });
-    sent.await.unwrap_or_else(|_| Err(timed_out()))
+async fn send(tx: &TxHalf, bytes: &[u8], deadline: Instant) -> io::Result<()> {
+    timeout_at(deadline, tx.write_all(bytes)).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 /// Returns a PROXY header of version 1 with the local address as both source and destination.
@@ -123,6 +145,8 @@ async fn receive(
                 let room = MAX_EXAMINED - response.len();
                 response.extend_from_slice(&buffer[..n.min(room)]);
             }
+            // Many servers close a TLS connection without close_notify. The status line is all that matters here.
+            Ok(Err(e)) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(response),
             Ok(Err(e)) => return Err(("Read", e)),
             Err(_) if !expect_close => return Ok(response),
             Err(_) => return Err(("Poll", timed_out())),
@@ -136,6 +160,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
+    use crate::endpoint::Addresses;
     use crate::memory::{Dialed, Ends, Limits, connection, serve_at};
     use crate::probe::Wanted;
 
@@ -151,7 +176,8 @@ mod tests {
             peers.push(peer);
             Dialed { after: Duration::ZERO, outcome: Ok(near) }
         });
-        let endpoint = Endpoint::new(None, None, Some("/deaf".to_owned()), None);
+        let endpoint =
+            Endpoint::new(Addresses { path: Some("/deaf".to_owned()), ..Addresses::default() }, None);
         for proxy in 0..3 {
             let request = ProbeRequest {
                 endpoint: &endpoint,

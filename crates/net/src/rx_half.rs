@@ -14,11 +14,13 @@ use tokio::net::{tcp, unix};
 
 use crate::memory;
 use crate::peek::{Peeked, SAMPLE};
+use crate::tls;
 
 /// The half of a connection that is read from.
 pub enum RxHalf {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
+    Tls(tls::Rx),
     Memory(memory::Rx),
 }
 
@@ -63,8 +65,10 @@ impl RxHalf {
     /// Reads the available bytes. Makes no system call unless the reactor reported some. For repeated reads use
     /// `poll_read`, which lets other tasks run.
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        if let RxHalf::Memory(rx) = self {
-            return rx.read(buf);
+        match self {
+            RxHalf::Tcp(_) | RxHalf::Unix(_) => {}
+            RxHalf::Tls(rx) => return rx.connection().try_read(buf),
+            RxHalf::Memory(rx) => return rx.read(buf),
         }
         receive(self.as_fd(), buf, |receive| self.try_io(receive))
     }
@@ -75,7 +79,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.as_ref().try_io(Interest::READABLE, receive),
             RxHalf::Unix(s) => s.as_ref().try_io(Interest::READABLE, receive),
-            RxHalf::Memory(_) => receive(),
+            RxHalf::Tls(_) | RxHalf::Memory(_) => receive(),
         }
     }
 
@@ -84,10 +88,12 @@ impl RxHalf {
         std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
     }
 
-    /// Checks the kernel's receive buffer without reading from it. Costs a system call.
+    /// Checks the kernel's receive buffer without taking data from it. Costs a system call.
     pub fn peek(&self) -> Peeked {
-        if let RxHalf::Memory(rx) = self {
-            return rx.peek();
+        match self {
+            RxHalf::Tcp(_) | RxHalf::Unix(_) => {}
+            RxHalf::Tls(rx) => return rx.connection().peek(),
+            RxHalf::Memory(rx) => return rx.peek(),
         }
         let mut window = [0u8; SAMPLE];
         match rustix::net::recv(self.as_fd(), &mut window, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
@@ -101,7 +107,12 @@ impl RxHalf {
     /// Acknowledges the handshake of a new connection at once. Otherwise the first packet with data does, and the
     /// peer does not see the connection before that.
     pub fn confirm(&self) {
-        if let RxHalf::Tcp(_) = self {
+        let is_tcp = match self {
+            RxHalf::Tcp(_) => true,
+            RxHalf::Tls(rx) => rx.connection().is_tcp(),
+            RxHalf::Unix(_) | RxHalf::Memory(_) => false,
+        };
+        if is_tcp {
             let _ = sockopt::set_tcp_quickack(self.as_fd(), true);
         }
     }
@@ -109,6 +120,9 @@ impl RxHalf {
     /// Checks the connection like `peek`, but makes no system call unless the reactor reported an event. If there is
     /// nothing to report, the next event wakes the task.
     pub(crate) fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<Peeked> {
+        if let RxHalf::Tls(rx) = self {
+            return rx.connection().poll_peek(cx);
+        }
         loop {
             if let Err(_gone) = std::task::ready!(self.poll_readable(cx)) {
                 return Poll::Ready(Peeked::Broken);
@@ -130,6 +144,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.as_ref().poll_read_ready(cx),
             RxHalf::Unix(s) => s.as_ref().poll_read_ready(cx),
+            RxHalf::Tls(rx) => rx.connection().poll_readable(cx),
             RxHalf::Memory(rx) => rx.poll_readable(cx),
         }
     }
@@ -138,6 +153,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.as_ref().as_fd(),
             RxHalf::Unix(s) => s.as_ref().as_fd(),
+            RxHalf::Tls(rx) => rx.connection().as_fd(),
             RxHalf::Memory(rx) => rx.as_fd(),
         }
     }

@@ -1,4 +1,5 @@
-//! The transport: a TCP or UNIX stream socket, or a connection in memory, with a receiving and a sending half.
+//! The transport: a TCP or UNIX stream socket, TLS over one of them, or a connection in memory, with a receiving and a
+//! sending half.
 //!
 //! The halves are separate values because the fetch reads a request body while the session keeps the sending half.
 
@@ -13,12 +14,14 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::memory;
 use crate::negotiated::Negotiated;
 use crate::rx_half::{RxHalf, poll_until_read, receive};
+use crate::tls;
 use crate::tx_half::TxHalf;
 
 /// A connection before it is split into halves.
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<tls::Connection>),
     Memory(memory::Near),
 }
 
@@ -33,6 +36,10 @@ impl Stream {
                 let (r, w) = s.into_split();
                 (RxHalf::Unix(r), TxHalf::Unix(w))
             }
+            Stream::Tls(tls) => {
+                let (r, w) = tls.split();
+                (RxHalf::Tls(r), TxHalf::Tls(w))
+            }
             Stream::Memory(near) => {
                 let (r, w) = near.split();
                 (RxHalf::Memory(r), TxHalf::Memory(w))
@@ -45,6 +52,7 @@ impl Stream {
         match (rx, tx) {
             (RxHalf::Tcp(r), TxHalf::Tcp(w)) => r.reunite(w).ok().map(Stream::Tcp),
             (RxHalf::Unix(r), TxHalf::Unix(w)) => r.reunite(w).ok().map(Stream::Unix),
+            (RxHalf::Tls(r), TxHalf::Tls(w)) => r.reunite(w).map(|tls| Stream::Tls(Box::new(tls))),
             (RxHalf::Memory(r), TxHalf::Memory(w)) => r.reunite(w).map(Stream::Memory),
             _ => None,
         }
@@ -54,6 +62,7 @@ impl Stream {
         match self {
             Stream::Tcp(s) => s.poll_read_ready(cx),
             Stream::Unix(s) => s.poll_read_ready(cx),
+            Stream::Tls(tls) => tls.poll_readable(cx),
             Stream::Memory(near) => near.poll_readable(cx),
         }
     }
@@ -62,6 +71,7 @@ impl Stream {
         match self {
             Stream::Tcp(s) => receive(s.as_fd(), buf, |receive| s.try_io(Interest::READABLE, receive)),
             Stream::Unix(s) => receive(s.as_fd(), buf, |receive| s.try_io(Interest::READABLE, receive)),
+            Stream::Tls(tls) => tls.try_read(buf),
             Stream::Memory(near) => near.read(buf),
         }
     }
@@ -76,6 +86,7 @@ impl Stream {
         match self {
             Stream::Tcp(s) => s.write_all(bytes).await,
             Stream::Unix(s) => s.write_all(bytes).await,
+            Stream::Tls(tls) => tls.write_all(bytes).await,
             Stream::Memory(near) => near.write_all(bytes).await,
         }
     }
@@ -84,6 +95,7 @@ impl Stream {
     pub fn negotiated(&self) -> Negotiated {
         match self {
             Stream::Tcp(_) | Stream::Unix(_) => Negotiated::default(),
+            Stream::Tls(tls) => tls.negotiated(),
             Stream::Memory(near) => near.negotiated(),
         }
     }
@@ -92,6 +104,7 @@ impl Stream {
         match self {
             Stream::Tcp(s) => s.local_addr().ok(),
             Stream::Unix(_) => None,
+            Stream::Tls(tls) => tls.local_addr(),
             Stream::Memory(near) => Some(near.local_addr()),
         }
     }
@@ -100,6 +113,7 @@ impl Stream {
         match self {
             Stream::Tcp(s) => s.peer_addr().ok(),
             Stream::Unix(_) => None,
+            Stream::Tls(tls) => tls.peer_addr(),
             Stream::Memory(near) => Some(near.peer_addr()),
         }
     }
@@ -108,6 +122,7 @@ impl Stream {
         match self {
             Stream::Tcp(s) => s.as_fd(),
             Stream::Unix(s) => s.as_fd(),
+            Stream::Tls(tls) => tls.as_fd(),
             Stream::Memory(near) => near.as_fd(),
         }
     }
@@ -121,6 +136,7 @@ impl Stream {
         Ok(match self {
             Stream::Tcp(s) => Stream::Tcp(TcpStream::from_std(s.into_std()?)?),
             Stream::Unix(s) => Stream::Unix(UnixStream::from_std(s.into_std()?)?),
+            Stream::Tls(tls) => Stream::Tls(Box::new(tls.rebind()?)),
             near @ Stream::Memory(_) => near,
         })
     }

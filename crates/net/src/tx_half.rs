@@ -17,6 +17,7 @@ use tokio::net::{tcp, unix};
 use crate::file_part::FilePart;
 use crate::memory;
 use crate::peek::PeerState;
+use crate::tls::{self, Failure};
 
 /// The interval at which a waiting writer tries to write, whatever the reactor reports.
 const ROOM_CHECK: Duration = Duration::from_millis(250);
@@ -25,6 +26,7 @@ const ROOM_CHECK: Duration = Duration::from_millis(250);
 pub enum TxHalf {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
+    Tls(tls::Tx),
     Memory(memory::Tx),
 }
 
@@ -33,6 +35,7 @@ impl TxHalf {
         match self {
             TxHalf::Tcp(s) => s.as_ref().as_fd(),
             TxHalf::Unix(s) => s.as_ref().as_fd(),
+            TxHalf::Tls(tx) => tx.connection().as_fd(),
             TxHalf::Memory(tx) => tx.as_fd(),
         }
     }
@@ -40,8 +43,10 @@ impl TxHalf {
     /// Writes with a direct system call. The function of the C library is a cancellation point, which costs two
     /// atomic operations for each call.
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
-        if let TxHalf::Memory(tx) = self {
-            return tx.write(buf);
+        match self {
+            TxHalf::Tcp(_) | TxHalf::Unix(_) => {}
+            TxHalf::Tls(tx) => return tx.try_write(buf),
+            TxHalf::Memory(tx) => return tx.write(buf),
         }
         self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL))
     }
@@ -49,16 +54,20 @@ impl TxHalf {
     /// Writes like `try_write`, but the kernel may hold back bytes that do not fill a packet, because more follow at
     /// once.
     pub fn try_write_before_more(&self, buf: &[u8]) -> io::Result<usize> {
-        if let TxHalf::Memory(tx) = self {
-            return tx.write(buf);
+        match self {
+            TxHalf::Tcp(_) | TxHalf::Unix(_) => {}
+            TxHalf::Tls(tx) => return tx.try_write_before_more(buf),
+            TxHalf::Memory(tx) => return tx.write(buf),
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
         self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, flags))
     }
 
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        if let TxHalf::Memory(tx) = self {
-            return tx.write_vectored(bufs);
+        match self {
+            TxHalf::Tcp(_) | TxHalf::Unix(_) => {}
+            TxHalf::Tls(tx) => return tx.try_write_vectored(bufs),
+            TxHalf::Memory(tx) => return tx.write_vectored(bufs),
         }
         let len = bufs.iter().map(|buf| buf.len()).sum();
         self.try_send(len, || rustix::io::writev(self.as_fd(), bufs))
@@ -68,6 +77,7 @@ impl TxHalf {
     pub fn sends_files(&self) -> bool {
         match self {
             TxHalf::Memory(tx) => tx.sends_files(),
+            TxHalf::Tls(_) => false,
             TxHalf::Tcp(_) | TxHalf::Unix(_) => true,
         }
     }
@@ -111,7 +121,7 @@ impl TxHalf {
         let done = match self {
             TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
             TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
-            TxHalf::Memory(_) => send(),
+            TxHalf::Tls(_) | TxHalf::Memory(_) => send(),
         };
         if written > 0 { Ok(written) } else { done.map(|()| 0) }
     }
@@ -121,6 +131,7 @@ impl TxHalf {
         match self {
             TxHalf::Tcp(s) => s.as_ref().poll_write_ready(cx),
             TxHalf::Unix(s) => s.as_ref().poll_write_ready(cx),
+            TxHalf::Tls(tx) => tx.poll_writable(cx),
             TxHalf::Memory(tx) => tx.poll_writable(cx),
         }
     }
@@ -129,6 +140,7 @@ impl TxHalf {
         match self {
             TxHalf::Tcp(s) => s.writable().await,
             TxHalf::Unix(s) => s.writable().await,
+            TxHalf::Tls(tx) => std::future::poll_fn(|cx| tx.poll_writable(cx)).await,
             TxHalf::Memory(tx) => std::future::poll_fn(|cx| tx.poll_writable(cx)).await,
         }
     }
@@ -153,6 +165,10 @@ impl TxHalf {
         let _ = match self {
             TxHalf::Tcp(s) => s.ready(interest).await,
             TxHalf::Unix(s) => s.ready(interest).await,
+            TxHalf::Tls(tx) => {
+                tx.becomes(interest).await;
+                return;
+            }
             TxHalf::Memory(tx) => {
                 tx.broken().await;
                 return;
@@ -165,6 +181,7 @@ impl TxHalf {
     pub fn held(&self) -> usize {
         match self {
             TxHalf::Tcp(_) | TxHalf::Unix(_) => 0,
+            TxHalf::Tls(tx) => tx.held(),
             TxHalf::Memory(tx) => tx.held(),
         }
     }
@@ -174,15 +191,17 @@ impl TxHalf {
     pub fn try_flush(&self) -> io::Result<()> {
         match self {
             TxHalf::Tcp(_) | TxHalf::Unix(_) => Ok(()),
+            TxHalf::Tls(tx) => tx.try_flush(),
             TxHalf::Memory(tx) => tx.try_flush(),
         }
     }
 
     /// Passes on the bytes that the transport holds. Ready when it holds none.
     #[inline]
-    pub fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             TxHalf::Tcp(_) | TxHalf::Unix(_) => Poll::Ready(Ok(())),
+            TxHalf::Tls(tx) => tx.poll_flush(cx),
             TxHalf::Memory(tx) => tx.poll_flush(cx),
         }
     }
@@ -253,8 +272,10 @@ impl TxHalf {
 
     /// Writes as many bytes as fit, even if the reactor has reported no room.
     fn write_unasked(&self, buf: &[u8]) -> io::Result<usize> {
-        if let TxHalf::Memory(tx) = self {
-            return tx.write(buf);
+        match self {
+            TxHalf::Tcp(_) | TxHalf::Unix(_) => {}
+            TxHalf::Tls(tx) => return tx.write_unasked(buf),
+            TxHalf::Memory(tx) => return tx.write(buf),
         }
         Ok(rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
     }
@@ -264,6 +285,7 @@ impl TxHalf {
     pub async fn finish(&self) -> io::Result<()> {
         match self {
             TxHalf::Tcp(_) | TxHalf::Unix(_) => Ok(()),
+            TxHalf::Tls(tx) => std::future::poll_fn(|cx| tx.poll_finish(cx)).await,
             TxHalf::Memory(tx) => std::future::poll_fn(|cx| tx.poll_finish(cx)).await,
         }
     }
@@ -284,6 +306,14 @@ impl TxHalf {
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
     }
 
+    /// Returns the failure of TLS that has ended the connection.
+    pub fn tls_failure(&self) -> Option<Failure> {
+        match self {
+            TxHalf::Tls(tx) => tx.connection().failure(),
+            TxHalf::Tcp(_) | TxHalf::Unix(_) | TxHalf::Memory(_) => None,
+        }
+    }
+
     /// Drops the sending half so that closing resets the connection. This end then keeps neither a port in TIME_WAIT
     /// nor unacknowledged bytes, which are lost.
     pub fn reset(self) {
@@ -301,6 +331,7 @@ impl TxHalf {
         match self {
             TxHalf::Tcp(s) => s.forget(),
             TxHalf::Unix(s) => s.forget(),
+            TxHalf::Tls(tx) => tx.forget(),
             TxHalf::Memory(tx) => tx.forget(),
         }
     }

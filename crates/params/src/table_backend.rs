@@ -37,6 +37,10 @@ backend_wait_timeout: Timeout = "0.000" { units = "seconds", min = "0", flags = 
 backend_wait_limit: Uint = "0" { min = "0", flags = EXPERIMENTAL }
     "Maximum number of fetches that wait for a connection to one backend. VCL can override it for a backend. \
      With 0, none may wait.";
+ssl_accept_truncation: Bool = "off" { }
+    "Accept a response body that ends with the connection if a backend with TLS closes the connection without \
+     announcing it (close_notify). Anyone on the way to the backend can end a connection like this, so the body may \
+     be truncated. When off, such a response fails, and is not cached. Varnish accepts it.";
 max_retries: Uint = "4" { units = "retries", min = "0", flags = DELAYED_EFFECT }
     "Maximum number of retries of one fetch.";
 prefer_ipv6: Bool = "off" { units = "bool" }

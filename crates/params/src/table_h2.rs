@@ -41,9 +41,10 @@ sslbuf_pool: Pool = "10,100,10" { }
      \tmin_pool\tminimum size of free pool.\n\tmax_pool\tmaximum size of free pool.\n\
      \tmax_age\tmax age of free element.";
 tls_cleanup_batch: Uint = "100" { units = "SSL_CTX", min = "1" }
-    "Number of retired certificates that are removed at a time.";
+    "Number of removed certificates that are freed at a time.";
 tls_err_dup_servername: Bool = "off" { units = "bool" }
-    "Refuse a certificate whose server name another certificate already covers.";
+    "Whether tls.cert.load refuses a certificate that has a server name of another one. Otherwise the certificate of the \
+     latest transaction is used for the name, and among these the one that was loaded first.";
 tls_handshake_timeout: Duration = "8.000" { units = "seconds", min = "0" }
     "Maximum time of a TLS handshake.";
 tls_ja3: Bool = "off" { units = "bool" }

@@ -21,7 +21,7 @@ use crate::begin::{Begun, begin};
 use crate::connection::Connection;
 use crate::receive::{Received, receive_head, wait_idle};
 use crate::stages::pass_stages;
-use crate::{address_limit, h2};
+use crate::{address_limit, h2, tls_handshake};
 
 /// Serves a connection until its end.
 pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>) {
@@ -59,6 +59,7 @@ pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>
                 }
                 Some(HttpVersion::Http1) | None => serve(&services, &mut connection).await,
             };
+            tls_handshake::log_failure(&services, &connection);
             if linger::is_due(reason, connection.unread) {
                 lingering = Some(Box::new(connection));
             } else {

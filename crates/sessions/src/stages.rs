@@ -7,30 +7,27 @@ use lacquer_net::{Stage, Stream};
 use lacquer_sources::clock::{self, Instant};
 
 use crate::arrival::Arrival;
-use crate::proxy_header;
+use crate::{proxy_header, tls_handshake};
 
-/// Takes a connection through the stages of its listener, all within the session's idle limit.
+/// Takes a connection through the stages of its listener. A handshake has a limit of its own; all other stages together
+/// have the session's idle limit.
 pub async fn pass_stages(services: &Services, sess: &mut Sess, stream: Stream) -> Result<Arrival, SessClose> {
     let mut arrival = Arrival { stream, ahead: Vec::new() };
     let listener = sess.listener.clone();
     let deadline = Instant::now() + clock::seconds(sess.idle_limit(&services.params()));
-    for &stage in listener.stages() {
-        let passed = tokio::time::timeout_at(deadline, pass(stage, services, sess, &mut arrival)).await;
-        passed.unwrap_or_else(|_| {
-            sess.log_late(services.log(), stage.name());
-            Err(SessClose::RxTimeout)
-        })?;
+    for stage in listener.stages() {
+        arrival = match stage {
+            Stage::ProxyHeader => {
+                let header = proxy_header::receive(services, sess, &mut arrival);
+                let received = tokio::time::timeout_at(deadline, header).await;
+                received.unwrap_or_else(|_| {
+                    sess.log_late(services.log(), stage.name());
+                    Err(SessClose::RxTimeout)
+                })?;
+                arrival
+            }
+            Stage::Tls(frontend) => tls_handshake::accept(services, sess, arrival, frontend).await?,
+        };
     }
     Ok(arrival)
-}
-
-async fn pass(
-    stage: Stage,
-    services: &Services,
-    sess: &mut Sess,
-    arrival: &mut Arrival,
-) -> Result<(), SessClose> {
-    match stage {
-        Stage::ProxyHeader => proxy_header::receive(services, sess, arrival).await,
-    }
 }

@@ -80,7 +80,7 @@ impl World {
         let ends = Ends { engine: ([127, 0, 0, 1], 80).into(), peer: ([127, 0, 0, 1], 1024).into() };
         let (near, peer) =
             connection(Limits { window: 4096, step: 7, buffer: client.buffer, sends_files: false }, ends);
-        let near = near.with_negotiated(Negotiated { protocol: client.protocol });
+        let near = near.with_negotiated(Negotiated { protocol: client.protocol, tls: None });
         let listener = Listener::new("a0".into(), ":80".into(), None, client.stages);
         let session = crate::run(self.services.clone(), Stream::Memory(near), Arc::new(listener));
         let received = runtime.block_on(async {

@@ -244,6 +244,7 @@ impl World {
             vsm_fd: -1,
             panic_fd: -1,
             manager_pid: std::process::id(),
+            tls: None,
         };
         let dir = File::open(place)?.into();
         let journal = Journal::default();

@@ -48,6 +48,22 @@ pub enum H2Setting {
     RapidResetBudget,
 }
 
+/// A fact about a TLS session (module tls): the client's, or in `vcl_backend_response` the origin's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsFact {
+    Version,
+    Cipher,
+    /// The server name that the client has requested.
+    Authority,
+    Alpn,
+    /// The signature algorithm of the server's certificate.
+    CertSign,
+    /// The algorithm and size of the certificate's key.
+    CertKey,
+    /// The fingerprint of the client.
+    Ja3,
+}
+
 /// The result of an operation. The error is the text for the log.
 pub type HostResult<T> = Result<T, String>;
 
@@ -237,6 +253,10 @@ pub trait Host: StableValues {
     }
     /// Returns the raw value of a PROXY v2 TLV by its type byte.
     fn proxy_tlv(&mut self, _kind: u8) -> Option<Vec<u8>> {
+        None
+    }
+    /// Returns `None` if the connection does not use TLS, or has no such fact.
+    fn tls_fact(&mut self, _which: TlsFact) -> Option<Vec<u8>> {
         None
     }
     fn is_http2(&mut self) -> bool {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::compiler::{Compiler, Mention, Mode, Res, Stop};
+use crate::decl_backend_tls::TlsFields;
 use crate::decl_fields::Fields;
 use crate::lexer::{Tok, blob_content};
 use crate::program::Backend;
@@ -25,6 +26,15 @@ const FIELDS: &[&str] = &[
     "authority",
     "wait_timeout",
     "wait_limit",
+    "ssl",
+    "ssl_sni",
+    "ssl_nosni",
+    "ssl_noverify",
+    "ssl_verify_peer",
+    "ssl_verify_host",
+    "ssl_ca_file",
+    "certificate",
+    "private_key",
 ];
 
 /// The tokens of fields that are checked together.
@@ -36,6 +46,7 @@ struct Seen {
     path: Option<TokenId>,
     host_header: Option<TokenId>,
     authority: Option<TokenId>,
+    tls: TlsFields,
 }
 
 impl Compiler<'_> {
@@ -108,13 +119,6 @@ impl Compiler<'_> {
         Ok(backend)
     }
 
-    fn string_field(&mut self) -> Res<(TokenId, String)> {
-        self.want(Tok::Cstr)?;
-        let token = self.t;
-        self.advance();
-        Ok((token, self.content_text(token).into_owned()))
-    }
-
     fn backend_field(
         &mut self,
         field: TokenId,
@@ -169,7 +173,8 @@ impl Compiler<'_> {
                 backend.preamble = Some(blob_content(self.bytes(self.t)));
                 self.advance();
             }
-            _ => backend.via = Some(self.via(symbol)?),
+            "via" => backend.via = Some(self.via(symbol)?),
+            _ => self.tls_field(field, &mut seen.tls)?,
         }
         Ok(())
     }
@@ -224,12 +229,19 @@ impl Compiler<'_> {
         if backend.via.is_some() && seen.path.is_some() {
             return self.fail("Cannot set both .via and .path.\n", name);
         }
+        self.check_tls_fields(&seen.tls, seen.path.is_some())?;
         if let Some(path) = seen.path {
             // HTTP requires a Host header, and a UNIX socket has no host name.
             backend.host_header.get_or_insert_with(|| "0.0.0.0".into());
             return self.check_path(path);
         }
         let Some(host) = seen.host else { return Err(Stop) };
+        if seen.tls.enabled().is_some() {
+            let name = seen.host_header.unwrap_or(host);
+            backend.tls = Some(self.backend_tls(&seen.tls, name)?);
+            let has_port = crate::literals::split_port(&backend.host).is_ok_and(|(_, port)| port.is_some());
+            backend.port = backend.port.take().or_else(|| (!has_port).then(|| "443".to_owned()));
+        }
         let address = match &backend.port {
             Some(port) => format!("{} {port}", backend.host),
             None => backend.host.clone(),
@@ -238,7 +250,11 @@ impl Compiler<'_> {
             let family = if address.is_ipv4() { &mut backend.ipv4 } else { &mut backend.ipv6 };
             *family = Some(address);
         }
-        if backend.via.is_some() {
+        if let Some(via) = backend.via {
+            let via_tls = self.program.backends[via as usize].tls.is_some();
+            if let Some(field) = seen.tls.enabled().filter(|_| via_tls) {
+                return self.fail(".ssl can not be used with .via of a backend with .ssl\n", field);
+            }
             self.check_authority(backend, seen, host)?;
         }
         Ok(())

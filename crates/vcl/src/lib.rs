@@ -9,6 +9,7 @@ mod check;
 mod compiler;
 mod decl_acl;
 mod decl_backend;
+mod decl_backend_tls;
 mod decl_fields;
 mod decl_import;
 mod decl_probe;

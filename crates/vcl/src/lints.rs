@@ -18,6 +18,7 @@ pub fn lint(program: &Program) -> Vec<Diagnostic> {
             linter.deprecated(stmt);
         });
     }
+    linter.unchecked_host();
     linter.raw_hash();
     linter.cached_cookies();
     linter.found.sort_by_key(|(at, _)| (at.source, at.line, at.column));
@@ -74,6 +75,21 @@ impl<'a> Linter<'a> {
 
     fn is_users(&self, at: At) -> bool {
         self.program.sources.get(at.source as usize).is_some_and(|s| !s.builtin)
+    }
+
+    /// Warns about backends whose certificate may be that of any other server, which is Varnish's default.
+    fn unchecked_host(&mut self) {
+        for tls in self.program.backends.iter().filter_map(|backend| backend.tls.as_ref()) {
+            if tls.verifies_peer && !tls.verifies_host {
+                let message = "The certificate may be that of any other server [unchecked-host]";
+                let name = &tls.server_name;
+                self.warn(
+                    tls.at,
+                    message,
+                    &format!("add '.ssl_verify_host = 1;', which compares it with {name}"),
+                );
+            }
+        }
     }
 
     /// Warns about statements after a return, except in the built-in VCL.

@@ -32,6 +32,14 @@ impl Compiler<'_> {
         Ok(number * self.duration_unit()?)
     }
 
+    /// Parses a string literal. Returns its token and contents.
+    pub fn string_field(&mut self) -> Res<(TokenId, String)> {
+        self.want(Tok::Cstr)?;
+        let token = self.t;
+        self.advance();
+        Ok((token, self.content_text(token).into_owned()))
+    }
+
     pub fn uint(&mut self) -> Res<u64> {
         self.want(Tok::Cnum)?;
         let number = self.number(self.t) as u64;

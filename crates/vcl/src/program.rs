@@ -36,6 +36,8 @@ pub struct Program {
     pub environment: Vec<(String, Vec<u8>)>,
     /// Number of call sites with a private state (PRIV_CALL).
     pub call_sites: u32,
+    /// The contents of the files that backends with TLS name.
+    pub tls: TlsFiles,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -117,6 +119,62 @@ pub struct Backend {
     pub via: Option<u32>,
     /// `backend x none;`: always sick, never connected.
     pub none: bool,
+    pub tls: Option<BackendTls>,
+}
+
+/// TLS on the connections to a backend (`.ssl = 1`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendTls {
+    /// The location of `.ssl`.
+    pub at: At,
+    /// The name that is sent (SNI) and compared with the certificate: a host name or an address, without port.
+    pub server_name: String,
+    pub sends_name: bool,
+    /// Whether the certificate must come from one of the authorities.
+    pub verifies_peer: bool,
+    /// Whether the certificate must contain the server name. Without effect if the peer is not verified.
+    pub verifies_host: bool,
+    /// Index into `TlsFiles::authorities`; `None` if the peer is not verified.
+    pub authorities: Option<u32>,
+    /// Index into `TlsFiles::identities`, for a client certificate.
+    pub identity: Option<u32>,
+}
+
+/// Files that the front end has read, each once, because the worker may lack the rights.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TlsFiles {
+    pub authorities: Vec<Authorities>,
+    pub identities: Vec<Identity>,
+}
+
+/// Certificates of trusted authorities.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Authorities {
+    /// `None` for the trust store of the system.
+    pub path: Option<String>,
+    pub pem: Vec<u8>,
+}
+
+/// A client certificate with its key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    pub certificate: String,
+    /// The file of the key, if it is not in that of the certificate.
+    pub key: Option<String>,
+    pub pem: IdentityPem,
+}
+
+/// The contents of the files of a client certificate. They are not printed.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdentityPem {
+    pub certificate: Vec<u8>,
+    pub key: Vec<u8>,
+}
+
+impl std::fmt::Debug for IdentityPem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("IdentityPem")
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

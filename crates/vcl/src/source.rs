@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::diagnostics::{LastLine, Place, display_column};
-use crate::program::{At, Source};
+use crate::program::{At, IdentityPem, Source};
 use crate::text::Text;
 
 /// The caller's file system. Errors are the system's texts, such as `No such file or directory`.
@@ -14,6 +14,12 @@ pub trait Files {
     fn glob(&self, pattern: &str) -> Result<Vec<String>, String>;
     /// Returns the kind of file at the path of a backend's UNIX socket.
     fn socket(&self, path: &str) -> SocketKind;
+    /// Returns the certificates of trusted authorities in PEM's format: those of a file, or of the system's trust
+    /// store. Fails if there are none.
+    fn authorities(&self, path: Option<&str>) -> Result<Vec<u8>, String>;
+    /// Returns a client certificate and its key. The key is in the certificate's file if it has none of its own. Fails
+    /// if they do not belong together.
+    fn identity(&self, certificate: &str, key: Option<&str>) -> Result<IdentityPem, String>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +72,14 @@ impl Files for NoFiles {
 
     fn socket(&self, _path: &str) -> SocketKind {
         SocketKind::NotYet("No such file or directory".to_owned())
+    }
+
+    fn authorities(&self, _path: Option<&str>) -> Result<Vec<u8>, String> {
+        Err("No such file or directory".to_owned())
+    }
+
+    fn identity(&self, _certificate: &str, _key: Option<&str>) -> Result<IdentityPem, String> {
+        Err("No such file or directory".to_owned())
     }
 }
 

@@ -98,6 +98,51 @@ const WRONG: &[(&str, &str)] = &[
         "backend x { .host = \"192.0.2.1\"; .via = be; }",
         ".host used as authority can not be an ip address with .via.\n",
     ),
+    (
+        "backend x { .host = \"192.0.2.1\"; .ssl = 1; .ssl_nosni = 0; .ssl_sni = 0; }",
+        "Setting of field 'ssl_sni' conflicts with field 'ssl_nosni'.\n(",
+    ),
+    (
+        "backend x { .host = \"192.0.2.1\"; .ssl = 1; .ssl_sni = 0; .ssl_nosni = 0; }",
+        "Setting of field 'ssl_nosni' conflicts with field 'ssl_sni'.\n(",
+    ),
+    (
+        "backend x { .host = \"192.0.2.1\"; .ssl = 1; .ssl_verify_peer = 0; .ssl_noverify = 0; }",
+        "Setting of field 'ssl_noverify' conflicts with field 'ssl_verify_peer'.\n(",
+    ),
+    (
+        "backend x { .host = \"192.0.2.1\"; .ssl = 1; .ssl_noverify = 0; .ssl_verify_peer = 0; }",
+        "Setting of field 'ssl_verify_peer' conflicts with field 'ssl_noverify'.\n(",
+    ),
+    ("backend x { .path = \"/run/s\"; .ssl = 1; }", ".ssl can not be used with .path.\n("),
+    (
+        "backend x { .host = \"192.0.2.1\"; .ssl = 0; .ssl_verify_host = 1; }",
+        "ssl_* options can not be used without .ssl enabled\n(",
+    ),
+    (
+        "backend x { .host = \"192.0.2.1\"; .ssl_ca_file = \"/a\"; }",
+        "Certificates and keys can not be used without .ssl = 1\n(",
+    ),
+    (
+        "backend x { .host = \"192.0.2.1\"; .ssl = 1; .ssl_ca_file = \"/a\"; }",
+        ".ssl_ca_file /a: No such file or directory\n(",
+    ),
+    (
+        "backend x { .host = \"192.0.2.1\"; .ssl = 1; .ssl_ca_file = \"a\"; }",
+        ".ssl_ca_file must be an absolute path.\n(",
+    ),
+    (
+        "backend x { .host = \"192.0.2.1\"; .ssl = 1; .ssl_noverify = 1; .ssl_ca_file = \"/a\"; }",
+        ".ssl_ca_file has no effect if .ssl_verify_peer is 0\n(",
+    ),
+    (
+        "backend x { .host = \"192.0.2.1\"; .ssl = 1; .private_key = \"/a\"; }",
+        ".private_key can not be used without .certificate\n(",
+    ),
+    (
+        "backend x { .host = \"192.0.2.1\"; .ssl = 1; .host_header = \"a..b:443\"; }",
+        "'a..b' can not be a server name in TLS.\nHint: configure .host_header",
+    ),
     ("backend x { .host = \"192.0.2.1\"; .probe = 1; }", "Expected '{' or name of probe, got '1' at\n"),
     ("probe p { .window = 65; .threshold = 1; }", "Window must be 64 or less.\n"),
     ("probe p { .window = 5; .threshold = 6; }", "Threshold cannot be greater than window.\n"),

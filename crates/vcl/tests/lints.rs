@@ -26,9 +26,15 @@ const HURT: &[(&str, &str)] = &[
     ("sub vcl_recv { if (now > std.real2time(1.0, now)) { return (pass); } }", "[deprecated]"),
     ("sub vcl_hash { hash_data(req.http.User-Agent); }", "[raw-hash]"),
     ("sub vcl_backend_response { set beresp.ttl = 1h; return (deliver); }", "[cached-cookie]"),
+    (
+        "backend a { .host = \"192.0.2.1\"; .ssl = 1; } sub vcl_recv { set req.backend_hint = a; }",
+        "[unchecked-host]",
+    ),
 ];
 
 const FINE: &[&str] = &[
+    "backend a { .host = \"192.0.2.1\"; .ssl = 1; .ssl_verify_host = 1; } sub vcl_recv { set req.backend_hint = a; }",
+    "backend a { .host = \"192.0.2.1\"; .ssl = 1; .ssl_verify_peer = 0; } sub vcl_recv { set req.backend_hint = a; }",
     "sub vcl_hash { hash_data(regsub(req.http.cookie, \"^.*lang=([a-z]+).*$\", \"\\1\")); hash_data(req.http.X-Forwarded-Proto); }",
     "sub vcl_recv { if (req.url) { return (pass); } set req.http.a = \"1\"; return (hash); }",
     "sub vcl_recv { return (hash); }",

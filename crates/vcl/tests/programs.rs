@@ -4,9 +4,9 @@ mod common;
 
 use std::net::IpAddr;
 
-use common::{body, compile_text, program, recv, with_head};
+use common::{Memory, body, compile_text, program, recv, with_head, with_options};
 use lacquer_vcl::types::{Method, Type};
-use lacquer_vcl::vcc_text;
+use lacquer_vcl::{compile, vcc_text};
 
 #[test]
 fn strings_are_joined_and_converted() {
@@ -91,6 +91,59 @@ fn objects_are_created_and_their_methods_called() {
     assert_eq!(p.default_backend, Some(0));
     assert_eq!(p.functions.len(), 2);
     assert_eq!(p.imports.len(), 2);
+}
+
+#[test]
+fn backends_with_tls_share_files() {
+    let mut files = Memory::default();
+    for name in ["/ca.pem", "/trust.pem", "/id.pem", "/id.key"] {
+        files.0.insert(name.to_owned(), format!("<{name}>"));
+    }
+    let text = with_head(
+        "backend a { .host = \"192.0.2.1\"; .ssl = 1; .host_header = \"a.example:8443\"; .certificate = \"/id.pem\"; }
+         backend b { .host = \"192.0.2.2\"; .port = \"8443\"; .ssl = 1; .ssl_nosni = 1; .ssl_verify_host = 1; }
+         backend c { .host = \"[2001:db8::1]\"; .ssl = 1; .ssl_ca_file = \"/ca.pem\"; .certificate = \"/id.pem\"; .private_key = \"/id.key\"; }
+         backend d { .host = \"192.0.2.4:90\"; .ssl = 1; .ssl_noverify = 1; .ssl_verify_peer = 0; }
+         backend e { .host = \"192.0.2.5\"; .ssl_verify_peer = 0; }
+         sub vcl_recv { set req.backend_hint = a; set req.backend_hint = b; set req.backend_hint = c;
+           set req.backend_hint = d; set req.backend_hint = e; }",
+    );
+    let compiled =
+        with_options(&files, |options| compile("<vcl.inline>", text.as_bytes(), &options)).unwrap();
+    let warnings = vcc_text(&compiled.warnings);
+    assert!(warnings.starts_with("ssl_* options have no effect without .ssl = 1\n("), "{warnings}");
+    assert_eq!(compiled.warnings.len(), 1, "{warnings}");
+    let p = &compiled.program;
+    let shown = |i: usize| {
+        let address = p.backends[i].ipv4.or(p.backends[i].ipv6).unwrap();
+        let Some(tls) = &p.backends[i].tls else { return format!("{address}") };
+        let flags = [tls.sends_name, tls.verifies_peer, tls.verifies_host].map(u8::from);
+        format!("{address} {} {flags:?} {:?} {:?}", tls.server_name, tls.authorities, tls.identity)
+    };
+    assert_eq!(shown(1), "192.0.2.1:443 a.example [1, 1, 0] Some(0) Some(0)");
+    assert_eq!(shown(2), "192.0.2.2:8443 192.0.2.2 [0, 1, 1] Some(0) None");
+    assert_eq!(shown(3), "[2001:db8::1]:443 2001:db8::1 [1, 1, 0] Some(1) Some(1)");
+    assert_eq!(shown(4), "192.0.2.4:90 192.0.2.4 [1, 0, 0] None None");
+    assert_eq!(shown(5), "192.0.2.5:80");
+    assert_eq!(p.tls.authorities[0].pem, b"</trust.pem>");
+    assert_eq!(p.tls.identities[1].pem.key, b"</id.key>");
+    assert!(!format!("{p:?}").contains("id.key>"), "keys are not printed");
+}
+
+/// A system without a trust store is a warning, because `vcl.load` must work there.
+#[test]
+fn a_missing_trust_store_is_a_warning() {
+    let compiled = compile_text(&with_head(
+        "backend a { .host = \"192.0.2.1\"; .ssl = 1; }
+        sub vcl_recv { set req.backend_hint = a; }",
+    ))
+    .unwrap();
+    let warnings = vcc_text(&compiled.warnings);
+    assert!(
+        warnings.starts_with("The certificates of backends can not be verified: No such file"),
+        "{warnings}"
+    );
+    assert!(compiled.program.tls.authorities[0].pem.is_empty());
 }
 
 #[test]

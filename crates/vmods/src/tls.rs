@@ -1,31 +1,42 @@
-//! Module tls: properties of a connection's TLS session. TLS is not supported yet, so every result is that
-//! of a plain connection, and programs for both kinds can be loaded.
+//! Module tls: properties of a connection's TLS session. Those of the origin's connection are available in
+//! vcl_backend_response only, because a fetch has no connection elsewhere.
 
-use lacquer_vcl_runtime::{Args, Ctx, Value};
+use lacquer_vcl_runtime::{Args, Ctx, TlsFact, Value};
 
-use crate::support::{CallResult, Table};
+use crate::support::{CallResult, Table, is_backend_side, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "tls",
     signatures: include_str!("../vcc/tls.vcc"),
     functions: &[
         ("is_tls", is_tls),
-        ("version", nothing),
-        ("ja3", nothing),
-        ("cipher", nothing),
-        ("authority", nothing),
-        ("alpn", nothing),
-        ("cert_sign", nothing),
-        ("cert_key", nothing),
+        ("version", |ctx, _| fact(ctx, TlsFact::Version)),
+        ("ja3", ja3),
+        ("cipher", |ctx, _| fact(ctx, TlsFact::Cipher)),
+        ("authority", |ctx, _| fact(ctx, TlsFact::Authority)),
+        ("alpn", |ctx, _| fact(ctx, TlsFact::Alpn)),
+        ("cert_sign", |ctx, _| fact(ctx, TlsFact::CertSign)),
+        ("cert_key", |ctx, _| fact(ctx, TlsFact::CertKey)),
     ],
     objects: &[],
     suspends: &[],
 };
 
-fn is_tls<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
-    Ok(Value::Bool(false))
+fn is_tls<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
+    Ok(Value::Bool(ctx.host.tls_fact(TlsFact::Version).is_some()))
 }
 
-fn nothing<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
-    Ok(Value::Str(None))
+fn fact<'a>(ctx: &mut Ctx<'a>, which: TlsFact) -> CallResult<'a> {
+    let Some(value) = ctx.host.tls_fact(which) else { return Ok(Value::Str(None)) };
+    match text(ctx, &value) {
+        Ok(Value::Str(None)) => Err("vmod_tls: Out of workspace".into()),
+        answer => answer,
+    }
+}
+
+fn ja3<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
+    if is_backend_side(ctx.method()) {
+        return Err("tls.ja3() can only be used in client context".into());
+    }
+    fact(ctx, TlsFact::Ja3)
 }

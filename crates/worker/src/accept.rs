@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
+use lacquer_cli::link::{ListenAddress, ListenSocket};
 use lacquer_net::descriptors::Need;
 use lacquer_net::{Listener, Stage};
 use lacquer_sources::clock::{self, Instant};
+use lacquer_tls::Store;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
@@ -29,15 +30,16 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    pub fn new(config: &ListenSocket) -> Inherited {
+    /// `certificates` has those of the listeners with TLS.
+    pub fn new(config: &ListenSocket, certificates: Option<&Store>) -> Inherited {
         let path = match &config.address {
             ListenAddress::Ip(_) => None,
             ListenAddress::Unix(path) => Some(path.clone()),
         };
-        let stages: &[Stage] = match config.transport {
-            Transport::Http => &[],
-            Transport::Proxy => &[Stage::ProxyHeader],
-        };
+        let proxy = config.transport.is_proxy().then_some(Stage::ProxyHeader);
+        let certificates = certificates.filter(|_| config.transport.is_tls());
+        let frontend = certificates.and_then(|store| store.frontend(&config.name));
+        let stages: Vec<Stage> = proxy.into_iter().chain(frontend.map(Stage::Tls)).collect();
         Inherited {
             fd: Arc::new(lacquer_system::inherit(config.fd)),
             listener: Arc::new(Listener::new(config.name.clone(), config.endpoint.clone(), path, stages)),

@@ -6,10 +6,12 @@ use std::sync::{Arc, OnceLock, mpsc};
 
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
-use lacquer_engine::{MAKERS, Names, Services, Setup, Shared, watched};
+use lacquer_engine::{MAKERS, Names, Services, Shared, watched};
+use lacquer_params::FeatureBits;
 use lacquer_shm::{VsmDir, vsm};
 use lacquer_sources::clock;
 use lacquer_storage::Stevedore;
+use lacquer_tls::{Setup, Store};
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 
@@ -30,7 +32,7 @@ pub fn boot(link: RawFd) -> Result<(Arc<Process>, Entrance, UnixStream), String>
     lacquer_system::watch_for_faults(crate::control::panics::panic_report);
     lacquer_system::die_with_parent();
     let mut link = UnixStream::from(lacquer_system::inherit(link));
-    let config = match link::receive(&mut link) {
+    let mut config = match link::receive(&mut link) {
         Ok(ToWorker::Configure(config)) => *config,
         Ok(_) => return Err("the manager did not send the configuration first".into()),
         Err(e) => return Err(format!("no configuration from the manager: {e}")),
@@ -41,11 +43,12 @@ pub fn boot(link: RawFd) -> Result<(Arc<Process>, Entrance, UnixStream), String>
     grow_descriptor_table(&link);
     lacquer_system::set_panic_fd(config.panic_fd);
     std::panic::set_hook(Box::new(crate::control::panics::hook));
-    let sockets = config.sockets.iter().map(Inherited::new).collect();
+    let certificates = certificates(&mut config)?;
+    let sockets = config.sockets.iter().map(|socket| Inherited::new(socket, certificates.as_ref())).collect();
     if let Some(line) = lacquer_jail::enter(&config)?.line() {
         eprintln!("{line}");
     }
-    let process = share_inherited(config)?;
+    let process = share_inherited(config, certificates)?;
     let balancer = start_reactors(&process)?;
     let entrance = accept::start(&process, balancer, sockets)?;
     crate::helpers::start(&process)?;
@@ -66,10 +69,18 @@ fn grow_descriptor_table(any: &UnixStream) {
 }
 
 /// Takes over the shared-memory directory and the storages from the manager.
-fn share_inherited(config: WorkerConfig) -> Result<Arc<Process>, String> {
+fn share_inherited(config: WorkerConfig, certificates: Option<Store>) -> Result<Arc<Process>, String> {
     let dir = open_dir(lacquer_system::inherit(config.vsm_fd))?;
     let stevedores = storages::inherited(&config.storages, config.address_space.reserve)?;
-    share(config, dir, stevedores, Vec::new())
+    share(config, dir, stevedores, Vec::new(), certificates)
+}
+
+/// Returns the place of the certificates, if a listener has TLS. The secrets leave the configuration.
+fn certificates(config: &mut WorkerConfig) -> Result<Option<Store>, String> {
+    let Some(setup) = config.tls.take() else { return Ok(None) };
+    let store = Store::new(Setup::decode(&setup)?);
+    store.offer_http2(config.params.feature.has(FeatureBits::HTTP2));
+    Ok(Some(store))
 }
 
 pub fn open_dir(dir: OwnedFd) -> Result<VsmDir, String> {
@@ -77,18 +88,20 @@ pub fn open_dir(dir: OwnedFd) -> Result<VsmDir, String> {
     VsmDir::adopt(dir, owner).map_err(|e| e.to_string())
 }
 
-/// Creates the state of the process from its configuration, shared-memory directory, storages and listeners.
+/// Creates the state of the process from its configuration, shared-memory directory, storages, listeners and
+/// certificates.
 pub fn share(
     config: WorkerConfig,
     dir: VsmDir,
     stevedores: Vec<Stevedore>,
     invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
+    certificates: Option<Store>,
 ) -> Result<Arc<Process>, String> {
     let names = Names {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         identity: config.identity.clone(),
     };
-    let setup = Setup {
+    let setup = lacquer_engine::Setup {
         names,
         params: config.params.clone(),
         stevedores,
@@ -104,6 +117,7 @@ pub fn share(
         tag_counters: TagCounters::default(),
         vsm: Mutex::new(dir),
         accepting: OnceLock::new(),
+        certificates,
         config,
     }))
 }

@@ -13,6 +13,7 @@ mod control;
 mod helpers;
 mod locks;
 mod memory_trimmer;
+mod origin_tls;
 mod probing;
 mod process;
 mod reactor;

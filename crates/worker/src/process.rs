@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use lacquer_cli::link::WorkerConfig;
 use lacquer_engine::{Shared, Watched};
 use lacquer_shm::VsmDir;
+use lacquer_tls::Store;
 use parking_lot::Mutex;
 
 use crate::locks::Locks;
@@ -21,6 +22,8 @@ pub struct Process {
     pub tag_counters: TagCounters,
     /// Set once the manager allows clients to connect.
     pub accepting: OnceLock<()>,
+    /// The certificates, if a listener has TLS.
+    pub certificates: Option<Store>,
     /// The state of each reactor that the watchdog reads.
     pub watched: Vec<Arc<Watched>>,
 }

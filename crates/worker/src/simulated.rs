@@ -52,7 +52,7 @@ impl Engine {
         storages: Vec<Stevedore>,
         listeners: Vec<Box<dyn InvalidationListener>>,
     ) -> Result<Engine, String> {
-        let process = boot::share(config, boot::open_dir(dir)?, storages, listeners)?;
+        let process = boot::share(config, boot::open_dir(dir)?, storages, listeners, None)?;
         process.runtimes.add(tokio::runtime::Handle::current());
         let watched = process.watched.iter().enumerate();
         let services = watched

@@ -21,6 +21,7 @@ use lacquer_vcl_native::LoadedVcl;
 use lacquer_vcl_runtime::{Director, Event, Instance};
 
 use crate::control::Reply;
+use crate::origin_tls;
 use crate::probing;
 use crate::process::Process;
 
@@ -58,6 +59,7 @@ fn build(
     }
     let names: Vec<String> = program.backends.iter().map(|b| b.name.clone()).collect();
     let probes = program.probes.clone();
+    let mut tls = origin_tls::settings(&program)?;
     let params = process.shared.params();
     let mut instance = Instance::new(name, program, lacquer_vmods::all(), params.pcre2_jit_compilation)?;
     let now = clock::real();
@@ -72,10 +74,11 @@ fn build(
             vcl_name: name,
             probe: spec.probe.and_then(|i| probes.get(i as usize)),
             via: via.as_deref(),
+            tls: names.iter().position(|name| *name == spec.name).and_then(|i| tls[i].take()),
             prefer_ipv6: params.prefer_ipv6,
             now,
         };
-        let origin = Arc::new(Origin::new(spec.clone(), &context));
+        let origin = Arc::new(Origin::new(spec.clone(), context));
         origin.publish(&process.vsm.lock(), cluster.as_ref());
         probing::report(&origin, process.shared.log());
         origins.push(origin.clone());

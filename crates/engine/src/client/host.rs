@@ -11,7 +11,7 @@ use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{
     BackendId, Blob, H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, TcpInfo,
-    instance,
+    TlsFact, instance,
 };
 use sha2::Digest;
 
@@ -20,7 +20,7 @@ use crate::emulated::workspaces;
 use crate::purge;
 use crate::task::Logged;
 use crate::vars::task_methods::task_methods;
-use crate::vars::{headers, keep, misplaced, object, session, storage};
+use crate::vars::{headers, keep, misplaced, object, session, storage, tls};
 use crate::vcl_table::VclRef;
 
 impl Req {
@@ -189,6 +189,10 @@ impl Host for Req {
 
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
         self.request.body.cached().map(|body| body.copy_body())
+    }
+
+    fn tls_fact(&mut self, which: TlsFact) -> Option<Vec<u8>> {
+        tls::fact(self.task.sess.negotiated.tls.as_deref(), which)
     }
 
     fn is_http2(&mut self) -> bool {

@@ -14,7 +14,7 @@ use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::Ctx;
 
 use super::{PipeRequest, Req, Step};
-use crate::fetch::{OriginConnection, PipeCall, log_close, send_proxy_header};
+use crate::fetch::{OriginConnection, PipeCall, log_close};
 use crate::task::{BEREQ, Logged};
 
 /// The byte counts of a pipe, for `PipeAcct`.
@@ -199,7 +199,6 @@ async fn carry(
     tx.cut();
     let limits = Limits::of(req, pipe);
     let (mut out, body) = (Vec::with_capacity(1024), req.request.body.cached());
-    send_proxy_header(connection, &req.task.sess, &mut out);
     let head = lacquer_http::h1::write_request_head(&pipe.bereq, &req.task.ws, &mut out);
     let pending = client.take_read_ahead();
     let early = connection.link.rx_mut().take_read_ahead();

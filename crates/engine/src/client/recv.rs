@@ -39,12 +39,14 @@ pub async fn transport(req: &mut Req) -> Step {
     Step::Recv
 }
 
-/// Logs `ReqStart`: the client's address, and the listening socket.
+/// Logs `ReqStart`: the client's address, the listening socket, and the scheme of a TLS connection.
 pub fn log_start(req: &mut Req) {
     let sess = &req.task.sess;
-    let fields = [&*sess.ends.client.ip, &sess.ends.client.port, sess.listener.name()]
+    let fields = [&*sess.ends.client.ip, &sess.ends.client.port, sess.listener.name(), "https"]
         .map(|s| Field::Text(s.as_bytes()));
-    req.task.log.put_fields(Tag::ReqStart, &fields);
+    // Varnish 7.7 logs no scheme, and Varnish 9 `http` for other connections.
+    let logged = if sess.negotiated.tls.is_some() { &fields } else { &fields[..3] };
+    req.task.log.put_fields(Tag::ReqStart, logged);
 }
 
 async fn refuse(req: &mut Req, why: &str) -> Step {

@@ -1,7 +1,7 @@
 //! Sends the response to the client: the head, the body as planned, and the end. A failure closes the connection or
 //! aborts the stream. Only the sink depends on the protocol.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 
 use lacquer_deliver::{Head, MessageHead, ResponseSink, SendError, Sink, Source};
 use lacquer_flow::delivery::{self, End};
@@ -144,10 +144,25 @@ fn outcome(req: &mut Req, carrier: Carrier, result: Result<(), SendError>, head_
                 let why = e.raw_os_error().map_or_else(|| e.to_string(), lacquer_system::error_text);
                 let text = format_args!("Write error, retval = -1, len = {head_len}, errno = {why}");
                 req.task.log.put_fmt(Tag::Debug, text);
+                if req.task.sess.negotiated.tls.is_some() {
+                    log_tls_error(req, &e);
+                }
             }
             let is_gone = matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
             if is_gone { Sent::ClientGone } else { Sent::ConnectionFailed }
         }
+    }
+}
+
+/// Logs a failed write to a TLS connection like Varnish 9, with the name of OpenSSL's class of errors.
+#[cold]
+fn log_tls_error(req: &mut Req, e: &io::Error) {
+    match e.raw_os_error() {
+        Some(number) => {
+            let why = lacquer_system::error_text(number);
+            req.task.log.put_fmt(Tag::Error, format_args!("ssl:-1:SSL_ERROR_SYSCALL:{why}"));
+        }
+        None => req.task.log.put_fmt(Tag::Error, format_args!("ssl:-1:SSL_ERROR_SSL:{e}")),
     }
 }
 

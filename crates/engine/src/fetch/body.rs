@@ -248,14 +248,33 @@ impl Fetch {
     /// Handles a read error. Only for a body that ends with the connection is it an error; for other bodies the
     /// result is the same as an early end of the input.
     fn handle_read_error(&mut self, e: &io::Error, status: BodyStatus) -> Result<usize, String> {
+        if status != BodyStatus::Eof {
+            self.log_read_error(e);
+            return Ok(0);
+        }
+        let is_closed = e.kind() == io::ErrorKind::UnexpectedEof;
+        if is_closed && self.task.params.ssl_accept_truncation {
+            return Ok(0);
+        }
         self.log_read_error(e);
-        if status == BodyStatus::Eof { Err("eof socket fail".into()) } else { Ok(0) }
+        Err("eof socket fail".into())
     }
 
     /// Logs why the socket returned no more bytes.
     fn log_read_error(&mut self, e: &io::Error) {
+        if self.log_tls_error(e) {
+            return;
+        }
         let errno = e.raw_os_error().unwrap_or(lacquer_system::EAGAIN);
         self.fetch_error(&lacquer_system::error_text(errno));
+    }
+
+    /// Logs an error of TLS. Returns whether it is one.
+    pub(super) fn log_tls_error(&mut self, e: &io::Error) -> bool {
+        let Some(reason) = lacquer_net::tls_reason_of(e) else { return false };
+        self.task.log.put(Tag::BackendSSL, reason.as_bytes());
+        self.fetch_error(&reason);
+        true
     }
 
     /// Passes a piece through the filters and stores their output, one step at a time. For a private object, each

@@ -13,7 +13,7 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    Limits, OriginConnection, choose, log_close, log_connect_failure, log_open, send_proxy_header, take_idle,
+    Limits, OriginConnection, choose, log_close, log_connect_failure, log_open, proxy_header, take_idle,
     wait_or_connect,
 };
 use super::queue::SlotRequest;
@@ -139,13 +139,11 @@ impl Fetch {
             return None;
         }
         match self.open(slot, fresh_only).await {
-            Ok(mut connection) => match self.send_proxy_header(&mut connection).await {
-                Ok(()) => Some(connection),
-                Err(e) => {
-                    self.fail_proxy_header(connection, &e);
-                    None
-                }
-            },
+            Ok(mut connection) => {
+                log_open(&mut self.task.log, &connection);
+                connection.count_request();
+                Some(connection)
+            }
             Err(e) if e.is_errno(ABANDONED) => {
                 self.log_abandoned();
                 None
@@ -180,32 +178,6 @@ impl Fetch {
         Ok(connection)
     }
 
-    /// Begins the use of the connection, with a PROXY header if the origin wants one.
-    async fn send_proxy_header(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
-        self.task.out.clear();
-        send_proxy_header(connection, &self.task.sess, &mut self.task.out);
-        if !self.task.out.is_empty() {
-            // Boxed: few origins want the header.
-            let sent = Box::pin(connection.send(&self.task.out)).await;
-            connection.has_unsent = sent.is_err();
-            sent?;
-            self.exchange.account.bereq_header += self.task.out.len() as u64;
-        }
-        log_open(&mut self.task.log, connection);
-        connection.count_request();
-        Ok(())
-    }
-
-    /// Closes a connection whose PROXY header could not be sent.
-    #[cold]
-    fn fail_proxy_header(&mut self, connection: OriginConnection, e: &io::Error) {
-        let errno = e.raw_os_error().unwrap_or(libc::ETIMEDOUT);
-        let error = ConnectError::new(ConnectStage::ProxyHeader, errno);
-        log_connect_failure(&mut self.task.log, connection.origin(), &error);
-        self.task.services.counters().backend_fail.add(1);
-        connection.close();
-    }
-
     async fn wait_or_connect(
         &mut self,
         slot: OriginSlot,
@@ -214,9 +186,12 @@ impl Fetch {
         let limits = Limits::of(slot.origin(), &self.task.params, self.attempt.timeouts.connect);
         let abandonment = self.abandonment(None);
         let task = &mut self.task;
-        let made = wait_or_connect(&task.services, slot, &limits, taken, &mut task.log);
+        let hello = proxy_header(slot.origin(), &task.sess);
+        let made = wait_or_connect(&task.services, slot, &limits, (taken, &hello), &mut task.log);
         let abandoned = Err(ConnectError::new(ConnectStage::Connect, ABANDONED));
-        abandonment.unless(pin!(made)).await.unwrap_or(abandoned)
+        let made = abandonment.unless(pin!(made)).await.unwrap_or(abandoned)?;
+        self.exchange.account.bereq_header += hello.len() as u64;
+        Ok(made)
     }
 
     /// Closes a new connection on which the origin sent these bytes before the first request.

@@ -1,6 +1,7 @@
 //! A connection to an origin in use by a fetch or a pipe: taking it from the pool or opening it, its PROXY header,
 //! its log records, and its return to the pool.
 
+use std::borrow::Cow;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::RawFd;
@@ -14,8 +15,8 @@ use lacquer_http::h1::Framing;
 use lacquer_http::{BodyStatus, SessClose, Text, Workspace};
 use lacquer_net::descriptors::Need;
 use lacquer_net::{
-    ConnectError, ConnectStage, Connection, Counted, Exchange, SpokeFirst, Surplus, Taken, Wanted, Watch,
-    endpoint,
+    Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, SpokeFirst, Surplus, Taken, Wanted,
+    Watch, endpoint,
 };
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
@@ -274,13 +275,13 @@ async fn wait(services: &Services, slot: &OriginSlot, quiet: Duration, log: &mut
     }
 }
 
-/// Waits for an idle connection that is still in its quiet time, if that is worthwhile, or opens a connection.
-/// `taken` is the result of the last search.
+/// Waits for an idle connection that is still in its quiet time, if that is worthwhile, or opens a connection, which
+/// begins with the PROXY header `hello`. `taken` is the result of the last search.
 pub async fn wait_or_connect(
     services: &Services,
     slot: OriginSlot,
     limits: &Limits,
-    taken: Taken,
+    (taken, hello): (Taken, &[u8]),
     log: &mut TxLog,
 ) -> Result<OriginConnection, ConnectError> {
     let step = match next_step(taken, slot.origin(), Instant::now()) {
@@ -292,7 +293,8 @@ pub async fn wait_or_connect(
         Step::Open(counted) => counted,
     };
     let endpoint = slot.origin().endpoint.clone();
-    let stream = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
+    let opening = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
+    let stream = opening.introduce(hello).await?.complete().await?;
     services.counters().backend_conn.add(1);
     let connection = Connection::new(stream, &endpoint, counted);
     check_reserve(services, connection.facts().fd())?;
@@ -312,13 +314,14 @@ fn check_reserve(services: &Services, fd: RawFd) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// Writes the PROXY header if the connection is new and the origin wants one.
-pub fn send_proxy_header(connection: &OriginConnection, sess: &Sess, out: &mut Vec<u8>) {
-    let version = connection.origin().spec.proxy_header.filter(|&v| v > 0 && !connection.reused);
-    if let Some(version) = version {
+/// Returns the PROXY header that a new connection begins with; empty if the origin wants none.
+pub fn proxy_header(origin: &Origin, sess: &Sess) -> Vec<u8> {
+    let mut header = Vec::new();
+    if let Some(version) = origin.spec.proxy_header.filter(|&version| version > 0) {
         let ends = &sess.ends;
-        lacquer_net::proxy_out::write(version, &ends.client, &ends.server, &sess.proxy_tlvs, out);
+        lacquer_net::proxy_out::write(version, &ends.client, &ends.server, &sess.proxy_tlvs, &mut header);
     }
+    header
 }
 
 pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
@@ -345,15 +348,31 @@ pub fn log_failure(log: &mut TxLog, text: std::fmt::Arguments<'_>) {
 
 /// Logs and counts a failure to open a connection.
 pub fn log_connect_failure(log: &mut TxLog, origin: &Origin, e: &ConnectError) {
-    let step = match e.stage {
-        ConnectStage::Connect | ConnectStage::Preamble => {
-            origin.count_failure(e);
-            "fail"
-        }
-        ConnectStage::ProxyHeader => "proxy write",
-    };
     let (name, why) = (&origin.spec.name, e.shown().text(lacquer_system::error_text));
+    let step = if e.stage == ConnectStage::ProxyHeader {
+        "proxy write"
+    } else {
+        origin.count_failure(e);
+        "fail"
+    };
+    match e.stage {
+        ConnectStage::Handshake => {
+            log.put_fmt(Tag::BackendSSL, format_args!("Handshake failed: {}", bare(e)));
+        }
+        ConnectStage::Certificate => {
+            log.put_fmt(Tag::BackendSSL, format_args!("Server verification failed: {}", bare(e)));
+        }
+        _ => {}
+    }
     log_failure(log, format_args!("backend {name}: {step} {why}"));
+}
+
+/// Returns the text of a cause without the parentheses that separate it from other words.
+fn bare(e: &ConnectError) -> Cow<'_, str> {
+    match e.shown() {
+        Cause::Text(text) => Cow::Borrowed(text),
+        cause @ Cause::Errno(_) => Cow::Owned(cause.text(lacquer_system::error_text)),
+    }
 }
 
 impl OriginConnection {

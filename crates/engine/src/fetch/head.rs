@@ -1,5 +1,6 @@
 //! Receives and parses the head of an origin's response, within its limits. Skips interim responses.
 
+use std::io;
 use std::pin::pin;
 
 use lacquer_flow::retry::{self, Exchange};
@@ -74,7 +75,7 @@ impl Fetch {
             let n = match read {
                 Some(None) => return self.abandon(connection),
                 Some(Some(Ok(n))) if n > 0 => n,
-                Some(Some(_)) => break ("HTC eof (Unexpected end of input)", SessClose::RxBad),
+                Some(Some(read)) => break (self.unexpected_end(&read), SessClose::RxBad),
                 None => break (late, SessClose::RxTimeout),
             };
             have += n;
@@ -100,6 +101,16 @@ impl Fetch {
         } else {
             Exchange::Failed
         }
+    }
+
+    /// Logs why TLS has ended the connection before the head was complete, unless the origin has closed it.
+    fn unexpected_end(&mut self, read: &io::Result<usize>) -> &'static str {
+        if let Err(e) = read
+            && e.kind() != io::ErrorKind::UnexpectedEof
+        {
+            self.log_tls_error(e);
+        }
+        "HTC eof (Unexpected end of input)"
     }
 
     /// Searches the reserved bytes for the end of the head, and removes interim responses from them.

@@ -9,7 +9,7 @@ use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{
-    BackendId, Blob, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, instance,
+    BackendId, Blob, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, TlsFact, instance,
 };
 
 use super::Fetch;
@@ -17,7 +17,7 @@ use super::variables as vars;
 use crate::emulated::workspaces;
 use crate::task::Logged;
 use crate::vars::task_methods::task_methods;
-use crate::vars::{HASH_BLOB, headers, keep, misplaced, object, storage};
+use crate::vars::{HASH_BLOB, headers, keep, misplaced, object, storage, tls};
 
 impl Fetch {
     fn message(&self, http: HttpId) -> Option<&Message> {
@@ -39,6 +39,11 @@ impl Fetch {
 
 impl Host for Fetch {
     task_methods!(Var::BerespBody);
+
+    fn tls_fact(&mut self, which: TlsFact) -> Option<Vec<u8>> {
+        let connection = self.exchange.lent.as_ref()?;
+        tls::fact(connection.link.facts().tls(), which)
+    }
 
     fn get_ip(&self, var: Var) -> Option<&SocketAddr> {
         vars::get_ip(self, var)

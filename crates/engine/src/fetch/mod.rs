@@ -35,7 +35,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 pub use connect::resolve;
-pub use connection::{OriginConnection, log_close, send_proxy_header};
+pub use connection::{OriginConnection, log_close};
 pub use driver::FetchDriver;
 use events::{BodyEvent, FetchEvents, Started};
 use lacquer_cache::{BodyState, Busy, Object};

@@ -6,7 +6,7 @@ use lacquer_net::{Taken, Watch};
 use lacquer_vcl_runtime::BackendId;
 
 use super::connection::{
-    Limits, OriginConnection, log_connect_failure, log_open, take_idle, wait_or_connect,
+    Limits, OriginConnection, log_connect_failure, log_open, proxy_header, take_idle, wait_or_connect,
 };
 use super::queue::SlotRequest;
 use crate::backends::Origin;
@@ -42,7 +42,8 @@ impl PipeCall<'_> {
             }
             taken => taken,
         };
-        match wait_or_connect(services, slot, &limits, taken, log).await {
+        let hello = proxy_header(&origin, &self.task.sess);
+        match wait_or_connect(services, slot, &limits, (taken, &hello), log).await {
             Ok(mut connection) => {
                 self.pipe.stamp("Connected");
                 log_open(&mut self.pipe.log, &connection);

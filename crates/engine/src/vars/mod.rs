@@ -9,6 +9,7 @@ pub mod params;
 pub mod session;
 pub mod storage;
 pub mod task_methods;
+pub mod tls;
 
 use lacquer_http::{Message, Slot, Text, Workspace};
 use lacquer_shm::Tag;

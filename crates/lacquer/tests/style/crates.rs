@@ -33,7 +33,7 @@ pub const LAYERS: [&[&str]; 9] = [
     &["vmods", "vcl-native"],
     &["deliver"],
     &["cache", "net", "vcl-runtime", "jail"],
-    &["flow", "h2", "vcl", "cli"],
+    &["flow", "h2", "vcl", "cli", "tls"],
     &["disk", "filters", "http", "params", "shm", "sources", "storage", "system"],
 ];
 

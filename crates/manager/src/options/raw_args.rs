@@ -3,13 +3,15 @@
 use crate::fault::{Fault, Outcome};
 
 /// The option letters in getopt's notation: a colon follows those with an argument.
-pub const LETTERS: &str = "?a:b:CdE:f:Fh:i:I:j:l:M:n:P:p:r:S:s:T:t:VW:x:";
+pub const LETTERS: &str = "?a:A:b:CdE:f:Fh:i:I:j:l:M:n:P:p:r:S:s:T:t:VW:x:";
 
 /// Options that are evaluated in the order given, because the first error is reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ordered {
     /// `-a`
     Listen(String),
+    /// `-A`
+    Tls(String),
     /// `-f`
     Vcl(String),
     /// `-I`
@@ -172,6 +174,7 @@ impl RawOptions {
         let mut ordered = |option| self.ordered.push(option);
         match letter {
             'a' => ordered(Ordered::Listen(argument)),
+            'A' => ordered(Ordered::Tls(argument)),
             'f' => ordered(Ordered::Vcl(argument)),
             'I' => ordered(Ordered::Init(argument)),
             'E' => ordered(Ordered::Extension(argument)),
@@ -314,7 +317,7 @@ mod tests {
             assert!(fault.to_string().contains(text), "{line}: {fault}");
             assert_eq!(fault.code(), 2);
         }
-        assert_eq!(parse_line("-A"), Ok(Request::Usage(Some("invalid option -- 'A'".into()))));
+        assert_eq!(parse_line("-B"), Ok(Request::Usage(Some("invalid option -- 'B'".into()))));
         assert_eq!(parse_line("-d -?"), Ok(Request::Usage(None)));
     }
 }

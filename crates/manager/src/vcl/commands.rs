@@ -64,6 +64,7 @@ impl Manager {
             storages: self.storages.iter().map(|storage| storage.name().to_owned()).collect(),
             features: params.vcc_feature,
             needs_41: self.listeners.any_unix(),
+            jail: self.jail.clone(),
         }
     }
 

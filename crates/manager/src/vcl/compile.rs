@@ -7,6 +7,7 @@ use lacquer_params::VccFeatureBits;
 use lacquer_vcl::{Options, Text, vcl_load_text};
 
 use crate::environment;
+use crate::jail::Jail;
 use crate::machine::Machine;
 
 /// A checked program.
@@ -37,6 +38,8 @@ pub struct CompileContext {
     pub features: VccFeatureBits,
     /// Whether a listening socket is a UNIX socket, which requires VCL 4.1.
     pub needs_41: bool,
+    /// The rights to read private keys.
+    pub jail: Jail,
 }
 
 /// VCL to compile.
@@ -56,7 +59,7 @@ pub enum Input {
 /// Reads a file. A relative name is searched in the directories of `path`.
 pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, Text)> {
     let read = |path: PathBuf| {
-        let text = crate::machine::read_vcl(&path)?.into();
+        let text = crate::regular_file::read_vcl(&path)?.into();
         Ok((path, text))
     };
     if name.starts_with('/') {
@@ -76,13 +79,14 @@ const TOO_OLD_FOR_UNIX_SOCKETS: &str = "Message from dlopen:\nCompiled VCL versi
 
 /// Compiles a program. The error is the text for the user.
 pub fn compile(text: Input, context: &CompileContext) -> Result<Compiled, String> {
+    let machine = Machine::with_jail(context.jail.clone());
     let options = Options {
         err_unref: context.features.has(VccFeatureBits::ERR_UNREF),
         unsafe_path: context.features.has(VccFeatureBits::UNSAFE_PATH),
         vcl_path: &context.vcl_path,
         storages: &context.storages,
         labels: &context.labels,
-        ..Options::new(lacquer_vmods::catalogue(), &Machine, &Machine)
+        ..Options::new(lacquer_vmods::catalogue(), &machine, &machine)
     };
     let outcome = match text {
         Input::Given { name, text } => lacquer_vcl::compile(&name, text, &options),

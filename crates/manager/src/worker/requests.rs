@@ -2,6 +2,7 @@
 
 use lacquer_cli::link::Request;
 use lacquer_cli::status;
+use lacquer_tls::Change;
 
 use super::process::{RequestResult, Worker};
 use super::state::State;
@@ -35,6 +36,14 @@ impl Manager {
     pub(crate) fn request_success(&mut self, body: Request) -> Result<Reply, Reply> {
         let reply = self.request(body);
         if matches!(reply.status, status::OK | status::TRUNCATED) { Ok(reply) } else { Err(reply) }
+    }
+
+    /// Sends a change of certificates to the worker, if one runs. A worker that starts later gets all certificates.
+    pub(crate) fn send_certificates(&mut self, change: &Change) -> Result<(), Reply> {
+        if self.running() && !(change.add.is_empty() && change.remove.is_empty()) {
+            self.request_success(Request::Certificates { change: change.encode() })?;
+        }
+        Ok(())
     }
 
     /// Sends SIGQUIT, and SIGKILL the second time: a stopped process reacts only to the latter.

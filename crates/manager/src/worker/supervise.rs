@@ -14,6 +14,7 @@ use super::process::{End, Worker, panic_file, read_panic, tool};
 use super::state::State;
 use crate::complain::{Level, print_line};
 use crate::manager::{Manager, Reply, seconds};
+use crate::secret::random;
 use crate::shm::{Shm, now};
 use crate::storage::Storage;
 
@@ -106,6 +107,8 @@ impl Manager {
             Reply::no(reply.status, format!("Child ({pid}) {what} failed:\n{}", reply.text))
         };
         self.push_vcls().map_err(|reply| fail("Pushing vcls", reply))?;
+        let certificates = self.tls.in_use();
+        self.send_certificates(&certificates).map_err(|reply| fail("Pushing certificates", reply))?;
         let depth = self.params.values().listen_depth;
         if let Err(error) = self.listeners.listen(depth) {
             return Err(fail("Acceptor start", Reply::no(status::CANT, error.to_string())));
@@ -122,6 +125,9 @@ impl Manager {
         let address_space = self
             .address_space()
             .map_err(|fault| Reply::no(status::CANT, format!("Child failed on launch: {fault}")))?;
+        let mut secret = [0; 32];
+        random(&mut secret).map_err(|error| cannot("make a secret for TLS tickets", error))?;
+        let tls = self.tls.setup(now(), secret);
         self.renew_workdir();
         for storage in &self.storages {
             storage.clear().map_err(|error| cannot("clear the storage", error))?;
@@ -155,6 +161,7 @@ impl Manager {
             vsm_fd: vsm.as_raw_fd(),
             panic_fd: panic.as_raw_fd(),
             manager_pid: std::process::id(),
+            tls: tls.map(|setup| setup.encode()),
         };
         // If the worker is already gone, `await_ready` notices.
         let _ =

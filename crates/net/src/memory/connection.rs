@@ -209,7 +209,7 @@ impl Near {
     }
 
     pub(crate) fn negotiated(&self) -> Negotiated {
-        self.negotiated
+        self.negotiated.clone()
     }
 
     pub(crate) fn local_addr(&self) -> SocketAddr {

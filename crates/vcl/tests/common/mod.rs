@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lacquer_vcl::program::{Expr, ExprKind, Program, Stmt};
+use lacquer_vcl::program::{Expr, ExprKind, IdentityPem, Program, Stmt};
 use lacquer_vcl::signature::{Catalogue, ModuleSignatures, parse_module};
 use lacquer_vcl::{Compiled, Diagnostic, Files, NumericResolver, Options, SocketKind, compile, vcc_text};
 
@@ -76,6 +76,15 @@ impl Files for Memory {
             "/etc/passwd" => SocketKind::NotASocket,
             _ => SocketKind::NotYet("No such file or directory".to_owned()),
         }
+    }
+
+    fn authorities(&self, path: Option<&str>) -> Result<Vec<u8>, String> {
+        self.read(path.unwrap_or("/trust.pem"))
+    }
+
+    fn identity(&self, certificate: &str, key: Option<&str>) -> Result<IdentityPem, String> {
+        let pem = |path: &str| self.read(path);
+        Ok(IdentityPem { certificate: pem(certificate)?, key: pem(key.unwrap_or(certificate))? })
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use lacquer_vcl::program::IdentityPem;
 use lacquer_vcl::{Files, NumericResolver, Options, SocketKind, compile_file, lint, vcc_text};
 use lacquer_vcl_runtime::Instance;
 
@@ -20,6 +21,12 @@ impl Files for Disk {
     }
     fn socket(&self, _path: &str) -> SocketKind {
         SocketKind::NotASocket
+    }
+    fn authorities(&self, _path: Option<&str>) -> Result<Vec<u8>, String> {
+        Err("not in this test".to_owned())
+    }
+    fn identity(&self, _certificate: &str, _key: Option<&str>) -> Result<IdentityPem, String> {
+        Err("not in this test".to_owned())
     }
 }
 

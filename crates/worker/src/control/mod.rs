@@ -5,6 +5,7 @@ pub mod bans;
 pub mod panics;
 
 mod backends;
+mod certificates;
 mod debug;
 mod reply;
 mod vcl_list;
@@ -34,6 +35,7 @@ pub fn serve(process: &Arc<Process>, entrance: &Entrance, mut manager: UnixStrea
     loop {
         let has_request = wait_for_message(&manager);
         vcl_life::poll(process);
+        certificates::poll(process);
         if is_draining && entrance.connections() == 0 {
             break;
         }
@@ -42,6 +44,7 @@ pub fn serve(process: &Arc<Process>, entrance: &Entrance, mut manager: UnixStrea
         }
         match link::receive(&mut manager) {
             Ok(ToWorker::Param(params)) => {
+                certificates::tune(process, &params);
                 process.shared.set_params(*params);
                 helpers::params_changed();
             }
@@ -96,6 +99,7 @@ fn carry_out(process: &Arc<Process>, body: Request) -> Reply {
         Request::UseVcl { name } => vcl_life::use_for_new(process, &name),
         Request::DiscardVcl { name } => vcl_life::discard(process, &name),
         Request::Cli { argv } => command(process, &argv),
+        Request::Certificates { change } => certificates::change(process, &change),
         Request::Start => {
             let _ = process.accepting.set(());
             Reply::ok("")
@@ -119,6 +123,7 @@ fn words_of(body: &Request) -> String {
         Request::UseVcl { name } => format!("vcl.use {name}"),
         Request::DiscardVcl { name } => format!("vcl.discard {name}"),
         Request::Cli { argv } => argv.join(" "),
+        Request::Certificates { .. } => "tls.cert.commit".to_owned(),
         Request::Start => "start".to_owned(),
         Request::Ping | Request::Barrier => "ping".to_owned(),
     }

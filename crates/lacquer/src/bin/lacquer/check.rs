@@ -62,7 +62,7 @@ impl DaemonNames {
 
 /// Returns errors and warnings of the compiler, and lints for a correct file.
 fn diagnose(name: &str, text: &[u8], names: &DaemonNames) -> Vec<Diagnostic> {
-    let machine = Machine;
+    let machine = Machine::new();
     // The absolute name makes the compiler find includes in the same folder.
     let absolute = std::path::absolute(name).ok().filter(|path| path.exists());
     let absolute = absolute.as_deref().map(std::path::Path::to_string_lossy);

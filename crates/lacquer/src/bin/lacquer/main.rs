@@ -29,7 +29,7 @@ const COMMANDS: &[Command] = &[
             Opt::one(
                 "backend",
                 "URL",
-                "the web server to cache: http://localhost:3000, app.example:8080, or unix:/path/socket",
+                "the web server to cache: http://localhost:3000, https://app.example, app.example:8080, or unix:/path/socket",
             ),
             Opt::one("vcl", "FILE", "read backends and caching rules from a VCL file instead of --backend"),
             Opt::one(

@@ -134,7 +134,7 @@ fn source(values: &Values) -> Result<Source, Failure> {
     }
 }
 
-/// Converts a URL, address or path to `host:port` or a socket's path, as lacquerd's `-b` requires.
+/// Converts a URL, address or path to `host:port`, `https://host:port` or a socket's path, as lacquerd's `-b` requires.
 fn parse_backend(url: &str) -> Result<String, Failure> {
     let wrong = |why: &str| Failure::new(format_args!("--backend {url}: {why}"));
     if let Some(path) = url.strip_prefix("unix:").or_else(|| url.starts_with('/').then_some(url)) {
@@ -144,34 +144,37 @@ fn parse_backend(url: &str) -> Result<String, Failure> {
             Err(wrong("a socket needs an absolute path"))
         };
     }
-    if url.starts_with("https://") {
-        return Err(wrong("TLS to the web server is not supported yet")
-            .hint("use its http:// address, on this machine or in a private network"));
-    }
-    let address = url.strip_prefix("http://").unwrap_or(url);
+    let (scheme, address) = match url.strip_prefix("https://") {
+        Some(address) => ("https://", address),
+        None => ("", url.strip_prefix("http://").unwrap_or(url)),
+    };
+    let default_port = if scheme.is_empty() { 80 } else { 443 };
     if let Some((scheme, _)) = address.split_once("://") {
-        return Err(wrong(&format!("{scheme} is not supported")).hint("only http:// addresses can be cached"));
+        let hint = "only http:// and https:// addresses can be cached";
+        return Err(wrong(&format!("{scheme} is not supported")).hint(hint));
     }
     let (address, path) = address.split_once('/').unwrap_or((address, ""));
     if !path.is_empty() {
-        return Err(wrong("a backend is a server, without a path")
-            .hint(format_args!("write --backend http://{address}; VCL can rewrite paths")));
+        return Err(wrong("a backend is a server, without a path").hint(format_args!(
+            "write --backend {}{address}; VCL can rewrite paths",
+            if scheme.is_empty() { "http://" } else { scheme }
+        )));
     }
     let is_port = |text: &str| text.parse::<u16>().is_ok_and(|p| p > 0);
     let bare = address.strip_prefix(':').unwrap_or(address);
     if is_port(bare) {
-        return Ok(format!("127.0.0.1:{bare}"));
+        return Ok(format!("{scheme}127.0.0.1:{bare}"));
     }
     match address.rsplit_once(':') {
         Some((host, port)) if !host.ends_with(':') && (!host.contains(':') || host.ends_with(']')) => {
             if is_port(port) {
-                Ok(address.to_owned())
+                Ok(format!("{scheme}{address}"))
             } else {
                 Err(wrong(&format!("`{port}` is not a port")))
             }
         }
         _ if address.is_empty() => Err(wrong("no server is given")),
-        _ => Ok(format!("{address}:80")),
+        _ => Ok(format!("{scheme}{address}:{default_port}")),
     }
 }
 
@@ -201,6 +204,7 @@ fn warn_unreachable_backend(backend: &str) {
     if backend.starts_with('/') {
         return;
     }
+    let backend = backend.strip_prefix("https://").unwrap_or(backend);
     let reach = |addr: SocketAddr| TcpStream::connect_timeout(&addr, Duration::from_millis(500)).is_ok();
     match backend.to_socket_addrs() {
         Ok(mut addresses) => {
@@ -312,10 +316,13 @@ mod tests {
             ("http://[::1]:8080", "[::1]:8080"),
             ("http://[::1]", "[::1]:80"),
             ("unix:/run/app.sock", "/run/app.sock"),
+            ("https://app.example/", "https://app.example:443"),
+            ("https://app.example:8443", "https://app.example:8443"),
+            ("https://[::1]", "https://[::1]:443"),
         ] {
             assert_eq!(parse_backend(given).as_deref(), Ok(expected), "{given}");
         }
-        for wrong in ["https://a", "ftp://a", "http://a/path", "a:b", "", "unix:app.sock"] {
+        for wrong in ["https://", "ftp://a", "http://a/path", "a:b", "", "unix:app.sock"] {
             assert!(parse_backend(wrong).is_err(), "{wrong}");
         }
     }

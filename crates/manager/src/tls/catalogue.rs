@@ -1,0 +1,352 @@
+//! The certificates with their transactions: those in use, those that the next commit adds, and those that it removes.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use lacquer_cli::json;
+use lacquer_tls::{
+    Bundle, ChainPool, Change, Entry, FrontendSetup, Leaf, Protocols, Rank, Settings, Setup, TicketSecret,
+};
+
+use super::config::Paths;
+use super::refusal::Refusal;
+
+/// The state of a certificate in the current transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Active,
+    /// The next commit activates it.
+    Staged,
+    /// The next commit removes it.
+    Discarded {
+        /// Whether it is in use until then.
+        active: bool,
+    },
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            State::Active => "active",
+            State::Staged => "staged",
+            State::Discarded { .. } => "discard",
+        }
+    }
+
+    fn is_in_use(self) -> bool {
+        matches!(self, State::Active | State::Discarded { active: true })
+    }
+}
+
+/// A certificate to load.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// `None` for one that is made up.
+    pub id: Option<String>,
+    /// The number of its listener, or `None` for all listeners.
+    pub frontend: Option<u32>,
+    pub paths: Paths,
+    pub settings: Arc<Settings>,
+    /// Whether it becomes the default of its listener.
+    pub default: bool,
+}
+
+/// A certificate.
+#[derive(Debug)]
+struct Loaded {
+    id: String,
+    wanted: Wanted,
+    leaf: Leaf,
+    state: State,
+    /// As the worker has it.
+    entry: Entry,
+}
+
+/// All certificates.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    frontends: Vec<FrontendSetup>,
+    protocols: Protocols,
+    all: Vec<Loaded>,
+    pool: ChainPool,
+    ticket_secret: Option<TicketSecret>,
+    /// Numbers that were given out.
+    numbers: Numbers,
+}
+
+#[derive(Debug, Default)]
+struct Numbers {
+    names: u32,
+    entries: u64,
+    defaults: u64,
+    transaction: u32,
+}
+
+/// The names that certificates have, each with the listener and the state of the certificate.
+#[derive(Debug, Default)]
+pub struct Taken {
+    active: HashSet<(Option<u32>, String)>,
+    staged: HashSet<(Option<u32>, String)>,
+}
+
+impl Catalogue {
+    /// Adds a listener. Several sockets of the same name are one listener.
+    pub fn add_frontend(&mut self, setup: FrontendSetup) -> u32 {
+        let known = self.frontends.iter().position(|frontend| frontend.name == setup.name);
+        let at = known.unwrap_or_else(|| {
+            self.frontends.push(setup);
+            self.frontends.len() - 1
+        });
+        at as u32
+    }
+
+    /// Sets the protocols of listeners that set none.
+    pub fn set_protocols(&mut self, protocols: Protocols) {
+        self.protocols = protocols;
+    }
+
+    /// Returns the number of the listener with this name.
+    pub fn frontend(&self, name: &str) -> Option<u32> {
+        self.frontends.iter().position(|frontend| frontend.name == name).map(|at| at as u32)
+    }
+
+    /// Returns whether a listener has TLS.
+    pub fn is_configured(&self) -> bool {
+        !self.frontends.is_empty()
+    }
+
+    /// Returns whether an id is in use. A certificate that the next commit removes does not keep its own.
+    pub fn has(&self, id: &str) -> bool {
+        self.all.iter().any(|loaded| loaded.id == id && !matches!(loaded.state, State::Discarded { .. }))
+    }
+
+    /// Returns a new id.
+    fn make_id(&mut self) -> String {
+        loop {
+            let id = format!("cert{}", self.numbers.names);
+            self.numbers.names += 1;
+            if !self.has(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Returns the names of all certificates, for `tls_err_dup_servername`.
+    pub fn taken(&self) -> Taken {
+        let mut taken = Taken::default();
+        for loaded in &self.all {
+            taken.add(loaded);
+        }
+        taken
+    }
+
+    /// Stages a certificate for the next commit. With `taken`, each of its names must be new.
+    pub fn stage(
+        &mut self,
+        wanted: Wanted,
+        (bundle, leaf): (Bundle, Leaf),
+        taken: Option<&mut Taken>,
+    ) -> Result<(), Refusal> {
+        if let Some(taken) = &taken {
+            taken.check(&wanted, &leaf)?;
+        }
+        let id = wanted.id.clone().unwrap_or_else(|| self.make_id());
+        let rank = Rank { transaction: self.numbers.transaction, order: self.all.len() as u32 };
+        let default = if wanted.default {
+            self.numbers.defaults += 1;
+            self.numbers.defaults
+        } else {
+            0
+        };
+        let entry = self.entry(&wanted, bundle, rank, default);
+        let loaded = Loaded { id, wanted, leaf, state: State::Staged, entry };
+        if let Some(taken) = taken {
+            taken.add(&loaded);
+        }
+        self.all.push(loaded);
+        Ok(())
+    }
+
+    fn entry(&mut self, wanted: &Wanted, mut bundle: Bundle, rank: Rank, default: u64) -> Entry {
+        bundle.share(&mut self.pool);
+        self.numbers.entries += 1;
+        Entry {
+            id: self.numbers.entries,
+            frontend: wanted.frontend,
+            rank,
+            default,
+            settings: wanted.settings.clone(),
+            bundle,
+        }
+    }
+
+    /// Returns what the next commit changes in the worker.
+    pub fn pending(&self) -> Change {
+        let mut change = Change::default();
+        for loaded in &self.all {
+            match loaded.state {
+                State::Staged => change.add.push(loaded.entry.clone()),
+                State::Discarded { active: true } => change.remove.push(loaded.entry.id),
+                State::Active | State::Discarded { active: false } => {}
+            }
+        }
+        change
+    }
+
+    /// Makes the staged changes permanent.
+    pub fn commit(&mut self) {
+        self.all.retain(|loaded| !matches!(loaded.state, State::Discarded { .. }));
+        for loaded in &mut self.all {
+            loaded.state = State::Active;
+        }
+        self.numbers.transaction += 1;
+        self.pool.tidy();
+    }
+
+    /// Forgets the staged changes.
+    pub fn rollback(&mut self) {
+        self.all.retain(|loaded| loaded.state.is_in_use());
+        for loaded in &mut self.all {
+            loaded.state = State::Active;
+        }
+        self.pool.tidy();
+    }
+
+    /// Marks the certificates with this id for removal. Returns whether there is one.
+    pub fn discard(&mut self, id: &str) -> bool {
+        let mut found = false;
+        for loaded in self.all.iter_mut().filter(|loaded| loaded.id == id) {
+            loaded.state = State::Discarded { active: loaded.state.is_in_use() };
+            found = true;
+        }
+        found
+    }
+
+    /// Returns whether the next commit changes something.
+    pub fn has_pending(&self) -> bool {
+        self.all.iter().any(|loaded| loaded.state != State::Active)
+    }
+
+    /// Returns what was wanted for the certificates in use, in order.
+    pub fn wanted(&self) -> impl Iterator<Item = &Wanted> {
+        self.all.iter().map(|loaded| &loaded.wanted)
+    }
+
+    /// Replaces all certificates by what their files contain now, in the same order. Returns the change for the worker
+    /// and the new certificates. Unchanged ones stay.
+    pub fn renewed(&mut self, read: Vec<(Bundle, Leaf)>) -> (Change, Renewed) {
+        let (mut change, mut renewed) = (Change::default(), Vec::new());
+        for (at, (bundle, leaf)) in read.into_iter().enumerate() {
+            let Some(loaded) = self.all.get(at).filter(|loaded| loaded.entry.bundle != bundle) else {
+                continue;
+            };
+            let (id, rank, default) = (loaded.entry.id, loaded.entry.rank, loaded.entry.default);
+            let wanted = loaded.wanted.clone();
+            let entry = self.entry(&wanted, bundle, rank, default);
+            change.remove.push(id);
+            change.add.push(entry.clone());
+            renewed.push((at, entry, leaf));
+        }
+        (change, Renewed { certificates: renewed })
+    }
+
+    /// Takes over the certificates of [`Catalogue::renewed`], after the worker has them.
+    pub fn renew(&mut self, renewed: Renewed) {
+        for (at, entry, leaf) in renewed.certificates {
+            if let Some(loaded) = self.all.get_mut(at) {
+                (loaded.entry, loaded.leaf) = (entry, leaf);
+            }
+        }
+        self.pool.tidy();
+    }
+
+    /// Returns the settings of a new worker, if a listener has TLS. `secret` is used for tickets the
+    /// first time.
+    pub fn setup(&mut self, now: f64, secret: [u8; 32]) -> Option<Setup> {
+        if !self.is_configured() {
+            return None;
+        }
+        let ticket_secret = self.ticket_secret.get_or_insert_with(|| TicketSecret::new(secret, now));
+        ticket_secret.advance(now);
+        let (frontends, ticket_secret) = (self.frontends.clone(), ticket_secret.clone());
+        Some(Setup { frontends, protocols: self.protocols, ticket_secret })
+    }
+
+    /// Returns the certificates in use, for a new worker.
+    pub fn in_use(&self) -> Change {
+        let in_use = self.all.iter().filter(|loaded| loaded.state.is_in_use());
+        Change { remove: Vec::new(), add: in_use.map(|loaded| loaded.entry.clone()).collect() }
+    }
+
+    /// Returns the rows of `tls.cert.list`: those for all listeners, then those of each listener.
+    fn rows(&self, only_staged: bool) -> impl Iterator<Item = [String; 4]> {
+        let frontends = std::iter::once(None).chain((0..self.frontends.len() as u32).map(Some));
+        frontends.flat_map(move |frontend| {
+            let here = self.all.iter().filter(move |loaded| loaded.wanted.frontend == frontend);
+            here.filter(move |loaded| !only_staged || loaded.state != State::Active).map(move |loaded| {
+                let name = frontend.map_or("default", |at| &self.frontends[at as usize].name);
+                let subject = loaded.leaf.subject().unwrap_or_default();
+                let subject = subject.replace(|c: char| c.is_control(), "?");
+                [name.to_owned(), loaded.id.clone(), loaded.state.name().to_owned(), subject]
+            })
+        })
+    }
+
+    /// Returns the list of certificates.
+    pub fn list(&self, only_staged: bool) -> String {
+        let mut out = String::new();
+        for row in self.rows(only_staged) {
+            let _ = writeln!(out, "{}", row.join("\t"));
+        }
+        out
+    }
+
+    /// Returns the list of certificates as JSON, in Varnish's form.
+    pub fn list_json(&self, only_staged: bool) -> String {
+        let rows: Vec<String> = self
+            .rows(only_staged)
+            .map(|[frontend, id, state, subject]| {
+                let quoted = [frontend, id, state, subject].map(|text| json::string(&text));
+                let [frontend, id, state, subject] = quoted;
+                format!(
+                    "  {{\"frontend\": {frontend}, \"id\": {id}, \"status\": {state}, \"subject\": {subject}}}"
+                )
+            })
+            .collect();
+        format!("[\n{}\n]\n", rows.join(",\n"))
+    }
+}
+
+/// New versions of certificates.
+#[derive(Debug)]
+pub struct Renewed {
+    certificates: Vec<(usize, Entry, Leaf)>,
+}
+
+impl Taken {
+    fn add(&mut self, loaded: &Loaded) {
+        let names = match loaded.state {
+            State::Active => &mut self.active,
+            State::Staged => &mut self.staged,
+            State::Discarded { .. } => return,
+        };
+        names.extend(loaded.leaf.names().iter().map(|name| (loaded.wanted.frontend, name.clone())));
+    }
+
+    fn check(&self, wanted: &Wanted, leaf: &Leaf) -> Result<(), Refusal> {
+        let mut text = String::new();
+        for name in leaf.names() {
+            let key = (wanted.frontend, name.clone());
+            if self.active.contains(&key) {
+                let _ = writeln!(text, "'{name}' already loaded.");
+            } else if self.staged.contains(&key) {
+                let _ = writeln!(text, "'{name}' already staged.");
+            }
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        Err(Refusal::new(format!("{}: {text}", wanted.paths.certificate.display())))
+    }
+}

@@ -1,0 +1,164 @@
+//! The listeners and certificates of `-A` and `-a`, before the first worker starts.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use lacquer_tls::{FrontendSetup, Protocols, Settings};
+
+use super::catalogue::{Catalogue, Wanted};
+use super::config::{self, Certificate, Config, Frontend, Options};
+use super::files;
+use crate::complain::Complain;
+use crate::fault::{Fault, Outcome, os_error_text};
+use crate::jail::Jail;
+use crate::listen::Listeners;
+
+const DEFAULT_PORT: &str = "443";
+
+/// The certificates that the options name, which are loaded when all options are known.
+#[derive(Debug, Default)]
+pub struct Startup {
+    catalogue: Catalogue,
+    wanted: Vec<Wanted>,
+    names: u32,
+}
+
+/// Returns the argument of `-a` for the address of a listener.
+fn address(frontend: &Frontend) -> String {
+    if let Some(address) = &frontend.address {
+        return address.strip_prefix('*').filter(|rest| rest.starts_with(':')).unwrap_or(address).to_owned();
+    }
+    let port = frontend.port.as_deref().unwrap_or(DEFAULT_PORT);
+    match frontend.host.as_deref() {
+        None | Some("*") => format!(":{port}"),
+        Some(path) if path.starts_with(['/', '@']) => path.to_owned(),
+        Some(host) if host.parse::<std::net::Ipv6Addr>().is_ok() => format!("[{host}]:{port}"),
+        Some(host) => format!("{host}:{port}"),
+    }
+}
+
+/// Returns the settings of a certificate: its own, or those of its listener, or those of the file.
+fn settings(own: &Options, frontend: Option<&Options>, file: &Options) -> Settings {
+    let all = || [Some(own), frontend, Some(file)].into_iter().flatten();
+    let text =
+        |field: fn(&Options) -> &Option<String>| all().find_map(|o| field(o).clone()).unwrap_or_default();
+    Settings {
+        protocols: Protocols::default(),
+        ciphers: text(|options| &options.ciphers),
+        ciphersuites: text(|options| &options.ciphersuites),
+        groups: text(|options| &options.groups),
+        prefer_server_ciphers: all().find_map(|options| options.prefer_server_ciphers).unwrap_or_default(),
+    }
+}
+
+impl Startup {
+    /// Reads a file of `-A`, and binds its listeners.
+    pub fn configure(&mut self, path: &str, listeners: &mut Listeners, jail: &Jail) -> Outcome<()> {
+        let text = {
+            let _root = jail.raise();
+            std::fs::read_to_string(path)
+        };
+        let text = text
+            .map_err(|error| Fault::usage(format!("-A: Cannot open '{path}': {}", os_error_text(&error))))?;
+        let mut config = config::parse(&text).map_err(|fault| Fault::usage(fault.text(&text)))?;
+        if config.frontends.is_empty() {
+            let what = "No frontend listen endpoint definitions found in configuration file";
+            return Err(Fault::usage(format!("-A: {what} {path}")));
+        }
+        for options in config.frontends.iter().map(|frontend| &frontend.options).chain([&config.options]) {
+            options.protocols.versions().map_err(|why| Fault::usage(format!("-A: tls-protos: {why}")))?;
+        }
+        self.catalogue.set_protocols(config.options.protocols);
+        let certificates = std::mem::take(&mut config.certificates);
+        self.want(certificates, None, None, &config.options);
+        for frontend in std::mem::take(&mut config.frontends) {
+            self.listen(frontend, &config, listeners, jail)?;
+        }
+        Ok(())
+    }
+
+    fn listen(
+        &mut self,
+        frontend: Frontend,
+        config: &Config,
+        listeners: &mut Listeners,
+        jail: &Jail,
+    ) -> Outcome<()> {
+        let name = frontend.name.clone().unwrap_or_else(|| {
+            self.names += 1;
+            format!("tls{}", self.names - 1)
+        });
+        listeners.add(&format!("{name}={},TLS", address(&frontend)), jail)?;
+        let abort = frontend.options.sni_nomatch_abort.or(config.options.sni_nomatch_abort);
+        let at = self.catalogue.add_frontend(FrontendSetup {
+            name,
+            protocols: frontend.options.protocols,
+            sni_nomatch_abort: abort.unwrap_or_default(),
+            match_global: frontend.match_global.unwrap_or(frontend.certificates.is_empty()),
+        });
+        self.want(frontend.certificates, Some(at), Some(&frontend.options), &config.options);
+        Ok(())
+    }
+
+    fn want(
+        &mut self,
+        certificates: Vec<Certificate>,
+        frontend: Option<u32>,
+        options: Option<&Options>,
+        file: &Options,
+    ) {
+        let last = certificates.len().saturating_sub(1);
+        for (at, Certificate { id, paths, options: own }) in certificates.into_iter().enumerate() {
+            let settings = Arc::new(settings(&own, options, file));
+            // Thousands of certificates have the same settings.
+            let settings = match self.wanted.last() {
+                Some(other) if other.settings == settings => other.settings.clone(),
+                _ => settings,
+            };
+            self.wanted.push(Wanted { id, frontend, paths, settings, default: at == last });
+        }
+    }
+
+    /// Loads the certificates. `listeners` has all sockets; those of `-a` have no settings in a file. Names must be new
+    /// if `unique` is set.
+    pub fn finish(
+        self,
+        listeners: &Listeners,
+        unique: bool,
+        jail: &Jail,
+        complain: &Complain,
+    ) -> Outcome<Catalogue> {
+        let Startup { mut catalogue, wanted, .. } = self;
+        for name in listeners.tls_names() {
+            catalogue.add_frontend(FrontendSetup {
+                name: name.to_owned(),
+                protocols: Protocols::default(),
+                sni_nomatch_abort: true,
+                match_global: true,
+            });
+        }
+        let mut ids = HashSet::new();
+        let mut taken = unique.then(|| catalogue.taken());
+        let mut checked: Option<Arc<Settings>> = None;
+        for wanted in wanted {
+            if let Some(id) = &wanted.id
+                && !ids.insert(id.clone())
+            {
+                return Err(Fault::usage(format!("Certificate ID '{id}' already exists.")));
+            }
+            if checked.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &wanted.settings)) {
+                let path = wanted.paths.certificate.display();
+                wanted.settings.check().map_err(|why| Fault::plain(format!("{path}: {why}")))?;
+                checked = Some(wanted.settings.clone());
+            }
+            let (bundle, leaf) =
+                files::load(&wanted.paths, jail).map_err(|refusal| Fault::plain(refusal.text))?;
+            super::report_validity(complain, &wanted.paths.certificate, &leaf);
+            catalogue
+                .stage(wanted, (bundle, leaf), taken.as_mut())
+                .map_err(|refusal| Fault::plain(refusal.text))?;
+        }
+        catalogue.commit();
+        Ok(catalogue)
+    }
+}

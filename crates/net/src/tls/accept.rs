@@ -1,0 +1,173 @@
+//! The handshake over a socket, with a client or an origin.
+
+use std::io;
+use std::sync::Arc;
+
+use lacquer_tls::Frontend;
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
+use rustls::{ClientConfig, ServerConfig};
+
+use super::connection::Connection;
+use super::facts::{self, TlsFacts};
+use super::failure::Failure;
+use super::handshake::{Handshake, Side};
+use super::hello;
+use super::keys::record_len;
+use super::socket::Socket;
+use super::turns::HandshakeTurns;
+use crate::negotiated::Negotiated;
+use crate::stream::Stream;
+
+/// The number of bytes to read at a time.
+const READ: usize = 4096;
+/// The maximum number of bytes before the client's first message is complete.
+const MAX_HELLO: usize = 1 << 16;
+
+/// How handshakes with clients are done.
+pub struct Acceptance<'a> {
+    pub frontend: &'a Frontend,
+    pub turns: &'a HandshakeTurns,
+    /// The fingerprint of the client is computed.
+    pub wants_ja3: bool,
+}
+
+impl From<io::Error> for Failure {
+    fn from(e: io::Error) -> Failure {
+        Failure::Socket(e.kind())
+    }
+}
+
+/// What the client's first message has decided.
+struct Chosen {
+    config: Arc<ServerConfig>,
+    facts: TlsFacts,
+}
+
+/// Does the handshake with a client. `received` was already read. The caller limits the time.
+pub async fn accept(
+    mut stream: Stream,
+    mut received: Vec<u8>,
+    how: &Acceptance<'_>,
+) -> Result<Stream, Failure> {
+    let accepted = receive_hello(&mut stream, &mut received).await?;
+    let Chosen { config, mut facts } = match choose(&accepted, how.frontend) {
+        Ok(chosen) => chosen,
+        Err(failure) => {
+            if let Failure::Refused(why) = &failure {
+                let _ = stream.write_all(why.alert()).await;
+            }
+            return Err(failure);
+        }
+    };
+    if how.wants_ja3 {
+        facts.ja3 = hello::ja3(&received);
+    }
+    drop(accepted);
+    let side = UnbufferedServerConnection::new(config)?;
+    complete(stream, Handshake::new(side, received), facts, Some(how.turns)).await
+}
+
+/// Receives the client's first message.
+async fn receive_hello(stream: &mut Stream, received: &mut Vec<u8>) -> Result<Accepted, Failure> {
+    let mut acceptor = Acceptor::default();
+    let mut shown = 0;
+    loop {
+        while let Some(len) = record_len(&received[shown..])?.filter(|len| shown + len <= received.len()) {
+            let mut record = &received[shown..shown + len];
+            while !record.is_empty() {
+                acceptor.read_tls(&mut record)?;
+                match acceptor.accept() {
+                    Ok(Some(accepted)) => return Ok(accepted),
+                    Ok(None) => {}
+                    Err((error, mut alert)) => {
+                        let mut bytes = Vec::new();
+                        let _ = alert.write_all(&mut bytes);
+                        let _ = stream.write_all(&bytes).await;
+                        return Err(error.into());
+                    }
+                }
+            }
+            shown += len;
+        }
+        if received.len() > MAX_HELLO {
+            return Err(Failure::TooMuch("bytes of a ClientHello"));
+        }
+        read_more(stream, received).await?;
+    }
+}
+
+/// Chooses the settings for a client.
+fn choose(accepted: &Accepted, frontend: &Frontend) -> Result<Chosen, Failure> {
+    let hello = accepted.client_hello();
+    let server_name = hello.server_name().map(Box::from);
+    let config = frontend.choose(&hello).map_err(Failure::Refused)?;
+    let certificate = config.cert_resolver.resolve(accepted.client_hello());
+    let certificate = certificate.as_ref().and_then(|key| key.cert.first());
+    let facts =
+        TlsFacts { server_name, certificate: facts::Certificate::of(certificate), ..TlsFacts::default() };
+    Ok(Chosen { config, facts })
+}
+
+/// Does the handshake with an origin. The caller limits the time.
+pub async fn connect(
+    stream: Stream,
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+) -> Result<Stream, Failure> {
+    let server_name = config.enable_sni.then(|| match &name {
+        ServerName::DnsName(name) => Some(Box::from(name.as_ref())),
+        _ => None,
+    });
+    let facts = TlsFacts { server_name: server_name.flatten(), ..TlsFacts::default() };
+    let side = UnbufferedClientConnection::new(config, name)?;
+    complete(stream, Handshake::new(side, Vec::new()), facts, None).await
+}
+
+async fn read_more(stream: &Stream, received: &mut Vec<u8>) -> Result<(), Failure> {
+    let had = received.len();
+    received.resize(had + READ, 0);
+    let read = stream.read(&mut received[had..]).await;
+    received.truncate(had + *read.as_ref().unwrap_or(&0));
+    if read? == 0 { Err(Failure::Truncated) } else { Ok(()) }
+}
+
+/// Exchanges messages until the handshake is complete.
+async fn complete<S: Side>(
+    mut stream: Stream,
+    mut handshake: Handshake<S>,
+    mut facts: TlsFacts,
+    turns: Option<&HandshakeTurns>,
+) -> Result<Stream, Failure> {
+    let mut piece = Vec::new();
+    let unsent = loop {
+        let advanced = match turns {
+            Some(turns) => turns.run(|| handshake.advance()).await,
+            None => handshake.advance(),
+        };
+        let output = handshake.take_output();
+        let is_complete = match advanced {
+            Ok(is_complete) => is_complete,
+            Err(failure) => {
+                let _ = stream.write_all(&output).await;
+                return Err(failure);
+            }
+        };
+        // The last messages, such as tickets, are sent with the first response if the request has already arrived.
+        if is_complete && handshake.has_input() && output.len() <= READ {
+            break output;
+        }
+        stream.write_all(&output).await?;
+        if is_complete {
+            break Vec::new();
+        }
+        read_more(&stream, &mut piece).await?;
+        handshake.receive(&piece);
+        piece.clear();
+    };
+    let protocol = facts.agree(handshake.common());
+    let session = handshake.finish(&unsent)?;
+    let negotiated = Negotiated { protocol, tls: Some(Arc::new(facts)) };
+    Ok(Stream::Tls(Box::new(Connection::new(Socket::of(stream)?, session, negotiated))))
+}

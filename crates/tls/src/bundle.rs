@@ -1,0 +1,247 @@
+//! A certificate with its chain and key, read from the bytes of files and checked.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::sign::{CertifiedKey, SigningKey};
+use serde::{Deserialize, Serialize};
+
+use crate::der::{Reader, tag};
+use crate::leaf::{self, Leaf};
+use crate::pem::{self, Section};
+
+/// The maximum size of a file in bytes. A certificate with a thousand names has some 60 kB.
+pub const MAX_FILE: u64 = 1 << 20;
+
+/// A file: its name for messages, and its content.
+#[derive(Clone, Copy)]
+pub struct File<'a> {
+    pub name: &'a str,
+    pub bytes: &'a [u8],
+}
+
+/// The files of a certificate.
+#[derive(Clone, Copy)]
+pub struct Files<'a> {
+    /// The certificate, its chain, and its key unless that has a file of its own.
+    pub certificate: File<'a>,
+    pub key: Option<File<'a>>,
+    /// Parameters of a key exchange that TLS libraries have given up. They are checked and have no effect.
+    pub dh: Option<File<'a>>,
+    /// A response of the authority's OCSP server, in DER.
+    pub staple: Option<File<'a>>,
+}
+
+/// The form of a private key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum KeyForm {
+    Pkcs8,
+    Pkcs1,
+    Sec1,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Key {
+    form: KeyForm,
+    der: Vec<u8>,
+}
+
+impl Key {
+    fn signing_key(&self) -> Result<Arc<dyn SigningKey>, rustls::Error> {
+        let der = self.der.clone();
+        any_supported_type(&match self.form {
+            KeyForm::Pkcs8 => PrivateKeyDer::Pkcs8(der.into()),
+            KeyForm::Pkcs1 => PrivateKeyDer::Pkcs1(der.into()),
+            KeyForm::Sec1 => PrivateKeyDer::Sec1(der.into()),
+        })
+    }
+}
+
+/// A certificate with its chain and key. The key is that of the certificate.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bundle {
+    chain: Vec<Arc<[u8]>>,
+    key: Key,
+    staple: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bundle").field("certificates", &self.chain.len()).finish_non_exhaustive()
+    }
+}
+
+impl Bundle {
+    /// Reads and checks the files. The error is a text for the operator, without the name of the certificate's file.
+    pub fn load(files: Files<'_>) -> Result<(Bundle, Leaf), String> {
+        let file = files.certificate;
+        let fault = |why: &dyn fmt::Display| format!("Error loading certificate: {why}");
+        let text = as_text(file).map_err(|why| fault(&why))?;
+        let sections = pem::sections(&text).map_err(|why| fault(&why))?;
+        let chain = chain(&sections).map_err(|why| fault(&why))?;
+        let leaf = leaf::read(&chain[0]).map_err(|why| fault(&why))?;
+        if leaf.names().is_empty() {
+            return Err("Could not find valid SAN or CN in certificate".to_owned());
+        }
+        let (key, signing) = match files.key {
+            None => private_key(&sections, file.name)?,
+            Some(file) => {
+                let fault =
+                    |why: &dyn fmt::Display| format!("Error loading private key: {}: {why}", file.name);
+                let text = as_text(file).map_err(|why| fault(&why))?;
+                let sections = pem::sections(&text).map_err(|why| fault(&why))?;
+                private_key(&sections, file.name)?
+            }
+        };
+        let key_file = files.key.unwrap_or(file).name;
+        check_key(&*signing, &chain, file.name, key_file)?;
+        if let Some(file) = files.dh {
+            check_dh(file)?;
+        }
+        let staple = files.staple.map(staple).transpose()?;
+        let chain = chain.into_iter().map(Arc::from).collect();
+        Ok((Bundle { chain, key, staple }, leaf))
+    }
+
+    /// Replaces certificates of the chain by equal ones of the pool, so that thousands of certificates share those of
+    /// their authority.
+    pub fn share(&mut self, pool: &mut ChainPool) {
+        for certificate in self.chain.iter_mut().skip(1) {
+            match pool.known.get(certificate) {
+                Some(known) => *certificate = known.clone(),
+                None => drop(pool.known.insert(certificate.clone())),
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn certificates(&self) -> &[Arc<[u8]>] {
+        &self.chain
+    }
+
+    /// Returns the facts of the certificate.
+    pub fn leaf(&self) -> Result<Leaf, String> {
+        leaf::read(self.chain.first().map_or(&[][..], |first| first))
+    }
+
+    /// Prepares the certificate for handshakes.
+    pub fn certified_key(&self) -> Result<CertifiedKey, String> {
+        let chain = self.chain.iter().map(|der| der.to_vec().into()).collect();
+        let mut certified = CertifiedKey::new(chain, self.key.signing_key().map_err(|e| e.to_string())?);
+        certified.ocsp.clone_from(&self.staple);
+        Ok(certified)
+    }
+}
+
+/// The certificates of authorities that bundles share.
+#[derive(Debug, Default)]
+pub struct ChainPool {
+    known: HashSet<Arc<[u8]>>,
+}
+
+impl ChainPool {
+    /// Removes the certificates that no bundle uses.
+    pub fn tidy(&mut self) {
+        self.known.retain(|certificate| Arc::strong_count(certificate) > 1);
+    }
+}
+
+/// Returns the content as text. Bytes that are not ASCII occur in comments only.
+fn as_text(file: File<'_>) -> Result<String, String> {
+    if file.bytes.len() as u64 > MAX_FILE {
+        return Err(format!("the file has more than {} kB", MAX_FILE >> 10));
+    }
+    Ok(String::from_utf8_lossy(file.bytes).into_owned())
+}
+
+fn chain(sections: &[Section<'_>]) -> Result<Vec<Vec<u8>>, String> {
+    let mut chain = Vec::new();
+    for section in sections.iter().filter(|section| section.label == "CERTIFICATE") {
+        let der = section.decode().map_err(|damage| damage.to_string())?;
+        leaf::public_key(&der)
+            .ok_or_else(|| format!("the certificate that begins in line {} is damaged", section.line))?;
+        chain.push(der);
+    }
+    if !chain.is_empty() {
+        return Ok(chain);
+    }
+    Err(match sections.iter().map(|section| section.label).next() {
+        None => "the file has no section of PEM; convert DER with: openssl x509 -inform DER".to_owned(),
+        Some(label) => format!("the file has no section CERTIFICATE, but {label}"),
+    })
+}
+
+fn key_form(label: &str) -> Option<KeyForm> {
+    match label {
+        "PRIVATE KEY" => Some(KeyForm::Pkcs8),
+        "RSA PRIVATE KEY" => Some(KeyForm::Pkcs1),
+        "EC PRIVATE KEY" => Some(KeyForm::Sec1),
+        _ => None,
+    }
+}
+
+/// Reads the key, in the form in which it is kept and in the form that signs.
+fn private_key(sections: &[Section<'_>], file: &str) -> Result<(Key, Arc<dyn SigningKey>), String> {
+    let fault = |why: String| format!("Error loading private key: {file}: {why}");
+    let is_key = |section: &&Section<'_>| section.label.ends_with("PRIVATE KEY");
+    let section = sections.iter().find(is_key).ok_or_else(|| {
+        fault("the file has no private key; add it to the file, or name its file".to_owned())
+    })?;
+    if section.is_encrypted() {
+        let hint = "write it without: openssl pkey -in FILE -out NEW";
+        return Err(fault(format!("the key is protected by a password; {hint}")));
+    }
+    let form = key_form(section.label)
+        .ok_or_else(|| fault(format!("keys of the kind {} are not supported", section.label)))?;
+    let key = Key { form, der: section.decode().map_err(|damage| fault(damage.to_string()))? };
+    match key.signing_key() {
+        Ok(signing) => Ok((key, signing)),
+        Err(error) => {
+            let kinds =
+                "RSA of at least 2048 bits, ECDSA with P-256, P-384 or P-521, and Ed25519 are supported";
+            Err(fault(format!("the key is damaged or of another kind ({error}); {kinds}")))
+        }
+    }
+}
+
+/// Checks that the key is that of the first certificate.
+fn check_key(key: &dyn SigningKey, chain: &[Vec<u8>], file: &str, key_file: &str) -> Result<(), String> {
+    let Some(own) = key.public_key() else {
+        return Err(format!("Private key mismatch: the key in {key_file} has no public part"));
+    };
+    let is_own = |certificate: &Vec<u8>| leaf::public_key(certificate) == Some(own.as_ref());
+    match chain.iter().position(is_own) {
+        Some(0) => Ok(()),
+        Some(other) => Err(format!(
+            "Private key mismatch: the key is that of certificate {} in {file}; move this certificate to the front",
+            other + 1
+        )),
+        None => Err(format!(
+            "Private key mismatch: the key in {key_file} is not that of the certificate in {file}"
+        )),
+    }
+}
+
+fn check_dh(file: File<'_>) -> Result<(), String> {
+    let text = as_text(file)?;
+    let found =
+        pem::sections(&text).is_ok_and(|all| all.iter().any(|section| section.label == "DH PARAMETERS"));
+    if found { Ok(()) } else { Err(format!("Error: dhparams: No DH parameters found in {}", file.name)) }
+}
+
+/// Checks that the file is an OCSP response with a result: a sequence that begins with the status 0 (RFC 6960).
+fn staple(file: File<'_>) -> Result<Vec<u8>, String> {
+    const ENUMERATED: u8 = 0x0a;
+    let mut outer = Reader::new(file.bytes);
+    let status = outer.expect(tag::SEQUENCE).and_then(|response| response.inside().expect(ENUMERATED));
+    match status.map(|status| status.content) {
+        Some([0]) if outer.is_empty() && file.bytes.len() as u64 <= MAX_FILE => Ok(file.bytes.to_vec()),
+        Some([status]) => {
+            Err(format!("Error loading OCSP response: {}: it has the status {status}", file.name))
+        }
+        _ => Err(format!("Error loading OCSP response: {}: it is not an OCSP response in DER", file.name)),
+    }
+}

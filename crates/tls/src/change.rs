@@ -1,0 +1,100 @@
+//! The messages from the manager to the worker about TLS.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::bundle::Bundle;
+use crate::protocols::Protocols;
+use crate::settings::Settings;
+use crate::ticketer::TicketSecret;
+
+/// Encodes a message for the link.
+fn encode(message: &impl Serialize) -> Vec<u8> {
+    // Only values without a known length fail, and the messages have none.
+    postcard::to_stdvec(message).unwrap_or_default()
+}
+
+fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, String> {
+    postcard::from_bytes(bytes).map_err(|e| format!("the manager's message about TLS cannot be read: {e}"))
+}
+
+/// What does not change while a worker lives.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Setup {
+    pub frontends: Vec<FrontendSetup>,
+    /// The protocols of listeners that set none.
+    pub protocols: Protocols,
+    pub ticket_secret: TicketSecret,
+}
+
+impl Setup {
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Setup, String> {
+        decode(bytes)
+    }
+}
+
+/// The TLS settings of a listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrontendSetup {
+    /// The name of the listener.
+    pub name: String,
+    pub protocols: Protocols,
+    /// Whether a client that asks for an unknown name is refused, or gets the default certificate.
+    pub sni_nomatch_abort: bool,
+    /// Whether certificates for all listeners are searched too.
+    pub match_global: bool,
+}
+
+/// A change of the certificates in use. It takes effect as a whole.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Change {
+    /// The ids of certificates that go.
+    pub remove: Vec<u64>,
+    pub add: Vec<Entry>,
+}
+
+impl Change {
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Change, String> {
+        decode(bytes)
+    }
+}
+
+/// The order of a certificate among those that have a name in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Rank {
+    /// The number of the transaction that brought it. The latest wins.
+    pub transaction: u32,
+    /// Its number in the transaction. The first wins.
+    pub order: u32,
+}
+
+impl Rank {
+    /// Returns whether this certificate is preferred to the other for a name that both have.
+    pub fn beats(self, other: Rank) -> bool {
+        (self.transaction, other.order) > (other.transaction, self.order)
+    }
+}
+
+/// A certificate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// Unique for the life of the manager.
+    pub id: u64,
+    /// The number of its listener, or `None` for all listeners.
+    pub frontend: Option<u32>,
+    pub rank: Rank,
+    /// When it was made the default of its listener: the highest number wins. 0 for all others.
+    pub default: u64,
+    pub settings: Arc<Settings>,
+    pub bundle: Bundle,
+}

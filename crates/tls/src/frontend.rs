@@ -1,0 +1,91 @@
+//! A listener's certificates as its handshakes see them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustls::ServerConfig;
+use rustls::server::ClientHello;
+
+use crate::change::FrontendSetup;
+use crate::protocols::Protocols;
+use crate::refused::Refused;
+use crate::settings::Alpn;
+use crate::shared::Shared;
+
+/// The certificates of a listener. A clone shares them.
+#[derive(Clone)]
+pub struct Frontend {
+    source: Source,
+}
+
+#[derive(Clone)]
+enum Source {
+    Fixed(Arc<ServerConfig>),
+    Store(Arc<Listener>),
+}
+
+struct Listener {
+    shared: Arc<Shared>,
+    at: usize,
+    protocols: Protocols,
+    sni_nomatch_abort: bool,
+    match_global: bool,
+}
+
+impl Frontend {
+    pub(crate) fn new(shared: Arc<Shared>, at: usize, setup: &FrontendSetup) -> Frontend {
+        let listener = Listener {
+            at,
+            protocols: setup.protocols.or(shared.protocols),
+            sni_nomatch_abort: setup.sni_nomatch_abort,
+            match_global: setup.match_global,
+            shared,
+        };
+        Frontend { source: Source::Store(Arc::new(listener)) }
+    }
+
+    /// Creates one that chooses `config` for every client.
+    pub fn fixed(config: Arc<ServerConfig>) -> Frontend {
+        Frontend { source: Source::Fixed(config) }
+    }
+
+    /// Returns the settings and the certificate for a client by what it has sent.
+    pub fn choose(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refused> {
+        match &self.source {
+            Source::Fixed(config) => Ok(config.clone()),
+            Source::Store(listener) => listener.choose(hello),
+        }
+    }
+}
+
+impl Listener {
+    fn choose(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refused> {
+        let tables = self.shared.tables.read().clone();
+        let local = &tables.local[self.at];
+        let default = local
+            .default_certificate()
+            .or(tables.global.default_certificate())
+            .ok_or(Refused::NoCertificates)?;
+        let global = self.match_global.then_some(&tables.global);
+        let found = hello.server_name().map(|name| {
+            let name = name.strip_suffix('.').unwrap_or(name);
+            local.find(name).or_else(|| global?.find(name)).ok_or(name)
+        });
+        let certificate = match found {
+            Some(Ok(certificate)) => certificate,
+            Some(Err(name)) if self.sni_nomatch_abort => {
+                return Err(Refused::UnknownName(name.to_owned()));
+            }
+            Some(Err(_)) | None => default,
+        };
+        let alpn = Alpn::for_client(hello, self.shared.http2.load(Ordering::Relaxed));
+        certificate.config(self.protocols, alpn, &self.shared.configs).map_err(Refused::Unusable)
+    }
+}
+
+impl fmt::Debug for Frontend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frontend").finish_non_exhaustive()
+    }
+}

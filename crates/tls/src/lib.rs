@@ -1,0 +1,38 @@
+//! TLS: certificates with their keys, the choice among them, and the settings of connections, without sockets.
+//!
+//! The manager reads and checks certificates ([`Bundle`], [`Settings`]) and sends them to the worker ([`Setup`],
+//! [`Change`]), which keeps them in its [`Store`]. Each listener with TLS has a [`Frontend`], which chooses among them.
+#![forbid(unsafe_code)]
+
+mod algorithms;
+mod bundle;
+mod certificate;
+mod change;
+mod ciphers;
+mod configs;
+mod der;
+mod frontend;
+mod leaf;
+pub mod origin;
+mod pem;
+mod protocols;
+mod refused;
+mod settings;
+mod shared;
+mod store;
+mod table;
+mod ticketer;
+
+pub use algorithms::Algorithms;
+pub use bundle::{Bundle, ChainPool, File, Files, MAX_FILE};
+pub use change::{Change, Entry, FrontendSetup, Rank, Setup};
+pub use frontend::Frontend;
+pub use leaf::Leaf;
+pub use protocols::Protocols;
+pub use refused::Refused;
+pub use settings::Settings;
+pub use store::Store;
+pub use ticketer::TicketSecret;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! The settings of connections that depend on the certificate.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use serde::{Deserialize, Serialize};
+
+use crate::ciphers;
+use crate::protocols::Protocols;
+
+/// Settings that a certificate brings along. An empty text stands for the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Settings {
+    pub protocols: Protocols,
+    /// The suites of TLS 1.2, in OpenSSL's syntax.
+    pub ciphers: String,
+    /// The suites of TLS 1.3.
+    pub ciphersuites: String,
+    /// The groups of the key exchange.
+    pub groups: String,
+    /// Whether our order of the suites counts, or else the client's.
+    pub prefer_server_ciphers: bool,
+}
+
+/// The protocols that a connection negotiates by ALPN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Alpn {
+    /// None. A client that offers only protocols that we do not have gets a connection nevertheless, like in Varnish.
+    None,
+    Http1,
+    Http2,
+}
+
+impl Alpn {
+    /// Returns the protocols for what a client offers.
+    pub fn for_client(hello: &ClientHello<'_>, http2: bool) -> Alpn {
+        let Some(mut offers) = hello.alpn() else { return Alpn::None };
+        let mut found = Alpn::None;
+        if offers.any(|offer| {
+            if offer == b"http/1.1" {
+                found = Alpn::Http1;
+            }
+            offer == b"h2" && http2
+        }) {
+            found = Alpn::Http2;
+        }
+        found
+    }
+
+    fn names(self) -> Vec<Vec<u8>> {
+        let names: &[&[u8]] = match self {
+            Alpn::None => &[],
+            Alpn::Http1 => &[b"http/1.1"],
+            Alpn::Http2 => &[b"h2", b"http/1.1"],
+        };
+        names.iter().map(|name| name.to_vec()).collect()
+    }
+}
+
+/// The place of a certificate in settings that have none yet.
+#[derive(Debug)]
+struct NoCertificate;
+
+impl ResolvesServerCert for NoCertificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+}
+
+impl Settings {
+    /// Checks the settings. The error is a text for the operator.
+    pub fn check(&self) -> Result<(), String> {
+        self.build(self.protocols, Alpn::None).map(drop)
+    }
+
+    fn build(&self, protocols: Protocols, alpn: Alpn) -> Result<ServerConfig, String> {
+        let versions = protocols.versions()?;
+        let mut provider = default_provider();
+        if !self.ciphers.is_empty() {
+            provider.cipher_suites.retain(|suite| suite.tls13().is_some());
+            provider.cipher_suites.extend(ciphers::tls12(&self.ciphers)?);
+        }
+        if !self.ciphersuites.is_empty() {
+            let mut suites = ciphers::tls13(&self.ciphersuites)?;
+            suites.extend(provider.cipher_suites.iter().filter(|suite| suite.tls13().is_none()));
+            provider.cipher_suites = suites;
+        }
+        if !self.groups.is_empty() && self.groups != "auto" {
+            provider.kx_groups = ciphers::groups(&self.groups)?;
+        }
+        let builder = ServerConfig::builder_with_provider(Arc::new(provider));
+        let builder = builder.with_protocol_versions(&versions).map_err(|e| e.to_string())?;
+        let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(NoCertificate));
+        config.ignore_client_order = self.prefer_server_ciphers;
+        config.alpn_protocols = alpn.names();
+        // The transport protects the records itself.
+        config.enable_secret_extraction = true;
+        config.send_tls13_tickets = 1;
+        Ok(config)
+    }
+
+    /// Creates the settings of connections, without a certificate. Sessions are kept by the clients, in tickets.
+    pub fn config(
+        &self,
+        protocols: Protocols,
+        alpn: Alpn,
+        ticketer: &Arc<dyn ProducesTickets>,
+    ) -> Result<ServerConfig, String> {
+        let mut config = self.build(protocols, alpn)?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.ticketer = ticketer.clone();
+        Ok(config)
+    }
+}

@@ -1,0 +1,110 @@
+//! The certificates of a worker. A change builds new tables and exchanges them at once: a handshake sees either the old
+//! set or the new one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::bundle::ChainPool;
+use crate::certificate::Certificate;
+use crate::change::{Change, FrontendSetup, Setup};
+use crate::configs::Configs;
+use crate::frontend::Frontend;
+use crate::shared::{Shared, Tables};
+use crate::table::Candidate;
+use crate::ticketer::Ticketer;
+
+/// The certificates as the manager changes them.
+#[derive(Debug, Default)]
+struct Certificates {
+    /// By their ids.
+    all: BTreeMap<u64, Candidate>,
+    pool: ChainPool,
+    /// Certificates that were removed, and whose memory is not free yet.
+    retired: Vec<Candidate>,
+    /// Tables that were replaced. They are freed here, since that takes too long for a reactor.
+    replaced: Vec<Arc<Tables>>,
+}
+
+/// All certificates of a worker.
+#[derive(Debug)]
+pub struct Store {
+    shared: Arc<Shared>,
+    frontends: Vec<FrontendSetup>,
+    certificates: Mutex<Certificates>,
+}
+
+impl Store {
+    /// Creates a store without certificates.
+    pub fn new(setup: Setup) -> Store {
+        let Setup { frontends, protocols, ticket_secret } = setup;
+        let shared = Shared {
+            tables: RwLock::new(Arc::new(Tables::new(frontends.len()))),
+            configs: Configs::new(Arc::new(Ticketer::new(ticket_secret))),
+            http2: AtomicBool::new(false),
+            protocols,
+        };
+        Store { shared: Arc::new(shared), frontends, certificates: Mutex::default() }
+    }
+
+    /// Returns the certificates of the listener with this name, if it has TLS.
+    pub fn frontend(&self, name: &str) -> Option<Frontend> {
+        let at = self.frontends.iter().position(|frontend| frontend.name == name)?;
+        Some(Frontend::new(self.shared.clone(), at, &self.frontends[at]))
+    }
+
+    /// Offers HTTP/2 to new clients, or stops to do so.
+    pub fn offer_http2(&self, offered: bool) {
+        self.shared.http2.store(offered, Ordering::Relaxed);
+    }
+
+    /// Applies a change. On failure, nothing has changed.
+    pub fn apply(&self, change: Change) -> Result<(), String> {
+        let mut certificates = self.certificates.lock();
+        let Certificates { all, pool, retired, replaced } = &mut *certificates;
+        let mut added = Vec::with_capacity(change.add.len());
+        for mut entry in change.add {
+            if entry.frontend.is_some_and(|at| at as usize >= self.frontends.len()) {
+                return Err(format!("certificate {} is for a listener that does not exist", entry.id));
+            }
+            let names = entry.bundle.leaf()?.names().into();
+            entry.bundle.share(pool);
+            let bundle = entry.bundle.clone();
+            let certificate = Arc::new(Certificate::new(&entry, bundle));
+            let (frontend, rank, default) = (entry.frontend, entry.rank, entry.default);
+            added.push((entry.id, Candidate { certificate, names, frontend, rank, default }));
+        }
+        retired.extend(change.remove.iter().filter_map(|id| all.remove(id)));
+        all.extend(added);
+        let mut tables = Tables::new(self.frontends.len());
+        for candidate in all.values() {
+            match candidate.frontend {
+                Some(at) => tables.local[at as usize].add(candidate),
+                None => tables.global.add(candidate),
+            }
+        }
+        replaced.push(std::mem::replace(&mut *self.shared.tables.write(), Arc::new(tables)));
+        self.shared.configs.clear();
+        pool.tidy();
+        Ok(())
+    }
+
+    /// Frees up to `limit` certificates that were removed.
+    pub fn release(&self, limit: usize) {
+        let mut certificates = self.certificates.lock();
+        let keep = certificates.retired.len().saturating_sub(limit);
+        certificates.retired.truncate(keep);
+        certificates.replaced.retain(|tables| Arc::strong_count(tables) > 1);
+    }
+
+    /// Returns the number of certificates.
+    pub fn len(&self) -> usize {
+        self.certificates.lock().all.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
