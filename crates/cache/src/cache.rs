@@ -87,11 +87,12 @@ impl Cache {
     /// Creates a cache. No later call may pass a time before `now`.
     pub fn new(config: Config, now: f64) -> Arc<Self> {
         let counters = Arc::new(CacheStats::default());
+        let secret = config.stevedores.iter().find(|s| s.is_kept()).map(Stevedore::secret);
         let cache = Arc::new(Self {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
             stripes: (0..SHARDS * STRIPES).map(|_| AtomicU32::new(0)).collect(),
             stevedores: config.stevedores,
-            tags: TagIndex::new(),
+            tags: TagIndex::new(secret),
             bans: BanList::new(config.heads, Arc::clone(&counters), now, config.hooks.lurker),
             events: ExpiryEvents::new(now, config.hooks.expiry, Arc::clone(&counters)),
             counters,
@@ -191,6 +192,8 @@ impl Cache {
         sub(&self.counters.n_objectcore, 1);
         if let Some(object) = shard.remove(slot) {
             object.set(flag::DYING);
+            // Before the caller reports the removal: the next process must not find the object again.
+            object.stored().forget();
             self.bans.detach(&object);
             if object.is(flag::TAGGED)
                 && let Some(tags) = shard.tags.remove(&slot)
@@ -277,7 +280,10 @@ impl Cache {
             self.commit_indexed(&object);
             return object;
         }
-        let Some(new) = object.compacted(COMPACT_MAX) else { return object };
+        let Some(new) = object.compacted(COMPACT_MAX) else {
+            self.keep_indexed(&object);
+            return object;
+        };
         let Some((shard, slot)) = self.locate(&object) else { return new };
         let mut shard = shard.lock();
         let unchanged = shard.object(slot, object.vxid()).is_some_and(|o| Arc::ptr_eq(o, &object));
@@ -288,6 +294,7 @@ impl Cache {
             entry.object = Some(Arc::clone(&new));
             let key = entry.key;
             self.bump_generation(&key);
+            new.keep(&key, shard.tags_of(slot));
             drop(shard);
             return new;
         }
@@ -398,6 +405,7 @@ impl Busy {
                 }
                 large.push_back((self.slot, object.vxid()));
             }
+            object.keep(&self.key, shard.tags_of(self.slot));
             cache.bump_generation(&self.key);
             cache.rush(&mut shard, &self.key, &mut deferred);
         }

@@ -78,6 +78,11 @@ impl Shard {
         self.slab.holds(slot, vxid).then(|| self.slab.get(slot).object.as_ref())?
     }
 
+    /// Returns the tags of the object in a slot.
+    pub(crate) fn tags_of(&self, slot: u32) -> &[Tag] {
+        self.tags.get(&slot).map_or(&[], |tags| tags)
+    }
+
     /// Appends a slot for a fetch to the list of the key.
     pub(crate) fn insert_busy(&mut self, key: Key) -> u32 {
         let slot = self.slab.insert(key, None, BUSY);
