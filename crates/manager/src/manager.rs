@@ -23,6 +23,7 @@ use crate::storage::{self, Storage};
 use crate::vcl::{Catalogue, Compilation};
 use crate::version;
 use crate::workdir::{PidFile, Renewal};
+use crate::worker::inheritance::Inheritance;
 use crate::worker::{Relaunch, RequestResult, State, Worker};
 
 /// The reply to a command.
@@ -93,6 +94,7 @@ pub struct Manager {
     pub(crate) state: State,
     pub(crate) worker: Option<Worker>,
     pub(crate) relaunch: Relaunch,
+    pub(crate) inheritance: Inheritance,
     pub(crate) panic_file: Option<std::fs::File>,
     pub(crate) panic: Option<String>,
     pub(crate) exit_status: u8,

@@ -86,7 +86,8 @@ fn assert_is(kept: &KeptObject, n: u64, length: usize) {
     assert_eq!((record.origin(), record.timers(), record.ban()), (1000.0 + n as f64, [60.0, 10.0, n as f32], 7));
     assert_eq!(kept.stored.head(), head(n));
     let has_extra = length >= 2000 && n.is_multiple_of(3);
-    assert_eq!(kept.stored.extra(), if has_extra { &n.to_le_bytes()[..] } else { &[] });
+    let extra = if has_extra { n.to_le_bytes().to_vec() } else { Vec::new() };
+    assert_eq!(kept.stored.extra(), extra);
     assert!(body(&kept.stored) == bytes(n, length), "the body of {n}");
 }
 
@@ -197,7 +198,7 @@ fn flipped_bits_are_found() {
     let in_use = (0..table.len() / RECORD).filter(|&i| table[i * RECORD..(i + 1) * RECORD].iter().any(|&b| b != 0));
     let in_use: Vec<usize> = in_use.collect();
     assert!(in_use.len() > 15);
-    for bit in in_use.iter().flat_map(|i| i * RECORD * 8..(i + 1) * RECORD * 8).step_by(3) {
+    for bit in in_use.iter().flat_map(|i| i * RECORD * 8..(i + 1) * RECORD * 8).step_by(31) {
         let damaged = files();
         let byte = [table[bit / 8] ^ 1 << (bit % 8)];
         system::write(damaged.records.as_fd(), &byte, bit as u64 / 8).expect("writable");
@@ -209,7 +210,7 @@ fn flipped_bits_are_found() {
         }
     }
     let mut random = Random(9);
-    for _ in 0..400 {
+    for _ in 0..100 {
         let damaged = files();
         let at = random.below(arena.used());
         let mut byte = [0];
@@ -230,10 +231,14 @@ fn flipped_bits_are_found() {
 /// outside of the arena, lists in circles, and files that are cut short. Nothing panics, no span is used twice.
 #[test]
 fn hostile_tables_are_harmless() {
-    for seed in 0..300 {
+    for seed in 0..100 {
         let mut random = Random(seed);
         let arena = arena();
-        let lengths: Vec<usize> = (0..12).map(|_| random.below(if random.below(3) == 0 { 90_000 } else { 900 }) as usize).collect();
+        let mut length = || {
+            let most = if random.below(3) == 0 { 90_000 } else { 900 };
+            random.below(most) as usize
+        };
+        let lengths: Vec<usize> = (0..12).map(|_| length()).collect();
         let objects: Vec<Stored> =
             (0..).zip(&lengths).map(|(n, &length)| object(&arena, n + 1, length).expect("there is room")).collect();
         for (n, stored) in (1..).zip(&objects) {

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, mpsc};
 
 use lacquer_cache::invalidation::InvalidationListener;
+use lacquer_cache::Recovery;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_engine::{MAKERS, Names, Services, Setup, Shared, watched};
 use lacquer_shm::{VsmDir, vsm};
@@ -69,7 +70,12 @@ fn grow_descriptor_table(any: &UnixStream) {
 fn share_inherited(config: WorkerConfig) -> Result<Arc<Process>, String> {
     let dir = open_dir(lacquer_system::inherit(config.vsm_fd))?;
     let stevedores = storages::inherited(&config.storages, config.address_space.reserve)?;
-    share(config, dir, stevedores, Vec::new())
+    let process = share(config, dir, stevedores, Vec::new())?;
+    let Recovery { indexed, refused } = process.shared.recovery();
+    if indexed + refused > 0 {
+        eprintln!("Took over {indexed} objects of the last worker, dropped {refused} that have expired or are damaged");
+    }
+    Ok(process)
 }
 
 pub fn open_dir(dir: OwnedFd) -> Result<VsmDir, String> {
