@@ -187,7 +187,7 @@ impl Cache {
 
     /// Removes an object like `remove`, but does not report it for the log.
     pub(crate) fn remove_unlogged(&self, shard: &mut Shard, slot: u32, deferred: &mut DeferredWork) {
-        let key = shard.slab.get(slot).key;
+        let key = shard.slab.key(slot);
         self.bump_generation(&key);
         sub(&self.counters.n_objectcore, 1);
         if let Some(object) = shard.remove(slot) {
@@ -292,9 +292,9 @@ impl Cache {
             new.set_timers(object.timers());
             let entry = shard.slab.get_mut(slot);
             entry.object = Some(Arc::clone(&new));
-            let key = entry.key;
+            let key = new.key();
             self.bump_generation(&key);
-            new.keep(&key, shard.tags_of(slot));
+            new.keep(shard.tags_of(slot));
             drop(shard);
             return new;
         }
@@ -405,7 +405,7 @@ impl Busy {
                 }
                 large.push_back((self.slot, object.vxid()));
             }
-            object.keep(&self.key, shard.tags_of(self.slot));
+            object.keep(shard.tags_of(self.slot));
             cache.bump_generation(&self.key);
             cache.rush(&mut shard, &self.key, &mut deferred);
         }

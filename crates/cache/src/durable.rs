@@ -63,7 +63,7 @@ impl Cache {
         let Some((shard, slot)) = self.locate(object) else { return };
         let key = {
             let shard = shard.lock();
-            shard.object(slot, object.vxid()).map(|_| shard.slab.get(slot).key)
+            shard.object(slot, object.vxid()).map(|_| shard.slab.key(slot))
         };
         if let Some(key) = key {
             self.commit(key, object);

@@ -151,14 +151,24 @@ impl Object {
         Arc::new(Self { stored, flags: AtomicU32::new(flags), slot: AtomicU32::new(NO_SLOT) })
     }
 
+    /// Returns the key under which it was published.
+    pub(crate) fn key(&self) -> Key {
+        self.stored.record().key()
+    }
+
+    /// Sets the key under which it is published.
+    pub(crate) fn set_key(&self, key: &Key) {
+        self.stored.record().set_key(key);
+    }
+
     /// Makes the object valid for the next process, if its store is kept. The caller holds the lock of its shard, where
     /// the object is.
-    pub(crate) fn keep(&self, key: &Key, tags: &[Tag]) {
+    pub(crate) fn keep(&self, tags: &[Tag]) {
         if !self.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::DYING | flag::FAILED)
             && self.state() == BodyState::Complete
         {
             let tags: Vec<u64> = tags.iter().map(|tag| tag.0).collect();
-            self.stored.keep(key, ((self.flags() & flag::KEPT) >> KEPT_SHIFT) as u8, &tags);
+            self.stored.keep(((self.flags() & flag::KEPT) >> KEPT_SHIFT) as u8, &tags);
         }
     }
 

@@ -39,7 +39,7 @@ impl Cache {
         let Some((shard, slot)) = self.locate(object) else { return };
         let shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
-            object.keep(&shard.slab.get(slot).key, shard.tags_of(slot));
+            object.keep(shard.tags_of(slot));
         }
     }
 

@@ -68,19 +68,18 @@ fn identity(record: &Record) -> u32 {
 }
 
 impl Stored {
-    /// Makes the object valid for the next process, if its store is kept and the object is complete. `key`, `flags` and
-    /// `tags` are the caller's.
-    pub fn keep(&self, key: &[u8; 24], flags: u8, tags: &[u64]) {
+    /// Makes the object valid for the next process, if its store is kept and the object is complete. Its record has the
+    /// key. `flags` and `tags` are the caller's.
+    pub fn keep(&self, flags: u8, tags: &[u64]) {
         let record = self.record();
         if !self.arena().records().is_kept() || record.is_sealed() {
             return;
         }
         // If there is no room for the list, the object does not outlive the process.
-        let _ = self.try_keep(record, key, flags, tags);
+        let _ = self.try_keep(record, flags, tags);
     }
 
-    fn try_keep(&self, record: &Record, key: &[u8; 24], flags: u8, tags: &[u64]) -> Option<()> {
-        record.set_key(key);
+    fn try_keep(&self, record: &Record, flags: u8, tags: &[u64]) -> Option<()> {
         let first = self.first();
         let from = body_from(first);
         let head = check(&first.bytes()[..from]);

@@ -92,7 +92,8 @@ fn assert_is(kept: &KeptObject, n: u64, length: usize) {
 }
 
 fn keep(stored: &Stored, n: u64) {
-    stored.keep(&key(n), n as u8 & 15, &(0..n % 20).collect::<Vec<u64>>());
+    stored.record().set_key(&key(n));
+    stored.keep(n as u8 & 15, &(0..n % 20).collect::<Vec<u64>>());
 }
 
 /// A random history of objects that are stored, kept, changed, shared and dropped. At random moments the process is
@@ -165,8 +166,8 @@ fn shared_bodies_are_shared_again() {
     let parts = Parts { head: &[&second_head], extra: &30_u64.to_le_bytes() };
     let second = Stored::sharing(&arena, parts, &first).expect("there is room").expect("it can be shared");
     second.record().begin(31, 1031.0, [60.0, 10.0, 31.0]);
-    second.keep(&key(31), 0, &[]);
-    first.keep(&key(30), 0, &[]);
+    second.keep(0, &[]);
+    first.keep(0, &[]);
     for both in [true, false] {
         if !both {
             first.forget();

@@ -127,6 +127,7 @@ impl Record {
     /// Copies the attributes of another object.
     pub fn copy_from(&self, other: &Self) {
         self.begin(other.vxid(), other.origin(), other.timers());
+        self.set_key(&other.key());
         self.hits.store(other.hits(), Ordering::Relaxed);
         self.set_ban(other.ban());
     }
@@ -200,7 +201,7 @@ impl Record {
         self.vxid.load(Ordering::Relaxed) & !VXID_MASK == self.changing_check()
     }
 
-    pub(crate) fn key(&self) -> [u8; 24] {
+    pub fn key(&self) -> [u8; 24] {
         let mut key = [0; 24];
         for (part, word) in key.chunks_exact_mut(8).zip(&self.key) {
             part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
@@ -208,7 +209,8 @@ impl Record {
         key
     }
 
-    pub(crate) fn set_key(&self, key: &[u8; 24]) {
+    /// Sets the key, before the object is in the index.
+    pub fn set_key(&self, key: &[u8; 24]) {
         for (word, part) in self.key.iter().zip(key.as_chunks::<8>().0) {
             word.store(u64::from_le_bytes(*part), Ordering::Relaxed);
         }

@@ -123,10 +123,6 @@ impl Span {
         self.filled.load(Ordering::Acquire) as usize
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Returns the number of bytes of the arena that this span occupies.
     pub fn capacity(&self) -> usize {
         self.allocation().capacity() as usize
