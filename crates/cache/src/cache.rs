@@ -9,6 +9,7 @@ use crate::locks::Mutex;
 use lacquer_storage::{BodyState, BodyWriter, Stevedore};
 
 use crate::bans::{BanList, BanRequest, HeadReader, Verdict};
+use crate::descriptor::Descriptor;
 use crate::expiry_events::ExpiryEvents;
 use crate::invalidation::InvalidationListener;
 use crate::object::{NO_SLOT, Object, flag};
@@ -84,11 +85,11 @@ pub(crate) fn slot_id(key: &Key, slot: u32) -> u32 {
 }
 
 impl Cache {
-    /// Creates a cache. No later call may pass a time before `now`.
-    pub fn new(config: Config, now: f64) -> Arc<Self> {
+    /// Creates a cache whose stores do not evict objects when they load bodies. See `Cache::new`.
+    pub(crate) fn without_load_eviction(config: Config, now: f64) -> Arc<Self> {
         let counters = Arc::new(CacheStats::default());
         let secret = config.stevedores.iter().find(|s| s.is_kept()).map(Stevedore::secret);
-        let cache = Arc::new(Self {
+        Arc::new(Self {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
             stripes: (0..SHARDS * STRIPES).map(|_| AtomicU32::new(0)).collect(),
             stevedores: config.stevedores,
@@ -104,9 +105,7 @@ impl Cache {
                 ban_dups: AtomicBool::new(config.ban_dups),
             },
             invalidation_listeners: config.invalidation_listeners.into(),
-        });
-        cache.install_load_eviction();
-        cache
+        })
     }
 
     pub fn stevedores(&self) -> &[Stevedore] {
@@ -300,6 +299,43 @@ impl Cache {
         }
         drop(shard);
         object
+    }
+
+    /// Passes an object that is in the index and complete to the device of its store. An object with tags stays in
+    /// memory only: recovered without its tags, it would survive a purge of them.
+    fn commit(&self, key: Key, object: &Object) {
+        let Some(stevedore) = self.device_of(object) else { return };
+        if !object.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::TAGGED | flag::DYING) {
+            stevedore.commit(object.stored(), &Descriptor::of(key, object).bytes());
+        }
+    }
+
+    /// Commits an object whose fetch ends. An object that is not in the index yet is committed when it is published.
+    fn commit_indexed(&self, object: &Object) {
+        let Some((shard, slot)) = self.locate(object) else { return };
+        let key = {
+            let shard = shard.lock();
+            shard.object(slot, object.vxid()).map(|_| shard.slab.key(slot))
+        };
+        if let Some(key) = key {
+            self.commit(key, object);
+        }
+    }
+
+    /// Returns the store of an object, if that store has a device.
+    #[inline]
+    fn device_of(&self, object: &Object) -> Option<&Stevedore> {
+        self.stevedores.get(usize::from(object.stevedore())).filter(|stevedore| stevedore.has_device())
+    }
+
+    /// Makes an object whose fetch ends valid for the next process. An object that is not in the index yet becomes so
+    /// when it is published.
+    fn keep_indexed(&self, object: &Arc<Object>) {
+        let Some((shard, slot)) = self.locate(object) else { return };
+        let shard = shard.lock();
+        if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
+            object.keep(shard.tags_of(slot));
+        }
     }
 
     pub(crate) fn rush_some(&self, shard: &mut Shard, key: &Key, n: usize, deferred: &mut DeferredWork) {

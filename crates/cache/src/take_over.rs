@@ -33,16 +33,6 @@ impl Cache {
         Ok(recovery)
     }
 
-    /// Makes an object whose fetch ends valid for the next process. An object that is not in the index yet becomes so
-    /// when it is published.
-    pub(crate) fn keep_indexed(&self, object: &Arc<Object>) {
-        let Some((shard, slot)) = self.locate(object) else { return };
-        let shard = shard.lock();
-        if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
-            object.keep(shard.tags_of(slot));
-        }
-    }
-
     /// Indexes an object. Returns false if its head or its ban is unknown, or if it has expired.
     fn reindex_kept(&self, stevedore: &Stevedore, kept: KeptObject) -> bool {
         let KeptObject { stored, key, flags, mut tags } = kept;

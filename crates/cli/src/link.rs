@@ -85,8 +85,8 @@ pub enum Request {
     Start,
     /// Reply with `PONG` and the time.
     Ping,
-    /// Reply without a log record. The manager then knows that all its earlier messages were handled.
-    Settle,
+    /// Reply, without a log record, after all earlier messages were handled.
+    Barrier,
 }
 
 /// The temperature that the user set for a VCL program.

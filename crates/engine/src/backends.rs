@@ -221,7 +221,7 @@ impl Director for OriginLeaf {
         Health { healthy: !self.0.is_sick(), changed }
     }
 
-    fn judges(&self) -> bool {
+    fn determines_health(&self) -> bool {
         self.0.prober.is_some()
     }
 

@@ -59,10 +59,10 @@ impl ClientTransport {
     }
 
     /// Waits until the client is gone.
-    pub async fn gone(&self, patience: DisconnectPolicy, treatment: HalfClosed) {
+    pub async fn gone(&self, disconnect: DisconnectPolicy, treatment: HalfClosed) {
         match self {
-            ClientTransport::Http1(tx) => patience.disconnected(tx, treatment).await,
-            ClientTransport::Http2(stream) if patience.half_closed().is_some() => stream.gone().await,
+            ClientTransport::Http1(tx) => disconnect.disconnected(tx, treatment).await,
+            ClientTransport::Http2(stream) if disconnect.half_closed().is_some() => stream.gone().await,
             ClientTransport::Http2(_) => std::future::pending().await,
         }
     }

@@ -118,8 +118,8 @@ fn sink(transport: &ClientTransport) -> ClientSink {
 }
 
 pub(crate) fn limited_sink(transport: &ClientTransport, total: f64, idle: f64) -> ClientSink {
-    let patience = DisconnectPolicy::of(&Params::default());
-    transport.open(Vec::new(), SendLimits { total, since: clock::real(), idle, patience })
+    let disconnect = DisconnectPolicy::of(&Params::default());
+    transport.open(Vec::new(), SendLimits { total, since: clock::real(), idle, disconnect })
 }
 
 pub(crate) fn ok_head(exit: &mut ClientSink, end: BodyEnd) -> usize {

@@ -105,19 +105,19 @@ impl BodyFilters {
         self.ended
     }
 
-    /// Returns the output of the last call of [`BodyFilters::work`].
+    /// Returns the output of the last call of [`BodyFilters::process`].
     pub fn out(&self) -> &[u8] {
         &self.out
     }
 
     /// Sets the next range of the reader's buffer as input. An empty range is the end of the body.
-    pub fn take(&mut self, input: Range<usize>) {
+    pub fn set_input(&mut self, input: Range<usize>) {
         self.ended = input.is_empty();
         self.input = input;
     }
 
     /// Produces the next output. It is empty when all input was processed, or after a fault.
-    pub async fn work(&mut self, buffer: &[u8]) {
+    pub async fn process(&mut self, buffer: &[u8]) {
         self.out.clear();
         let mut input = buffer.get(self.input.clone()).unwrap_or_default();
         match self.chain.next(&mut input, self.ended) {

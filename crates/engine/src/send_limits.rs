@@ -12,5 +12,5 @@ pub struct SendLimits {
     /// The seconds for which the client may take no byte.
     pub idle: f64,
     /// The policy for detecting that a client is gone while its response waits for more of the body.
-    pub patience: DisconnectPolicy,
+    pub disconnect: DisconnectPolicy,
 }

@@ -36,12 +36,12 @@ pub fn handle(services: &Services, endpoint: &Endpoint, surplus: &Surplus) -> St
     let period = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
     let spoke_first = if is_response { surplus.spoke_first } else { SpokeFirst::No };
     let elsewhere = if is_response {
-        endpoint.trust.fault(Instant::now(), period, spoke_first);
+        endpoint.trust().fault(Instant::now(), period, spoke_first);
         shared.pools().retire_all(endpoint, quiet_time(&params))
     } else {
         // The rest of a body does not shift responses. Other connections are not reused either, but stay open,
         // because bytes that arrive on them would reveal a worse fault.
-        endpoint.trust.suspect(Instant::now(), period, spoke_first);
+        endpoint.trust().suspect(Instant::now(), period, spoke_first);
         Vec::new()
     };
     let here = surplus.received.iter().filter(|received| is_response || !received.is_first);

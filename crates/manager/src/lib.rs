@@ -5,6 +5,7 @@
 
 mod address_space;
 mod cli;
+mod commands;
 mod complain;
 mod daemon;
 mod documents;

@@ -376,7 +376,7 @@ fn serve_until_the_end(
         service.run_file(file)?;
     }
     let manager = &mut service.manager;
-    let why_not = manager.catalogue.why_not_ready();
+    let why_not = manager.catalogue.unready_reason();
     if let Some(why) = why_not.filter(|_| raw.mode != Mode::Debug && !raw.has_vcl()) {
         manager.complain.report(Level::Error, why);
     }

@@ -141,7 +141,11 @@ impl StorageSpec {
         // The kernel accepts 249 bytes; names are ASCII.
         let label = format!("{content}.{:.200}", self.name);
         rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC).map_err(|error| {
-            Fault::plain(format!("(-s{}) cannot create memory: {}", self.method, os_error_text(&error.into())))
+            Fault::plain(format!(
+                "(-s{}) cannot create memory: {}",
+                self.method,
+                os_error_text(&error.into())
+            ))
         })
     }
 

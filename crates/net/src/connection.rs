@@ -15,19 +15,19 @@ use crate::tx_half::TxHalf;
 
 /// Both halves of a connection, the facts about it and its history, until it is closed or returned to the pool.
 pub struct Connection {
-    pub rx: Rx,
-    pub tx: TxHalf,
-    pub facts: Facts,
-    pub record: Record,
+    pub(crate) rx: Rx,
+    pub(crate) tx: TxHalf,
+    pub(crate) facts: Facts,
+    pub(crate) record: Record,
 }
 
 /// Facts that are read from the kernel once, after the connection is established.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    pub fd: RawFd,
-    pub remote: Option<SocketAddr>,
+    fd: RawFd,
+    remote: Option<SocketAddr>,
     /// Address and port of the remote end, then of the local one, in the format of the log.
-    pub ends: Box<str>,
+    ends: Box<str>,
 }
 
 impl Facts {
@@ -38,6 +38,23 @@ impl Facts {
         };
         let ends = format!("{} {}", side(remote), side(stream.local_addr())).into();
         Facts { fd: stream.as_fd().as_raw_fd(), remote, ends }
+    }
+
+    #[inline]
+    pub fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    /// Returns the address of the remote end. A UNIX socket has none.
+    #[inline]
+    pub fn remote(&self) -> Option<&SocketAddr> {
+        self.remote.as_ref()
+    }
+
+    /// Returns address and port of the remote end, then of the local one, in the format of the log.
+    #[inline]
+    pub fn ends(&self) -> &str {
+        &self.ends
     }
 }
 
@@ -51,6 +68,54 @@ impl Connection {
         let facts = Facts::of(&stream, endpoint);
         let (rx, tx) = stream.split();
         Box::new(Connection { rx: Rx::new(rx), tx, facts, record: Record::new(Instant::now(), counted) })
+    }
+
+    #[inline]
+    pub fn rx(&self) -> &Rx {
+        &self.rx
+    }
+
+    #[inline]
+    pub fn rx_mut(&mut self) -> &mut Rx {
+        &mut self.rx
+    }
+
+    #[inline]
+    pub fn tx(&self) -> &TxHalf {
+        &self.tx
+    }
+
+    /// Returns both halves, for transfers in both directions at once.
+    #[inline]
+    pub fn halves(&mut self) -> (&mut Rx, &TxHalf) {
+        (&mut self.rx, &self.tx)
+    }
+
+    #[inline]
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    #[inline]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    #[inline]
+    pub fn record_mut(&mut self) -> &mut Record {
+        &mut self.record
+    }
+
+    /// Closes the connection with a reset.
+    #[inline]
+    pub fn reset(self: Box<Self>) {
+        self.tx.reset();
+    }
+
+    /// Closes the connection as [`TxHalf::forget`] does.
+    #[inline]
+    pub fn forget(self: Box<Self>) {
+        self.tx.forget();
     }
 
     /// Moves the connection from the reactor that it is registered with to the current one.

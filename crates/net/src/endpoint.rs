@@ -22,13 +22,13 @@ use crate::trust::Trust;
 /// The addresses of one origin. Backends of any VCL with equal addresses share connections.
 #[derive(Debug)]
 pub struct Endpoint {
-    pub id: u64,
+    id: u64,
     pub(crate) v4: Option<SocketAddr>,
     pub(crate) v6: Option<SocketAddr>,
     path: Option<String>,
     /// Bytes that are sent first on every new connection.
     preamble: Option<Vec<u8>>,
-    pub trust: Trust,
+    trust: Trust,
     held_down: Mutex<Option<HeldDown>>,
 }
 
@@ -145,6 +145,18 @@ impl Endpoint {
         });
         known.push(Arc::downgrade(&endpoint));
         endpoint
+    }
+
+    /// Returns the number of the endpoint. Equal endpoints share it.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns the experience with the origin, which decides how its connections are reused.
+    #[inline]
+    pub fn trust(&self) -> &Trust {
+        &self.trust
     }
 
     /// Connects within `timeout` seconds (0: no limit), trying the preferred family first.

@@ -122,7 +122,7 @@ impl Surplus {
         let record = &connection.record;
         Surplus {
             endpoint,
-            ends: connection.facts.ends.clone(),
+            ends: connection.facts.ends().into(),
             sample,
             spoke_first: record.spoke_first(),
             received: record.received().collect(),
@@ -163,7 +163,7 @@ impl ReactorPool {
             resting: Vec::new(),
             retired: Retired::default(),
         };
-        self.idle.entry(endpoint.id).or_insert_with(new)
+        self.idle.entry(endpoint.id()).or_insert_with(new)
     }
 
     /// Returns a connection that was not used.
@@ -265,7 +265,7 @@ impl Pools {
         surplus: &mut Vec<Surplus>,
     ) -> Taken {
         let now = Instant::now();
-        let trust = &endpoint.trust;
+        let trust = endpoint.trust();
         if trust.is_suspected(now) {
             return Taken::None;
         }
@@ -289,14 +289,14 @@ impl Pools {
 
     fn search(&self, search: &Search<'_>, surplus: &mut Vec<Surplus>) -> Taken {
         let Search { reactor, endpoint, wanted, trial, now, spared } = *search;
-        let trust = &endpoint.trust;
+        let trust = endpoint.trust();
         let mut soonest: Option<Resting> = None;
         let mut has_spared = false;
         let n = self.reactors.len();
         for i in 0..n {
             let candidate = &self.reactors[(reactor + i) % n];
             loop {
-                let found = candidate.lock().take(endpoint.id, spared, now);
+                let found = candidate.lock().take(endpoint.id(), spared, now);
                 let mut pooled = match found {
                     Found::Usable(pooled) => pooled,
                     Found::Resting(resting) => {
@@ -352,7 +352,7 @@ impl Pools {
     /// Returns the time when the trial of another connection ends, if there are idle connections to wait for.
     fn wait_for_trial(&self, endpoint: &Endpoint, until: Instant) -> Taken {
         let has_idle =
-            |pool: &Mutex<ReactorPool>| pool.lock().idle.get(&endpoint.id).is_some_and(Idle::has_reusable);
+            |pool: &Mutex<ReactorPool>| pool.lock().idle.get(&endpoint.id()).is_some_and(Idle::has_reusable);
         if self.reactors.iter().any(has_idle) {
             Taken::Resting(Resting { until, must: false })
         } else {
@@ -372,9 +372,9 @@ impl Pools {
         let since = Instant::now();
         let record = &mut connection.record;
         record.add(exchange);
-        endpoint.trust.record_response_time(exchange.took);
-        let rest = record.rest(quiet, since, endpoint.trust.closes_soon(record.responses()));
-        record.count(|| endpoint.trust.capacity().serve());
+        endpoint.trust().record_response_time(exchange.took);
+        let rest = record.rest(quiet, since, endpoint.trust().closes_soon(record.responses()));
+        record.count(|| endpoint.trust().capacity().serve());
         record.end_trial(quiet);
         if !quiet.is_zero() {
             self.record_capacity(endpoint, since);
@@ -389,7 +389,7 @@ impl Pools {
         };
         let is_crowded = idle.resting.len() >= MOST_RESTING;
         if must && is_crowded {
-            idle.retired.add(connection, since + endpoint.trust.watch_time(Watch::Short, quiet));
+            idle.retired.add(connection, since + endpoint.trust().watch_time(Watch::Short, quiet));
             return;
         }
         let entry = Pooled { connection, reactor, since, usable: since + rest, must };
@@ -399,17 +399,17 @@ impl Pools {
             idle.ready.push_back(entry);
         }
         drop(own);
-        endpoint.trust.waiters().wake_one();
+        endpoint.trust().waiters().wake_one();
     }
 
     /// Records the number of connections that the origin serves at once, if that is larger than before. Connections
     /// that it has closed in favor of others do not count.
     fn record_capacity(&self, endpoint: &Endpoint, now: Instant) {
-        let (capacity, minute) = (endpoint.trust.capacity(), endpoint.trust.minute(now));
+        let (capacity, minute) = (endpoint.trust().capacity(), endpoint.trust().minute(now));
         let served = capacity.served();
         if capacity.is_worth_recording(served, minute) {
             let closed =
-                |pool: &Mutex<ReactorPool>| pool.lock().idle.get(&endpoint.id).map_or(0, Idle::closed);
+                |pool: &Mutex<ReactorPool>| pool.lock().idle.get(&endpoint.id()).map_or(0, Idle::closed);
             let closed: usize = self.reactors.iter().map(closed).sum();
             capacity.record(served.saturating_sub(u32::try_from(closed).unwrap_or(u32::MAX)), minute);
         }
@@ -430,28 +430,28 @@ impl Pools {
         }
         if let Some(exchange) = exchange {
             connection.record.add(exchange);
-            endpoint.trust.record_response_time(exchange.took);
+            endpoint.trust().record_response_time(exchange.took);
             if watch == Watch::Long {
-                endpoint.trust.closed_after(connection.record.responses());
+                endpoint.trust().closed_after(connection.record.responses());
             }
         }
-        let until = Instant::now() + endpoint.trust.watch_time(watch, quiet);
+        let until = Instant::now() + endpoint.trust().watch_time(watch, quiet);
         let mut own = self.reactors[reactor].lock();
         own.watch(&connection);
         own.idle_of(endpoint).retired.add(connection, until);
         drop(own);
-        endpoint.trust.waiters().wake_one();
+        endpoint.trust().waiters().wake_one();
     }
 
     /// Retires all idle connections to an endpoint. Returns the cached objects that were received over them and may
     /// be the responses to other requests.
     pub fn retire_all(&self, endpoint: &Endpoint, quiet: Duration) -> Vec<Received> {
         let now = Instant::now();
-        let until = now + endpoint.trust.watch_time(Watch::Long, quiet);
+        let until = now + endpoint.trust().watch_time(Watch::Long, quiet);
         let mut doubtful = Vec::new();
         for pool in &self.reactors {
             let mut own = pool.lock();
-            let Some(Idle { ready, resting, retired, .. }) = own.idle.get_mut(&endpoint.id) else {
+            let Some(Idle { ready, resting, retired, .. }) = own.idle.get_mut(&endpoint.id()) else {
                 continue;
             };
             for pooled in ready.drain(..).chain(resting.drain(..)) {
@@ -490,7 +490,7 @@ impl Pools {
                     }
                     Poll::Ready(_) => {
                         if let Some(endpoint) = endpoint.upgrade().filter(|_| pooled.is_young(now, quiet)) {
-                            endpoint.trust.closed_cleanly();
+                            endpoint.trust().closed_cleanly();
                         }
                     }
                 }
@@ -508,7 +508,7 @@ impl Pools {
             swept.gone += seen.closed;
             swept.kept += ready.len() + resting.len() + retired.len();
             if let Some(endpoint) = endpoint.upgrade().filter(|_| swept.gone > gone) {
-                endpoint.trust.waiters().wake_all();
+                endpoint.trust().waiters().wake_all();
             }
             idle.has_reusable() || idle.retired.len() > 0
         });

@@ -106,11 +106,8 @@ impl Body {
         if self.state() != BodyState::Complete {
             return None;
         }
-        let share = |piece: &Piece| Piece {
-            span: Arc::clone(&piece.span),
-            blocks: piece.blocks.clone(),
-            ..*piece
-        };
+        let share =
+            |piece: &Piece| Piece { span: Arc::clone(&piece.span), blocks: piece.blocks.clone(), ..*piece };
         let pieces: Vec<Piece> = self.pieces.lock().iter().map(share).collect();
         let in_memory: u64 = pieces.iter().map(|piece| piece.end() - piece.start).sum();
         (in_memory == self.len()).then_some(pieces)

@@ -126,24 +126,26 @@ fn list(spans: &Spans, body_from: usize, tags: &[u64]) -> Option<Vec<u64>> {
     words.extend_from_slice(tags);
     match spans {
         Spans::Whole(span) => words[1] = u64::from(check(&span.bytes()[body_from..])) << 32,
-        Spans::Streamed(body) => body.for_each_kept(&mut |part| {
-            match part {
-                KeptPart::Extra(span) => {
-                    words[1] |= 1;
-                    let sum = u64::from(check(span.bytes())) << 32;
-                    words.splice(2..2, [span.place()?.bits()?, span.len() as u64 | sum]);
+        Spans::Streamed(body) => {
+            body.for_each_kept(&mut |part| {
+                match part {
+                    KeptPart::Extra(span) => {
+                        words[1] |= 1;
+                        let sum = u64::from(check(span.bytes())) << 32;
+                        words.splice(2..2, [span.place()?.bits()?, span.len() as u64 | sum]);
+                    }
+                    KeptPart::Piece { span, skip, sums } => {
+                        words[0] += 1 << 32;
+                        words.extend([span.place()?.bits()?, span.len() as u64 | (skip as u64) << 32]);
+                        let pairs = sums.chunks(2);
+                        words.extend(pairs.map(|pair| {
+                            u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or(0)) << 32
+                        }));
+                    }
                 }
-                KeptPart::Piece { span, skip, sums } => {
-                    words[0] += 1 << 32;
-                    words.extend([span.place()?.bits()?, span.len() as u64 | (skip as u64) << 32]);
-                    let pairs = sums.chunks(2);
-                    words.extend(pairs.map(|pair| {
-                        u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or(0)) << 32
-                    }));
-                }
-            }
-            Some(())
-        })?,
+                Some(())
+            })?
+        }
     }
     Some(words)
 }
@@ -205,9 +207,9 @@ impl Arena {
         {
             let mut spans = SharedSpans::default();
             for index in in_order(&left) {
-                let links = self.read_object(&left, index, &used, &mut spans).and_then(|(object, links)| {
-                    found(object).then_some(links)
-                });
+                let links = self
+                    .read_object(&left, index, &used, &mut spans)
+                    .and_then(|(object, links)| found(object).then_some(links));
                 match links {
                     Some(links) => {
                         taken.accepted += 1;
@@ -374,7 +376,8 @@ impl<'a> Words<'a> {
             let span = shared.take(arena, place, filled)?;
             let length = (filled as usize).checked_sub(skip as usize).filter(|&n| n > 0)?;
             let blocks = length.div_ceil(BLOCK);
-            let halves = self.take(blocks.div_ceil(2))?.iter().flat_map(|&pair| [pair as u32, (pair >> 32) as u32]);
+            let halves =
+                self.take(blocks.div_ceil(2))?.iter().flat_map(|&pair| [pair as u32, (pair >> 32) as u32]);
             pieces.push((span, skip as usize, Blocks::unverified(halves.take(blocks).collect())));
         }
         Some(pieces)

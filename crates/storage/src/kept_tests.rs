@@ -83,7 +83,10 @@ fn assert_is(kept: &KeptObject, n: u64, length: usize) {
     assert_eq!(kept.key, key(n));
     assert_eq!((kept.flags, &kept.tags), (n as u8 & 15, &(0..n % 20).collect()));
     let record = kept.stored.record();
-    assert_eq!((record.origin(), record.timers(), record.ban()), (1000.0 + n as f64, [60.0, 10.0, n as f32], 7));
+    assert_eq!(
+        (record.origin(), record.timers(), record.ban()),
+        (1000.0 + n as f64, [60.0, 10.0, n as f32], 7)
+    );
     assert_eq!(kept.stored.head(), head(n));
     let has_extra = length >= 2000 && n.is_multiple_of(3);
     let extra = if has_extra { n.to_le_bytes().to_vec() } else { Vec::new() };
@@ -196,7 +199,8 @@ fn flipped_bits_are_found() {
     let records = rustix::fs::fstat(&files().records).expect("a file").st_size as usize;
     let mut table = vec![0; records];
     system::read(files().records.as_fd(), &mut table, 0).expect("readable");
-    let in_use = (0..table.len() / RECORD).filter(|&i| table[i * RECORD..(i + 1) * RECORD].iter().any(|&b| b != 0));
+    let in_use =
+        (0..table.len() / RECORD).filter(|&i| table[i * RECORD..(i + 1) * RECORD].iter().any(|&b| b != 0));
     let in_use: Vec<usize> = in_use.collect();
     assert!(in_use.len() > 15);
     for bit in in_use.iter().flat_map(|i| i * RECORD * 8..(i + 1) * RECORD * 8).step_by(31) {
@@ -206,7 +210,8 @@ fn flipped_bits_are_found() {
         let next = damaged.open(SIZE).expect("memory");
         for kept in take(&next).values() {
             let n = kept.stored.record().vxid();
-            let &(_, length) = lengths.iter().find(|(m, _)| *m == n).unwrap_or_else(|| panic!("bit {bit}: {n}"));
+            let &(_, length) =
+                lengths.iter().find(|(m, _)| *m == n).unwrap_or_else(|| panic!("bit {bit}: {n}"));
             assert_is(kept, n, length);
         }
     }
@@ -240,8 +245,10 @@ fn hostile_tables_are_harmless() {
             random.below(most) as usize
         };
         let lengths: Vec<usize> = (0..12).map(|_| length()).collect();
-        let objects: Vec<Stored> =
-            (0..).zip(&lengths).map(|(n, &length)| object(&arena, n + 1, length).expect("there is room")).collect();
+        let objects: Vec<Stored> = (0..)
+            .zip(&lengths)
+            .map(|(n, &length)| object(&arena, n + 1, length).expect("there is room"))
+            .collect();
         for (n, stored) in (1..).zip(&objects) {
             keep(stored, n);
         }
@@ -249,7 +256,9 @@ fn hostile_tables_are_harmless() {
             // The attacker seals a record again with a place, a length or a list of another object.
             let (one, other) = (random.index(objects.len()), random.index(objects.len()));
             let record = objects[one].record();
-            let (Some(mut sealed), Some(from)) = (record.sealed(), objects[other].record().sealed()) else { continue };
+            let (Some(mut sealed), Some(from)) = (record.sealed(), objects[other].record().sealed()) else {
+                continue;
+            };
             match random.below(6) {
                 0 => sealed.place = from.place,
                 1 => sealed.place.at = random.below(SIZE * 2) & !15,
@@ -289,9 +298,8 @@ fn notes_survive_and_a_damaged_one_empties_the_store() {
     let stored = object(&arena, 5, 100).expect("there is room");
     keep(&stored, 5);
     let text = bytes(1, 1000);
-    let [a, b, c] = [(1, &b""[..]), (2, &text), (3, b"short")].map(|(number, text)| {
-        arena.write_note(number, f64::from(number), text).expect("there is room")
-    });
+    let [a, b, c] = [(1, &b""[..]), (2, &text), (3, b"short")]
+        .map(|(number, text)| arena.write_note(number, f64::from(number), text).expect("there is room"));
     arena.complete_note(c);
     arena.remove_note(a);
     let open = |spoil: Option<u64>| {
@@ -301,7 +309,16 @@ fn notes_survive_and_a_damaged_one_empties_the_store() {
         }
         let next = files.open(SIZE).expect("memory");
         let (mut notes, mut objects) = (Vec::new(), 0);
-        let taken = next.take_over(&mut |found| { notes = found; true }, &mut |_| { objects += 1; true });
+        let taken = next.take_over(
+            &mut |found| {
+                notes = found;
+                true
+            },
+            &mut |_| {
+                objects += 1;
+                true
+            },
+        );
         assert_eq!(taken.expect("memory").accepted, objects);
         notes.sort_by_key(|note| note.number);
         (notes, objects)

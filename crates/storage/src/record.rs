@@ -270,7 +270,8 @@ impl Record {
         for (to, word) in self.key.iter().chain([&self.vxid, &self.origin]).zip(words) {
             to.store(word, Ordering::Relaxed);
         }
-        for ((low, high), word) in [(&self.ttl, &self.grace), (&self.keep, &self.ban)].into_iter().zip(&words[5..])
+        for ((low, high), word) in
+            [(&self.ttl, &self.grace), (&self.keep, &self.ban)].into_iter().zip(&words[5..])
         {
             low.store(*word as u32, Ordering::Relaxed);
             high.store((*word >> 32) as u32, Ordering::Relaxed);

@@ -266,7 +266,8 @@ impl Records {
         let state = self.state.lock();
         let address = record.0.addr().get();
         let offset = |chunk: &Mapping| address.checked_sub(chunk.at(0, CHUNK).addr().get());
-        let found = state.chunks.iter().rposition(|chunk| offset(chunk).is_some_and(|n| n < CHUNK)).ok_or(Full)?;
+        let found =
+            state.chunks.iter().rposition(|chunk| offset(chunk).is_some_and(|n| n < CHUNK)).ok_or(Full)?;
         let within = offset(&state.chunks[found]).ok_or(Full)? / RECORD;
         Ok(found as u32 * PER_CHUNK + within as u32)
     }

@@ -22,7 +22,7 @@ static REPORTED: AtomicBool = AtomicBool::new(false);
 static DESCRIBE: OnceLock<fn(&str) -> String> = OnceLock::new();
 
 /// Sets the descriptor that panic messages are written to.
-pub fn set_last_words_fd(fd: RawFd) {
+pub fn set_panic_fd(fd: RawFd) {
     PANIC_FD.store(fd, Ordering::Relaxed);
 }
 

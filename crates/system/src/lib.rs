@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
-pub use fatal::{die, prepare_thread, set_last_words_fd, watch_for_faults};
+pub use fatal::{die, prepare_thread, set_panic_fd, watch_for_faults};
 pub use heap::{free_heap, limit_heaps, prepare_heap, trim_heap};
 
 /// Returns the number that a new descriptor would get, or the largest number if none is free.

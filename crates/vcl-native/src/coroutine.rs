@@ -74,7 +74,7 @@ pub async fn run<'a>(ctx: &mut Ctx<'a>, body: impl FnOnce(&mut Ctx<'a>) -> Actio
     let on_stack = |yielder: &Yielder<bool, Lent>, _: bool| {
         let yielder = Cell::new(std::ptr::from_ref(yielder));
         let running = Running(Rc::new(Waiter { yielder, given_up: Cell::new(false) }));
-        ctx.waiting_by(running.0.clone(), body)
+        ctx.with_suspend(running.0.clone(), body)
     };
     // SAFETY: the coroutine finishes before this function's locals and arguments are dropped: it runs to its end
     // below, or in `Driver::drop`.

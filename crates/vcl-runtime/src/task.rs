@@ -57,12 +57,12 @@ impl<'a> Ctx<'a> {
 
     /// Creates a BLOB of bytes that live long enough, without a copy of them. `None`: out of workspace.
     pub fn blob_of(&mut self, bytes: &'a [u8], kind: u32) -> Option<&'a Blob<'a>> {
-        self.place(Blob::new(bytes, kind))
+        self.copy_value(Blob::new(bytes, kind))
     }
 
     /// Copies an address into the workspace. `None`: out of workspace.
     pub fn ip(&mut self, address: SocketAddr) -> Option<&'a SocketAddr> {
-        self.place(address)
+        self.copy_value(address)
     }
 
     /// Reads and stores the request's body. Returns its length, negative on failure.
@@ -71,7 +71,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// Copies a value into the workspace. `None`: out of workspace.
-    pub fn place<T: Copy>(&mut self, value: T) -> Option<&'a T> {
+    pub fn copy_value<T: Copy>(&mut self, value: T) -> Option<&'a T> {
         let size = size_of::<T>();
         let is_aligned = |room: &[u8]| room.as_ptr().cast::<T>().is_aligned();
         // Workspaces have a sufficient alignment in practice. Otherwise the allocation is abandoned for a larger one.

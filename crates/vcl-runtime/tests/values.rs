@@ -97,7 +97,7 @@ fn values_survive_later_operations_of_the_host() {
     let parts = [Str::new(url), Str::NULL, Str::new(b"?"), Str::new(copied)];
     let joined = ctx.join(&parts).expect("room");
     let blob = ctx.blob(joined, 5).expect("room");
-    let number = ctx.place(0x0102_0304_0506_0708_u64).expect("room");
+    let number = ctx.copy_value(0x0102_0304_0506_0708_u64).expect("room");
     let address = ctx.get_ip(Var::ClientIp).expect("an address");
     let placed = ctx.ip(*address).expect("room");
     let digest = ctx.blob_var(Var::ReqHash).expect("a digest");
@@ -109,7 +109,7 @@ fn values_survive_later_operations_of_the_host() {
     assert_eq!((blob.bytes(), blob.kind), (&b"/url?copied"[..], 5));
     assert_eq!((*number, placed), (0x0102_0304_0506_0708, address));
     assert_eq!((digest.bytes(), digest.kind), (&[1, 2, 3, 4][..], 7));
-    assert!(ctx.place([0_u64; 4]).is_none() && ctx.join(&parts).is_err(), "no room is left");
+    assert!(ctx.copy_value([0_u64; 4]).is_none() && ctx.join(&parts).is_err(), "no room is left");
 }
 
 #[test]
@@ -176,10 +176,10 @@ fn a_run_waits_only_where_it_is_allowed() {
     assert!(ctx.cache_req_body(5).is_err());
     let before = ctx.copy(b"before").expect("room");
     assert!(
-        ctx.waiting_by(Rc::new(Busy), |ctx| ctx.cache_req_body(5).is_ok_and(|n| n == 5) && ctx.can_wait())
+        ctx.with_suspend(Rc::new(Busy), |ctx| ctx.cache_req_body(5).is_ok_and(|n| n == 5) && ctx.can_wait())
     );
     assert!(!ctx.can_wait());
-    let panics = AssertUnwindSafe(|| ctx.waiting_by(Rc::new(Busy), |_| panic!("on purpose")));
+    let panics = AssertUnwindSafe(|| ctx.with_suspend(Rc::new(Busy), |_| panic!("on purpose")));
     assert!(catch_unwind(panics).is_err());
     assert!(!ctx.can_wait(), "a panic ends the ability to wait");
     assert_eq!(before, b"before");

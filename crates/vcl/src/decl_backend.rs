@@ -3,22 +3,11 @@
 use std::net::IpAddr;
 
 use crate::compiler::{Compiler, Mention, Mode, Res, Stop};
+use crate::decl_fields::Fields;
 use crate::lexer::{Tok, blob_content};
 use crate::program::Backend;
 use crate::source::SocketKind;
 use crate::symbols::{Fmt, Kind, Meaning, SymbolId, TokenId};
-
-/// The fields that a declaration supports, and the token of each field that is set.
-pub(crate) struct Fields {
-    known: &'static [&'static str],
-    found: Vec<Option<TokenId>>,
-}
-
-impl Fields {
-    pub fn new(known: &'static [&'static str]) -> Fields {
-        Fields { known, found: vec![None; known.len()] }
-    }
-}
 
 const FIELDS: &[&str] = &[
     "host",
@@ -50,40 +39,6 @@ struct Seen {
 }
 
 impl Compiler<'_> {
-    /// Parses `.name =`. Returns the name's token.
-    pub fn field(&mut self, fields: &mut Fields) -> Res<TokenId> {
-        self.skip(Tok::Dot)?;
-        self.want(Tok::Id)?;
-        let field = self.t;
-        self.advance();
-        self.skip(Tok::Assign)?;
-        let name = self.quoted(field);
-        let Some(index) = fields.known.iter().position(|k| *k == self.text(field)) else {
-            if let Some(near) = crate::hints::nearest(self.text(field), fields.known.iter().copied()) {
-                self.hint(format!("did you mean '.{near}'?"));
-            }
-            return self.fail(format!("Unknown field: {name} at\n"), field);
-        };
-        if let Some(first) = fields.found[index] {
-            self.add_text(format!("Field {name} redefined at:\n"));
-            self.show(field);
-            return self.fail("\nFirst defined at:\n", first);
-        }
-        fields.found[index] = Some(field);
-        Ok(field)
-    }
-
-    /// Fails if another of these exclusive fields was already declared.
-    pub fn only_one(&mut self, what: &str, seen: &mut Option<TokenId>, field: TokenId) -> Res<()> {
-        if let Some(previous) = *seen {
-            self.add_text(format!("{what} redefinition at:\n"));
-            self.show(field);
-            return self.fail("Previous definition:\n", previous);
-        }
-        *seen = Some(field);
-        Ok(())
-    }
-
     pub fn parse_backend(&mut self) -> Res<()> {
         let first = self.t;
         self.advance();

@@ -5,7 +5,6 @@
 use std::rc::Rc;
 
 use crate::compiler::{Compiler, Mention, Mode, Module, ObjectType, Res};
-use crate::expr_call::readable;
 use crate::lexer::Tok;
 use crate::program::Import;
 use crate::signature::ModuleSignatures;
@@ -138,7 +137,7 @@ impl Compiler<'_> {
     }
 
     fn declare_function(&mut self, name: &str, callable: Callable) {
-        let read = readable(&callable.signature);
+        let read = callable.signature.readable();
         let fmt = Fmt::from(callable.signature.returns);
         let symbol = self.declare(name, Kind::Func, fmt, Meaning::Function(callable));
         self.symbols.list[symbol].read = read;

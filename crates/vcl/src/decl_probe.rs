@@ -1,7 +1,7 @@
 //! `probe name { .url = "/"; ... }`, as a declaration or inside a backend.
 
 use crate::compiler::{Compiler, Res};
-use crate::decl_backend::Fields;
+use crate::decl_fields::Fields;
 use crate::lexer::Tok;
 use crate::program::Probe;
 use crate::symbols::{Fmt, TokenId};

@@ -1,87 +1,19 @@
-//! Expressions: the type that a context expects, conversions to it, and the primary forms.
+//! The grammar of expressions, which is recursive. The operations on parsed values are in the files `expr_*.rs` and
+//! `value.rs`.
 //!
 //! The grammar is Varnish's. Precedence from low to high: `or`, `and`, `not`, comparison, sum, product, postfix,
 //! primary. The expected type is passed down, because literals and names depend on it.
 
-use crate::compiler::{Compiler, MAX_NESTING, Mention, Mode, Res, Stop};
+use std::rc::Rc;
+
+use crate::compiler::{Compiler, Mention, Mode, Res, Stop};
 use crate::lexer::{Tok, blob_content};
-use crate::program::{CompareOp, Expr, ExprKind};
-use crate::stmt::join;
-use crate::symbols::{Fmt, Kind, Meaning, SymbolId, TokenId, UseKind};
-use crate::text::Text;
+use crate::program::{ArithOp, CompareOp, Expr, ExprKind};
+use crate::signature::{Param, ParamKind, Signature};
+use crate::symbols::{Callable, Fmt, Kind, Meaning, SymbolId, TokenId, UseKind};
 use crate::types::Type;
+use crate::value::{Content, Value, arithmetic, storage_field, sum_type, to_bool};
 use crate::variables_table::Var;
-
-/// A checked expression that may still be converted to another type.
-#[derive(Clone, Debug)]
-pub(crate) struct Value {
-    pub fmt: Fmt,
-    pub content: Content,
-    /// Whether it ends in a literal string, to which another one can be joined.
-    pub literal: bool,
-    /// The token of a literal.
-    pub start: Option<TokenId>,
-    pub depth: u32,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Content {
-    One(ExprKind),
-    /// STRINGS: the parts in order, each of type STRING.
-    Parts(Vec<Expr>),
-    /// An object of a module, followed by one of its methods.
-    Object(u32),
-}
-
-impl Value {
-    pub fn one(fmt: Fmt, kind: ExprKind) -> Value {
-        Value { fmt, content: Content::One(kind), literal: false, start: None, depth: 1 }
-    }
-
-    /// Creates STRINGS with a value of type STRING as its only part.
-    pub fn string(kind: ExprKind) -> Value {
-        let part = Expr { ty: Type::String, kind };
-        Value {
-            fmt: Fmt::Strings,
-            content: Content::Parts(vec![part]),
-            literal: false,
-            start: None,
-            depth: 1,
-        }
-    }
-
-    /// Creates a value. STRING and STRANDS become STRINGS; other types do not change.
-    pub fn of(fmt: Fmt, kind: ExprKind) -> Value {
-        match fmt {
-            Fmt::String => Value::string(kind),
-            Fmt::Strands => {
-                let strands = Expr { ty: Type::Strands, kind };
-                Value::string(ExprKind::ToString(Box::new(strands)))
-            }
-            fmt => Value::one(fmt, kind),
-        }
-    }
-
-    pub fn boolean(kind: ExprKind, depth: u32) -> Value {
-        Value { depth: depth + 1, ..Value::one(Fmt::Bool, kind) }
-    }
-
-    pub fn parts(&self) -> usize {
-        match &self.content {
-            Content::Parts(parts) => parts.len(),
-            _ => 1,
-        }
-    }
-
-    /// Returns the value as an expression. Several strings are joined.
-    pub fn expr(self) -> Expr {
-        match self.content {
-            Content::One(kind) => Expr { ty: self.fmt.ty(), kind },
-            Content::Parts(parts) => join(parts),
-            Content::Object(_) => Expr { ty: Type::Instance, kind: ExprKind::NullStr },
-        }
-    }
-}
 
 impl Compiler<'_> {
     /// Parses an expression of exactly this type.
@@ -91,79 +23,208 @@ impl Compiler<'_> {
         self.convert(value, fmt, first)
     }
 
-    fn convert(&mut self, mut value: Value, fmt: Fmt, first: TokenId) -> Res<Expr> {
-        if value.fmt == fmt {
-            return self.value_expr(value);
-        }
-        let to_string = fmt.string_form() || (fmt == Fmt::Body && value.fmt != Fmt::Blob);
-        if to_string && value.fmt != Fmt::Strings {
-            value = match self.stringify(value.clone()) {
-                Ok(value) => value,
-                Err(Stop) => {
-                    // Varnish appends the general error text to the special one.
-                    self.type_check(&value, fmt, first)?;
-                    return Err(Stop);
-                }
-            };
-        }
-        match (value.fmt, fmt) {
-            (Fmt::Blob, Fmt::Body) | (Fmt::Strings, Fmt::Body | Fmt::String) => Ok(value.expr()),
-            (Fmt::Strings, Fmt::Strands) => {
-                let Content::Parts(parts) = value.content else { return Err(Stop) };
-                Ok(Expr { ty: Type::Strands, kind: ExprKind::Concat(parts) })
-            }
-            (_, Fmt::Bool) => {
-                let value = to_bool(value);
-                self.type_check(&value, fmt, first)?;
-                Ok(value.expr())
-            }
-            _ => {
-                self.type_check(&value, fmt, first)?;
-                Ok(value.expr())
-            }
-        }
+    // Operators.
+
+    fn or(&mut self, fmt: Fmt) -> Res<Value> {
+        self.boolean_list(fmt, Tok::Cor)
     }
 
-    pub fn value_expr(&mut self, value: Value) -> Res<Expr> {
-        if let Content::Object(_) = value.content {
-            return self.fail("An object is not a value; use one of its methods.\n", self.t);
+    /// Parses `a || b || c` or `a && b && c`.
+    fn boolean_list(&mut self, fmt: Fmt, operator: Tok) -> Res<Value> {
+        let is_or = operator == Tok::Cor;
+        let mut first = self.t;
+        let value = if is_or { self.boolean_list(fmt, Tok::Cand)? } else { self.not(fmt)? };
+        if self.now() != operator {
+            return Ok(value);
         }
-        Ok(value.expr())
+        let mut terms = Vec::new();
+        let mut depth = 0;
+        let mut side = "preceded";
+        let mut next = value;
+        loop {
+            let term = to_bool(next);
+            if term.fmt != Fmt::Bool {
+                let (name, found) = (operator.name(), self.type_name(term.fmt));
+                let message = format!("'{name}' must be {side} by BOOL, found {found}.\n");
+                return self.fail_range(message, first, self.t);
+            }
+            depth = depth.max(term.depth);
+            terms.push(term.expr());
+            if self.now() != operator {
+                break;
+            }
+            self.advance();
+            side = "followed";
+            first = self.t;
+            next = if is_or { self.boolean_list(fmt, Tok::Cand)? } else { self.not(fmt)? };
+        }
+        let kind = if is_or { ExprKind::Or(terms) } else { ExprKind::And(terms) };
+        self.check_depth(Value::boolean(kind, depth))
     }
 
-    pub fn type_check(&mut self, value: &Value, fmt: Fmt, first: TokenId) -> Res<()> {
-        if value.fmt == fmt {
-            return Ok(());
+    fn not(&mut self, fmt: Fmt) -> Res<Value> {
+        let first = self.t;
+        if self.now() != Tok::Bang {
+            return self.comparison(fmt);
         }
-        let (has, wanted) = (self.type_name(value.fmt), fmt.user_name());
-        if fmt == Fmt::Duration && matches!(value.fmt, Fmt::Int | Fmt::Real) {
-            self.hint("a duration needs a unit: 10s, 5m, 1.5h; std.duration() converts a number");
+        self.advance();
+        let value = to_bool(self.comparison(fmt)?);
+        if value.fmt != Fmt::Bool {
+            let found = self.type_name(value.fmt);
+            let message = format!("'!' must be followed by BOOL, found {found}.\n");
+            return self.fail_range(message, first, self.t);
         }
-        self.fail_range(format!("Expression has type {has}, expected {wanted}\n"), first, self.t)
+        let depth = value.depth;
+        Ok(Value::boolean(ExprKind::Not(Box::new(value.expr())), depth))
     }
 
-    pub fn stringify(&mut self, value: Value) -> Res<Value> {
-        if !value.fmt.converts_to_string() {
-            let name = self.type_name(value.fmt);
-            self.add_text(format!("Cannot convert {name} to STRING.\n"));
-            self.show_range(value.start, self.t);
-            return Err(Stop);
-        }
-        let depth = value.depth + 1;
-        let kind = match (value.fmt, value.expr()) {
-            (Fmt::Header, Expr { kind: kind @ (ExprKind::Header(..) | ExprKind::NullStr), .. }) => kind,
-            (_, expr) => ExprKind::ToString(Box::new(expr)),
+    fn comparison(&mut self, fmt: Fmt) -> Res<Value> {
+        let value = self.sum(fmt)?;
+        let operator = self.now();
+        let op = match operator {
+            Tok::Eq => Some(CompareOp::Eq),
+            Tok::Neq => Some(CompareOp::Ne),
+            Tok::Less => Some(CompareOp::Lt),
+            Tok::Leq => Some(CompareOp::Le),
+            Tok::Greater => Some(CompareOp::Gt),
+            Tok::Geq => Some(CompareOp::Ge),
+            Tok::Tilde | Tok::NoMatch => None,
+            _ => return Ok(value),
         };
-        Ok(Value { depth, ..Value::string(kind) })
+        let equality = matches!(op, Some(CompareOp::Eq | CompareOp::Ne));
+        let value = match (value.fmt, op) {
+            (Fmt::Int | Fmt::Duration | Fmt::Bytes | Fmt::Real | Fmt::Time, Some(op)) => {
+                self.compare_same(value, op)?
+            }
+            (
+                Fmt::Backend | Fmt::Acl | Fmt::Probe | Fmt::Stevedore | Fmt::Sub | Fmt::Bool | Fmt::Ip,
+                Some(op),
+            ) if equality => self.compare_same(value, op)?,
+            (Fmt::Strings, Some(op)) => self.compare_strings(value, op)?,
+            (Fmt::Ip, None) => self.match_acl(value)?,
+            (Fmt::Strings, None) => self.match_regex(value)?,
+            _ => {
+                let name = self.type_name(value.fmt);
+                let operator = self.text(self.t);
+                return self.fail(format!("Operator {operator} not possible on {name}\n"), self.t);
+            }
+        };
+        self.check_depth(value)
     }
 
-    /// Fails if a tree is too deep for the recursive functions that walk it.
-    pub fn check_depth(&mut self, value: Value) -> Res<Value> {
-        if value.depth > 2 * MAX_NESTING {
-            return self.fail("Expression has too many nested operations.\n", self.t);
-        }
-        Ok(value)
+    fn different_types<T>(&mut self, left: Fmt, right: Fmt, operator: usize) -> Res<T> {
+        let (left, right, text) = (self.type_name(left), self.type_name(right), self.text(operator));
+        self.fail(format!("Comparison of different types: {left} '{text}' {right}\n"), operator)
     }
+
+    fn compare_same(&mut self, left: Value, op: CompareOp) -> Res<Value> {
+        let operator = self.t;
+        self.advance();
+        let right = self.sum(left.fmt)?;
+        if right.fmt != left.fmt {
+            return self.different_types(left.fmt, right.fmt, operator);
+        }
+        let depth = left.depth.max(right.depth);
+        Ok(Value::boolean(ExprKind::Compare(op, Box::new(left.expr()), Box::new(right.expr())), depth))
+    }
+
+    fn compare_strings(&mut self, left: Value, op: CompareOp) -> Res<Value> {
+        let operator = self.t;
+        self.advance();
+        let right = self.sum(Fmt::Strings)?;
+        if right.fmt != Fmt::Strings {
+            return self.different_types(left.fmt, right.fmt, operator);
+        }
+        let depth = left.depth.max(right.depth);
+        // If one side is a concatenation, an undefined string equals an empty one.
+        let joined = left.parts() != 1 || right.parts() != 1;
+        let side = |value: Value| match value.content {
+            Content::Parts(parts) if joined => Expr { ty: Type::String, kind: ExprKind::Concat(parts) },
+            _ => value.expr(),
+        };
+        Ok(Value::boolean(ExprKind::Compare(op, Box::new(side(left)), Box::new(side(right))), depth))
+    }
+
+    fn match_regex(&mut self, subject: Value) -> Res<Value> {
+        let negated = self.now() == Tok::NoMatch;
+        self.advance();
+        let first = self.t;
+        let regex = self.postfix(Fmt::Regex)?;
+        self.type_check(&regex, Fmt::Regex, first)?;
+        let depth = subject.depth.max(regex.depth);
+        let (subject, regex) = (Box::new(subject.expr()), Box::new(regex.expr()));
+        Ok(Value::boolean(ExprKind::Match { subject, regex, negated }, depth))
+    }
+
+    fn match_acl(&mut self, ip: Value) -> Res<Value> {
+        let negated = self.now() == Tok::NoMatch;
+        self.advance();
+        let first = self.t;
+        let acl = self.postfix(Fmt::Acl)?;
+        self.type_check(&acl, Fmt::Acl, first)?;
+        let depth = ip.depth.max(acl.depth);
+        let (ip, acl) = (Box::new(ip.expr()), Box::new(acl.expr()));
+        Ok(Value::boolean(ExprKind::AclMatch { ip, acl, negated }, depth))
+    }
+
+    fn sum(&mut self, fmt: Fmt) -> Res<Value> {
+        let mut left = self.product(fmt)?;
+        while matches!(self.now(), Tok::Plus | Tok::Minus) {
+            let operator = self.t;
+            let op = if self.now() == Tok::Plus { ArithOp::Add } else { ArithOp::Sub };
+            let addable = left.fmt.is_integral() || left.fmt.is_float();
+            self.advance();
+            let wanted = if !addable && fmt == Fmt::Strings { Fmt::Strings } else { left.fmt };
+            let right = self.product(wanted)?;
+            left = if let Some(result) = sum_type(op, left.fmt, right.fmt) {
+                arithmetic(op, result, left, right)
+            } else if op == ArithOp::Add && (left.fmt == Fmt::Strings || fmt == Fmt::Strings) {
+                self.concatenate(left, right)?
+            } else {
+                let (a, b) = (self.type_name(left.fmt), self.type_name(right.fmt));
+                let message = format!("{a} {} {b} not possible.\n", self.text(operator));
+                return self.fail_range(message, operator, self.t);
+            };
+            left = self.check_depth(left)?;
+        }
+        Ok(left)
+    }
+
+    fn product(&mut self, fmt: Fmt) -> Res<Value> {
+        let mut left = self.postfix(fmt)?;
+        while let Some(op) = match self.now() {
+            Tok::Star => Some(ArithOp::Mul),
+            Tok::Slash => Some(ArithOp::Div),
+            Tok::Percent => Some(ArithOp::Mod),
+            _ => None,
+        } {
+            let operator = self.t;
+            if op == ArithOp::Mod && left.fmt != Fmt::Int {
+                return self.fail("Operator % only possible on INT.\n", operator);
+            }
+            let Some(factor) = left.fmt.factor() else {
+                let name = self.type_name(left.fmt);
+                let message = format!("Operator {} not possible on type {name}.\n", self.text(operator));
+                return self.fail(message, operator);
+            };
+            self.advance();
+            let right = self.postfix(factor)?;
+            if right.fmt != Fmt::Int && right.fmt != factor {
+                let (a, b) = (self.type_name(left.fmt), self.type_name(right.fmt));
+                let message = format!("{a} {} {b} not possible.\n", self.text(operator));
+                return self.fail(message, operator);
+            }
+            let of_whole = matches!(left.fmt, Fmt::Int | Fmt::Bytes) && right.fmt == Fmt::Int;
+            if of_whole && op != ArithOp::Mul && matches!(right.content, Content::One(ExprKind::Int(0))) {
+                return self.fail("Division by zero.\n", operator);
+            }
+            let result = left.fmt;
+            left = self.check_depth(arithmetic(op, result, left, right))?;
+        }
+        Ok(left)
+    }
+
+    // Primaries.
 
     /// Parses a primary, then `.property` and `.method()` of its type.
     pub fn postfix(&mut self, fmt: Fmt) -> Res<Value> {
@@ -266,64 +327,6 @@ impl Compiler<'_> {
         self.check_depth(negated)
     }
 
-    fn number_literal(&mut self, fmt: Fmt, sign: f64) -> Res<Value> {
-        if fmt == Fmt::Bytes {
-            let bytes = self.bytes_literal()?;
-            return Ok(Value::one(Fmt::Bytes, ExprKind::Int(bytes)));
-        }
-        let token = self.t;
-        let number = sign * self.number(token);
-        self.advance();
-        if self.now() == Tok::Id {
-            let unit = self.duration_unit()?;
-            return Ok(Value::one(Fmt::Duration, ExprKind::Real(number * unit)));
-        }
-        if fmt == Fmt::Real || self.kind(token) == Tok::Fnum {
-            return Ok(Value::one(Fmt::Real, ExprKind::Real(number)));
-        }
-        Ok(Value::one(Fmt::Int, ExprKind::Int(number as i64)))
-    }
-
-    fn string_literal(&mut self, fmt: Fmt) -> Res<Value> {
-        let token = self.t;
-        let value = match fmt {
-            Fmt::Ip => {
-                if self.content(token).starts_with(b"/") {
-                    let quoted = self.quoted(token);
-                    return self.fail(format!("Cannot convert to an IP address: {quoted}"), token);
-                }
-                let address = self.resolve_one(token)?;
-                Value::one(Fmt::Ip, ExprKind::Ip(address.ip(), address.port()))
-            }
-            Fmt::Regex => Value::one(Fmt::Regex, ExprKind::Regex(self.regex_literal()?)),
-            _ => Value { literal: true, ..Value::string(ExprKind::Str(self.content(token).into())) },
-        };
-        self.advance();
-        Ok(Value { start: Some(token), ..value })
-    }
-
-    /// Parses a pattern, which may be several literals joined with `+`. The last one remains the current token.
-    fn regex_literal(&mut self) -> Res<u32> {
-        let first = self.t;
-        let mut pattern = Text::from(self.content(first));
-        while self.kind(self.t + 1) == Tok::Plus {
-            self.advance();
-            self.advance();
-            self.want(Tok::Cstr)?;
-            pattern.0.extend_from_slice(self.content(self.t));
-        }
-        if let Some(&id) = self.regex_ids.get(&pattern) {
-            return Ok(id);
-        }
-        if let Err(error) = crate::regex::check(&pattern) {
-            return self.fail_range(format!("Regexp compilation error:\n\n{error}\n\n"), first, self.t);
-        }
-        let id = self.program.regexes.len() as u32;
-        self.program.regexes.push(pattern.clone());
-        self.regex_ids.insert(pattern, id);
-        Ok(id)
-    }
-
     fn name(&mut self, fmt: Fmt) -> Res<Value> {
         let first = self.t;
         let mut symbol = self.symbol(Kind::None, Mode::PartialQuiet, Mention::Reference)?;
@@ -358,14 +361,6 @@ impl Compiler<'_> {
             return self.stringify(value);
         }
         Ok(value)
-    }
-
-    fn in_call_context(&self, symbol: SymbolId) -> bool {
-        let entry = &self.symbols.list[symbol];
-        !matches!(
-            (&entry.meaning, entry.kind),
-            (Meaning::Nothing | Meaning::Action(_) | Meaning::Object { .. }, _)
-        )
     }
 
     fn evaluate(&mut self, symbol: SymbolId, first: TokenId, fmt: Fmt) -> Res<Value> {
@@ -429,40 +424,6 @@ impl Compiler<'_> {
         }
     }
 
-    pub fn method_without_object(&mut self, first: TokenId) -> Res<Value> {
-        let name = self.joined(first, self.t);
-        let object = name.rsplit_once('.').map_or(name.as_str(), |(object, _)| object);
-        self.hint(format!("create an object in vcl_init (new x = {object}(...);) and call its method"));
-        self.add_text("Syntax error.");
-        Err(Stop)
-    }
-
-    fn global(&mut self, symbol: SymbolId, kind: Kind, index: u32, fmt: Fmt) -> Res<Value> {
-        if kind == Kind::Sub && fmt != Fmt::Sub {
-            let name = self.symbols.name(symbol).to_owned();
-            return self.fail(format!("Symbol '{name}' can only be used as a SUB expression\n"), self.t);
-        }
-        if kind == Kind::Probe && fmt == Fmt::Strings {
-            let name = self.symbols.name(symbol).to_owned();
-            return Ok(Value { literal: true, ..Value::string(ExprKind::Str(name.into())) });
-        }
-        Ok(match kind {
-            Kind::Acl => Value::one(Fmt::Acl, ExprKind::Acl(index)),
-            Kind::Probe => Value::one(Fmt::Probe, ExprKind::Probe(index)),
-            Kind::Sub => Value::one(Fmt::Sub, ExprKind::Sub(index)),
-            _ => Value::one(Fmt::Backend, ExprKind::Backend(index)),
-        })
-    }
-
-    fn default_symbol(&mut self, token: TokenId, fmt: Fmt) -> Res<Value> {
-        match (fmt, self.default_probe) {
-            (Fmt::Backend, _) => Ok(Value::one(Fmt::Backend, ExprKind::DefaultBackend)),
-            (Fmt::Probe, Some(probe)) => Ok(Value::one(Fmt::Probe, ExprKind::Probe(probe))),
-            (Fmt::Probe, None) => self.fail("No default probe defined\n", token),
-            _ => self.fail("Symbol 'default' is a reserved word.\n", token),
-        }
-    }
-
     fn regsub(&mut self, all: bool) -> Res<Value> {
         self.skip(Tok::LParen)?;
         self.enter()?;
@@ -475,42 +436,107 @@ impl Compiler<'_> {
         self.skip(Tok::RParen)?;
         Ok(Value::string(ExprKind::Regsub { all, subject, regex, replacement }))
     }
-}
 
-fn storage_field(value: Value, fmt: Fmt, var: Var) -> (Fmt, ExprKind, bool) {
-    let kind = match value.content {
-        Content::One(ExprKind::Stevedore(name)) => ExprKind::StorageVar(name, var),
-        _ => ExprKind::StorageField(Box::new(value.expr()), var),
-    };
-    (fmt, kind, false)
-}
+    // Calls.
 
-/// Converts a value to a condition. Types that are not conditions do not change.
-pub(crate) fn to_bool(value: Value) -> Value {
-    let depth = value.depth;
-    let compare = |value: Value, op, zero| {
-        let right = Expr { ty: value.fmt.ty(), kind: zero };
-        ExprKind::Compare(op, Box::new(value.expr()), Box::new(right))
-    };
-    let kind = match value.fmt {
-        Fmt::Backend => ExprKind::Defined(Box::new(value.expr())),
-        Fmt::Int => compare(value, CompareOp::Ne, ExprKind::Int(0)),
-        Fmt::Duration => compare(value, CompareOp::Gt, ExprKind::Real(0.0)),
-        Fmt::Strings => {
-            let Content::Parts(parts) = value.content else { return value };
-            let mut defined: Vec<Expr> = parts
-                .into_iter()
-                .map(|p| Expr { ty: Type::Bool, kind: ExprKind::Defined(Box::new(p)) })
-                .collect();
-            match defined.pop() {
-                Some(only) if defined.is_empty() => only.kind,
-                last => {
-                    defined.extend(last);
-                    ExprKind::Or(defined)
-                }
+    /// Parses the arguments of a function whose name was just parsed, and creates the call.
+    pub fn call(&mut self, callable: &Callable, symbol: SymbolId, object: Option<u32>) -> Res<Expr> {
+        let name = self.t - 1;
+        let args = self.arguments(&callable.signature)?;
+        self.skip(Tok::RParen)?;
+        self.note_use(name, None, symbol, UseKind::Read);
+        Ok(self.call_expr(callable, object, args, name))
+    }
+
+    /// Parses `(…` up to the closing parenthesis, which remains the current token. Returns one slot for each
+    /// parameter that is visible in VCL.
+    pub fn arguments(&mut self, signature: &Rc<Signature>) -> Res<Vec<Option<Expr>>> {
+        self.skip(Tok::LParen)?;
+        self.enter()?;
+        let params: Vec<&Param> = signature.slots().collect();
+        let mut given: Vec<Option<Expr>> = vec![None; params.len()];
+        for (slot, param) in params.iter().enumerate() {
+            if self.now() == Tok::RParen || (self.now() == Tok::Id && self.kind(self.t + 1) == Tok::Assign) {
+                break;
             }
+            given[slot] = match self.argument(param) {
+                Ok(value) => Some(value),
+                Err(Stop) => {
+                    let name = param.name.as_deref().unwrap_or("(unnamed argument)");
+                    self.add_text(format!("Expected argument: {} {name}\n\n", param.ty().name()));
+                    return Err(Stop);
+                }
+            };
+            if self.now() == Tok::RParen {
+                break;
+            }
+            self.skip(Tok::Comma)?;
         }
-        _ => return value,
-    };
-    Value::boolean(kind, depth)
+        while self.now() == Tok::Id {
+            self.named_argument(&params, &mut given)?;
+            if self.now() == Tok::RParen {
+                break;
+            }
+            self.skip(Tok::Comma)?;
+        }
+        self.leave();
+        self.fill_defaults(signature, given)
+    }
+
+    fn named_argument(&mut self, params: &[&Param], given: &mut [Option<Expr>]) -> Res<()> {
+        let word = self.text(self.t);
+        let Some(slot) = params.iter().position(|p| p.name.as_deref() == Some(word)) else {
+            let names: Vec<&str> = params.iter().filter_map(|p| p.name.as_deref()).collect();
+            if let Some(near) = crate::hints::nearest(word, names.iter().copied()) {
+                self.hint(format!("did you mean '{near}'?"));
+            }
+            return self.fail(format!("Unknown argument '{word}'\n"), self.t);
+        };
+        if given[slot].is_some() {
+            return self.fail(format!("Argument '{word}' already used\n"), self.t);
+        }
+        self.advance();
+        self.skip(Tok::Assign)?;
+        given[slot] = Some(self.argument(params[slot])?);
+        Ok(())
+    }
+
+    fn argument(&mut self, param: &Param) -> Res<Expr> {
+        let ParamKind::Enum(values) = &param.kind else {
+            return self.expression(Fmt::from(param.ty()));
+        };
+        self.enum_argument(values)
+    }
+
+    /// Parses `.method(…)` of an object. The method's name is the current token.
+    fn object_method(&mut self, object: u32, fmt: Fmt) -> Res<Value> {
+        let Fmt::Object(index) = fmt else { return Err(Stop) };
+        let object_type = &self.object_types[index as usize];
+        let (import, signature) = (object_type.import, Rc::clone(&object_type.signature));
+        let word = self.text(self.t);
+        let module = self.modules.iter().find(|m| m.import == import);
+        let alias = module.and_then(|m| {
+            let full = format!("{}.{word}", signature.name);
+            m.signatures.aliases.iter().find(|(old, _)| *old == full).map(|(_, new)| new.clone())
+        });
+        let name = alias.as_deref().and_then(|a| a.split('.').nth(1)).unwrap_or(word);
+        let method = signature.methods.iter().find(|m| m.name.eq_ignore_ascii_case(name));
+        let Some(method) = method else {
+            let (member, name) = (self.quoted(self.t), self.type_name(fmt));
+            if let Some(near) = crate::hints::nearest(word, signature.methods.iter().map(|m| m.name.as_str()))
+            {
+                self.hint(format!("did you mean '{near}'?"));
+            }
+            return self.fail(format!("Unknown property {member} for type {name}\n"), self.t);
+        };
+        let method = Rc::new(method.clone());
+        let callable = Callable { import, object: signature.name.clone(), signature: Rc::clone(&method) };
+        let name = self.t;
+        self.advance();
+        let args = self.arguments(&method)?;
+        self.skip(Tok::RParen)?;
+        self.note_call(name, &method);
+        let call = self.call_expr(&callable, Some(object), args, name);
+        Ok(Value::one(Fmt::from(call.ty), call.kind))
+    }
 }

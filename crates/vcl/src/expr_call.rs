@@ -1,28 +1,16 @@
-//! Calls of module functions and methods, and `new`: arguments by position and by name.
+//! Calls of module functions, once their arguments are parsed: defaults, and the numbers of functions and calls.
 
 use std::fmt::Write as _;
-use std::rc::Rc;
 
-use crate::compiler::{Compiler, Mention, Mode, Res, Stop};
-use crate::expr::Value;
+use crate::compiler::{Compiler, Res, Stop};
 use crate::lexer::Tok;
-use crate::program::{At, Expr, ExprKind, Function, Stmt};
-use crate::signature::{Param, ParamKind, Private, Signature};
-use crate::symbols::{Callable, Fmt, Kind, Meaning, SymbolId, TokenId, UseKind};
+use crate::program::{Expr, ExprKind, Function};
+use crate::signature::{Param, Private, Signature};
+use crate::symbols::{Callable, TokenId, UseKind};
 use crate::types::Type;
-use crate::variables_table::CLIENT;
 
 impl Compiler<'_> {
-    /// Parses the arguments of a function whose name was just parsed, and creates the call.
-    pub fn call(&mut self, callable: &Callable, symbol: SymbolId, object: Option<u32>) -> Res<Expr> {
-        let name = self.t - 1;
-        let args = self.arguments(&callable.signature)?;
-        self.skip(Tok::RParen)?;
-        self.note_use(name, None, symbol, UseKind::Read);
-        Ok(self.call_expr(callable, object, args, name))
-    }
-
-    fn call_expr(
+    pub fn call_expr(
         &mut self,
         callable: &Callable,
         object: Option<u32>,
@@ -55,63 +43,8 @@ impl Compiler<'_> {
         id
     }
 
-    /// Parses `(…` up to the closing parenthesis, which remains the current token. Returns one slot for each
-    /// parameter that is visible in VCL.
-    fn arguments(&mut self, signature: &Rc<Signature>) -> Res<Vec<Option<Expr>>> {
-        self.skip(Tok::LParen)?;
-        self.enter()?;
-        let params: Vec<&Param> = signature.slots().collect();
-        let mut given: Vec<Option<Expr>> = vec![None; params.len()];
-        for (slot, param) in params.iter().enumerate() {
-            if self.now() == Tok::RParen || (self.now() == Tok::Id && self.kind(self.t + 1) == Tok::Assign) {
-                break;
-            }
-            given[slot] = match self.argument(param) {
-                Ok(value) => Some(value),
-                Err(Stop) => {
-                    let name = param.name.as_deref().unwrap_or("(unnamed argument)");
-                    self.add_text(format!("Expected argument: {} {name}\n\n", param.ty().name()));
-                    return Err(Stop);
-                }
-            };
-            if self.now() == Tok::RParen {
-                break;
-            }
-            self.skip(Tok::Comma)?;
-        }
-        while self.now() == Tok::Id {
-            self.named_argument(&params, &mut given)?;
-            if self.now() == Tok::RParen {
-                break;
-            }
-            self.skip(Tok::Comma)?;
-        }
-        self.leave();
-        self.fill_defaults(signature, given)
-    }
-
-    fn named_argument(&mut self, params: &[&Param], given: &mut [Option<Expr>]) -> Res<()> {
-        let word = self.text(self.t);
-        let Some(slot) = params.iter().position(|p| p.name.as_deref() == Some(word)) else {
-            let names: Vec<&str> = params.iter().filter_map(|p| p.name.as_deref()).collect();
-            if let Some(near) = crate::hints::nearest(word, names.iter().copied()) {
-                self.hint(format!("did you mean '{near}'?"));
-            }
-            return self.fail(format!("Unknown argument '{word}'\n"), self.t);
-        };
-        if given[slot].is_some() {
-            return self.fail(format!("Argument '{word}' already used\n"), self.t);
-        }
-        self.advance();
-        self.skip(Tok::Assign)?;
-        given[slot] = Some(self.argument(params[slot])?);
-        Ok(())
-    }
-
-    fn argument(&mut self, param: &Param) -> Res<Expr> {
-        let ParamKind::Enum(values) = &param.kind else {
-            return self.expression(Fmt::from(param.ty()));
-        };
+    /// Parses an argument that is one of these words.
+    pub fn enum_argument(&mut self, values: &[String]) -> Res<Expr> {
         self.want(Tok::Id)?;
         let word = self.text(self.t);
         if !values.iter().any(|v| v == word) {
@@ -125,7 +58,11 @@ impl Compiler<'_> {
         Ok(Expr { ty: Type::Enum, kind: ExprKind::Enum(word.to_owned()) })
     }
 
-    fn fill_defaults(&mut self, signature: &Signature, given: Vec<Option<Expr>>) -> Res<Vec<Option<Expr>>> {
+    pub fn fill_defaults(
+        &mut self,
+        signature: &Signature,
+        given: Vec<Option<Expr>>,
+    ) -> Res<Vec<Option<Expr>>> {
         let mut args = Vec::with_capacity(given.len());
         let mut given = given.into_iter();
         let mut missing = false;
@@ -155,88 +92,14 @@ impl Compiler<'_> {
         Ok(args)
     }
 
-    /// Parses `.method(…)` of an object. The method's name is the current token.
-    pub fn object_method(&mut self, object: u32, fmt: Fmt) -> Res<Value> {
-        let Fmt::Object(index) = fmt else { return Err(Stop) };
-        let object_type = &self.object_types[index as usize];
-        let (import, signature) = (object_type.import, Rc::clone(&object_type.signature));
-        let word = self.text(self.t);
-        let module = self.modules.iter().find(|m| m.import == import);
-        let alias = module.and_then(|m| {
-            let full = format!("{}.{word}", signature.name);
-            m.signatures.aliases.iter().find(|(old, _)| *old == full).map(|(_, new)| new.clone())
-        });
-        let name = alias.as_deref().and_then(|a| a.split('.').nth(1)).unwrap_or(word);
-        let method = signature.methods.iter().find(|m| m.name.eq_ignore_ascii_case(name));
-        let Some(method) = method else {
-            let (member, name) = (self.quoted(self.t), self.type_name(fmt));
-            if let Some(near) = crate::hints::nearest(word, signature.methods.iter().map(|m| m.name.as_str()))
-            {
-                self.hint(format!("did you mean '{near}'?"));
-            }
-            return self.fail(format!("Unknown property {member} for type {name}\n"), self.t);
-        };
-        let method = Rc::new(method.clone());
-        let callable = Callable { import, object: signature.name.clone(), signature: Rc::clone(&method) };
-        let name = self.t;
-        self.advance();
-        let args = self.arguments(&method)?;
-        self.skip(Tok::RParen)?;
-        self.note_call(name, &method);
-        let call = self.call_expr(&callable, Some(object), args, name);
-        Ok(Value::one(Fmt::from(call.ty), call.kind))
-    }
-
-    fn note_call(&mut self, name: TokenId, signature: &Signature) {
-        let readable = readable(signature);
+    pub fn note_call(&mut self, name: TokenId, signature: &Signature) {
+        let readable = signature.readable();
         let noted =
             crate::symbols::Use { first: name, end: name + 1, what: UseKind::Read, mask: readable, readable };
         if let Some(current) = self.current {
             self.procs[current].uses.push(noted);
         }
     }
-
-    /// Parses `new name = module.type(…);`.
-    pub fn new_statement(&mut self, at: At, out: &mut Vec<Stmt>) -> Res<()> {
-        self.want(Tok::Id)?;
-        self.want_name("VCL object")?;
-        let symbol = self.handle_symbol(Fmt::Instance)?.ok_or(Stop)?;
-        self.symbols.list[symbol].no_ref_needed = true;
-        self.skip(Tok::Assign)?;
-        self.want(Tok::Id)?;
-        let type_symbol = self.some_symbol(Kind::Object, Mode::Existing, Mention::Nothing)?;
-        let Meaning::Object { import, signature, fmt } = self.symbols.list[type_symbol].meaning.clone()
-        else {
-            return Err(Stop);
-        };
-        self.symbols.list[symbol].fmt = fmt;
-        let object = self.global_index(symbol);
-        if let Some(entry) = self.program.objects.get_mut(object as usize) {
-            entry.import = import;
-            entry.type_name.clone_from(&signature.name);
-            entry.null_ok = signature.null_ok;
-        }
-        let name = self.t - 1;
-        let init = Rc::new(signature.init.clone());
-        let args = self.arguments(&init).and_then(|args| self.skip(Tok::RParen).map(|()| args));
-        let args = match args {
-            Ok(args) => args,
-            Err(Stop) => {
-                self.add_text("While compiling function call:\n");
-                return Err(Stop);
-            }
-        };
-        self.note_use(name, None, type_symbol, UseKind::Read);
-        self.skip(Tok::Semi)?;
-        out.push(Stmt::New { at, object, args });
-        Ok(())
-    }
-}
-
-/// Returns the methods that a function may be called from. A function with state for the top request is restricted
-/// to the client's side.
-pub(crate) fn readable(signature: &Signature) -> u32 {
-    if signature.has_private(Private::Top) { signature.allowed & CLIENT } else { signature.allowed }
 }
 
 impl Param {

@@ -100,6 +100,12 @@ impl Param {
 }
 
 impl Signature {
+    /// Returns the methods that the function may be called from. One with state for the top request is restricted to
+    /// the client's side.
+    pub(crate) fn readable(&self) -> u32 {
+        if self.has_private(Private::Top) { self.allowed & CLIENT } else { self.allowed }
+    }
+
     /// Returns the parameters that have a slot in `ExprKind::Call::args`, in order.
     pub fn slots(&self) -> impl Iterator<Item = &Param> {
         self.params.iter().filter(|p| !p.is_private())

@@ -6,6 +6,7 @@ use crate::program::{At, Expr, ExprKind, Return, SetOp, Stmt};
 use crate::returns_table::allowed_in;
 use crate::symbols::{Action, Fmt, Kind, Meaning, SymbolId, TokenId, UseKind};
 use crate::types::{self, Type};
+use crate::value::join;
 
 impl Compiler<'_> {
     fn trace_point(&mut self, out: &mut Vec<Stmt>) {
@@ -71,6 +72,14 @@ impl Compiler<'_> {
         self.finish_error();
         self.t = next;
         true
+    }
+
+    pub fn inline_c(&mut self) -> Res<()> {
+        self.hint(
+            "Lacquer compiles VCL without a C compiler; use a module (std, var, str, header, digest, ...) \
+             for what the C code does",
+        );
+        self.fail("Inline-C not allowed\n", self.t)
     }
 
     fn statement(&mut self, out: &mut Vec<Stmt>) -> Res<()> {
@@ -379,16 +388,5 @@ fn strands(value: Expr) -> Vec<Expr> {
     match value.kind {
         ExprKind::Concat(parts) => parts,
         kind => vec![Expr { ty: Type::String, kind }],
-    }
-}
-
-/// Joins parts into one STRING.
-pub(crate) fn join(mut parts: Vec<Expr>) -> Expr {
-    match parts.pop() {
-        Some(only) if parts.is_empty() => only,
-        last => {
-            parts.extend(last);
-            Expr { ty: Type::String, kind: ExprKind::Concat(parts) }
-        }
     }
 }

@@ -198,14 +198,6 @@ impl Compiler<'_> {
         }
     }
 
-    pub fn inline_c(&mut self) -> Res<()> {
-        self.hint(
-            "Lacquer compiles VCL without a C compiler; use a module (std, var, str, header, digest, ...) \
-             for what the C code does",
-        );
-        self.fail("Inline-C not allowed\n", self.t)
-    }
-
     fn next_declaration(&mut self, start: TokenId) {
         let mut depth = 0_usize;
         let mut token = start;

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectState, ObjectType};
 
-use crate::support::{Answer, DONE, Table, text};
+use crate::support::{CallResult, DONE, Table, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "accept",
@@ -27,7 +27,7 @@ fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErr
     Ok(Arc::new(Rule { fallback: args.str(0).unwrap_or_default().to_vec(), known: RwLock::default() }))
 }
 
-fn add<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn add<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(value) = args.str(0).filter(|v| !v.is_empty()) else { return DONE };
     let mut known = args.this::<Rule>()?.known.write().unwrap_or_else(PoisonError::into_inner);
     if !known.iter().any(|k| k.eq_ignore_ascii_case(value)) {
@@ -36,14 +36,14 @@ fn add<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn remove<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn remove<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let value = args.str(0).unwrap_or_default();
     let mut known = args.this::<Rule>()?.known.write().unwrap_or_else(PoisonError::into_inner);
     known.retain(|k| !k.eq_ignore_ascii_case(value));
     DONE
 }
 
-fn filter<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn filter<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let rule = args.this::<Rule>()?;
     let known = rule.known.read().unwrap_or_else(PoisonError::into_inner);
     let chosen = args.str(0).and_then(|header| choose(header, &known)).unwrap_or(&rule.fallback);

@@ -5,7 +5,7 @@ use lacquer_vcl::types::Method;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 use sha2::{Digest, Sha256};
 
-use crate::support::{Answer, DONE, Table, log};
+use crate::support::{CallResult, DONE, Table, log};
 
 pub(crate) static MODULE: Table = Table {
     name: "bodyaccess",
@@ -36,7 +36,7 @@ fn body(ctx: &mut Ctx<'_>, only_in: Option<(Method, &str)>) -> Option<Vec<u8>> {
     }
 }
 
-fn rematch_req_body<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn rematch_req_body<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let place = (Method::Recv, "rematch_req_body can be used only in vcl_recv{}");
     let Some(body) = body(ctx, Some(place)) else { return Ok(Value::Int(-1)) };
     match args.regex(0)?.is_match(&body, ctx.host.regex_limits()) {
@@ -49,7 +49,7 @@ fn rematch_req_body<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 }
 
 /// Hashes the body's digest, because a body may be larger than the workspace.
-fn hash_req_body<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn hash_req_body<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let place = (Method::Hash, "hash_req_body can only be used in vcl_hash{}");
     let Some(body) = body(ctx, Some(place)) else { return DONE };
     let digest = ctx.copy(&crate::blob::encode_hex(&Sha256::digest(&body)))?;
@@ -58,12 +58,12 @@ fn hash_req_body<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn len_req_body<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn len_req_body<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let place = (Method::Recv, "len_req_body can only be used in vcl_recv{}");
     Ok(Value::Int(body(ctx, Some(place)).map_or(-1, |body| body.len() as i64)))
 }
 
-fn log_req_body<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn log_req_body<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(body) = body(ctx, None) else { return DONE };
     let length = usize::try_from(args.int(1)).ok().filter(|n| *n > 0).unwrap_or(usize::MAX);
     for part in body.chunks(length.min(body.len().max(1))) {

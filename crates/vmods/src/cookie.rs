@@ -4,7 +4,7 @@
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
-use crate::support::{Answer, DONE, Table, is_match, log, shown, text};
+use crate::support::{CallResult, DONE, Table, is_match, log, shown, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "cookie",
@@ -92,7 +92,7 @@ fn names(list: Option<&[u8]>) -> Vec<&[u8]> {
     all.map(<[u8]>::trim_ascii_start).filter(|name| !name.is_empty()).collect()
 }
 
-fn parse<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn parse<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let header = args.str(0).unwrap_or_default();
     if header.is_empty() {
         log(ctx, Tag::Debug, "cookie: nothing to parse");
@@ -105,21 +105,21 @@ fn parse<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn set<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn set<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     jar(ctx).set(args.str(0).unwrap_or_default(), args.str(1).unwrap_or_default());
     DONE
 }
 
-fn isset<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn isset<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Bool(args.str(0).is_some_and(|name| jar(ctx).get(name).is_some())))
 }
 
-fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let found = args.str(0).and_then(|name| jar(ctx).get(name)).map(<[u8]>::to_vec);
     found.map_or(Ok(Value::Str(None)), |value| text(ctx, &value))
 }
 
-fn get_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let all = std::mem::take(&mut jar(ctx).0);
     let mut found = None;
     for cookie in &all {
@@ -133,7 +133,7 @@ fn get_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     found.map_or(Ok(Value::Str(None)), |value| text(ctx, &value))
 }
 
-fn get_string<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn get_string<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let joined = jar(ctx).joined();
     let answer = text(ctx, &joined)?;
     if matches!(answer, Value::Str(None)) {
@@ -142,38 +142,38 @@ fn get_string<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
     Ok(answer)
 }
 
-fn clean<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn clean<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     jar(ctx).0.clear();
     DONE
 }
 
-fn delete<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn delete<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let name = args.str(0).unwrap_or_default();
     jar(ctx).0.retain(|c| c.name != name);
     DONE
 }
 
-fn keep<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn keep<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let names = names(args.str(0));
     jar(ctx).0.retain(|c| names.contains(&&c.name[..]));
     DONE
 }
 
-fn filter<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn filter<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let names = names(args.str(0));
     jar(ctx).0.retain(|c| !names.contains(&&c.name[..]));
     DONE
 }
 
-fn keep_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn keep_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     retain_re(ctx, args, true)
 }
 
-fn filter_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn filter_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     retain_re(ctx, args, false)
 }
 
-fn retain_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, matching: bool) -> Answer<'a> {
+fn retain_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, matching: bool) -> CallResult<'a> {
     let what = if matching { "cookie" } else { "matching cookie" };
     let mut all = std::mem::take(&mut jar(ctx).0);
     all.retain(|c| {
@@ -188,7 +188,7 @@ fn retain_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, matching: bool) -> Answer<'
     DONE
 }
 
-fn format_date<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn format_date<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     text(ctx, &lacquer_http::date::format(args.real(0) + args.real(1)))
 }
 

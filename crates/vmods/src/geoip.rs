@@ -7,7 +7,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Instance, ModuleError, Value};
 use maxminddb::{PathElement, Reader};
 
-use crate::support::{Answer, DONE, Finished, Table, log, shown, text};
+use crate::support::{CallResult, DONE, Finished, Table, log, shown, text};
 
 pub(crate) static MODULE: Finished = Finished {
     table: Table {
@@ -47,7 +47,7 @@ fn open(file: &str) -> Result<Database, ModuleError> {
     opened.map(Arc::new).map_err(|error| format!("geoip: {file}: {error}").into())
 }
 
-fn init<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn init<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let database = open(&shown(args.str(0)))?;
     *ctx.vcl_state::<Opened>(0).0.lock().unwrap_or_else(PoisonError::into_inner) = Some(database);
     DONE
@@ -82,7 +82,7 @@ fn find(
     found.map_err(|error| format!("geoip: {error}").into())
 }
 
-fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, path: &[PathElement<'_>]) -> Answer<'a> {
+fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, path: &[PathElement<'_>]) -> CallResult<'a> {
     let address = shown(args.str(0));
     let Ok(ip) = address.parse::<IpAddr>() else {
         log(ctx, Tag::Error, format!("geoip: invalid address \"{address:.64}\""));
@@ -108,15 +108,15 @@ fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, path: &[PathElement<'_>]) -> A
     }
 }
 
-fn country_code<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn country_code<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     lookup(ctx, args, &[PathElement::Key("country"), PathElement::Key("iso_code")])
 }
 
-fn country_name<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn country_name<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     lookup(ctx, args, &[PathElement::Key("country"), PathElement::Key("names"), PathElement::Key("en")])
 }
 
-fn region_name<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn region_name<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let largest = [PathElement::Key("subdivisions"), PathElement::Index(0)];
     let name = [PathElement::Key("names"), PathElement::Key("en")];
     lookup(ctx, args, &[largest, name].concat())

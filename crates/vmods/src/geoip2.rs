@@ -8,7 +8,7 @@ use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectState, ObjectType, Value
 use maxminddb::{MaxMindDbError, PathElement, Reader};
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::support::{Answer, Table, copy_if_room, log, shown};
+use crate::support::{CallResult, Table, copy_if_room, log, shown};
 
 pub(crate) static MODULE: Table = Table {
     name: "geoip2",
@@ -111,7 +111,7 @@ fn path(text: &str) -> Vec<PathElement<'_>> {
     parts.map(|part| part.parse().map_or(PathElement::Key(part), PathElement::Index)).collect()
 }
 
-fn answer<'a>(ctx: &mut Ctx<'a>, text: &[u8]) -> Answer<'a> {
+fn answer<'a>(ctx: &mut Ctx<'a>, text: &[u8]) -> CallResult<'a> {
     let copied = copy_if_room(ctx, text);
     if copied.is_none() {
         log(ctx, Tag::Error, "geoip2.lookup: Out of workspace");
@@ -119,7 +119,7 @@ fn answer<'a>(ctx: &mut Ctx<'a>, text: &[u8]) -> Answer<'a> {
     Ok(Value::Str(copied))
 }
 
-fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let nothing = Ok(Value::Str(None));
     let reader = args.this::<Reader<Vec<u8>>>()?;
     let name = shown(args.str(0));

@@ -2,7 +2,7 @@
 
 use lacquer_vcl_runtime::{Args, Ctx, H2Setting, Value};
 
-use crate::support::{Answer, Table};
+use crate::support::{CallResult, Table};
 
 pub(crate) static MODULE: Table = Table {
     name: "h2",
@@ -18,7 +18,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-fn is<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn is<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Bool(ctx.host.is_http2()))
 }
 
@@ -31,21 +31,21 @@ fn exchange(ctx: &mut Ctx<'_>, which: H2Setting, to: Option<f64>) -> f64 {
     before
 }
 
-fn rapid_reset<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn rapid_reset<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let to = args.is_given(0).then(|| args.real(0));
     Ok(Value::Duration(exchange(ctx, H2Setting::RapidReset, to)))
 }
 
-fn rapid_reset_limit<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn rapid_reset_limit<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let to = args.is_given(0).then(|| args.int(0) as f64);
     Ok(Value::Int(exchange(ctx, H2Setting::RapidResetLimit, to) as i64))
 }
 
-fn rapid_reset_period<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn rapid_reset_period<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let to = args.is_given(0).then(|| args.real(0));
     Ok(Value::Duration(exchange(ctx, H2Setting::RapidResetPeriod, to)))
 }
 
-fn rapid_reset_budget<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn rapid_reset_budget<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Real(exchange(ctx, H2Setting::RapidResetBudget, None)))
 }

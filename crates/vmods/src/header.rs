@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use lacquer_vcl::types::HttpId;
 use lacquer_vcl_runtime::{Args, Ctx, HeaderEdit, HeaderName, ModuleError, NameRef, Regex, Value};
 
-use crate::support::{Answer, DONE, Table, text};
+use crate::support::{CallResult, DONE, Table, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "header",
@@ -64,12 +64,12 @@ fn matching(
     Ok(found)
 }
 
-fn append<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn append<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (http, name) = target(ctx, args, 0)?;
     add(ctx, http, &name, &args.joined(1))
 }
 
-fn add<'a>(ctx: &mut Ctx<'a>, http: HttpId, name: &HeaderName, value: &[u8]) -> Answer<'a> {
+fn add<'a>(ctx: &mut Ctx<'a>, http: HttpId, name: &HeaderName, value: &[u8]) -> CallResult<'a> {
     if name.lower.is_empty() {
         return Err("header: a line needs a name".into());
     }
@@ -77,7 +77,7 @@ fn add<'a>(ctx: &mut Ctx<'a>, http: HttpId, name: &HeaderName, value: &[u8]) -> 
     DONE
 }
 
-fn copy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn copy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (from, from_name) = target(ctx, args, 0)?;
     let (to, to_name) = target(ctx, args, 1)?;
     for value in matching(ctx, from, &from_name, None)? {
@@ -86,7 +86,7 @@ fn copy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn dyn_<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn dyn_<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let name = args.str(1).unwrap_or_default();
     let name = name.split(|&b| b == b':').next().unwrap_or_default();
     if name.len() > MAX_NAME {
@@ -95,13 +95,13 @@ fn dyn_<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Header(args.http(0)?, NameRef::Made(ctx.copy(name)?)))
 }
 
-fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (http, name) = target(ctx, args, 0)?;
     let found = matching(ctx, http, &name, Some(args.regex(1)?))?;
     found.first().map_or(Ok(Value::Str(None)), |value| text(ctx, value))
 }
 
-fn remove<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn remove<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (http, name) = target(ctx, args, 0)?;
     let (regex, limits) = (args.regex(1)?, ctx.host.regex_limits());
     ctx.host.edit_headers(http, &mut |line| match value_of(line, &name) {
@@ -113,7 +113,7 @@ fn remove<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn regsub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn regsub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (regex, limits) = (args.regex(1)?, ctx.host.regex_limits());
     let (replacement, all) = (args.str(2).unwrap_or_default(), args.bool(3));
     ctx.host.edit_headers(args.http(0)?, &mut |line| {

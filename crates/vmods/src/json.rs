@@ -4,7 +4,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Func, Value};
 use serde_json::Value as Json;
 
-use crate::support::{Answer, DONE, Table, log, text};
+use crate::support::{CallResult, DONE, Table, log, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "json",
@@ -89,12 +89,12 @@ fn store(ctx: &mut Ctx<'_>, bytes: &[u8]) {
     ctx.task::<Document>(0).0 = parsed.ok();
 }
 
-fn parse_text<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn parse_text<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     store(ctx, args.str(0).unwrap_or_default());
     DONE
 }
 
-fn parse_req_body<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn parse_req_body<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     if let Some(body) = ctx.host.cached_req_body() {
         store(ctx, &body);
     } else {
@@ -110,18 +110,18 @@ fn with_value<R>(ctx: &mut Ctx<'_>, args: &Args<'_>, read: impl FnOnce(&Json) ->
     read(find(ctx.task::<Document>(0).0.as_ref()?, path)?)
 }
 
-fn contains<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn contains<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Bool(with_value(ctx, args, |_| Some(())).is_some()))
 }
 
-fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     match with_value(ctx, args, |value| shown(value, args.bool(2))) {
         Some(found) => text(ctx, found.as_bytes()),
         None => Ok(Value::Str(args.str(1))),
     }
 }
 
-fn length<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn length<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let length = match &ctx.task::<Document>(0).0 {
         Some(Json::Object(names)) => names.len(),
         Some(Json::Array(elements)) => elements.len(),
@@ -130,7 +130,7 @@ fn length<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Int(length as i64))
 }
 
-fn is<'a>(ctx: &mut Ctx<'a>, test: fn(&Json) -> bool) -> Answer<'a> {
+fn is<'a>(ctx: &mut Ctx<'a>, test: fn(&Json) -> bool) -> CallResult<'a> {
     Ok(Value::Bool(ctx.task::<Document>(0).0.as_ref().is_some_and(test)))
 }
 

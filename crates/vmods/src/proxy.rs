@@ -3,7 +3,7 @@
 use lacquer_http::proxy_protocol::tlv;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
-use crate::support::{Answer, Table, text};
+use crate::support::{CallResult, Table, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "proxy",
@@ -29,7 +29,7 @@ const CLIENT_SSL: u8 = 0x01;
 const CLIENT_CERT_CONN: u8 = 0x02;
 const CLIENT_CERT_SESS: u8 = 0x04;
 
-fn string<'a>(ctx: &mut Ctx<'a>, kind: u8) -> Answer<'a> {
+fn string<'a>(ctx: &mut Ctx<'a>, kind: u8) -> CallResult<'a> {
     let Some(value) = ctx.host.proxy_tlv(kind) else { return Ok(Value::Str(None)) };
     match text(ctx, &value) {
         Ok(Value::Str(None)) => Err("proxy.TLV: out of workspace".into()),
@@ -37,12 +37,12 @@ fn string<'a>(ctx: &mut Ctx<'a>, kind: u8) -> Answer<'a> {
     }
 }
 
-fn flag<'a>(ctx: &mut Ctx<'a>, flag: u8) -> Answer<'a> {
+fn flag<'a>(ctx: &mut Ctx<'a>, flag: u8) -> CallResult<'a> {
     let flags = ctx.host.proxy_tlv(tlv::SSL).and_then(|v| v.first().copied());
     Ok(Value::Bool(flags.is_some_and(|f| f & flag == flag)))
 }
 
-fn ssl_verify_result<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn ssl_verify_result<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let ssl = ctx.host.proxy_tlv(tlv::SSL);
     let result = ssl.and_then(|v| v.get(1..5).and_then(|b| b.try_into().ok()).map(u32::from_be_bytes));
     Ok(Value::Int(result.map_or(0, i64::from)))

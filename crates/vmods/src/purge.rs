@@ -2,7 +2,7 @@
 
 use lacquer_vcl_runtime::{Args, Ctx, PurgeMode, Value};
 
-use crate::support::{Answer, Table};
+use crate::support::{CallResult, Table};
 
 pub(crate) static MODULE: Table = Table {
     name: "purge",
@@ -12,11 +12,11 @@ pub(crate) static MODULE: Table = Table {
     suspends: &["hard", "soft"],
 };
 
-fn hard<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn hard<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(ctx.block_on_host(|host| host.purge(PurgeMode::Hard))?))
 }
 
-fn soft<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn soft<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let unless_negative = |x: f64| (x >= 0.0).then_some(x);
     let mode = PurgeMode::Soft {
         ttl: args.real(0),

@@ -3,7 +3,7 @@
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
 use crate::standard;
-use crate::support::{Answer, Table, overflow, room};
+use crate::support::{CallResult, Table, overflow, room};
 
 pub(crate) static MODULE: Table = Table {
     name: "querysort",
@@ -13,7 +13,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(url) = args.str(0) else { return Ok(Value::Str(None)) };
     let Some(sorted) = sorted(url) else { return Ok(Value::Str(Some(url))) };
     if sorted.len() >= room(ctx) {

@@ -6,7 +6,7 @@ use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectState, ObjectType, Value};
 
 use crate::standard::{GlobFlags, glob_matches};
-use crate::support::{Answer, DONE, Table, copy_if_room, text, word};
+use crate::support::{CallResult, DONE, Table, copy_if_room, text, word};
 
 pub(crate) static MODULE: Table = Table {
     name: "querystring",
@@ -64,20 +64,20 @@ fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErr
     Ok(Arc::new(Filter { style, criteria: RwLock::default() }))
 }
 
-fn add<'a>(args: &Args<'a>, criterion: Criterion) -> Answer<'a> {
+fn add<'a>(args: &Args<'a>, criterion: Criterion) -> CallResult<'a> {
     args.this::<Filter>()?.criteria.write().unwrap_or_else(PoisonError::into_inner).push(criterion);
     DONE
 }
 
-fn add_string<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn add_string<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     add(args, Criterion::Text(args.str(0).unwrap_or_default().to_vec()))
 }
 
-fn add_glob<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn add_glob<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     add(args, Criterion::Glob(args.str(0).unwrap_or_default().to_vec()))
 }
 
-fn add_regex<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn add_regex<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let regex = args.regex(0)?;
     let at = ctx.vcl.regexes.iter().position(|r| std::ptr::eq(r, regex));
     add(args, Criterion::Regex(at.ok_or("querystring: a regular expression of the program is expected")?))
@@ -135,12 +135,12 @@ fn rebuilt(path: &[u8], query: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the changed URL, or the original one if the workspace has no space for it.
-fn answer<'a>(ctx: &mut Ctx<'a>, url: &'a [u8], changed: &[u8]) -> Answer<'a> {
+fn answer<'a>(ctx: &mut Ctx<'a>, url: &'a [u8], changed: &[u8]) -> CallResult<'a> {
     let copied = if changed == url { None } else { copy_if_room(ctx, changed) };
     Ok(Value::Str(copied.or(Some(url))))
 }
 
-fn apply<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn apply<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(url) = url(ctx, args)? else { return Ok(Value::Str(None)) };
     let (path, query) = split(url);
     let query = query.map_or_else(Vec::new, |q| match args.this::<Filter>() {
@@ -150,29 +150,29 @@ fn apply<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     answer(ctx, url, &rebuilt(path, &query))
 }
 
-fn extract<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn extract<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let filter = args.this::<Filter>()?;
     let Some(query) = url(ctx, args)?.and_then(|url| split(url).1) else { return Ok(Value::Str(None)) };
     let kept = run(ctx, query, filter, word(args, 1) == "keep");
     text(ctx, &kept)
 }
 
-fn restyled<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, style: Style) -> Answer<'a> {
+fn restyled<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, style: Style) -> CallResult<'a> {
     let Some(url) = url(ctx, args)? else { return Ok(Value::Str(None)) };
     let (path, query) = split(url);
     let query = query.map_or_else(Vec::new, |q| filtered(q, style, |_| true));
     answer(ctx, url, &rebuilt(path, &query))
 }
 
-fn clean<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn clean<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     restyled(ctx, args, Style { sort: false, uniq: false, by_name: false })
 }
 
-fn sort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn sort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     restyled(ctx, args, Style { sort: true, uniq: args.bool(1), by_name: false })
 }
 
-fn remove<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn remove<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Str(url(ctx, args)?.map(|url| split(url).0)))
 }
 

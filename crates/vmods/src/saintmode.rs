@@ -11,7 +11,7 @@ use lacquer_vcl_runtime::{
     Args, BackendId, Ctx, Director, Health, Instance, ModuleError, ObjectState, ObjectType, Value,
 };
 
-use crate::support::{Answer, DONE, Table, director_name, is_backend_side, log, text};
+use crate::support::{CallResult, DONE, Table, director_name, is_backend_side, log, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "saintmode",
@@ -25,7 +25,8 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-struct Trouble {
+/// An object for which the backend is not used until a time.
+struct Denial {
     hash: Vec<u8>,
     until: f64,
 }
@@ -34,41 +35,42 @@ struct Saint {
     name: String,
     backend: BackendId,
     backend_name: String,
-    /// Number of such objects that makes the backend sick; 0 disables the module.
+    /// The number of denied objects that makes the backend sick; 0 disables the module.
     threshold: usize,
-    troubles: Mutex<Vec<Trouble>>,
+    denials: Mutex<Vec<Denial>>,
 }
 
+/// The result of the checks for one object.
 enum Verdict {
-    Well,
+    Usable,
     Denied,
     TooMany,
 }
 
 impl Saint {
-    fn judge(&self, hash: Option<&[u8]>, now: f64) -> Verdict {
-        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
-        troubles.retain(|t| t.until >= now);
-        if troubles.iter().any(|t| Some(&t.hash[..]) == hash) {
+    fn verdict(&self, hash: Option<&[u8]>, now: f64) -> Verdict {
+        let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
+        denials.retain(|t| t.until >= now);
+        if denials.iter().any(|t| Some(&t.hash[..]) == hash) {
             Verdict::Denied
-        } else if troubles.len() >= self.threshold {
+        } else if denials.len() >= self.threshold {
             Verdict::TooMany
         } else {
-            Verdict::Well
+            Verdict::Usable
         }
     }
 
     fn count(&self) -> usize {
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.denials.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Returns whether the backend can be used for the current object. If not, logs the reason.
-    fn will_do(&self, ctx: &mut Ctx<'_>, hash: Option<&[u8]>) -> bool {
+    fn is_usable(&self, ctx: &mut Ctx<'_>, hash: Option<&[u8]>) -> bool {
         if self.threshold == 0 || self.count() == 0 {
             return true;
         }
-        let why = match self.judge(hash, ctx.host.now()) {
-            Verdict::Well => return true,
+        let why = match self.verdict(hash, ctx.host.now()) {
+            Verdict::Usable => return true,
             Verdict::Denied => "object denylisted",
             Verdict::TooMany => "hit threshold",
         };
@@ -100,9 +102,9 @@ impl Director for SaintDirector {
 
     fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
         let hash = if is_backend_side(ctx.method()) { ctx.get_blob(Var::BereqHash) } else { None };
-        let will_do = self.0.will_do(ctx, hash);
+        let is_usable = self.0.is_usable(ctx, hash);
         let mut health = ctx.vcl.directors.healthy_for(self.0.backend, ctx);
-        health.healthy &= will_do;
+        health.healthy &= is_usable;
         health
     }
 
@@ -143,33 +145,33 @@ fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErro
         backend,
         backend_name: director_name(ctx.vcl, backend),
         threshold: usize::try_from(args.int(1)).unwrap_or(0),
-        troubles: Mutex::default(),
+        denials: Mutex::default(),
     });
     ctx.vcl_state::<All>(0).0.lock().unwrap_or_else(PoisonError::into_inner).push(saint.clone());
     let id = ctx.vcl.directors.add(Arc::new(SaintDirector(saint.clone())));
     Ok(Arc::new(Object { id, saint }))
 }
 
-fn backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Backend(args.this::<Object>()?.id))
 }
 
-fn denylist_count<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn denylist_count<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(args.this::<Object>()?.saint.count() as i64))
 }
 
-fn is_healthy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn is_healthy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let saint = &args.this::<Object>()?.saint;
     let hash = match ctx.method() {
         Method::Recv | Method::Hash | Method::Init | Method::Fini => None,
         method if is_backend_side(method) => ctx.get_blob(Var::BereqHash),
         _ => ctx.get_blob(Var::ReqHash),
     };
-    let well = saint.will_do(ctx, hash) && ctx.vcl.directors.healthy_for(saint.backend, ctx).healthy;
-    Ok(Value::Bool(well))
+    let is_healthy = saint.is_usable(ctx, hash) && ctx.vcl.directors.healthy_for(saint.backend, ctx).healthy;
+    Ok(Value::Bool(is_healthy))
 }
 
-fn denylist<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn denylist<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let saints = all(ctx);
     if saints.is_empty() {
         log(ctx, Tag::VCL_Error, "saintmode.denylist(): Saintmode is not configured");
@@ -186,15 +188,15 @@ fn denylist<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         return DONE;
     };
     let hash = ctx.get_blob(Var::BereqHash).unwrap_or_default().to_vec();
-    let trouble = Trouble { hash, until: ctx.host.now() + args.real(0) };
-    saint.troubles.lock().unwrap_or_else(PoisonError::into_inner).push(trouble);
+    let trouble = Denial { hash, until: ctx.host.now() + args.real(0) };
+    saint.denials.lock().unwrap_or_else(PoisonError::into_inner).push(trouble);
     let (name, seconds) = (&saint.backend_name, args.real(0));
     let note = format!("saintmode: object put on denylist for backend {name} for {seconds:.2} seconds");
     log(ctx, Tag::VCL_Log, note);
     DONE
 }
 
-fn status<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn status<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let row = |s: &Arc<Saint>| {
         format!(
             "\t\t{{ \"name\": \"{}\", \"backend\": \"{}\", \"count\": \"{}\", \"threshold\": \"{}\" }}",

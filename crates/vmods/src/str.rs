@@ -2,7 +2,7 @@
 
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
-use crate::support::{Answer, Table, text};
+use crate::support::{CallResult, Table, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "str",
@@ -21,24 +21,24 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-fn count<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn count<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(args.str(0).map_or(-1, |s| s.len() as i64)))
 }
 
-fn startswith<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn startswith<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Bool(matches!((args.str(0), args.str(1)), (Some(a), Some(b)) if a.starts_with(b))))
 }
 
-fn endswith<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn endswith<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Bool(matches!((args.str(0), args.str(1)), (Some(a), Some(b)) if a.ends_with(b))))
 }
 
-fn contains<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn contains<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (Some(hay), Some(needle)) = (args.str(0), args.str(1)) else { return Ok(Value::Bool(false)) };
     Ok(Value::Bool(needle.is_empty() || hay.windows(needle.len()).any(|w| w == needle)))
 }
 
-fn take<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn take<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Str(args.str(0).map(|s| part(s, args.int(1), args.int(2)))))
 }
 
@@ -56,13 +56,13 @@ fn part(s: &[u8], n: i64, offset: i64) -> &[u8] {
     s.get(start..end).unwrap_or_default()
 }
 
-fn reverse<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn reverse<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(s) = args.str(0) else { return Ok(Value::Str(None)) };
     let reversed: Vec<u8> = s.iter().rev().copied().collect();
     text(ctx, &reversed)
 }
 
-fn split<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn split<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (s, n) = (args.str(0).unwrap_or_default(), args.int(1));
     let separators = args.str(2).unwrap_or_default();
     Ok(Value::Str(if separators.is_empty() { None } else { field(s, n, separators) }))
@@ -79,7 +79,7 @@ fn field<'s>(s: &'s [u8], n: i64, separators: &[u8]) -> Option<&'s [u8]> {
     if n > 0 { fields.nth(place) } else { fields.nth_back(place) }
 }
 
-fn token_intersect<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn token_intersect<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let separators = if args.is_given(2) { args.str(2).unwrap_or_default() } else { b" ," };
     let (Some(a), Some(b)) = (args.str(0), args.str(1)) else { return Ok(Value::Bool(false)) };
     let shared = fields(a, separators).any(|token| fields(b, separators).any(|other| other == token));

@@ -6,7 +6,7 @@ use lacquer_vcl_runtime::{
     Args, BackendId, Ctx, Event, Func, Instance, Module, ModuleError, ObjectType, SubFault, Value,
 };
 
-pub(crate) type Answer<'a> = Result<Value<'a>, ModuleError>;
+pub(crate) type CallResult<'a> = Result<Value<'a>, ModuleError>;
 
 /// A module as a constant.
 pub(crate) struct Table {
@@ -72,10 +72,10 @@ impl Module for Finished {
 }
 
 /// The result of a VOID function.
-pub(crate) const DONE: Answer<'static> = Ok(Value::Absent);
+pub(crate) const DONE: CallResult<'static> = Ok(Value::Absent);
 
 /// Copies the bytes into the workspace. Returns undefined if that is full (the host records the overflow).
-pub(crate) fn text<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Answer<'a> {
+pub(crate) fn text<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> CallResult<'a> {
     Ok(Value::Str(ctx.try_copy(bytes)))
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn copy_if_room<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Option<&'a [u
 }
 
 /// Returns the version of the program, as a module's own.
-pub(crate) fn version<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+pub(crate) fn version<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Str(Some(concat!("Lacquer ", env!("CARGO_PKG_VERSION")).as_bytes())))
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn check_call<'a>(
     args: &Args<'a>,
     module: &str,
     sub: Result<u32, ModuleError>,
-) -> Answer<'a> {
+) -> CallResult<'a> {
     let checked = sub.map(|sub| ctx.check_sub(Some(sub)));
     let why = match &checked {
         Ok(Ok(())) => return Ok(Value::Bool(true)),

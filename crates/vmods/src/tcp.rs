@@ -3,7 +3,7 @@
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
-use crate::support::{Answer, DONE, Table, log, shown};
+use crate::support::{CallResult, DONE, Table, log, shown};
 
 pub(crate) static MODULE: Table = Table {
     name: "tcp",
@@ -18,7 +18,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-fn congestion_algorithm<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn congestion_algorithm<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let algorithm = shown(args.str(0));
     if ctx.host.tcp_congestion(&algorithm) {
         return Ok(Value::Int(0));
@@ -27,7 +27,7 @@ fn congestion_algorithm<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Int(-1))
 }
 
-fn dump_info<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn dump_info<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let Some(i) = ctx.host.tcp_info() else {
         log(ctx, Tag::VCL_Error, "getsockopt() failed");
         return DONE;
@@ -45,7 +45,7 @@ fn dump_info<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn get_estimated_rtt<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn get_estimated_rtt<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let Some(info) = ctx.host.tcp_info() else {
         log(ctx, Tag::VCL_Error, "getsockopt() failed");
         return Ok(Value::Real(0.0));
@@ -53,7 +53,7 @@ fn get_estimated_rtt<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Real(f64::from(info.rtt / 1000)))
 }
 
-fn set_socket_pace<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn set_socket_pace<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let rate = args.int(0);
     if ctx.host.tcp_pace(rate) {
         log(ctx, Tag::VCL_Log, format!("vmod-tcp: Socket paced to {rate} KB/s."));

@@ -3,7 +3,7 @@
 
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
-use crate::support::{Answer, Table};
+use crate::support::{CallResult, Table};
 
 pub(crate) static MODULE: Table = Table {
     name: "tls",
@@ -22,10 +22,10 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-fn is_tls<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn is_tls<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Bool(false))
 }
 
-fn nothing<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn nothing<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Str(None))
 }

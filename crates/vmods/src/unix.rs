@@ -5,7 +5,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
 use crate::blocking::FILES;
-use crate::support::{Answer, Table, log, text};
+use crate::support::{CallResult, Table, log, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "unix",
@@ -23,25 +23,25 @@ fn credentials(ctx: &mut Ctx<'_>) -> Option<(u32, u32)> {
     found
 }
 
-fn uid<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn uid<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(credentials(ctx).map_or(-1, |(uid, _)| i64::from(uid))))
 }
 
-fn gid<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn gid<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(credentials(ctx).map_or(-1, |(_, gid)| i64::from(gid))))
 }
 
-fn user<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn user<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let id = credentials(ctx).map(|(uid, _)| uid);
     name(ctx, "/etc/passwd", id)
 }
 
-fn group<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn group<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let id = credentials(ctx).map(|(_, gid)| gid);
     name(ctx, "/etc/group", id)
 }
 
-fn name<'a>(ctx: &mut Ctx<'a>, file: &'static str, id: Option<u32>) -> Answer<'a> {
+fn name<'a>(ctx: &mut Ctx<'a>, file: &'static str, id: Option<u32>) -> CallResult<'a> {
     let Some(id) = id else { return Ok(Value::Str(None)) };
     let find = move || name_in(&std::fs::read_to_string(file).unwrap_or_default(), id).map(str::to_owned);
     match FILES.run(ctx, find)? {

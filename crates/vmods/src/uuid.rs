@@ -10,7 +10,7 @@ use sha1::Sha1;
 use sha2::Digest;
 
 use crate::blob::encode_hex;
-use crate::support::{Answer, Table, log, shown, text};
+use crate::support::{CallResult, Table, log, shown, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "uuid",
@@ -128,7 +128,12 @@ fn hashed<D: Digest>(namespace: &Uuid, name: &[u8], version: u8) -> Uuid {
     marked(uuid, version)
 }
 
-fn named<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, make: fn(&Uuid, &[u8]) -> Uuid, version: u8) -> Answer<'a> {
+fn named<'a>(
+    ctx: &mut Ctx<'a>,
+    args: &Args<'a>,
+    make: fn(&Uuid, &[u8]) -> Uuid,
+    version: u8,
+) -> CallResult<'a> {
     let (Some(space), Some(name)) = (args.str(0), args.str(1)) else {
         log(ctx, Tag::VCL_Error, format!("vmod uuid: uuid_v{version}: namespace or name is undefined"));
         return Ok(Value::Str(None));
@@ -143,21 +148,21 @@ fn named<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, make: fn(&Uuid, &[u8]) -> Uuid,
     }
 }
 
-fn uuid_v1<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn uuid_v1<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let uuid = timed(clock::real()).map_err(|error| no_numbers(&error))?;
     text(ctx, formatted(&uuid).as_bytes())
 }
 
-fn uuid_v3<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn uuid_v3<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     named(ctx, args, |space, name| hashed::<Md5>(space, name, 3), 3)
 }
 
-fn uuid_v4<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn uuid_v4<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let uuid = random_uuid()?;
     text(ctx, formatted(&uuid).as_bytes())
 }
 
-fn uuid_v5<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn uuid_v5<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     named(ctx, args, |space, name| hashed::<Sha1>(space, name, 5), 5)
 }
 

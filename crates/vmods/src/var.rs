@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, Func, ModuleError, Value};
 
-use crate::support::{Answer, DONE, Table, room, text};
+use crate::support::{CallResult, DONE, Table, room, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "var",
@@ -58,7 +58,7 @@ fn charge(ctx: &mut Ctx<'_>, bytes: usize, what: &str) -> Result<(), ModuleError
     Ok(())
 }
 
-fn set<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn set<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(name) = args.str(0) else { return DONE };
     if !ctx.task::<Variables>(0).0.contains_key(name) {
         charge(ctx, VARIABLE, "alloc var")?;
@@ -83,39 +83,39 @@ fn held(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Option<Held> {
     ctx.task::<Variables>(0).0.get(args.str(0)?).cloned()
 }
 
-fn get_string<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_string<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     match held(ctx, args) {
         Some(Held::String(value)) => text(ctx, &value),
         _ => Ok(Value::Str(None)),
     }
 }
 
-fn get_int<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_int<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let found = if let Some(Held::Int(n)) = held(ctx, args) { n } else { 0 };
     Ok(Value::Int(found))
 }
 
-fn get_real<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_real<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let found = if let Some(Held::Real(n)) = held(ctx, args) { n } else { 0.0 };
     Ok(Value::Real(found))
 }
 
-fn get_duration<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_duration<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let found = if let Some(Held::Duration(n)) = held(ctx, args) { n } else { 0.0 };
     Ok(Value::Duration(found))
 }
 
-fn get_ip<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_ip<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(Held::Ip(Some(ip))) = held(ctx, args) else { return Ok(Value::Ip(None)) };
     Ok(Value::Ip(Some(ctx.ip(ip).ok_or("vmod_var: out of workspace")?)))
 }
 
-fn get_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let found = if let Some(Held::Backend(b)) = held(ctx, args) { b } else { BackendId::NONE };
     Ok(Value::Backend(found))
 }
 
-fn clear<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn clear<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     ctx.task::<Variables>(0).0.clear();
     DONE
 }
@@ -127,7 +127,7 @@ fn globals() -> &'static Globals {
     GLOBALS.get_or_init(Globals::default)
 }
 
-fn global_set<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn global_set<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(name) = args.str(0) else { return DONE };
     let mut all = globals().lock().unwrap_or_else(PoisonError::into_inner);
     match args.str(1) {
@@ -137,7 +137,7 @@ fn global_set<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn global_get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn global_get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let all = globals().lock().unwrap_or_else(PoisonError::into_inner);
     match args.str(0).and_then(|name| all.get(name)) {
         Some(value) => text(ctx, value),

@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use lacquer_sources::clock::Instant;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
-use crate::support::{Answer, DONE, Table};
+use crate::support::{CallResult, DONE, Table};
 
 pub(crate) static MODULE: Table = Table {
     name: "vsthrottle",
@@ -122,7 +122,7 @@ fn with_bucket<T>(args: &Args<'_>, act: impl FnOnce(&mut Bucket, f64) -> T) -> O
     })
 }
 
-fn is_denied<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn is_denied<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let denied = with_bucket(args, |bucket, now| bucket.take(args.real(3), now));
     with_shard(args, |shard, _, now| {
         shard.calls += 1;
@@ -134,12 +134,12 @@ fn is_denied<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(denied.unwrap_or(true)))
 }
 
-fn return_token<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn return_token<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     with_bucket(args, |bucket, _| bucket.tokens += 1);
     DONE
 }
 
-fn remaining<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn remaining<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let tokens = with_bucket(args, |bucket, now| {
         bucket.refill(now);
         bucket.tokens
@@ -147,12 +147,12 @@ fn remaining<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Int(tokens.unwrap_or(-1)))
 }
 
-fn blocked<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn blocked<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let left = with_bucket(args, |bucket, now| (bucket.blocked_until - now).max(0.0));
     Ok(Value::Duration(left.unwrap_or(-1.0)))
 }
 
-fn remove_bucket<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn remove_bucket<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     with_shard(args, |shard, key, _| shard.buckets.remove(&key));
     DONE
 }

@@ -3,7 +3,7 @@
 
 use lacquer_vcl_runtime::{Args, Ctx, PurgeMode, Value};
 
-use crate::support::{Answer, Table};
+use crate::support::{CallResult, Table};
 
 pub(crate) static MODULE: Table = Table {
     name: "xkey",
@@ -18,7 +18,7 @@ pub fn tags(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|b| matches!(b, b',' | b' ' | b'\t')).filter(|tag| !tag.is_empty())
 }
 
-fn purge_by<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, mode: PurgeMode) -> Answer<'a> {
+fn purge_by<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, mode: PurgeMode) -> CallResult<'a> {
     let tags: Vec<&[u8]> = args.str(0).map(|list| tags(list).collect()).unwrap_or_default();
     if tags.is_empty() {
         return Ok(Value::Int(0));
@@ -26,10 +26,10 @@ fn purge_by<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, mode: PurgeMode) -> Answer<'
     Ok(Value::Int(ctx.block_on_host(|host| host.purge_tags(&tags, mode))?))
 }
 
-fn purge<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn purge<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     purge_by(ctx, args, PurgeMode::Hard)
 }
 
-fn softpurge<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn softpurge<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     purge_by(ctx, args, PurgeMode::Soft { ttl: 0.0, grace: None, keep: None })
 }

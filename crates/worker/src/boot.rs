@@ -4,8 +4,8 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, mpsc};
 
-use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cache::Recovery;
+use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_engine::{MAKERS, Names, Services, Setup, Shared, watched};
 use lacquer_shm::{VsmDir, vsm};
@@ -28,7 +28,7 @@ const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 /// Sets everything up. When it returns, the reactors run, and wait for permission to accept connections.
 pub fn boot(link: RawFd) -> Result<(Arc<Process>, Entrance, UnixStream), String> {
     lacquer_system::prepare_heap();
-    lacquer_system::watch_for_faults(crate::control::panics::last_words);
+    lacquer_system::watch_for_faults(crate::control::panics::panic_report);
     lacquer_system::die_with_parent();
     let mut link = UnixStream::from(lacquer_system::inherit(link));
     let config = match link::receive(&mut link) {
@@ -40,7 +40,7 @@ pub fn boot(link: RawFd) -> Result<(Arc<Process>, Entrance, UnixStream), String>
         lacquer_system::limit_heaps(heaps);
     }
     grow_descriptor_table(&link);
-    lacquer_system::set_last_words_fd(config.panic_fd);
+    lacquer_system::set_panic_fd(config.panic_fd);
     std::panic::set_hook(Box::new(crate::control::panics::hook));
     let sockets = config.sockets.iter().map(Inherited::new).collect();
     if let Some(line) = lacquer_jail::enter(&config)?.line() {
@@ -73,7 +73,9 @@ fn share_inherited(config: WorkerConfig) -> Result<Arc<Process>, String> {
     let process = share(config, dir, stevedores, Vec::new())?;
     let Recovery { indexed, refused } = process.shared.recovery();
     if indexed + refused > 0 {
-        eprintln!("Took over {indexed} objects of the last worker, dropped {refused} that have expired or are damaged");
+        eprintln!(
+            "Took over {indexed} objects of the last worker, dropped {refused} that have expired or are damaged"
+        );
     }
     Ok(process)
 }

@@ -4,8 +4,8 @@
 //! is over, and bans are copied and dropped in groups.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use lacquer_storage::{Note, Stevedore};
 

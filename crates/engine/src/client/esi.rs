@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use lacquer_cache::{ObjRef, Object};
 use lacquer_deliver::{Behind, BodyPipeline, EsiInclude, SendError, Sink, send_stored};
-use lacquer_filters::esi::{Order, Player};
+use lacquer_filters::esi::{Step, Steps};
 use lacquer_filters::splice::{self, Checksum};
 use lacquer_flow::inclusion;
 use lacquer_http::{Filter, Slot, fixed, header_table as h};
@@ -24,7 +24,7 @@ use crate::transaction_slot::TransactionSlot;
 const INCLUDES_AT_ONCE: u32 = 16;
 
 /// Delivers a stored body as directed by its ESI program.
-pub async fn play(
+pub async fn deliver(
     req: &mut Req,
     object: &ObjRef,
     pipeline: BodyPipeline<ClientSink>,
@@ -32,14 +32,14 @@ pub async fn play(
     let Some(program) = crate::object_attributes::esi_program(object) else {
         return (pipeline, Err(SendError::Source));
     };
-    let player = Player::new(program);
-    let gzip = player.is_gzip();
-    let mut play = Play { object, pipeline, gzip, sum: Checksum::default(), at: 0 };
-    let result = play.all(req, player).await;
-    (play.pipeline, result)
+    let steps = Steps::new(program);
+    let gzip = steps.is_gzip();
+    let mut delivery = EsiDelivery { object, pipeline, gzip, sum: Checksum::default(), at: 0 };
+    let result = delivery.all(req, steps).await;
+    (delivery.pipeline, result)
 }
 
-struct Play<'o> {
+struct EsiDelivery<'o> {
     object: &'o Object,
     pipeline: BodyPipeline<ClientSink>,
     gzip: bool,
@@ -49,22 +49,22 @@ struct Play<'o> {
     at: u64,
 }
 
-impl Play<'_> {
-    async fn all(&mut self, req: &mut Req, player: Player<'_>) -> Result<(), SendError> {
+impl EsiDelivery<'_> {
+    async fn all(&mut self, req: &mut Req, steps: Steps<'_>) -> Result<(), SendError> {
         let own_stream = self.gzip && self.pipeline.enclosing_gzip().is_none();
         if own_stream {
             self.pipeline.write(&splice::HEADER).await?;
         }
-        for order in player {
-            match order {
-                Order::Send { length, origin, crc } => {
+        for step in steps {
+            match step {
+                Step::Send { length, origin, crc } => {
                     let to = self.at + length;
                     send_stored(&mut self.pipeline, self.object, self.at, to, Behind::More).await?;
                     self.sum.append(Checksum { crc, length: origin });
                     self.at = to;
                 }
-                Order::Skip { length } => self.at += length,
-                Order::Include { base, url, host, or_fail } => {
+                Step::Skip { length } => self.at += length,
+                Step::Include { base, url, host, or_fail } => {
                     self.include(req, [base, url], host, or_fail).await?;
                     self.yield_if_due(req).await?;
                 }

@@ -18,19 +18,12 @@ use sha2::Digest;
 use super::{Req, body, deliver, synth, variables as vars};
 use crate::emulated::workspaces;
 use crate::purge;
-use crate::task::{BEREQ, Logged};
+use crate::task::Logged;
 use crate::vars::task_methods::task_methods;
 use crate::vars::{headers, keep, misplaced, object, session, storage};
 use crate::vcl_table::VclRef;
 
 impl Req {
-    /// Returns `bereq` of `vcl_pipe`. Its texts are in the request's workspace, and its log records in a log of its
-    /// own.
-    pub fn pipe_headers(&mut self) -> Option<Logged<'_>> {
-        let pipe = self.pipe.as_mut()?;
-        Some(Logged { message: &mut pipe.bereq, ws: &mut self.task.ws, log: &mut pipe.log, tags: BEREQ })
-    }
-
     fn message(&self, http: HttpId) -> Option<&Message> {
         match http {
             HttpId::Req | HttpId::ReqTop => Some(&self.request.http),

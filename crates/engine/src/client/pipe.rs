@@ -202,9 +202,10 @@ async fn carry(
     send_proxy_header(connection, &req.task.sess, &mut out);
     let head = lacquer_http::h1::write_request_head(&pipe.bereq, &req.task.ws, &mut out);
     let pending = client.take_read_ahead();
-    let early = connection.link.rx.take_read_ahead();
+    let early = connection.link.rx_mut().take_read_ahead();
     let moved = Cell::new(Instant::now());
-    let to_origin = Receiver::new(&connection.link.tx, &moved);
+    let (from_origin, origin_tx) = connection.link.halves();
+    let to_origin = Receiver::new(origin_tx, &moved);
     let up = async {
         to_origin.send(&out).await.map_err(|_| SessClose::TxError)?;
         account.bereq += head as u64;
@@ -232,7 +233,7 @@ async fn carry(
         if to_client.send(&early).await.is_ok() {
             account.from_origin += early.len() as u64;
         }
-        to_client.copy(&mut connection.link.rx, &mut account.from_origin).await;
+        to_client.copy(from_origin, &mut account.from_origin).await;
         Ok(())
     };
     let both = async { tokio::try_join!(up, down) };

@@ -36,7 +36,7 @@ pub async fn run_pipeline(
         _ if let Some(parts) = parts => send_parts(source, parts, &mut pipeline).await,
         Source::Object(object) if esi => {
             let sent;
-            (pipeline, sent) = esi::play(req, object, pipeline).await;
+            (pipeline, sent) = esi::deliver(req, object, pipeline).await;
             sent
         }
         Source::Object(object) => send_stored(&mut pipeline, object, 0, u64::MAX, Behind::More).await,

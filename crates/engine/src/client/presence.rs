@@ -46,9 +46,9 @@ pub async fn while_fetching<F: Future>(
 
 /// Returns whether the client is known to be gone. Probes a client that has shut down its sending side.
 pub async fn is_gone(req: &Req) -> bool {
-    let patience = DisconnectPolicy::of(&req.task.params);
+    let disconnect = DisconnectPolicy::of(&req.task.params);
     let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, true, true);
-    let mut gone = pin!(req.client.tx.gone(patience, treatment));
+    let mut gone = pin!(req.client.tx.gone(disconnect, treatment));
     if is_ready(gone.as_mut()).await {
         return true;
     }

@@ -18,7 +18,7 @@ use crate::client_transport::ClientTransport;
 use crate::req_body::ReqBody;
 use crate::services::Services;
 use crate::session::Sess;
-use crate::task::{Ending, Logged, REQ, RESP, Run, Task, Times, VclTask, run_vcl};
+use crate::task::{BEREQ, Ending, Logged, REQ, RESP, Run, Task, Times, VclTask, run_vcl};
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::{Transaction, TransactionSlot};
 use crate::vcl_table::VclRef;
@@ -157,6 +157,13 @@ impl Req {
             log: &mut self.task.log,
             tags: RESP,
         }
+    }
+
+    /// Returns `bereq` of `vcl_pipe`. Its texts are in the request's workspace, and its log records in a log of its
+    /// own.
+    pub fn pipe_headers(&mut self) -> Option<Logged<'_>> {
+        let pipe = self.pipe.as_mut()?;
+        Some(Logged { message: &mut pipe.bereq, ws: &mut self.task.ws, log: &mut pipe.log, tags: BEREQ })
     }
 
     pub fn vcl(&mut self, method: Method) -> impl Future<Output = Action> {

@@ -77,7 +77,7 @@ fn open(req: &mut Req) -> ClientSink {
         total: req.task.sess.timeouts.send.get(req.task.params.send_timeout),
         since: req.task.times.last,
         idle: req.task.sess.send_idle_limit(&req.task.params),
-        patience: DisconnectPolicy::of(&req.task.params),
+        disconnect: DisconnectPolicy::of(&req.task.params),
     };
     req.client.tx.open(std::mem::take(&mut req.task.out), limits)
 }

@@ -103,7 +103,7 @@ impl Fetch {
         chain: &mut Chain,
     ) -> Result<(), String> {
         let ahead = std::mem::replace(&mut connection.reply.ahead, Text::NONE);
-        connection.link.rx.unread(self.task.ws.get(ahead));
+        connection.link.rx_mut().unread(self.task.ws.get(ahead));
         match connection.reply.framing.status {
             BodyStatus::Length if chain.is_empty() => self.receive_straight(connection, draft).await,
             _ => self.receive_pieces(connection, draft, chain).await,
@@ -203,7 +203,7 @@ impl Fetch {
                         return Err(decoder.eof_text().into());
                     }
                     let rest = self.decode_and_store(draft, chain, &mut decoder, &mut buffer[..n]).await?;
-                    connection.link.rx.unread(rest);
+                    connection.link.rx_mut().unread(rest);
                     ended = decoder.is_done();
                 }
             }
@@ -327,9 +327,9 @@ async fn next_piece(
     buffer: &mut Vec<u8>,
     most: usize,
 ) -> io::Result<usize> {
-    let ahead = connection.link.rx.read_ahead().len();
+    let ahead = connection.link.rx().read_ahead().len();
     if ahead > 0 && ahead <= most && crate::knobs::fetch_fragment() == 0 {
-        *buffer = connection.link.rx.take_read_ahead();
+        *buffer = connection.link.rx_mut().take_read_ahead();
         return Ok(buffer.len());
     }
     buffer.resize(PIECE, 0);
@@ -346,6 +346,6 @@ async fn read_timed(
         0 => buf.len(),
         fragment => fragment.min(buf.len()),
     };
-    let read = deadline.limit(deadline.now(), limit, connection.link.rx.read(&mut buf[..most])).await;
+    let read = deadline.limit(deadline.now(), limit, connection.link.rx_mut().read(&mut buf[..most])).await;
     read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -122,7 +122,7 @@ impl Fetch {
         let instance = self.task.vcl.loaded.instance();
         let request =
             SlotRequest::new((id, origin), instance, &self.task.params, self.task.services.shared());
-        self.waiter.events.endpoint.set(origin.endpoint.id);
+        self.waiter.events.endpoint.set(origin.endpoint.id());
         let mut acquired = request.try_acquire();
         if acquired.is_none() {
             // Boxed: few fetches wait, and the future is large.
@@ -142,7 +142,7 @@ impl Fetch {
             Ok(mut connection) => match self.send_proxy_header(&mut connection).await {
                 Ok(()) => Some(connection),
                 Err(e) => {
-                    self.fail_introduction(connection, &e);
+                    self.fail_proxy_header(connection, &e);
                     None
                 }
             },
@@ -198,7 +198,7 @@ impl Fetch {
 
     /// Closes a connection whose PROXY header could not be sent.
     #[cold]
-    fn fail_introduction(&mut self, connection: OriginConnection, e: &io::Error) {
+    fn fail_proxy_header(&mut self, connection: OriginConnection, e: &io::Error) {
         let errno = e.raw_os_error().unwrap_or(libc::ETIMEDOUT);
         let error = ConnectError::new(ConnectStage::ProxyHeader, errno);
         log_connect_failure(&mut self.task.log, connection.origin(), &error);
@@ -234,16 +234,16 @@ impl Fetch {
         if connection.reused {
             return None;
         }
-        let is_checked = connection.origin().endpoint.trust.may_speak_first(Instant::now());
+        let is_checked = connection.origin().endpoint.trust().may_speak_first(Instant::now());
         if is_checked {
-            connection.link.rx.confirm();
+            connection.link.rx_mut().confirm();
             Box::pin(tokio::time::sleep(surplus::quiet_time(&self.task.params))).await;
         }
-        if let Peeked::Bytes(sample) = connection.link.rx.peek() {
+        if let Peeked::Bytes(sample) = connection.link.rx().peek() {
             return Some(sample);
         }
         if is_checked {
-            connection.origin().endpoint.trust.opened_quietly();
+            connection.origin().endpoint.trust().opened_quietly();
             connection.begins_quietly();
         }
         None

@@ -72,7 +72,7 @@ pub struct Waits {
 
 impl OriginConnection {
     fn new(link: Box<Connection>, slot: OriginSlot, reused: bool) -> OriginConnection {
-        let faults = slot.origin().endpoint.trust.faults();
+        let faults = slot.origin().endpoint.trust().faults();
         let reply = Reply {
             framing: Framing::length(0),
             ahead: Text::NONE,
@@ -99,7 +99,7 @@ impl OriginConnection {
     /// Sends bytes of a request. Fails with `TimedOut` and without an error number if the origin accepts no byte within
     /// the limit for the first byte of its response.
     pub async fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        self.link.tx.write_all_within(bytes, self.waits.first_byte.max(SHORTEST_WAIT)).await
+        self.link.tx().write_all_within(bytes, self.waits.first_byte.max(SHORTEST_WAIT)).await
     }
 
     /// Records the response, so that the connection does not count as waiting for one any more.
@@ -110,7 +110,7 @@ impl OriginConnection {
     /// Returns whether surplus bytes, on this or another connection, indicate that the response belongs to another
     /// request.
     pub fn may_be_foreign(&self, ws: &Workspace) -> bool {
-        let surplus = self.body_at_hand().map(|length| ws.get(self.reply.ahead.tail(length)));
+        let surplus = self.buffered_body().map(|length| ws.get(self.reply.ahead.tail(length)));
         self.has_faulty_origin() || surplus.is_some_and(surplus::may_be_response)
     }
 
@@ -121,33 +121,33 @@ impl OriginConnection {
 
     /// Records that the connection was observed before its first request, and no bytes arrived.
     pub fn begins_quietly(&mut self) {
-        self.link.record.begins_quietly();
+        self.link.record_mut().begins_quietly();
     }
 
     /// Returns whether the previous response on this connection had no body by rule. Bytes that arrive in place of
     /// the next response may be a forbidden body.
     pub fn follows_bodyless(&self) -> bool {
-        self.link.record.was_bodyless()
+        self.link.record().was_bodyless()
     }
 
     /// Returns whether the first response on this connection may have arrived before its request.
     pub fn spoke_first(&self) -> SpokeFirst {
-        self.link.record.spoke_first()
+        self.link.record().spoke_first()
     }
 
     /// Returns whether the response may belong to another request.
     pub fn is_in_doubt(&self) -> bool {
-        let has_surplus = || self.body_at_hand().is_some_and(|length| length < self.reply.ahead.len());
+        let has_surplus = || self.buffered_body().is_some_and(|length| length < self.reply.ahead.len());
         reuse::is_in_doubt(self.reused, has_surplus, || self.has_faulty_origin())
     }
 
     /// Returns whether the origin was found to be faulty since the connection was taken or opened.
     pub fn has_faulty_origin(&self) -> bool {
-        self.origin().endpoint.trust.faults() != self.faults
+        self.origin().endpoint.trust().faults() != self.faults
     }
 
     /// Returns the length of the body, if all of it was received with the head.
-    pub fn body_at_hand(&self) -> Option<usize> {
+    pub fn buffered_body(&self) -> Option<usize> {
         let length = match self.reply.framing.status {
             BodyStatus::None => 0,
             BodyStatus::Length => usize::try_from(self.reply.framing.content_length).ok()?,
@@ -157,18 +157,18 @@ impl OriginConnection {
     }
 
     /// Skips a body that was received with the head and is not needed, so that the connection can be kept.
-    pub fn skip_body_at_hand(&mut self, ws: &Workspace) {
-        if self.body_at_hand().is_some() {
+    pub fn skip_buffered_body(&mut self, ws: &Workspace) {
+        if self.buffered_body().is_some() {
             self.keep_surplus(ws);
         }
     }
 
     /// Discards a body that was received with the head, and keeps the bytes after the end of the response.
     pub fn keep_surplus(&mut self, ws: &Workspace) {
-        let length = self.body_at_hand();
+        let length = self.buffered_body();
         let ahead = std::mem::replace(&mut self.reply.ahead, Text::NONE);
         if let Some(length) = length {
-            self.link.rx.unread(ws.get(ahead.tail(length)));
+            self.link.rx_mut().unread(ws.get(ahead.tail(length)));
             self.reply.is_at_end = true;
         }
     }
@@ -236,7 +236,7 @@ enum Step {
 /// a connection is returned to the pool. While there are idle connections, no connection is opened beyond the number
 /// that the origin was seen to serve at a time: the origin might not serve it.
 fn next_step(found: Taken, origin: &Origin, now: Instant) -> ControlFlow<Step, Instant> {
-    let (trust, declared) = (&origin.endpoint.trust, origin.declared_limit());
+    let (trust, declared) = (origin.endpoint.trust(), origin.declared_limit());
     let open_one_more_or_wait = |until| match trust.open_one_more(declared, now) {
         Some(counted) => ControlFlow::Break(Step::Open(counted)),
         None => ControlFlow::Continue(until),
@@ -260,7 +260,7 @@ fn next_step(found: Taken, origin: &Origin, now: Instant) -> ControlFlow<Step, I
 
 /// Waits until there is an idle connection, or one can be opened.
 async fn wait(services: &Services, slot: &OriginSlot, quiet: Duration, log: &mut TxLog) -> Step {
-    let waiting = slot.origin().endpoint.trust.waiters().enter();
+    let waiting = slot.origin().endpoint.trust().waiters().enter();
     loop {
         let mut change = pin!(waiting.change());
         change.as_mut().enable();
@@ -295,7 +295,7 @@ pub async fn wait_or_connect(
     let stream = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
     services.counters().backend_conn.add(1);
     let connection = Connection::new(stream, &endpoint, counted);
-    check_reserve(services, connection.facts.fd)?;
+    check_reserve(services, connection.facts().fd())?;
     Ok(OriginConnection::new(connection, slot, false))
 }
 
@@ -323,15 +323,15 @@ pub fn send_proxy_header(connection: &OriginConnection, sess: &Sess, out: &mut V
 
 pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
     let state = if connection.reused { "reuse" } else { "connect" };
-    let facts = &connection.link.facts;
+    let facts = connection.link.facts();
     let [name, ends, state] =
-        [&*connection.origin().spec.name, &facts.ends, state].map(|s| Field::Text(s.as_bytes()));
-    log.put_fields(Tag::BackendOpen, &[Field::Number(facts.fd.unsigned_abs().into()), name, ends, state]);
+        [&*connection.origin().spec.name, facts.ends(), state].map(|s| Field::Text(s.as_bytes()));
+    log.put_fields(Tag::BackendOpen, &[Field::Number(facts.fd().unsigned_abs().into()), name, ends, state]);
 }
 
 /// Logs the end of a connection's use: it is kept, or closed for the reason `against`.
 pub fn log_close(log: &mut TxLog, connection: &OriginConnection, against: Option<&str>) {
-    let fd = Field::Number(connection.link.facts.fd.unsigned_abs().into());
+    let fd = Field::Number(connection.link.facts().fd().unsigned_abs().into());
     let how = if against.is_some() { "close" } else { "recycle" };
     let [name, how, why] =
         [&connection.origin().spec.name, how, against.unwrap_or_default()].map(|s| Field::Text(s.as_bytes()));
@@ -359,7 +359,7 @@ pub fn log_connect_failure(log: &mut TxLog, origin: &Origin, e: &ConnectError) {
 impl OriginConnection {
     /// Returns the bytes after the end of the response; empty if there are none or the end was not reached.
     pub fn surplus_bytes<'s>(&'s self, ws: &'s Workspace) -> &'s [u8] {
-        let pending = self.link.rx.read_ahead();
+        let pending = self.link.rx().read_ahead();
         if !self.reply.is_at_end {
             &[]
         } else if pending.is_empty() {
@@ -373,18 +373,18 @@ impl OriginConnection {
     pub fn close(self) {
         // A suspected origin gets a connection for each request. They must not use up the local ports.
         let must_free_port =
-            || self.reply.is_at_end && self.origin().endpoint.trust.is_suspected(Instant::now());
+            || self.reply.is_at_end && self.origin().endpoint.trust().is_suspected(Instant::now());
         if self.has_unsent || must_free_port() {
-            self.link.tx.reset();
+            self.link.reset();
         } else {
-            self.link.tx.forget();
+            self.link.forget();
         }
     }
 
     /// Splits into the connection, which outlives this exchange, and its slot.
     fn into_parts(self) -> (Box<Connection>, OriginSlot) {
         let OriginConnection { mut link, slot, .. } = self;
-        drop(link.rx.take_read_ahead());
+        drop(link.rx_mut().take_read_ahead());
         (link, slot)
     }
 
@@ -394,7 +394,7 @@ impl OriginConnection {
         let (connection, slot) = self.into_parts();
         let endpoint = &slot.origin().endpoint;
         let fault = Surplus { spoke_first, ..Surplus::new(Arc::downgrade(endpoint), &connection, sample) };
-        connection.tx.forget();
+        connection.forget();
         surplus::handle(services, endpoint, &fault)
     }
 
@@ -402,7 +402,7 @@ impl OriginConnection {
     /// byte arrived for `silence` after the last of them.
     pub fn drop_doubtful(&self, services: &Services, silence: Duration) {
         let quiet = surplus::quiet_time(&services.params());
-        let doubtful: Vec<_> = self.link.record.doubtful(silence, quiet).collect();
+        let doubtful: Vec<_> = self.link.record().doubtful(silence, quiet).collect();
         surplus::drop_objects(services, doubtful.iter());
     }
 

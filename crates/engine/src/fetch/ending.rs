@@ -124,6 +124,6 @@ fn end_of(connection: &OriginConnection, reason: Option<SessClose>) -> End {
     };
     // A connection that was in use before the suspicion is kept, to observe whether further bytes arrive. It is not
     // reused meanwhile.
-    let is_suspected = || !connection.reused && origin.endpoint.trust.is_suspected(Instant::now());
+    let is_suspected = || !connection.reused && origin.endpoint.trust().is_suspected(Instant::now());
     reuse::end(used, || connection.has_faulty_origin() || is_suspected())
 }

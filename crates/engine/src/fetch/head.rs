@@ -68,7 +68,7 @@ impl Fetch {
             let (since, limit, late) =
                 limits.wait(begun, head_begun, self.exchange.deadline.now(), connection.reused);
             let read = {
-                let read = pin!(connection.link.rx.read(&mut window[have..max]));
+                let read = pin!(connection.link.rx_mut().read(&mut window[have..max]));
                 self.exchange.deadline.limit(since, limit, abandonment.unless(read)).await
             };
             let n = match read {
@@ -155,7 +155,7 @@ impl Fetch {
         }
         self.count_framing(connection.reply.framing.status);
         self.beresp_headers().log_all();
-        if connection.body_at_hand().is_none_or(|length| length > connection.reply.ahead.len()) {
+        if connection.buffered_body().is_none_or(|length| length > connection.reply.ahead.len()) {
             connection.mark_answered();
         }
         Exchange::Responded

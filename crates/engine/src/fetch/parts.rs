@@ -18,7 +18,7 @@ use crate::req_body::ReqBody;
 /// The request to the origin, and the settings that VCL made for it.
 pub struct Request {
     pub(super) http: Message,
-    /// The request before VCL saw it, for rollback and for the checks of its range and of bans.
+    /// The request before VCL changed it, for rollback and for the checks of its range and of bans.
     pub(super) original: Message,
     /// The body, if it is forwarded from the client.
     pub(super) body: Option<ReqBody>,

@@ -30,7 +30,7 @@ impl PipeCall<'_> {
         let taken = match take_idle(services, &slot, limits.quiet, log) {
             // A pipe does not check that responses belong to requests, so it uses no connection that may be out of
             // sync.
-            Taken::Connection(idle) if !idle.record.is_in_step() => {
+            Taken::Connection(idle) if !idle.record().is_in_step() => {
                 shared.pools().retire(
                     services.id(),
                     &origin.endpoint,

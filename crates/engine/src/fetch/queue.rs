@@ -132,7 +132,7 @@ impl<'e> SlotRequest<'e> {
             }
             if self.is_share() {
                 // Evict a fetch without a client.
-                self.shared.admission().evict(Some(self.origin.endpoint.id));
+                self.shared.admission().evict(Some(self.origin.endpoint.id()));
             }
             let now = Instant::now();
             if now >= deadline {

@@ -29,7 +29,7 @@ pub async fn respond(f: &mut Fetch, confirmed: Option<Arc<Object>>) -> Step {
 
     if !f.check_range(f.exchange.lent.is_some()) {
         if let Some(connection) = &mut f.exchange.lent {
-            connection.skip_body_at_hand(&f.task.ws);
+            connection.skip_buffered_body(&f.task.ws);
         }
         f.close_lent(None);
         return Step::Error;

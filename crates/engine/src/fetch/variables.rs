@@ -118,7 +118,7 @@ fn backend_name(f: &Fetch) -> Option<&[u8]> {
 /// Returns an address: `beresp.backend.ip`, or one of the session's.
 pub fn get_ip(f: &Fetch, var: Var) -> Option<&SocketAddr> {
     match var {
-        Var::BerespBackendIp => f.exchange.lent.as_ref()?.link.facts.remote.as_ref(),
+        Var::BerespBackendIp => f.exchange.lent.as_ref()?.link.facts().remote(),
         _ => session::ip(&f.task.sess, var),
     }
 }

@@ -106,7 +106,7 @@ impl Sender {
         let (since, had) = self.half_closed.unwrap_or((now, self.sent.body));
         let since = if had == self.sent.body { since } else { now };
         self.half_closed = Some((since, self.sent.body));
-        self.limits.patience.half_closed().is_some_and(|wait| now >= since + clock::seconds(wait))
+        self.limits.disconnect.half_closed().is_some_and(|wait| now >= since + clock::seconds(wait))
     }
 
     /// Waits until the socket accepts more, within the limits.
@@ -494,12 +494,12 @@ impl Sink for Sender {
     async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         // The limit for the whole response counts from now at the latest.
         let (most, limit) = self.longest_wait();
-        let (patience, has_one_reader, tx) =
-            (self.limits.patience, object.has_one_reader(), Rc::clone(&self.tx));
+        let (disconnect, has_one_reader, tx) =
+            (self.limits.disconnect, object.has_one_reader(), Rc::clone(&self.tx));
         let is_connected = if object.state() == BodyState::Fetching {
-            Box::pin(patience.while_connected(&tx, has_one_reader, object.fetched(at))).await.is_some()
+            Box::pin(disconnect.while_connected(&tx, has_one_reader, object.fetched(at))).await.is_some()
         } else {
-            let more = patience.while_connected(&tx, has_one_reader, object.more(at));
+            let more = disconnect.while_connected(&tx, has_one_reader, object.more(at));
             let more = Box::pin(tokio::time::timeout(most, more));
             more.await.map_err(|_| self.late(limit))?.is_some()
         };

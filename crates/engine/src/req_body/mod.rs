@@ -218,7 +218,7 @@ impl ReqBody {
     async fn filter_more(&mut self, filters: &mut BodyFilters, params: &Params) -> Result<(), BodyError> {
         loop {
             if !filters.is_broken() {
-                filters.work(&self.buffer).await;
+                filters.process(&self.buffer).await;
             }
             if filters.is_broken() {
                 self.status = BodyStatus::Error;
@@ -228,7 +228,7 @@ impl ReqBody {
                 return Ok(());
             }
             let piece = self.receive_range(params).await?;
-            filters.take(piece);
+            filters.set_input(piece);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Edge Side Includes: which parts of a body are delivered, and where other responses are inserted.
 //!
 //! The parser runs once, when the body is fetched, and produces a `program` that is stored with the object. Delivery
-//! reads the program together with the stored body ([`Player`]) and never parses again.
+//! reads the program together with the stored body ([`Steps`]) and never parses again.
 
 mod filter;
 mod layout;
@@ -10,7 +10,7 @@ mod program;
 mod words;
 
 pub use filter::{Esi, EsiGzip};
-pub use program::{Order, Player};
+pub use program::{Step, Steps};
 
 /// The options of the parser: bits of the parameter `feature`.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,8 +1,8 @@
 //! The ESI program of an object: which stored bytes are delivered, and which responses are included where.
 //!
 //! ```text
-//! program = kind order*              kind: 0 plain, 1 gzip
-//! order   = 1 length                 deliver this number of stored bytes (plain)
+//! program = kind step*               kind: 0 plain, 1 gzip
+//! step    = 1 length                 deliver this number of stored bytes (plain)
 //!         | 1 length origin crc      the same (gzip): they decompress to `origin` bytes with this CRC-32
 //!         | 2 length                 skip this number of stored bytes
 //!         | 3 text text              include with Host header line (empty: the same) and URL, or fail
@@ -16,16 +16,16 @@
 const SEND: u8 = 1;
 const SKIP: u8 = 2;
 const INCLUDE: u8 = 3;
-const INCLUDE_OR_NOT: u8 = 4;
+const INCLUDE_OPTIONAL: u8 = 4;
 /// The base is written only once: it may be thousands of bytes that the client chose, and a page may have many
 /// includes.
 const BASE: u8 = 5;
 const RELATIVE: u8 = 6;
-const RELATIVE_OR_NOT: u8 = 7;
+const RELATIVE_OPTIONAL: u8 = 7;
 
 /// One step of delivery.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Order<'p> {
+pub enum Step<'p> {
     /// Deliver bytes. `origin` and `crc` are length and CRC-32 of the decompressed bytes; without gzip they are 0.
     Send {
         length: u64,
@@ -44,19 +44,19 @@ pub enum Order<'p> {
     },
 }
 
-/// Iterates over the orders of a program.
+/// Iterates over the steps of a program.
 #[derive(Clone, Debug)]
-pub struct Player<'p> {
+pub struct Steps<'p> {
     rest: &'p [u8],
     base: &'p [u8],
     gzip: bool,
 }
 
-impl<'p> Player<'p> {
-    /// Begins with `program`, the result of the parser. An empty one has no orders.
-    pub fn new(program: &'p [u8]) -> Player<'p> {
+impl<'p> Steps<'p> {
+    /// Begins with `program`, the result of the parser. An empty one has no steps.
+    pub fn new(program: &'p [u8]) -> Steps<'p> {
         let (kind, rest) = program.split_first().unwrap_or((&0, &[]));
-        Player { rest, base: &[], gzip: *kind == 1 }
+        Steps { rest, base: &[], gzip: *kind == 1 }
     }
 
     /// Returns whether the stored body is gzipped.
@@ -84,7 +84,7 @@ impl<'p> Player<'p> {
         Some(text)
     }
 
-    fn order(&mut self) -> Option<Order<'p>> {
+    fn step(&mut self) -> Option<Step<'p>> {
         let (code, rest) = self.rest.split_first()?;
         self.rest = rest;
         match *code {
@@ -93,32 +93,32 @@ impl<'p> Player<'p> {
                 let origin = self.number()?;
                 let (crc, rest) = self.rest.split_first_chunk()?;
                 self.rest = rest;
-                Some(Order::Send { length, origin, crc: u32::from_le_bytes(*crc) })
+                Some(Step::Send { length, origin, crc: u32::from_le_bytes(*crc) })
             }
-            SEND => Some(Order::Send { length: self.number()?, origin: 0, crc: 0 }),
-            SKIP => Some(Order::Skip { length: self.number()? }),
-            INCLUDE | INCLUDE_OR_NOT => {
+            SEND => Some(Step::Send { length: self.number()?, origin: 0, crc: 0 }),
+            SKIP => Some(Step::Skip { length: self.number()? }),
+            INCLUDE | INCLUDE_OPTIONAL => {
                 let host = self.text()?;
-                Some(Order::Include { base: &[], url: self.text()?, host, or_fail: *code == INCLUDE })
+                Some(Step::Include { base: &[], url: self.text()?, host, or_fail: *code == INCLUDE })
             }
             BASE => {
                 self.base = self.text()?;
-                self.order()
+                self.step()
             }
-            RELATIVE | RELATIVE_OR_NOT => {
+            RELATIVE | RELATIVE_OPTIONAL => {
                 let url = self.text()?;
-                Some(Order::Include { base: self.base, url, host: &[], or_fail: *code == RELATIVE })
+                Some(Step::Include { base: self.base, url, host: &[], or_fail: *code == RELATIVE })
             }
             _ => None,
         }
     }
 }
 
-impl<'p> Iterator for Player<'p> {
-    type Item = Order<'p>;
+impl<'p> Iterator for Steps<'p> {
+    type Item = Step<'p>;
 
-    fn next(&mut self) -> Option<Order<'p>> {
-        self.order()
+    fn next(&mut self) -> Option<Step<'p>> {
+        self.step()
     }
 }
 
@@ -155,7 +155,7 @@ impl Recorder {
             self.bytes.push(BASE);
             self.text(&[base, b"/"]);
         }
-        self.bytes.push(if or_fail { RELATIVE } else { RELATIVE_OR_NOT });
+        self.bytes.push(if or_fail { RELATIVE } else { RELATIVE_OPTIONAL });
         self.text(&[url]);
     }
 
@@ -175,7 +175,7 @@ impl Recorder {
     }
 
     pub fn include(&mut self, host: &[u8], url: &[u8], or_fail: bool) {
-        self.bytes.push(if or_fail { INCLUDE } else { INCLUDE_OR_NOT });
+        self.bytes.push(if or_fail { INCLUDE } else { INCLUDE_OPTIONAL });
         if host.is_empty() {
             self.number(0);
         } else {
@@ -184,7 +184,7 @@ impl Recorder {
         self.text(&[url]);
     }
 
-    /// Returns the program, if it has any order.
+    /// Returns the program, if it has any step.
     pub fn finish(self) -> Option<Vec<u8>> {
         (self.bytes.len() > 1).then_some(self.bytes)
     }

@@ -1,10 +1,10 @@
 //! The keywords of the ESI parser, and the character classes that it distinguishes.
 
-/// Markers that can follow `<`. They are matched in this order.
+/// Markers that can follow `<`. They are matched in this step.
 pub const OPENINGS: [&[u8]; 6] = [b"!--esi", b"!---->", b"!--", b"/esi:", b"esi:", b"![CDATA["];
 pub const ELEMENTS: [&[u8]; 3] = [b"include", b"remove", b"comment"];
 pub const INCLUDE_ATTRIBUTES: [&[u8]; 2] = [b"src=", b"onerror="];
-/// The byte-order mark that the feature `esi_remove_bom` removes.
+/// The byte-step mark that the feature `esi_remove_bom` removes.
 pub const BOM: [&[u8]; 1] = [b"\xeb\xbb\xbf"];
 
 pub enum Found {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lacquer_testing::Random;
 use lacquer_testing::client::{Client, Response, get};
 use lacquer_testing::daemon::{Daemon, signal, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::origin::Origin;
-use lacquer_testing::Random;
 use lacquer_testing::until;
 
 const SUBS: &str = r#"
@@ -152,7 +152,8 @@ fn a_killed_worker_leaves_its_objects_to_the_next_one() {
     assert_eq!(origin.requests() - before, gone + stayed - hits);
     for n in (0..100).step_by(5) {
         for variant in ["a", "b"] {
-            let response = ask(&mut client, "GET", &format!("/{n}/{variant}"), &format!("X-V: {variant}\r\n"));
+            let response =
+                ask(&mut client, "GET", &format!("/{n}/{variant}"), &format!("X-V: {variant}\r\n"));
             assert!(response.body == body(n, variant), "variant {variant} of {n}");
             assert_eq!(response.header("hits") != Some("0"), !(n % 7 == 2 || n % 10 == 3), "{n}/{variant}");
         }
@@ -204,7 +205,9 @@ fn many_objects_are_served_again_soon() {
     let address = daemon.address;
     let fill = |from: usize| {
         let mut client = Client::connect(address).expect("it accepts");
-        (from..objects).step_by(8).for_each(|n| drop(client.get(&format!("/600/x/{n}")).expect("it is served")));
+        (from..objects)
+            .step_by(8)
+            .for_each(|n| drop(client.get(&format!("/600/x/{n}")).expect("it is served")));
     };
     thread::scope(|scope| (0..8).for_each(|from| drop(scope.spawn(move || fill(from)))));
     let took = kill_worker(&mut daemon);

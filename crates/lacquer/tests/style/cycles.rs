@@ -7,18 +7,6 @@ use crate::methods::{self, Method, Methods};
 use crate::paths::{self, Name, Use};
 use crate::source::{Source, is_word, words};
 
-/// Cycles of modules that call methods of each other. The list only becomes shorter: no module joins one.
-pub const KNOWN: [&str; 7] = [
-    "cache: cache durable",
-    "engine: client::host client::variables",
-    "filters: esi::parser esi::parser::tags",
-    "manager: manager renewal vcl::commands worker::supervise",
-    "vcl: decl_backend decl_probe",
-    // The grammar is recursive.
-    "vcl: decl_import expr expr_call expr_ops stmt toplevel",
-    "vcl-native: emit::call emit::expr emit::string",
-];
-
 /// The modules of one crate.
 pub struct Graph {
     modules: BTreeMap<Name, Module>,

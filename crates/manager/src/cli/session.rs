@@ -14,9 +14,10 @@ use rustix::event::PollFlags;
 use super::admission::{Facts, LoginState};
 use super::outbox::{Blocking, Outbox};
 use super::throttle::Throttle;
+use crate::commands::CommandResult;
 use crate::complain::{Level, print_line};
 use crate::fault::{Fault, os_error_text};
-use crate::manager::{Answer, Manager, Reply};
+use crate::manager::{Manager, Reply};
 use crate::secret::random;
 use crate::vcl::Compilation;
 
@@ -383,9 +384,9 @@ impl Session {
                 Reply::no(status::CANT, "Secret file not configured\n")
             }
             checked => match manager.run(checked, command, !unauthenticated) {
-                Answer::Now(reply) => reply,
-                Answer::Compiling(compilation) if from_file => manager.finish_load(compilation),
-                Answer::Compiling(compilation) => {
+                CommandResult::Now(reply) => reply,
+                CommandResult::Compiling(compilation) if from_file => manager.finish_load(compilation),
+                CommandResult::Compiling(compilation) => {
                     self.compiling = Some(compilation);
                     return Verdict::Keep;
                 }

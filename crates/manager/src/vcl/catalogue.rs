@@ -86,7 +86,7 @@ impl Catalogue {
     }
 
     /// Returns the reason why the worker cannot be started, if there is one.
-    pub fn why_not_ready(&self) -> Option<&'static str> {
+    pub fn unready_reason(&self) -> Option<&'static str> {
         match (&self.active, self.entries.is_empty()) {
             (_, true) => Some("No VCL loaded"),
             (None, _) => Some("No active VCL"),
@@ -130,7 +130,7 @@ impl Catalogue {
         self.deps.retain(|(from, _)| from != name);
         self.entries.retain(|entry| entry.name != name);
         for name in &freed {
-            self.consider_idle(name, now);
+            self.update_idle_time(name, now);
         }
     }
 
@@ -148,7 +148,7 @@ impl Catalogue {
         let old = self.target(label).map(str::to_owned);
         self.deps.retain(|(from, _)| from != label);
         if let Some(old) = old {
-            self.consider_idle(&old, now);
+            self.update_idle_time(&old, now);
         }
         self.depend(label, target);
     }
@@ -157,7 +157,7 @@ impl Catalogue {
     pub fn activate(&mut self, name: &str, now: f64) {
         let old = self.active.replace(name.to_owned());
         for name in old.iter().map(String::as_str).chain([name]) {
-            self.consider_idle(name, now);
+            self.update_idle_time(name, now);
         }
     }
 
@@ -169,7 +169,7 @@ impl Catalogue {
     }
 
     /// Starts the idle time of `name`, or clears it if the entry is in use.
-    pub fn consider_idle(&mut self, name: &str, now: f64) {
+    pub fn update_idle_time(&mut self, name: &str, now: f64) {
         let used = self.active.as_deref() == Some(name)
             || self.depends_on(name).next().is_some()
             || self.dependents(name).next().is_some();
@@ -180,7 +180,7 @@ impl Catalogue {
     }
 
     /// Returns the programs that have been idle for longer than `cooldown`.
-    pub fn gone_cold(&self, now: f64, cooldown: f64) -> Vec<String> {
+    pub fn idle_longer_than(&self, now: f64, cooldown: f64) -> Vec<String> {
         let cold = |entry: &&Entry| entry.idle_since.is_some_and(|since| since + cooldown < now);
         self.entries.iter().filter(cold).map(|entry| entry.name.clone()).collect()
     }
@@ -310,9 +310,9 @@ mod tests {
     #[test]
     fn only_idle_programs_go_cold() {
         let mut all = sample();
-        assert!(all.gone_cold(1e6, 1.0).is_empty());
+        assert!(all.idle_longer_than(1e6, 1.0).is_empty());
         all.activate("vcl2", 10.0);
-        assert_eq!(all.gone_cold(20.0, 5.0), ["vcl3"]);
-        assert!(all.gone_cold(12.0, 5.0).is_empty());
+        assert_eq!(all.idle_longer_than(20.0, 5.0), ["vcl3"]);
+        assert!(all.idle_longer_than(12.0, 5.0).is_empty());
     }
 }

@@ -130,7 +130,7 @@ impl Manager {
             self.catalogue.remove(&name, now);
             return refuse(reply.status, format!("{out}{}", reply.text));
         }
-        self.catalogue.consider_idle(&name, now);
+        self.catalogue.update_idle_time(&name, now);
         Ok(out)
     }
 
@@ -209,7 +209,7 @@ impl Manager {
         }
         let now = self.uptime();
         self.catalogue.set_state(name, state, warm);
-        self.catalogue.consider_idle(name, now);
+        self.catalogue.update_idle_time(name, now);
         Ok(())
     }
 
@@ -227,12 +227,12 @@ impl Manager {
     /// Makes programs cold that have been idle for `vcl_cooldown`.
     pub(crate) fn cool_vcls(&mut self) {
         let cooldown = self.params.values().vcl_cooldown;
-        for name in self.catalogue.gone_cold(self.uptime(), cooldown) {
+        for name in self.catalogue.idle_longer_than(self.uptime(), cooldown) {
             if let Err(reply) = self.ask_temperature(&name, VclState::Auto, false) {
                 let text = format!("VCL '{name}' cannot become cold: {} '{}'", reply.status, reply.text);
                 self.complain.report(Level::Error, &text);
                 let now = self.uptime();
-                self.catalogue.consider_idle(&name, now);
+                self.catalogue.update_idle_time(&name, now);
             }
         }
     }

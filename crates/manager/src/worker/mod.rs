@@ -4,9 +4,10 @@ pub mod inheritance;
 mod lines;
 mod process;
 mod relaunch;
+mod requests;
 mod state;
 mod supervise;
 
-pub use process::{RequestResult, Worker};
+pub use process::Worker;
 pub use relaunch::Relaunch;
 pub use state::State;

@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::inheritance::Memory;
 use super::process::{End, Worker, panic_file, read_panic, tool};
 use super::state::State;
-use crate::complain::{Complain, Level, print_line};
+use crate::complain::{Level, print_line};
 use crate::manager::{Manager, Reply, seconds};
 use crate::shm::{Shm, now};
 use crate::storage::Storage;
@@ -25,17 +25,13 @@ impl Manager {
         self.state.name().to_owned()
     }
 
-    pub(crate) fn report_output(complain: &Complain, level: Level, pid: u32, line: &str) {
-        complain.report(level, &format!("Child ({pid}) said {line}"));
-    }
-
     /// `start`
     pub(crate) fn start_command(&mut self) -> Reply {
         let waits = self.relaunch.due().is_some();
         if self.state != State::Stopped && !waits {
             return Reply::no(status::CANT, format!("Child in state {}", self.status_text()));
         }
-        if let Some(why) = self.catalogue.why_not_ready() {
+        if let Some(why) = self.catalogue.unready_reason() {
             return Reply::no(status::CANT, why);
         }
         match self.launch() {
@@ -130,7 +126,8 @@ impl Manager {
             .map_err(|fault| Reply::no(status::CANT, format!("Child failed on launch: {fault}")))?;
         self.renew_workdir();
         let memory = self.inheritance.begin(Instant::now(), self.params.values().keep_memory);
-        for storage in self.storages.iter().filter(|storage| memory != Memory::TakeOver || !storage.is_kept()) {
+        for storage in self.storages.iter().filter(|storage| memory != Memory::TakeOver || !storage.is_kept())
+        {
             storage.clear().map_err(|error| cannot("clear the storage", error))?;
         }
         let vsm = Shm::worker_dir(&self.jail, &self.complain)
@@ -218,25 +215,6 @@ impl Manager {
         let name = self.catalogue.active().unwrap_or_default().to_owned();
         self.request_success(Request::UseVcl { name })?;
         Ok(())
-    }
-
-    /// Sends SIGQUIT, and SIGKILL the second time: a stopped process reacts only to the latter.
-    fn kill_worker(&mut self) -> std::io::Result<()> {
-        let _root = self.jail.raise();
-        self.worker.as_mut().map_or(Ok(()), Worker::kill_harder)
-    }
-
-    /// Kills a worker that does not reply. The end of its output then shows that it has ended.
-    pub(crate) fn give_up_on_worker(&mut self) {
-        if !matches!(self.state, State::Running | State::Starting) {
-            return;
-        }
-        let Some(pid) = self.worker.as_ref().map(Worker::pid) else { return };
-        let text = match self.kill_worker() {
-            Ok(()) => format!("Child ({pid}) not responding to CLI, killed it."),
-            Err(error) => format!("Failed to kill child with PID {pid}: {error}"),
-        };
-        self.complain.report(Level::Error, &text);
     }
 
     /// Checks that the worker responds, and kills it otherwise.

@@ -1,15 +1,16 @@
-//! Calls of module functions. Arguments are cells in the scratch area, and the result is a cell.
+//! Calls of module functions, with evaluated arguments. Each argument is a cell in the scratch area, and so is the
+//! result.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use lacquer_vcl::program::{Expr, ExprKind};
 use lacquer_vcl::types::Type;
 use lacquer_vcl_runtime::{Raw, RawKind};
 
 use super::sub::{SubEmitter, Val};
 use crate::rt::flow::CallShape;
 
-const CELL: usize = size_of::<Raw>();
+/// The size of an argument or a result in the scratch area.
+pub const CELL: usize = size_of::<Raw>();
 const A: i32 = std::mem::offset_of!(Raw, a) as i32;
 const B: i32 = std::mem::offset_of!(Raw, b) as i32;
 
@@ -63,28 +64,23 @@ fn matches(kind: RawKind, value: Val) -> bool {
     }
 }
 
-impl SubEmitter<'_, '_, '_> {
-    /// Writes arguments to the scratch area. Returns the address of the first. The area remains reserved.
-    pub fn args(&mut self, args: &[Option<Expr>]) -> Result<Value, String> {
-        let at = self.reserve(CELL * args.len());
-        for (i, arg) in args.iter().enumerate() {
-            let cell = at + (CELL * i) as i32;
-            match arg {
-                Some(e) => self.arg(e, cell)?,
-                None => {
-                    let absent = self.word(RawKind::Absent as i64);
-                    self.scratch_store(absent, cell);
-                }
-            }
-        }
-        Ok(self.scratch_address(at))
-    }
+/// A call of a module function.
+pub struct Call {
+    pub function: u32,
+    pub object: Option<u32>,
+    /// The number of arguments.
+    pub args: usize,
+    pub returns: Type,
+    /// The number of the call in the program, if the function keeps state for it.
+    pub site: Option<u32>,
+}
 
-    fn arg(&mut self, e: &Expr, cell: i32) -> Result<(), String> {
-        // Lists of strings remain in the scratch area until the call returns.
-        let (value, kind) = (self.value_as(e, e.ty)?, kind(e.ty)?);
+impl SubEmitter<'_, '_, '_> {
+    /// Writes an argument to its cell. A list of strings must remain in the scratch area until the call returns.
+    pub fn store_arg(&mut self, value: Val, ty: Type, cell: i32) -> Result<(), String> {
+        let kind = kind(ty)?;
         if !matches(kind, value) {
-            return Err(format!("{value:?} is not of type {:?}", e.ty));
+            return Err(format!("{value:?} is not of type {ty:?}"));
         }
         let kind = self.word(kind as i64);
         self.scratch_store(kind, cell);
@@ -103,36 +99,26 @@ impl SubEmitter<'_, '_, '_> {
         Ok(())
     }
 
-    /// Emits a call whose value is discarded.
-    pub fn effect(&mut self, e: &Expr) -> Result<(), String> {
-        if matches!(e.kind, ExprKind::Call { .. }) {
-            self.module_call(e)?
-        } else {
-            self.value(e)?
-        };
-        Ok(())
+    /// Marks an argument that is not given.
+    pub fn store_absent_arg(&mut self, cell: i32) {
+        let absent = self.word(RawKind::Absent as i64);
+        self.scratch_store(absent, cell);
     }
 
-    pub fn module_call(&mut self, e: &Expr) -> Result<Val, String> {
-        let ExprKind::Call { function, object, args, call_site, .. } = &e.kind else {
-            return Err("Not a call".to_owned());
-        };
-        let mark = self.mark();
-        let result = self.reserve(CELL);
-        let cells = self.args(args)?;
-        let count = u16::try_from(args.len()).map_err(|_| "Too many arguments")?;
-        let shape = CallShape { args: count, returns: kind(e.ty)?, call_site: *call_site }.pack();
+    /// Emits the call of a module function. `cells` is the address of its arguments, and `result` the cell of its
+    /// result.
+    pub fn call_function(&mut self, call: &Call, cells: Value, result: i32) -> Result<Val, String> {
+        let count = u16::try_from(call.args).map_err(|_| "Too many arguments")?;
+        let shape = CallShape { args: count, returns: kind(call.returns)?, call_site: call.site }.pack();
         let words = [
-            self.number(*function),
-            self.number(object.map_or(0, |o| o + 1)),
+            self.number(call.function),
+            self.number(call.object.map_or(0, |o| o + 1)),
             cells,
             self.word(shape as i64),
             self.scratch_address(result),
         ];
         self.rt_module_call(&words);
-        let value = self.result(e.ty, result)?;
-        self.release(mark);
-        Ok(value)
+        self.result(call.returns, result)
     }
 
     fn result(&mut self, ty: Type, cell: i32) -> Result<Val, String> {

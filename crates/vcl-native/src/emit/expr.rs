@@ -1,13 +1,16 @@
-//! Expressions as values, and conditions as branches.
+//! Expressions as values, and conditions as branches: the recursion over a tree. The other files emit operations on
+//! values.
 
 use std::net::SocketAddr;
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{Block, Inst, InstBuilder, Value, types};
+use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 use lacquer_vcl::program::{CompareOp, Expr, ExprKind};
 use lacquer_vcl::types::Type;
-use lacquer_vcl::variables_table::Var;
 
+use super::call::{self, Call};
+use super::number::int_condition;
+use super::string;
 use super::sub::{SubEmitter, Val};
 use crate::rt;
 
@@ -180,61 +183,6 @@ impl SubEmitter<'_, '_, '_> {
         }
     }
 
-    fn var(&mut self, var: Var, ty: Type) -> Result<Val, String> {
-        let code = self.number(var as u32);
-        Ok(match ty {
-            Type::Bool => {
-                let call = self.rt1(rt::vars::get_bool, &[code]);
-                Val::Bool(self.truth(call))
-            }
-            Type::Int | Type::Bytes => {
-                let call = self.rt1(rt::vars::get_int, &[code]);
-                Val::Int(self.one(call))
-            }
-            Type::Real | Type::Duration | Type::Time => {
-                let call = self.rt1(rt::vars::get_real, &[code]);
-                Val::Real(self.one(call))
-            }
-            Type::String | Type::Enum => {
-                let call = self.rt1(rt::vars::get_str, &[code]);
-                self.string(call)
-            }
-            Type::Ip => {
-                let call = self.rt1(rt::vars::get_ip, &[code]);
-                let value = Val::Ip(self.one(call));
-                self.check();
-                value
-            }
-            Type::Blob => {
-                let call = self.rt1(rt::vars::get_blob, &[code]);
-                let value = Val::Blob(self.one(call));
-                self.check();
-                value
-            }
-            Type::Backend => {
-                let call = self.rt1(rt::vars::get_backend, &[code]);
-                Val::Number(self.one(call))
-            }
-            Type::Stevedore => {
-                let call = self.rt1(rt::vars::get_stevedore, &[code]);
-                Val::Number(self.one(call))
-            }
-            _ => return Err(format!("{} of type {ty:?} has no value", var.name())),
-        })
-    }
-
-    fn storage_var(&mut self, storage: &str, var: Var, ty: Type) -> Val {
-        let (p, n) = self.text(storage.as_bytes());
-        let code = self.number(var as u32);
-        let call = self.rt2(rt::vars::storage_var, &[p, n, code]);
-        self.field(call, ty)
-    }
-
-    /// Converts a storage's field, which the runtime returns as an integer, to its type.
-    fn field(&mut self, call: Inst, ty: Type) -> Val {
-        if ty == Type::Bool { Val::Bool(self.truth(call)) } else { Val::Int(self.one(call)) }
-    }
-
     fn regsub(&mut self, all: bool, subject: &Expr, regex: &Expr, with: &Expr) -> Result<Val, String> {
         let (sp, sn) = self.str_value(subject)?;
         let regex = self.number_value(regex)?;
@@ -248,6 +196,83 @@ impl SubEmitter<'_, '_, '_> {
         let result = self.string(call);
         self.check();
         Ok(result)
+    }
+
+    // Lists of strings, and arguments.
+
+    /// Writes a list of strings to the scratch area. Returns pointer and count. The area remains reserved.
+    pub fn strands(&mut self, e: &Expr) -> Result<(Value, Value), String> {
+        if e.ty == Type::Strands && matches!(e.kind, ExprKind::Call { .. }) {
+            return match self.value(e)? {
+                Val::Strands(list, count) => Ok((list, count)),
+                other => Err(format!("{other:?} is not STRANDS")),
+            };
+        }
+        self.list(&parts(e))
+    }
+
+    fn list(&mut self, parts: &[&Expr]) -> Result<(Value, Value), String> {
+        let at = self.reserve(string::CELL * parts.len());
+        for (i, part) in parts.iter().enumerate() {
+            let mark = self.mark();
+            let (p, n) = self.str_value(part)?;
+            self.release(mark);
+            self.store_part(p, n, at + (string::CELL * i) as i32);
+        }
+        Ok((self.scratch_address(at), self.word(parts.len() as i64)))
+    }
+
+    pub fn join(&mut self, parts: &[&Expr]) -> Result<Val, String> {
+        if let [one] = parts {
+            return self.value_as(one, Type::String);
+        }
+        let mark = self.mark();
+        let (list, count) = self.list(parts)?;
+        let call = self.rt2(rt::text::join, &[list, count]);
+        self.release(mark);
+        let joined = self.string(call);
+        self.check();
+        Ok(joined)
+    }
+
+    /// Writes arguments to the scratch area. Returns the address of the first. The area remains reserved.
+    pub fn args(&mut self, args: &[Option<Expr>]) -> Result<Value, String> {
+        let at = self.reserve(call::CELL * args.len());
+        for (i, arg) in args.iter().enumerate() {
+            let cell = at + (call::CELL * i) as i32;
+            match arg {
+                Some(e) => {
+                    let value = self.value_as(e, e.ty)?;
+                    self.store_arg(value, e.ty, cell)?;
+                }
+                None => self.store_absent_arg(cell),
+            }
+        }
+        Ok(self.scratch_address(at))
+    }
+
+    /// Emits a call whose value is discarded.
+    pub fn effect(&mut self, e: &Expr) -> Result<(), String> {
+        if matches!(e.kind, ExprKind::Call { .. }) {
+            self.module_call(e)?
+        } else {
+            self.value(e)?
+        };
+        Ok(())
+    }
+
+    fn module_call(&mut self, e: &Expr) -> Result<Val, String> {
+        let ExprKind::Call { function, object, args, call_site, .. } = &e.kind else {
+            return Err("Not a call".to_owned());
+        };
+        let mark = self.mark();
+        let result = self.reserve(call::CELL);
+        let cells = self.args(args)?;
+        let call =
+            Call { function: *function, object: *object, args: args.len(), returns: e.ty, site: *call_site };
+        let value = self.call_function(&call, cells, result)?;
+        self.release(mark);
+        Ok(value)
     }
 
     // Conditions.
@@ -292,6 +317,38 @@ impl SubEmitter<'_, '_, '_> {
         }
         self.b.switch_to_block(done);
         Ok(result)
+    }
+
+    /// Compares strings. Two single strings are compared directly (undefined equals nothing). If either side is a
+    /// concatenation, the joined strings are compared (undefined is empty).
+    fn compare_strings(&mut self, op: CompareOp, a: &Expr, b: &Expr) -> Result<Value, String> {
+        if matches!(op, CompareOp::Eq | CompareOp::Ne)
+            && let (_, Some(text), other) | (Some(text), None, other) = match (constant(a), constant(b)) {
+                (None, Some(text)) => (None, Some(text), a),
+                (Some(text), None) => (Some(text), None, b),
+                _ => (None, None, a),
+            }
+            && parts(other).len() == 1
+        {
+            let (p, n) = self.str_value(other)?;
+            let same = self.same_as_constant(p, n, text);
+            return Ok(if op == CompareOp::Eq { same } else { self.b.ins().bxor_imm_u(same, 1) });
+        }
+        let (a_parts, b_parts) = (parts(a), parts(b));
+        let order = if a_parts.len() == 1 && b_parts.len() == 1 {
+            let (ap, an) = self.str_value(a_parts[0])?;
+            let (bp, bn) = self.str_value(b_parts[0])?;
+            self.rt2(rt::text::compare, &[ap, an, bp, bn])
+        } else {
+            let mark = self.mark();
+            let (ap, an) = self.list(&a_parts)?;
+            let (bp, bn) = self.list(&b_parts)?;
+            let call = self.rt4(rt::text::compare_strands, &[ap, an, bp, bn]);
+            self.release(mark);
+            call
+        };
+        let order = self.one(order);
+        Ok(self.b.ins().icmp_imm_s(int_condition(op), order, 0))
     }
 
     fn truth_of(&mut self, e: &Expr) -> Result<Value, String> {
@@ -371,5 +428,25 @@ impl SubEmitter<'_, '_, '_> {
             },
             Val::None | Val::Named(..) | Val::Http(_) => return Err("Not a condition".to_owned()),
         })
+    }
+}
+
+/// The parts that an expression joins: one unless it is a concatenation.
+fn parts(e: &Expr) -> Vec<&Expr> {
+    match &e.kind {
+        ExprKind::Concat(parts) => parts.iter().collect(),
+        _ => vec![e],
+    }
+}
+
+fn constant(e: &Expr) -> Option<&[u8]> {
+    match &e.kind {
+        ExprKind::Str(text) => Some(text),
+        ExprKind::Enum(text) => Some(text.as_bytes()),
+        ExprKind::Concat(parts) => match parts.as_slice() {
+            [one] => constant(one),
+            _ => None,
+        },
+        _ => None,
     }
 }

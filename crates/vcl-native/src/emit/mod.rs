@@ -13,6 +13,7 @@ mod number;
 mod stmt;
 mod string;
 mod sub;
+mod vars;
 
 use std::ops::Range;
 

@@ -1,12 +1,10 @@
-//! Strings: lists, joining, comparison, conversions.
+//! Strings: conversion to STRING, headers, and comparison with constants.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type as Machine, Value, types};
-use lacquer_vcl::program::{CompareOp, Expr, ExprKind};
 use lacquer_vcl::types::Type;
 use lacquer_vcl_runtime::Str;
 
-use super::number::int_condition;
 use super::sub::{SubEmitter, Val};
 use crate::rt;
 
@@ -14,66 +12,15 @@ use crate::rt;
 const INLINE: usize = 16;
 
 /// A string takes a cell of two words in a list: the pointer, then the length.
-const CELL: usize = size_of::<Str<'_>>();
+pub const CELL: usize = size_of::<Str<'_>>();
 const WORD: usize = size_of::<u64>();
 const _: () = assert!(CELL == 2 * WORD && size_of::<usize>() == WORD);
 
-/// The parts that an expression joins: one unless it is a concatenation.
-fn parts(e: &Expr) -> Vec<&Expr> {
-    match &e.kind {
-        ExprKind::Concat(parts) => parts.iter().collect(),
-        _ => vec![e],
-    }
-}
-
-fn constant(e: &Expr) -> Option<&[u8]> {
-    match &e.kind {
-        ExprKind::Str(text) => Some(text),
-        ExprKind::Enum(text) => Some(text.as_bytes()),
-        ExprKind::Concat(parts) => match parts.as_slice() {
-            [one] => constant(one),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 impl SubEmitter<'_, '_, '_> {
-    /// Writes a list of strings to the scratch area. Returns pointer and count. The area remains reserved.
-    pub fn strands(&mut self, e: &Expr) -> Result<(Value, Value), String> {
-        if e.ty == Type::Strands && matches!(e.kind, ExprKind::Call { .. }) {
-            return match self.value(e)? {
-                Val::Strands(list, count) => Ok((list, count)),
-                other => Err(format!("{other:?} is not STRANDS")),
-            };
-        }
-        self.list(&parts(e))
-    }
-
-    fn list(&mut self, parts: &[&Expr]) -> Result<(Value, Value), String> {
-        let at = self.reserve(CELL * parts.len());
-        for (i, part) in parts.iter().enumerate() {
-            let mark = self.mark();
-            let (p, n) = self.str_value(part)?;
-            self.release(mark);
-            let cell = at + (CELL * i) as i32;
-            self.scratch_store(p, cell);
-            self.scratch_store(n, cell + WORD as i32);
-        }
-        Ok((self.scratch_address(at), self.word(parts.len() as i64)))
-    }
-
-    pub fn join(&mut self, parts: &[&Expr]) -> Result<Val, String> {
-        if let [one] = parts {
-            return self.value_as(one, Type::String);
-        }
-        let mark = self.mark();
-        let (list, count) = self.list(parts)?;
-        let call = self.rt2(rt::text::join, &[list, count]);
-        self.release(mark);
-        let joined = self.string(call);
-        self.check();
-        Ok(joined)
+    /// Writes a string to its cell in a list.
+    pub fn store_part(&mut self, p: Value, n: Value, cell: i32) {
+        self.scratch_store(p, cell);
+        self.scratch_store(n, cell + WORD as i32);
     }
 
     /// Converts any value to STRING.
@@ -113,40 +60,8 @@ impl SubEmitter<'_, '_, '_> {
         self.string(call)
     }
 
-    /// Compares strings. Two single strings are compared directly (undefined equals nothing). If either side is a
-    /// concatenation, the joined strings are compared (undefined is empty).
-    pub fn compare_strings(&mut self, op: CompareOp, a: &Expr, b: &Expr) -> Result<Value, String> {
-        if matches!(op, CompareOp::Eq | CompareOp::Ne)
-            && let (_, Some(text), other) | (Some(text), None, other) = match (constant(a), constant(b)) {
-                (None, Some(text)) => (None, Some(text), a),
-                (Some(text), None) => (Some(text), None, b),
-                _ => (None, None, a),
-            }
-            && parts(other).len() == 1
-        {
-            let (p, n) = self.str_value(other)?;
-            let same = self.same_as_constant(p, n, text);
-            return Ok(if op == CompareOp::Eq { same } else { self.b.ins().bxor_imm_u(same, 1) });
-        }
-        let (a_parts, b_parts) = (parts(a), parts(b));
-        let order = if a_parts.len() == 1 && b_parts.len() == 1 {
-            let (ap, an) = self.str_value(a_parts[0])?;
-            let (bp, bn) = self.str_value(b_parts[0])?;
-            self.rt2(rt::text::compare, &[ap, an, bp, bn])
-        } else {
-            let mark = self.mark();
-            let (ap, an) = self.list(&a_parts)?;
-            let (bp, bn) = self.list(&b_parts)?;
-            let call = self.rt4(rt::text::compare_strands, &[ap, an, bp, bn]);
-            self.release(mark);
-            call
-        };
-        let order = self.one(order);
-        Ok(self.b.ins().icmp_imm_s(int_condition(op), order, 0))
-    }
-
     /// Compares a string with `text`: the length first, then the bytes if the lengths are equal.
-    fn same_as_constant(&mut self, p: Value, n: Value, text: &[u8]) -> Value {
+    pub fn same_as_constant(&mut self, p: Value, n: Value, text: &[u8]) -> Value {
         if text.is_empty() {
             let empty = self.b.ins().icmp_imm_s(IntCC::Equal, n, 0);
             let defined = self.b.ins().icmp_imm_s(IntCC::NotEqual, p, 0);

@@ -37,7 +37,7 @@ pub extern "C" fn get_blob(ctx: &mut Ctx<'_>, code: u32) -> *const Blob<'static>
     guard(ctx, std::ptr::null(), |ctx| {
         let var = var(code)?;
         let Some(blob) = ctx.blob_var(var) else { return Ok(std::ptr::null()) };
-        let placed = ctx.place(blob).map(|blob| std::ptr::from_ref(blob).cast());
+        let placed = ctx.copy_value(blob).map(|blob| std::ptr::from_ref(blob).cast());
         placed.ok_or_else(|| ModuleError(format!("Workspace overflow ({})", var.name())))
     })
 }

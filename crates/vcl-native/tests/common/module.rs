@@ -86,9 +86,9 @@ impl Module for Trial {
     }
 }
 
-type Answer<'a> = Result<Value<'a>, ModuleError>;
+type CallResult<'a> = Result<Value<'a>, ModuleError>;
 
-fn show<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn show<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let text = (0..args.len()).map(|i| match args.get(i) {
         Value::Str(Some(s)) => format!("{:?}", String::from_utf8_lossy(s)),
         Value::Str(None) => "null".to_owned(),
@@ -99,7 +99,7 @@ fn show<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Str(Some(ctx.copy(text.as_bytes())?)))
 }
 
-fn wait<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn wait<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let n = args.int(0);
     let work = async move {
         Yield(false).await;
@@ -108,48 +108,48 @@ fn wait<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Int(ctx.block_on(Box::pin(work))?))
 }
 
-fn fail<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn fail<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Err("the module failed".into())
 }
 
-fn panics<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn panics<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     panic!("the module panicked")
 }
 
-fn count<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn count<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let here: &AtomicU32 = ctx.call_state(args)?;
     *ctx.task::<i64>(0) += 1;
     Ok(Value::Int(i64::from(here.fetch_add(1, Ordering::Relaxed))))
 }
 
-fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     ctx.call_sub(args.sub(0))?;
     Ok(Value::Absent)
 }
 
-fn lie<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn lie<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(17))
 }
 
-fn cache<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn cache<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(ctx.cache_req_body(1000)?))
 }
 
-fn echo<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn echo<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Str(args.str(0)))
 }
 
-fn nothing<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn nothing<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Absent)
 }
 
-fn header<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn header<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (http, name) = args.header(0)?;
     Ok(Value::Str(ctx.header(http, name)))
 }
 
 /// Returns the last part and the number of parts.
-fn tail<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn tail<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let parts: Vec<_> = args.parts(0).collect();
     let last = parts.last().copied().flatten().unwrap_or(b"null");
     let text = format!("{}:{}", parts.len(), String::from_utf8_lossy(last));
@@ -160,6 +160,6 @@ fn counter<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, Modul
     Ok(Arc::new(AtomicU32::new(args.int(0) as u32)))
 }
 
-fn next<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn next<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(i64::from(args.this::<AtomicU32>()?.fetch_add(1, Ordering::Relaxed))))
 }

@@ -235,7 +235,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// Runs `body` in a context that can wait.
-    pub fn waiting_by<R>(&mut self, suspend: Rc<dyn Suspend>, body: impl FnOnce(&mut Ctx<'a>) -> R) -> R {
+    pub fn with_suspend<R>(&mut self, suspend: Rc<dyn Suspend>, body: impl FnOnce(&mut Ctx<'a>) -> R) -> R {
         /// Guard that removes the ability to wait from the context, also when `body` panics.
         struct Restore<'c, 'a> {
             ctx: &'c mut Ctx<'a>,

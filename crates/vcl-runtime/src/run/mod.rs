@@ -149,8 +149,8 @@ pub trait Director: Send + Sync {
     fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
         self.healthy(ctx.vcl)
     }
-    /// Returns whether it determines health at all. If not, it counts as healthy.
-    fn judges(&self) -> bool {
+    /// Returns whether the director determines a health of its own. If not, it counts as healthy.
+    fn determines_health(&self) -> bool {
         true
     }
     /// Returns the text for `backend.list`: the "Probe" column, or with `details` the text for `-p`, possibly empty.

@@ -13,7 +13,7 @@ use sha2::Sha256;
 
 use crate::blob::base64::STANDARD;
 use crate::blocking::{FILES, HASHES};
-use crate::support::{Answer, Table, log, shown, text};
+use crate::support::{CallResult, Table, log, shown, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "basicauth",
@@ -122,7 +122,7 @@ fn stored<'f>(file: &'f [u8], user: &[u8]) -> Option<&'f [u8]> {
     })
 }
 
-fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some((user, password)) = credentials(args.str(1)) else { return Ok(Value::Bool(false)) };
     let name = shown(args.str(0));
     let (path, wanted) = (name.clone().into_owned(), user.clone());
@@ -149,11 +149,11 @@ fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(fits.flatten().unwrap_or(false)))
 }
 
-fn getuser<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn getuser<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     credentials(args.str(0)).map_or(Ok(Value::Str(None)), |(user, _)| text(ctx, &user))
 }
 
-fn setbasicauth<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn setbasicauth<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (user, password) = (args.str(0).unwrap_or_default(), args.str(1).unwrap_or_default());
     let encoded = STANDARD.encode(&[user, b":", password].concat());
     text(ctx, &[b"Basic ", &encoded[..]].concat())

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lacquer_vcl_runtime::instance::ObjectState;
 use lacquer_vcl_runtime::{Args, Blob, Ctx, ModuleError, ObjectType, OwnedBlob, Value};
 
-use crate::support::{Answer, Table, copy_if_room, shown, word};
+use crate::support::{CallResult, Table, copy_if_room, shown, word};
 use codec::Encoding;
 use text::{Case, Illegal};
 
@@ -42,12 +42,12 @@ fn error(text: impl std::fmt::Display) -> ModuleError {
 }
 
 /// Returns an empty blob, which needs no workspace.
-fn null<'a>() -> Answer<'a> {
+fn null<'a>() -> CallResult<'a> {
     static NULL: Blob<'static> = Blob::new(b"", 0);
     Ok(Value::Blob(Some(&NULL)))
 }
 
-fn blob<'a>(ctx: &mut Ctx<'a>, bytes: &'a [u8], kind: u32, who: &str) -> Answer<'a> {
+fn blob<'a>(ctx: &mut Ctx<'a>, bytes: &'a [u8], kind: u32, who: &str) -> CallResult<'a> {
     match ctx.blob_of(bytes, kind) {
         Some(blob) => Ok(Value::Blob(Some(blob))),
         None => Err(ModuleError(format!("Workspace overflow ({who})"))),
@@ -77,7 +77,7 @@ fn illegal(parts: &[&[u8]]) -> ModuleError {
     error(format!("cannot decode, illegal encoding beginning with \"{first}\""))
 }
 
-fn decode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn decode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let encoding = Encoding::of(word(args, 0));
     let parts: Vec<&[u8]> = args.parts(2).map(Option::unwrap_or_default).collect();
     let decoded = encoding.decode(&parts, limit(args.int(1)));
@@ -89,7 +89,7 @@ fn decode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     blob(ctx, held, KIND, "blob.decode")
 }
 
-fn encoded<'a>(ctx: &mut Ctx<'a>, encoding: Encoding, case: Case, bytes: &[u8]) -> Answer<'a> {
+fn encoded<'a>(ctx: &mut Ctx<'a>, encoding: Encoding, case: Case, bytes: &[u8]) -> CallResult<'a> {
     let encoded = encoding.encode(case, bytes);
     if encoded.is_empty() {
         return Ok(Value::Str(Some(b"")));
@@ -98,7 +98,7 @@ fn encoded<'a>(ctx: &mut Ctx<'a>, encoding: Encoding, case: Case, bytes: &[u8]) 
     Ok(Value::Str(Some(until_nul(held))))
 }
 
-fn encode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn encode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let encoding = Encoding::of(word(args, 0));
     let case = case_of(args, 1, encoding)?;
     match args.blob(2) {
@@ -107,7 +107,7 @@ fn encode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-fn transcode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn transcode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (from, to) = (Encoding::of(word(args, 0)), Encoding::of(word(args, 1)));
     let case = case_of(args, 2, to)?;
     let parts: Vec<&[u8]> = args.parts(4).map(Option::unwrap_or_default).collect();
@@ -120,7 +120,7 @@ fn transcode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     encoded(ctx, to, case, &decoded)
 }
 
-fn same<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn same<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let same = match (args.blob(0), args.blob(1)) {
         (Some(a), Some(b)) => {
             std::ptr::eq(a.bytes(), b.bytes()) || (a.bytes().is_empty() && b.bytes().is_empty())
@@ -130,16 +130,16 @@ fn same<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(same))
 }
 
-fn equal<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn equal<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let content = |i| args.blob(i).map(|_| args.bytes(i).unwrap_or_default());
     Ok(Value::Bool(content(0) == content(1)))
 }
 
-fn length<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn length<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(args.blob(0).map_or(0, |b| b.bytes().len() as i64)))
 }
 
-fn sub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn sub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let bytes =
         args.bytes(0).filter(|b| !b.is_empty()).ok_or_else(|| error("blob is empty in blob.sub()"))?;
     let kind = args.blob(0).map_or(0, |b| b.kind);
@@ -173,11 +173,11 @@ fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErr
     Ok(Arc::new(Constant { content: OwnedBlob::new(content, KIND), encoded: Mutex::default() }))
 }
 
-fn get<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Blob(Some(args.this::<Constant>()?.content.get())))
 }
 
-fn encode_object<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn encode_object<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let constant = args.this::<Constant>()?;
     let encoding = Encoding::of(word(args, 0));
     let case = case_of(args, 1, encoding)?;

@@ -12,7 +12,7 @@ use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
 use crate::blob::base64;
-use crate::support::{Answer, Table, log, text};
+use crate::support::{CallResult, Table, log, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "digest",
@@ -25,7 +25,7 @@ pub(crate) static MODULE: Table = Table {
 /// Defines a function of a text.
 macro_rules! of_text {
     ($f:expr) => {{
-        fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+        fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
             let made: Vec<u8> = $f(args.str(0).unwrap_or_default());
             text(ctx, &made)
         }
@@ -42,7 +42,7 @@ macro_rules! hashed {
 /// Defines a keyed hash. Without a key the result is undefined, so that a missing key is noticed.
 macro_rules! keyed {
     ($hash:ty, $block:literal) => {{
-        fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+        fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
             let Some(key) = args.str(0) else { return Ok(Value::Str(None)) };
             let mac = hmac::<$hash, $block>(key, args.str(1).unwrap_or_default());
             text(ctx, &[b"0x", &hex(&mac)[..]].concat())
@@ -53,7 +53,7 @@ macro_rules! keyed {
 
 macro_rules! decoded {
     ($alphabet:expr) => {{
-        fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+        fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
             match decode(&$alphabet, args.str(0).unwrap_or_default()) {
                 Some(bytes) => text(ctx, &bytes),
                 None => {

@@ -8,7 +8,7 @@ use lacquer_vcl_runtime::{Args, BackendId, Ctx, Director, Health, Instance, Valu
 
 use super::group::{Column, Group};
 use super::object::Object;
-use crate::support::{Answer, DONE};
+use crate::support::{CallResult, DONE};
 
 /// The selection, which is the only difference between such directors.
 pub trait Choice: Send + Sync + 'static {
@@ -61,17 +61,17 @@ pub fn object<C: Choice>(ctx: &Ctx<'_>, args: &Args<'_>, choice: C) -> ObjectSta
     Arc::new(Object::register(ctx, Grouped { group: Group::new(args.object_name), choice }))
 }
 
-pub fn add_backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn add_backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     args.this::<Object<Grouped<C>>>()?.director.group.add(args.backend(0), 0.0)?;
     DONE
 }
 
-pub fn add_weighted<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn add_weighted<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     args.this::<Object<Grouped<C>>>()?.director.group.add(args.backend(0), args.real(1))?;
     DONE
 }
 
-pub fn remove_backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn remove_backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let director = &args.this::<Object<Grouped<C>>>()?.director;
     if let Some((at, left)) = director.group.remove(args.backend(0))? {
         director.choice.removed(at, left);
@@ -79,6 +79,6 @@ pub fn remove_backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Ans
     DONE
 }
 
-pub fn backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Backend(args.this::<Object<Grouped<C>>>()?.id))
 }

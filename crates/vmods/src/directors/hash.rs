@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::group::Group;
 use super::object::Object;
-use crate::support::{Answer, DONE};
+use crate::support::{CallResult, DONE};
 
 pub const TYPE: ObjectType = ObjectType {
     name: "hash",
@@ -39,7 +39,7 @@ impl Director for Hash {
         Health { healthy: true, changed: 0.0 }
     }
 
-    fn judges(&self) -> bool {
+    fn determines_health(&self) -> bool {
         false
     }
 
@@ -60,17 +60,17 @@ fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErro
     Ok(Arc::new(Object::register(ctx, Hash { group: Group::new(args.object_name) })))
 }
 
-fn add_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn add_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     args.this::<Object<Hash>>()?.director.group.add(args.backend(0), args.real(1))?;
     DONE
 }
 
-fn remove_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn remove_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     args.this::<Object<Hash>>()?.director.group.remove(args.backend(0))?;
     DONE
 }
 
-fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let this = args.this::<Object<Hash>>()?;
     let point = f64::from(hash_of(args.parts(0).flatten())) / 4_294_967_296.0;
     Ok(Value::Backend(this.director.group.pick(ctx, point)))

@@ -12,7 +12,7 @@ mod shard;
 
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, Value};
 
-use crate::support::{Answer, Table};
+use crate::support::{CallResult, Table};
 
 pub(crate) static MODULE: Table = Table {
     name: "directors",
@@ -22,7 +22,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let wanted = args.str(0).unwrap_or_default();
     let all = ctx.vcl.directors.all();
     let found = all.iter().find(|(_, cell)| cell.director.name().as_bytes() == wanted);

@@ -9,7 +9,7 @@ use super::identity;
 use super::token::Token;
 use super::verified;
 use crate::json;
-use crate::support::{Answer, log, shown, text};
+use crate::support::{CallResult, log, shown, text};
 
 pub(super) const TYPE: ObjectType = ObjectType {
     name: "reader",
@@ -50,7 +50,7 @@ fn reading<'c>(ctx: &'c mut Ctx<'_>, args: &Args<'_>) -> Result<&'c mut Reading,
     identity::state(ctx, args)
 }
 
-fn parse<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn parse<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let parsed = Token::parse(args.str(0).unwrap_or_default());
     let valid = parsed.is_ok();
     if let Err(why) = &parsed {
@@ -60,7 +60,7 @@ fn parse<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(valid))
 }
 
-fn set_key<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, kind: fn(Vec<u8>) -> Key) -> Answer<'a> {
+fn set_key<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, kind: fn(Vec<u8>) -> Key) -> CallResult<'a> {
     let key = args.str(0).filter(|key| !key.is_empty());
     reading(ctx, args)?.key = key.map(|key| kind(key.to_vec()));
     Ok(Value::Bool(key.is_some()))
@@ -79,7 +79,7 @@ fn refusal(reading: &Reading, alg: &str, now: f64, leeway: f64) -> Result<(), St
     verified::verify(algorithm, key, &Signed { message: token.signed(), signature: &token.signature, kid })
 }
 
-fn verify<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn verify<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let now = ctx.host.real_now();
     let alg = shown(args.str(0));
     let verified = refusal(reading(ctx, args)?, &alg, now, args.real(1).max(0.0));
@@ -89,13 +89,13 @@ fn verify<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(verified.is_ok()))
 }
 
-fn is_jwt<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn is_jwt<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let token = reading(ctx, args)?.token.as_ref();
     let kind = token.and_then(|token| token.header.get("typ")).and_then(Json::as_str);
     Ok(Value::Bool(kind.is_some_and(|kind| kind.eq_ignore_ascii_case("JWT"))))
 }
 
-fn get_b64<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_b64<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let token = reading(ctx, args)?.token.as_ref();
     let b64 = token.and_then(|token| token.header.get("b64"));
     Ok(Value::Bool(b64.is_none_or(|b64| *b64 == Json::Bool(true))))
@@ -106,7 +106,7 @@ fn has(ctx: &mut Ctx<'_>, args: &Args<'_>, claim: &str) -> Result<bool, ModuleEr
 }
 
 /// Returns a value of the token as text, undefined if there is none.
-fn member<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, find: fn(&Token) -> Option<&Json>) -> Answer<'a> {
+fn member<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, find: fn(&Token) -> Option<&Json>) -> CallResult<'a> {
     let token = reading(ctx, args)?.token.as_ref();
     match token.and_then(find).and_then(|value| json::shown(value, false)) {
         Some(found) => text(ctx, found.as_bytes()),
@@ -114,7 +114,7 @@ fn member<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, find: fn(&Token) -> Option<&Js
     }
 }
 
-fn get_claim<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_claim<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let path = shown(args.str(0));
     let token = reading(ctx, args)?.token.as_ref();
     let claim = token.and_then(|token| json::find(&token.payload, &path));
@@ -124,7 +124,7 @@ fn get_claim<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-fn bytes<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, read: fn(&Token) -> &[u8]) -> Answer<'a> {
+fn bytes<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, read: fn(&Token) -> &[u8]) -> CallResult<'a> {
     match reading(ctx, args)?.token.as_ref().map(|token| read(token).to_vec()) {
         Some(found) => text(ctx, &found),
         None => Ok(Value::Str(None)),

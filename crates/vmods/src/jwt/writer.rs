@@ -10,7 +10,7 @@ use super::identity;
 use super::token::Token;
 use crate::blocking::HASHES;
 use crate::json;
-use crate::support::{Answer, DONE, log, shown, text};
+use crate::support::{CallResult, DONE, log, shown, text};
 
 pub(super) const TYPE: ObjectType = ObjectType {
     name: "writer",
@@ -45,19 +45,19 @@ fn writing<'c>(ctx: &'c mut Ctx<'_>, args: &Args<'_>) -> Result<&'c mut Writing,
     identity::state(ctx, args)
 }
 
-fn set_header<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, name: &str) -> Answer<'a> {
+fn set_header<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, name: &str) -> CallResult<'a> {
     let value = shown(args.str(0)).into_owned();
     writing(ctx, args)?.header.insert(name.to_owned(), Json::String(value));
     DONE
 }
 
-fn set_text<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, name: &str) -> Answer<'a> {
+fn set_text<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, name: &str) -> CallResult<'a> {
     let value = shown(args.str(0)).into_owned();
     writing(ctx, args)?.payload.insert(name.to_owned(), Json::String(value));
     DONE
 }
 
-fn set_time<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, name: &str) -> Answer<'a> {
+fn set_time<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, name: &str) -> CallResult<'a> {
     let seconds = args.real(0).floor() as i64;
     writing(ctx, args)?.payload.insert(name.to_owned(), Json::from(seconds));
     DONE
@@ -70,7 +70,7 @@ fn failed(ctx: &mut Ctx<'_>, args: &Args<'_>, method: &str, why: String) -> Resu
     Ok(())
 }
 
-fn set_payload<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn set_payload<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     match json::parse(args.str(0).unwrap_or_default()) {
         Ok(Json::Object(payload)) => writing(ctx, args)?.payload = payload,
         Ok(_) => failed(ctx, args, "set_payload", "the payload is not an object".to_owned())?,
@@ -79,7 +79,7 @@ fn set_payload<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn from_string<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn from_string<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     match Token::parse(args.str(0).unwrap_or_default()) {
         Ok(Token { header: Json::Object(header), payload: Json::Object(payload), .. }) => {
             let writing = writing(ctx, args)?;
@@ -117,7 +117,7 @@ fn signed(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Result<String, String> {
     Ok(format!("{message}.{}", encode(&signature)))
 }
 
-fn generate<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn generate<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     match signed(ctx, args) {
         Ok(token) => text(ctx, token.as_bytes()),
         Err(why) => {
@@ -127,7 +127,7 @@ fn generate<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-fn error<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn error<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     match writing(ctx, args)?.error.clone() {
         Some(error) => text(ctx, error.as_bytes()),
         None => Ok(Value::Str(None)),

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use lacquer_vcl_runtime::{Args, Ctx, Func, Value};
 
-use crate::support::{Answer, Table, text, word};
+use crate::support::{CallResult, Table, text, word};
 
 pub(crate) static MODULE: Table = Table {
     name: "math",
@@ -19,19 +19,19 @@ pub(crate) static MODULE: Table = Table {
 /// Defines a function of reals.
 macro_rules! reals {
     ($f:expr, 1) => {{
-        fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+        fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
             Ok(Value::Real($f(args.real(0))))
         }
         call as Func
     }};
     ($f:expr, 2) => {{
-        fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+        fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
             Ok(Value::Real($f(args.real(0), args.real(1))))
         }
         call as Func
     }};
     ($f:expr, 3) => {{
-        fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+        fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
             Ok(Value::Real($f(args.real(0), args.real(1), args.real(2))))
         }
         call as Func
@@ -41,13 +41,13 @@ macro_rules! reals {
 /// Defines a predicate of reals, whose result is a number: 1 for true.
 macro_rules! predicates {
     ($f:expr, 1) => {{
-        fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+        fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
             Ok(Value::Int(i64::from($f(args.real(0)))))
         }
         call as Func
     }};
     ($f:expr, 2) => {{
-        fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+        fn call<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
             Ok(Value::Int(i64::from($f(args.real(0), args.real(1)))))
         }
         call as Func
@@ -139,17 +139,17 @@ fn is_approx(a: f64, b: f64, max_diff: f64, max_rel_diff: f64) -> bool {
     diff <= absolute || diff <= a.abs().max(b.abs()) * relative
 }
 
-fn approx<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn approx<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Bool(is_approx(args.real(0), args.real(1), args.real(2), args.real(3))))
 }
 
-fn strfromd<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn strfromd<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let format = args.str(0).unwrap_or_default();
     let done = printf::format(format, args.real(1));
     text(ctx, done.ok_or("math.strfromd(): the format must be %[.precision] and one of aefgAEFG")?.as_bytes())
 }
 
-fn constant<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn constant<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     use std::f64::consts as c;
     Ok(Value::Real(match word(args, 0) {
         "DBL_MANT_DIG" => 53.0,
@@ -187,12 +187,12 @@ const CLASSES: [(&str, std::num::FpCategory); 5] = [
     ("FP_NORMAL", std::num::FpCategory::Normal),
 ];
 
-fn fpclass<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn fpclass<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let class = CLASSES.iter().position(|(name, _)| *name == word(args, 0));
     Ok(Value::Int(class.map_or(-1, |n| n as i64)))
 }
 
-fn fpclassify<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn fpclassify<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let class = CLASSES.iter().position(|(_, class)| *class == args.real(0).classify());
     Ok(Value::Int(class.map_or(-1, |n| n as i64)))
 }
@@ -202,11 +202,11 @@ fn small(n: i64) -> i32 {
     n.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
 }
 
-fn scaled<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn scaled<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Real(libm::scalbn(args.real(0), small(args.int(1)))))
 }
 
-fn ilogb<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn ilogb<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(i64::from(libm::ilogb(args.real(0)))))
 }
 
@@ -220,26 +220,26 @@ fn logb(x: f64) -> f64 {
     }
 }
 
-fn lrint<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn lrint<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(args.real(0).round_ties_even() as i64))
 }
 
-fn lround<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn lround<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(args.real(0).round() as i64))
 }
 
 /// Returns a NaN. The tag, if it is a number, is the payload.
-fn nan<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn nan<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let tag = args.str(0).and_then(|tag| std::str::from_utf8(tag).ok());
     let payload = tag.and_then(|t| t.parse::<u64>().ok()).unwrap_or(0);
     Ok(Value::Real(f64::from_bits(f64::NAN.to_bits() | payload & ((1 << 51) - 1))))
 }
 
-fn jn<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn jn<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Real(libm::jn(small(args.int(0)), args.real(1))))
 }
 
-fn yn<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn yn<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Real(libm::yn(small(args.int(0)), args.real(1))))
 }
 

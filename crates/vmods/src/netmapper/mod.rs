@@ -13,7 +13,7 @@ use std::time::Duration;
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 
-use crate::support::{Answer, DONE, Table as Functions, log, shown, text};
+use crate::support::{CallResult, DONE, Table as Functions, log, shown, text};
 use database::Database;
 
 pub(crate) static MODULE: Functions = Functions {
@@ -38,7 +38,7 @@ struct Labeled {
 #[derive(Default)]
 struct Used(OnceLock<Labeled>);
 
-fn init<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn init<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (label, file) = (args.str(0).unwrap_or_default(), args.str(1).unwrap_or_default());
     let interval = u64::try_from(args.int(2)).ok().filter(|seconds| *seconds > 0);
     let interval = interval.ok_or("netmapper.init: the interval must be at least one second")?;
@@ -61,7 +61,7 @@ fn find(ctx: &Ctx<'_>, label: &[u8]) -> Result<Labeled, ModuleError> {
     found.ok_or_else(|| format!("netmapper.map: there is no label \"{}\"", shown(Some(label))).into())
 }
 
-fn map<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn map<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let label = args.str(0).unwrap_or_default();
     let used = ctx.call_state::<Used>(args)?;
     let other;

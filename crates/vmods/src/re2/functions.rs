@@ -9,7 +9,7 @@ use lacquer_vcl_runtime::{Args, Ctx, Func, Value};
 use super::options::{Flag, Options};
 use super::pattern::Pattern;
 use super::rewriting::{Rewriting, Texts, brief, failure, group};
-use crate::support::{Answer, copy_if_room, shown, version};
+use crate::support::{CallResult, copy_if_room, shown, version};
 
 pub(super) const FUNCTIONS: &[(&str, Func)] = &[
     ("match", matches),
@@ -57,7 +57,7 @@ fn compiled(text: &[u8], options: Options) -> Result<Arc<Pattern>, String> {
 #[derive(Default)]
 struct Last(Option<(Arc<Pattern>, Vec<u8>)>);
 
-fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let subject = args.str(1).unwrap_or_default();
     let call =
         |pattern: &[u8]| format!("re2.match(pattern=\"{}\", text=\"{}\")", brief(pattern), brief(subject));
@@ -79,7 +79,7 @@ fn last<'a>(
     fallback: &'a [u8],
     call: &str,
     find: impl FnOnce(&Pattern) -> Result<usize, String>,
-) -> Answer<'a> {
+) -> CallResult<'a> {
     let state = ctx.task::<Last>(0).0.take();
     let (pattern, subject) =
         state.ok_or_else(|| failure(format!("{call}: called without previous match")))?;
@@ -95,7 +95,7 @@ fn last<'a>(
     found
 }
 
-fn backref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn backref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let number = args.int(0);
     let call = format!("re2.backref(ref={number}, fallback=\"{}\")", brief(args.str(1).unwrap_or_default()));
     let fallback = args.str(1).ok_or_else(|| failure(format!("{call}: fallback is undefined")))?;
@@ -106,7 +106,7 @@ fn backref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     })
 }
 
-fn namedref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn namedref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let fallback = args.str(1).ok_or_else(|| failure("re2.namedref(): fallback is undefined"))?;
     let wanted = shown(args.str(0));
     let call = format!("re2.namedref(name=\"{wanted:.40}\", fallback=\"{}\")", brief(fallback));
@@ -118,7 +118,7 @@ fn namedref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     })
 }
 
-fn rewrite<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, rewriting: Rewriting) -> Answer<'a> {
+fn rewrite<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, rewriting: Rewriting) -> CallResult<'a> {
     let call = format!("re2.{}", rewriting.name());
     let Some(text) = args.str(0) else {
         return Err(failure(format!("{call}(pattern=<undefined>): pattern is undefined")));
@@ -132,7 +132,7 @@ fn rewrite<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, rewriting: Rewriting) -> Answ
     texts.rewritten(ctx, &pattern, rewriting, &call)
 }
 
-fn cost<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn cost<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let text = args.str(0).unwrap_or_default();
     let pattern = compiled(text, Options::of_pattern(args, 1));
     let pattern = pattern
@@ -152,7 +152,7 @@ fn quoted(text: &[u8]) -> Vec<u8> {
     out
 }
 
-fn quotemeta<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn quotemeta<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let text = args.str(0).unwrap_or_default();
     let copied = copy_if_room(ctx, &quoted(text)).ok_or_else(|| {
         failure(format!(

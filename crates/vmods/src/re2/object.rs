@@ -7,7 +7,7 @@ use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectState, ObjectType, Value
 use super::options::{Flag, Options};
 use super::pattern::Pattern;
 use super::rewriting::{Rewriting, Texts, brief, failure, group};
-use crate::support::{Answer, shown};
+use crate::support::{CallResult, shown};
 
 pub(super) const TYPE: ObjectType = ObjectType {
     name: "regex",
@@ -39,7 +39,7 @@ fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErr
     Ok(Arc::new(pattern))
 }
 
-fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let pattern = args.this::<Pattern>()?;
     let subject = args.str(0).unwrap_or_default();
     let matches = pattern.is_match(subject);
@@ -50,7 +50,7 @@ fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 }
 
 /// Returns the group of the last match. `call` is the call in messages.
-fn last<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, number: usize, call: &str) -> Answer<'a> {
+fn last<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, number: usize, call: &str) -> CallResult<'a> {
     let pattern = args.this::<Pattern>()?;
     let fallback = args.str(1).unwrap_or_default();
     let state = ctx.task::<Subject>(key(pattern));
@@ -62,7 +62,7 @@ fn last<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, number: usize, call: &str) -> An
     found
 }
 
-fn backref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn backref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let pattern = args.this::<Pattern>()?;
     let (name, number) = (args.object_name, args.int(0));
     let call =
@@ -80,7 +80,7 @@ fn backref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-fn namedref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn namedref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let pattern = args.this::<Pattern>()?;
     let name = args.object_name;
     let Some(fallback) = args.str(1) else {
@@ -98,11 +98,11 @@ fn namedref<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     last(ctx, args, number, &call)
 }
 
-fn rewrite<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, rewriting: Rewriting) -> Answer<'a> {
+fn rewrite<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, rewriting: Rewriting) -> CallResult<'a> {
     let call = format!("{}.{}", args.object_name, rewriting.name());
     Texts::read(args, 0, &call)?.rewritten(ctx, args.this::<Pattern>()?, rewriting, &call)
 }
 
-fn cost<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn cost<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(args.this::<Pattern>()?.cost as i64))
 }

@@ -5,7 +5,7 @@ use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 use regex_automata::util::captures::Captures;
 
 use super::pattern::Pattern;
-use crate::support::{Answer, copy_if_room};
+use crate::support::{CallResult, copy_if_room};
 
 /// Number of bytes of a text in messages.
 const SHOWN: usize = 40;
@@ -67,7 +67,7 @@ impl<'a> Texts<'a> {
         pattern: &Pattern,
         rewriting: Rewriting,
         call: &str,
-    ) -> Answer<'a> {
+    ) -> CallResult<'a> {
         let made = match rewriting {
             Rewriting::Sub => pattern.replaced(self.text, self.rewrite, false),
             Rewriting::Suball => pattern.replaced(self.text, self.rewrite, true),
@@ -92,7 +92,7 @@ pub(super) fn group<'a>(
     number: usize,
     fallback: &'a [u8],
     call: &str,
-) -> Answer<'a> {
+) -> CallResult<'a> {
     let groups = pattern.groups(subject, 0);
     let found = groups.as_ref().and_then(|groups: &Captures| groups.get_group(number));
     let Some(span) = found else { return Ok(Value::Str(Some(fallback))) };

@@ -12,7 +12,7 @@ use super::multi::{Anchor, Matcher};
 use super::options::{Flag, Options};
 use super::pattern::{Pattern, parse};
 use super::rewriting::{Rewriting, Texts, brief, failure};
-use crate::support::{self, Answer, DONE, word};
+use crate::support::{self, CallResult, DONE, word};
 
 pub(super) const TYPE: ObjectType = ObjectType {
     name: "set",
@@ -114,7 +114,7 @@ pub(super) fn compile_all(vcl: &Instance) -> Result<(), ModuleError> {
     Ok(())
 }
 
-fn compile<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn compile<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let set = args.this::<Set>()?;
     let name = &set.name;
     if ctx.method() != Method::Init {
@@ -127,7 +127,7 @@ fn compile<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn add<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn add<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let set = args.this::<Set>()?;
     let text = args.str(0).unwrap_or_default();
     let fail = |why: &str| Err(failure(format!("{}.add(\"{}\"): {why}", set.name, brief(text))));
@@ -163,7 +163,7 @@ fn add<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let set = args.this::<Set>()?;
     let subject = args.str(0).unwrap_or_default();
     let found = match set.compiled.get() {
@@ -184,7 +184,7 @@ fn last<'c>(ctx: &'c mut Ctx<'_>, set: &Set, method: &str) -> Result<&'c [u32], 
     found.ok_or_else(|| format!("{}.{method}() called without prior match", set.name))
 }
 
-fn matched<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn matched<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let set = args.this::<Set>()?;
     let count = set.compiled("matched()")?.members.len();
     let found = last(ctx, set, "matched").map_err(failure)?;
@@ -195,7 +195,7 @@ fn matched<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(found.contains(&(number as u32 - 1))))
 }
 
-fn nmatches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn nmatches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let found = last(ctx, args.this::<Set>()?, "nmatches").map_err(failure)?;
     Ok(Value::Int(found.len() as i64))
 }
@@ -245,39 +245,39 @@ fn value<'a, T>(
         .ok_or_else(|| failure(format!("{}.{method}(): Pattern {number} was not saved", args.object_name)))
 }
 
-fn which<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn which<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let found = select(ctx, args.this::<Set>()?, 0, word(args, 0), "which").map_err(failure)?;
     Ok(Value::Int(found as i64 + 1))
 }
 
-fn string<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn string<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Str(Some(value(ctx, args, 0, "string", |member| member.string.as_deref())?)))
 }
 
-fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Backend(value(ctx, args, 0, "backend", |member| member.backend)?))
 }
 
-fn integer<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn integer<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(value(ctx, args, 0, "integer", |member| member.integer)?))
 }
 
-fn rewrite<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, rewriting: Rewriting) -> Answer<'a> {
+fn rewrite<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, rewriting: Rewriting) -> CallResult<'a> {
     let pattern = value(ctx, args, 3, rewriting.name(), |member| member.regex.as_ref())?;
     let call = format!("{}.{}", args.object_name, rewriting.name());
     Texts::read(args, 0, &call)?.rewritten(ctx, pattern, rewriting, &call)
 }
 
-fn subroutine<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn subroutine<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Sub(Some(value(ctx, args, 0, "subroutine", |member| member.sub)?)))
 }
 
-fn check_call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn check_call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let sub = value(ctx, args, 0, "check_call", |member| member.sub);
     support::check_call(ctx, args, "re2", sub)
 }
 
-fn saved<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn saved<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (member, _) = member(ctx, args, 1, "saved")?;
     Ok(Value::Bool(match word(args, 0) {
         "STR" => member.string.is_some(),
@@ -288,7 +288,7 @@ fn saved<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }))
 }
 
-fn hdr_filter<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn hdr_filter<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let matcher = &args.this::<Set>()?.compiled("hdr_filter()")?.matcher;
     let keep = args.bool(1);
     ctx.host.edit_headers(args.http(0)?, &mut |line| {

@@ -7,7 +7,7 @@ use lacquer_vcl::types::Method;
 use lacquer_vcl_runtime::{Args, Ctx, Func, ModuleError, Regex, Value};
 
 use super::set::{Elements, Member, Set, failure};
-use crate::support::{self, Answer, DONE, copy_if_room, log, shown, word};
+use crate::support::{self, CallResult, DONE, copy_if_room, log, shown, word};
 
 pub(super) const METHODS: &[(&str, Func)] = &[
     ("add", add),
@@ -44,7 +44,7 @@ fn key(set: &Set) -> usize {
     std::ptr::from_ref(set) as usize
 }
 
-fn add<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn add<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let set = args.this::<Set>()?;
     let name = &set.name;
     if ctx.method() != Method::Init {
@@ -76,7 +76,7 @@ fn add<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn compile<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn compile<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let set = args.this::<Set>()?;
     if ctx.method() != Method::Init {
         return Err(failure(format!("{}.compile() may only be called in vcl_init", set.name)));
@@ -88,7 +88,7 @@ fn compile<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn create_stats<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn create_stats<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     if ctx.method() != Method::Init {
         return Err(failure(format!("{}.create_stats() may only be called in vcl_init", args.object_name)));
     }
@@ -113,7 +113,7 @@ fn search<'a>(
     args: &Args<'a>,
     call: &str,
     find: impl FnOnce(&Elements, &[u8]) -> Matches,
-) -> Answer<'a> {
+) -> CallResult<'a> {
     let set = args.this::<Set>()?;
     let elements = elements(set, call)?;
     let found = match args.str(0) {
@@ -133,11 +133,11 @@ fn exactly(elements: &Elements, text: &[u8]) -> Matches {
     Matches { exact: !numbers.is_empty(), numbers }
 }
 
-fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     search(ctx, args, "match()", exactly)
 }
 
-fn hasprefix<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn hasprefix<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     search(ctx, args, "hasprefix()", |elements, text| {
         let numbers = elements.strings.prefixes(text);
         let longest = numbers.first().and_then(|number| elements.members.get(*number as usize));
@@ -151,7 +151,7 @@ fn last(ctx: &mut Ctx<'_>, set: &Set, method: &str) -> Result<Matches, String> {
     found.ok_or_else(|| format!("{}.{method}() called without prior match", set.name))
 }
 
-fn nmatches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn nmatches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let found = last(ctx, args.this::<Set>()?, "nmatches").map_err(failure)?;
     Ok(Value::Int(found.numbers.len() as i64))
 }
@@ -230,7 +230,7 @@ fn value<'a, T>(
     read(member).ok_or_else(missing)
 }
 
-fn matched<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn matched<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let set = args.this::<Set>()?;
     let found = last(ctx, set, "matched").map_err(failure)?;
     let Some(elements) = set.finished.get() else { return Ok(Value::Bool(false)) };
@@ -247,7 +247,7 @@ fn matched<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(wanted.is_some_and(|number| found.numbers.contains(&number))))
 }
 
-fn which<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn which<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let set = args.this::<Set>()?;
     if args.str(1).is_none() && last(ctx, set, "which").map_err(failure)?.numbers.is_empty() {
         return Ok(Value::Int(0));
@@ -256,27 +256,27 @@ fn which<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Int(i64::from(number) + 1))
 }
 
-fn element<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn element<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let set = args.this::<Set>()?;
     let number = choose(ctx, set, (args.int(0), None), word(args, 1), "element").map_err(failure)?;
     let member = set.finished.get().and_then(|elements| elements.members.get(number as usize));
     Ok(Value::Str(member.map(|member| member.text.as_slice())))
 }
 
-fn string<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn string<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let found = value(ctx, args, 0, ("string", "string"), |member| member.string.as_deref())?;
     Ok(Value::Str(Some(found)))
 }
 
-fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Backend(value(ctx, args, 0, ("backend", "backend"), |member| member.backend)?))
 }
 
-fn integer<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn integer<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(value(ctx, args, 0, ("integer", "integer"), |member| member.integer)?))
 }
 
-fn boolean<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn boolean<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Bool(value(ctx, args, 0, ("bool", "boolean"), |member| member.boolean)?))
 }
 
@@ -287,7 +287,7 @@ fn regex<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, at: usize, method: &str) -> Res
     vcl.regexes.get(index).ok_or_else(|| failure(format!("{}.{method}(): no such regex", args.object_name)))
 }
 
-fn re_match<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn re_match<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let regex = regex(ctx, args, 1, "re_match")?;
     let limits = ctx.host.regex_limits();
     match regex.is_match(args.str(0).unwrap_or_default(), limits) {
@@ -299,7 +299,7 @@ fn re_match<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-fn sub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn sub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let regex = regex(ctx, args, 3, "sub")?;
     let limits = ctx.host.regex_limits();
     let text = args.str(0).unwrap_or_default();
@@ -317,11 +317,11 @@ fn sub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-fn subroutine<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn subroutine<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Sub(Some(value(ctx, args, 0, ("subroutine", "subroutine"), |member| member.sub)?)))
 }
 
-fn check_call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn check_call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let sub = value(ctx, args, 0, ("check_call", "subroutine"), |member| member.sub);
     support::check_call(ctx, args, "selector", sub)
 }

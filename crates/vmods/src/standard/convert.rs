@@ -7,7 +7,7 @@ use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 
 use super::address;
 use crate::blocking::NAMES;
-use crate::support::{Answer, shown};
+use crate::support::{CallResult, shown};
 
 /// The largest INT: 15 decimal digits, as in RFC 9651.
 const INTEGER_MAX: f64 = 999_999_999_999_999.0;
@@ -29,7 +29,7 @@ fn text<'a>(args: &Args<'a>, i: usize) -> Option<&'a str> {
 }
 
 /// Returns the fallback, or fails if none was given.
-fn or_fallback<'a>(args: &Args<'a>, i: usize, who: &str, why: Option<&str>) -> Answer<'a> {
+fn or_fallback<'a>(args: &Args<'a>, i: usize, who: &str, why: Option<&str>) -> CallResult<'a> {
     if args.is_given(i) {
         return Ok(args.get(i));
     }
@@ -37,7 +37,7 @@ fn or_fallback<'a>(args: &Args<'a>, i: usize, who: &str, why: Option<&str>) -> A
     Err(ModuleError(format!("std.{who}: conversion failed{why}")))
 }
 
-pub fn duration<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn duration<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     one_of(args, "duration", &[0, 2, 3])?;
     if args.is_given(2) {
         return Ok(Value::Duration(args.real(2)));
@@ -51,7 +51,7 @@ pub fn duration<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-pub fn bytes<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn bytes<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     one_of(args, "bytes", &[0, 2, 3])?;
     let found = if args.is_given(2) {
         let whole = args.real(2).trunc();
@@ -65,7 +65,7 @@ pub fn bytes<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     found.map_or_else(|| or_fallback(args, 1, "bytes", None), |n| Ok(Value::Bytes(n)))
 }
 
-pub fn integer<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn integer<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     const S: usize = 0;
     const FALLBACK: usize = 1;
     const BOOL: usize = 2;
@@ -97,7 +97,7 @@ pub fn integer<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     or_fallback(args, FALLBACK, "integer", why)
 }
 
-pub fn real<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn real<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     const S: usize = 0;
     const FALLBACK: usize = 1;
     const INTEGER: usize = 2;
@@ -125,7 +125,7 @@ pub fn real<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-pub fn time<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn time<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     one_of(args, "time", &[0, 2, 3])?;
     if args.is_given(3) {
         return Ok(Value::Time(args.int(3) as f64));
@@ -141,7 +141,7 @@ pub fn time<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     parsed.map_or_else(|| or_fallback(args, 1, "time", None), |t| Ok(Value::Time(t)))
 }
 
-pub fn ip<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn ip<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     const S: usize = 0;
     const FALLBACK: usize = 1;
     const RESOLVE: usize = 2;
@@ -162,12 +162,12 @@ pub fn ip<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-pub fn real2integer<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn real2integer<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let rounded = args.real(0).round();
     Ok(Value::Int(if rounded.abs() <= INTEGER_MAX { rounded as i64 } else { args.int(1) }))
 }
 
-pub fn time2integer<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn time2integer<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     real2integer(ctx, args)
 }
 
@@ -175,10 +175,10 @@ fn finite_or_fallback(args: &Args<'_>) -> f64 {
     if args.real(0).is_finite() { args.real(0) } else { args.real(1) }
 }
 
-pub fn real2time<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn real2time<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Time(finite_or_fallback(args)))
 }
 
-pub fn time2real<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn time2real<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Real(finite_or_fallback(args)))
 }

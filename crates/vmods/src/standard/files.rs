@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 
 use crate::blocking::FILES;
-use crate::support::Answer;
+use crate::support::CallResult;
 
 type Files = HashMap<Vec<u8>, Weak<[u8]>>;
 
@@ -52,12 +52,12 @@ fn read_now(name: Vec<u8>) -> Option<Arc<[u8]>> {
 }
 
 /// Returns the content up to its first NUL, because a string ends there.
-pub fn fileread<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn fileread<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let content = read(ctx, args.str(0))?;
     Ok(Value::Str(content.map(|c| c.split(|b| *b == 0).next().unwrap_or_default())))
 }
 
-pub fn blobread<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn blobread<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     match read(ctx, args.str(0))? {
         Some(content) => {
             Ok(Value::Blob(Some(ctx.blob_of(content, 0).ok_or("Workspace overflow (std.blobread)")?)))
@@ -66,7 +66,7 @@ pub fn blobread<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-pub fn file_exists<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn file_exists<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(name) = args.str(0).map(<[u8]>::to_vec) else { return Ok(Value::Bool(false)) };
     Ok(Value::Bool(FILES.run(ctx, move || path(&name).exists())?))
 }

@@ -15,7 +15,7 @@ use lacquer_sources::clock::Instant;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
 use crate::random::fine_fraction;
-use crate::support::{Answer, DONE, Table, log as log_record, text};
+use crate::support::{CallResult, DONE, Table, log as log_record, text};
 
 pub(crate) use address::parse as parse_address;
 pub(crate) use glob::{Flags as GlobFlags, matches as glob_matches};
@@ -67,16 +67,16 @@ pub(crate) static MODULE: Table = Table {
     suspends: &["blobread", "cache_req_body", "file_exists", "fileread", "ip", "timed_call"],
 };
 
-fn random<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn random<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (low, high) = (args.real(0), args.real(1));
     Ok(Value::Real(fine_fraction() * (high - low) + low))
 }
 
-fn round<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn round<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Real(args.real(0).round()))
 }
 
-fn collect<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn collect<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let found = args.header(0).ok().and_then(|(http, name)| Some((http, ctx.named(name)?)));
     let (http, name) = found.ok_or("std.collect(): header argument is NULL")?;
     let joined = ctx.host.collect_header(http, &name, args.str(1).unwrap_or_default());
@@ -84,25 +84,25 @@ fn collect<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn healthy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn healthy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let backend = args.backend(0);
     Ok(Value::Bool(!backend.is_none() && ctx.vcl.directors.healthy_for(backend, ctx).healthy))
 }
 
-fn port<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn port<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(args.ip(0).map_or(0, |ip| i64::from(ip.port()))))
 }
 
-fn strftime_<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn strftime_<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     text(ctx, &strftime::format(args.real(0), args.str(1).unwrap_or_default()))
 }
 
-fn log<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn log<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     log_record(ctx, Tag::VCL_Log, args.joined(0));
     DONE
 }
 
-fn timestamp<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn timestamp<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     if let Some(label) = args.str(0).filter(|label| !label.is_empty()) {
         ctx.host.timestamp(label);
     }
@@ -110,11 +110,11 @@ fn timestamp<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 }
 
 /// Compares ten times the version, because literals such as 4.1 are not exact.
-fn syntax<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn syntax<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Bool((args.real(0) * 10.0).round() <= f64::from(ctx.vcl.program.syntax)))
 }
 
-fn getenv<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn getenv<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let name = args.str(0).and_then(|name| std::str::from_utf8(name).ok());
     let name = name.filter(|name| !name.is_empty() && !name.contains(['=', '\0']));
     let Some(name) = name else { return Ok(Value::Str(None)) };
@@ -128,22 +128,22 @@ fn getenv<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
 }
 
-fn cache_req_body<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn cache_req_body<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let limit = u64::try_from(args.int(0)).unwrap_or(0);
     Ok(Value::Bool(ctx.cache_req_body(limit)? >= 0))
 }
 
-fn late_100_continue<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn late_100_continue<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     ctx.host.late_100_continue(args.bool(0))?;
     DONE
 }
 
-fn set_ip_tos<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn set_ip_tos<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     ctx.host.set_ip_tos(args.int(0))?;
     DONE
 }
 
-fn rollback<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn rollback<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     ctx.host.rollback(args.http(0)?)?;
     DONE
 }
@@ -156,7 +156,7 @@ fn ban_error_of<'c>(ctx: &'c mut Ctx<'_>) -> &'c mut String {
     &mut ctx.task::<BanError>(0).0
 }
 
-fn ban<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn ban<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let result = args.str(0).ok_or_else(|| "Null argument".to_owned()).and_then(|text| ctx.host.ban(text));
     if let Err(why) = &result {
         ctx.log(Tag::VCL_Error as u8, format!("ban(): {why}"));
@@ -166,22 +166,22 @@ fn ban<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(accepted))
 }
 
-fn ban_error<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn ban_error<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     let error = ban_error_of(ctx).clone();
     text(ctx, error.as_bytes())
 }
 
-fn now<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn now<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Time(ctx.host.real_now()))
 }
 
-fn timed_call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn timed_call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let start = Instant::now();
     ctx.call_sub(args.sub(0))?;
     Ok(Value::Duration(start.elapsed().as_secs_f64()))
 }
 
-fn rfc_ttl<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn rfc_ttl<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     ctx.host.rfc_ttl()?;
     DONE
 }

@@ -5,31 +5,31 @@ use std::cmp::Ordering;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
 use super::glob;
-use crate::support::{Answer, overflow, room, text};
+use crate::support::{CallResult, overflow, room, text};
 
-pub fn toupper<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn toupper<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     text(ctx, &args.joined(0).to_ascii_uppercase())
 }
 
-pub fn tolower<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn tolower<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     text(ctx, &args.joined(0).to_ascii_lowercase())
 }
 
 /// Returns the first text starting at the first occurrence of the second.
-pub fn strstr<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn strstr<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (Some(hay), Some(needle)) = (args.str(0), args.str(1)) else { return Ok(Value::Str(None)) };
     let at = if needle.is_empty() { Some(0) } else { hay.windows(needle.len()).position(|w| w == needle) };
     Ok(Value::Str(at.map(|at| &hay[at..])))
 }
 
-pub fn fnmatch<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn fnmatch<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let pattern = args.str(0).ok_or("std.fnmatch(): pattern is NULL")?;
     let subject = args.str(1).ok_or("std.fnmatch(): subject is NULL")?;
     let flags = glob::Flags { pathname: args.bool(2), noescape: args.bool(3), period: args.bool(4) };
     Ok(Value::Bool(glob::matches(pattern, subject, flags)))
 }
 
-pub fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(url) = args.str(0) else { return Ok(Value::Str(None)) };
     let Some(sorted) = sorted(url, Ord::cmp) else { return Ok(Value::Str(Some(url))) };
     // The workspace that Varnish needs: the copy, and a pointer for either end of each parameter.

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use lacquer_vcl_runtime::{Args, Ctx};
 
-use crate::support::{Answer, DONE};
+use crate::support::{CallResult, DONE};
 
 const SERVICE: &str = "/dev/log";
 const IDENTITY: &str = "lacquerd";
@@ -21,7 +21,7 @@ fn socket() -> Option<&'static UnixDatagram> {
     SOCKET.get_or_init(open).as_ref()
 }
 
-pub fn syslog<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn syslog<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let priority = args.int(0) & 0x3ff;
     let mut message = format!("<{priority}>{IDENTITY}[{}]: ", std::process::id()).into_bytes();
     message.extend(args.joined(1));

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use lacquer_http::proxy_protocol::write_header;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, Value};
 
-use crate::support::{Answer, Table, shown, word};
+use crate::support::{CallResult, Table, shown, word};
 
 pub(crate) static MODULE: Table = Table {
     name: "vtc",
@@ -39,24 +39,24 @@ pub(crate) static MODULE: Table = Table {
     suspends: &["barrier_sync", "sleep"],
 };
 
-fn no_backend<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn no_backend<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Backend(BackendId::NONE))
 }
 
-fn no_stevedore<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn no_stevedore<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Stevedore(None))
 }
 
-fn no_ip<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+fn no_ip<'a>(_ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Ip(None))
 }
 
 /// Ends the process, which is its purpose.
-fn panic<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn panic<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     panic!("Panic from VCL:\n  PANIC:{}", shown(Some(&args.joined(0))));
 }
 
-fn typesize<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn typesize<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(struct_size(args.str(0).unwrap_or_default()).unwrap_or(-1)))
 }
 
@@ -79,7 +79,7 @@ fn struct_size(fields: &[u8]) -> Option<i64> {
 
 const PROXY_BLOB: u32 = 0xc8f3_4f78;
 
-fn proxy_header<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn proxy_header<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let address = |i| args.ip(i).copied().ok_or("proxy_header: an address is missing");
     let (client, server): (SocketAddr, SocketAddr) = (address(1)?, address(2)?);
     if client.is_ipv4() != server.is_ipv4() {

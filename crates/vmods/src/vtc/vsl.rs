@@ -3,7 +3,7 @@
 use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError};
 
-use crate::support::{Answer, DONE, shown, word};
+use crate::support::{CallResult, DONE, shown, word};
 
 const INTEGER_MAX: i64 = 999_999_999_999_999;
 
@@ -16,13 +16,13 @@ fn write(ctx: &mut Ctx<'_>, id: i64, tag: &[u8], side: u8, text: &[u8]) -> Resul
     Ok(())
 }
 
-pub fn vsl<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn vsl<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let side = word(args, 2).bytes().next().unwrap_or(b'c');
     write(ctx, args.int(0), args.str(1).unwrap_or_default(), side, &args.joined(3))?;
     DONE
 }
 
-pub fn vsl_replay<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn vsl_replay<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     for line in args.joined(0).split(|b| *b == b'\r' || *b == b'\n') {
         if let Some((id, tag, side, text)) = parse(line) {
             write(ctx, id, tag, side, text)?;

@@ -10,13 +10,13 @@ use lacquer_vcl_runtime::{Args, Ctx, ModuleError};
 use tokio::io::AsyncReadExt;
 
 use crate::standard::parse_address;
-use crate::support::{Answer, DONE, log, shown};
+use crate::support::{CallResult, DONE, log, shown};
 
 fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)
 }
 
-pub fn sleep<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn sleep<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let time = duration(args.real(0));
     if ctx.can_wait() {
         ctx.block_on(Box::pin(tokio::time::sleep(time)))?;
@@ -26,7 +26,7 @@ pub fn sleep<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-pub fn barrier_sync<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn barrier_sync<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let text = shown(args.str(0)).into_owned();
     log(ctx, Tag::Debug, format!("barrier_sync(\"{text}\")"));
     let address = parse_address(&text, "", false);

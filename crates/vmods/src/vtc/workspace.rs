@@ -2,7 +2,7 @@
 
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 
-use crate::support::{Answer, DONE, word};
+use crate::support::{CallResult, DONE, word};
 
 const MAX_DUMP: i64 = 1024;
 const DUMP_BLOB: u32 = 0xd000_d000;
@@ -17,7 +17,7 @@ fn size(ctx: &mut Ctx<'_>, args: &Args<'_>, what: &str) -> Result<Option<usize>,
     }
 }
 
-pub fn alloc<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn alloc<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     if let Some(size) = size(ctx, args, "allocation")?
         && !ctx.host.workspace_alloc(word(args, 0), size)
     {
@@ -26,7 +26,7 @@ pub fn alloc<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-pub fn reserve<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn reserve<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(size) = size(ctx, args, "reservation")? else { return Ok(Value::Bytes(0)) };
     let free = ctx.host.workspace_free(word(args, 0)).unwrap_or(0);
     if size > free {
@@ -36,30 +36,30 @@ pub fn reserve<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bytes(size as i64))
 }
 
-pub fn free<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn free<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(ctx.host.workspace_free(word(args, 0)).map_or(-1, |n| n as i64)))
 }
 
-pub fn snapshot<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn snapshot<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     ctx.host.workspace_snapshot(word(args, 0));
     DONE
 }
 
-pub fn reset<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn reset<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     ctx.host.workspace_reset(word(args, 0));
     DONE
 }
 
-pub fn overflow<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn overflow<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     ctx.host.workspace_overflow(word(args, 0));
     DONE
 }
 
-pub fn overflowed<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn overflowed<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Bool(ctx.host.workspace_overflowed(word(args, 0))))
 }
 
-pub fn dump<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+pub fn dump<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (which, at) = (word(args, 0), word(args, 1).bytes().next().unwrap_or(b's'));
     let (offset, length) = (args.int(2), args.int(3));
     if length > MAX_DUMP {

@@ -31,7 +31,7 @@ impl Found {
 
     fn admin_word(&self) -> &'static str {
         match self.cell.admin() {
-            AdminHealth::Auto if !self.cell.director.judges() => "healthy",
+            AdminHealth::Auto if !self.cell.director.determines_health() => "healthy",
             AdminHealth::Auto => "probe",
             AdminHealth::Healthy => "healthy",
             AdminHealth::Sick => "sick",

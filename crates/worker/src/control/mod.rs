@@ -76,7 +76,7 @@ fn wait_for_message(manager: &UnixStream) -> bool {
 }
 
 pub fn serve_request(process: &Arc<Process>, body: Request) -> Reply {
-    if matches!(body, Request::Settle) {
+    if matches!(body, Request::Barrier) {
         return Reply::ok("");
     }
     let log = |text: std::fmt::Arguments<'_>| process.shared.log().write_fmt(Tag::CLI, Vxid::NONE, text);
@@ -100,7 +100,7 @@ fn carry_out(process: &Arc<Process>, body: Request) -> Reply {
             let _ = process.accepting.set(());
             Reply::ok("")
         }
-        Request::Settle => Reply::ok(""),
+        Request::Barrier => Reply::ok(""),
         Request::Ping => Reply::ok(format!("PONG {} 1.0", clock::real() as i64)),
     }
 }
@@ -120,7 +120,7 @@ fn words_of(body: &Request) -> String {
         Request::DiscardVcl { name } => format!("vcl.discard {name}"),
         Request::Cli { argv } => argv.join(" "),
         Request::Start => "start".to_owned(),
-        Request::Ping | Request::Settle => "ping".to_owned(),
+        Request::Ping | Request::Barrier => "ping".to_owned(),
     }
 }
 

@@ -17,11 +17,11 @@ pub fn failed_check(function: &str, file: &str, line: u32, condition: &str) -> S
 
 /// Ends the process, with this panic message and a description of the process.
 pub fn die(message: &str) -> ! {
-    lacquer_system::die(&last_words(message))
+    lacquer_system::die(&panic_report(message))
 }
 
 /// Returns the message, with a description of the process and a backtrace.
-pub fn last_words(message: &str) -> String {
+pub fn panic_report(message: &str) -> String {
     let system = rustix::system::uname();
     let mut out =
         format!("{message}\nversion = varnish-7.7.0 lacquer-{}, vrt api = 21.0\n", env!("CARGO_PKG_VERSION"));

@@ -2,7 +2,7 @@
 
 use lacquer_testing::Random;
 
-use super::super::{EsiNote, Order, Player};
+use super::super::{EsiNote, Step, Steps};
 use super::*;
 use crate::gzip::unpack;
 use crate::splice;
@@ -31,14 +31,14 @@ fn esi(body: &[u8], step: usize, options: Options) -> (Vec<u8>, Option<Vec<u8>>,
 fn shown(stored: &[u8], program: &[u8]) -> String {
     let mut out = Vec::new();
     let mut at = 0;
-    for order in Player::new(program) {
-        match order {
-            Order::Send { length, .. } => {
+    for step in Steps::new(program) {
+        match step {
+            Step::Send { length, .. } => {
                 out.extend_from_slice(&stored[at..at + length as usize]);
                 at += length as usize;
             }
-            Order::Skip { length } => at += length as usize,
-            Order::Include { base, url, host, or_fail } => {
+            Step::Skip { length } => at += length as usize,
+            Step::Include { base, url, host, or_fail } => {
                 let mark = if or_fail { "!" } else { "" };
                 let url = [base, url].concat();
                 let (url, host) = (String::from_utf8_lossy(&url), String::from_utf8_lossy(host));
@@ -82,8 +82,8 @@ fn programs_and_notes_are_bounded() {
     let (stored, program, _) = fed(&mut filter, page.as_bytes(), 4096);
     let program = program.unwrap();
     assert!(program.len() < 70_000, "{} bytes of program", program.len());
-    let first = Player::new(&program).find(|order| matches!(order, Order::Include { .. })).unwrap();
-    let Order::Include { base, url: relative, .. } = first else { unreachable!() };
+    let first = Steps::new(&program).find(|step| matches!(step, Step::Include { .. })).unwrap();
+    let Step::Include { base, url: relative, .. } = first else { unreachable!() };
     assert_eq!([base, relative].concat(), [b"/".as_slice(), &vec![b'u'; 60_000], b"/x"].concat());
     assert_eq!(stored, page.as_bytes());
 
@@ -178,19 +178,19 @@ fn packed_parts_can_be_delivered_separately() {
         let mut filter = EsiGzip::new(b"/", Options::default(), 6);
         let (stored, program, _) = fed(&mut filter, body.as_bytes(), step);
         let program = program.unwrap();
-        assert!(Player::new(&program).is_gzip());
+        assert!(Steps::new(&program).is_gzip());
         let mut stream = splice::HEADER.to_vec();
         let mut sum = splice::Checksum::default();
         let mut at = 0;
-        for order in Player::new(&program) {
-            match order {
-                Order::Send { length, origin, crc } => {
+        for step in Steps::new(&program) {
+            match step {
+                Step::Send { length, origin, crc } => {
                     stream.extend_from_slice(&stored[at..at + length as usize]);
                     at += length as usize;
                     sum.append(splice::Checksum { crc, length: origin });
                 }
-                Order::Skip { length } => at += length as usize,
-                Order::Include { .. } => splice::wrap(b"", &mut stream),
+                Step::Skip { length } => at += length as usize,
+                Step::Include { .. } => splice::wrap(b"", &mut stream),
             }
         }
         stream.extend_from_slice(&splice::trailer(sum));

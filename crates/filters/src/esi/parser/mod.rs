@@ -1,164 +1,21 @@
-//! The ESI parser: a state machine that takes a body piece by piece and marks in its [`Layout`] which bytes are
+//! The ESI parser: a state machine that takes a body piece by piece and marks in its `Layout` which bytes are
 //! delivered and which are not. The result does not depend on how the body is split: bytes whose meaning is undecided
 //! at the end of a piece are kept and parsed again with the next piece.
 
+mod state;
 mod tags;
 
-use super::layout::{Layout, Packer, Part};
+use super::EsiNote;
+use super::layout::{Packer, Part};
 use super::words::{self, Found};
-use super::{EsiNote, Options};
+use state::{Element, Flow, Scan, State};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Start,
-    TestXml,
-    NotXml,
-    NextTag,
-    /// At `<`.
-    StartTag,
-    OtherTag,
-    /// In a comment or CDATA, which ends with the text. The number is how many of its bytes have matched.
-    Until(&'static [u8], usize),
-    /// After `<esi:` or `</esi:`.
-    Element,
-    InTag,
-    TagError,
-    Attribute,
-    SkipAttribute,
-    Delimiter,
-    Value,
-}
+pub use state::Parser;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Element {
-    Include,
-    Remove,
-    Comment,
-}
-
-/// The attribute of an include that a value belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attribute {
-    Src,
-    OnError,
-}
-
-/// The ESI tag that is being parsed, and its attributes.
-#[derive(Default)]
-struct Tag {
-    is_end: bool,
-    is_empty: bool,
-    element: Option<Element>,
-    may_have_attribute: bool,
-    /// The attribute whose value is being read into `value`, and the byte that ends the value.
-    attribute: Option<Attribute>,
-    value: Vec<u8>,
-    delimiter: u8,
-    src: Option<Vec<u8>>,
-    continue_on_error: bool,
-}
-
-/// The maximum number of errors that are reported for one body.
-const NOTES_MAX: usize = 10_000;
 /// The end of `<!--esi`.
 const COMMENT_END: &[u8] = b"-->";
 
-/// The current piece, and how far it has been parsed and marked.
-struct Scan<'b> {
-    bytes: &'b [u8],
-    at: usize,
-    marked: usize,
-}
-
-impl Scan<'_> {
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
-    }
-
-    fn rest(&self) -> &[u8] {
-        &self.bytes[self.at..]
-    }
-}
-
-/// Whether the state machine can continue with this piece.
-enum Flow {
-    On,
-    /// The next bytes can only be parsed with more input.
-    Short,
-}
-
-pub struct Parser<P> {
-    options: Options,
-    /// The part of the page's URL that relative includes are resolved against.
-    base: Vec<u8>,
-    layout: Layout<P>,
-    state: State,
-    kept: Vec<u8>,
-    notes: Vec<EsiNote>,
-    found: bool,
-    removing: bool,
-    in_element: bool,
-    /// Within `<!--esi`: the number of bytes of its end that have matched.
-    comment: Option<usize>,
-    tag: Tag,
-}
-
 impl<P: Packer> Parser<P> {
-    /// Creates a parser. `url` is the URL of the body.
-    pub fn new(url: &[u8], options: Options, packer: P) -> Parser<P> {
-        Parser {
-            options,
-            base: base_of(url).to_vec(),
-            layout: Layout::new(packer),
-            state: State::Start,
-            kept: Vec::new(),
-            notes: Vec::new(),
-            found: false,
-            removing: false,
-            in_element: false,
-            comment: None,
-            tag: Tag::default(),
-        }
-    }
-
-    pub fn take_notes(&mut self) -> Vec<EsiNote> {
-        std::mem::take(&mut self.notes)
-    }
-
-    pub fn packer(&self) -> &P {
-        &self.layout.packer
-    }
-
-    fn error(&mut self, text: &'static str) {
-        self.note(EsiNote::Error(self.layout.recorded(), text));
-    }
-
-    fn warning(&mut self, text: &'static str) {
-        self.note(EsiNote::Warning(self.layout.recorded(), text));
-    }
-
-    /// Records a note. Notes are kept until the end of the body, so their number is limited; the first ones suffice.
-    fn note(&mut self, note: EsiNote) {
-        if self.notes.len() < NOTES_MAX {
-            self.notes.push(note);
-        }
-    }
-
-    fn tag_error(&mut self, text: &'static str) {
-        self.error(text);
-        self.state = State::TagError;
-    }
-
-    /// Returns the treatment of bytes that are not part of markup.
-    fn current(&self) -> Part {
-        if self.in_element || self.removing { Part::Skip } else { Part::Send }
-    }
-
-    fn mark(&mut self, s: &mut Scan<'_>, part: Part, out: &mut Vec<u8>) {
-        self.layout.mark(part, &s.bytes[s.marked..s.at], out);
-        s.marked = s.at;
-    }
-
     pub fn push(&mut self, input: &[u8], out: &mut Vec<u8>) {
         if input.is_empty() {
             return;
@@ -393,14 +250,5 @@ impl<P: Packer> Parser<P> {
             self.state = State::InTag;
         }
         Flow::On
-    }
-}
-
-/// Returns the URL up to the last `/` before any `?`.
-fn base_of(url: &[u8]) -> &[u8] {
-    let path = url.split(|&c| c == b'?').next().unwrap_or_default();
-    match path.iter().rposition(|&c| c == b'/') {
-        Some(slash) => &path[..slash],
-        None => path,
     }
 }

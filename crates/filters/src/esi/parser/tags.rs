@@ -2,7 +2,7 @@
 
 use super::super::layout::{Packer, Part};
 use super::super::words::{self, Found};
-use super::{Attribute, Element, Flow, Parser, Scan, State};
+use super::state::{Attribute, Element, Flow, Parser, Scan, State};
 
 /// The maximum length of an attribute value, which is kept in memory until its end. No request could be made for a
 /// longer URL.

@@ -134,7 +134,7 @@ fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
         })?;
         let given = values.options.entry(option.name).or_default();
         if !option.repeats && !given.is_empty() {
-            return Err(Failure::new(format_args!("--{name} was given twice")));
+            return Err(Failure::new(format_args!("--{name} was given twice")).hint("give it once"));
         }
         given.push(value);
     }
@@ -155,7 +155,8 @@ fn take_operand(command: &Command, values: &mut Values, word: &str) -> Result<()
         return Err(Failure::new(format_args!("`{}` has no option {word}", command.name)).hint(hint));
     }
     if command.operand.is_none() || values.operand.is_some() {
-        return Err(Failure::new(format_args!("`{}` accepts no argument `{word}`", command.name)));
+        let hint = format!("lacquer {} --help lists its options", command.name);
+        return Err(Failure::new(format_args!("`{}` accepts no argument `{word}`", command.name)).hint(hint));
     }
     values.operand = Some(word.to_owned());
     Ok(())

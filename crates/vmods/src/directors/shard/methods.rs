@@ -15,7 +15,7 @@ use super::params::{
 use super::pick::pick;
 use super::state::{DEFAULT_REPLICAS, Shard};
 use crate::directors::hash::hash_of;
-use crate::support::{Answer, DONE, director_name, log, word};
+use crate::support::{CallResult, DONE, director_name, log, word};
 
 pub const TYPE: ObjectType = ObjectType {
     name: "shard",
@@ -69,7 +69,7 @@ fn shard(args: &Args<'_>) -> Result<Arc<Shard>, ModuleError> {
     Ok(args.this::<Object>()?.shard.clone())
 }
 
-fn set_warmup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn set_warmup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (shard, probability) = (shard(args)?, args.real(0));
     if (0.0..1.0).contains(&probability) {
         shard.set(|s| s.warmup = probability);
@@ -79,7 +79,7 @@ fn set_warmup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn set_rampup<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn set_rampup<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     shard(args)?.set(|s| s.rampup = args.real(0).max(0.0));
     DONE
 }
@@ -92,7 +92,7 @@ fn param_of(ctx: &Ctx<'_>, args: &Args<'_>, i: usize) -> Option<Arc<ParamObject>
     ctx.vcl.objects.get(at)?.get()?.clone().downcast::<ParamObject>().ok()
 }
 
-fn associate<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn associate<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let shard = shard(args)?;
     let param = match args.blob(0) {
         None => None,
@@ -109,7 +109,7 @@ fn ident(args: &Args<'_>, i: usize) -> Option<String> {
     args.str(i).filter(|s| !s.is_empty()).map(|s| String::from_utf8_lossy(s).into_owned())
 }
 
-fn add_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn add_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (shard, backend) = (shard(args)?, args.backend(0));
     if backend.is_none() {
         return Err(shard.fail("None backend cannot be added"));
@@ -133,7 +133,7 @@ fn add_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(true))
 }
 
-fn remove_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn remove_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (shard, backend) = (shard(args)?, args.backend(0));
     if backend.is_none() && args.str(1).is_none() {
         return Err(shard.fail(".remove_backend(): either backend or ident are required"));
@@ -143,12 +143,12 @@ fn remove_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(true))
 }
 
-fn clear<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn clear<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     shard(args)?.pending(ctx).push(Change::Clear);
     Ok(Value::Bool(true))
 }
 
-fn reconfigure<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn reconfigure<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let shard = shard(args)?;
     let replicas = if args.is_given(0) { args.int(0) } else { DEFAULT_REPLICAS };
     if replicas <= 0 {
@@ -159,11 +159,11 @@ fn reconfigure<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     Ok(Value::Bool(changes.is_empty() || shard.reconfigure(ctx, changes, replicas)))
 }
 
-fn key<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn key<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(i64::from(hash_of(args.parts(0).flatten()))))
 }
 
-fn debug<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn debug<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     shard(args)?.set_debug(args.int(0) as u32);
     DONE
 }
@@ -214,7 +214,7 @@ fn blob_key(bytes: &[u8]) -> u32 {
     bytes.iter().take(4).fold(0, |key, b| key << 8 | u32::from(*b))
 }
 
-fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     const PARAM: usize = 7;
     const RESOLVE: usize = 8;
     let this = args.this::<Object>()?;
@@ -262,44 +262,44 @@ fn new_param<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, Mod
     Ok(Arc::new(ParamObject::new(args.object_name)))
 }
 
-fn clear_param<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn clear_param<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     change(ctx, &param(args)?, "shard_param.clear()", Given::default())?;
     DONE
 }
 
-fn set_param<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn set_param<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let object = param(args)?;
     let given = given(ctx, args, &object.name, "shard_param.set()")?;
     change(ctx, &object, "shard_param.set()", given)?;
     DONE
 }
 
-fn get_by<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_by<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Str(Some(read(ctx, &param(args)?).by.name().as_bytes())))
 }
 
-fn get_key<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_key<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let params = read(ctx, &param(args)?);
     Ok(Value::Int(i64::from(key_of(ctx, &params))))
 }
 
-fn get_alt<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_alt<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Int(read(ctx, &param(args)?).alt))
 }
 
-fn get_warmup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_warmup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Real(read(ctx, &param(args)?).warmup))
 }
 
-fn get_rampup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_rampup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Bool(read(ctx, &param(args)?).rampup))
 }
 
-fn get_healthy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn get_healthy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     Ok(Value::Str(Some(read(ctx, &param(args)?).healthy.name().as_bytes())))
 }
 
-fn use_param<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+fn use_param<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let blob = ctx.blob_of(args.object_name.as_bytes(), PARAM_BLOB);
     Ok(Value::Blob(Some(blob.ok_or("Workspace overflow (xshard_param.use())")?)))
 }

@@ -1,0 +1,58 @@
+//! Requests to the worker. A worker that does not reply is killed.
+
+use lacquer_cli::link::Request;
+use lacquer_cli::status;
+
+use super::process::{RequestResult, Worker};
+use super::state::State;
+use crate::complain::{Complain, Level};
+use crate::manager::{Manager, Reply};
+
+impl Manager {
+    pub(crate) fn report_output(complain: &Complain, level: Level, pid: u32, line: &str) {
+        complain.report(level, &format!("Child ({pid}) said {line}"));
+    }
+
+    /// Sends a request to the worker and returns its reply. Kills a worker that does not reply in time.
+    pub(crate) fn request(&mut self, body: Request) -> Reply {
+        let timeout = self.cli_timeout();
+        let complain = &self.complain;
+        let Some(worker) = self.worker.as_mut() else {
+            return Reply::no(status::CANT, "");
+        };
+        let pid = worker.pid();
+        let on_line = |line: &str| Manager::report_output(complain, Level::Info, pid, line);
+        match worker.request(body, timeout, on_line) {
+            RequestResult::Reply { status, text } => Reply { status, text: text.into() },
+            RequestResult::NoReply => {
+                self.give_up_on_worker();
+                Reply::no(status::COMMS, "CLI communication error (hdr)")
+            }
+        }
+    }
+
+    /// Sends a request to the worker. Any status but success is an error.
+    pub(crate) fn request_success(&mut self, body: Request) -> Result<Reply, Reply> {
+        let reply = self.request(body);
+        if matches!(reply.status, status::OK | status::TRUNCATED) { Ok(reply) } else { Err(reply) }
+    }
+
+    /// Sends SIGQUIT, and SIGKILL the second time: a stopped process reacts only to the latter.
+    pub(super) fn kill_worker(&mut self) -> std::io::Result<()> {
+        let _root = self.jail.raise();
+        self.worker.as_mut().map_or(Ok(()), Worker::kill_harder)
+    }
+
+    /// Kills a worker that does not reply. The end of its output then shows that it has ended.
+    pub(crate) fn give_up_on_worker(&mut self) {
+        if !matches!(self.state, State::Running | State::Starting) {
+            return;
+        }
+        let Some(pid) = self.worker.as_ref().map(Worker::pid) else { return };
+        let text = match self.kill_worker() {
+            Ok(()) => format!("Child ({pid}) not responding to CLI, killed it."),
+            Err(error) => format!("Failed to kill child with PID {pid}: {error}"),
+        };
+        self.complain.report(Level::Error, &text);
+    }
+}
