@@ -144,7 +144,7 @@ fn list(spans: &Spans, body_from: usize, tags: &[u64]) -> Option<Vec<u64>> {
                     }
                 }
                 Some(())
-            })?
+            })?;
         }
     }
     Some(words)

@@ -185,7 +185,8 @@ impl Slabs {
         if !within.is_multiple_of(size) || index >= bytes / size {
             return false;
         }
-        if !self.by_page.contains_key(&page) {
+        let is_new = !self.by_page.contains_key(&page);
+        if is_new {
             if !runs.claim(page, pages) {
                 return false;
             }
