@@ -22,7 +22,7 @@ pub(crate) const NO_TIMER: u32 = u32::MAX;
 pub(crate) const BUSY: u32 = u32::MAX - 1;
 pub(crate) const FREE: u32 = u32::MAX - 2;
 
-const BLOCK: usize = 128;
+const BLOCK: usize = 256;
 
 /// Returns the part of a key that hash tables use.
 pub(crate) fn key_hash(key: &Key) -> u64 {
