@@ -33,6 +33,7 @@ pub struct Origin {
 }
 
 /// The inputs for creating an origin, in addition to its declaration.
+#[derive(Default)]
 pub struct OriginContext<'s> {
     pub vcl_name: &'s str,
     pub probe: Option<&'s Probe>,

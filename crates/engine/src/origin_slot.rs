@@ -63,14 +63,7 @@ mod tests {
     #[test]
     fn a_panic_returns_the_slot() {
         let spec = lacquer_vcl::program::Backend { max_connections: Some(1), ..Default::default() };
-        let context = OriginContext {
-            vcl_name: "boot",
-            probe: None,
-            via: None,
-            tls: None,
-            prefer_ipv6: false,
-            now: 0.0,
-        };
+        let context = OriginContext { vcl_name: "boot", ..OriginContext::default() };
         let origin = Arc::new(Origin::new(spec, context));
         let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut slot = OriginSlot::take(&origin, 100).expect("a slot is free");
@@ -85,14 +78,7 @@ mod tests {
 
     #[test]
     fn answered_slots_do_not_count_against_the_share() {
-        let context = OriginContext {
-            vcl_name: "boot",
-            probe: None,
-            via: None,
-            tls: None,
-            prefer_ipv6: false,
-            now: 0.0,
-        };
+        let context = OriginContext { vcl_name: "boot", ..OriginContext::default() };
         let origin = Arc::new(Origin::new(lacquer_vcl::program::Backend::default(), context));
         let mut pipe = OriginSlot::take(&origin, 1).expect("a slot is free");
         assert!(OriginSlot::take(&origin, 1).is_none(), "the first slot waits for its response");

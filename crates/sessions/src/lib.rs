@@ -1,7 +1,8 @@
 //! Sessions: client connections of HTTP/1 and HTTP/2, which create requests for the engine.
 //!
 //! `stages` takes a new connection (`arrival`) through the stages of its listener, such as the PROXY header
-//! (`proxy_header`) and the handshake of TLS (`tls_handshake`). `serve` runs the session, `receive` reads heads, and `begin` creates requests from them.
+//! (`proxy_header`) and the handshake of TLS (`tls_handshake`). `serve` runs the session, `receive` reads heads, and
+//! `begin` creates requests from them.
 #![forbid(unsafe_code)]
 
 mod address_limit;

@@ -20,7 +20,7 @@ fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, String> {
     postcard::from_bytes(bytes).map_err(|e| format!("the manager's message about TLS cannot be read: {e}"))
 }
 
-/// What does not change while a worker lives.
+/// The settings that stay the same while a worker lives.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Setup {
     pub frontends: Vec<FrontendSetup>,

@@ -282,7 +282,7 @@ fn files_that_cannot_be_used_say_why() {
     assert!(Arc::ptr_eq(&ours.trusted(), &ours.trusted()));
 }
 
-/// What a server that does not speak TLS sends.
+/// The response of a server that does not speak TLS.
 #[test]
 fn other_protocols_are_recognized() {
     let tls = OriginTls::new("a", true, Checks::None, None).unwrap();

@@ -103,7 +103,7 @@ impl Drop for TestFile {
     }
 }
 
-/// What happens to a connection after a response.
+/// The fate of a connection after a response.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Then {
     Keep,

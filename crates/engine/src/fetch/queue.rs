@@ -151,14 +151,7 @@ mod tests {
 
     #[test]
     fn a_rejected_entry_does_not_change_the_count() {
-        let around = OriginContext {
-            vcl_name: "boot",
-            probe: None,
-            via: None,
-            tls: None,
-            prefer_ipv6: false,
-            now: 0.0,
-        };
+        let around = OriginContext { vcl_name: "boot", ..OriginContext::default() };
         let origin = Origin::new(lacquer_vcl::program::Backend::default(), around);
         let first = Queued::enter(&origin, 1).expect("the queue has a free place");
         for _ in 0..3 {

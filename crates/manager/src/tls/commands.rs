@@ -75,7 +75,7 @@ impl LoadArguments {
     }
 }
 
-/// What commands need beside the certificates.
+/// The parts of the manager that commands on certificates use.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub jail: &'a Jail,

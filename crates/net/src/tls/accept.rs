@@ -39,7 +39,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// What the client's first message has decided.
+/// The settings and facts that follow from the client's first message.
 struct Chosen {
     config: Arc<ServerConfig>,
     facts: TlsFacts,

@@ -41,7 +41,7 @@ pub struct Tx {
     is_forgotten: bool,
 }
 
-/// What happens to the sealed bytes of a write.
+/// Selects when the sealed bytes of a write are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sending {
     /// They are sent if the reactor has reported room.

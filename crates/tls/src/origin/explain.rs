@@ -19,7 +19,7 @@ pub const TRUNCATED: &str = "the origin closed the connection without close_noti
 pub struct Failure {
     /// The origin's certificate was refused.
     pub is_verification: bool,
-    /// What is wrong, and what to do.
+    /// The fault, and its remedy.
     pub text: String,
 }
 
