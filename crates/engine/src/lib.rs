@@ -60,7 +60,7 @@ pub use init_host::InitHost;
 pub use makers::MAKERS;
 pub use req_body::{BodyInput, ReqBody};
 pub use services::{Makers, Services};
-pub use session::{Sess, count_close};
+pub use session::{Sess, Timeout, count_close};
 pub use shared::{Names, Setup, Shared};
 pub use task::Logged;
 pub use transaction_buffers::TransactionBuffers;

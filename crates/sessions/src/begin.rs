@@ -132,7 +132,7 @@ fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
 /// Returns whether the connection may be upgraded to HTTP/2. Logs the reason if it may not. A transport that negotiates
 /// the protocol has no upgrade to HTTP/2 (RFC 9113 section 3.1).
 fn may_upgrade(connection: &Connection, req: &mut Req) -> bool {
-    if connection.sess.negotiated.protocol.is_some() {
+    if connection.sess.negotiated_protocol().is_some() {
         return false;
     }
     let is_enabled = req.params().feature.has(FeatureBits::HTTP2);

@@ -3,7 +3,7 @@
 use std::io;
 use std::task::Poll;
 
-use lacquer_engine::{Services, TransactionBuffers};
+use lacquer_engine::{Services, Timeout, TransactionBuffers};
 use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::{SessClose, Text};
 use lacquer_net::Rx;
@@ -37,7 +37,7 @@ pub struct Head {
 pub async fn wait_idle(services: &Services, connection: &mut Connection) -> Result<bool, SessClose> {
     let params = services.params();
     let limit = connection.sess.idle_limit(&params);
-    let linger = connection.sess.timeouts.linger.get(params.timeout_linger).min(limit);
+    let linger = connection.sess.timeout(Timeout::Linger, &params).min(limit);
     drop(params);
     let since = connection.idle.now();
     if let Some(woken) = readable_until(connection, since, linger, Idleness::Busy).await {

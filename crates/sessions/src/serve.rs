@@ -13,7 +13,7 @@ use lacquer_flow::persistence;
 use lacquer_http::{SessClose, h1};
 use lacquer_net::{ClientSocket, HttpVersion, Listener, Rx, Stream, linger};
 use lacquer_params::FeatureBits;
-use lacquer_shm::{Tag, Vxid};
+use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
 use crate::arrival::Arrival;
@@ -30,13 +30,13 @@ pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>
     pool_counters::taken(&services.pool_counters().sess);
     let mut sess = Box::new(Sess::new(services.vxid(), listener, &stream, opened));
     sess.log_open(services.log());
-    let arrival = if sess.listener.stages().is_empty() {
+    let arrival = if sess.listener().stages().is_empty() {
         Ok(Arrival { stream, ahead: Vec::new() })
     } else {
         Box::pin(pass_stages(&services, &mut sess, stream)).await
     };
     if let Ok(arrival) = &arrival {
-        sess.negotiated = arrival.stream.negotiated();
+        sess.settle(arrival.stream.negotiated());
     }
     let sess = Rc::<Sess>::from(sess);
     let mut lingering = None;
@@ -53,7 +53,7 @@ pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>
                 unread: false,
                 served: false,
             };
-            let reason = match sess.negotiated.protocol {
+            let reason = match sess.negotiated_protocol() {
                 Some(HttpVersion::Http2) => {
                     boxed_cold(|| speak_negotiated_http2(&services, &mut connection)).await
                 }
@@ -157,7 +157,7 @@ fn count_partial_head(services: &Services, connection: &Connection) {
 /// Rejects a request whose head exceeds the parameter `limit`.
 async fn reject_overflow(services: &Services, connection: &Connection, limit: &str) {
     let text = format_args!("Request head exceeds {limit}");
-    services.log().write_fmt(Tag::SessError, Vxid::client(connection.sess.vxid), text);
+    services.log().write_fmt(Tag::SessError, connection.sess.vxid(), text);
     let status = services.params().http_req_overflow_status as u16;
     if status != 0 {
         let mut out = Vec::new();
@@ -179,12 +179,12 @@ fn hand_over(services: &Rc<Services>, connection: &mut Connection, rx: Rx) -> h2
 }
 
 fn log_debug(services: &Services, connection: &Connection, text: &str) {
-    services.log().write(Tag::Debug, Vxid::client(connection.sess.vxid), text.as_bytes());
+    services.log().write(Tag::Debug, connection.sess.vxid(), text.as_bytes());
 }
 
 /// Returns the reason to close a connection whose client begins HTTP/2; `None` if it may.
 fn preface_error(services: &Services, connection: &Connection) -> Option<SessClose> {
-    if connection.sess.negotiated.protocol.is_some() {
+    if connection.sess.negotiated_protocol().is_some() {
         // The client does not use the protocol that it has negotiated (RFC 9113 section 3.2).
         return Some(SessClose::RxJunk);
     }

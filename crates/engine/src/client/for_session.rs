@@ -17,7 +17,7 @@ impl Req {
     /// Begins the request's log records. `first` is the time of its first byte.
     #[inline]
     pub fn begin(&mut self, first: f64) {
-        let (vxid, session) = (self.task.services.vxid(), Vxid::client(self.task.sess.vxid));
+        let (vxid, session) = (self.task.services.vxid(), self.task.sess.vxid());
         let log = &mut self.task.log;
         log.begin(Vxid::client(vxid));
         log.link_from(session, "req", "rxreq");
@@ -51,8 +51,7 @@ impl Req {
 
     fn count_for_address(&mut self) -> bool {
         let task = &mut self.task;
-        let (table, ip) = (task.services.addresses(), task.sess.ends.client.addr.ip());
-        match task.sess.address.begin_request(table, ip, &task.params) {
+        match task.sess.begin_request(task.services.addresses(), &task.params) {
             Ok(active_request) => {
                 self.client.active_request = active_request;
                 true

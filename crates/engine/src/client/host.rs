@@ -169,13 +169,13 @@ impl Host for Req {
 
     /// Does nothing on UNIX sockets and on transports without a socket, which have no such setting.
     fn set_ip_tos(&mut self, tos: i64) -> HostResult<()> {
-        if self.task.sess.listener.is_unix() {
+        if self.task.sess.listener().is_unix() {
             return Ok(());
         }
         let Some(fd) = self.client.tx.as_fd() else { return Ok(()) };
         let socket = socket2::SockRef::from(&fd);
         // A failure means that the client is gone, which later reads and writes detect.
-        let _ = if self.task.sess.ends.local.addr.is_ipv4() {
+        let _ = if self.task.sess.ends().local.addr.is_ipv4() {
             socket.set_tos_v4(tos as u32)
         } else {
             socket.set_tclass_v6(tos as u32)
@@ -192,7 +192,7 @@ impl Host for Req {
     }
 
     fn tls_fact(&mut self, which: TlsFact) -> Option<Vec<u8>> {
-        tls::fact(self.task.sess.negotiated.tls.as_deref(), which)
+        tls::fact(self.task.sess.tls(), which)
     }
 
     fn is_http2(&mut self) -> bool {

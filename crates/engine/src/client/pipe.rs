@@ -179,7 +179,7 @@ impl Limits {
     fn of(req: &Req, pipe: &PipeRequest) -> Limits {
         let params = &req.task.params;
         let deadline = pipe.task_deadline.unwrap_or(params.pipe_task_deadline);
-        let begun = req.task.sess.opened.max(req.task.times.first);
+        let begun = req.task.sess.opened().max(req.task.times.first);
         let left =
             if deadline > 0.0 { (begun + deadline - clock::real()).max(0.001) } else { clock::limit(0.0) };
         Limits { idle: clock::limit(params.pipe_timeout), left }
@@ -201,9 +201,9 @@ async fn carry(
     let (mut out, body) = (Vec::with_capacity(1024), req.request.body.cached());
     let head = lacquer_http::h1::write_request_head(&pipe.bereq, &req.task.ws, &mut out);
     let pending = client.take_read_ahead();
-    let early = connection.link.rx_mut().take_read_ahead();
+    let early = connection.rx_mut().take_read_ahead();
     let moved = Cell::new(Instant::now());
-    let (from_origin, origin_tx) = connection.link.halves();
+    let (from_origin, origin_tx) = connection.halves();
     let to_origin = Receiver::new(origin_tx, &moved);
     let up = async {
         to_origin.send(&out).await.map_err(|_| SessClose::TxError)?;
@@ -241,7 +241,8 @@ async fn carry(
         () = stalled(&moved, clock::seconds(limits.idle)) => SessClose::RxTimeout,
         () = tokio::time::sleep(clock::seconds(limits.left)) => SessClose::RxTimeout,
     };
-    connection.has_unsent = to_origin.has_unsent.get();
+    let has_unsent = to_origin.has_unsent.get();
+    connection.set_unsent(has_unsent);
     req.request.body.lend_rx(Some(client));
     reason
 }

@@ -42,10 +42,10 @@ pub async fn transport(req: &mut Req) -> Step {
 /// Logs `ReqStart`: the client's address, the listening socket, and the scheme of a TLS connection.
 pub fn log_start(req: &mut Req) {
     let sess = &req.task.sess;
-    let fields = [&*sess.ends.client.ip, &sess.ends.client.port, sess.listener.name(), "https"]
+    let fields = [sess.client_ip(), &sess.ends().client.port, sess.listener().name(), "https"]
         .map(|s| Field::Text(s.as_bytes()));
     // Varnish 7.7 logs no scheme, and Varnish 9 `http` for other connections.
-    let logged = if sess.negotiated.tls.is_some() { &fields } else { &fields[..3] };
+    let logged = if sess.tls().is_some() { &fields } else { &fields[..3] };
     req.task.log.put_fields(Tag::ReqStart, logged);
 }
 
@@ -61,7 +61,7 @@ async fn refuse(req: &mut Req, why: &str) -> Step {
 fn prepare(req: &mut Req) {
     if req.request.restarts == 0 {
         let sess = req.task.sess.clone();
-        append_value(req, h::X_FORWARDED_FOR, sess.ends.client.ip.as_bytes());
+        append_value(req, h::X_FORWARDED_FOR, sess.client_ip().as_bytes());
         let via = req.task.services.via();
         append_value(req, h::VIA, via.as_bytes());
         let _ = req.request.http.collect(&mut req.task.ws, h::CACHE_CONTROL, b", ");

@@ -17,6 +17,7 @@ use super::plan::Plan;
 use crate::client_sink::ClientSink;
 use crate::emulated::workspaces;
 use crate::send_limits::SendLimits;
+use crate::session::Timeout;
 
 pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_body: bool) {
     let carrier = req.client.tx.carrier();
@@ -74,7 +75,7 @@ fn fail(req: &mut Req, reason: SessClose) {
 #[inline]
 fn open(req: &mut Req) -> ClientSink {
     let limits = SendLimits {
-        total: req.task.sess.timeouts.send.get(req.task.params.send_timeout),
+        total: req.task.sess.timeout(Timeout::Send, &req.task.params),
         since: req.task.times.last,
         idle: req.task.sess.send_idle_limit(&req.task.params),
         disconnect: DisconnectPolicy::of(&req.task.params),
@@ -144,7 +145,7 @@ fn outcome(req: &mut Req, carrier: Carrier, result: Result<(), SendError>, head_
                 let why = e.raw_os_error().map_or_else(|| e.to_string(), lacquer_system::error_text);
                 let text = format_args!("Write error, retval = -1, len = {head_len}, errno = {why}");
                 req.task.log.put_fmt(Tag::Debug, text);
-                if req.task.sess.negotiated.tls.is_some() {
+                if req.task.sess.tls().is_some() {
                     log_tls_error(req, &e);
                 }
             }

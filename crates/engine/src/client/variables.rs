@@ -51,7 +51,7 @@ pub fn get_int(req: &Req, var: Var) -> i64 {
         Var::ReqEsiLevel => i64::from(req.inclusion.level),
         Var::ReqRestarts => i64::from(req.request.restarts),
         Var::ReqXid => req.task.vxid().number() as i64,
-        Var::SessXid => req.task.sess.vxid as i64,
+        Var::SessXid => req.task.sess.vxid().number() as i64,
         Var::BereqXid => req.pipe.as_ref().map_or(0, |pipe| pipe.log.vxid().number() as i64),
         Var::RespStatus => i64::from(req.response.http.status()),
         // A miss delivers an object whose hits belong to other requests.

@@ -33,14 +33,17 @@ fn with<T>(
     work: impl FnOnce(&mut Workspace, &mut Option<Mark>) -> T,
 ) -> Option<T> {
     let is_client = task.vxid().is_client();
-    let (params, sess) = (&task.params, task.sess.clone());
-    let mut of_session = sess.workspace.borrow_mut();
+    let params = &task.params;
     let extra = task.privates.get::<Extra>(0);
     let ws = match which {
         "client" => &mut task.ws,
         "backend" if !is_client => &mut task.ws,
         "session" if is_client => {
-            of_session.get_or_insert_with(|| session(params.workspace_session as usize))
+            let size = params.workspace_session as usize;
+            return Some(
+                task.sess
+                    .with_workspace(|ws| work(ws.get_or_insert_with(|| session(size)), &mut extra.snapshot)),
+            );
         }
         "thread" => extra.thread.get_or_insert_with(|| Workspace::new(params.workspace_thread as usize)),
         _ => return None,

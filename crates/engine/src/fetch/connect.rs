@@ -13,8 +13,8 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    Limits, OriginConnection, choose, log_close, log_connect_failure, log_open, proxy_header, take_idle,
-    wait_or_connect,
+    Limits, OriginConnection, Waits, choose, log_close, log_connect_failure, log_open, proxy_header,
+    take_idle, wait_or_connect,
 };
 use super::queue::SlotRequest;
 use super::upload::Upload;
@@ -85,7 +85,7 @@ impl Fetch {
         let mut fresh_only = false;
         loop {
             let mut connection = self.connect(id, &origin, fresh_only).await?;
-            let is_reused = connection.reused;
+            let is_reused = connection.is_reused();
             let early = self.early_bytes(&mut connection).await;
             let exchange = match early {
                 Some(_) => Exchange::Foreign,
@@ -171,10 +171,11 @@ impl Fetch {
         };
         self.task.stamp("Connected");
         let (spec, p) = (&origin.spec, &self.task.params);
-        connection.waits.between_bytes =
-            choose(self.attempt.timeouts.between_bytes, spec.between_bytes_timeout, p.between_bytes_timeout);
-        connection.waits.first_byte =
-            choose(self.attempt.timeouts.first_byte, spec.first_byte_timeout, p.first_byte_timeout);
+        let own = &self.attempt.timeouts;
+        connection.limit_waits(Waits {
+            between_bytes: choose(own.between_bytes, spec.between_bytes_timeout, p.between_bytes_timeout),
+            first_byte: choose(own.first_byte, spec.first_byte_timeout, p.first_byte_timeout),
+        });
         Ok(connection)
     }
 
@@ -206,15 +207,15 @@ impl Fetch {
     /// Returns bytes that arrived on a new connection before its first request. If the origin is known to send such
     /// bytes, waits for them for the quiet time.
     async fn early_bytes(&self, connection: &mut OriginConnection) -> Option<Vec<u8>> {
-        if connection.reused {
+        if connection.is_reused() {
             return None;
         }
         let is_checked = connection.origin().endpoint.trust().may_speak_first(Instant::now());
         if is_checked {
-            connection.link.rx_mut().confirm();
+            connection.rx_mut().confirm();
             Box::pin(tokio::time::sleep(surplus::quiet_time(&self.task.params))).await;
         }
-        if let Peeked::Bytes(sample) = connection.link.rx().peek() {
+        if let Peeked::Bytes(sample) = connection.rx().peek() {
             return Some(sample);
         }
         if is_checked {
@@ -228,7 +229,7 @@ impl Fetch {
     async fn exchange(&mut self, connection: &mut OriginConnection) -> Exchange {
         let Some(upload) = self.open_upload() else {
             self.task.stamp("Bereq");
-            connection.close = Some(SessClose::Overload);
+            connection.must_close(SessClose::Overload);
             return Exchange::Failed;
         };
         let sent = if self.request.cached_body.is_none() && self.request.body.is_none() {
@@ -238,14 +239,14 @@ impl Fetch {
             let abandonment = self.abandonment(None);
             let sent = abandonment.unless(Box::pin(self.send_request(connection, upload)).as_mut()).await;
             let Some(sent) = sent else {
-                connection.has_unsent = true;
+                connection.set_unsent(true);
                 return self.abandon(connection);
             };
             sent
         };
         match sent {
             Ok(()) => {
-                connection.reply.asked = self.task.stamp("Bereq");
+                connection.reply_mut().request_sent(self.task.stamp("Bereq"));
                 self.task.services.counters().backend_req.add(1);
                 self.receive_head(connection).await
             }
@@ -256,7 +257,7 @@ impl Fetch {
     /// Ends the exchange after a failure to send the request.
     #[cold]
     fn fail_sending(&mut self, connection: &mut OriginConnection, e: &io::Error) -> Exchange {
-        connection.has_unsent = true;
+        connection.set_unsent(true);
         // The system's own time-out has a number.
         let is_late = e.kind() == io::ErrorKind::TimedOut && e.raw_os_error().is_none();
         let reason = match e.kind() {
@@ -271,7 +272,7 @@ impl Fetch {
             self.fetch_error(&format!("backend write error: {errno} ({text}) ({})", reason.text()));
         }
         self.task.stamp("Bereq");
-        connection.close = connection.close.or(Some(reason));
+        connection.close_unless_closing(reason);
         // An origin may close an idle connection at any time.
         let may_have_been_idle = !is_late && self.retries.forbidden.is_none();
         if may_have_been_idle { Exchange::Silent } else { Exchange::Failed }

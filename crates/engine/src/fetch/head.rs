@@ -48,8 +48,8 @@ impl Limits {
 
 impl Fetch {
     fn head_limits(&self, connection: &OriginConnection) -> Limits {
-        let first = connection.waits.first_byte.max(SHORTEST_WAIT);
-        let between = connection.waits.between_bytes.max(SHORTEST_WAIT);
+        let first = connection.waits().first_byte.max(SHORTEST_WAIT);
+        let between = connection.waits().between_bytes.max(SHORTEST_WAIT);
         let whole = self.task.params.backend_head_timeout.max(SHORTEST_WAIT).min(first + between);
         Limits { first, between, whole }
     }
@@ -67,9 +67,9 @@ impl Fetch {
             }
             let Ok(window) = self.task.ws.reserve(max) else { break (OVERFLOW, SessClose::RxOverflow) };
             let (since, limit, late) =
-                limits.wait(begun, head_begun, self.exchange.deadline.now(), connection.reused);
+                limits.wait(begun, head_begun, self.exchange.deadline.now(), connection.is_reused());
             let read = {
-                let read = pin!(connection.link.rx_mut().read(&mut window[have..max]));
+                let read = pin!(connection.rx_mut().read(&mut window[have..max]));
                 self.exchange.deadline.limit(since, limit, abandonment.unless(read)).await
             };
             let n = match read {
@@ -95,7 +95,7 @@ impl Fetch {
             let is_configured = max == self.task.params.http_resp_size as usize;
             self.report_exceeded_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
         }
-        connection.close = Some(close);
+        connection.must_close(close);
         if have + interim.bytes == 0 && close != SessClose::RxTimeout {
             Exchange::Silent
         } else {
@@ -145,14 +145,12 @@ impl Fetch {
             Err(bad) => return self.refuse_head(connection, text, &bad, before),
         };
         self.exchange.account.beresp_header += head.len as u64;
-        connection.reply.ahead = text.tail(head.len);
         let decided = h1::decide_connection(&mut self.response.http, &mut self.task.ws, SessClose::RespClose);
-        connection.close = decided.unwrap_or_default();
+        connection.decide_close(decided.unwrap_or_default());
         let method = self.request.http.method(&self.task.ws);
-        connection.reply.framing =
-            h1::response_body(&self.response.http, &self.task.ws, head.framing, method);
-        connection.reply.is_bodyless = method == b"HEAD" || matches!(self.response.http.status(), 204 | 304);
-        connection.reply.is_at_end = connection.reply.framing.status == BodyStatus::None;
+        let framing = h1::response_body(&self.response.http, &self.task.ws, head.framing, method);
+        let is_bodyless = method == b"HEAD" || matches!(self.response.http.status(), 204 | 304);
+        connection.reply_mut().begin(framing, text.tail(head.len), is_bodyless);
         let may_be_foreign = || connection.may_be_foreign(&self.task.ws);
         if reuse::is_discarded(connection.is_in_doubt(), || self.is_repeatable(), may_be_foreign) {
             return self.discard_response(connection, before);
@@ -164,9 +162,9 @@ impl Fetch {
         if head.reason_added {
             self.task.log.put(Tag::BerespReason, self.response.http.reason(&self.task.ws));
         }
-        self.count_framing(connection.reply.framing.status);
+        self.count_framing(framing.status);
         self.beresp_headers().log_all();
-        if connection.buffered_body().is_none_or(|length| length > connection.reply.ahead.len()) {
+        if connection.reply().buffered_body().is_none() {
             connection.mark_answered();
         }
         Exchange::Responded
@@ -183,13 +181,13 @@ impl Fetch {
     ) -> Exchange {
         self.exchange.account.beresp_header += text.len() as u64;
         let garbage = Garbage {
-            is_reused: connection.reused,
+            is_reused: connection.is_reused(),
             begins_a_head: self.task.ws.get(text).starts_with(b"HTTP/"),
             follows_bodyless: connection.follows_bodyless(),
         };
         let malformed = reuse::malformed(garbage, || self.is_repeatable());
         if malformed != Malformed::Response {
-            (connection.reply.ahead, connection.reply.is_at_end) = (text, true);
+            connection.reply_mut().set_surplus(text);
         }
         if malformed == Malformed::Repeat {
             self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
@@ -207,7 +205,7 @@ impl Fetch {
         self.task.log.put(Tag::BerespStatus, b"503");
         self.task.log.put(Tag::BerespReason, b"Service Unavailable");
         self.fetch_error("http format error");
-        connection.close = Some(SessClose::RxJunk);
+        connection.must_close(SessClose::RxJunk);
         Exchange::Failed
     }
 
@@ -247,7 +245,7 @@ impl Fetch {
     fn discard_response(&mut self, connection: &mut OriginConnection, before: Mark) -> Exchange {
         self.fetch_error("response in doubt (reused connection)");
         connection.keep_surplus(&self.task.ws);
-        connection.close = Some(SessClose::RxJunk);
+        connection.must_close(SessClose::RxJunk);
         self.response.http.clear();
         self.task.ws.release(before);
         Exchange::Foreign

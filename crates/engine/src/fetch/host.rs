@@ -42,7 +42,7 @@ impl Host for Fetch {
 
     fn tls_fact(&mut self, which: TlsFact) -> Option<Vec<u8>> {
         let connection = self.exchange.lent.as_ref()?;
-        tls::fact(connection.link.facts().tls(), which)
+        tls::fact(connection.facts().tls(), which)
     }
 
     fn get_ip(&self, var: Var) -> Option<&SocketAddr> {

@@ -22,6 +22,7 @@ mod parts;
 mod pipe;
 mod queue;
 mod refresh;
+mod reply;
 mod response;
 mod retry;
 mod run;

@@ -75,7 +75,7 @@ async fn piece<'s>(
     stale: &'s Object,
     at: u64,
 ) -> Result<Option<Chunk<'s>>, Unrefreshed> {
-    let limit = clock::limit(connection.waits.between_bytes);
+    let limit = clock::limit(connection.waits().between_bytes);
     let deadline = &f.exchange.deadline;
     let abandonment = f.abandonment(stored);
     loop {

@@ -13,7 +13,7 @@ use super::{Fetch, gone, retry};
 /// Lends the connection of a response to VCL.
 pub fn lend(f: &mut Fetch, mut connection: OriginConnection) {
     if f.request.http.has_token(&f.task.ws, h::CONNECTION, b"close") {
-        connection.close = connection.close.or(Some(SessClose::ReqClose));
+        connection.close_unless_closing(SessClose::ReqClose);
     }
     f.exchange.lent = Some(connection);
 }
@@ -24,7 +24,7 @@ pub async fn respond(f: &mut Fetch, confirmed: Option<Arc<Object>>) -> Step {
     // After a rollback, the connection is gone.
     let response_closes = f.response.http.has_token(&f.task.ws, h::CONNECTION, b"close");
     if let Some(connection) = f.exchange.lent.as_mut().filter(|_| response_closes) {
-        connection.close = connection.close.or(Some(SessClose::RespClose));
+        connection.close_unless_closing(SessClose::RespClose);
     }
 
     if !f.check_range(f.exchange.lent.is_some()) {

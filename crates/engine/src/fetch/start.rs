@@ -196,8 +196,8 @@ pub async fn start(f: &mut Fetch) -> Step {
     let now = f.task.stamp("Beresp");
     f.response.entered = now;
     let Some(mut connection) = responded else { return Step::Error };
-    connection.reply.took = now - connection.reply.asked;
-    if connection.reply.framing.status == BodyStatus::Error {
+    connection.reply_mut().head_received(now);
+    if connection.reply().framing().status == BodyStatus::Error {
         f.close_origin(connection, Some(SessClose::RxBody));
         f.task.log.put(Tag::Error, b"Body cannot be fetched");
         return Step::Error;

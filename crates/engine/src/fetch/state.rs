@@ -132,7 +132,7 @@ impl Fetch {
 
     /// Returns the framing of the response that VCL sees; that of a response without a body if there is none.
     pub fn lent_framing(&self) -> BodyStatus {
-        self.exchange.lent.as_ref().map_or(BodyStatus::None, |connection| connection.reply.framing.status)
+        self.exchange.lent.as_ref().map_or(BodyStatus::None, |connection| connection.reply().framing().status)
     }
 
     /// Returns whether the origin's Content-Range matches the requested range. After a rollback there is no response,

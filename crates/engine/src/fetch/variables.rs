@@ -46,7 +46,7 @@ pub fn get_int(f: &Fetch, var: Var) -> i64 {
     match var {
         Var::BereqRetries => i64::from(f.retries.count),
         Var::BereqXid => f.task.vxid().number() as i64,
-        Var::SessXid => f.task.sess.vxid as i64,
+        Var::SessXid => f.task.sess.vxid().number() as i64,
         Var::BerespStatus => i64::from(f.response.http.status()),
         Var::BerespTransitBuffer => i64::try_from(f.product.transit_buffer).unwrap_or(i64::MAX),
         Var::ObjStaleHits | Var::ObjStaleStatus => {
@@ -118,7 +118,7 @@ fn backend_name(f: &Fetch) -> Option<&[u8]> {
 /// Returns an address: `beresp.backend.ip`, or one of the session's.
 pub fn get_ip(f: &Fetch, var: Var) -> Option<&SocketAddr> {
     match var {
-        Var::BerespBackendIp => f.exchange.lent.as_ref()?.link.facts().remote(),
+        Var::BerespBackendIp => f.exchange.lent.as_ref()?.facts().remote(),
         _ => session::ip(&f.task.sess, var),
     }
 }

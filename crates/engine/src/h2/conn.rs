@@ -87,10 +87,10 @@ impl Conn {
             params.h2_rapid_reset,
             u64::from(params.h2_rapid_reset_limit),
             params.h2_rapid_reset_period,
-            sess.opened,
+            sess.opened(),
         );
         Conn {
-            vxid: Vxid::client(sess.vxid),
+            vxid: sess.vxid(),
             services,
             sess,
             output: Output::new(tx),

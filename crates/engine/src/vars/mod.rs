@@ -110,6 +110,6 @@ impl Task {
 
     /// Returns a PROXY v2 extension by its type.
     pub fn proxy_tlv(&self, kind: u8) -> Option<Vec<u8>> {
-        lacquer_http::proxy_protocol::find_tlv(&self.sess.proxy_tlvs, kind).map(<[u8]>::to_vec)
+        self.sess.proxy_tlv(kind).map(<[u8]>::to_vec)
     }
 }

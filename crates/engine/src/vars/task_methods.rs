@@ -155,7 +155,7 @@ macro_rules! task_methods {
         }
 
         fn peer_credentials(&mut self) -> Option<(u32, u32)> {
-            self.task.sess.credentials
+            self.task.sess.credentials()
         }
 
         fn proxy_tlv(&mut self, kind: u8) -> Option<Vec<u8>> {

@@ -122,8 +122,7 @@ impl Receiver {
     /// connection does not help a client.
     fn charge_address(&self) -> Result<(), Error> {
         let (conn, services) = (&self.conn, &self.conn.services);
-        let (table, ip) = (services.addresses(), conn.sess.ends.client.addr.ip());
-        if conn.sess.address.charge_reset(table, ip, &services.params()) {
+        if conn.sess.charge_reset(services.addresses(), &services.params()) {
             return Ok(());
         }
         conn.log(Tag::SessError, format_args!("H2: Hit h2_rapid_reset_address_limit. Closing session."));

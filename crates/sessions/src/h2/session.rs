@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use lacquer_engine::TransactionSlot;
 use lacquer_engine::client::Req;
 use lacquer_engine::h2::{Conn, Flush, FrameQuota, Stream};
+use lacquer_engine::{Timeout, TransactionSlot};
 use lacquer_h2::frame::{self, FrameHeader, Kind};
 use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
@@ -327,13 +327,13 @@ impl Session {
             return;
         }
         self.taken = taken;
-        let limit = clock::limit(self.conn.sess.timeouts.idle_send.get(params.idle_send_timeout));
+        let limit = clock::limit(self.conn.sess.send_idle_limit(&params));
         self.idle.arm(now, limit.min(self.blocked_left(params)));
     }
 
     /// Returns the seconds left for the client to receive all bytes that waited when the socket became full.
     fn blocked_left(&self, params: &Params) -> f64 {
-        let total = clock::limit(self.conn.sess.timeouts.send.get(params.send_timeout));
+        let total = clock::limit(self.conn.sess.timeout(Timeout::Send, &params));
         self.blocked.map_or(total, |blocked| total - self.idle.now().since(blocked.since))
     }
 
@@ -388,7 +388,7 @@ impl Session {
         conn.log(Tag::Debug, format_args!("H2 CLEANUP {}", error.name()));
         Stream::each(&conn, |stream| stream.kill(error));
         self.receiver.abandon();
-        let limit = conn.sess.timeouts.idle_send.get(conn.services.params().idle_send_timeout);
+        let limit = conn.sess.send_idle_limit(&conn.services.params());
         let limit = clock::seconds(clock::limit(limit));
         let flushed = std::future::poll_fn(|cx| {
             conn.register(cx);
