@@ -117,13 +117,13 @@ impl ClientTransport {
 
     /// Returns a limit of the HTTP/2 connection; `None` for HTTP/1.
     pub fn http2_limit(&self, which: H2Setting) -> Option<f64> {
-        self.http2().map(|stream| stream.conn.limit(which))
+        self.http2().map(|stream| stream.conn().conduct().limit(which))
     }
 
     /// Sets a limit of the HTTP/2 connection from `now` on. Does nothing for HTTP/1.
     pub fn set_http2_limit(&self, which: H2Setting, value: f64, now: f64) {
         if let Some(stream) = self.http2() {
-            stream.conn.set_limit(which, value, now);
+            stream.conn().conduct().set_limit(which, value, now);
         }
     }
 

@@ -39,8 +39,8 @@ pub async fn accept(
 /// Logs why TLS has ended a connection after its handshake. Clients that close without an alert are common, and no
 /// failure.
 pub fn log_failure(services: &Services, connection: &Connection) {
-    if let Some(failure) = connection.tx.tls_failure().filter(|failure| *failure != Failure::Truncated) {
-        services.log().write(Tag::TLS, connection.sess.vxid(), failure.log_text().as_bytes());
+    if let Some(failure) = connection.tx().tls_failure().filter(|failure| *failure != Failure::Truncated) {
+        services.log().write(Tag::TLS, connection.sess().vxid(), failure.log_text().as_bytes());
     }
 }
 

@@ -94,7 +94,7 @@ fn find(process: &Process, pattern: Option<&str>) -> Vec<Found> {
     let (pattern, vcls) = match pattern {
         Some(pattern) if pattern.contains('.') => (pattern.to_owned(), programs(process)),
         other => {
-            let Some(active) = process.shared.vcls().active() else { return Vec::new() };
+            let Some(active) = process.shared().vcls().active() else { return Vec::new() };
             let within = other.filter(|p| !p.is_empty()).unwrap_or("*");
             (format!("{}.{within}", active.name), vec![active])
         }
@@ -112,11 +112,11 @@ fn find(process: &Process, pattern: Option<&str>) -> Vec<Found> {
 }
 
 fn programs(process: &Process) -> Vec<Arc<Vcl>> {
-    let present = process.shared.vcls().entries().into_iter().filter_map(|entry| match entry {
+    let present = process.shared().vcls().entries().into_iter().filter_map(|entry| match entry {
         Entry::Program(vcl) => Some(vcl),
         Entry::Label { .. } => None,
     });
-    present.chain(process.shared.vcls().leaving()).collect()
+    present.chain(process.shared().vcls().leaving()).collect()
 }
 
 #[derive(Default)]
