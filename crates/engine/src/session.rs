@@ -202,7 +202,7 @@ impl Sess {
     }
 
     /// Counts a request, if requests are limited. Fails if its address has reached `client_max_requests`.
-    pub fn begin_request(
+    pub(crate) fn begin_request(
         &self,
         table: &Arc<AddressTable>,
         params: &Params,

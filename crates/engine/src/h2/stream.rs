@@ -252,9 +252,9 @@ impl Stream {
         let mut received = self.received.borrow_mut();
         if received.is_none() {
             let first = if end { data.len() } else { super::receive_buffer::PIECE };
-            *received = ReceiveBuffer::begin(&self.conn.services(), first);
+            *received = ReceiveBuffer::begin(self.conn.services(), first);
         }
-        let kept = received.as_mut().is_some_and(|received| received.append(&self.conn.services(), data));
+        let kept = received.as_mut().is_some_and(|received| received.append(self.conn.services(), data));
         drop(received);
         self.wake();
         kept
