@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use lacquer_engine::client::{Req, Start, log_start};
-use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, Services, TransactionSlot};
+use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, Services, TaskContext, TransactionSlot};
 use lacquer_flow::request;
 use lacquer_http::{SessClose, Text, h1, header_table as h};
 use lacquer_params::{FeatureBits, Params};
@@ -38,10 +38,7 @@ pub fn begin(
     };
     let max_line = params.http_req_hdr_len as usize;
     let start = Start {
-        services: services.clone(),
-        params,
-        sess: connection.sess().clone(),
-        vcl,
+        context: TaskContext { services: services.clone(), params, sess: connection.sess().clone(), vcl },
         tx: ClientTransport::Http1(connection.tx().clone()),
         t_first: head.first,
         t_req: head.complete,

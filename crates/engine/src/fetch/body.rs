@@ -59,7 +59,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     let how = if f.attempt.do_stream { "stream" } else { "-" };
     let status = framing.status;
     let [name, how] = [status.name(), how].map(|word| Field::Text(word.as_bytes()));
-    f.task.log.put_fields(Tag::Fetch_Body, &[Field::Number(status.number().into()), name, how]);
+    f.task.log_mut().put_fields(Tag::Fetch_Body, &[Field::Number(status.number().into()), name, how]);
     let mut received = Ok(());
     match &mut stored {
         Stored::Whole(_) => f.count_whole(&mut connection),
@@ -80,7 +80,7 @@ fn broken(f: &mut Fetch, connection: OriginConnection, why: &str) -> Step {
     }
     f.close_origin(connection, Some(SessClose::RxBody));
     if f.attempt.do_stream {
-        f.task.services.counters().fetch_failed.add(1);
+        f.task.services().counters().fetch_failed.add(1);
         return Step::Fail;
     }
     Step::Error
@@ -103,7 +103,7 @@ impl Fetch {
         chain: &mut Chain,
     ) -> Result<(), String> {
         let ahead = connection.reply_mut().take_ahead();
-        connection.rx_mut().unread(self.task.ws.get(ahead));
+        connection.rx_mut().unread(self.task.ws().get(ahead));
         match connection.reply().framing().status {
             BodyStatus::Length if chain.is_empty() => self.receive_straight(connection, draft).await,
             _ => self.receive_pieces(connection, draft, chain).await,
@@ -254,7 +254,7 @@ impl Fetch {
             return Ok(0);
         }
         let is_closed = e.kind() == io::ErrorKind::UnexpectedEof;
-        if is_closed && self.task.params.ssl_accept_truncation {
+        if is_closed && self.task.params().ssl_accept_truncation {
             return Ok(0);
         }
         self.log_read_error(e);
@@ -273,7 +273,7 @@ impl Fetch {
     /// Logs an error of TLS. Returns whether it is one.
     pub(super) fn log_tls_error(&mut self, e: &io::Error) -> bool {
         let Some(reason) = lacquer_net::tls_reason_of(e) else { return false };
-        self.task.log.put(Tag::BackendSSL, reason.as_bytes());
+        self.task.log_mut().put(Tag::BackendSSL, reason.as_bytes());
         self.fetch_error(&reason);
         true
     }
@@ -323,8 +323,8 @@ impl Fetch {
 
     /// Stops the transfer of a body whose rest is not needed. Returns an error if the fetch itself is abandoned.
     fn stop(&mut self, connection: &mut OriginConnection, draft: &Draft) -> Result<(), String> {
-        self.task.log.put(Tag::Debug, b"Fetch: Pass delivery abandoned");
-        self.task.services.counters().fetch_abandoned.add(1);
+        self.task.log_mut().put(Tag::Debug, b"Fetch: Pass delivery abandoned");
+        self.task.services().counters().fetch_abandoned.add(1);
         connection.must_close(SessClose::RxBody);
         if self.is_abandoned(Some(&draft.object)) { Err(String::new()) } else { Ok(()) }
     }

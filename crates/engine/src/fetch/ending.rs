@@ -44,7 +44,7 @@ impl Fetch {
         reason: Option<SessClose>,
     ) {
         if let Some(connection) = connection.into() {
-            self.end_origin(connection, reason).release(&self.task.services, None);
+            self.end_origin(connection, reason).release(self.task.services(), None);
         }
     }
 
@@ -74,7 +74,7 @@ impl Fetch {
             c.beresp_hdrbytes.add(a.beresp_header);
             c.beresp_bodybytes.add(a.beresp_body);
         });
-        let surplus = connection.surplus_bytes(&self.task.ws);
+        let surplus = connection.surplus_bytes(self.task.ws());
         if !surplus.is_empty() {
             let sample = surplus[..surplus.len().min(SAMPLE)].to_vec();
             return self.end_faulty(connection, sample);
@@ -83,11 +83,13 @@ impl Fetch {
         let doubt = reuse::doubt(is_reused, || connection.has_faulty_origin(), is_read);
         match doubt {
             Doubt::None => {}
-            Doubt::Foreign => connection.drop_doubtful(&self.task.services, Duration::ZERO),
-            Doubt::Unconfirmed => connection.drop_doubtful(&self.task.services, connection.reply().silence()),
+            Doubt::Foreign => connection.drop_doubtful(self.task.services(), Duration::ZERO),
+            Doubt::Unconfirmed => {
+                connection.drop_doubtful(self.task.services(), connection.reply().silence());
+            }
         }
         let end = end_of(&connection, reason);
-        log_close(&mut self.task.log, &connection, end.reason());
+        log_close(self.task.log_mut(), &connection, end.reason());
         let leaving = match end {
             End::Closed(_) => {
                 connection.close();
@@ -99,7 +101,7 @@ impl Fetch {
     }
 
     fn end_faulty(&mut self, connection: OriginConnection, sample: Vec<u8>) -> Ended {
-        log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
+        log_close(self.task.log_mut(), &connection, Some(SessClose::RxJunk.name()));
         let (is_reused, is_bodyless) = (connection.is_reused(), connection.reply().is_bodyless());
         let judged = reuse::judge_surplus(is_reused, is_bodyless, surplus::may_be_response(&sample));
         let spoke_first = match connection.spoke_first() {
@@ -107,8 +109,8 @@ impl Fetch {
             _ if judged.may_have_spoken_first => SpokeFirst::Maybe,
             _ => SpokeFirst::No,
         };
-        let text = connection.close_faulty(&self.task.services, sample, spoke_first);
-        self.task.log.put(Tag::Error, text.as_bytes());
+        let text = connection.close_faulty(self.task.services(), sample, spoke_first);
+        self.task.log_mut().put(Tag::Error, text.as_bytes());
         Ended { is_foreign: judged.is_foreign, leaving: None }
     }
 }

@@ -23,21 +23,21 @@ pub fn ip(sess: &Sess, var: Var) -> Option<&SocketAddr> {
 /// Returns the counts of the client's address.
 pub fn int(task: &Task, var: Var) -> Option<i64> {
     match var {
-        Var::ClientConnections => Some(i64::from(task.sess.address().connections())),
-        Var::ClientRequests => Some(i64::from(task.sess.address().requests())),
+        Var::ClientConnections => Some(i64::from(task.sess().address().connections())),
+        Var::ClientRequests => Some(i64::from(task.sess().address().requests())),
         _ => None,
     }
 }
 
 /// Returns a text, which lives as long as the session or the worker.
 pub fn text(task: &Task, var: Var) -> Option<&[u8]> {
-    let shared = task.services.shared();
+    let shared = task.services().shared();
     let text = match var {
         Var::ServerHostname => shared.hostname(),
         Var::ServerIdentity if shared.identity().is_empty() => "varnishd",
         Var::ServerIdentity => shared.identity(),
-        Var::LocalEndpoint => task.sess.listener().endpoint(),
-        Var::LocalSocket => task.sess.listener().name(),
+        Var::LocalEndpoint => task.sess().listener().endpoint(),
+        Var::LocalSocket => task.sess().listener().name(),
         _ => return None,
     };
     Some(text.as_bytes())
@@ -45,7 +45,7 @@ pub fn text(task: &Task, var: Var) -> Option<&[u8]> {
 
 /// Returns `client.identity`: the text that VCL has set, else the client's address.
 pub fn identity(task: &Task, chosen: Text) -> Option<&[u8]> {
-    task.ws.get_opt(chosen).or_else(|| Some(task.sess.client_ip().as_bytes()))
+    task.ws().get_opt(chosen).or_else(|| Some(task.sess().client_ip().as_bytes()))
 }
 
 fn timeout_of(var: Var) -> Option<Timeout> {
@@ -59,7 +59,7 @@ fn timeout_of(var: Var) -> Option<Timeout> {
 }
 
 pub fn timeout(task: &Task, var: Var) -> Option<f64> {
-    timeout_of(var).map(|which| shown(task.sess.timeout(which, &task.params)))
+    timeout_of(var).map(|which| shown(task.sess().timeout(which, task.params())))
 }
 
 /// Sets a timeout; `None` restores the parameter's value. Returns false if the variable is not a timeout.

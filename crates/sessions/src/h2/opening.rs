@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use lacquer_engine::client::{Req, Start};
 use lacquer_engine::h2::{Conn, Stream};
-use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, TransactionSlot};
+use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, TaskContext, TransactionSlot};
 use lacquer_h2::hpack::Decoder;
 use lacquer_h2::request::{Body, Limits, RequestDecoder, RequestHead};
 use lacquer_h2::{Error, Note};
@@ -56,10 +56,7 @@ impl Opening {
         let mut slot = TransactionSlot::take(services);
         slot.prepare(services.log(), &params);
         let start = Start {
-            services: services.clone(),
-            params,
-            sess: conn.sess().clone(),
-            vcl,
+            context: TaskContext { services: services.clone(), params, sess: conn.sess().clone(), vcl },
             tx: ClientTransport::Http2(stream.clone()),
             t_first,
             t_req: t_first,
