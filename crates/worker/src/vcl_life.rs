@@ -54,11 +54,11 @@ fn build(
 ) -> Result<(LoadedVcl, Origins, Option<Cluster>), String> {
     let program: Program = postcard::from_bytes(program)
         .map_err(|e| format!("Could not load compiled VCL.\n\t{e}: do manager and worker differ?\n"))?;
-    if program.imports.iter().any(|import| import.module == "xkey") {
+    if program.modules.imports.iter().any(|import| import.module == "xkey") {
         process.show_tag_counters();
     }
-    let names: Vec<String> = program.backends.iter().map(|b| b.name.clone()).collect();
-    let probes = program.probes.clone();
+    let names: Vec<String> = program.origins.backends.iter().map(|b| b.name.clone()).collect();
+    let probes = program.origins.probes.clone();
     let mut tls = origin_tls::settings(&program)?;
     let params = process.shared().params();
     let mut instance = Instance::new(name, program, lacquer_vmods::all(), params.pcre2_jit_compilation)?;

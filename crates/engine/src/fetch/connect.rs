@@ -180,8 +180,12 @@ impl Fetch {
         let (spec, p) = (&origin.spec, self.task.params());
         let own = &self.attempt.timeouts;
         connection.limit_waits(Waits {
-            between_bytes: choose(own.between_bytes, spec.between_bytes_timeout, p.between_bytes_timeout),
-            first_byte: choose(own.first_byte, spec.first_byte_timeout, p.first_byte_timeout),
+            between_bytes: choose(
+                own.between_bytes,
+                spec.limits.between_bytes_timeout,
+                p.between_bytes_timeout,
+            ),
+            first_byte: choose(own.first_byte, spec.limits.first_byte_timeout, p.first_byte_timeout),
         });
         Ok(connection)
     }

@@ -240,7 +240,7 @@ pub struct Limits {
 impl Limits {
     pub fn of(origin: &Origin, p: &Params, own: Option<f64>) -> Limits {
         Limits {
-            connect: choose(own, origin.spec.connect_timeout, p.connect_timeout),
+            connect: choose(own, origin.spec.limits.connect_timeout, p.connect_timeout),
             prefer_ipv6: p.prefer_ipv6,
             quiet: surplus::quiet_time(p),
             holddown: endpoint::Holddown {

@@ -76,7 +76,8 @@ impl Found {
                 let _ = writeln!(out, "    \"probe_details\": {value},");
             }
             if let Some(origin) = self.origin() {
-                for (family, addr) in [("ipv4", origin.spec.ipv4), ("ipv6", origin.spec.ipv6)] {
+                for (family, addr) in [("ipv4", origin.spec.address.ipv4), ("ipv6", origin.spec.address.ipv6)]
+                {
                     if let Some(addr) = addr {
                         let _ = writeln!(out, "    \"{family}\": \"{}\",", addr.ip());
                     }
