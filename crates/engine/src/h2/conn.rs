@@ -269,9 +269,9 @@ impl Conn {
 
     // Windows.
 
-    /// Charges a received DATA frame, including its padding, to the connection's window, and extends the window when it
-    /// is low.
-    pub fn charge_received(&self, header: &FrameHeader) -> Result<(), Error> {
+    /// Charges a received DATA frame, including its padding, to the connection's window. Extends the window when it is
+    /// low, and returns the extension to announce to the client.
+    pub fn charge_received(&self, header: &FrameHeader) -> Result<u32, Error> {
         let mut window = self.windows.receive.get();
         charge_connection(&mut window, header).map_err(|fault| self.log_fault(&fault))?;
         let params = self.services.params();
@@ -280,10 +280,7 @@ impl Conn {
         let low = (params.h2_rx_window_low_water as u32).saturating_sub(spare).max(INITIAL_WINDOW / 2);
         let more = window.refill(low, params.h2_rx_window_increment as u32);
         self.windows.receive.set(window);
-        if more > 0 {
-            self.queue(|out| frame::window_update(out, 0, more));
-        }
-        Ok(())
+        Ok(more)
     }
 
     /// Adds the client's credit for body bytes, and wakes the streams that wait for it.

@@ -294,8 +294,11 @@ impl Receiver {
         data: &[u8],
         end: bool,
     ) -> Result<(), Error> {
-        self.conn.charge_received(header)?;
         let conn = &self.conn;
+        let more = conn.charge_received(header)?;
+        if more > 0 {
+            conn.queue(|out| frame::window_update(out, 0, more));
+        }
         if let Some(stream) = stream.filter(|stream| stream.error().is_none()) {
             if !data.is_empty() || end {
                 self.allow(ALLOWED_BY_DATA);
