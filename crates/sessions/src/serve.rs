@@ -23,6 +23,10 @@ use crate::receive::{Received, receive_head, wait_idle};
 use crate::stages::pass_stages;
 use crate::{address_limit, h2, tls_handshake};
 
+/// The number of pipelined requests after which other tasks of the reactor run. Hits that the client has sent in
+/// advance never wait.
+const REQUESTS_AT_ONCE: u32 = 50;
+
 /// Serves a connection until its end.
 pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>) {
     let opened = clock::real();
@@ -72,18 +76,13 @@ pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>
 }
 
 async fn serve(services: &Rc<Services>, connection: &mut Connection) -> SessClose {
+    let mut pipelined = 0u32;
     loop {
         let idle_since = connection.idle().now();
-        let mut herded = false;
-        if connection.rx().is_some_and(Rx::has_pending) {
-            // Bytes after a PROXY header belong to the first request, and do not count as read ahead.
-            services.counters().sess_readahead.add(u64::from(connection.has_served()));
-        } else {
-            match wait_idle(services, connection).await {
-                Ok(long) => herded = long,
-                Err(reason) => return reason,
-            }
-        }
+        let herded = match wait_for_request(services, connection, &mut pipelined).await {
+            Ok(long) => long,
+            Err(reason) => return reason,
+        };
         if herded && lacquer_engine::knobs::take_refusal() {
             return SessClose::Overload;
         }
@@ -140,6 +139,26 @@ async fn serve(services: &Rc<Services>, connection: &mut Connection) -> SessClos
         }
         connection.mark_served();
     }
+}
+
+/// Waits for the next request. Returns true if the wait was longer than `timeout_linger`. `pipelined` counts the
+/// requests that the client has sent in advance; once every [`REQUESTS_AT_ONCE`], other tasks run.
+async fn wait_for_request(
+    services: &Services,
+    connection: &mut Connection,
+    pipelined: &mut u32,
+) -> Result<bool, SessClose> {
+    if !connection.rx().is_some_and(Rx::has_pending) {
+        return wait_idle(services, connection).await;
+    }
+    // Bytes after a PROXY header belong to the first request, and do not count as read ahead.
+    services.counters().sess_readahead.add(u64::from(connection.has_served()));
+    *pipelined += 1;
+    if *pipelined >= REQUESTS_AT_ONCE {
+        *pipelined = 0;
+        tokio::task::yield_now().await;
+    }
+    Ok(false)
 }
 
 fn count_partial_head(services: &Services, connection: &Connection) {
