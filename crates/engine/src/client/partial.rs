@@ -1,6 +1,6 @@
 //! Responses to range requests: selects the part or parts of the body to send, and changes the head to match.
 
-use lacquer_cache::Object;
+use lacquer_cache::{Object, flag};
 use lacquer_deliver::Source;
 use lacquer_flow::delivery::{self, SeveralFacts};
 use lacquer_http::header_table as h;
@@ -20,6 +20,10 @@ pub(super) fn choose(req: &Req, source: &Source, plan: &Plan) -> Portion {
     let ws = req.task.ws();
     if plan.esi && range::needs_entity_tag(&req.request.http, ws) {
         // ESI weakens the entity tag, and a weak tag never matches `If-Range`.
+        return Portion::Whole;
+    }
+    if req.inclusion.level > 0 && plan.is_plain() && source.object().is_some_and(|o| o.is(flag::GZIPED)) {
+        // A part of a gzip stream cannot become part of another one.
         return Portion::Whole;
     }
     let several = several(req, source, plan);

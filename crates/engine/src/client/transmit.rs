@@ -116,8 +116,9 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
 }
 
 /// Sends the response into the response that includes it.
-async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
+async fn send_included(req: &mut Req, source: &Source, mut plan: Plan, send_body: bool) {
     let Some(mut include) = req.inclusion.into.take() else { return };
+    plan.filter_range();
     let object = source.object();
     let included = Included {
         has_onerror: req.task.params().feature.has(FeatureBits::ESI_INCLUDE_ONERROR),
