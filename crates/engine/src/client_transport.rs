@@ -93,6 +93,14 @@ impl ClientTransport {
         }
     }
 
+    /// Records the same about a response whose end is the end of the connection.
+    pub fn cut_unframed(&self) {
+        match self {
+            ClientTransport::Http1(tx) => tx.cut_unframed(),
+            ClientTransport::Http2(_) => {}
+        }
+    }
+
     /// Rejects a request that was not processed. Resets a stream; does nothing for HTTP/1, where the caller closes the
     /// connection.
     pub fn refuse(&self) {

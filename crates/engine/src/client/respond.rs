@@ -42,7 +42,7 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
         sink.end().await
     } else if plan.needs_pipeline() {
         let (back, sent) = Box::pin(send_through_pipeline(req, source, plan, sink)).await;
-        let Some(back) = back else { return fail(req, SessClose::RemClose) };
+        let Some(back) = back else { return fail(req, SessClose::RemClose, end) };
         sink = back;
         sent
     } else {
@@ -60,15 +60,19 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
     let is_short = send_body && wanted.is_some_and(|n| sent.body < n);
     match persistence::after_sending(carrier, outcome(req, carrier, result, head_len), is_short) {
         Consequence::Nothing => {}
-        Consequence::Close(reason) => fail(req, reason),
+        Consequence::Close(reason) => fail(req, reason, end),
         Consequence::Abort => sink.abort(),
     }
     req.task.return_output(sink.into_buffer());
 }
 
-/// Ends the session after a response that was not sent to its end.
-fn fail(req: &mut Req, reason: SessClose) {
-    req.client.tx.cut();
+/// Ends the session after a response that was not sent to its end. `end` is how that would have been indicated.
+fn fail(req: &mut Req, reason: SessClose, end: End) {
+    if end == End::Close {
+        req.client.tx.cut_unframed();
+    } else {
+        req.client.tx.cut();
+    }
     req.fail_session(reason);
 }
 
