@@ -84,8 +84,8 @@ impl ClientTransport {
         }
     }
 
-    /// Records that the response ended too early, so that its connection does not end in order. A stream is reset
-    /// instead.
+    /// Records that the response ended too early, so that its connection does not end in order. Does nothing for a
+    /// stream, which the caller resets.
     pub fn cut(&self) {
         match self {
             ClientTransport::Http1(tx) => tx.cut(),

@@ -111,9 +111,9 @@ impl ClientSocket {
     /// Drops the sending half without shutting it down.
     pub fn forget(self) {
         if self.is_unframed.get() && !self.half.has_farewell() {
-            self.half.reset()
+            self.half.reset();
         } else {
-            self.half.forget()
+            self.half.forget();
         }
     }
 }
