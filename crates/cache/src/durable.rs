@@ -29,9 +29,9 @@ impl Cache {
     }
 
     /// Indexes the objects that the stores contain from a previous process. Must be called once, before the first
-    /// lookup. Stores in memory contain none.
+    /// lookup. Stores in memory that are not kept contain none.
     pub fn recover(self: &Arc<Self>) -> io::Result<Recovery> {
-        let mut recovery = Recovery::default();
+        let mut recovery = self.take_over()?;
         for stevedore in &self.stevedores {
             stevedore.recover(
                 &mut |stored, descriptor| match self.reindex(stevedore, stored, descriptor) {

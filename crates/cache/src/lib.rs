@@ -31,6 +31,7 @@ mod shard;
 mod slab;
 mod stats;
 mod tags;
+mod take_over;
 mod waiter;
 mod waiting;
 

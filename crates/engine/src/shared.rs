@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lacquer_cache::invalidation::InvalidationListener;
-use lacquer_cache::{Cache, Config, Hooks};
+use lacquer_cache::{Cache, Config, Hooks, Recovery};
 use lacquer_net::Pools;
 use lacquer_net::descriptors::Descriptors;
 use lacquer_params::Params;
@@ -28,6 +28,7 @@ pub struct Shared {
     counters: Counters,
     log: Arc<Log>,
     cache: Arc<Cache>,
+    recovery: Recovery,
     stevedores: Stevedores,
     pools: Pools,
     vcls: VclTable,
@@ -91,7 +92,7 @@ impl Shared {
             invalidation_listeners,
         };
         let cache = Cache::new(config, clock::real());
-        cache.recover().map_err(|e| format!("a storage cannot be read: {e}"))?;
+        let recovery = cache.recover().map_err(|e| format!("a storage cannot be read: {e}"))?;
         let reactors = params.reactor_count();
         Ok(Shared {
             names,
@@ -99,6 +100,7 @@ impl Shared {
             pools: Pools::new(reactors),
             log,
             cache,
+            recovery,
             stevedores,
             params: LiveParams::new(params),
             vcls: VclTable::default(),
@@ -128,6 +130,11 @@ impl Shared {
 
     pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
+    }
+
+    /// Returns the number of objects that the storages contained at the start.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
     }
 
     pub fn stevedores(&self) -> &Stevedores {

@@ -5,6 +5,7 @@
 mod build;
 mod list;
 mod lurker;
+mod notes;
 mod render;
 mod test;
 

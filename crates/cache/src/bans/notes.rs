@@ -1,0 +1,114 @@
+//! Bans that outlive the process: each is a note in the first store that is kept. The note is written before the ban
+//! takes effect, and removed with the ban.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lacquer_storage::{KeptNote, Stevedore};
+
+use crate::bans::build::BanSpec;
+use crate::bans::list::{Ban, BanList, find};
+use crate::bans::test::fingerprint;
+use crate::object::Object;
+use crate::stats::sub;
+
+/// Returns the words of a ban as the text of a note: each with its length.
+pub(crate) fn encode(words: &[String]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for word in words {
+        text.extend_from_slice(&(word.len() as u32).to_le_bytes());
+        text.extend_from_slice(word.as_bytes());
+    }
+    text
+}
+
+/// Returns the ban of a text, or `None` if the text is damaged.
+fn decode(mut text: &[u8]) -> Option<BanSpec> {
+    let mut words = Vec::new();
+    while !text.is_empty() {
+        let (length, rest) = text.split_first_chunk()?;
+        let (word, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        words.push(std::str::from_utf8(word).ok()?);
+        text = rest;
+    }
+    if words.is_empty() { Some(BanSpec::default()) } else { BanSpec::from_words(&words).ok() }
+}
+
+impl BanList {
+    /// Replaces the initial ban by the bans of the previous process. Returns false, and changes nothing, if one is
+    /// missing or damaged.
+    pub(crate) fn restore(&self, mut notes: Vec<KeptNote>) -> bool {
+        notes.sort_unstable_by_key(|note| note.number);
+        let is_contiguous = notes.array_windows().all(|[a, b]| a.number.checked_add(1) == Some(b.number));
+        let specs: Option<Vec<BanSpec>> = notes.iter().map(|note| decode(&note.text)).collect();
+        let Some((specs, newest)) = specs.zip(notes.last()).filter(|_| is_contiguous) else { return false };
+        let mut bans = self.bans.write();
+        for initial in bans.drain(..) {
+            sub(&self.counters.bans, 1);
+            sub(&self.counters.bans_added, 1);
+            sub(&self.counters.bans_completed, u64::from(initial.is_completed()));
+        }
+        self.newest.store(newest.number, Ordering::Release);
+        let mut by_fingerprint = self.by_fingerprint.lock();
+        by_fingerprint.clear();
+        for (note, spec) in notes.iter().zip(specs) {
+            let ban = Ban::new(note.number, note.time, spec);
+            let _ = ban.note.set(note.note);
+            self.count_new(&ban);
+            if note.is_completed {
+                self.complete(&ban);
+            }
+            if !ban.tests.iter().any(|test| test.field.depends_on_time()) {
+                by_fingerprint.entry(fingerprint(&ban.tests)).or_default().push(ban.number);
+            }
+            bans.push_front(Arc::new(ban));
+        }
+        true
+    }
+
+    /// Writes the bans that have no note yet, and from now on all new ones, to a store for the next process.
+    pub(crate) fn write_notes(&self, keeper: &Stevedore) {
+        let bans = self.bans.write();
+        let _ = self.keeper.set(keeper.clone());
+        // Only the initial ban has none. It has no conditions.
+        for ban in bans.iter().filter(|ban| ban.note.get().is_none()) {
+            if let Some(note) = keeper.write_note(ban.number, ban.time, &[]) {
+                let _ = ban.note.set(note);
+                if ban.is_completed() {
+                    keeper.complete_note(note);
+                }
+            }
+        }
+    }
+
+    /// Makes an object of the previous process refer to the ban that it was last tested against. Returns false if there
+    /// is no such ban.
+    pub(crate) fn attach_to(&self, object: &Object) -> bool {
+        let bans = self.bans.read();
+        let Some(ban) = find(&bans, object.ban()) else { return false };
+        ban.objects.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "calls PCRE2")]
+    fn words_survive_and_damaged_texts_are_rejected() {
+        let words = ["req.url", "~", "^/a b", "&&", "obj.http.X", "==", ""];
+        let spec = BanSpec::from_words(&words).expect("the ban is valid");
+        let text = encode(spec.words());
+        assert_eq!(decode(&text), Some(spec));
+        assert_eq!(decode(&[]), Some(BanSpec::default()));
+        for length in 1..text.len() {
+            // A text may end after a whole condition, but that is another ban; the checksum of the note excludes it.
+            let _ = decode(&text[..length]);
+        }
+        assert_eq!(decode(&text[..text.len() - 5]), None);
+        assert_eq!(decode(&[1, 0, 0, 0, 0xff]), None);
+        assert_eq!(decode(&[0xff; 4]), None);
+    }
+}
