@@ -46,7 +46,11 @@ impl Cache {
     fn reindex(self: &Arc<Self>, stevedore: &Stevedore, stored: Stored, descriptor: &[u8]) -> Option<()> {
         let descriptor = Descriptor::read(descriptor).ok()?;
         let object = Object::new(stored, &descriptor.spec(), stevedore.index());
-        if !object.has_sound_head() || !self.bans.heads.is_sound(object.head()) {
+        let heads = &self.bans.heads;
+        let is_sound = object.has_sound_head()
+            && heads.is_sound(object.head())
+            && heads.is_sound_extra(object.extra(), object.body_len());
+        if !is_sound {
             return None;
         }
         let slot = self.shard(&descriptor.key).lock().insert_busy(descriptor.key);

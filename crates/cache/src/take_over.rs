@@ -38,7 +38,10 @@ impl Cache {
         let KeptObject { stored, key, flags, mut tags } = kept;
         let object = Object::kept(stored, flags, stevedore.index());
         let when = self.events.clock().ticks(object.expires());
-        let is_sound = object.has_sound_head() && self.bans.heads.is_sound(object.head());
+        let heads = &self.bans.heads;
+        let is_sound = object.has_sound_head()
+            && heads.is_sound(object.head())
+            && heads.is_sound_extra(object.extra(), object.body_len());
         if when == 0 || !is_sound || !self.bans.attach_to(&object) {
             return false;
         }

@@ -94,6 +94,7 @@ impl Shared {
         let cache = Cache::new(config, clock::real());
         let recovery = cache.recover().map_err(|e| format!("a storage cannot be read: {e}"))?;
         let reactors = params.reactor_count();
+        let vxids = Vxids::new(stevedores.all());
         Ok(Shared {
             names,
             counters: Counters { main: counters, pools: PoolCounters::create(vsm, &params, reactors)? },
@@ -104,7 +105,7 @@ impl Shared {
             stevedores,
             params: LiveParams::new(params),
             vcls: VclTable::default(),
-            vxids: Vxids::default(),
+            vxids,
             intake: Intake::default(),
             descriptors: Descriptors::new(descriptors),
         })

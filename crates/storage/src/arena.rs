@@ -35,6 +35,9 @@ const AT_ONCE: u32 = 4096;
 /// The number of empty slabs that an unlimited arena keeps: returning and touching them again costs more than keeping
 /// them.
 const EMPTY_SLABS: u32 = 8;
+/// A table of records that is taken over may exceed the size of its arena by this many bytes. Objects take more bytes of
+/// the arena than of the table, but bans take none.
+const LONGEST_SPARE: u64 = 64 << 20;
 /// The maximum length of a span.
 const MAX_SPAN: usize = (u32::MAX - PAGE) as usize;
 
@@ -166,8 +169,9 @@ impl Arena {
     /// The same as for `from_fd`, for both files.
     pub unsafe fn kept(files: KeptFiles, size: Option<u64>, reserve: u64) -> io::Result<Arc<Self>> {
         let KeptFiles { arena, records, take_over } = files;
+        let most = if take_over { size.unwrap_or(reserve).saturating_add(LONGEST_SPARE) } else { 0 };
         // SAFETY: the caller promises it.
-        let records = unsafe { Records::new(records, true, take_over)? };
+        let records = unsafe { Records::new(records, true, most)? };
         Self::over(arena, size, reserve, records, take_over)
     }
 
@@ -181,6 +185,9 @@ impl Arena {
         let (mapping, bytes) = match size {
             Some(size) => {
                 let size = size - size % u64::from(PAGE);
+                if take_over && system::length(fd.as_fd()) > size {
+                    system::resize(fd.as_fd(), size)?;
+                }
                 system::extend(fd.as_fd(), size)?;
                 (Mapping::new(fd, size as usize)?, size)
             }
@@ -227,6 +234,11 @@ impl Arena {
     /// Returns the number of bytes in use.
     pub fn used(&self) -> u64 {
         self.counters.g_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns an upper bound of the bytes that an earlier process has written.
+    pub(crate) fn contents(&self) -> u64 {
+        self.limit.unwrap_or_else(|| system::resident(self.mapping.fd()))
     }
 
     /// Returns whether `bytes` bytes are free, though not necessarily contiguous.

@@ -38,8 +38,8 @@ impl Blocks {
         !self.unverified.is_empty()
     }
 
-    /// Returns the end of the verified bytes from `offset` on, after comparing the checksum of the block there if that
-    /// is still to be done. Returns `None` if the block is damaged.
+    /// Returns the end of the verified bytes from `offset` on, which is within the piece, after comparing the checksum of
+    /// the block there if that is still to be done. Returns `None` if the block is damaged.
     pub(crate) fn verified_to(&mut self, piece: &[u8], offset: usize) -> Option<usize> {
         if self.unverified.is_empty() {
             return Some(piece.len());

@@ -220,6 +220,9 @@ impl Body {
         let index = pieces.partition_point(|p| p.start <= offset).checked_sub(1)?;
         let piece = &mut pieces[index];
         let mut end = piece.end().min(len);
+        if offset >= end {
+            return None;
+        }
         if piece.blocks.is_unverified() {
             let within = (offset - piece.start) as usize;
             let Some(to) = piece.blocks.verified_to(&piece.span.bytes()[piece.skip..], within) else {
@@ -229,7 +232,7 @@ impl Body {
             };
             end = end.min(piece.start + to as u64);
         }
-        let len = end.checked_sub(offset).filter(|&n| n > 0)? as usize;
+        let len = (end - offset) as usize;
         let from = piece.skip + (offset - piece.start) as usize;
         Some(Chunk::shared(Arc::clone(&piece.span), from, len))
     }

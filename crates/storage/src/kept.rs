@@ -13,6 +13,8 @@
 //!
 //! Recovery trusts nothing that it reads: each span must lie within the arena and be free, each length must fit, and
 //! each checksum of a record, a list and a head must be right. The checksum of a body is compared at its first use.
+//! Checksums do not stop an attacker, who can compute them. The work and the memory of recovery are therefore bounded:
+//! each link is read once, and heads are read up to a total of the bytes that the arena contains.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,12 +23,15 @@ use std::sync::{Arc, Weak};
 use crate::arena::{Arena, Full};
 use crate::blocks::{BLOCK, Blocks};
 use crate::body::Body;
-use crate::first::{body_from, checked_body_from};
+use crate::first::{First, body_from, checked_body_from};
 use crate::piece::KeptPart;
 use crate::record::{Kind, Place, Record, Sealed, check, check_words};
 use crate::records::Left;
 use crate::span::Span;
 use crate::stored::{Spans, Stored};
+
+/// The maximum length of the head of an object that is kept.
+const LONGEST_HEAD: usize = 1 << 20;
 
 /// An object of the previous process.
 #[derive(Debug)]
@@ -61,7 +66,7 @@ pub struct Taken {
 }
 
 /// Returns a checksum that identifies the root of a list.
-fn identity(record: &Record) -> u32 {
+pub(crate) fn identity(record: &Record) -> u32 {
     let key = record.key();
     let [a, b, c] = [0, 8, 16].map(|at| u64::from_le_bytes(std::array::from_fn(|i| key[at + i])));
     check_words([a, b, c, record.vxid()])
@@ -82,6 +87,11 @@ impl Stored {
     fn try_keep(&self, record: &Record, flags: u8, tags: &[u64]) -> Option<()> {
         let first = self.first();
         let from = body_from(first);
+        // Bodies that are longer than a block are in pieces, with a checksum for each block.
+        let is_whole = matches!(self.spans(), Spans::Whole(_));
+        if self.head().len() > LONGEST_HEAD || is_whole && first.len() - from > BLOCK {
+            return None;
+        }
         let head = check(&first.bytes()[..from]);
         let (kind, more) = match self.spans() {
             Spans::Whole(span) if tags.is_empty() => (Kind::Whole, check(&span.bytes()[from..])),
@@ -111,7 +121,8 @@ impl Stored {
         let sum = match sealed.kind {
             Kind::Whole => Some(sealed.more),
             Kind::Listed => {
-                let list = self.arena().records().read_list(sealed.more, identity(record), &mut Vec::new());
+                let records = self.arena().records();
+                let list = records.read_list(sealed.more, identity(record), &mut Vec::new(), &mut |_| true);
                 list.and_then(|words| words.get(1).map(|word| (word >> 32) as u32))
             }
             _ => None,
@@ -199,52 +210,50 @@ impl Arena {
         found: &mut dyn FnMut(KeptObject) -> bool,
     ) -> io::Result<Taken> {
         let left = self.records().left();
-        let mut used = vec![false; left.len() as usize];
+        let mut search = Search::new(&left, self.contents());
         let mut taken = Taken::default();
-        let kept_notes = self.read_notes(&left, &mut used);
+        let kept_notes = self.read_notes(&left, &mut search);
         if let Some(kept_notes) = kept_notes
             && notes(kept_notes)
         {
-            let mut spans = SharedSpans::default();
             for index in in_order(&left) {
                 let links = self
-                    .read_object(&left, index, &used, &mut spans)
+                    .read_object(&left, index, &mut search)
                     .and_then(|(object, links)| found(object).then_some(links));
                 match links {
                     Some(links) => {
                         taken.accepted += 1;
-                        links.into_iter().chain([index]).for_each(|index| used[index as usize] = true);
+                        search.keep(links.into_iter().chain([index]));
                     }
                     None => taken.refused += 1,
                 }
             }
         } else {
-            used.fill(false);
+            search.used.fill(false);
         }
-        self.records().settle(&used);
+        self.records().settle(&search.used);
         self.punch_free_pages()?;
         Ok(taken)
     }
 
     /// Returns the notes, or `None` if one is damaged.
-    fn read_notes(&self, left: &Left<'_>, used: &mut [bool]) -> Option<Vec<KeptNote>> {
+    fn read_notes(&self, left: &Left<'_>, search: &mut Search) -> Option<Vec<KeptNote>> {
         let mut notes = Vec::new();
         for index in 1..left.len() {
             let record = left.get(index)?;
             let Some(sealed) = record.sealed().filter(|sealed| sealed.kind == Kind::Note) else { continue };
             let mut links = Vec::new();
-            let words = self.records().read_list(sealed.more, identity(record), &mut links)?;
+            let words = search.list(self, record, sealed.more, &mut links)?;
             let mut text: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
             let is_sound = record.is_sound(0)
                 && record.is_consistent()
                 && record.origin().is_finite()
-                && text.len() >= sealed.filled as usize
-                && links.iter().all(|&link| !used[link as usize]);
+                && text.len() >= sealed.filled as usize;
             if !is_sound {
                 return None;
             }
             text.truncate(sealed.filled as usize);
-            links.into_iter().chain([index]).for_each(|index| used[index as usize] = true);
+            search.keep(links.into_iter().chain([index]));
             notes.push(KeptNote {
                 number: u32::try_from(record.vxid()).ok()?,
                 time: record.origin(),
@@ -261,57 +270,66 @@ impl Arena {
         self: &Arc<Self>,
         left: &Left<'_>,
         index: u32,
-        used: &[bool],
-        shared: &mut SharedSpans,
+        search: &mut Search,
     ) -> Option<(KeptObject, Vec<u32>)> {
         let record = left.get(index)?;
         let sealed = record.sealed()?;
-        let mut links = Vec::new();
         let [ttl, grace, keep] = record.timers();
         let is_finite = record.origin().is_finite() && [ttl, grace, keep].into_iter().all(f32::is_finite);
         if !is_finite || !record.is_consistent() {
             return None;
         }
-        let list = match sealed.kind {
-            Kind::Whole => None,
-            _ => Some(self.records().read_list(sealed.more, identity(record), &mut links)?),
-        };
-        if links.iter().any(|&link| used[link as usize]) {
-            return None;
-        }
-        let mut words = Words(list.as_deref().unwrap_or_default());
-        let (counts, rest) = if list.is_some() { (words.pair()?, words.pair()?) } else { ((0, 0), (0, 0)) };
-        let ((tags, pieces), (has_extra, _)) = (counts, rest);
-        let extra = if has_extra & 1 != 0 { Some((words.next()?, words.pair()?)) } else { None };
-        let tags = words.take(tags as usize)?.to_vec();
-        let spans = if list.is_some() && (pieces > 0 || extra.is_some()) {
-            let first = shared.take(self, sealed.place, sealed.filled)?;
-            check_head(record, &first)?;
-            let extra = extra.map(|(place, (length, sum))| {
-                let span = Span::kept(self, Place::from_bits(place), length)?;
-                (check(span.bytes()) == sum).then_some(span)
-            });
-            let extra = match extra {
-                Some(span) => Some(span?),
-                None => None,
-            };
-            let pieces = words.pieces(self, pieces, shared)?;
-            Spans::Streamed(Body::kept(first, extra, pieces.into_iter()))
-        } else {
-            let span = Span::kept(self, sealed.place, sealed.filled)?;
-            check_head(record, &span)?;
-            span.distrust();
-            Spans::Whole(span)
+        let mut links = Vec::new();
+        let (tags, spans) = match sealed.kind {
+            Kind::Whole => (Vec::new(), self.whole(record, sealed, search)?),
+            _ => {
+                let list = search.list(self, record, sealed.more, &mut links)?;
+                self.listed(record, sealed, Words(&list), search)?
+            }
         };
         let stored = Stored::kept(spans, left.claim(index)?);
         Some((KeptObject { stored, key: record.key(), flags: sealed.flags, tags }, links))
     }
-}
 
-/// Compares the checksum of a head and of the fixed part of its record.
-fn check_head(record: &Record, first: &Span) -> Option<()> {
-    let from = checked_body_from(first)?;
-    record.is_sound(check(&first.bytes()[..from])).then_some(())
+    /// Takes over an object in one span.
+    fn whole(self: &Arc<Self>, record: &Record, sealed: Sealed, search: &mut Search) -> Option<Spans> {
+        let span = Span::kept(self, sealed.place, sealed.filled)?;
+        search.check_head(record, &span)?;
+        if span.len() - body_from(&span) > BLOCK {
+            return None;
+        }
+        span.distrust();
+        Some(Spans::Whole(span))
+    }
+
+    /// Takes over an object with a list. Returns its tags and its spans.
+    fn listed(
+        self: &Arc<Self>,
+        record: &Record,
+        sealed: Sealed,
+        mut words: Words<'_>,
+        search: &mut Search,
+    ) -> Option<(Vec<u64>, Spans)> {
+        let (tags, pieces) = words.pair()?;
+        let (has_extra, _) = words.pair()?;
+        let extra = if has_extra & 1 != 0 { Some((words.next()?, words.pair()?)) } else { None };
+        let tags = words.take(tags as usize)?.to_vec();
+        if pieces == 0 && extra.is_none() {
+            return Some((tags, self.whole(record, sealed, search)?));
+        }
+        let first = search.span(self, sealed.place, sealed.filled)?;
+        search.check_head(record, &first)?;
+        let extra = match extra {
+            Some((place, (length, sum))) => {
+                let span = Span::kept(self, Place::from_bits(place), length)?;
+                search.pay(span.len())?;
+                Some((check(span.bytes()) == sum).then_some(span)?)
+            }
+            None => None,
+        };
+        let pieces = words.pieces(self, pieces, search)?;
+        Some((tags, Spans::Streamed(Body::kept(first, extra, pieces.into_iter()))))
+    }
 }
 
 /// Returns the numbers of the sealed records of objects, by age.
@@ -328,18 +346,61 @@ fn in_order(left: &Left<'_>) -> Vec<u32> {
     found.into_iter().map(|(.., index)| index).collect()
 }
 
-/// The spans of objects that may share them after a 304.
-#[derive(Debug, Default)]
-struct SharedSpans(HashMap<u64, Weak<Span>>);
+/// The progress of a search for objects.
+#[derive(Debug)]
+struct Search {
+    /// Whether each record is in use again.
+    used: Vec<bool>,
+    /// Whether each link was read. A list that reads one again belongs to an attacker, who could repeat that.
+    read: Vec<bool>,
+    /// The number of bytes of heads that may still be read. Heads do not overlap, so their total is limited.
+    bytes: u64,
+    /// The spans of bodies in pieces, by place. Objects share them after a 304.
+    spans: HashMap<u64, Weak<Span>>,
+}
 
-impl SharedSpans {
-    fn take(&mut self, arena: &Arc<Arena>, place: Place, filled: u32) -> Option<Arc<Span>> {
-        let known = self.0.get(&place.at).and_then(Weak::upgrade);
+impl Search {
+    fn new(left: &Left<'_>, bytes: u64) -> Self {
+        let none = vec![false; left.len() as usize];
+        Self { used: none.clone(), read: none, bytes, spans: HashMap::new() }
+    }
+
+    fn keep(&mut self, indices: impl Iterator<Item = u32>) {
+        for index in indices {
+            self.used[index as usize] = true;
+        }
+    }
+
+    /// Reads the list of a record.
+    fn list(&mut self, arena: &Arena, root: &Record, first: u32, links: &mut Vec<u32>) -> Option<Vec<u64>> {
+        let read = &mut self.read;
+        arena.records().read_list(first, identity(root), links, &mut |index| {
+            read.get_mut(index as usize).is_some_and(|read| !std::mem::replace(read, true))
+        })
+    }
+
+    /// Returns `None` if the search has read more bytes than the arena contains.
+    fn pay(&mut self, bytes: usize) -> Option<()> {
+        self.bytes = self.bytes.checked_sub(bytes as u64)?;
+        Some(())
+    }
+
+    /// Compares the checksum of a head and of the fixed part of its record.
+    fn check_head(&mut self, record: &Record, first: &Span) -> Option<()> {
+        let from = checked_body_from(first)?;
+        self.pay(from)?;
+        let is_sound = record.is_sound(check(&first.bytes()[..from]));
+        (is_sound && First::of(first).head.len() <= LONGEST_HEAD).then_some(())
+    }
+
+    /// Takes over a span of a body in pieces.
+    fn span(&mut self, arena: &Arc<Arena>, place: Place, filled: u32) -> Option<Arc<Span>> {
+        let known = self.spans.get(&place.at).and_then(Weak::upgrade);
         if let Some(span) = known {
             return (span.place() == Some(place) && span.len() == filled as usize).then_some(span);
         }
         let span = Arc::new(Span::kept(arena, place, filled)?);
-        self.0.insert(place.at, Arc::downgrade(&span));
+        self.spans.insert(place.at, Arc::downgrade(&span));
         Some(span)
     }
 }
@@ -367,13 +428,13 @@ impl<'a> Words<'a> {
         &mut self,
         arena: &Arc<Arena>,
         n: u32,
-        shared: &mut SharedSpans,
+        search: &mut Search,
     ) -> Option<Vec<(Arc<Span>, usize, Blocks)>> {
         let mut pieces = Vec::new();
         for _ in 0..n {
             let place = Place::from_bits(self.next()?);
             let (filled, skip) = self.pair()?;
-            let span = shared.take(arena, place, filled)?;
+            let span = search.span(arena, place, filled)?;
             let length = (filled as usize).checked_sub(skip as usize).filter(|&n| n > 0)?;
             let blocks = length.div_ceil(BLOCK);
             let halves =

@@ -18,6 +18,8 @@ mod device;
 mod device_tests;
 mod dirty;
 mod first;
+#[cfg(all(test, not(loom), not(miri)))]
+mod hostile_tests;
 mod kept;
 mod kept_files;
 #[cfg(all(test, not(loom), not(miri)))]

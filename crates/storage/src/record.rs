@@ -182,6 +182,11 @@ impl Record {
         self.hits.fetch_add(n, Ordering::Relaxed);
     }
 
+    /// Raises the number of hits to `n`.
+    pub(crate) fn raise_hits(&self, n: u32) {
+        self.hits.fetch_max(n, Ordering::Relaxed);
+    }
+
     /// Returns the check of the fields that change, in the upper bits of the word of the VXID.
     fn changing_check(&self) -> u64 {
         let pair = |a: &AtomicU32, b: &AtomicU32| {

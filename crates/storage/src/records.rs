@@ -1,7 +1,7 @@
 //! The table of records of an arena, in a second file: it grows in chunks, and records never move.
 //!
 //! The manager holds the file, as it holds the arena's. A table that was [kept](Records::is_kept) contains all that the
-//! next process needs in order to find the objects again. Nothing in it is trusted then: `recovery.rs` checks each field.
+//! next process needs in order to find the objects again. Nothing in it is trusted then: `kept.rs` checks each field.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -71,12 +71,14 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Creates a table in a file. It is empty, unless `takes_over` is set and the file contains a table of this layout.
+    /// Creates a table in a file. It is empty, unless the file contains a table of this layout of at most `most` bytes.
     ///
     /// # Safety
     /// As long as the table lives, nothing else may write to the file, map it for writing or make it shorter.
-    pub(crate) unsafe fn new(fd: OwnedFd, is_kept: bool, takes_over: bool) -> io::Result<Self> {
-        let length = if takes_over { system::length(fd.as_fd()) } else { 0 };
+    pub(crate) unsafe fn new(fd: OwnedFd, is_kept: bool, most: u64) -> io::Result<Self> {
+        let found = system::length(fd.as_fd());
+        // A longer file would occupy memory as soon as it is read, even where nothing was written.
+        let length = if found <= most { found } else { 0 };
         if length == 0 {
             system::resize(fd.as_fd(), 0)?;
         }
@@ -95,7 +97,7 @@ impl Records {
     /// Creates a table in memory that ends with this process.
     pub(crate) fn anonymous() -> io::Result<Self> {
         // SAFETY: the file is new and known only to the table.
-        unsafe { Self::new(system::memory_file()?, false, false) }
+        unsafe { Self::new(system::memory_file()?, false, 0) }
     }
 
     /// Returns whether the next process may find the objects of this table.
@@ -128,6 +130,16 @@ impl Records {
     /// Returns a random number that the table keeps.
     pub(crate) fn secret(&self) -> u64 {
         self.header().origin().to_bits()
+    }
+
+    /// Returns the largest number that [`raise_serial`](Self::raise_serial) was called with.
+    pub(crate) fn serial(&self) -> u32 {
+        self.header().hits()
+    }
+
+    /// Records a number for the next process, unless a larger one is recorded. It has no checksum.
+    pub(crate) fn raise_serial(&self, serial: u32) {
+        self.header().raise_hits(serial);
     }
 
     /// Records that the next process must not use this table, because a note could not be written.
@@ -208,19 +220,26 @@ impl Records {
         Ok(next)
     }
 
-    /// Reads a list. The number of each link that was read is added to `used`. Returns `None` if a link is damaged or
-    /// belongs to another root.
-    pub(crate) fn read_list(&self, first: u32, identity: u32, used: &mut Vec<u32>) -> Option<Vec<u64>> {
+    /// Reads a list. The number of each link that was read is added to `links`. Returns `None` if a link is damaged or
+    /// belongs to another root, or if `visit` returns false for its number.
+    pub(crate) fn read_list(
+        &self,
+        first: u32,
+        identity: u32,
+        links: &mut Vec<u32>,
+        visit: &mut dyn FnMut(u32) -> bool,
+    ) -> Option<Vec<u64>> {
         let state = self.state.lock();
         let mut words = Vec::new();
         let mut next = first;
         while next != 0 {
-            if next >= state.chunks.len() as u32 * PER_CHUNK || used.len() >= MOST_LINKS as usize {
+            let is_within = next < state.chunks.len() as u32 * PER_CHUNK && links.len() < MOST_LINKS as usize;
+            if !is_within || !visit(next) {
                 return None;
             }
             let (group, after) = at(&state.chunks, next).link(identity)?;
             words.extend_from_slice(&group);
-            used.push(next);
+            links.push(next);
             next = after;
         }
         Some(words)

@@ -170,6 +170,17 @@ impl Stevedore {
         self.arena.records().secret()
     }
 
+    /// Returns the largest number that [`raise_serial`](Self::raise_serial) was called with, in this process or in those
+    /// whose objects it takes over. The number is not protected against damage.
+    pub fn serial(&self) -> u32 {
+        self.arena.records().serial()
+    }
+
+    /// Records a number for the next process, unless a larger one is recorded.
+    pub fn raise_serial(&self, serial: u32) {
+        self.arena.records().raise_serial(serial);
+    }
+
     /// Takes over the notes and objects of the previous process; see [`Arena::take_over`]. Called once, before any other
     /// operation.
     pub fn take_over(

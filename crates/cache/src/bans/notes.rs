@@ -12,6 +12,9 @@ use crate::bans::test::fingerprint;
 use crate::object::Object;
 use crate::stats::sub;
 
+/// The highest number of a ban that is taken over: an attacker could choose one to which no ban can be added.
+const MOST_BANS: u32 = u32::MAX / 2;
+
 /// Returns the words of a ban as the text of a note: each with its length.
 pub(crate) fn encode(words: &[String]) -> Vec<u8> {
     let mut text = Vec::new();
@@ -41,7 +44,10 @@ impl BanList {
         notes.sort_unstable_by_key(|note| note.number);
         let is_contiguous = notes.array_windows().all(|[a, b]| a.number.checked_add(1) == Some(b.number));
         let specs: Option<Vec<BanSpec>> = notes.iter().map(|note| decode(&note.text)).collect();
-        let Some((specs, newest)) = specs.zip(notes.last()).filter(|_| is_contiguous) else { return false };
+        let Some((specs, newest)) = specs.zip(notes.last()) else { return false };
+        if !is_contiguous || newest.number > MOST_BANS {
+            return false;
+        }
         let mut bans = self.bans.write();
         for initial in bans.drain(..) {
             sub(&self.counters.bans, 1);
