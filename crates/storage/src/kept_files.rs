@@ -48,15 +48,13 @@ fn copy_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     system::resize(to, length)?;
     let mut buffer = vec![0; AT_ONCE];
     let mut at = 0;
-    while at < length {
-        let read = system::read(from, &mut buffer, at)?;
+    while let Some(data) = system::next_data(from, at) {
+        let read = system::read(from, &mut buffer, data)?;
         if read == 0 {
             break;
         }
-        if buffer[..read].iter().any(|&byte| byte != 0) {
-            system::write(to, &buffer[..read], at)?;
-        }
-        at += read as u64;
+        system::write(to, &buffer[..read], data)?;
+        at = data + read as u64;
     }
     Ok(())
 }

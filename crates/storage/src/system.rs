@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// Creates a file in memory.
@@ -34,6 +34,11 @@ pub(crate) fn resident(fd: BorrowedFd<'_>) -> u64 {
 /// Returns the length of a file, or 0 if that is unknown.
 pub(crate) fn length(fd: BorrowedFd<'_>) -> u64 {
     rustix::fs::fstat(fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+/// Returns the offset of the first byte at or after `from` that was written to a file; `None` if there is none.
+pub(crate) fn next_data(fd: BorrowedFd<'_>, from: u64) -> Option<u64> {
+    rustix::fs::seek(fd, SeekFrom::Data(from)).ok()
 }
 
 /// Maps the first `len` bytes of a file, shared and writable.

@@ -31,6 +31,10 @@ pub(crate) fn length(_fd: BorrowedFd<'_>) -> u64 {
     0
 }
 
+pub(crate) fn next_data(_fd: BorrowedFd<'_>, _from: u64) -> Option<u64> {
+    None
+}
+
 pub(crate) fn map_part(fd: BorrowedFd<'_>, _from: u64, len: usize) -> io::Result<NonNull<u8>> {
     map(fd, len)
 }

@@ -80,6 +80,12 @@ fn is_hit(client: &mut Client, n: u64) -> bool {
     response.header("hits") != Some("0")
 }
 
+/// Returns the transaction id of a response.
+fn xid(response: &Response) -> u64 {
+    let ids = response.header("x-varnish").unwrap_or_default();
+    ids.split(' ').next().and_then(|id| id.parse().ok()).expect("a response has an id")
+}
+
 /// Kills the worker and waits for the next one. Returns the time until it serves.
 fn kill_worker(daemon: &mut Daemon) -> Duration {
     let old = daemon.worker();
@@ -112,6 +118,7 @@ fn a_killed_worker_leaves_its_objects_to_the_next_one() {
     assert_eq!(ask(&mut client, "BAN", "/17", "").status, 200);
     let is_gone = |n: u64| n.is_multiple_of(11) || n % 10 == 3 || (n % 7 == 2 && n != 9) || n == 17;
 
+    let xid_before = xid(&ask(&mut client, "GET", "/2", ""));
     let stop = Arc::new(AtomicBool::new(false));
     let slow_address = daemon.address;
     thread::spawn(move || get(slow_address, "/slow"));
@@ -119,23 +126,35 @@ fn a_killed_worker_leaves_its_objects_to_the_next_one() {
     let (address, stopped) = (daemon.address, Arc::clone(&stop));
     // Load on objects that stay, so that it fetches none of those that are gone.
     let loader = thread::spawn(move || {
-        let mut random = Random(7);
+        let (mut random, mut complete) = (Random(7), 0);
         while !stopped.load(Ordering::Relaxed) {
             let Ok(mut client) = Client::connect(address) else { continue };
             loop {
                 let n = random.below(2000);
-                if stopped.load(Ordering::Relaxed) || (!is_gone(n) && client.get(&format!("/{n}")).is_err()) {
+                if stopped.load(Ordering::Relaxed) {
                     break;
                 }
+                if is_gone(n) {
+                    continue;
+                }
+                let Ok(response) = client.get(&format!("/{n}")) else { break };
+                assert!(response.status == 200 && response.body == body(n, ""), "the body of {n} under load");
+                complete += 1;
             }
         }
+        complete
     });
     thread::sleep(Duration::from_millis(300));
     let took = kill_worker(&mut daemon);
+    thread::sleep(Duration::from_millis(300));
     stop.store(true, Ordering::Relaxed);
-    loader.join().expect("the load ends");
-    println!("{took:?} until the next worker served");
-    let errors = daemon.stderr() + &daemon.ok("ban.list");
+    let complete = loader.join().expect("every complete response is right");
+    println!("{took:?} until the next worker served; {complete} responses under load");
+    let bans = daemon.ok("ban.list");
+    for ban in ["obj.http.X-Seventh == 2 && obj.http.X-Number != 9", "req.url == /17"] {
+        assert!(bans.contains(ban), "{ban} is missing in {bans}");
+    }
+    let errors = daemon.stderr() + &bans;
     let before = origin.requests();
     let mut client = Client::connect(daemon.address).expect("it accepts");
     let (mut hits, mut stayed, mut gone) = (0, 0, 0);
@@ -162,8 +181,11 @@ fn a_killed_worker_leaves_its_objects_to_the_next_one() {
     assert!(is_hit(&mut client, 14));
     ask(&mut client, "XKEY", "/", "tags: t4\r\n");
     assert!(!is_hit(&mut client, 14) && is_hit(&mut client, 15));
-    // Of the fetch that was in progress, nothing is left.
-    assert!(ask(&mut client, "GET", "/15", "").header("age-now").is_some());
+    assert!(xid(&ask(&mut client, "GET", "/15", "")) > xid_before, "a transaction id is used again");
+    // Of the fetch that was in progress, nothing is left: the page is fetched again.
+    let begun = slow.load(Ordering::SeqCst);
+    thread::spawn(move || get(slow_address, "/slow"));
+    assert!(until(|| slow.load(Ordering::SeqCst) > begun), "the half of an object is used");
 }
 
 #[test]
