@@ -43,7 +43,9 @@ impl World {
         let found = self.lookup(key);
         match outcome(&found) {
             // It has expired, but was not removed.
-            Outcome::Miss(Some(stale)) if newest.is_none() => assert!(all.iter().any(|k| k.vxid == stale)),
+            Outcome::Miss(Some(stale)) | Outcome::Grace(stale, _) if newest.is_none() => {
+                assert!(all.iter().any(|k| k.vxid == stale));
+            }
             found => {
                 let expected = newest.map_or(Outcome::Miss(None), |k| Outcome::Hit(k.vxid));
                 assert_eq!(found, expected, "key {key}");
