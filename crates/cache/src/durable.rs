@@ -11,14 +11,7 @@ use crate::descriptor::Descriptor;
 use crate::evicted::Evicted;
 use crate::object::Object;
 use crate::stats::bump;
-
-/// The number of objects from a previous process that the stores contained.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    pub indexed: u64,
-    /// Objects that are damaged or of another version. They are freed.
-    pub refused: u64,
-}
+use crate::take_over::Recovery;
 
 impl Cache {
     /// Creates a cache. No later call may pass a time before `now`.

@@ -11,7 +11,6 @@ use lacquer_flow::lookup::{self, Limits, Standing};
 use lacquer_flow::storing::Storing;
 use lacquer_storage::{BodyState, Chunk, Stored};
 
-use crate::slab::Key;
 use crate::tags::Tag;
 
 /// Properties of an object, one bit each.
@@ -72,6 +71,9 @@ pub mod flag {
         }
     }
 }
+
+/// The part of the digest that identifies a key: finding a collision takes about 2^96 attempts.
+pub(crate) type Key = [u8; 24];
 
 const STEVEDORE_SHIFT: u32 = 24;
 /// The position of [`flag::KEPT`].

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+pub(crate) use crate::object::Key;
 use crate::object::Object;
 
 /// The SHA-256 of the data that `vcl_hash` added.
 pub type Digest = [u8; 32];
-
-/// The part of the digest that identifies a key: finding a collision takes about 2^96 attempts.
-pub(crate) type Key = [u8; 24];
 
 pub(crate) fn key_of(digest: &Digest) -> Key {
     std::array::from_fn(|i| digest[i])

@@ -6,11 +6,18 @@ use std::sync::Arc;
 use lacquer_storage::{KeptObject, Stevedore};
 
 use crate::cache::{Cache, slot_id};
-use crate::durable::Recovery;
 use crate::object::{Object, flag};
 use crate::shard::Shard;
 use crate::stats::bump;
 use crate::tags::Tag;
+
+/// The number of objects from a previous process that the stores contained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    pub indexed: u64,
+    /// Objects that are damaged or of another version. They are freed.
+    pub refused: u64,
+}
 
 impl Cache {
     /// Takes over the objects of the previous process. The bans are in the first store that is kept: if they cannot be

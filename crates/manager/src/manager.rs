@@ -19,7 +19,6 @@ use crate::storage::Storage;
 use crate::tls;
 use crate::vcl::Catalogue;
 use crate::workdir::{PidFile, Renewal};
-use crate::worker::inheritance::Inheritance;
 use crate::worker::{Relaunch, State, Worker};
 
 /// The reply to a command.
@@ -82,7 +81,6 @@ pub struct Manager {
     pub(crate) state: State,
     pub(crate) worker: Option<Worker>,
     pub(crate) relaunch: Relaunch,
-    pub(crate) inheritance: Inheritance,
     pub(crate) panic_file: Option<std::fs::File>,
     pub(crate) panic: Option<String>,
     pub(crate) exit_status: u8,

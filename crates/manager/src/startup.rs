@@ -29,7 +29,6 @@ use crate::vcl::Catalogue;
 use crate::vcl::compile::{Input, read_along};
 use crate::version;
 use crate::workdir::{self, PidFile, Renewal};
-use crate::worker::inheritance::Inheritance;
 use crate::worker::{Relaunch, State};
 
 const DEFAULT_LISTEN: &str = ":80";
@@ -290,7 +289,6 @@ pub fn run(
         state: State::Stopped,
         worker: None,
         relaunch: Relaunch::default(),
-        inheritance: Inheritance::default(),
         panic_file: None,
         panic: None,
         exit_status: 0,

@@ -132,9 +132,7 @@ impl Life {
         self.begins = end;
         let used: u64 = arenas.iter().map(|arena| arena.used()).sum();
         if used > 0 {
-            self.ledger
-                .borrow_mut()
-                .fault(&format!("{used} bytes are in use after the end of the engine"));
+            self.ledger.borrow_mut().fault(&format!("{used} bytes are in use after the end of the engine"));
         }
         Ok(left)
     }

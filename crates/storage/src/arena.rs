@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use crate::dirty::Dirty;
+pub use crate::full::Full;
 use crate::mapping::Mapping;
 use crate::part_memory::PartMemory;
 use crate::record::Place;
@@ -40,18 +41,6 @@ const EMPTY_SLABS: u32 = 8;
 const LONGEST_SPARE: u64 = 64 << 20;
 /// The maximum length of a span.
 const MAX_SPAN: usize = (u32::MAX - PAGE) as usize;
-
-/// There is no room: an object must be evicted first, or the request is too large for the arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("storage is full")
-    }
-}
-
-impl std::error::Error for Full {}
 
 /// Allocation counters with the names of Varnish's SMA counters. The code that stores objects maintains `g_objects`.
 #[derive(Debug, Default)]

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use lacquer_testing::Random;
 
-use crate::kept::identity;
 use crate::kept_tests::{SIZE, arena, body, bytes, keep, object, take};
 use crate::record::{Kind, Place, Sealed, check};
 use crate::*;
@@ -88,7 +87,7 @@ fn a_list_is_read_once() {
     let head = check(&stored.first().bytes()[..from]);
     let whole = record.sealed().expect("it is kept");
     let words: Vec<u64> = std::iter::once(1_400_000).chain(0..1_400_001).collect();
-    let list = arena.records().write_list(&words, identity(record)).expect("there is memory");
+    let list = arena.records().write_list(&words, record.identity()).expect("there is memory");
     for _ in 0..3000 {
         let copy = arena.records().take().expect("there is memory");
         // SAFETY: the table exists.

@@ -25,7 +25,7 @@ use crate::blocks::{BLOCK, Blocks};
 use crate::body::Body;
 use crate::first::{First, body_from, checked_body_from};
 use crate::piece::KeptPart;
-use crate::record::{Kind, Place, Record, Sealed, check, check_words};
+use crate::record::{Kind, Place, Record, Sealed, check};
 use crate::records::Left;
 use crate::span::Span;
 use crate::stored::{Spans, Stored};
@@ -65,13 +65,6 @@ pub struct Taken {
     pub refused: u64,
 }
 
-/// Returns a checksum that identifies the root of a list.
-pub(crate) fn identity(record: &Record) -> u32 {
-    let key = record.key();
-    let [a, b, c] = [0, 8, 16].map(|at| u64::from_le_bytes(std::array::from_fn(|i| key[at + i])));
-    check_words([a, b, c, record.vxid()])
-}
-
 impl Stored {
     /// Makes the object valid for the next process, if its store is kept and the object is complete. Its record has the
     /// key. `flags` and `tags` are the caller's.
@@ -98,7 +91,7 @@ impl Stored {
             spans => {
                 let words = list(spans, from, tags)?;
                 let records = self.arena().records();
-                (Kind::Listed, records.write_list(&words, identity(record)).ok()?)
+                (Kind::Listed, records.write_list(&words, record.identity()).ok()?)
             }
         };
         let filled = first.len() as u32;
@@ -111,23 +104,6 @@ impl Stored {
         if self.record().is_sealed() {
             self.arena().records().forget(self.record());
         }
-    }
-
-    /// Returns whether the body in one span that another process wrote has the checksum that was recorded.
-    pub(crate) fn is_kept_body_sound(&self, span: &Span) -> bool {
-        let body = &span.bytes()[body_from(span)..];
-        let record = self.record();
-        let Some(sealed) = record.sealed() else { return false };
-        let sum = match sealed.kind {
-            Kind::Whole => Some(sealed.more),
-            Kind::Listed => {
-                let records = self.arena().records();
-                let list = records.read_list(sealed.more, identity(record), &mut Vec::new(), &mut |_| true);
-                list.and_then(|words| words.get(1).map(|word| (word >> 32) as u32))
-            }
-            _ => None,
-        };
-        sum == Some(check(body))
     }
 }
 
@@ -179,7 +155,7 @@ impl Arena {
             let mut padded = text.to_vec();
             padded.resize(text.len().next_multiple_of(8), 0);
             let words: Vec<u64> = padded.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-            let more = records.write_list(&words, identity(record))?;
+            let more = records.write_list(&words, record.identity())?;
             let filled = u32::try_from(text.len()).map_err(|_| Full)?;
             let sealed = Sealed { kind: Kind::Note, flags: 0, place: Place::default(), filled, more };
             record.seal(sealed, 0);
@@ -374,7 +350,7 @@ impl Search {
     /// Reads the list of a record.
     fn list(&mut self, arena: &Arena, root: &Record, first: u32, links: &mut Vec<u32>) -> Option<Vec<u64>> {
         let read = &mut self.read;
-        arena.records().read_list(first, identity(root), links, &mut |index| {
+        arena.records().read_list(first, root.identity(), links, &mut |index| {
             read.get_mut(index as usize).is_some_and(|read| !std::mem::replace(read, true))
         })
     }

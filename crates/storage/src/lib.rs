@@ -18,6 +18,7 @@ mod device;
 mod device_tests;
 mod dirty;
 mod first;
+mod full;
 #[cfg(all(test, not(loom), not(miri)))]
 mod hostile_tests;
 mod kept;

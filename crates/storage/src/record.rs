@@ -221,6 +221,12 @@ impl Record {
         }
     }
 
+    /// Returns a checksum that identifies the record as the root of a list.
+    pub(crate) fn identity(&self) -> u32 {
+        let [a, b, c] = [0, 1, 2].map(|i: usize| self.key[i].load(Ordering::Relaxed));
+        check_words([a, b, c, self.vxid()])
+    }
+
     /// Returns the checksum of the record's fixed fields and of `head`, the checksum of the head.
     fn fixed_check(&self, seal: u64, filled: u32, more: u32, head: u32) -> u32 {
         let [a, b, c] = [0, 1, 2].map(|i: usize| self.key[i].load(Ordering::Relaxed));

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 #[cfg(not(miri))]
 use parking_lot::Mutex;
 
-use crate::arena::Full;
+use crate::full::Full;
 use crate::mapping::Mapping;
 use crate::record::{Kind, LINK_WORDS, Place, RECORD, Record, Sealed};
 #[cfg(miri)]
@@ -243,6 +243,19 @@ impl Records {
             next = after;
         }
         Some(words)
+    }
+
+    /// Returns the checksum of the body of an object in one span. In a list, it is the upper half of the second word.
+    pub(crate) fn body_check(&self, record: &Record) -> Option<u32> {
+        let sealed = record.sealed()?;
+        match sealed.kind {
+            Kind::Whole => Some(sealed.more),
+            Kind::Listed => {
+                let list = self.read_list(sealed.more, record.identity(), &mut Vec::new(), &mut |_| true)?;
+                list.get(1).map(|word| (word >> 32) as u32)
+            }
+            _ => None,
+        }
     }
 
     /// Calls `f` with a record.

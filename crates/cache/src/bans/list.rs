@@ -12,8 +12,8 @@ use lacquer_storage::{Note, Stevedore};
 use crate::locks::{Mutex, RwLock};
 
 use crate::bans::build::BanSpec;
-use crate::bans::notes;
 use crate::bans::test::{Operand, Test, fingerprint};
+use crate::bans::text;
 use crate::bans::{BanRequest, HeadReader};
 use crate::object::Object;
 use crate::stats::{CacheStats, add, bump, sub};
@@ -136,7 +136,7 @@ impl BanList {
         let c = &self.counters;
         let depends_on_time = spec.tests.iter().any(|t| t.field.depends_on_time());
         let conditions = fingerprint(&spec.tests);
-        let text = self.keeper.get().map(|_| notes::encode(spec.words()));
+        let text = self.keeper.get().map(|_| text::encode(spec.words()));
         let mut bans = self.bans.write();
         let ban = Arc::new(Ban::new(self.newest.load(Ordering::Relaxed) + 1, now, spec));
         // Before the ban takes effect: the next process knows all bans that were answered.

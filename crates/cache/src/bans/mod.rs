@@ -8,6 +8,7 @@ mod lurker;
 mod notes;
 mod render;
 mod test;
+mod text;
 
 pub use build::BanSpec;
 pub use list::BanList;

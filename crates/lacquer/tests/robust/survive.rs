@@ -1,6 +1,7 @@
 //! The worker is killed under load: the next one continues with its objects, bans, tags and purges.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -96,87 +97,102 @@ fn kill_worker(daemon: &mut Daemon) -> Duration {
     start.elapsed()
 }
 
+const BAN: &str = "obj.http.X-Seventh == 2 && obj.http.X-Number != 9";
+
+/// Fills the cache, and removes some pages by each kind of invalidation.
+fn fill_and_invalidate(daemon: &mut Daemon, client: &mut Client) {
+    for n in 0..2000 {
+        assert!(!is_hit(client, n));
+    }
+    for (n, variant) in variants() {
+        ask(client, "GET", &format!("/{n}/{variant}"), &format!("X-V: {variant}\r\n"));
+    }
+    for n in (0..2000).step_by(11) {
+        assert_eq!(ask(client, "PURGE", &format!("/{n}"), "").status, 200);
+    }
+    assert!(ask(client, "XKEY", "/", "tags: t3\r\n").head.contains(" 200 "));
+    daemon.ok(&format!("ban {BAN}"));
+    assert_eq!(ask(client, "BAN", "/17", "").status, 200);
+}
+
+fn is_gone(n: u64) -> bool {
+    n.is_multiple_of(11) || n % 10 == 3 || (n % 7 == 2 && n != 9) || n == 17
+}
+
+fn variants() -> impl Iterator<Item = (u64, &'static str)> {
+    (0..100).step_by(5).flat_map(|n| [(n, "a"), (n, "b")])
+}
+
+/// Requests objects that stay, so that it fetches none of those that are gone, and checks each complete response.
+/// Returns their number.
+fn load(address: SocketAddr, stop: &AtomicBool) -> u64 {
+    let (mut random, mut complete) = (Random(7), 0);
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(mut client) = Client::connect(address) else { continue };
+        while !stop.load(Ordering::Relaxed) {
+            let n = random.below(2000);
+            if is_gone(n) {
+                continue;
+            }
+            let request = format!("GET /{n} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let Ok(response) = client.ask(&request) else { break };
+            assert!(response.status == 200 && response.body == body(n, ""), "the body of {n} under load");
+            complete += 1;
+        }
+    }
+    complete
+}
+
+/// Checks that the pages that stay are hits, and that those that are gone are fetched. Variants are the same.
+fn check_all(origin: &Origin, client: &mut Client, context: &str) {
+    let before = origin.requests();
+    let (mut hits, mut stayed, mut gone) = (0, 0, 0);
+    for n in 0..2000 {
+        let is_hit = is_hit(client, n);
+        if is_gone(n) {
+            gone += 1;
+            assert!(!is_hit, "{n} came back: {context}");
+        } else {
+            (stayed, hits) = (stayed + 1, hits + usize::from(is_hit));
+        }
+    }
+    assert!(hits * 100 >= stayed * 99, "{hits} hits of {stayed}: {context}");
+    assert_eq!(origin.requests() - before, gone + stayed - hits);
+    for (n, variant) in variants() {
+        let response = ask(client, "GET", &format!("/{n}/{variant}"), &format!("X-V: {variant}\r\n"));
+        assert!(response.body == body(n, variant), "variant {variant} of {n}");
+        assert_eq!(response.header("hits") != Some("0"), !(n % 7 == 2 || n % 10 == 3), "{n}/{variant}");
+    }
+}
+
 #[test]
 fn a_killed_worker_leaves_its_objects_to_the_next_one() {
     let slow = Arc::new(AtomicUsize::new(0));
     let origin = origin(&slow);
     let mut daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,200m"]);
     let mut client = Client::connect(daemon.address).expect("it accepts");
-    for n in 0..2000 {
-        assert!(!is_hit(&mut client, n));
-    }
-    for n in (0..100).step_by(5) {
-        for variant in ["a", "b"] {
-            ask(&mut client, "GET", &format!("/{n}/{variant}"), &format!("X-V: {variant}\r\n"));
-        }
-    }
-    for n in (0..2000).step_by(11) {
-        assert_eq!(ask(&mut client, "PURGE", &format!("/{n}"), "").status, 200);
-    }
-    assert!(ask(&mut client, "XKEY", "/", "tags: t3\r\n").head.contains(" 200 "));
-    daemon.ok("ban obj.http.X-Seventh == 2 && obj.http.X-Number != 9");
-    assert_eq!(ask(&mut client, "BAN", "/17", "").status, 200);
-    let is_gone = |n: u64| n.is_multiple_of(11) || n % 10 == 3 || (n % 7 == 2 && n != 9) || n == 17;
-
-    let xid_before = xid(&ask(&mut client, "GET", "/2", ""));
-    let stop = Arc::new(AtomicBool::new(false));
-    let slow_address = daemon.address;
-    thread::spawn(move || get(slow_address, "/slow"));
+    fill_and_invalidate(&mut daemon, &mut client);
+    let xid_before = xid(&ask(&mut client, "GET", "/4", ""));
+    let address = daemon.address;
+    thread::spawn(move || get(address, "/slow"));
     assert!(until(|| slow.load(Ordering::SeqCst) > 0));
-    let (address, stopped) = (daemon.address, Arc::clone(&stop));
-    // Load on objects that stay, so that it fetches none of those that are gone.
-    let loader = thread::spawn(move || {
-        let (mut random, mut complete) = (Random(7), 0);
-        while !stopped.load(Ordering::Relaxed) {
-            let Ok(mut client) = Client::connect(address) else { continue };
-            loop {
-                let n = random.below(2000);
-                if stopped.load(Ordering::Relaxed) {
-                    break;
-                }
-                if is_gone(n) {
-                    continue;
-                }
-                let Ok(response) = client.get(&format!("/{n}")) else { break };
-                assert!(response.status == 200 && response.body == body(n, ""), "the body of {n} under load");
-                complete += 1;
-            }
-        }
-        complete
-    });
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let loader = thread::spawn(move || load(address, &stopped));
     thread::sleep(Duration::from_millis(300));
     let took = kill_worker(&mut daemon);
     thread::sleep(Duration::from_millis(300));
     stop.store(true, Ordering::Relaxed);
     let complete = loader.join().expect("every complete response is right");
     println!("{took:?} until the next worker served; {complete} responses under load");
+
     let bans = daemon.ok("ban.list");
-    for ban in ["obj.http.X-Seventh == 2 && obj.http.X-Number != 9", "req.url == /17"] {
+    for ban in [BAN, "req.url == /17"] {
         assert!(bans.contains(ban), "{ban} is missing in {bans}");
     }
-    let errors = daemon.stderr() + &bans;
-    let before = origin.requests();
     let mut client = Client::connect(daemon.address).expect("it accepts");
-    let (mut hits, mut stayed, mut gone) = (0, 0, 0);
-    for n in 0..2000 {
-        let is_hit = is_hit(&mut client, n);
-        if is_gone(n) {
-            gone += 1;
-            assert!(!is_hit, "{n} came back: {errors}");
-        } else {
-            (stayed, hits) = (stayed + 1, hits + usize::from(is_hit));
-        }
-    }
-    assert!(hits * 100 >= stayed * 99, "{hits} hits of {stayed}: {errors}");
-    assert_eq!(origin.requests() - before, gone + stayed - hits);
-    for n in (0..100).step_by(5) {
-        for variant in ["a", "b"] {
-            let response =
-                ask(&mut client, "GET", &format!("/{n}/{variant}"), &format!("X-V: {variant}\r\n"));
-            assert!(response.body == body(n, variant), "variant {variant} of {n}");
-            assert_eq!(response.header("hits") != Some("0"), !(n % 7 == 2 || n % 10 == 3), "{n}/{variant}");
-        }
-    }
+    check_all(&origin, &mut client, &(daemon.stderr() + &bans));
     // Tags work on objects that were taken over.
     assert!(is_hit(&mut client, 14));
     ask(&mut client, "XKEY", "/", "tags: t4\r\n");
@@ -184,7 +200,7 @@ fn a_killed_worker_leaves_its_objects_to_the_next_one() {
     assert!(xid(&ask(&mut client, "GET", "/15", "")) > xid_before, "a transaction id is used again");
     // Of the fetch that was in progress, nothing is left: the page is fetched again.
     let begun = slow.load(Ordering::SeqCst);
-    thread::spawn(move || get(slow_address, "/slow"));
+    thread::spawn(move || get(address, "/slow"));
     assert!(until(|| slow.load(Ordering::SeqCst) > begun), "the half of an object is used");
 }
 

@@ -45,7 +45,7 @@ impl Manager {
     pub(crate) fn stop_command(&mut self) -> Reply {
         if self.relaunch.due().is_some() {
             self.relaunch.reset();
-            self.inheritance.stopped();
+            self.relaunch.inheritance().stopped();
             self.state = State::Stopped;
             self.refuse_connections();
             return Reply::ok("");
@@ -131,7 +131,7 @@ impl Manager {
         random(&mut secret).map_err(|error| cannot("make a secret for TLS tickets", error))?;
         let tls = self.tls.setup(now(), secret);
         self.renew_workdir();
-        let memory = self.inheritance.begin(Instant::now(), self.params.values().keep_memory);
+        let memory = self.relaunch.inheritance().begin(Instant::now(), self.params.values().keep_memory);
         for storage in self.storages.iter().filter(|storage| memory != Memory::TakeOver || !storage.is_kept())
         {
             storage.clear().map_err(|error| cannot("clear the storage", error))?;
@@ -300,8 +300,8 @@ impl Manager {
         let end = self.await_end(&mut worker, pid);
         self.record_end(pid, end);
         if !died {
-            self.inheritance.stopped();
-        } else if self.inheritance.died(Instant::now()) {
+            self.relaunch.inheritance().stopped();
+        } else if self.relaunch.inheritance().died(Instant::now()) {
             let text = "Children died within a minute after they had taken over memory: the next one starts without it";
             self.complain.report(Level::Error, text);
         }
