@@ -94,11 +94,15 @@ fn run(seed: u64) {
             }
             6 if some < 12 => {
                 w.cache.purge_tags(&[some], Purge::Hard, w.now.get());
-                known.values_mut().for_each(|all| all.retain(|k| !k.tags.contains(&some)));
+                for all in known.values_mut() {
+                    all.retain(|k| !k.tags.contains(&some));
+                }
             }
             7 if some < 6 => {
                 w.cache.ban(&["obj.http.foo", "==", &some.to_string()], w.now.get());
-                known.values_mut().for_each(|all| all.retain(|k| k.foo != some));
+                for all in known.values_mut() {
+                    all.retain(|k| k.foo != some);
+                }
             }
             8 => w.tick(random.below(6) as f64),
             9 if some < 6 => {
