@@ -88,11 +88,12 @@ impl Cache {
     /// Creates a cache whose stores do not evict objects when they load bodies. See `Cache::new`.
     pub(crate) fn without_load_eviction(config: Config, now: f64) -> Arc<Self> {
         let counters = Arc::new(CacheStats::default());
+        let secret = config.stevedores.iter().find(|s| s.is_kept()).map(Stevedore::secret);
         Arc::new(Self {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
             stripes: (0..SHARDS * STRIPES).map(|_| AtomicU32::new(0)).collect(),
             stevedores: config.stevedores,
-            tags: TagIndex::new(),
+            tags: TagIndex::new(secret),
             bans: BanList::new(config.heads, Arc::clone(&counters), now, config.hooks.lurker),
             events: ExpiryEvents::new(now, config.hooks.expiry, Arc::clone(&counters)),
             counters,
@@ -185,11 +186,13 @@ impl Cache {
 
     /// Removes an object like `remove`, but does not report it for the log.
     pub(crate) fn remove_unlogged(&self, shard: &mut Shard, slot: u32, deferred: &mut DeferredWork) {
-        let key = shard.slab.get(slot).key;
+        let key = shard.slab.key(slot);
         self.bump_generation(&key);
         sub(&self.counters.n_objectcore, 1);
         if let Some(object) = shard.remove(slot) {
             object.set(flag::DYING);
+            // Before the caller reports the removal: the next process must not find the object again.
+            object.stored().forget();
             self.bans.detach(&object);
             if object.is(flag::TAGGED)
                 && let Some(tags) = shard.tags.remove(&slot)
@@ -276,7 +279,10 @@ impl Cache {
             self.commit_indexed(&object);
             return object;
         }
-        let Some(new) = object.compacted(COMPACT_MAX) else { return object };
+        let Some(new) = object.compacted(COMPACT_MAX) else {
+            self.keep_indexed(&object);
+            return object;
+        };
         let Some((shard, slot)) = self.locate(&object) else { return new };
         let mut shard = shard.lock();
         let unchanged = shard.object(slot, object.vxid()).is_some_and(|o| Arc::ptr_eq(o, &object));
@@ -285,8 +291,9 @@ impl Cache {
             new.set_timers(object.timers());
             let entry = shard.slab.get_mut(slot);
             entry.object = Some(Arc::clone(&new));
-            let key = entry.key;
+            let key = new.key();
             self.bump_generation(&key);
+            new.keep(shard.tags_of(slot));
             drop(shard);
             return new;
         }
@@ -308,7 +315,7 @@ impl Cache {
         let Some((shard, slot)) = self.locate(object) else { return };
         let key = {
             let shard = shard.lock();
-            shard.object(slot, object.vxid()).map(|_| shard.slab.get(slot).key)
+            shard.object(slot, object.vxid()).map(|_| shard.slab.key(slot))
         };
         if let Some(key) = key {
             self.commit(key, object);
@@ -319,6 +326,16 @@ impl Cache {
     #[inline]
     fn device_of(&self, object: &Object) -> Option<&Stevedore> {
         self.stevedores.get(usize::from(object.stevedore())).filter(|stevedore| stevedore.has_device())
+    }
+
+    /// Makes an object whose fetch ends valid for the next process. An object that is not in the index yet becomes so
+    /// when it is published.
+    fn keep_indexed(&self, object: &Arc<Object>) {
+        let Some((shard, slot)) = self.locate(object) else { return };
+        let shard = shard.lock();
+        if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
+            object.keep(shard.tags_of(slot));
+        }
     }
 
     pub(crate) fn rush_some(&self, shard: &mut Shard, key: &Key, n: usize, deferred: &mut DeferredWork) {
@@ -424,6 +441,7 @@ impl Busy {
                 }
                 large.push_back((self.slot, object.vxid()));
             }
+            object.keep(shard.tags_of(self.slot));
             cache.bump_generation(&self.key);
             cache.rush(&mut shard, &self.key, &mut deferred);
         }

@@ -31,6 +31,7 @@ mod shard;
 mod slab;
 mod stats;
 mod tags;
+mod take_over;
 mod waiter;
 mod waiting;
 
@@ -42,7 +43,6 @@ mod tests;
 
 pub use alloc::Nuke;
 pub use cache::{Awaited, Busy, Cache, Config, Hooks};
-pub use durable::Recovery;
 pub use evicted::Evicted;
 pub use front::FrontTable;
 pub use lookup::{Lookup, LookupArgs};
@@ -52,6 +52,7 @@ pub use purge::Purging;
 pub use slab::Digest;
 pub use stats::CacheStats;
 pub use tags::{Tag, TagStats};
+pub use take_over::Recovery;
 pub use waiting::{Resumed, Wait};
 
 pub use lacquer_storage::{BodyState, BodyWriter, Chunk, ChunkSizes, Full, Read, Stevedore, Stored};

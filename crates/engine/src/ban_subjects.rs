@@ -4,6 +4,8 @@ use lacquer_cache::bans::{BanRequest, HeadReader};
 use lacquer_http::pack::{PackedHead, packed_header};
 use lacquer_http::{HeaderName, Message, Workspace};
 
+use crate::object_attributes;
+
 /// The request for which an object is tested.
 pub struct RequestSubject<'r> {
     pub http: &'r Message,
@@ -34,5 +36,9 @@ impl HeadReader for PackedHeads {
 
     fn is_sound(&self, head: &[u8]) -> bool {
         PackedHead::check(head).is_ok()
+    }
+
+    fn is_sound_extra(&self, extra: &[u8], body: u64) -> bool {
+        object_attributes::is_sound(extra, body)
     }
 }

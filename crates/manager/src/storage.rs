@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use lacquer_cli::json;
-use lacquer_cli::link::{StorageConfig, StorageKind};
+use lacquer_cli::link::{RecordsConfig, StorageConfig, StorageKind};
 use lacquer_params::number::parse_bytes;
 use rustix::fs::{MemfdFlags, OFlags};
 
@@ -15,6 +15,7 @@ use crate::complain::Complain;
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named;
+use crate::worker::inheritance::Memory;
 
 const TRANSIENT: &str = "Transient";
 const DEFAULT: &str = "default,100m";
@@ -36,6 +37,8 @@ pub struct Storage {
     kind: StorageKind,
     size: Option<u64>,
     file: OwnedFd,
+    /// The table of its objects, with which they outlive the worker.
+    records: Option<OwnedFd>,
 }
 
 /// The `-s` arguments.
@@ -114,21 +117,36 @@ impl StorageSpec {
     }
 
     fn limited_memory(&self, size: Option<u64>) -> Outcome<Storage> {
-        // The kernel accepts 249 bytes; names are ASCII.
-        let label = format!("storage.{:.200}", self.name);
-        let file = rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC)
-            .map_err(|error| Fault::plain(format!("(-smalloc) cannot create memory: {error}")))?;
+        let file = self.memory_file("storage")?;
         let storage = Storage {
             name: self.name.clone(),
             method: self.method.clone(),
             kind: StorageKind::Malloc,
             size,
             file,
+            records: self.records()?,
         };
         storage
             .clear()
             .map_err(|e| Fault::plain(format!("(-smalloc) allocation error: {}", os_error_text(&e))))?;
         Ok(storage)
+    }
+
+    /// Creates the table of objects. The objects of Transient end with the worker.
+    fn records(&self) -> Outcome<Option<OwnedFd>> {
+        if self.name == TRANSIENT { Ok(None) } else { self.memory_file("records").map(Some) }
+    }
+
+    fn memory_file(&self, content: &str) -> Outcome<OwnedFd> {
+        // The kernel accepts 249 bytes; names are ASCII.
+        let label = format!("{content}.{:.200}", self.name);
+        rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC).map_err(|error| {
+            Fault::plain(format!(
+                "(-s{}) cannot create memory: {}",
+                self.method,
+                os_error_text(&error.into())
+            ))
+        })
     }
 
     fn file(&self, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
@@ -154,7 +172,8 @@ impl StorageSpec {
         jail.give_to_worker(&file, complain);
         let kind = StorageKind::File(PathBuf::from(path));
         let (name, method) = (self.name.clone(), self.method.clone());
-        let storage = Storage { name, method, kind, size: Some(size), file: file.into() };
+        let (file, records) = (file.into(), self.records()?);
+        let storage = Storage { name, method, kind, size: Some(size), file, records };
         storage
             .clear()
             .map_err(|e| Fault::plain(format!("(-sfile) allocation error: {}", os_error_text(&e))))?;
@@ -220,16 +239,28 @@ impl Storage {
     pub fn clear(&self) -> std::io::Result<()> {
         rustix::fs::ftruncate(&self.file, 0)?;
         rustix::fs::ftruncate(&self.file, self.size.unwrap_or(0))?;
+        if let Some(records) = &self.records {
+            rustix::fs::ftruncate(records, 0)?;
+        }
         Ok(())
     }
 
-    /// Returns the storage's description for the worker.
-    pub fn for_worker(&self) -> StorageConfig {
+    /// Returns whether its objects can outlive the worker.
+    pub fn is_kept(&self) -> bool {
+        self.records.is_some()
+    }
+
+    /// Returns the storage's description for a worker, which continues with the objects of the last one if `memory` is
+    /// [`Memory::TakeOver`].
+    pub fn for_worker(&self, memory: Memory) -> StorageConfig {
+        let take_over = memory == Memory::TakeOver;
+        let records = self.records.as_ref().filter(|_| memory != Memory::NotKept);
         StorageConfig {
             name: self.name.clone(),
             kind: self.kind.clone(),
             size: self.size,
             fd: self.file.as_raw_fd(),
+            records: records.map(|file| RecordsConfig { fd: file.as_raw_fd(), take_over }),
         }
     }
 
@@ -238,9 +269,9 @@ impl Storage {
         self.size
     }
 
-    /// The descriptor that the worker inherits.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// The descriptors that the worker inherits.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.file.as_fd()).chain(self.records.as_ref().map(OwnedFd::as_fd))
     }
 }
 

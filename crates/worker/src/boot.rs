@@ -4,6 +4,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
+use lacquer_cache::Recovery;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_engine::{MAKERS, Names, Services, Shared, watched};
@@ -68,7 +69,14 @@ fn grow_descriptor_table(any: &UnixStream) {
 fn share_inherited(config: WorkerConfig, certificates: Option<Store>) -> Result<Arc<Process>, String> {
     let dir = open_dir(lacquer_system::inherit(config.vsm_fd))?;
     let stevedores = storages::inherited(&config.storages, config.address_space.reserve)?;
-    share(config, dir, stevedores, Vec::new(), certificates)
+    let process = share(config, dir, stevedores, Vec::new(), certificates)?;
+    let Recovery { indexed, refused } = process.shared().recovery();
+    if indexed + refused > 0 {
+        eprintln!(
+            "Took over {indexed} objects of the last worker, dropped {refused} that have expired or are damaged"
+        );
+    }
+    Ok(process)
 }
 
 /// Returns the place of the certificates, if a listener has TLS. The secrets leave the configuration.

@@ -4,13 +4,16 @@
 //! is over, and bans are copied and dropped in groups.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use lacquer_storage::{Note, Stevedore};
 
 use crate::locks::{Mutex, RwLock};
 
 use crate::bans::build::BanSpec;
 use crate::bans::test::{Operand, Test, fingerprint};
+use crate::bans::text;
 use crate::bans::{BanRequest, HeadReader};
 use crate::object::Object;
 use crate::stats::{CacheStats, add, bump, sub};
@@ -30,9 +33,16 @@ pub(crate) struct Ban {
     completed: AtomicBool,
     /// The number of objects for which this is the newest ban they were checked against.
     pub(crate) objects: AtomicI64,
+    /// The ban in the store that the next process takes over.
+    pub(crate) note: OnceLock<Note>,
 }
 
 impl Ban {
+    pub(crate) fn new(number: u32, time: f64, spec: BanSpec) -> Self {
+        let (completed, objects) = (AtomicBool::new(false), AtomicI64::new(0));
+        Self { number, time, tests: spec.tests, completed, objects, note: OnceLock::new() }
+    }
+
     pub(crate) fn is_completed(&self) -> bool {
         self.completed.load(Ordering::Acquire)
     }
@@ -90,11 +100,13 @@ pub enum Verdict {
 pub struct BanList {
     pub(crate) bans: RwLock<VecDeque<Arc<Ban>>>,
     /// The numbers of bans by the fingerprint of their conditions. Locked after `bans`.
-    by_fingerprint: Mutex<HashMap<u64, Vec<u32>>>,
-    newest: AtomicU32,
+    pub(crate) by_fingerprint: Mutex<HashMap<u64, Vec<u32>>>,
+    pub(crate) newest: AtomicU32,
     pub(crate) heads: Box<dyn HeadReader>,
     pub(crate) counters: Arc<CacheStats>,
     kick: Option<Box<dyn Fn() + Send + Sync>>,
+    /// The store that keeps the bans for the next process.
+    pub(crate) keeper: OnceLock<Stevedore>,
 }
 
 impl BanList {
@@ -111,6 +123,7 @@ impl BanList {
             heads,
             counters,
             kick,
+            keeper: OnceLock::new(),
         };
         // The ban that the first objects refer to.
         list.add(BanSpec::default(), now, false);
@@ -123,19 +136,16 @@ impl BanList {
         let c = &self.counters;
         let depends_on_time = spec.tests.iter().any(|t| t.field.depends_on_time());
         let conditions = fingerprint(&spec.tests);
+        let text = self.keeper.get().map(|_| text::encode(spec.words()));
         let mut bans = self.bans.write();
-        let ban = Arc::new(Ban {
-            number: self.newest.load(Ordering::Relaxed) + 1,
-            time: now,
-            tests: spec.tests,
-            completed: AtomicBool::new(false),
-            objects: AtomicI64::new(0),
-        });
-        bump(&c.bans);
-        bump(&c.bans_added);
-        add(&c.bans_obj, u64::from(ban.tests_object()));
-        add(&c.bans_req, u64::from(ban.needs_request()));
-        add(&c.bans_persisted_bytes, ban.size());
+        let ban = Arc::new(Ban::new(self.newest.load(Ordering::Relaxed) + 1, now, spec));
+        // Before the ban takes effect: the next process knows all bans that were answered.
+        if let (Some(keeper), Some(text)) = (self.keeper.get(), text)
+            && let Some(note) = keeper.write_note(ban.number, now, &text)
+        {
+            let _ = ban.note.set(note);
+        }
+        self.count_new(&ban);
         if !depends_on_time {
             let mut by_fingerprint = self.by_fingerprint.lock();
             let numbers = by_fingerprint.entry(conditions).or_default();
@@ -160,8 +170,20 @@ impl BanList {
         }
     }
 
+    pub(crate) fn count_new(&self, ban: &Ban) {
+        let c = &self.counters;
+        bump(&c.bans);
+        bump(&c.bans_added);
+        add(&c.bans_obj, u64::from(ban.tests_object()));
+        add(&c.bans_req, u64::from(ban.needs_request()));
+        add(&c.bans_persisted_bytes, ban.size());
+    }
+
     pub(crate) fn complete(&self, ban: &Ban) {
         if !ban.completed.swap(true, Ordering::AcqRel) {
+            if let (Some(keeper), Some(&note)) = (self.keeper.get(), ban.note.get()) {
+                keeper.complete_note(note);
+            }
             bump(&self.counters.bans_completed);
             add(&self.counters.bans_persisted_fragmentation, ban.size() - HEAD_LEN);
         }
@@ -285,6 +307,9 @@ impl BanList {
             && bans.back().is_some_and(|b| b.objects.load(Ordering::Relaxed) <= 0)
         {
             let Some(ban) = bans.pop_back() else { break };
+            if let (Some(keeper), Some(&note)) = (self.keeper.get(), ban.note.get()) {
+                keeper.remove_note(note);
+            }
             sub(&c.bans_completed, u64::from(ban.is_completed()));
             sub(&c.bans_obj, u64::from(ban.tests_object()));
             sub(&c.bans_req, u64::from(ban.needs_request()));
@@ -315,7 +340,7 @@ impl BanList {
     }
 }
 
-fn find(bans: &VecDeque<Arc<Ban>>, number: u32) -> Option<&Arc<Ban>> {
+pub(crate) fn find(bans: &VecDeque<Arc<Ban>>, number: u32) -> Option<&Arc<Ban>> {
     let newest = bans.front()?.number;
     bans.get(newest.checked_sub(number)? as usize)
 }

@@ -5,8 +5,10 @@
 mod build;
 mod list;
 mod lurker;
+mod notes;
 mod render;
 mod test;
+mod text;
 
 pub use build::BanSpec;
 pub use list::BanList;
@@ -21,6 +23,11 @@ pub trait HeadReader: Send + Sync {
     /// Returns whether a head from a previous process can be read. The other functions are called only for heads that
     /// this process wrote or that passed this check.
     fn is_sound(&self, head: &[u8]) -> bool;
+
+    /// Returns whether the data of filters from a previous process can be read, for a body of `body` bytes.
+    fn is_sound_extra(&self, extra: &[u8], _body: u64) -> bool {
+        extra.is_empty()
+    }
 }
 
 /// The request for which an object is checked.

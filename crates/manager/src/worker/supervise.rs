@@ -10,6 +10,7 @@ use lacquer_http::date;
 use lacquer_params::{DebugBits, FeatureBits, Params};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::inheritance::Memory;
 use super::process::{End, Worker, panic_file, read_panic, tool};
 use super::state::State;
 use crate::complain::{Level, print_line};
@@ -44,6 +45,7 @@ impl Manager {
     pub(crate) fn stop_command(&mut self) -> Reply {
         if self.child.relaunch.due().is_some() {
             self.child.relaunch.reset();
+            self.child.relaunch.inheritance().stopped();
             self.child.state = State::Stopped;
             self.refuse_connections();
             return Reply::ok("");
@@ -129,7 +131,9 @@ impl Manager {
         random(&mut secret).map_err(|error| cannot("make a secret for TLS tickets", error))?;
         let tls = self.tls.setup(now(), secret);
         self.renew_workdir();
-        for storage in &self.storages {
+        let memory = self.child.relaunch.inheritance().begin(Instant::now(), self.params.values().keep_memory);
+        for storage in self.storages.iter().filter(|storage| memory != Memory::TakeOver || !storage.is_kept())
+        {
             storage.clear().map_err(|error| cannot("clear the storage", error))?;
         }
         let vsm = Shm::worker_dir(&self.jail, &self.complain)
@@ -137,7 +141,7 @@ impl Manager {
         let panic = panic_file().map_err(|error| cannot("create its panic buffer", error))?;
         let mut inherited = vec![vsm.as_fd(), panic.as_fd()];
         inherited.extend(self.listeners.descriptors());
-        inherited.extend(self.storages.iter().map(|storage| storage.descriptor()));
+        inherited.extend(self.storages.iter().flat_map(Storage::descriptors));
         let mut worker = {
             let _root = self.jail.raise();
             let _cores = CoreDumpsDisabled::when(self.params.values().feature.has(FeatureBits::NO_COREDUMP));
@@ -155,7 +159,7 @@ impl Manager {
             identity: self.instance.identity.clone(),
             workdir: self.instance.workdir.clone(),
             sockets: self.listeners.for_worker(),
-            storages: self.storages.iter().map(Storage::for_worker).collect(),
+            storages: self.storages.iter().map(|storage| storage.for_worker(memory)).collect(),
             address_space,
             params: for_worker(self.params.values()),
             credentials: self.jail.worker(),
@@ -293,8 +297,15 @@ impl Manager {
         let Some(mut worker) = self.child.process.take() else { return };
         let pid = worker.pid();
         worker.hang_up();
+        let died = matches!(self.child.state, State::Running | State::Starting | State::Died);
         let end = self.await_end(&mut worker, pid);
         self.record_end(pid, end);
+        if !died {
+            self.child.relaunch.inheritance().stopped();
+        } else if self.child.relaunch.inheritance().died(Instant::now()) {
+            let text = "Children died within a minute after they had taken over memory: the next one starts without it";
+            self.complain.report(Level::Error, text);
+        }
         self.record_panic(pid);
         if !self.params.values().debug.has(DebugBits::VTC_MODE) {
             Shm::remove_worker_dir(&self.jail);
