@@ -80,14 +80,16 @@ impl Client {
         settings: Settings,
         folder: Folder,
         all: Vec<Names>,
-        prepare: impl FnOnce() + Send + 'static,
+        prepare: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> io::Result<(Client, Inbox)> {
         let (link, inbox) = link::pair()?;
         let (hurry, hurries) = channel();
         let board = Board::default();
         let client = Client { hurry, board: board.clone() };
         std::thread::Builder::new().name("acme".to_owned()).spawn(move || {
-            prepare();
+            if let Err(error) = prepare() {
+                return link.report(format!("cannot give up rights: {error}"), true);
+            }
             let account = None;
             let mut worker =
                 Worker { settings, folder, link, waits: Waits::default(), account, all: Vec::new(), board };

@@ -15,6 +15,7 @@ mod jail;
 mod listen;
 mod machine;
 mod manager;
+mod obtain;
 mod options;
 mod regular_file;
 mod renewal;

@@ -69,7 +69,7 @@ pub struct Manager {
     pub(crate) params: ParamSet,
     pub(crate) listeners: Listeners,
     pub(crate) storages: Vec<Storage>,
-    pub(crate) tls: tls::Catalogue,
+    pub(crate) tls: tls::Tls,
     pub(crate) identity: String,
     pub(crate) platform: String,
     pub(crate) workdir: PathBuf,

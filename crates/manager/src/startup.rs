@@ -247,7 +247,7 @@ pub fn run(
     raise_descriptor_limit();
     let complain = Complain::new(matches!(raw.mode, Mode::Debug | Mode::Foreground), name);
     let jail = Jail::enter(raw.jail.as_deref())?;
-    let ParsedOptions { params, listeners, storages, vcl, init, tls } = ParsedOptions::from(raw, &jail)?;
+    let ParsedOptions { mut params, listeners, storages, vcl, init, tls } = ParsedOptions::from(raw, &jail)?;
     complain.tune(params.values());
     let secret = given_secret(raw, &jail)?;
     let pid_paths: Vec<PathBuf> =
@@ -255,7 +255,15 @@ pub fn run(
 
     let compile_only = raw.mode == Mode::Compile;
     let unique = params.values().tls_err_dup_servername;
-    let tls = if compile_only { None } else { Some(tls.finish(&listeners, unique, &jail, &complain)?) };
+    let names = if compile_only { Vec::new() } else { listeners.acme().to_vec() };
+    let plan = tls::Plan::new(names, listeners.any_plain(), params.values(), &jail, &complain)?;
+    for name in plan.iter().flat_map(|_| tls::PARAMETERS) {
+        params.protect(name).map_err(|error| Fault::plain(error.text))?;
+    }
+    let catalogue = match compile_only {
+        true => tls::Catalogue::default(),
+        false => tls.finish(&listeners, unique, plan.as_ref(), &jail, &complain)?,
+    };
     let environment = std::env::var("VARNISH_DEFAULT_N").ok();
     let named = raw.workdir.as_deref().or(environment.as_deref());
     let workdir = match named {
@@ -278,7 +286,7 @@ pub fn run(
         params,
         listeners,
         storages,
-        tls: tls.unwrap_or_default(),
+        tls: tls::Tls { catalogue, acme: None },
         identity,
         workdir,
         secret: secret.map(Secret::given),
@@ -305,7 +313,7 @@ pub fn run(
     if manager.listeners.is_empty() {
         manager.listeners.add(DEFAULT_LISTEN, &manager.jail)?;
     }
-    serve(manager, raw, init, background)
+    serve(manager, raw, init, plan, background)
 }
 
 fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
@@ -350,6 +358,7 @@ fn serve(
     mut manager: Manager,
     raw: &RawOptions,
     init: Option<File>,
+    plan: Option<tls::Plan>,
     background: &mut Option<Background>,
 ) -> Outcome<u8> {
     let mut shm = Shm::create(&manager.jail)?;
@@ -385,6 +394,7 @@ fn serve(
     manager.complain.report(Level::Debug, &format!("Platform: {}", manager.platform));
     let signals = Signals::watch()
         .map_err(|error| Fault::plain(format!("Cannot watch for signals: {}", os_error_text(&error))))?;
+    manager.start_acme(plan);
     let mut service = Service::new(manager, sockets, master, signals);
     let outcome = serve_until_the_end(&mut service, raw, init, background);
     end(service);

@@ -7,6 +7,7 @@ use lacquer_tls::{FrontendSetup, Protocols, Settings};
 
 use super::catalogue::{Catalogue, Wanted};
 use super::config::{self, Certificate, Config, Frontend, Options};
+use super::acme::{self, Plan};
 use super::files;
 use crate::complain::Complain;
 use crate::fault::{Fault, Outcome, os_error_text};
@@ -125,6 +126,7 @@ impl Startup {
         self,
         listeners: &Listeners,
         unique: bool,
+        plan: Option<&Plan>,
         jail: &Jail,
         complain: &Complain,
     ) -> Outcome<Catalogue> {
@@ -157,6 +159,13 @@ impl Startup {
             catalogue
                 .stage(wanted, (bundle, leaf), taken.as_mut())
                 .map_err(|refusal| Fault::plain(refusal.text))?;
+        }
+        for (names, path) in plan.map(|plan| plan.stored(jail)).unwrap_or_default() {
+            let wanted = acme::wanted(&names, path);
+            // The client obtains another one if the file cannot be used.
+            if let Ok(loaded) = files::load(&wanted.paths, jail) {
+                catalogue.stage(wanted, loaded, None).map_err(|refusal| Fault::plain(refusal.text))?;
+            }
         }
         catalogue.commit();
         Ok(catalogue)

@@ -107,8 +107,9 @@ impl Manager {
             Reply::no(reply.status, format!("Child ({pid}) {what} failed:\n{}", reply.text))
         };
         self.push_vcls().map_err(|reply| fail("Pushing vcls", reply))?;
-        let certificates = self.tls.in_use();
+        let certificates = self.tls.catalogue.in_use();
         self.send_certificates(&certificates).map_err(|reply| fail("Pushing certificates", reply))?;
+        self.send_challenges().map_err(|reply| fail("Pushing challenges", reply))?;
         let depth = self.params.values().listen_depth;
         if let Err(error) = self.listeners.listen(depth) {
             return Err(fail("Acceptor start", Reply::no(status::CANT, error.to_string())));
@@ -127,7 +128,7 @@ impl Manager {
             .map_err(|fault| Reply::no(status::CANT, format!("Child failed on launch: {fault}")))?;
         let mut secret = [0; 32];
         random(&mut secret).map_err(|error| cannot("make a secret for TLS tickets", error))?;
-        let tls = self.tls.setup(now(), secret);
+        let tls = self.tls.catalogue.setup(now(), secret);
         self.renew_workdir();
         for storage in &self.storages {
             storage.clear().map_err(|error| cannot("clear the storage", error))?;
