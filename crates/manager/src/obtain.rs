@@ -9,13 +9,15 @@ use lacquer_cli::{json, status};
 use crate::complain::Level;
 use crate::manager::{Manager, Reply};
 use crate::shm::now;
-use crate::tls::{self, Plan, Responses};
+use crate::tls::{self, Responses};
 
 impl Manager {
-    /// Starts the client. A daemon that cannot do so serves the certificates that it has.
-    pub(crate) fn start_acme(&mut self, plan: Option<Plan>) {
-        match plan.map(|plan| plan.start(&self.jail)).transpose() {
-            Ok(acme) => self.tls.acme = acme,
+    /// Starts the client when a worker runs for the first time. A daemon that cannot do so serves the certificates that
+    /// it has.
+    pub(crate) fn start_acme(&mut self) {
+        let Some(plan) = self.tls.plan.take() else { return };
+        match plan.start(&self.jail) {
+            Ok(acme) => self.tls.acme = Some(acme),
             Err(error) => self.complain.report(Level::Error, &format!("ACME: cannot start: {error}")),
         }
     }
@@ -68,7 +70,7 @@ impl Manager {
     /// `acme.list`
     pub(crate) fn acme_list(&self, words: &[String], json: bool) -> Reply {
         match &self.tls.acme {
-            None => Reply::no(status::CANT, "No listener has acme="),
+            None => Reply::no(status::CANT, "No certificates are obtained: no listener has acme=, or no worker has run yet"),
             Some(acme) if json => Reply::ok(json::reply(2, words, now(), &acme.list_json())),
             Some(acme) => Reply::ok(acme.list()),
         }
@@ -77,7 +79,7 @@ impl Manager {
     /// `acme.renew`
     pub(crate) fn acme_renew(&self, name: Option<&str>) -> Reply {
         match self.tls.acme.as_ref().map(|acme| acme.renew(name)) {
-            None => Reply::no(status::CANT, "No listener has acme="),
+            None => Reply::no(status::CANT, "No certificates are obtained: no listener has acme=, or no worker has run yet"),
             Some(0) => Reply::no(status::PARAM, "No certificate has this name first; see acme.list"),
             Some(_) => Reply::ok(""),
         }

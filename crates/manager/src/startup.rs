@@ -286,7 +286,7 @@ pub fn run(
         params,
         listeners,
         storages,
-        tls: tls::Tls { catalogue, acme: None },
+        tls: tls::Tls { catalogue, acme: None, plan },
         identity,
         workdir,
         secret: secret.map(Secret::given),
@@ -313,7 +313,7 @@ pub fn run(
     if manager.listeners.is_empty() {
         manager.listeners.add(DEFAULT_LISTEN, &manager.jail)?;
     }
-    serve(manager, raw, init, plan, background)
+    serve(manager, raw, init, background)
 }
 
 fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
@@ -358,7 +358,6 @@ fn serve(
     mut manager: Manager,
     raw: &RawOptions,
     init: Option<File>,
-    plan: Option<tls::Plan>,
     background: &mut Option<Background>,
 ) -> Outcome<u8> {
     let mut shm = Shm::create(&manager.jail)?;
@@ -394,7 +393,6 @@ fn serve(
     manager.complain.report(Level::Debug, &format!("Platform: {}", manager.platform));
     let signals = Signals::watch()
         .map_err(|error| Fault::plain(format!("Cannot watch for signals: {}", os_error_text(&error))))?;
-    manager.start_acme(plan);
     let mut service = Service::new(manager, sockets, master, signals);
     let outcome = serve_until_the_end(&mut service, raw, init, background);
     end(service);

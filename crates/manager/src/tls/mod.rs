@@ -32,6 +32,8 @@ pub struct Tls {
     pub catalogue: Catalogue,
     /// `None` if no listener asks for certificates.
     pub acme: Option<Acme>,
+    /// What starts the client as soon as a worker runs.
+    pub plan: Option<Plan>,
 }
 
 /// Returns the certificate with these names that the client has written to a file.

@@ -65,7 +65,10 @@ impl Manager {
         self.state = State::Starting;
         let outcome = self.launch_steps();
         match &outcome {
-            Ok(()) => self.relaunch.reset(),
+            Ok(()) => {
+                self.relaunch.reset();
+                self.start_acme();
+            }
             Err(reply) => {
                 self.complain.report(Level::Error, &reply.text.lossy());
                 match self.worker {
