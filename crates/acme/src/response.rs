@@ -210,7 +210,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 2\r\n\r\nabc", "no valid Content-Length"),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc", "transfer encoding"),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\nabc", "too long"),
-            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc", "longer than its length"),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n", "longer than its length"),
             ("HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "no colon"),
             ("HTTP/1.1 200 OK\r\n: b\r\n\r\n", "no valid name"),
             (&interim, "interim"),

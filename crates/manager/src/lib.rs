@@ -39,6 +39,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub use machine::Machine;
+pub use startup::backend_vcl;
 
 use crate::daemon::Background;
 use crate::fault::{Fault, Outcome};

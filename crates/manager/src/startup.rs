@@ -50,7 +50,8 @@ struct ParsedOptions {
     tls: tls::Startup,
 }
 
-fn backend_vcl(argument: &str) -> StartVcl {
+/// Returns the VCL text of `-b`, after its version: one backend.
+pub fn backend_vcl(argument: &str) -> String {
     let body = if argument.eq_ignore_ascii_case("none") {
         "none;".to_owned()
     } else if is_backend_path(argument) {
@@ -60,9 +61,13 @@ fn backend_vcl(argument: &str) -> StartVcl {
     } else {
         format!("{{\n    .host = \"{argument}\";\n}}")
     };
+    format!("backend default {body}\n")
+}
+
+fn given_backend(argument: &str) -> StartVcl {
     StartVcl {
         origin: "<-b argument>".to_owned(),
-        text: format!("vcl 4.1;\nbackend default {body}\n").into(),
+        text: format!("vcl 4.1;\n{}", backend_vcl(argument)).into(),
     }
 }
 
@@ -103,7 +108,7 @@ impl ParsedOptions {
             params: ParamSet::new(),
             listeners: Listeners::default(),
             storages: StorageArguments::default(),
-            vcl: raw.backend.as_deref().map(backend_vcl).into_iter().collect(),
+            vcl: raw.backend.as_deref().map(given_backend).into_iter().collect(),
             init: None,
             tls: tls::Startup::default(),
         };

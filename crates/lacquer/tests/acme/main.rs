@@ -87,8 +87,8 @@ fn renewals_do_not_interrupt_connections() {
     let mut site = Site::start(&pebble, &ports, "a.example", &["-p", "acme_challenge=http-01"]);
     site.await_certificates(1);
     let first = handshake(ports.tls, "a.example").expect("a certificate");
+    site.daemon().ok("param.set timeout_idle 100");
     let mut kept = client::Kept::open(ports.tls, "a.example");
-    site.daemon().ok("param.set timeout_idle 60");
     assert!(
         pebble::until(Duration::from_secs(60), || {
             handshake(ports.tls, "a.example").is_ok_and(|next| next != first)
