@@ -6,6 +6,7 @@ use crate::api::{block_on, with_nonces};
 use crate::fault::Fault;
 use crate::folder::{self, Folder};
 use crate::link::Link;
+use crate::rights::Rights;
 use crate::settings::Settings;
 use crate::transport::{Transport, Waits};
 
@@ -15,14 +16,14 @@ fn builder(settings: &Settings, waits: &Waits) -> Result<AccountBuilder, Fault> 
 }
 
 /// Reads the account from the folder. A file that cannot be used is set aside, and reported.
-fn stored(folder: &Folder, link: &Link) -> Result<Option<AccountCredentials>, Fault> {
+fn stored(folder: &Folder, rights: &Rights, link: &Link) -> Result<Option<AccountCredentials>, Fault> {
     let path = folder.account();
     let failed = |error: &dyn std::fmt::Display| Fault::new(format_args!("{}: {error}", path.display()));
-    let Some(bytes) = folder::read(&path).map_err(|error| failed(&error))? else { return Ok(None) };
+    let Some(bytes) = rights.run(|| folder::read(&path)).map_err(|error| failed(&error))? else { return Ok(None) };
     match serde_json::from_slice(&bytes) {
         Ok(credentials) => Ok(Some(credentials)),
         Err(error) => {
-            let aside = folder::set_aside(&path).map_err(|error| failed(&error))?;
+            let aside = rights.run(|| folder::set_aside(&path)).map_err(|error| failed(&error))?;
             let (path, aside) = (path.display(), aside.display());
             let text = format!("{path} contains no account ({error}): renamed to {aside}; a new account is made");
             link.report(text, true);
@@ -32,8 +33,13 @@ fn stored(folder: &Folder, link: &Link) -> Result<Option<AccountCredentials>, Fa
 }
 
 /// Returns the account, which is created if the folder has none.
-pub fn open(settings: &Settings, folder: &Folder, link: &Link, waits: &Waits) -> Result<Account, Fault> {
-    if let Some(credentials) = stored(folder, link)? {
+pub fn open(
+    settings: &Settings,
+    (folder, rights): (&Folder, &Rights),
+    link: &Link,
+    waits: &Waits,
+) -> Result<Account, Fault> {
+    if let Some(credentials) = stored(folder, rights, link)? {
         let account = builder(settings, waits)?.from_credentials(credentials);
         return block_on(account).map_err(|error| Fault::from(error).during("account"));
     }
@@ -51,8 +57,8 @@ pub fn open(settings: &Settings, folder: &Folder, link: &Link, waits: &Waits) ->
     let (account, credentials) = created.map_err(|error| Fault::from(error).during("new account"))?;
     let text = serde_json::to_vec(&credentials).map_err(Fault::new)?;
     let path = folder.account();
-    folder::write(&path, &text)
-        .map_err(|error| Fault::new(format_args!("cannot write {}: {error}", path.display())))?;
+    let written = rights.run(|| folder::write(&path, &text));
+    written.map_err(|error| Fault::new(format_args!("cannot write {}: {error}", path.display())))?;
     link.report(format!("account created at {url}"), false);
     Ok(account)
 }

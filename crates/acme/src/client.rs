@@ -20,6 +20,7 @@ use crate::managed::Managed;
 use crate::name::Names;
 use crate::order::{self, Request};
 use crate::responses::Responses;
+use crate::rights::Rights;
 use crate::settings::Settings;
 use crate::stored::Stored;
 use crate::transport::Waits;
@@ -66,6 +67,7 @@ pub struct Client {
 struct Worker {
     settings: Settings,
     folder: Folder,
+    rights: Rights,
     link: Link,
     waits: Waits,
     account: Option<Account>,
@@ -74,25 +76,21 @@ struct Worker {
 }
 
 impl Client {
-    /// Starts the thread. `prepare` runs on it first, and can give up its rights. The folder must exist. Returns the
-    /// end of the link from which the manager takes events.
+    /// Starts the thread. The folder must exist. Returns the end of the link from which the manager takes events.
     pub fn start(
         settings: Settings,
         folder: Folder,
         all: Vec<Names>,
-        prepare: impl FnOnce() -> io::Result<()> + Send + 'static,
+        rights: Rights,
     ) -> io::Result<(Client, Inbox)> {
         let (link, inbox) = link::pair()?;
         let (hurry, hurries) = channel();
         let board = Board::default();
         let client = Client { hurry, board: board.clone() };
         std::thread::Builder::new().name("acme".to_owned()).spawn(move || {
-            if let Err(error) = prepare() {
-                return link.report(format!("cannot give up rights: {error}"), true);
-            }
             let account = None;
             let mut worker =
-                Worker { settings, folder, link, waits: Waits::default(), account, all: Vec::new(), board };
+                Worker { settings, folder, rights, link, waits: Waits::default(), account, all: Vec::new(), board };
             worker.load(all);
             worker.run(&hurries);
         })?;
@@ -122,7 +120,7 @@ impl Worker {
     fn load(&mut self, all: Vec<Names>) {
         for names in all {
             let path = self.folder.certificate(&names);
-            let stored = Stored::read(&path, &names).unwrap_or_else(|why| {
+            let stored = self.rights.run(|| Stored::read(&path, &names)).unwrap_or_else(|why| {
                 self.link.report(format!("{}: {why}; a new certificate is obtained", path.display()), true);
                 None
             });
@@ -212,7 +210,7 @@ impl Worker {
             failures: managed.failures(),
             replaces: identity.as_ref().map(identifier),
         };
-        let mut responses = Responses::new(&self.link, self.settings.hook.as_deref());
+        let mut responses = Responses::new(&self.link, self.settings.hook.as_deref(), &self.rights);
         let pem = order::obtain(account, &request, &mut responses)?;
         drop(responses);
         let path = self.folder.certificate(managed.names());
@@ -224,8 +222,8 @@ impl Worker {
                 "the server's certificate ends {end}, which has passed; check the clock of this machine"
             )));
         }
-        folder::write(&path, pem.as_bytes())
-            .map_err(|error| Fault::new(format_args!("cannot write {}: {error}", path.display())))?;
+        let written = self.rights.run(|| folder::write(&path, pem.as_bytes()));
+        written.map_err(|error| Fault::new(format_args!("cannot write {}: {error}", path.display())))?;
         self.load_into_manager(managed.names(), path)?;
         Ok(stored)
     }
@@ -238,7 +236,7 @@ impl Worker {
 
     fn open_account(&mut self) -> Result<(), Fault> {
         if self.account.is_none() {
-            self.account = Some(account::open(&self.settings, &self.folder, &self.link, &self.waits)?);
+            self.account = Some(account::open(&self.settings, (&self.folder, &self.rights), &self.link, &self.waits)?);
         }
         Ok(())
     }

@@ -1,11 +1,13 @@
 //! The operator's program that adds and removes DNS records for DNS-01.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::fault::Fault;
+use crate::rights::Rights;
 
 /// The maximum time of a call. A record must be visible everywhere when it ends.
 const LIMIT: Duration = Duration::from_mins(10);
@@ -15,19 +17,26 @@ const SHOWN: u64 = 300;
 /// The variables that it gets.
 const VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
-/// Calls the program with `action` (`add` or `remove`), the name of the record and its value.
-pub fn call(program: &Path, action: &str, record: &str, value: &str) -> Result<(), Fault> {
+/// Calls the program with `add` or `remove`, the name of the record and its value.
+pub fn call(program: &Path, rights: &Rights, arguments: [&str; 3]) -> Result<(), Fault> {
+    let [action, record, _] = arguments;
     let shown = program.display();
     let failed = |why: String| Fault::new(format_args!("acme_dns_hook {shown} {action} {record}: {why}"));
     let variables = VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-    let mut child = Command::new(program)
-        .args([action, record, value])
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
         .env_clear()
         .envs(variables)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
+        .stderr(Stdio::piped());
+    if let Some((uid, gid)) = rights.user() {
+        // All ids of the program: it cannot become root again.
+        command.uid(uid).gid(gid);
+    }
+    let mut child = rights
+        .run(|| command.spawn())
         .map_err(|error| failed(error.to_string()))?;
     let stderr = child.stderr.take();
     // Read beside the program, which would otherwise block when the pipe is full.
@@ -70,9 +79,12 @@ mod tests {
 
     #[test]
     fn failures_show_the_reason() {
-        let text = |program: &str| call(Path::new(program), "add", "_acme-challenge.a.example", "v").unwrap_err();
+        let run = |program: &str| {
+            call(Path::new(program), &Rights::unchanged(), ["add", "_acme-challenge.a.example", "v"])
+        };
+        let text = |program: &str| run(program).unwrap_err();
         assert!(text("/nonexistent/hook").text().contains("No such file"));
         assert!(text("/bin/false").text().contains("/bin/false add _acme-challenge.a.example: exit status: 1"));
-        assert_eq!(call(Path::new("/bin/true"), "add", "r", "v"), Ok(()));
+        assert_eq!(run("/bin/true"), Ok(()));
     }
 }

@@ -8,6 +8,7 @@ use crate::challenge::{self, Challenge, Method};
 use crate::fault::Fault;
 use crate::hook;
 use crate::link::{Event, Link};
+use crate::rights::Rights;
 
 /// A DNS record.
 struct Record {
@@ -19,14 +20,15 @@ struct Record {
 pub struct Responses<'a> {
     link: &'a Link,
     hook: Option<&'a Path>,
+    rights: &'a Rights,
     challenges: Vec<Challenge>,
     records: Vec<Record>,
     published: bool,
 }
 
 impl<'a> Responses<'a> {
-    pub fn new(link: &'a Link, hook: Option<&'a Path>) -> Responses<'a> {
-        Responses { link, hook, challenges: Vec::new(), records: Vec::new(), published: false }
+    pub fn new(link: &'a Link, hook: Option<&'a Path>, rights: &'a Rights) -> Responses<'a> {
+        Responses { link, hook, rights, challenges: Vec::new(), records: Vec::new(), published: false }
     }
 
     /// Adds the response to a challenge. It takes effect with [`Responses::publish`]; a DNS record exists at once.
@@ -55,7 +57,7 @@ impl<'a> Responses<'a> {
                 })?;
                 let record =
                     Record { name: format!("_acme-challenge.{name}"), value: authorization.dns_value() };
-                hook::call(hook, "add", &record.name, &record.value)?;
+                hook::call(hook, self.rights, ["add", &record.name, &record.value])?;
                 self.records.push(record);
             }
         }
@@ -84,7 +86,7 @@ impl<'a> Responses<'a> {
         }
         let Some(hook) = self.hook else { return };
         for record in self.records.drain(..) {
-            if let Err(fault) = hook::call(hook, "remove", &record.name, &record.value) {
+            if let Err(fault) = hook::call(hook, self.rights, ["remove", &record.name, &record.value]) {
                 self.link.report(fault.text().to_owned(), true);
             }
         }

@@ -22,7 +22,7 @@ acme_dns_hook: Text = "" { }
      and its value, as the manager's user. It ends when the name servers of the zone have the record.\n\nRead when \
      the daemon starts.";
 acme_folder: Text = "/var/lib/lacquer/acme" { }
-    "Folder for the account and the certificates, which survive restarts there. It belongs to the manager's user, and \
-     only that user may enter it.\n\nRead when the daemon starts.";
+    "Folder for the account and the certificates, which survive restarts there. Only root may \
+     enter it, or the user who starts a daemon without root.\n\nRead when the daemon starts.";
     } };
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use lacquer_acme::{Client, Directory, Event, Folder, MethodChoice, Names, Settings};
+use lacquer_acme::{Client, Directory, Event, Folder, MethodChoice, Names, Rights, Settings};
 use server::{Server, answer, directory, order};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -43,7 +43,7 @@ fn attempt_at(url: &str, trusted: &[u8]) -> Attempt {
     let folder = Folder::of(&scratch.0, &settings.directory);
     folder.create().unwrap();
     let names = Names::parse("a.example").unwrap();
-    let (client, mut inbox) = Client::start(settings, folder, vec![names], || Ok(())).unwrap();
+    let (client, mut inbox) = Client::start(settings, folder, vec![names], Rights::unchanged()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     while Instant::now() < deadline {
         for event in inbox.take() {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, StreamOwned};
 
 #[derive(Debug)]
 struct Trusting(CryptoProvider);
@@ -55,13 +56,36 @@ fn connect(port: u16, name: &str) -> Result<Tls, String> {
     let verifier = Arc::new(Trusting(provider.clone()));
     let builder = ClientConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions();
     let builder = builder.unwrap().dangerous().with_custom_certificate_verifier(verifier);
-    let config = Arc::new(builder.with_no_client_auth());
+    open(port, name, builder.with_no_client_auth())
+}
+
+fn open(port: u16, name: &str, config: ClientConfig) -> Result<Tls, String> {
+    let config = Arc::new(config);
     let socket = TcpStream::connect(("127.0.0.1", port)).map_err(|error| error.to_string())?;
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let connection = ClientConnection::new(config, name.to_owned().try_into().unwrap()).unwrap();
     let mut tls = StreamOwned::new(connection, socket);
     tls.conn.complete_io(&mut tls.sock).map_err(|error| error.to_string())?;
     Ok(tls)
+}
+
+/// Returns status and body of a page over TLS, if the certificate is valid for the name and comes from this authority.
+pub fn verified_page(port: u16, name: &str, authority: &[u8]) -> Result<(u16, String), String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority).unwrap()).unwrap();
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = builder.unwrap().with_root_certificates(roots).with_no_client_auth();
+    fetch(open(port, name, config)?, name, "/")
+}
+
+/// Sends a request without TLS and returns the whole response.
+pub fn exchange(port: u16, request: &str) -> String {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut response = Vec::new();
+    socket.read_to_end(&mut response).unwrap();
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 /// Returns the server's certificate for a name, in DER.
@@ -85,20 +109,19 @@ fn parse(response: &[u8]) -> (u16, String) {
 
 /// Returns status and body of a page.
 pub fn page(port: u16, target: &str) -> (u16, String) {
-    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    socket.write_all(request(target, "a.example", "close").as_bytes()).unwrap();
-    let mut response = Vec::new();
-    socket.read_to_end(&mut response).unwrap();
-    parse(&response)
+    parse(exchange(port, &request(target, "a.example", "close")).as_bytes())
 }
 
 /// Returns status and body of a page over TLS.
 pub fn page_over_tls(port: u16, name: &str, target: &str) -> (u16, String) {
-    let mut tls = connect(port, name).expect("a handshake");
-    tls.write_all(request(target, name, "close").as_bytes()).unwrap();
+    fetch(connect(port, name).expect("a handshake"), name, target).expect("a response")
+}
+
+fn fetch(mut tls: Tls, name: &str, target: &str) -> Result<(u16, String), String> {
+    tls.write_all(request(target, name, "close").as_bytes()).map_err(|error| error.to_string())?;
     let mut response = Vec::new();
     let _ = tls.read_to_end(&mut response);
-    parse(&response)
+    Ok(parse(&response))
 }
 
 /// A connection that stays open.

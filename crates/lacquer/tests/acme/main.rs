@@ -1,7 +1,8 @@
-//! Certificates by ACME, from Let's Encrypt's test server pebble, which refuses half of all nonces. `scripts/pebble`
-//! builds it. Without the variable `PEBBLE`, these tests are skipped.
+//! `lacquer run --https`, and certificates by ACME from Let's Encrypt's test server pebble, which refuses half of all nonces. `scripts/pebble`
+//! builds it. Without the variable `PEBBLE`, the latter are skipped.
 
 mod client;
+mod local;
 mod pebble;
 mod site;
 

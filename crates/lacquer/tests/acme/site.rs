@@ -27,7 +27,8 @@ impl Ports {
     }
 }
 
-fn respond(_: &str, stream: &mut TcpStream) -> bool {
+/// Responds to every request with the same page.
+pub fn respond(_: &str, stream: &mut TcpStream) -> bool {
     let body = "from the origin";
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all((head + body).as_bytes()).is_ok()

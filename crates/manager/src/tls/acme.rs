@@ -3,19 +3,18 @@
 
 use std::fs::DirBuilder;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lacquer_acme::{
-    Challenge, Client, Directory, Event, Folder, Inbox, Method, MethodChoice, Names, Settings, State, Status, Stored,
+    Challenge, Client, Directory, Event, Folder, Inbox, Method, MethodChoice, Names, Rights, Settings, State, Status, Stored,
 };
 use lacquer_cli::json;
 use lacquer_http::date;
 use lacquer_params::Params;
 use lacquer_tls::{Bundle, ChallengeCertificates, File, Files, Settings as TlsSettings};
-use rustix::fs::{Gid, Uid};
-use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+use rustix::process::geteuid;
 
 use super::catalogue::Wanted;
 use super::config::Paths;
@@ -71,21 +70,23 @@ fn contacts(text: &str) -> Outcome<Vec<String>> {
         .collect()
 }
 
-/// Creates the folder if it does not exist, for the manager's user.
-fn create(root: &Path, jail: &Jail) -> std::io::Result<()> {
-    let is_new = {
-        let _root = jail.raise();
-        if let Some(parent) = root.parent() {
-            DirBuilder::new().recursive(true).create(parent)?;
-        }
-        match DirBuilder::new().mode(0o700).create(root) {
-            Ok(()) => true,
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
-            Err(error) => return Err(error),
-        }
-    };
-    // The owner of a folder that exists is the operator's choice. Its content may be links to other files.
-    if is_new { jail.give_to_manager(root) } else { Ok(()) }
+/// Creates the folders if they do not exist. They belong to root if the manager can become root: the worker may have the
+/// manager's user.
+fn create(root: &Path, folder: &Folder, jail: &Jail) -> std::io::Result<()> {
+    let _root = jail.raise();
+    if let Some(parent) = root.parent() {
+        DirBuilder::new().recursive(true).create(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(root) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = std::fs::metadata(root)?;
+    // Others could put links to files there, which would be written through.
+    if found.uid() != geteuid().as_raw() || found.mode() & 0o022 != 0 {
+        return Err(std::io::Error::other("it belongs to another user, or others may write to it"));
+    }
+    folder.create()
 }
 
 impl Plan {
@@ -120,11 +121,17 @@ impl Plan {
         }
         let root = absolute(&params.acme_folder);
         let folder = Folder::of(&root, &directory);
-        let created = create(&root, jail).and_then(|()| folder.create());
+        let created = create(&root, &folder, jail);
         created.map_err(|error| {
             let why = os_error_text(&error);
             wrong("acme_folder", format_args!("cannot create {}: {why}; name another folder", folder.path().display()))
         })?;
+        // Without a jail, the worker has the user of the folder.
+        if jail.worker().is_none() && !geteuid().is_root() && root.starts_with(&params.jail_read) {
+            let text = "ACME: the worker runs as the same user; if it needs no files, keep it from the account's key \
+                        with -p jail_read=/etc";
+            complain.report(Level::Info, text);
+        }
         let settings = Settings {
             directory,
             contacts: contacts(&params.acme_contact)?,
@@ -144,16 +151,15 @@ impl Plan {
 
     /// Starts the client, on a thread with the rights of the manager's user.
     pub fn start(self, jail: &Jail) -> std::io::Result<Acme> {
-        let user = jail.manager();
-        let prepare = move || {
-            let Some(user) = user else { return Ok(()) };
-            let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-            // The ids of this thread only. Programs that it starts cannot become root again.
-            set_thread_res_gid(gid, gid, gid)?;
-            set_thread_res_uid(uid, uid, uid)?;
-            Ok(())
+        let user = jail.manager().map(|user| (user.uid, user.gid));
+        let jail = jail.clone();
+        let with = move |work: &mut dyn FnMut()| {
+            // The ids of this thread only.
+            let _root = jail.raise();
+            work();
         };
-        let (client, inbox) = Client::start(self.settings, self.folder, self.all, prepare)?;
+        let rights = Rights::new(with, user);
+        let (client, inbox) = Client::start(self.settings, self.folder, self.all, rights)?;
         Ok(Acme { client, inbox, responses: Responses::default() })
     }
 }

@@ -45,7 +45,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let mut command = Command::new(&daemon);
     command.arg("-F").arg("-n").arg(&name).arg("-s").arg(&storage);
     if let Some(https) = &https {
-        https.add_arguments(&mut command);
+        https.add_arguments(&mut command, matches!(source, Source::Vcl(_)));
     }
     for listen in &listens {
         command.arg("-a").arg(listen.argument());

@@ -144,9 +144,13 @@ impl Https {
         &self.plain
     }
 
-    /// Adds the arguments of the daemon.
-    pub fn add_arguments(&self, command: &mut Command) {
+    /// Adds the arguments of the daemon. `reads_files` is whether VCL may read files.
+    pub fn add_arguments(&self, command: &mut Command, reads_files: bool) {
         command.args(["-p", "feature=+http2"]);
+        if !reads_files {
+            // A worker with this user's rights could otherwise read the keys of accounts and authorities.
+            command.args(["-p", "jail_read=/etc"]);
+        }
         match &self.source {
             Source::Local { options, .. } => {
                 command.arg("-A").arg(options);
