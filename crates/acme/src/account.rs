@@ -19,13 +19,16 @@ fn builder(settings: &Settings, waits: &Waits) -> Result<AccountBuilder, Fault> 
 fn stored(folder: &Folder, rights: &Rights, link: &Link) -> Result<Option<AccountCredentials>, Fault> {
     let path = folder.account();
     let failed = |error: &dyn std::fmt::Display| Fault::new(format_args!("{}: {error}", path.display()));
-    let Some(bytes) = rights.run(|| folder::read(&path)).map_err(|error| failed(&error))? else { return Ok(None) };
+    let Some(bytes) = rights.run(|| folder::read(&path)).map_err(|error| failed(&error))? else {
+        return Ok(None);
+    };
     match serde_json::from_slice(&bytes) {
         Ok(credentials) => Ok(Some(credentials)),
         Err(error) => {
             let aside = rights.run(|| folder::set_aside(&path)).map_err(|error| failed(&error))?;
             let (path, aside) = (path.display(), aside.display());
-            let text = format!("{path} contains no account ({error}): renamed to {aside}; a new account is made");
+            let text =
+                format!("{path} contains no account ({error}): renamed to {aside}; a new account is made");
             link.report(text, true);
             Ok(None)
         }

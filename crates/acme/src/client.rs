@@ -1,6 +1,7 @@
 //! The client's thread: it owns the account and the schedule, and makes one attempt at a time.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -89,8 +90,16 @@ impl Client {
         let client = Client { hurry, board: board.clone() };
         std::thread::Builder::new().name("acme".to_owned()).spawn(move || {
             let account = None;
-            let mut worker =
-                Worker { settings, folder, rights, link, waits: Waits::default(), account, all: Vec::new(), board };
+            let mut worker = Worker {
+                settings,
+                folder,
+                rights,
+                link,
+                waits: Waits::default(),
+                account,
+                all: Vec::new(),
+                board,
+            };
             worker.load(all);
             worker.run(&hurries);
         })?;
@@ -176,14 +185,20 @@ impl Worker {
     /// Tries to obtain a certificate, and reports the result.
     fn attempt(&mut self, at: usize) {
         self.publish(Some(at));
-        self.waits.take();
-        let done = self.obtain(at);
+        self.waits.begin();
+        // A fault of a library must not end the renewals of all certificates.
+        let done = catch_unwind(AssertUnwindSafe(|| self.obtain(at)));
+        let done = done.unwrap_or_else(|_| Err(Fault::new("a fault in this program; stderr has its place")));
         let wait = self.waits.take();
         let now = Instant::now();
         let managed = &mut self.all[at];
         match done {
             Ok(stored) => {
-                let text = format!("{}: certificate obtained, valid until {}", managed.names(), day(stored.leaf().not_after() as f64));
+                let text = format!(
+                    "{}: certificate obtained, valid until {}",
+                    managed.names(),
+                    day(stored.leaf().not_after() as f64)
+                );
                 managed.succeed(&stored, now);
                 self.link.report(text, false);
             }
@@ -236,7 +251,8 @@ impl Worker {
 
     fn open_account(&mut self) -> Result<(), Fault> {
         if self.account.is_none() {
-            self.account = Some(account::open(&self.settings, (&self.folder, &self.rights), &self.link, &self.waits)?);
+            self.account =
+                Some(account::open(&self.settings, (&self.folder, &self.rights), &self.link, &self.waits)?);
         }
         Ok(())
     }
@@ -246,6 +262,7 @@ impl Worker {
     fn ask_for_windows(&mut self) -> bool {
         let now = Instant::now();
         let Some(at) = self.all.iter().position(|managed| managed.asks_for_window(now)) else { return false };
+        self.waits.begin();
         let answer = self.window(at);
         let again = answer.map_or(ASK_AGAIN, |(_, again)| again.clamp(SHORTEST_ASK, LONGEST_ASK));
         let managed = &mut self.all[at];

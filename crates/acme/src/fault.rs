@@ -45,7 +45,9 @@ impl Fault {
 impl From<instant_acme::Error> for Fault {
     fn from(error: instant_acme::Error) -> Fault {
         match error {
-            instant_acme::Error::Json(why) => Fault::new(format_args!("the server's answer is not JSON of ACME: {why}")),
+            instant_acme::Error::Json(why) => {
+                Fault::new(format_args!("the server's answer is not JSON of ACME: {why}"))
+            }
             error if error.to_string().contains("UnknownIssuer") => Fault::new(format_args!(
                 "{error}: no trusted authority has signed the server's certificate; name its authority in acme_ca_file"
             )),

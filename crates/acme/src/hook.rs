@@ -35,9 +35,7 @@ pub fn call(program: &Path, rights: &Rights, arguments: [&str; 3]) -> Result<(),
         // All ids of the program: it cannot become root again.
         command.uid(uid).gid(gid);
     }
-    let mut child = rights
-        .run(|| command.spawn())
-        .map_err(|error| failed(error.to_string()))?;
+    let mut child = rights.run(|| command.spawn()).map_err(|error| failed(error.to_string()))?;
     let stderr = child.stderr.take();
     // Read beside the program, which would otherwise block when the pipe is full.
     let reader = std::thread::spawn(move || {
@@ -84,7 +82,9 @@ mod tests {
         };
         let text = |program: &str| run(program).unwrap_err();
         assert!(text("/nonexistent/hook").text().contains("No such file"));
-        assert!(text("/bin/false").text().contains("/bin/false add _acme-challenge.a.example: exit status: 1"));
+        assert!(
+            text("/bin/false").text().contains("/bin/false add _acme-challenge.a.example: exit status: 1")
+        );
         assert_eq!(run("/bin/true"), Ok(()));
     }
 }

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use lacquer_http::date::Civil;
 use lacquer_sources::clock;
 use rcgen::{
-    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, ExtendedKeyUsagePurpose, GeneralSubtree,
-    IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PublicKeyData, SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PublicKeyData, SanType,
+    date_time_ymd,
 };
 
 use crate::folder;
@@ -45,8 +46,7 @@ pub fn make(path: &Path) -> Result<LocalFiles, String> {
     let failed = during(path);
     let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
     created.map_err(|error| failed(&error))?;
-    let files =
-        LocalFiles { authority: path.join(CERTIFICATE), certificate: path.join(LEAF), is_new: false };
+    let files = LocalFiles { authority: path.join(CERTIFICATE), certificate: path.join(LEAF), is_new: false };
     let (key, is_new) = authority_key(&path.join(KEY))?;
     let params = authority_params(&key);
     // Both files are needed: a crash between them leaves the key only.

@@ -119,3 +119,74 @@ impl Held {
         Held { leaf, renewal_id: stored.renewal_id(), renewal, ask_at: Some(Instant::now()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use lacquer_tls::{Bundle, File, Files};
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    const DAY: f64 = 86_400.0;
+    /// The beginning of the certificate's life: 2030-01-01.
+    const START: f64 = 1_893_456_000.0;
+
+    fn stored() -> Stored {
+        let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(2030, 1, 1), date_time_ymd(2030, 4, 1));
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem() + &key.serialize_pem();
+        let file = File { name: "a", bytes: pem.as_bytes() };
+        assert!(Bundle::load(Files { certificate: file, key: None, dh: None, staple: None }).is_ok());
+        Stored::parse(Path::new("a"), pem.as_bytes(), &Names::parse("a.example").unwrap()).unwrap()
+    }
+
+    fn days(managed: &Managed, real: f64, now: Instant) -> f64 {
+        managed.due_in(real, now).as_secs_f64() / DAY
+    }
+
+    #[test]
+    fn renewals_follow_the_clock() {
+        let (names, now) = (Names::parse("a.example").unwrap(), Instant::now());
+        let mut managed = Managed::new(names.clone(), None);
+        assert_eq!(managed.due_in(START, now), Duration::ZERO);
+        managed.succeed(&stored(), now);
+        assert!((57.2..=60.0).contains(&days(&managed, START, now)));
+        // A clock that was set back waits, one that was set forward renews, and rests between two renewals.
+        assert!(days(&managed, START - 100.0 * DAY, now) > 150.0);
+        assert_eq!(managed.due_in(START + 100.0 * DAY, now), Duration::from_hours(1));
+        assert_eq!(managed.due_in(START + 100.0 * DAY, now + Duration::from_hours(1)), Duration::ZERO);
+        let restarted = Managed::new(names, Some(&stored()));
+        assert!((57.2..=60.0).contains(&days(&restarted, START, now)));
+    }
+
+    #[test]
+    fn failures_wait_longer_each_time() {
+        let now = Instant::now();
+        let mut managed = Managed::new(Names::parse("a.example").unwrap(), None);
+        let pauses: Vec<_> = (0..10).map(|_| managed.fail(Fault::new("x"), now)).collect();
+        assert!(pauses[0] >= Duration::from_mins(1) && pauses[9] >= Duration::from_hours(24), "{pauses:?}");
+        assert!(managed.due_in(START, now) >= Duration::from_hours(24));
+        managed.hurry();
+        assert_eq!(managed.due_in(START, now), Duration::ZERO);
+    }
+
+    #[test]
+    fn servers_suggest_windows() {
+        let now = Instant::now();
+        let mut managed = Managed::new(Names::parse("a.example").unwrap(), Some(&stored()));
+        let window = (START + 10.0 * DAY, START + 11.0 * DAY);
+        let again = Duration::from_hours(6);
+        let renewal = managed.suggest(Some(window), again, now).unwrap();
+        assert!((window.0..=window.1).contains(&renewal));
+        assert_eq!(managed.suggest(Some(window), again, now), None);
+        assert!((10.0..=11.0).contains(&days(&managed, START, now)));
+        // A window beyond the certificate's life ends before it.
+        managed.suggest(Some((START + 200.0 * DAY, START + 300.0 * DAY)), again, now);
+        assert!(days(&managed, START, now) < 90.0);
+        managed.suggest(None, again, now);
+        assert!(!managed.asks_for_window(now));
+    }
+}

@@ -25,7 +25,9 @@ impl Names {
             }
         }
         if all.len() > MAX_NAMES {
-            return Err(format!("a certificate has at most {MAX_NAMES} names; repeat acme= for further ones"));
+            return Err(format!(
+                "a certificate has at most {MAX_NAMES} names; repeat acme= for further ones"
+            ));
         }
         Ok(Names { all })
     }

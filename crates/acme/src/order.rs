@@ -36,7 +36,11 @@ struct Pending {
 }
 
 /// Obtains a certificate. Returns it with its chain and its key, in PEM.
-pub fn obtain(account: &Account, request: &Request<'_>, responses: &mut Responses<'_>) -> Result<String, Fault> {
+pub fn obtain(
+    account: &Account,
+    request: &Request<'_>,
+    responses: &mut Responses<'_>,
+) -> Result<String, Fault> {
     let mut order = begin(account, request).map_err(|error| Fault::from(error).during("new order"))?;
     let verified = verify(&mut order, request, responses);
     let verified = verified.and_then(|()| wait_until(&mut order, &[OrderStatus::Ready, OrderStatus::Valid]));
@@ -68,6 +72,9 @@ fn fetch(order: &mut Order) -> Result<(), Error> {
 
 /// Publishes the responses to the challenges of all names, and tells the server so.
 fn verify(order: &mut Order, request: &Request<'_>, responses: &mut Responses<'_>) -> Result<(), Fault> {
+    if order.state().authorizations.len() > request.names.all().len() {
+        return Err(Fault::new("the server wants more names verified than the order has"));
+    }
     with_nonces(|| fetch(order)).map_err(|error| Fault::from(error).during("authorizations"))?;
     let pending = respond(order, request, responses)?;
     responses.publish()?;
@@ -95,15 +102,19 @@ fn respond(
         let is_wildcard = authorization.wildcard;
         let wanted = if is_wildcard { format!("*.{name}") } else { name.clone() };
         if !request.names.all().contains(&wanted) {
-            return Err(Fault::new(format_args!("the server wants \"{name}\" verified, which is not in the order")));
+            return Err(Fault::new(format_args!(
+                "the server wants \"{name}\" verified, which is not in the order"
+            )));
         }
         match authorization.status {
             AuthorizationStatus::Valid => {}
             AuthorizationStatus::Pending => {
                 let preferred = request.methods.method(is_wildcard, request.failures);
-                let offered = authorization.challenges.iter().map(|challenge| challenge.r#type.clone()).collect();
-                let method = choose(preferred, request.methods, &offered)
-                    .ok_or_else(|| Fault::new(format_args!("{wanted}: the server does not offer {}", preferred.name())))?;
+                let offered =
+                    authorization.challenges.iter().map(|challenge| challenge.r#type.clone()).collect();
+                let method = choose(preferred, request.methods, &offered).ok_or_else(|| {
+                    Fault::new(format_args!("{wanted}: the server does not offer {}", preferred.name()))
+                })?;
                 let challenge = authorization.challenge(method.kind());
                 let challenge = challenge.ok_or_else(|| Fault::new("a challenge has disappeared"))?;
                 responses.add(method, &name, &challenge.token, &challenge.key_authorization())?;
@@ -154,7 +165,10 @@ fn wait_until(order: &mut Order, states: &[OrderStatus]) -> Result<(), Fault> {
             return Err(refusal(order));
         }
         if Instant::now() + pause > deadline {
-            return Err(Fault::new(format_args!("the order is still {status:?} after {} s", LIMIT.as_secs())));
+            return Err(Fault::new(format_args!(
+                "the order is still {status:?} after {} s",
+                LIMIT.as_secs()
+            )));
         }
         std::thread::sleep(pause);
         pause = pause.mul_f32(1.5).min(LONGEST_WAIT);

@@ -149,8 +149,10 @@ fn head<R: Read>(input: &mut Input<'_, R>) -> io::Result<(StatusCode, HeaderMap)
             return Err(invalid("the head of the response is too long"));
         }
         let colon = line.iter().position(|byte| *byte == b':');
-        let (name, value) = line.split_at(colon.ok_or_else(|| invalid("a field of the response has no colon"))?);
-        let name = HeaderName::from_bytes(name).map_err(|_| invalid("a field of the response has no valid name"))?;
+        let (name, value) =
+            line.split_at(colon.ok_or_else(|| invalid("a field of the response has no colon"))?);
+        let name =
+            HeaderName::from_bytes(name).map_err(|_| invalid("a field of the response has no valid name"))?;
         let value = HeaderValue::from_bytes(value[1..].trim_ascii());
         headers.append(name, value.map_err(|_| invalid("a field of the response has no valid value"))?);
     }
@@ -187,10 +189,12 @@ mod tests {
         let of = |text| parse(text).map(|response| String::from_utf8(response.into_body()).unwrap());
         assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcd").unwrap(), "abc");
         assert_eq!(of("HTTP/1.0 200 OK\nA: b\n\nabc").unwrap(), "abc");
-        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n1\r\nd\r\n0\r\n\r\n";
+        let chunked =
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n1\r\nd\r\n0\r\n\r\n";
         assert_eq!(of(chunked).unwrap(), "abcd");
         assert_eq!(of("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No\r\n\r\n").unwrap(), "");
-        let head = read(&mut &b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nReplay-Nonce: n\r\n\r\n"[..], false).unwrap();
+        let head = read(&mut &b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nReplay-Nonce: n\r\n\r\n"[..], false)
+            .unwrap();
         assert_eq!(head.headers()["replay-nonce"], "n");
     }
 
@@ -207,7 +211,10 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", "not complete"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\nabc", "too long"),
             ("HTTP/1.1 200 OK\r\nContent-Length: +3\r\n\r\nabc", "no valid Content-Length"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 2\r\n\r\nabc", "no valid Content-Length"),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 2\r\n\r\nabc",
+                "no valid Content-Length",
+            ),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc", "transfer encoding"),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\nabc", "too long"),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n", "longer than its length"),

@@ -53,7 +53,9 @@ impl<'a> Responses<'a> {
             }
             Method::Dns => {
                 let hook = self.hook.ok_or_else(|| {
-                    Fault::new(format_args!("{name}: dns-01 needs a program that sets DNS records: acme_dns_hook"))
+                    Fault::new(format_args!(
+                        "{name}: dns-01 needs a program that sets DNS records: acme_dns_hook"
+                    ))
                 })?;
                 let record =
                     Record { name: format!("_acme-challenge.{name}"), value: authorization.dns_value() };

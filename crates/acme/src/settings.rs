@@ -25,7 +25,9 @@ impl Directory {
         };
         let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
         if uri.scheme_str() != Some("https") || uri.host().is_none_or(str::is_empty) {
-            return Err(format!("{url}: write letsencrypt, letsencrypt-staging or a URL that begins with https://"));
+            return Err(format!(
+                "{url}: write letsencrypt, letsencrypt-staging or a URL that begins with https://"
+            ));
         }
         Ok(Directory { url: url.to_owned() })
     }

@@ -29,16 +29,35 @@ const DEFAULT_PORT: u16 = 443;
 /// The longest wait that a server may ask for.
 const LONGEST_WAIT: Duration = Duration::from_hours(24 * 7);
 
-/// The time for which a server asked us to wait, with its last response that was an error.
+/// The maximum time of all requests of an attempt.
+const ATTEMPT: Duration = Duration::from_mins(20);
+
+/// The end of the attempt in progress, and the time for which the server asked us to wait, with its last response that
+/// was an error.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
     last: Arc<Mutex<Option<Duration>>>,
+    end: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Waits {
-    /// Removes and returns the time.
+    /// Begins an attempt.
+    pub fn begin(&self) {
+        self.take();
+        if let Ok(mut end) = self.end.lock() {
+            *end = Some(Instant::now() + ATTEMPT);
+        }
+    }
+
+    /// Removes and returns the time for which to wait.
     pub fn take(&self) -> Option<Duration> {
         self.last.lock().ok().and_then(|mut last| last.take())
+    }
+
+    /// Returns the end of a request that begins now.
+    fn deadline(&self) -> Instant {
+        let limit = Instant::now() + LIMIT;
+        self.end.lock().ok().and_then(|end| *end).map_or(limit, |end| end.min(limit))
     }
 
     fn note(&self, response: &Response<Vec<u8>>) {
@@ -79,7 +98,7 @@ impl Transport {
         let uri = request.uri();
         let (host, port) = place(uri)?;
         let failed = |what: &str, error: io::Error| format!("{host}:{port}: {what}: {}", plain(&error));
-        let deadline = Instant::now() + LIMIT;
+        let deadline = self.waits.deadline();
         let checks = Checks::Authorities { trusted: self.trusted.clone(), name: true };
         let tls = OriginTls::new(&host, true, checks, None)?;
         let socket = connect(&host, port, deadline).map_err(|error| failed("cannot connect", error))?;
@@ -119,7 +138,7 @@ fn place(uri: &Uri) -> Result<(String, u16), String> {
 }
 
 fn connect(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::other("the name has no address");
+    let mut last = io::Error::from(io::ErrorKind::TimedOut);
     for address in (host, port).to_socket_addrs()?.take(ADDRESSES) {
         let left = deadline.saturating_duration_since(Instant::now()).min(CONNECT);
         if left.is_zero() {
@@ -213,6 +232,17 @@ mod tests {
         assert_eq!(wait(b"Sun, 06 Nov 1994 08:00:00 GMT", now), Some(Duration::ZERO));
         assert_eq!(wait(b"soon", now), None);
         assert_eq!(wait(b"-1", now), None);
+    }
+
+    #[test]
+    fn servers_that_send_nothing_end_a_request() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut timed = Timed { socket, deadline: Instant::now() + Duration::from_millis(50) };
+        let error = timed.read(&mut [0]).unwrap_err();
+        assert_eq!(plain(&error), "the time is over");
+        assert_eq!(timed.write(&[0]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(connect("127.0.0.1", 1, Instant::now()).is_err());
     }
 
     #[test]

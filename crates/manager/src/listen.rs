@@ -205,7 +205,8 @@ impl Listeners {
             if !transport.is_tls() {
                 return Err(Fault::usage(format!("{ACME}{names} in -a needs the protocol https beside it")));
             }
-            let names = Names::parse(names).map_err(|why| Fault::usage(format!("{ACME}{names} in -a: {why}")))?;
+            let names =
+                Names::parse(names).map_err(|why| Fault::usage(format!("{ACME}{names} in -a: {why}")))?;
             if !self.acme.contains(&names) {
                 self.acme.push(names);
             }

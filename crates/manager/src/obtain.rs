@@ -32,7 +32,9 @@ impl Manager {
                     self.complain.report(level, &format!("ACME: {text}"));
                 }
                 Event::Challenges { all, reply } => drop(reply.send(self.respond_to(all))),
-                Event::Certificate { names, path, reply } => drop(reply.send(self.load_obtained(&names, path))),
+                Event::Certificate { names, path, reply } => {
+                    drop(reply.send(self.load_obtained(&names, path)))
+                }
             }
         }
     }
@@ -70,7 +72,10 @@ impl Manager {
     /// `acme.list`
     pub(crate) fn acme_list(&self, words: &[String], json: bool) -> Reply {
         match &self.tls.acme {
-            None => Reply::no(status::CANT, "No certificates are obtained: no listener has acme=, or no worker has run yet"),
+            None => Reply::no(
+                status::CANT,
+                "No certificates are obtained: no listener has acme=, or no worker has run yet",
+            ),
             Some(acme) if json => Reply::ok(json::reply(2, words, now(), &acme.list_json())),
             Some(acme) => Reply::ok(acme.list()),
         }
@@ -79,7 +84,10 @@ impl Manager {
     /// `acme.renew`
     pub(crate) fn acme_renew(&self, name: Option<&str>) -> Reply {
         match self.tls.acme.as_ref().map(|acme| acme.renew(name)) {
-            None => Reply::no(status::CANT, "No certificates are obtained: no listener has acme=, or no worker has run yet"),
+            None => Reply::no(
+                status::CANT,
+                "No certificates are obtained: no listener has acme=, or no worker has run yet",
+            ),
             Some(0) => Reply::no(status::PARAM, "No certificate has this name first; see acme.list"),
             Some(_) => Reply::ok(""),
         }

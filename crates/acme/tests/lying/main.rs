@@ -31,7 +31,8 @@ struct Attempt {
 /// Runs a client until its first attempt has failed, and returns the reason.
 fn attempt_at(url: &str, trusted: &[u8]) -> Attempt {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let scratch = Scratch(std::env::temp_dir().join(format!("lacquer-lying-{}-{number}", std::process::id())));
+    let scratch =
+        Scratch(std::env::temp_dir().join(format!("lacquer-lying-{}-{number}", std::process::id())));
     std::fs::create_dir_all(&scratch.0).unwrap();
     let settings = Settings {
         directory: Directory::parse(url).unwrap(),
@@ -113,7 +114,9 @@ fn a_directory_that_is_no_json() {
 #[test]
 fn a_redirect_is_not_followed() {
     fails(
-        &attempt(|_| b"HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        &attempt(|_| {
+            b"HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".to_vec()
+        }),
         "the server redirects",
     );
 }
@@ -142,7 +145,8 @@ fn addresses_without_tls_are_refused() {
 fn a_rate_limit_is_obeyed() {
     let attempt = attempt(|request| match request.path.as_str() {
         "/order" => {
-            let body = r#"{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many certificates"}"#;
+            let body =
+                r#"{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many certificates"}"#;
             let head = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7200\r\nReplay-Nonce: n\r\n";
             format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
         }
@@ -155,9 +159,11 @@ fn a_rate_limit_is_obeyed() {
 #[test]
 fn nonces_that_are_never_accepted() {
     let attempt = attempt(|request| match request.path.as_str() {
-        "/order" => {
-            answer("400 Bad Request", "application/problem+json", r#"{"type":"urn:ietf:params:acme:error:badNonce"}"#)
-        }
+        "/order" => answer(
+            "400 Bad Request",
+            "application/problem+json",
+            r#"{"type":"urn:ietf:params:acme:error:badNonce"}"#,
+        ),
         _ => directory(request),
     });
     fails(&attempt, "badNonce");
@@ -165,7 +171,10 @@ fn nonces_that_are_never_accepted() {
 
 #[test]
 fn orders_for_other_names() {
-    fails(&attempt(|request| order(request, "victim.example", "pending", "token")), "which is not in the order");
+    fails(
+        &attempt(|request| order(request, "victim.example", "pending", "token")),
+        "which is not in the order",
+    );
 }
 
 #[test]

@@ -57,11 +57,13 @@ pub fn order(request: &Request, name: &str, status: &str, token: &str) -> Vec<u8
                 r#"{{"status":"pending","authorizations":["{base}/authorization"],"finalize":"{base}/finalize"}}"#
             );
             let head = "HTTP/1.1 201 Created\r\nReplay-Nonce: nonce\r\n";
-            format!("{head}Location: {base}/order/1\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+            format!("{head}Location: {base}/order/1\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+                .into_bytes()
         }
         "/authorization" => {
-            let challenge =
-                format!(r#"{{"type":"http-01","url":"{base}/challenge","token":"{token}","status":"pending"}}"#);
+            let challenge = format!(
+                r#"{{"type":"http-01","url":"{base}/challenge","token":"{token}","status":"pending"}}"#
+            );
             let identifier = format!(r#"{{"type":"dns","value":"{name}"}}"#);
             answer(
                 "200 OK",
@@ -81,7 +83,8 @@ impl Server {
         let authority = params.self_signed(&key).unwrap().pem();
         let issuer = Issuer::new(params, key);
         let leaf_key = KeyPair::generate().unwrap();
-        let leaf = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().signed_by(&leaf_key, &issuer).unwrap();
+        let leaf =
+            CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().signed_by(&leaf_key, &issuer).unwrap();
         let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
         let config = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
         let key = PrivateKeyDer::Pkcs8(leaf_key.serialize_der().into());

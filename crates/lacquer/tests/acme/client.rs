@@ -9,7 +9,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, StreamOwned};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, StreamOwned,
+};
 
 #[derive(Debug)]
 struct Trusting(CryptoProvider);
@@ -54,7 +56,8 @@ type Tls = StreamOwned<ClientConnection, TcpStream>;
 fn connect(port: u16, name: &str) -> Result<Tls, String> {
     let provider = aws_lc_rs::default_provider();
     let verifier = Arc::new(Trusting(provider.clone()));
-    let builder = ClientConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions();
+    let builder =
+        ClientConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions();
     let builder = builder.unwrap().dangerous().with_custom_certificate_verifier(verifier);
     open(port, name, builder.with_no_client_auth())
 }

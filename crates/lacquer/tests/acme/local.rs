@@ -53,11 +53,13 @@ fn start(folder: &Path, ports: &Ports, options: &[&str]) -> Running {
     let name = folder.join("instance").display().to_string();
     let (tls, http) = (format!("localhost:{}", ports.tls), format!("127.0.0.1:{}", ports.http));
     let places = ["--https", "localhost", "--https-listen", &tls, "--listen", &http, "--name", &name];
-    let running =
-        Running(command(folder, &[&places[..], options].concat()).stdout(out).stderr(errors).spawn().unwrap());
+    let running = Running(
+        command(folder, &[&places[..], options].concat()).stdout(out).stderr(errors).spawn().unwrap(),
+    );
     let limit = Duration::from_secs(60);
     let is_open = || std::net::TcpStream::connect(("127.0.0.1", ports.tls)).is_ok();
-    let is_up = until(limit, || is_open() && fs::read_to_string(folder.join("out")).unwrap().contains("launched OK"));
+    let is_up =
+        until(limit, || is_open() && fs::read_to_string(folder.join("out")).unwrap().contains("launched OK"));
     assert!(is_up, "{}", fs::read_to_string(folder.join("out")).unwrap());
     running
 }
@@ -96,7 +98,10 @@ fn localhost_is_served_and_redirected() {
         ("OPTIONS * HTTP/1.1\r\nHost: localhost", format!("{own}/")),
         ("POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0", format!("{own}/x")),
         // Only pending tokens are answered.
-        ("GET /.well-known/acme-challenge/t HTTP/1.1\r\nHost: x", format!("{own}/.well-known/acme-challenge/t")),
+        (
+            "GET /.well-known/acme-challenge/t HTTP/1.1\r\nHost: x",
+            format!("{own}/.well-known/acme-challenge/t"),
+        ),
     ] {
         assert_eq!(redirection(&ports, head), (308, location), "{head}");
     }

@@ -7,7 +7,7 @@ mod pebble;
 mod site;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
 use client::{handshake, page, page_over_tls};
@@ -46,6 +46,13 @@ fn a_certificate_by_http_survives_restarts() {
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o077, 0, "{}", path.display());
     }
     // The worker gets certificates, and never the account.
+    let status = fs::read_to_string(format!("/proc/{}/status", site.daemon().worker())).unwrap();
+    if lacquer_testing::daemon::is_root() {
+        assert!(
+            !status.contains("Uid:\t0") && files.iter().all(|path| fs::metadata(path).unwrap().uid() == 0),
+            "{files:?}"
+        );
+    }
     let account = files.iter().find(|path| path.ends_with("account.json")).unwrap();
     let before = fs::read(account).unwrap();
     pebble.stop();
@@ -72,7 +79,8 @@ fn a_wildcard_by_the_operators_program() {
     let ports = Ports::choose();
     let pebble = pebble_or_skip!(&ports, DAYS);
     let hook = pebble.hook();
-    let mut site = Site::start(&pebble, &ports, "*.a.example;a.example", &["-p", &format!("acme_dns_hook={hook}")]);
+    let mut site =
+        Site::start(&pebble, &ports, "*.a.example;a.example", &["-p", &format!("acme_dns_hook={hook}")]);
     site.await_certificates(1);
     assert!(handshake(ports.tls, "any.a.example").is_ok());
     let calls = pebble.calls();

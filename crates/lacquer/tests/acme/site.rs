@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::daemon::{Daemon, is_root, vcl};
 use lacquer_testing::origin::Origin;
 
 use crate::pebble::{Pebble, until};
@@ -61,7 +61,11 @@ impl Site {
     pub fn restart(&mut self) {
         self.daemon = None;
         let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
-        self.daemon = Some(Daemon::start(&vcl(self.origin.address, ""), &options));
+        self.daemon = Some(match is_root() {
+            // In its jail, the client has to become root for its files.
+            true => Daemon::start_jailed(&vcl(self.origin.address, ""), &options, "exec \"$@\""),
+            false => Daemon::start(&vcl(self.origin.address, ""), &options),
+        });
     }
 
     pub fn daemon(&mut self) -> &mut Daemon {
@@ -81,7 +85,9 @@ impl Site {
 
     /// Returns the files with the account and the certificates.
     pub fn files(&self) -> Vec<PathBuf> {
-        let below = |path: &PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let below = |path: &PathBuf| {
+            std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path())
+        };
         let folders: Vec<PathBuf> = below(&self.folder).collect();
         folders.iter().flat_map(below).collect()
     }

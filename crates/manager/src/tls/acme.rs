@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lacquer_acme::{
-    Challenge, Client, Directory, Event, Folder, Inbox, Method, MethodChoice, Names, Rights, Settings, State, Status, Stored,
+    Challenge, Client, Directory, Event, Folder, Inbox, Method, MethodChoice, Names, Rights, Settings, State,
+    Status, Stored,
 };
 use lacquer_cli::json;
 use lacquer_http::date;
@@ -61,7 +62,8 @@ fn contacts(text: &str) -> Outcome<Vec<String>> {
     addresses
         .map(|address| {
             let bare = address.strip_prefix("mailto:").unwrap_or(address);
-            let is_address = bare.split_once('@').is_some_and(|(user, host)| !user.is_empty() && host.contains('.'));
+            let is_address =
+                bare.split_once('@').is_some_and(|(user, host)| !user.is_empty() && host.contains('.'));
             if !is_address || bare.contains(|c: char| c.is_whitespace() || c.is_control()) {
                 return Err(wrong("acme_contact", format_args!("\"{address}\" is not a mail address")));
             }
@@ -114,7 +116,10 @@ impl Plan {
         let hook = Some(&params.acme_dns_hook).filter(|hook| !hook.is_empty()).map(|hook| absolute(hook));
         let needs_hook = |name: &&String| methods.method(name.starts_with("*."), 0) == Method::Dns;
         if let Some(name) = all.iter().flat_map(Names::all).find(needs_hook).filter(|_| hook.is_none()) {
-            return Err(wrong("acme", format_args!("{name} needs dns-01, and so the parameter acme_dns_hook")));
+            return Err(wrong(
+                "acme",
+                format_args!("{name} needs dns-01, and so the parameter acme_dns_hook"),
+            ));
         }
         if params.acme_folder.is_empty() {
             return Err(wrong("acme_folder", "the name of a folder is missing"));
@@ -124,7 +129,10 @@ impl Plan {
         let created = create(&root, &folder, jail);
         created.map_err(|error| {
             let why = os_error_text(&error);
-            wrong("acme_folder", format_args!("cannot create {}: {why}; name another folder", folder.path().display()))
+            wrong(
+                "acme_folder",
+                format_args!("cannot create {}: {why}; name another folder", folder.path().display()),
+            )
         })?;
         // Without a jail, the worker has the user of the folder.
         if jail.worker().is_none() && !geteuid().is_root() && root.starts_with(&params.jail_read) {

@@ -13,8 +13,8 @@ mod tokens;
 use std::path::{Path, PathBuf};
 
 pub use acme::{Acme, PARAMETERS, Plan, Responses};
-use catalogue::Wanted;
 pub use catalogue::Catalogue;
+use catalogue::Wanted;
 pub use commands::{Context, Step, complete, run};
 use lacquer_acme::Names;
 use lacquer_http::date;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use lacquer_tls::{FrontendSetup, Protocols, Settings};
 
+use super::acme::{self, Plan};
 use super::catalogue::{Catalogue, Wanted};
 use super::config::{self, Certificate, Config, Frontend, Options};
-use super::acme::{self, Plan};
 use super::files;
 use crate::complain::Complain;
 use crate::fault::{Fault, Outcome, os_error_text};

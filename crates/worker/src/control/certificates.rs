@@ -22,10 +22,11 @@ pub fn change(process: &Arc<Process>, change: &[u8]) -> Reply {
 
 /// Replaces the responses to challenges of an ACME server.
 pub fn set_challenges(process: &Arc<Process>, pages: Vec<(String, String)>, certificates: &[u8]) -> Reply {
-    let applied = ChallengeCertificates::decode(certificates).and_then(|certificates| match &process.certificates {
-        Some(store) => store.set_challenges(certificates),
-        None => Ok(()),
-    });
+    let applied =
+        ChallengeCertificates::decode(certificates).and_then(|certificates| match &process.certificates {
+            Some(store) => store.set_challenges(certificates),
+            None => Ok(()),
+        });
     match applied {
         Ok(()) => {
             process.shared.challenges().set(pages);

@@ -25,8 +25,9 @@ impl Listen {
         }
         let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
         let port: u16 = port.parse().ok().filter(|p| *p > 0).ok_or_else(|| {
-            Failure::new(format_args!("--{option} {text}: `{port}` is not a port"))
-                .hint("write a port from 1 to 65535, such as :8000 or 127.0.0.1:8000, or the path of a socket")
+            Failure::new(format_args!("--{option} {text}: `{port}` is not a port")).hint(
+                "write a port from 1 to 65535, such as :8000 or 127.0.0.1:8000, or the path of a socket",
+            )
         })?;
         Ok(Listen::Tcp { host: host.to_owned(), port })
     }

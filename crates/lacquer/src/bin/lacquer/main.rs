@@ -35,7 +35,10 @@ const COMMANDS: &[Command] = &[
             ),
             Opt::many("https-listen", "ADDR", "address for https; default :443"),
             Opt::flag("hsts", "tell browsers to use https only, for a year"),
-            Opt::flag("staging", "use Let's Encrypt's server for tests, whose certificates no browser trusts"),
+            Opt::flag(
+                "staging",
+                "use Let's Encrypt's server for tests, whose certificates no browser trusts",
+            ),
             Opt::one("email", "ADDR", "your address, for Let's Encrypt"),
             Opt::one(
                 "backend",

@@ -36,7 +36,8 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let storage = storage(values.one("storage"))?;
     let source = source(values)?;
     let daemon = sibling("lacquerd")?;
-    let low = https.as_ref().map_or("ports below 1024 are reserved for root; try --listen :8080", Https::port_hint);
+    let low =
+        https.as_ref().map_or("ports below 1024 are reserved for root; try --listen :8080", Https::port_hint);
     let secure = https.as_ref().map_or(&[][..], Https::listens);
     secure.iter().try_for_each(|listen| listen.check_free("https-listen", low))?;
     listens.iter().try_for_each(|listen| listen.check_free("listen", low))?;
@@ -73,7 +74,9 @@ fn add_source(
             let origin = format!("the backends of {}", file.display());
             match https {
                 None => command.arg("-f").arg(&file),
-                Some(https) => add_vcl(command, name, &https.vcl(&format!("include \"{}\";\n", quotable(&file)?)))?,
+                Some(https) => {
+                    add_vcl(command, name, &https.vcl(&format!("include \"{}\";\n", quotable(&file)?)))?
+                }
             };
             return Ok(origin);
         }

@@ -32,8 +32,16 @@ const SYSTEM_FOLDER: &str = "/var/lib/lacquer/acme";
 #[derive(Debug)]
 enum Source {
     /// One certificate for each element.
-    Acme { names: Vec<Names>, folder: PathBuf, email: Option<String>, is_staging: bool },
-    Local { files: LocalFiles, options: PathBuf },
+    Acme {
+        names: Vec<Names>,
+        folder: PathBuf,
+        email: Option<String>,
+        is_staging: bool,
+    },
+    Local {
+        files: LocalFiles,
+        options: PathBuf,
+    },
 }
 
 /// What `--https` and its companions ask for.
@@ -58,8 +66,10 @@ pub fn plan(values: &Values) -> Result<Option<Https>, Failure> {
     }
     let is_local = given.iter().any(|names| names == LOCALHOST);
     if is_local && (given.len() > 1 || values.has("staging") || values.has("email")) {
-        return Err(Failure::new("--https localhost cannot be combined with other names, --staging or --email")
-            .hint("an authority of your own signs its certificate"));
+        return Err(Failure::new(
+            "--https localhost cannot be combined with other names, --staging or --email",
+        )
+        .hint("an authority of your own signs its certificate"));
     }
     let has_hsts = values.has("hsts");
     if is_local && has_hsts {
@@ -105,7 +115,8 @@ fn local_source(listens: &[Listen]) -> Result<Source, Failure> {
         text += &format!("frontend = \"{}\"\n", listen.argument());
     }
     let options = folder.join("tls.conf");
-    fs::write(&options, text).map_err(|error| Failure::new(format_args!("{}: {error}", options.display())))?;
+    fs::write(&options, text)
+        .map_err(|error| Failure::new(format_args!("{}: {error}", options.display())))?;
     Ok(Source::Local { files, options })
 }
 
@@ -231,7 +242,9 @@ impl Https {
     /// Returns a hint for a port that this user may not use.
     pub fn port_hint(&self) -> &'static str {
         match self.source {
-            Source::Local { .. } => "choose others with --https-listen localhost:8443 --listen localhost:8080",
+            Source::Local { .. } => {
+                "choose others with --https-listen localhost:8443 --listen localhost:8080"
+            }
             Source::Acme { .. } => {
                 "start it with sudo; or, if ports 443 and 80 are forwarded here: --https-listen :8443 --listen :8080"
             }

@@ -20,7 +20,8 @@ pub struct Site {
 
 /// Returns a regular expression for a name.
 fn escaped(host: &str) -> String {
-    let escape = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c.to_string() } else { format!("\\{c}") };
+    let escape =
+        |c: char| if c.is_ascii_alphanumeric() || c == '-' { c.to_string() } else { format!("\\{c}") };
     host.chars().map(escape).collect()
 }
 
@@ -32,7 +33,8 @@ impl Site {
              set req.http.X-Forwarded-Proto = \"https\";\n}}\n\nsub vcl_synth {{\n    if (resp.status == {MARK}) {{\n"
         );
         text += "        set resp.status = 308;\n        set resp.reason = \"Permanent Redirect\";\n";
-        let port = self.port.filter(|port| *port != DEFAULT_PORT).map(|port| format!(":{port}")).unwrap_or_default();
+        let port =
+            self.port.filter(|port| *port != DEFAULT_PORT).map(|port| format!(":{port}")).unwrap_or_default();
         for (at, host) in self.hosts.iter().enumerate() {
             let place = format!("set resp.http.Location = \"https://{host}{port}\";");
             if at == 0 {

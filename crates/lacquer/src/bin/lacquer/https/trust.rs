@@ -24,7 +24,8 @@ fn command(authority: &str) -> String {
 /// Returns what the user should know.
 pub fn notes(files: &LocalFiles) -> String {
     let authority = files.authority.display().to_string();
-    let made = if files.is_new { "A new authority of your own was made, which" } else { "Your own authority" };
+    let made =
+        if files.is_new { "A new authority of your own was made, which" } else { "Your own authority" };
     format!(
         "{made} signs certificates for localhost only: {authority}\n\
          To make this system trust it (once):\n  {}\n\
