@@ -115,7 +115,7 @@ impl Client {
     pub fn renew(&self, name: Option<&str>) -> usize {
         let statuses = self.statuses();
         let wanted = |status: &&Status| name.is_none_or(|name| status.names.first() == name);
-        let chosen = statuses.iter().enumerate().filter(|(_, status)| wanted(&status));
+        let chosen = statuses.iter().enumerate().filter(|(_, status)| wanted(status));
         chosen.filter(|(at, _)| self.hurry.send(*at).is_ok()).count()
     }
 }

@@ -94,9 +94,9 @@ fn set_validity(params: &mut CertificateParams, days: f64) {
 /// nothing but localhost, so that its key is worth little to a thief.
 fn authority_params(key: &KeyPair) -> CertificateParams {
     let mut params = CertificateParams::default();
-    let mark: String = key.der_bytes().iter().rev().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let last = key.der_bytes().last_chunk().copied().map_or(0, u32::from_be_bytes);
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, format!("Lacquer's local authority {mark}"));
+    params.distinguished_name.push(DnType::CommonName, format!("Lacquer's local authority {last:08x}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.name_constraints = Some(NameConstraints {

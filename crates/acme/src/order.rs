@@ -110,8 +110,11 @@ fn respond(
             AuthorizationStatus::Valid => {}
             AuthorizationStatus::Pending => {
                 let preferred = request.methods.method(is_wildcard, request.failures);
-                let offered =
-                    authorization.challenges.iter().map(|challenge| challenge.r#type.clone()).collect();
+                let offered = authorization
+                    .challenges
+                    .iter()
+                    .map(|challenge| challenge.r#type.clone())
+                    .collect::<Vec<_>>();
                 let method = choose(preferred, request.methods, &offered).ok_or_else(|| {
                     Fault::new(format_args!("{wanted}: the server does not offer {}", preferred.name()))
                 })?;
@@ -131,7 +134,7 @@ fn respond(
 fn choose(
     preferred: Method,
     methods: MethodChoice,
-    offered: &Vec<instant_acme::ChallengeType>,
+    offered: &[instant_acme::ChallengeType],
 ) -> Option<Method> {
     let others: &[Method] = match (methods, preferred) {
         (MethodChoice::Auto, Method::Http | Method::TlsAlpn) => &[Method::Http, Method::TlsAlpn],
@@ -153,12 +156,12 @@ fn set_ready(order: &mut Order, at: usize, method: Method) -> Result<(), Error> 
 }
 
 /// Waits until the order has one of these states.
-fn wait_until(order: &mut Order, states: &[OrderStatus]) -> Result<(), Fault> {
+fn wait_until(order: &mut Order, wanted: &[OrderStatus]) -> Result<(), Fault> {
     let deadline = Instant::now() + LIMIT;
     let mut pause = FIRST_WAIT;
     loop {
         let status = with_nonces(|| block_on(order.refresh()).map(|state| state.status))?;
-        if states.contains(&status) {
+        if wanted.contains(&status) {
             return Ok(());
         }
         if status == OrderStatus::Invalid {
@@ -191,10 +194,10 @@ fn refusal(order: &mut Order) -> Fault {
         }
     }
     reasons.extend(general.filter(|_| reasons.is_empty()));
-    match reasons.is_empty() {
-        true => Fault::new("the server has refused the order and gives no reason"),
-        false => Fault::new(reasons.join("; ")),
+    if reasons.is_empty() {
+        return Fault::new("the server has refused the order and gives no reason");
     }
+    Fault::new(reasons.join("; "))
 }
 
 /// Requests and fetches the certificate for a new key.

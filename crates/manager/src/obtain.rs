@@ -33,7 +33,7 @@ impl Manager {
                 }
                 Event::Challenges { all, reply } => drop(reply.send(self.respond_to(all))),
                 Event::Certificate { names, path, reply } => {
-                    drop(reply.send(self.load_obtained(&names, path)))
+                    drop(reply.send(self.load_obtained(&names, path)));
                 }
             }
         }

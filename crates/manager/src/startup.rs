@@ -242,6 +242,21 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
+/// Evaluates what listeners ask for by `acme=`, with its parameters, which cannot be changed afterwards.
+fn acme_plan(
+    listeners: &Listeners,
+    params: &mut ParamSet,
+    jail: &Jail,
+    complain: &Complain,
+) -> Outcome<Option<tls::Plan>> {
+    let all = listeners.acme().to_vec();
+    let plan = tls::Plan::new(all, listeners.any_plain(), params.values(), jail, complain)?;
+    for name in plan.iter().flat_map(|_| tls::PARAMETERS) {
+        params.protect(name).map_err(|error| Fault::plain(error.text))?;
+    }
+    Ok(plan)
+}
+
 /// Sets everything up and serves until the end. Returns the exit code. `name` is the last component of `program`.
 pub fn run(
     raw: &RawOptions,
@@ -260,14 +275,11 @@ pub fn run(
 
     let compile_only = raw.mode == Mode::Compile;
     let unique = params.values().tls_err_dup_servername;
-    let names = if compile_only { Vec::new() } else { listeners.acme().to_vec() };
-    let plan = tls::Plan::new(names, listeners.any_plain(), params.values(), &jail, &complain)?;
-    for name in plan.iter().flat_map(|_| tls::PARAMETERS) {
-        params.protect(name).map_err(|error| Fault::plain(error.text))?;
-    }
-    let catalogue = match compile_only {
-        true => tls::Catalogue::default(),
-        false => tls.finish(&listeners, unique, plan.as_ref(), &jail, &complain)?,
+    let plan = if compile_only { None } else { acme_plan(&listeners, &mut params, &jail, &complain)? };
+    let catalogue = if compile_only {
+        tls::Catalogue::default()
+    } else {
+        tls.finish(&listeners, unique, plan.as_ref(), &jail, &complain)?
     };
     let environment = std::env::var("VARNISH_DEFAULT_N").ok();
     let named = raw.workdir.as_deref().or(environment.as_deref());

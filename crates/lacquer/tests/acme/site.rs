@@ -61,10 +61,12 @@ impl Site {
     pub fn restart(&mut self) {
         self.daemon = None;
         let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
-        self.daemon = Some(match is_root() {
+        let vcl = vcl(self.origin.address, "");
+        self.daemon = Some(if is_root() {
             // In its jail, the client has to become root for its files.
-            true => Daemon::start_jailed(&vcl(self.origin.address, ""), &options, "exec \"$@\""),
-            false => Daemon::start(&vcl(self.origin.address, ""), &options),
+            Daemon::start_jailed(&vcl, &options, "exec \"$@\"")
+        } else {
+            Daemon::start(&vcl, &options)
         });
     }
 
