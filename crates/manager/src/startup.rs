@@ -242,19 +242,23 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// Evaluates what listeners ask for by `acme=`, with its parameters, which cannot be changed afterwards.
-fn acme_plan(
+/// Loads the certificates, and evaluates what listeners ask for by `acme=`. The parameters for that cannot be changed
+/// afterwards.
+fn certificates(
+    startup: tls::Startup,
     listeners: &Listeners,
     params: &mut ParamSet,
     jail: &Jail,
     complain: &Complain,
-) -> Outcome<Option<tls::Plan>> {
+) -> Outcome<tls::Tls> {
     let all = listeners.acme().to_vec();
     let plan = tls::Plan::new(all, listeners.any_plain(), params.values(), jail, complain)?;
     for name in plan.iter().flat_map(|_| tls::PARAMETERS) {
         params.protect(name).map_err(|error| Fault::plain(error.text))?;
     }
-    Ok(plan)
+    let unique = params.values().tls_err_dup_servername;
+    let catalogue = startup.finish(listeners, unique, plan.as_ref(), jail, complain)?;
+    Ok(tls::Tls { catalogue, acme: None, plan })
 }
 
 /// Sets everything up and serves until the end. Returns the exit code. `name` is the last component of `program`.
@@ -274,12 +278,10 @@ pub fn run(
         raw.pid_files.iter().map(|p| std::path::absolute(p).unwrap_or_else(|_| PathBuf::from(p))).collect();
 
     let compile_only = raw.mode == Mode::Compile;
-    let unique = params.values().tls_err_dup_servername;
-    let plan = if compile_only { None } else { acme_plan(&listeners, &mut params, &jail, &complain)? };
-    let catalogue = if compile_only {
-        tls::Catalogue::default()
+    let tls = if compile_only {
+        tls::Tls::default()
     } else {
-        tls.finish(&listeners, unique, plan.as_ref(), &jail, &complain)?
+        certificates(tls, &listeners, &mut params, &jail, &complain)?
     };
     let environment = std::env::var("VARNISH_DEFAULT_N").ok();
     let named = raw.workdir.as_deref().or(environment.as_deref());
@@ -303,7 +305,7 @@ pub fn run(
         params,
         listeners,
         storages,
-        tls: tls::Tls { catalogue, acme: None, plan },
+        tls,
         identity,
         workdir,
         secret: secret.map(Secret::given),

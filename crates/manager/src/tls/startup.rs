@@ -89,7 +89,15 @@ impl Startup {
             self.names += 1;
             format!("tls{}", self.names - 1)
         });
-        listeners.add(&format!("{name}={},TLS", address(&frontend)), jail)?;
+        let mut argument = format!("{name}={},TLS", address(&frontend));
+        for names in &frontend.acme {
+            if names.contains(',') {
+                return Err(Fault::usage(format!("-A: acme: \"{names}\": separate names by blanks")));
+            }
+            let names: Vec<&str> = names.split_whitespace().collect();
+            argument += &format!(",acme={}", names.join(";"));
+        }
+        listeners.add(&argument, jail)?;
         let abort = frontend.options.sni_nomatch_abort.or(config.options.sni_nomatch_abort);
         let at = self.catalogue.add_frontend(FrontendSetup {
             name,
