@@ -12,8 +12,9 @@ use crate::rights::Rights;
 /// The maximum time of a call. A record must be visible everywhere when it ends.
 const LIMIT: Duration = Duration::from_mins(10);
 const ROUND: Duration = Duration::from_millis(20);
-/// The maximum number of bytes of its output that an error shows.
-const SHOWN: u64 = 300;
+/// The maximum number of bytes of its messages that are read, and the number that an error shows: the last ones.
+const READ: u64 = 64 << 10;
+const SHOWN: usize = 300;
 /// The variables that it gets.
 const VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
@@ -41,7 +42,7 @@ pub fn call(program: &Path, rights: &Rights, arguments: [&str; 3]) -> Result<(),
     let reader = std::thread::spawn(move || {
         let mut output = Vec::new();
         if let Some(mut stderr) = stderr {
-            let _ = (&mut stderr).take(SHOWN).read_to_end(&mut output);
+            let _ = (&mut stderr).take(READ).read_to_end(&mut output);
             let _ = std::io::copy(&mut stderr, &mut std::io::sink());
         }
         output
@@ -52,7 +53,8 @@ pub fn call(program: &Path, rights: &Rights, arguments: [&str; 3]) -> Result<(),
         Some(status) if status.success() => Ok(()),
         Some(status) => {
             let output = reader.join().unwrap_or_default();
-            Err(failed(format!("{status}: {}", String::from_utf8_lossy(&output).trim())))
+            let last = &output[output.len().saturating_sub(SHOWN)..];
+            Err(failed(format!("{status}: {}", String::from_utf8_lossy(last).trim())))
         }
     }
 }

@@ -59,8 +59,10 @@ impl<'a> Responses<'a> {
                 })?;
                 let record =
                     Record { name: format!("_acme-challenge.{name}"), value: authorization.dns_value() };
-                hook::call(hook, self.rights, ["add", &record.name, &record.value])?;
+                let added = hook::call(hook, self.rights, ["add", &record.name, &record.value]);
+                // A program that has failed may have added the record nevertheless.
                 self.records.push(record);
+                added?;
             }
         }
         Ok(())

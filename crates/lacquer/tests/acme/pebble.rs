@@ -105,17 +105,21 @@ impl Pebble {
     pub fn hook(&self) -> String {
         let text = format!(
             r#"#!/usr/bin/env python3
-import json, sys, urllib.request
+import json, os, sys, urllib.request
 action, name, value = sys.argv[1:]
 command = {{"add": "set-txt", "remove": "clear-txt"}}[action]
 body = json.dumps({{"host": name + ".", "value": value}}).encode()
 urllib.request.urlopen("http://127.0.0.1:{}/" + command, body).read()
 with open("{}", "a") as calls:
-    print(action, name, value, file=calls)
+    print(action, name, value, *os.getresuid(), file=calls)
 "#,
             self.dns_control,
             self.folder.join("calls").display()
         );
+        // The program has another user than this test if that is root.
+        let calls = self.folder.join("calls");
+        fs::write(&calls, "").unwrap();
+        fs::set_permissions(&calls, fs::Permissions::from_mode(0o666)).unwrap();
         let path = self.folder.join("hook");
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
