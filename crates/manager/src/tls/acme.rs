@@ -135,7 +135,8 @@ impl Plan {
             )
         })?;
         // Without a jail, the worker has the user of the folder.
-        if jail.worker().is_none() && !geteuid().is_root() && root.starts_with(&params.jail_read) {
+        let is_readable = params.jail_read.split(':').any(|path| !path.is_empty() && root.starts_with(path));
+        if jail.worker().is_none() && !geteuid().is_root() && (is_readable || !params.jail_files) {
             let text = "ACME: the worker runs as the same user; if it needs no files, keep it from the account's key \
                         with -p jail_read=/etc";
             complain.report(Level::Info, text);
