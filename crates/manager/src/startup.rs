@@ -250,7 +250,11 @@ fn certificates(
     params: &mut ParamSet,
     jail: &Jail,
     complain: &Complain,
+    compile_only: bool,
 ) -> Outcome<tls::Tls> {
+    if compile_only {
+        return Ok(tls::Tls::default());
+    }
     let all = listeners.acme().to_vec();
     let plan = tls::Plan::new(all, listeners.any_plain(), params.values(), jail, complain)?;
     for name in plan.iter().flat_map(|_| tls::PARAMETERS) {
@@ -278,11 +282,7 @@ pub fn run(
         raw.pid_files.iter().map(|p| std::path::absolute(p).unwrap_or_else(|_| PathBuf::from(p))).collect();
 
     let compile_only = raw.mode == Mode::Compile;
-    let tls = if compile_only {
-        tls::Tls::default()
-    } else {
-        certificates(tls, &listeners, &mut params, &jail, &complain)?
-    };
+    let tls = certificates(tls, &listeners, &mut params, &jail, &complain, compile_only)?;
     let environment = std::env::var("VARNISH_DEFAULT_N").ok();
     let named = raw.workdir.as_deref().or(environment.as_deref());
     let workdir = match named {

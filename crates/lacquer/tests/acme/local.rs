@@ -56,7 +56,7 @@ fn start(folder: &Path, ports: &Ports, options: &[&str]) -> Running {
     let running = Running(
         command(folder, &[&places[..], options].concat()).stdout(out).stderr(errors).spawn().unwrap(),
     );
-    let limit = Duration::from_secs(60);
+    let limit = Duration::from_mins(1);
     let is_open = || std::net::TcpStream::connect(("127.0.0.1", ports.tls)).is_ok();
     let is_up =
         until(limit, || is_open() && fs::read_to_string(folder.join("out")).unwrap().contains("launched OK"));

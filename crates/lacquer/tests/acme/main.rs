@@ -102,7 +102,7 @@ fn renewals_do_not_interrupt_connections() {
     site.daemon().ok("param.set timeout_idle 100");
     let mut kept = client::Kept::open(ports.tls, "a.example");
     assert!(
-        pebble::until(Duration::from_secs(60), || {
+        pebble::until(Duration::from_mins(1), || {
             handshake(ports.tls, "a.example").is_ok_and(|next| next != first)
         }),
         "{}",

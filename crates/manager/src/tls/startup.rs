@@ -95,7 +95,7 @@ impl Startup {
                 return Err(Fault::usage(format!("-A: acme: \"{names}\": separate names by blanks")));
             }
             let names: Vec<&str> = names.split_whitespace().collect();
-            argument += &format!(",acme={}", names.join(";"));
+            argument.extend([",acme=", &names.join(";")]);
         }
         listeners.add(&argument, jail)?;
         let abort = frontend.options.sni_nomatch_abort.or(config.options.sni_nomatch_abort);

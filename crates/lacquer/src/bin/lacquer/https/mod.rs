@@ -112,7 +112,7 @@ fn local_source(listens: &[Listen]) -> Result<Source, Failure> {
     let files = local::make(&folder).map_err(Failure::new)?;
     let mut text = format!("pem-file = \"{}\"\n", files.certificate.display());
     for listen in listens {
-        text += &format!("frontend = \"{}\"\n", listen.argument());
+        text.extend(["frontend = \"", &listen.argument(), "\"\n"]);
     }
     let options = folder.join("tls.conf");
     fs::write(&options, text)
