@@ -9,7 +9,7 @@ use lacquer_acme::local::LocalFiles;
 const TOOLS: [(&str, &str); 3] = [
     (
         "/usr/sbin/update-ca-certificates",
-        "sudo cp FILE /usr/local/share/ca-certificates/lacquer-localhost.crt && sudo update-ca-certificates",
+        "sudo install -m 644 FILE /usr/local/share/ca-certificates/lacquer-localhost.crt && sudo update-ca-certificates",
     ),
     ("/usr/bin/update-ca-trust", "sudo trust anchor FILE"),
     ("/usr/bin/trust", "sudo trust anchor FILE"),
