@@ -53,7 +53,7 @@ impl Manager {
 
     /// Sends the responses to challenges to the worker, if one runs.
     pub(crate) fn send_challenges(&mut self) -> Result<(), Reply> {
-        let Some(acme) = self.tls.acme.as_ref().filter(|_| self.worker.is_some()) else { return Ok(()) };
+        let Some(acme) = self.tls.acme.as_ref().filter(|_| self.running()) else { return Ok(()) };
         let Responses { pages, certificates } = acme.responses().clone();
         let certificates = certificates.encode();
         self.request_success(Request::Challenges { pages, certificates }).map(drop)

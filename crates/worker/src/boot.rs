@@ -2,7 +2,7 @@
 
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, mpsc};
 
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
@@ -12,15 +12,11 @@ use lacquer_shm::{VsmDir, vsm};
 use lacquer_sources::clock;
 use lacquer_storage::Stevedore;
 use lacquer_tls::{Setup, Store};
-use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 
 use crate::accept::{self, Entrance, Inherited};
 use crate::balancer::ConnectionBalancer;
-use crate::locks::Locks;
 use crate::process::Process;
-use crate::runtimes::Runtimes;
-use crate::tag_counters::TagCounters;
 use crate::{reactor, storages};
 
 /// The number of descriptors for which the kernel's table is allocated at the start. Each takes eight bytes.
@@ -109,21 +105,13 @@ pub fn share(
         invalidation_listeners,
         descriptors: descriptor_limit(),
     };
-    Ok(Arc::new(Process {
-        shared: Arc::new(Shared::create(&dir, setup)?),
-        watched: watched(config.params.reactor_count()),
-        runtimes: Runtimes::default(),
-        locks: Locks::open(&dir),
-        tag_counters: TagCounters::default(),
-        vsm: Mutex::new(dir),
-        accepting: OnceLock::new(),
-        certificates,
-        config,
-    }))
+    let shared = Shared::create(&dir, setup)?;
+    let watched = watched(config.params.reactor_count());
+    Ok(Arc::new(Process::new(shared, dir, config.sockets, certificates, watched)))
 }
 
 fn start_reactors(process: &Arc<Process>) -> Result<Arc<ConnectionBalancer>, String> {
-    let (balancer, ends) = ConnectionBalancer::new(process.watched.len());
+    let (balancer, ends) = ConnectionBalancer::new(process.watched().len());
     for (id, arrivals) in ends.into_iter().enumerate() {
         let process = process.clone();
         let (started, outcome) = mpsc::channel();
@@ -131,10 +119,10 @@ fn start_reactors(process: &Arc<Process>) -> Result<Arc<ConnectionBalancer>, Str
             .name(format!("reactor-{id}"))
             .spawn(move || match reactor::runtime() {
                 Ok(runtime) => {
-                    process.runtimes.add(runtime.handle().clone());
+                    process.runtimes().add(runtime.handle().clone());
                     let _ = started.send(Ok(()));
-                    let watched = process.watched[id].clone();
-                    let services = Services::new(process.shared.clone(), id, watched, MAKERS);
+                    let watched = process.watched()[id].clone();
+                    let services = Services::new(process.shared().clone(), id, watched, MAKERS);
                     reactor::run(&runtime, &services, arrivals);
                 }
                 Err(e) => drop(started.send(Err(e))),

@@ -9,12 +9,12 @@ use super::{Req, Step, synth};
 #[cold]
 pub fn respond(req: &mut Req) -> Option<Step> {
     let message = &req.request.original;
-    let is_fetch = matches!(message.method(&req.task.ws), b"GET" | b"HEAD");
+    let is_fetch = matches!(message.method(req.task.ws()), b"GET" | b"HEAD");
     if !is_fetch || req.inclusion.level > 0 || req.request.restarts > 0 || req.request.body.is_available() {
         return None;
     }
-    let page = req.task.services.shared().challenges().find(message.url(&req.task.ws))?;
-    req.task.services.counters().s_synth.add(1);
+    let page = req.task.services().shared().challenges().find(message.url(req.task.ws()))?;
+    req.task.services().counters().s_synth.add(1);
     req.response.status = 200;
     synth::set_up(req);
     let length = page.len().to_string();

@@ -11,7 +11,7 @@ use crate::process::Process;
 
 /// Applies a change of the certificates.
 pub fn change(process: &Arc<Process>, change: &[u8]) -> Reply {
-    let Some(store) = &process.certificates else {
+    let Some(store) = process.certificates() else {
         return Reply::error(status::CANT, "TLS has not been configured");
     };
     match Change::decode(change).and_then(|change| store.apply(change)) {
@@ -23,13 +23,13 @@ pub fn change(process: &Arc<Process>, change: &[u8]) -> Reply {
 /// Replaces the responses to challenges of an ACME server.
 pub fn set_challenges(process: &Arc<Process>, pages: Vec<(String, String)>, certificates: &[u8]) -> Reply {
     let applied =
-        ChallengeCertificates::decode(certificates).and_then(|certificates| match &process.certificates {
+        ChallengeCertificates::decode(certificates).and_then(|certificates| match process.certificates() {
             Some(store) => store.set_challenges(certificates),
             None => Ok(()),
         });
     match applied {
         Ok(()) => {
-            process.shared.challenges().set(pages);
+            process.shared().challenges().set(pages);
             Reply::ok("")
         }
         Err(why) => Reply::error(status::CANT, why),
@@ -38,14 +38,14 @@ pub fn set_challenges(process: &Arc<Process>, pages: Vec<(String, String)>, cert
 
 /// Applies new parameters.
 pub fn tune(process: &Process, params: &Params) {
-    if let Some(store) = &process.certificates {
+    if let Some(store) = process.certificates() {
         store.offer_http2(params.feature.has(FeatureBits::HTTP2));
     }
 }
 
 /// Frees certificates that were removed, a part of them each time.
 pub fn poll(process: &Process) {
-    if let Some(store) = &process.certificates {
-        store.release(process.shared.params().tls_cleanup_batch as usize);
+    if let Some(store) = process.certificates() {
+        store.release(process.shared().params().tls_cleanup_batch as usize);
     }
 }
