@@ -85,6 +85,11 @@ impl CommandSpec {
 
 /// All commands by name.
 pub const COMMANDS: &[CommandSpec] = &[
+    command("acme.list", "acme.list [-j]", 0, 0, "List the certificates that the daemon obtains itself.")
+        .json()
+        .more("  Columns: names; end of the certificate; next attempt; why the last attempt has failed."),
+    command("acme.renew", "acme.renew [<name>]", 0, 1, "Obtain certificates again, now.")
+        .more("  The name is the first one of a certificate. Without a name, all are renewed."),
     command("auth", "auth <response>", 1, 1, "Respond to the challenge with a digest of the secret.").open(),
     command("backend.list", "backend.list [-j] [-p] [<backend_pattern>]", 0, 2, "List backends and their health.")
         .worker()

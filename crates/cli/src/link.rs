@@ -86,6 +86,13 @@ pub enum Request {
         /// The change: `lacquer_tls::Change` in postcard's format.
         change: Vec<u8>,
     },
+    /// Respond to these challenges of an ACME server, and to no others.
+    Challenges {
+        /// The pages of HTTP-01: the token, and the content.
+        pages: Vec<(String, String)>,
+        /// The certificates of TLS-ALPN-01: `lacquer_tls::ChallengeCertificates` in postcard's format.
+        certificates: Vec<u8>,
+    },
     /// Start to accept connections.
     Start,
     /// Reply with `PONG` and the time.

@@ -15,6 +15,7 @@ use lacquer_storage::Stevedore;
 use crate::addresses::AddressTable;
 use crate::admission::{Admission, Bound};
 use crate::ban_subjects::PackedHeads;
+use crate::challenges::Challenges;
 use crate::drain::Drain;
 use crate::emulated::pool_counters::PoolCounters;
 use crate::live_params::{self, LiveParams};
@@ -43,6 +44,7 @@ struct Intake {
     addresses: Arc<AddressTable>,
     admission: Arc<Admission>,
     drain: Drain,
+    challenges: Challenges,
 }
 
 /// Counters in shared memory.
@@ -171,6 +173,11 @@ impl Shared {
     /// Returns the state of the worker's orderly end.
     pub fn drain(&self) -> &Drain {
         &self.intake.drain
+    }
+
+    /// Returns the pages for ACME servers, which requests get before VCL sees them.
+    pub fn challenges(&self) -> &Challenges {
+        &self.intake.challenges
     }
 
     pub fn descriptors(&self) -> &Descriptors {

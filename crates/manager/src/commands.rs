@@ -61,6 +61,8 @@ impl Manager {
         let json = checked.json;
         let in_envelope = |elements: &str| Reply::ok(json::reply(2, words, now(), elements));
         match checked.spec.name {
+            "acme.list" => self.acme_list(words, json),
+            "acme.renew" => self.acme_renew(args.first().map(String::as_str)),
             "banner" => Reply::ok(self.banner()),
             "debug.panic.master" => panic!("You asked for it"),
             "help" => {
@@ -112,11 +114,11 @@ impl Manager {
     fn tls_command(&mut self, name: &str, args: &[String], json: bool) -> Result<String, Reply> {
         let unique = self.params.values().tls_err_dup_servername;
         let context = tls::Context { jail: &self.jail, complain: &self.complain, unique };
-        match tls::run(&mut self.tls, context, name, args, json) {
+        match tls::run(&mut self.tls.catalogue, context, name, args, json) {
             tls::Step::Done(done) => Ok(done?),
             tls::Step::Send(change, completion) => {
                 self.send_certificates(&change)?;
-                tls::complete(&mut self.tls, completion);
+                tls::complete(&mut self.tls.catalogue, completion);
                 Ok(String::new())
             }
         }

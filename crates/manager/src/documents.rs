@@ -19,6 +19,8 @@ const OPTIONS: &[(&str, &[(&str, &str)])] = &[
             ("  options:", "PROTO is \"HTTP\" (default), \"PROXY\" or \"HTTPS\""),
             ("    [,user=<u>][,group=<g>]", "user, group and mode are those"),
             ("    [,mode=<m>]", "  of a UNIX socket."),
+            ("    [,acme=<names>]", "names whose certificates are obtained"),
+            ("", "  (HTTPS; separated by semicolons)"),
             ("-A cfgfile", "Listeners with TLS and their certificates"),
             ("-b none", "No backend"),
             ("-b [addr[:port]|path]", "Backend address and port"),

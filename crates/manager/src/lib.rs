@@ -15,6 +15,7 @@ mod jail;
 mod listen;
 mod machine;
 mod manager;
+mod obtain;
 mod options;
 mod regular_file;
 mod renewal;
@@ -38,6 +39,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub use machine::Machine;
+pub use startup::backend_vcl;
 
 use crate::daemon::Background;
 use crate::fault::{Fault, Outcome};

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 
+use lacquer_acme::Names;
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -17,6 +18,8 @@ use crate::resolve::resolve_range;
 use crate::users;
 
 const DEFAULT_PORT: u16 = 80;
+/// The sub-argument that asks for a certificate.
+const ACME: &str = "acme=";
 
 /// Owner, group and mode of a UNIX socket, which decide who may connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub struct Listener {
 #[derive(Debug, Default)]
 pub struct Listeners {
     all: Vec<Listener>,
+    /// The certificates that `acme=` asks for, each once.
+    acme: Vec<Names>,
     unnamed: usize,
 }
 
@@ -173,7 +178,11 @@ impl Listeners {
                 "Unix domain socket addresses must be absolute paths in -a ({endpoint})"
             )));
         }
+        let (acme, rest): (Vec<String>, Vec<String>) =
+            rest.iter().cloned().partition(|field| field.starts_with(ACME));
+        let rest = &rest[..];
         let transport = transport(rest)?;
+        self.want_certificates(&acme, transport)?;
         let permissions = permissions(endpoint, rest)?;
         if is_unix(endpoint) {
             return self.add_unix(name, endpoint, transport, permissions, jail);
@@ -188,6 +197,34 @@ impl Listeners {
             return Err(Fault::usage(format!("Got no socket(s) for {name}={endpoint}")));
         }
         Ok(())
+    }
+
+    /// Records the certificates of `acme=` sub-arguments.
+    fn want_certificates(&mut self, fields: &[String], transport: Transport) -> Outcome<()> {
+        for names in fields.iter().filter_map(|field| field.strip_prefix(ACME)) {
+            if !transport.is_tls() {
+                return Err(Fault::usage(format!("{ACME}{names} in -a needs the protocol https beside it")));
+            }
+            let names =
+                Names::parse(names).map_err(|why| Fault::usage(format!("{ACME}{names} in -a: {why}")))?;
+            if !self.acme.contains(&names) {
+                self.acme.push(names);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the names of the certificates that listeners ask for.
+    pub fn acme(&self) -> &[Names] {
+        &self.acme
+    }
+
+    /// Returns whether a TCP socket has no TLS.
+    pub fn any_plain(&self) -> bool {
+        let is_plain = |listener: &Listener| {
+            matches!(listener.address, ListenAddress::Ip(_)) && !listener.transport.is_tls()
+        };
+        self.all.iter().any(is_plain)
     }
 
     fn clash(&self, endpoint: &str, is_same: impl Fn(&ListenAddress) -> bool) -> Outcome<()> {
@@ -357,6 +394,9 @@ mod tests {
             ("foo/bar.sock".to_owned(), "Unix domain socket addresses must be absolute paths"),
             ("127.0.0.1:80000,user=u".to_owned(), "Invalid sub-arg user=u"),
             ("@abstract,mode=660".to_owned(), "Invalid sub-arg mode=660"),
+            ("127.0.0.1:80000,acme=example.org".to_owned(), "needs the protocol https"),
+            ("127.0.0.1:80000,https,acme=".to_owned(), "acme= in -a: \"\": the name is empty"),
+            ("127.0.0.1:80000,https,acme=127.0.0.1".to_owned(), "an address is not supported"),
             (format!("{path},mode=660,mode=600"), "Too many mode sub-args"),
             (format!("{path},mode="), "Empty mode sub-arg"),
             (format!("{path},mode=666devilish"), "Invalid mode sub-arg 666devilish"),

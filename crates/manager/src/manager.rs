@@ -68,7 +68,7 @@ pub struct Manager {
     pub(crate) params: ParamSet,
     pub(crate) listeners: Listeners,
     pub(crate) storages: Vec<Storage>,
-    pub(crate) tls: tls::Catalogue,
+    pub(crate) tls: tls::Tls,
     pub(crate) instance: Instance,
     pub(crate) renewal: Renewal,
     pub(crate) shm: Option<Shm>,

@@ -71,6 +71,7 @@ impl EndSignal {
 enum Source {
     Terminate,
     Worker,
+    Acme,
     CliSocket(usize),
     Session(usize, PollFlags),
     Master,
@@ -183,6 +184,10 @@ impl Service {
             sources.push(Source::Worker);
             fds.push(PollFd::from_borrowed_fd(worker.output(), PollFlags::IN));
         }
+        if let Some(acme) = &self.manager.tls.acme {
+            sources.push(Source::Acme);
+            fds.push(PollFd::from_borrowed_fd(acme.descriptor(), PollFlags::IN));
+        }
         if self.sessions.accepts(Instant::now()) {
             for (at, fd) in self.sockets.descriptors().enumerate() {
                 sources.push(Source::CliSocket(at));
@@ -217,6 +222,7 @@ impl Service {
                 }
             }
             Source::Worker => self.manager.listen_to_worker(),
+            Source::Acme => self.manager.serve_acme(),
             Source::CliSocket(at) => self.sessions.accept(&self.sockets, at, &mut self.manager),
             Source::Master => match self.master.as_mut().map(Master::finish) {
                 Some(Ok(stream)) => self.sessions.connected(&self.manager, stream),

@@ -49,7 +49,8 @@ struct ParsedOptions {
     tls: tls::Startup,
 }
 
-fn backend_vcl(argument: &str) -> StartVcl {
+/// Returns the VCL text of `-b`, after its version: one backend.
+pub fn backend_vcl(argument: &str) -> String {
     let body = if argument.eq_ignore_ascii_case("none") {
         "none;".to_owned()
     } else if is_backend_path(argument) {
@@ -59,9 +60,13 @@ fn backend_vcl(argument: &str) -> StartVcl {
     } else {
         format!("{{\n    .host = \"{argument}\";\n}}")
     };
+    format!("backend default {body}\n")
+}
+
+fn given_backend(argument: &str) -> StartVcl {
     StartVcl {
         origin: "<-b argument>".to_owned(),
-        text: format!("vcl 4.1;\nbackend default {body}\n").into(),
+        text: format!("vcl 4.1;\n{}", backend_vcl(argument)).into(),
     }
 }
 
@@ -102,7 +107,7 @@ impl ParsedOptions {
             params: ParamSet::new(),
             listeners: Listeners::default(),
             storages: StorageArguments::default(),
-            vcl: raw.backend.as_deref().map(backend_vcl).into_iter().collect(),
+            vcl: raw.backend.as_deref().map(given_backend).into_iter().collect(),
             init: None,
             tls: tls::Startup::default(),
         };
@@ -236,6 +241,29 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
+/// Loads the certificates, and evaluates what listeners ask for by `acme=`. The parameters for that cannot be changed
+/// afterwards.
+fn certificates(
+    startup: tls::Startup,
+    listeners: &Listeners,
+    params: &mut ParamSet,
+    jail: &Jail,
+    complain: &Complain,
+    compile_only: bool,
+) -> Outcome<tls::Tls> {
+    if compile_only {
+        return Ok(tls::Tls::default());
+    }
+    let all = listeners.acme().to_vec();
+    let plan = tls::Plan::new(all, listeners.any_plain(), params.values(), jail, complain)?;
+    for name in plan.iter().flat_map(|_| tls::PARAMETERS) {
+        params.protect(name).map_err(|error| Fault::plain(error.text))?;
+    }
+    let unique = params.values().tls_err_dup_servername;
+    let catalogue = startup.finish(listeners, unique, plan.as_ref(), jail, complain)?;
+    Ok(tls::Tls { catalogue, acme: None, plan })
+}
+
 /// Sets everything up and serves until the end. Returns the exit code. `name` is the last component of `program`.
 pub fn run(
     raw: &RawOptions,
@@ -246,15 +274,14 @@ pub fn run(
     raise_descriptor_limit();
     let complain = Complain::new(matches!(raw.mode, Mode::Debug | Mode::Foreground), name);
     let jail = Jail::enter(raw.jail.as_deref())?;
-    let ParsedOptions { params, listeners, storages, vcl, init, tls } = ParsedOptions::from(raw, &jail)?;
+    let ParsedOptions { mut params, listeners, storages, vcl, init, tls } = ParsedOptions::from(raw, &jail)?;
     complain.tune(params.values());
     let secret = given_secret(raw, &jail)?;
     let pid_paths: Vec<PathBuf> =
         raw.pid_files.iter().map(|p| std::path::absolute(p).unwrap_or_else(|_| PathBuf::from(p))).collect();
 
     let compile_only = raw.mode == Mode::Compile;
-    let unique = params.values().tls_err_dup_servername;
-    let tls = if compile_only { None } else { Some(tls.finish(&listeners, unique, &jail, &complain)?) };
+    let tls = certificates(tls, &listeners, &mut params, &jail, &complain, compile_only)?;
     let environment = std::env::var("VARNISH_DEFAULT_N").ok();
     let named = raw.workdir.as_deref().or(environment.as_deref());
     let workdir = match named {
@@ -284,7 +311,7 @@ pub fn run(
         params,
         listeners,
         storages,
-        tls: tls.unwrap_or_default(),
+        tls,
         instance,
         renewal: Renewal::default(),
         shm: None,

@@ -11,6 +11,8 @@ mod set;
 mod show;
 mod spec;
 #[macro_use]
+mod table_acme;
+#[macro_use]
 mod table_cache;
 #[macro_use]
 mod table_client;
@@ -121,7 +123,7 @@ macro_rules! define_params {
     };
 }
 
-cache_params! { [client_params backend_params h2_params process_params define_params] }
+cache_params! { [acme_params client_params backend_params h2_params process_params define_params] }
 
 /// Maximum number of reactors.
 const MAX_REACTORS: usize = 64;

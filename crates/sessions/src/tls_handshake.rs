@@ -3,10 +3,10 @@
 use lacquer_engine::{Services, Sess};
 use lacquer_http::SessClose;
 use lacquer_net::tls::{self, Acceptance};
-use lacquer_net::{Culprit, Failure};
+use lacquer_net::{Culprit, Failure, Stream};
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
-use lacquer_tls::Frontend;
+use lacquer_tls::{CHALLENGE_PROTOCOL, Frontend};
 
 use crate::arrival::Arrival;
 use crate::connection::Connection;
@@ -24,6 +24,10 @@ pub async fn accept(
     let limit = clock::seconds(params.tls_handshake_timeout);
     let vxid = sess.vxid();
     match tokio::time::timeout(limit, handshake).await {
+        Ok(Ok(stream)) if is_challenge(&stream) => {
+            services.log().write(Tag::TLS, vxid, b"An ACME server has verified a name");
+            Err(SessClose::RespClose)
+        }
         Ok(Ok(stream)) => Ok(Arrival { stream, ahead: Vec::new() }),
         Ok(Err(failure)) => {
             services.log().write(Tag::TLS, vxid, failure.log_text().as_bytes());
@@ -34,6 +38,12 @@ pub async fn accept(
             Err(SessClose::RxTimeout)
         }
     }
+}
+
+/// Returns whether the handshake was that of an ACME server. Its connection carries no data (RFC 8737, section 3).
+fn is_challenge(stream: &Stream) -> bool {
+    let facts = stream.negotiated().tls;
+    facts.is_some_and(|facts| facts.alpn.as_deref() == Some(CHALLENGE_PROTOCOL))
 }
 
 /// Logs why TLS has ended a connection after its handshake. Clients that close without an alert are common, and no

@@ -127,6 +127,12 @@ impl Bundle {
         leaf::read(self.chain.first().map_or(&[][..], |first| first))
     }
 
+    /// Returns the parts of the certificate that identify it to an ACME server (RFC 9773): the identifier of its
+    /// authority's key, and its serial number.
+    pub fn renewal_id(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        leaf::renewal_id(self.chain.first()?)
+    }
+
     /// Prepares the certificate for handshakes.
     pub fn certified_key(&self) -> Result<CertifiedKey, String> {
         let chain = self.chain.iter().map(|der| der.to_vec().into()).collect();

@@ -69,6 +69,23 @@ impl Change {
     }
 }
 
+/// Certificates for the handshakes of an ACME server (TLS-ALPN-01, RFC 8737), by the name that it asks for. They
+/// replace all earlier ones.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ChallengeCertificates {
+    pub all: Vec<(String, Bundle)>,
+}
+
+impl ChallengeCertificates {
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<ChallengeCertificates, String> {
+        decode(bytes)
+    }
+}
+
 /// The order of a certificate among those that have a name in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Rank {

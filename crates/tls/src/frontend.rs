@@ -61,6 +61,9 @@ impl Frontend {
 
 impl Listener {
     fn choose(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refused> {
+        if let Some(config) = self.shared.challenges.find(hello) {
+            return Ok(config);
+        }
         let tables = self.shared.tables.read().clone();
         let local = &tables.local[self.at];
         let default = local

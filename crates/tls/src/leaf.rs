@@ -4,6 +4,9 @@ use crate::der::{Element, Reader, tag};
 
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+const AUTHORITY_KEY_ID: &[u8] = &[0x55, 0x1d, 0x23];
+/// The tag of the key's identifier in the extension.
+const KEY_ID: u8 = 0x80;
 const VERSION: u8 = 0xa0;
 const ISSUER_ID: u8 = 0x81;
 const SUBJECT_ID: u8 = 0x82;
@@ -44,6 +47,7 @@ impl Leaf {
 
 /// The parts of a certificate in DER, before they are interpreted.
 struct Parts<'a> {
+    serial: Element<'a>,
     validity: Element<'a>,
     subject: Element<'a>,
     key: Element<'a>,
@@ -58,13 +62,13 @@ fn parts(certificate: &[u8]) -> Option<Parts<'_>> {
     }
     let mut signed = whole.inside().expect(tag::SEQUENCE)?.inside();
     signed.optional(VERSION);
-    let (_serial, _algorithm, _issuer) = (signed.next()?, signed.next()?, signed.next()?);
+    let (serial, _algorithm, _issuer) = (signed.next()?, signed.next()?, signed.next()?);
     let validity = signed.expect(tag::SEQUENCE)?;
     let subject = signed.expect(tag::SEQUENCE)?;
     let key = signed.expect(tag::SEQUENCE)?;
     signed.optional(ISSUER_ID);
     signed.optional(SUBJECT_ID);
-    Some(Parts { validity, subject, key, extensions: signed.optional(EXTENSIONS) })
+    Some(Parts { serial, validity, subject, key, extensions: signed.optional(EXTENSIONS) })
 }
 
 /// Returns the public key of a certificate: its SubjectPublicKeyInfo in DER.
@@ -127,12 +131,24 @@ fn text(value: Element<'_>) -> Option<String> {
     }
 }
 
+/// Returns the identifier of the authority's key and the serial number of a certificate in DER.
+pub fn renewal_id(certificate: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let parts = parts(certificate)?;
+    let key = extension(parts.extensions?, AUTHORITY_KEY_ID)?.inside().expect(KEY_ID)?;
+    Some((key.content.to_vec(), parts.serial.content.to_vec()))
+}
+
 /// Returns the extension with the alternative names, as a list of names.
 fn alternative_names(extensions: Element<'_>) -> Option<Element<'_>> {
+    extension(extensions, SUBJECT_ALT_NAME)
+}
+
+/// Returns the value of an extension, which is a sequence.
+fn extension<'a>(extensions: Element<'a>, id: &[u8]) -> Option<Element<'a>> {
     let mut all = extensions.inside().expect(tag::SEQUENCE)?.inside();
     while let Some(extension) = all.expect(tag::SEQUENCE) {
         let mut fields = extension.inside();
-        let is_it = fields.expect(tag::OID)?.content == SUBJECT_ALT_NAME;
+        let is_it = fields.expect(tag::OID)?.content == id;
         fields.optional(tag::BOOLEAN);
         let value = fields.expect(tag::OCTET_STRING)?;
         if is_it {

@@ -7,6 +7,7 @@
 mod algorithms;
 mod bundle;
 mod certificate;
+mod challenges;
 mod change;
 mod ciphers;
 mod configs;
@@ -25,7 +26,8 @@ mod ticketer;
 
 pub use algorithms::Algorithms;
 pub use bundle::{Bundle, ChainPool, File, Files, MAX_FILE};
-pub use change::{Change, Entry, FrontendSetup, Rank, Setup};
+pub use challenges::PROTOCOL as CHALLENGE_PROTOCOL;
+pub use change::{ChallengeCertificates, Change, Entry, FrontendSetup, Rank, Setup};
 pub use frontend::Frontend;
 pub use leaf::Leaf;
 pub use protocols::Protocols;

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::RwLock;
 
+use crate::challenges::Challenges;
 use crate::configs::Configs;
 use crate::protocols::Protocols;
 use crate::table::Table;
@@ -29,6 +30,7 @@ impl Tables {
 pub struct Shared {
     pub tables: RwLock<Arc<Tables>>,
     pub configs: Configs,
+    pub challenges: Challenges,
     /// Whether HTTP/2 is offered.
     pub http2: AtomicBool,
     /// The protocols of listeners that set none.

@@ -9,7 +9,8 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::bundle::ChainPool;
 use crate::certificate::Certificate;
-use crate::change::{Change, FrontendSetup, Setup};
+use crate::challenges::Challenges;
+use crate::change::{ChallengeCertificates, Change, FrontendSetup, Setup};
 use crate::configs::Configs;
 use crate::frontend::Frontend;
 use crate::shared::{Shared, Tables};
@@ -43,6 +44,7 @@ impl Store {
         let shared = Shared {
             tables: RwLock::new(Arc::new(Tables::new(frontends.len()))),
             configs: Configs::new(Arc::new(Ticketer::new(ticket_secret))),
+            challenges: Challenges::default(),
             http2: AtomicBool::new(false),
             protocols,
         };
@@ -58,6 +60,11 @@ impl Store {
     /// Offers HTTP/2 to new clients, or stops to do so.
     pub fn offer_http2(&self, offered: bool) {
         self.shared.http2.store(offered, Ordering::Relaxed);
+    }
+
+    /// Replaces the certificates of challenges that are pending. On failure, nothing has changed.
+    pub fn set_challenges(&self, certificates: ChallengeCertificates) -> Result<(), String> {
+        self.shared.challenges.set(certificates)
     }
 
     /// Applies a change. On failure, nothing has changed.

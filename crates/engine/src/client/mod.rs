@@ -6,6 +6,7 @@
 
 mod admit;
 mod body;
+mod challenge;
 mod deliver;
 mod esi;
 mod for_fetch;

@@ -7,6 +7,7 @@ use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
 use sha2::{Digest, Sha256};
 
+use super::challenge;
 use super::parts::LookupRules;
 use super::{Req, Step};
 use crate::task::TaskParts;
@@ -90,6 +91,11 @@ pub async fn recv(req: &mut Req) -> Step {
     // Only HTTP/2 allows a body with HEAD. An origin that ignores the body would parse it as the next request.
     if req.request.body.is_available() && req.request.original.method(req.task.ws()) == b"HEAD" {
         return Box::pin(refuse(req, "Body in a HEAD request")).await;
+    }
+    if req.task.services().shared().challenges().is_pending()
+        && let Some(step) = challenge::respond(req)
+    {
+        return step;
     }
     prepare(req);
     if req.request.body.status() == BodyStatus::Error {

@@ -32,7 +32,7 @@ pub const LAYERS: [&[&str]; 9] = [
     &["engine"],
     &["vmods", "vcl-native"],
     &["deliver"],
-    &["cache", "net", "vcl-runtime", "jail"],
+    &["acme", "cache", "net", "vcl-runtime", "jail"],
     &["flow", "h2", "vcl", "cli", "tls"],
     &["disk", "filters", "http", "params", "shm", "sources", "storage", "system"],
 ];

@@ -261,6 +261,32 @@ impl Catalogue {
         self.pool.tidy();
     }
 
+    /// Prepares to put a certificate into effect without a transaction, in the place of the one in use that has its id.
+    /// Returns the change for the worker, and the certificate.
+    pub fn replacement(&mut self, wanted: Wanted, (bundle, leaf): (Bundle, Leaf)) -> (Change, Replacement) {
+        let is_same = |loaded: &&Loaded| loaded.state.is_in_use() && Some(&loaded.id) == wanted.id.as_ref();
+        let old = self.all.iter().find(is_same);
+        let (old, rank, default) = match old.map(|loaded| &loaded.entry) {
+            Some(entry) => (Some(entry.id), entry.rank, entry.default),
+            None => (None, Rank { transaction: self.numbers.transaction, order: self.all.len() as u32 }, 0),
+        };
+        let entry = self.entry(&wanted, bundle, rank, default);
+        let change = Change { remove: old.into_iter().collect(), add: vec![entry.clone()] };
+        (change, Replacement { old, wanted, leaf, entry })
+    }
+
+    /// Takes over the certificate of [`Catalogue::replacement`], after the worker has it.
+    pub fn replace(&mut self, replacement: Replacement) {
+        let Replacement { old, wanted, leaf, entry } = replacement;
+        if let Some(loaded) = self.all.iter_mut().find(|loaded| Some(loaded.entry.id) == old) {
+            (loaded.leaf, loaded.entry) = (leaf, entry);
+        } else {
+            let id = wanted.id.clone().unwrap_or_else(|| self.make_id());
+            self.all.push(Loaded { id, wanted, leaf, state: State::Active, entry });
+        }
+        self.pool.tidy();
+    }
+
     /// Returns the settings of a new worker, if a listener has TLS. `secret` is used for tickets the
     /// first time.
     pub fn setup(&mut self, now: f64, secret: [u8; 32]) -> Option<Setup> {
@@ -322,6 +348,16 @@ impl Catalogue {
 #[derive(Debug)]
 pub struct Renewed {
     certificates: Vec<(usize, Entry, Leaf)>,
+}
+
+/// A certificate that takes effect at once.
+#[derive(Debug)]
+pub struct Replacement {
+    /// The one that it replaces.
+    old: Option<u64>,
+    wanted: Wanted,
+    leaf: Leaf,
+    entry: Entry,
 }
 
 impl Taken {

@@ -43,6 +43,8 @@ pub struct Frontend {
     pub host: Option<String>,
     pub port: Option<String>,
     pub match_global: Option<bool>,
+    /// The names of certificates to obtain; one text for each certificate.
+    pub acme: Vec<String>,
     pub options: Options,
     pub certificates: Vec<Certificate>,
 }
@@ -229,6 +231,7 @@ impl<'a> Parser<'a> {
                 "name" => frontend.name = self.some_text()?,
                 "match-global-certs" => frontend.match_global = self.boolean()?,
                 "pem-file" => frontend.certificates.extend(self.certificate()?),
+                "acme" => frontend.acme.extend(self.some_text()?),
                 "ecdh-curve" => return self.unknown(),
                 _ => {
                     if !self.option(key, &mut frontend.options)? {
@@ -280,6 +283,8 @@ mod tests {
                 name = "tls0"
                 tls-protos = TLSv1.2 TLSv1.3
                 match-global-certs = on
+                acme = "a.example www.a.example"
+                acme = b.example
                 pem-file = "/local.pem"
                 pem-file = { cert = "/c.pem" private-key = "/k.pem" dhparam = "/d" name = "one"
                              ocsp-resp-file = "/o" ciphers = "HIGH" }
@@ -300,6 +305,7 @@ mod tests {
         assert_eq!(one.certificates[1].paths.key.as_deref(), Some(Path::new("/k.pem")));
         assert_eq!(one.certificates[1].paths.staple.as_deref(), Some(Path::new("/o")));
         assert_eq!(one.certificates[1].options.ciphers.as_deref(), Some("HIGH"));
+        assert_eq!(one.acme, ["a.example www.a.example", "b.example"]);
         assert_eq!(two.address.as_deref(), Some("*:8443"));
         assert_eq!(config.certificates.len(), 1);
         assert_eq!(config.options.sni_nomatch_abort, Some(true));

@@ -1,6 +1,7 @@
 //! TLS towards clients: the listeners and certificates of `-A` and `-a`, and the commands `tls.cert.*`. The manager reads
 //! and checks certificates, keeps them for the next worker, and sends them to the worker over the link.
 
+mod acme;
 mod catalogue;
 mod commands;
 mod config;
@@ -9,17 +10,41 @@ mod refusal;
 mod startup;
 mod tokens;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+pub use acme::{Acme, PARAMETERS, Plan, Responses};
 pub use catalogue::Catalogue;
+use catalogue::Wanted;
 pub use commands::{Context, Step, complete, run};
+use lacquer_acme::Names;
 use lacquer_http::date;
-use lacquer_tls::Leaf;
+use lacquer_tls::{Bundle, Leaf};
 pub use refusal::Refusal;
 pub use startup::Startup;
 
 use crate::complain::{Complain, Level};
+use crate::jail::Jail;
 use crate::shm::now;
+
+/// The certificates, and the client that obtains some of them.
+#[derive(Debug, Default)]
+pub struct Tls {
+    pub catalogue: Catalogue,
+    /// `None` if no listener asks for certificates.
+    pub acme: Option<Acme>,
+    /// What starts the client as soon as a worker runs.
+    pub plan: Option<Plan>,
+}
+
+/// Returns the certificate with these names that the client has written to a file.
+pub fn obtained(names: &Names, path: PathBuf) -> Wanted {
+    acme::wanted(names, path)
+}
+
+/// Reads and checks the files of a certificate.
+pub fn load(wanted: &Wanted, jail: &Jail) -> Result<(Bundle, Leaf), Refusal> {
+    files::load(&wanted.paths, jail)
+}
 
 /// Reports a certificate that is not valid now. It is used nevertheless, like in Varnish.
 fn report_validity(complain: &Complain, path: &Path, leaf: &Leaf) {

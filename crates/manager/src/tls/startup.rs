@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lacquer_tls::{FrontendSetup, Protocols, Settings};
 
+use super::acme::{self, Plan};
 use super::catalogue::{Catalogue, Wanted};
 use super::config::{self, Certificate, Config, Frontend, Options};
 use super::files;
@@ -88,7 +89,15 @@ impl Startup {
             self.names += 1;
             format!("tls{}", self.names - 1)
         });
-        listeners.add(&format!("{name}={},TLS", address(&frontend)), jail)?;
+        let mut argument = format!("{name}={},TLS", address(&frontend));
+        for names in &frontend.acme {
+            if names.contains(',') {
+                return Err(Fault::usage(format!("-A: acme: \"{names}\": separate names by blanks")));
+            }
+            let names: Vec<&str> = names.split_whitespace().collect();
+            argument.extend([",acme=", &names.join(";")]);
+        }
+        listeners.add(&argument, jail)?;
         let abort = frontend.options.sni_nomatch_abort.or(config.options.sni_nomatch_abort);
         let at = self.catalogue.add_frontend(FrontendSetup {
             name,
@@ -125,6 +134,7 @@ impl Startup {
         self,
         listeners: &Listeners,
         unique: bool,
+        plan: Option<&Plan>,
         jail: &Jail,
         complain: &Complain,
     ) -> Outcome<Catalogue> {
@@ -157,6 +167,13 @@ impl Startup {
             catalogue
                 .stage(wanted, (bundle, leaf), taken.as_mut())
                 .map_err(|refusal| Fault::plain(refusal.text))?;
+        }
+        for (names, path) in plan.map(|plan| plan.stored(jail)).unwrap_or_default() {
+            let wanted = acme::wanted(&names, path);
+            // The client obtains another one if the file cannot be used.
+            if let Ok(loaded) = files::load(&wanted.paths, jail) {
+                catalogue.stage(wanted, loaded, None).map_err(|refusal| Fault::plain(refusal.text))?;
+            }
         }
         catalogue.commit();
         Ok(catalogue)

@@ -67,7 +67,10 @@ impl Manager {
         self.child.state = State::Starting;
         let outcome = self.launch_steps();
         match &outcome {
-            Ok(()) => self.child.relaunch.reset(),
+            Ok(()) => {
+                self.child.relaunch.reset();
+                self.start_acme();
+            }
             Err(reply) => {
                 self.complain.report(Level::Error, &reply.text.lossy());
                 match self.child.process {
@@ -109,8 +112,9 @@ impl Manager {
             Reply::no(reply.status, format!("Child ({pid}) {what} failed:\n{}", reply.text))
         };
         self.push_vcls().map_err(|reply| fail("Pushing vcls", reply))?;
-        let certificates = self.tls.in_use();
+        let certificates = self.tls.catalogue.in_use();
         self.send_certificates(&certificates).map_err(|reply| fail("Pushing certificates", reply))?;
+        self.send_challenges().map_err(|reply| fail("Pushing challenges", reply))?;
         let depth = self.params.values().listen_depth;
         if let Err(error) = self.listeners.listen(depth) {
             return Err(fail("Acceptor start", Reply::no(status::CANT, error.to_string())));
@@ -129,7 +133,7 @@ impl Manager {
             .map_err(|fault| Reply::no(status::CANT, format!("Child failed on launch: {fault}")))?;
         let mut secret = [0; 32];
         random(&mut secret).map_err(|error| cannot("make a secret for TLS tickets", error))?;
-        let tls = self.tls.setup(now(), secret);
+        let tls = self.tls.catalogue.setup(now(), secret);
         self.renew_workdir();
         let memory = self.child.relaunch.inheritance().begin(Instant::now(), self.params.values().keep_memory);
         for storage in self.storages.iter().filter(|storage| memory != Memory::TakeOver || !storage.is_kept())

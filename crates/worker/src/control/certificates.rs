@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lacquer_cli::status;
 use lacquer_params::{FeatureBits, Params};
-use lacquer_tls::Change;
+use lacquer_tls::{ChallengeCertificates, Change};
 
 use super::Reply;
 use crate::process::Process;
@@ -16,6 +16,22 @@ pub fn change(process: &Arc<Process>, change: &[u8]) -> Reply {
     };
     match Change::decode(change).and_then(|change| store.apply(change)) {
         Ok(()) => Reply::ok(""),
+        Err(why) => Reply::error(status::CANT, why),
+    }
+}
+
+/// Replaces the responses to challenges of an ACME server.
+pub fn set_challenges(process: &Arc<Process>, pages: Vec<(String, String)>, certificates: &[u8]) -> Reply {
+    let applied =
+        ChallengeCertificates::decode(certificates).and_then(|certificates| match process.certificates() {
+            Some(store) => store.set_challenges(certificates),
+            None => Ok(()),
+        });
+    match applied {
+        Ok(()) => {
+            process.shared().challenges().set(pages);
+            Reply::ok("")
+        }
         Err(why) => Reply::error(status::CANT, why),
     }
 }

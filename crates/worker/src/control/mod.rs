@@ -100,6 +100,9 @@ fn carry_out(process: &Arc<Process>, body: Request) -> Reply {
         Request::DiscardVcl { name } => vcl_life::discard(process, &name),
         Request::Cli { argv } => command(process, &argv),
         Request::Certificates { change } => certificates::change(process, &change),
+        Request::Challenges { pages, certificates } => {
+            certificates::set_challenges(process, pages, &certificates)
+        }
         Request::Start => {
             process.begin_accepting();
             Reply::ok("")
@@ -124,6 +127,7 @@ fn words_of(body: &Request) -> String {
         Request::DiscardVcl { name } => format!("vcl.discard {name}"),
         Request::Cli { argv } => argv.join(" "),
         Request::Certificates { .. } => "tls.cert.commit".to_owned(),
+        Request::Challenges { .. } => "acme.challenges".to_owned(),
         Request::Start => "start".to_owned(),
         Request::Ping | Request::Barrier => "ping".to_owned(),
     }

@@ -7,6 +7,8 @@ mod args;
 mod check;
 mod demo;
 mod failure;
+mod https;
+mod listen;
 mod run;
 mod storage;
 
@@ -24,8 +26,20 @@ const COMMANDS: &[Command] = &[
             Opt::many(
                 "listen",
                 "ADDR",
-                "address for clients: 8000, :8000, 127.0.0.1:8000, [::1]:8000 or /path/socket; default :6081",
+                "address for clients: 8000, :8000, 127.0.0.1:8000, [::1]:8000 or /path/socket; default :6081, and :80 with --https",
             ),
+            Opt::many(
+                "https",
+                "NAMES",
+                "serve https, with a certificate of Let's Encrypt for these names: example.org;www.example.org; http redirects to it. `localhost` has a certificate of your own authority",
+            ),
+            Opt::many("https-listen", "ADDR", "address for https; default :443"),
+            Opt::flag("hsts", "tell browsers to use https only, for a year"),
+            Opt::flag(
+                "staging",
+                "use Let's Encrypt's server for tests, whose certificates no browser trusts",
+            ),
+            Opt::one("email", "ADDR", "your address, for Let's Encrypt"),
             Opt::one(
                 "backend",
                 "URL",
@@ -46,6 +60,8 @@ const COMMANDS: &[Command] = &[
         examples: &[
             ("lacquer run", "serve the demonstration site"),
             ("lacquer run --backend http://localhost:3000", "cache your application"),
+            ("lacquer run --https localhost", "serve the demonstration site over https"),
+            ("sudo lacquer run --https example.org --backend :3000", "put your application on the internet"),
             ("lacquer run --vcl site.vcl --storage 2G --listen :80", "use your own rules"),
         ],
         run: run::run,

@@ -5,8 +5,12 @@ use crate::args::Values;
 use crate::check;
 use crate::demo;
 use crate::failure::Failure;
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use crate::https::{self, Https};
+use crate::listen::Listen;
+use lacquer_manager::backend_vcl;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -16,13 +20,6 @@ use std::time::Duration;
 const DEFAULT_LISTEN: &str = ":6081";
 const DEFAULT_STORAGE: &str = "malloc,256M";
 
-/// An address that clients connect to.
-#[derive(Debug, PartialEq)]
-enum Listen {
-    Tcp { host: String, port: u16 },
-    Socket(PathBuf),
-}
-
 /// The origin of the cached pages.
 enum Source {
     Backend(String),
@@ -31,97 +28,104 @@ enum Source {
 }
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
-    let listens = listens(values)?;
+    let https = https::plan(values)?;
+    let listens = match &https {
+        Some(https) => https.plain().to_vec(),
+        None => listens(values)?,
+    };
     let storage = storage(values.one("storage"))?;
     let source = source(values)?;
     let daemon = sibling("lacquerd")?;
-    for listen in &listens {
-        check_free(listen)?;
-    }
-    let name = instance_folder(values.one("name"), &listens[0])?;
+    let low =
+        https.as_ref().map_or("ports below 1024 are reserved for root; try --listen :8080", Https::port_hint);
+    let secure = https.as_ref().map_or(&[][..], Https::listens);
+    secure.iter().try_for_each(|listen| listen.check_free("https-listen", low))?;
+    listens.iter().try_for_each(|listen| listen.check_free("listen", low))?;
+    let name = instance_folder(values.one("name"), secure.iter().chain(&listens).next())?;
 
     let mut command = Command::new(&daemon);
     command.arg("-F").arg("-n").arg(&name).arg("-s").arg(&storage);
+    if let Some(https) = &https {
+        https.add_arguments(&mut command, matches!(source, Source::Vcl(_)));
+    }
     for listen in &listens {
         command.arg("-a").arg(listen.argument());
     }
     let is_demo = matches!(source, Source::Demo);
-    let origin = match source {
-        Source::Backend(backend) => {
-            warn_unreachable_backend(&backend);
-            command.arg("-b").arg(&backend);
-            backend
-        }
-        Source::Vcl(file) => {
-            command.arg("-f").arg(&file);
-            format!("the backends of {}", file.display())
-        }
-        Source::Demo => {
-            let address = demo::start_child(&std::env::current_exe().map_err(Failure::new)?)?;
-            command.arg("-b").arg(address.to_string());
-            format!("the demonstration site (http://{address}/)")
-        }
-    };
-    print!("{}", banner(&listens, &origin, &storage, &name, is_demo));
+    let origin = add_source(&mut command, source, https.as_ref(), &name)?;
+    let instance = name.display().to_string();
+    let curl = https.as_ref().map(Https::curl_options).unwrap_or_default();
+    let places = https.as_ref().map_or_else(|| listens.iter().map(Listen::curl).collect(), Https::places);
+    let shown = Shown { places, curl, notes: https.map(|https| https.notes(&instance)).unwrap_or_default() };
+    print!("{}", banner(&shown, &origin, &storage, &instance, is_demo));
     let error = command.exec();
     Err(Failure::new(format_args!("cannot start {}: {error}", daemon.display())))
 }
 
+/// Adds the origin to the daemon's arguments. Returns a description of it.
+fn add_source(
+    command: &mut Command,
+    source: Source,
+    https: Option<&Https>,
+    name: &Path,
+) -> Result<String, Failure> {
+    let (backend, origin) = match source {
+        Source::Vcl(file) => {
+            let origin = format!("the backends of {}", file.display());
+            match https {
+                None => command.arg("-f").arg(&file),
+                Some(https) => {
+                    add_vcl(command, name, &https.vcl(&format!("include \"{}\";\n", quotable(&file)?)))?
+                }
+            };
+            return Ok(origin);
+        }
+        Source::Backend(backend) => {
+            warn_unreachable_backend(&backend);
+            (backend.clone(), backend)
+        }
+        Source::Demo => {
+            let address = demo::start_child(&std::env::current_exe().map_err(Failure::new)?)?;
+            (address.to_string(), format!("the demonstration site (http://{address}/)"))
+        }
+    };
+    match https {
+        None => command.arg("-b").arg(&backend),
+        Some(https) => add_vcl(command, name, &https.vcl(&backend_vcl(&backend)))?,
+    };
+    Ok(origin)
+}
+
+/// Returns a path for a text in quotes of VCL.
+fn quotable(file: &Path) -> Result<&str, Failure> {
+    let is_plain = |text: &&str| !text.contains(['"', '\n', '\r']);
+    file.to_str().filter(is_plain).ok_or_else(|| {
+        Failure::new(format_args!("{}: --https cannot use a file with such a name", file.display()))
+            .hint("rename it; VCL cannot include it")
+    })
+}
+
+/// Writes a VCL beside the working directory, and adds it to the daemon's arguments.
+fn add_vcl<'a>(command: &'a mut Command, name: &Path, text: &str) -> Result<&'a mut Command, Failure> {
+    let mut path = name.as_os_str().to_owned();
+    path.push(".vcl");
+    let path = PathBuf::from(path);
+    let failed = |error: io::Error| Failure::new(format_args!("cannot write {}: {error}", path.display()));
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    // Where everyone may create files, another user's must not be written through.
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    Ok(command.arg("-f").arg(&path))
+}
+
 fn listens(values: &Values) -> Result<Vec<Listen>, Failure> {
     match values.many("listen") {
-        [] => Ok(vec![parse_listen(DEFAULT_LISTEN)?]),
-        given => given.iter().map(|text| parse_listen(text)).collect(),
+        [] => Ok(vec![Listen::parse("listen", DEFAULT_LISTEN)?]),
+        given => given.iter().map(|text| Listen::parse("listen", text)).collect(),
     }
-}
-
-fn parse_listen(text: &str) -> Result<Listen, Failure> {
-    if text.starts_with('/') {
-        return Ok(Listen::Socket(text.into()));
-    }
-    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
-    let port: u16 = port.parse().ok().filter(|p| *p > 0).ok_or_else(|| {
-        Failure::new(format_args!("--listen {text}: `{port}` is not a port"))
-            .hint("write a port from 1 to 65535, such as :8000 or 127.0.0.1:8000, or the path of a socket")
-    })?;
-    Ok(Listen::Tcp { host: host.to_owned(), port })
-}
-
-impl Listen {
-    fn argument(&self) -> String {
-        match self {
-            Self::Tcp { host, port } => format!("{host}:{port}"),
-            Self::Socket(path) => path.display().to_string(),
-        }
-    }
-
-    /// Returns the arguments of curl for a request to this address.
-    fn curl(&self) -> String {
-        match self {
-            Self::Tcp { host, port } => {
-                let host = if matches!(host.as_str(), "" | "0.0.0.0" | "[::]") { "localhost" } else { host };
-                format!("http://{host}:{port}/")
-            }
-            Self::Socket(path) => format!("--unix-socket {} http://localhost/", path.display()),
-        }
-    }
-}
-
-/// Binds the address and releases it, so that common failures are reported before anything starts.
-fn check_free(listen: &Listen) -> Result<(), Failure> {
-    let Listen::Tcp { host, port } = listen else { return Ok(()) };
-    let name = if host.is_empty() { "0.0.0.0" } else { host.trim_matches(['[', ']']) };
-    let Err(error) = TcpListener::bind((name, *port)) else { return Ok(()) };
-    let failure = Failure::new(format_args!("cannot listen on {}: {error}", listen.argument()));
-    Err(match error.kind() {
-        io::ErrorKind::AddrInUse => failure.hint(format_args!(
-            "another program uses port {port}; choose one with --listen :{}",
-            port.checked_add(1).unwrap_or(8080)
-        )),
-        io::ErrorKind::PermissionDenied => {
-            failure.hint("ports below 1024 are reserved for root; try --listen :8080")
-        }
-        _ => failure.hint("the address must belong to this machine; :PORT means all addresses"),
-    })
 }
 
 fn source(values: &Values) -> Result<Source, Failure> {
@@ -229,14 +233,15 @@ fn sibling(program: &str) -> Result<PathBuf, Failure> {
 }
 
 /// Returns the instance's working directory. It is the same for every run on a port, so that log tools find it.
-fn instance_folder(given: Option<&str>, first: &Listen) -> Result<PathBuf, Failure> {
+fn instance_folder(given: Option<&str>, first: Option<&Listen>) -> Result<PathBuf, Failure> {
     if let Some(dir) = given {
         return std::path::absolute(dir).map_err(Failure::new);
     }
     let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
     let id = match first {
-        Listen::Tcp { port, .. } => port.to_string(),
-        Listen::Socket(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        None => String::new(),
+        Some(Listen::Tcp { port, .. }) => port.to_string(),
+        Some(Listen::Socket(path)) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
     let folder = base.unwrap_or_else(std::env::temp_dir).join(format!("lacquer-{id}"));
     // In a directory that everyone may write to, another user could have created this name first.
@@ -251,16 +256,16 @@ fn instance_folder(given: Option<&str>, first: &Listen) -> Result<PathBuf, Failu
 }
 
 /// Returns what to try first: a slow page of the demonstration site, or the front page of another origin.
-fn first_steps(place: &str, is_demo: bool) -> String {
+fn first_steps(curl: &str, place: &str, is_demo: bool) -> String {
     if is_demo {
         format!(
-            "  curl -i {place}slow
+            "  curl -i {curl}{place}slow
       twice: the first response takes a second, the second comes from the cache at once;
       a browser at the address above shows more"
         )
     } else {
         format!(
-            "  curl -i {place}
+            "  curl -i {curl}{place}
       twice: if X-Varnish then has two numbers, the response came from the cache; Age is its age in seconds"
         )
     }
@@ -276,18 +281,28 @@ fn tools_note() -> &'static str {
     }
 }
 
-fn banner(listens: &[Listen], origin: &str, storage: &str, name: &Path, is_demo: bool) -> String {
-    let steps = first_steps(&listens[0].curl(), is_demo);
-    let places: Vec<String> = listens.iter().map(Listen::curl).collect();
+/// The parts of the banner that depend on the listeners.
+struct Shown {
+    /// Where the site is, the first one for a try.
+    places: Vec<String>,
+    /// Options of curl.
+    curl: String,
+    /// What the user should know about certificates.
+    notes: String,
+}
+
+fn banner(shown: &Shown, origin: &str, storage: &str, name: &str, is_demo: bool) -> String {
+    let Shown { places, curl, notes } = shown;
+    let steps = first_steps(curl, places.first().map_or("", String::as_str), is_demo);
     let places = places.join("\n                     ");
-    let name = name.display();
+    let notes = if notes.is_empty() { String::new() } else { format!("\n{notes}") };
     let tools = tools_note();
     format!(
         "
 Lacquer is serving   {places}
 in front of          {origin}
 with storage         {storage}
-
+{notes}
 Try:
 {steps}
   varnishlog -n {name}
@@ -325,17 +340,6 @@ mod tests {
         for wrong in ["https://", "ftp://a", "http://a/path", "a:b", "", "unix:app.sock"] {
             assert!(parse_backend(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn listen_addresses_are_parsed() {
-        let tcp = |host: &str, port| Ok(Listen::Tcp { host: host.to_owned(), port });
-        assert_eq!(parse_listen(":80"), tcp("", 80));
-        assert_eq!(parse_listen("8000"), tcp("", 8000));
-        assert_eq!(parse_listen("[::1]:8000"), tcp("[::1]", 8000));
-        assert_eq!(parse_listen("/run/l.sock"), Ok(Listen::Socket("/run/l.sock".into())));
-        assert!(parse_listen("localhost").is_err());
-        assert!(parse_listen(":0").is_err());
     }
 
     #[test]

@@ -1,0 +1,69 @@
+//! Why an attempt to obtain a certificate has failed.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A failed attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// A text for the operator, in one line.
+    text: String,
+    /// The time for which the server asked us to wait.
+    wait: Option<Duration>,
+}
+
+/// The maximum number of characters of a text, which can contain those of a server.
+const MAX_TEXT: usize = 500;
+
+impl Fault {
+    pub fn new(text: impl fmt::Display) -> Fault {
+        let text = text.to_string();
+        let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+        Fault { text: printable.take(MAX_TEXT).collect(), wait: None }
+    }
+
+    /// Adds the part of the work that has failed.
+    #[must_use]
+    pub fn during(self, what: &str) -> Fault {
+        Fault { text: format!("{what}: {}", self.text), ..self }
+    }
+
+    #[must_use]
+    pub fn with_wait(self, wait: Option<Duration>) -> Fault {
+        Fault { wait: wait.or(self.wait), ..self }
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn wait(&self) -> Option<Duration> {
+        self.wait
+    }
+}
+
+impl From<instant_acme::Error> for Fault {
+    fn from(error: instant_acme::Error) -> Fault {
+        match error {
+            instant_acme::Error::Json(why) => {
+                Fault::new(format_args!("the server's answer is not JSON of ACME: {why}"))
+            }
+            error if error.to_string().contains("UnknownIssuer") => Fault::new(format_args!(
+                "{error}: no trusted authority has signed the server's certificate; name its authority in acme_ca_file"
+            )),
+            error => Fault::new(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_have_one_line() {
+        let fault = Fault::new(format_args!("a\nb\u{1b}[2J{}", "x".repeat(1000))).during("order");
+        assert!(fault.text().starts_with("order: a b [2Jx"));
+        assert!(fault.text().len() < 520);
+    }
+}
