@@ -94,6 +94,11 @@ impl DynamicTable {
         self.size
     }
 
+    /// Returns the maximum total size of all entries.
+    pub fn max_size(&self) -> usize {
+        self.max_size
+    }
+
     /// Returns the number of fields.
     pub fn count(&self) -> usize {
         self.entries.len()

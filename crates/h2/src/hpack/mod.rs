@@ -18,8 +18,8 @@ mod tests;
 pub use decode::{Decoder, Step};
 pub use line::{Line, SEPARATOR};
 pub use static_table::StaticField;
-pub use well_formed::is_well_formed;
 pub(crate) use well_formed::is_blank;
+pub use well_formed::is_well_formed;
 
 /// An error in a header block. Later blocks on the connection cannot be decoded either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

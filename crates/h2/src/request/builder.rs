@@ -120,7 +120,13 @@ impl RequestBuilder {
 
     /// Adds the field that was just decoded. An error here ends the connection.
     #[inline]
-    pub fn add(&mut self, line: Line, ws: &mut Workspace, msg: &mut Message, log: Log<'_>) -> Result<(), Error> {
+    pub fn add(
+        &mut self,
+        line: Line,
+        ws: &mut Workspace,
+        msg: &mut Message,
+        log: Log<'_>,
+    ) -> Result<(), Error> {
         if self.error.is_none() {
             let taken = if self.is_trailers {
                 check_trailer(line, &self.spill[..line.len], self.hdr_len, log)
@@ -144,7 +150,7 @@ impl RequestBuilder {
         match role {
             Role::Header => {
                 self.seen.header = true;
-                return header(whole, whole, line.name_len, ws, msg, log);
+                header(whole, whole, line.name_len, ws, msg, log)
             }
             _ if self.seen.header && self.version == Version::Http3 => {
                 Err(late(&shown(ws.get(whole), line.name_len), log))
