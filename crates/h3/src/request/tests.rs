@@ -217,14 +217,14 @@ fn a_bomb_is_not_unpacked() {
     decoder.receive(&insert).unwrap();
     let mut bytes = section(MINIMUM);
     bytes[0] = 2;
-    bytes.extend([0x80; 20_000]);
+    bytes.extend(vec![0x80; 20_000]);
     let limits = Limits { hdr_len: 8192, ..LIMITS };
     let outcome = decode_with(&mut decoder, &limits, &bytes, true);
     assert_eq!(outcome.result, Err(LOADED));
     assert_eq!(outcome.notes, [Note::new(Tag::LostHeader, "Header list too large (http_req_size)")]);
     // Trailers are discarded, and limited all the same.
     let mut trailers = b"\x02\x00".to_vec();
-    trailers.extend([0x80; 20_000]);
+    trailers.extend(vec![0x80; 20_000]);
     let mut notes = Vec::new();
     let result = decode_trailers(&mut decoder, 4, &trailers, &limits, &mut |note| notes.push(note));
     assert_eq!(result, Err(Error::Connection(Reason::ExcessiveLoad)));
