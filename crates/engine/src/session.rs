@@ -70,15 +70,27 @@ impl Sess {
         let local = stream.local_addr().map_or_else(Side::none, Side::of);
         let credentials =
             listener.is_unix().then(|| lacquer_system::peer_credentials(stream.as_fd())).flatten();
+        let sess = Sess::between(vxid, listener, (remote, local), stream.raw_fd(), opened);
+        Sess { credentials, ..sess }
+    }
+
+    /// Creates a session between two addresses. `fd` is for the log.
+    pub fn between(
+        vxid: u64,
+        listener: Arc<Listener>,
+        (remote, local): (Side, Side),
+        fd: i32,
+        opened: f64,
+    ) -> Sess {
         Sess {
             vxid,
             listener,
             ends: Ends { client: remote.clone(), server: local.clone(), remote, local },
             negotiated: Negotiated::default(),
             proxy_tlvs: Vec::new(),
-            credentials,
+            credentials: None,
             opened,
-            fd: stream.raw_fd(),
+            fd,
             timeouts: Timeouts::default(),
             address: AddressUsage::default(),
             workspace: RefCell::default(),

@@ -238,6 +238,12 @@ impl Connection {
         read
     }
 
+    /// Returns the code with which the client has reset a stream, once.
+    pub fn reset_received(&self, id: StreamId) -> Option<u64> {
+        let received = self.state.borrow_mut().recv_stream(id).received_reset().ok()??;
+        Some(received.into_inner())
+    }
+
     /// Refuses the rest of what the client sends on a stream.
     pub fn stop(&self, id: StreamId, reason: u64) {
         if self.state.borrow_mut().recv_stream(id).stop(code(reason)).is_ok() {
@@ -293,6 +299,7 @@ fn translate(event: quinn_proto::Event) -> Option<Event> {
         quinn_proto::Event::Stream(StreamEvent::Opened { dir }) => Event::Opened(dir),
         quinn_proto::Event::Stream(StreamEvent::Readable { id }) => Event::Readable(id),
         quinn_proto::Event::Stream(StreamEvent::Writable { id }) => Event::Writable(id),
+        quinn_proto::Event::Stream(StreamEvent::Finished { id }) => Event::Finished(id),
         quinn_proto::Event::Stream(StreamEvent::Stopped { id, error_code }) => {
             Event::Stopped(id, error_code.into_inner())
         }

@@ -15,6 +15,8 @@ pub enum Event {
     Writable(StreamId),
     /// The client does not want the rest of a stream, for the reason of this code.
     Stopped(StreamId, u64),
+    /// The client has all bytes of a stream that this side has finished.
+    Finished(StreamId),
     /// The connection has ended, unless this side has closed it.
     Closed(CloseReason),
 }

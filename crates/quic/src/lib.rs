@@ -21,6 +21,7 @@ mod socket;
 mod timer;
 mod tls_session;
 
+pub use bytes::Bytes;
 pub use connection::Connection;
 pub use endpoint::{Endpoint, Host};
 pub use error::{ReadError, WriteError};
