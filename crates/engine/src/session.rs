@@ -97,9 +97,10 @@ impl Sess {
         }
     }
 
-    pub fn log_open(&self, log: &Log) {
+    /// Logs the beginning of the session. `protocol` is the one with which its connection begins.
+    pub fn log_open(&self, log: &Log, protocol: &str) {
         let vxid = Vxid::client(self.vxid);
-        log.write_fmt(Tag::Begin, vxid, format_args!("sess 0 {}", self.listener.protocol()));
+        log.write_fmt(Tag::Begin, vxid, format_args!("sess 0 {protocol}"));
         log.write_fmt(
             Tag::SessOpen,
             vxid,

@@ -110,6 +110,18 @@ impl Connection {
         Poll::Pending
     }
 
+    /// Waits until a closed connection needs no more packets: it repeats its last packet to a client that has not
+    /// received it (RFC 9000 section 10.2).
+    pub async fn drained(&self) {
+        let mut events = Vec::new();
+        std::future::poll_fn(|cx| {
+            self.receive(cx, &mut events);
+            events.clear();
+            self.send(cx)
+        })
+        .await;
+    }
+
     fn transmit(&self, cx: &mut Context<'_>) {
         if let Some(unsent) = self.unsent.take()
             && !self.core.socket.send(&unsent.transmit, &unsent.bytes)

@@ -11,7 +11,7 @@ mod stream;
 pub use conn::Conn;
 use lacquer_flow::persistence::Carrier;
 pub use reader::StreamReader;
-pub use receiving::Head;
+pub use receiving::{Failure, Head};
 pub use sender::StreamSender;
 pub use stream::Stream;
 
