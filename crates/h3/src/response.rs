@@ -43,7 +43,7 @@ mod tests {
         let Ok(Begun::Section(mut section)) = decoder.begin(0, input) else { panic!("no section") };
         let (mut lines, mut out) = (Vec::new(), vec![0; 100_000]);
         loop {
-            match section.next(&decoder, &mut out).unwrap() {
+            match decoder.next(&mut section, &mut out).unwrap() {
                 Step::Field(line) => lines.push(String::from_utf8(out[..line.len].to_vec()).unwrap()),
                 Step::End => return lines,
                 Step::Full => panic!("the buffer is large"),

@@ -17,7 +17,7 @@ mod tests;
 pub use uni::UniStream;
 
 use control::Control;
-use uni::{Role, Seen};
+use uni::{Role, Seen, stream_type};
 
 use crate::error_table::{Error, Reason};
 use crate::fault::Fault;
@@ -26,14 +26,6 @@ use crate::qpack::{Decoder, Feedback};
 use crate::settings::Settings;
 use crate::useless::UselessFrames;
 use crate::varint;
-
-/// The types of unidirectional streams (RFC 9114 section 6.2, RFC 9204 section 4.2).
-mod stream_type {
-    pub const CONTROL: u64 = 0x00;
-    pub const PUSH: u64 = 0x01;
-    pub const ENCODER: u64 = 0x02;
-    pub const DECODER: u64 = 0x03;
-}
 
 /// The difference between the ids of successive request streams.
 const STEP: u64 = 4;

@@ -1,9 +1,16 @@
 //! The unidirectional streams that a client opens.
 
-use super::stream_type;
 use crate::error_table::Reason;
 use crate::fault::Fault;
 use crate::varint;
+
+/// The types of unidirectional streams (RFC 9114 section 6.2, RFC 9204 section 4.2).
+pub(super) mod stream_type {
+    pub const CONTROL: u64 = 0x00;
+    pub const PUSH: u64 = 0x01;
+    pub const ENCODER: u64 = 0x02;
+    pub const DECODER: u64 = 0x03;
+}
 
 /// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,11 +3,10 @@
 use super::QpackError;
 use super::instructions::Instructions;
 use super::integer::write;
-use super::section::{Begun, Prefix, Section};
+use super::section::{Begun, Prefix, Section, Step};
+use super::table::Table;
 use crate::error_table::Reason;
 use crate::fault::Fault;
-use lacquer_h2::hpack::Line;
-use lacquer_h2::hpack::dynamic_table::DynamicTable;
 
 /// The maximum number of bytes of instructions that wait to be sent. A client that does not permit them to be sent
 /// must not make the decoder gather more.
@@ -20,11 +19,7 @@ const INSERT_COUNT_INCREMENT: u8 = 0x00;
 /// Decodes the field sections of a connection.
 #[derive(Debug)]
 pub struct Decoder {
-    table: DynamicTable,
-    /// The announced limit on the capacity.
-    max_capacity: usize,
-    /// The number of fields that were ever inserted.
-    inserted: u64,
+    table: Table,
     /// The number of insertions that the client's encoder knows to have arrived.
     acknowledged: u64,
     instructions: Instructions,
@@ -38,9 +33,7 @@ impl Decoder {
     /// Creates the decoder from the announced limits. The dynamic table has capacity 0 until the client changes it.
     pub fn new(max_capacity: usize, max_blocked: usize) -> Decoder {
         Decoder {
-            table: DynamicTable::new(0),
-            max_capacity,
-            inserted: 0,
+            table: Table::new(max_capacity),
             acknowledged: 0,
             instructions: Instructions::default(),
             blocked: Vec::new(),
@@ -52,22 +45,21 @@ impl Decoder {
     /// Applies bytes of the client's encoder stream. Returns whether fields were inserted, so that blocked sections may
     /// be complete.
     pub fn receive(&mut self, input: &[u8]) -> Result<bool, Fault> {
-        let before = self.inserted;
-        let received =
-            self.instructions.receive(input, &mut self.table, self.max_capacity, &mut self.inserted);
+        let before = self.table.inserted();
+        let received = self.instructions.receive(input, &mut self.table);
         received.map_err(|error| {
             let text = format!("QPACK encoder stream error ({})", error.text());
             Fault::connection(Reason::EncoderStreamError, text)
         })?;
-        Ok(self.inserted > before)
+        Ok(self.table.inserted() > before)
     }
 
     /// Begins to decode the field section of a stream. If it is blocked, the caller must begin again after
     /// [`Decoder::receive`] has returned true, or call [`Decoder::cancel`].
     pub fn begin<'a>(&mut self, stream: u64, section: &'a [u8]) -> Result<Begun<'a>, QpackError> {
-        let prefix = Prefix::read(section, self.max_capacity, self.inserted)?;
+        let prefix = Prefix::read(section, &self.table)?;
         let known = self.blocked.iter().position(|&(blocked, _)| blocked == stream);
-        if prefix.required > self.inserted {
+        if prefix.required > self.table.inserted() {
             match known {
                 Some(_) => {}
                 None if self.blocked.len() >= self.max_blocked => return Err(QpackError::Blocked),
@@ -83,7 +75,10 @@ impl Decoder {
 
     /// Returns the blocked streams whose field sections can now be decoded.
     pub fn unblocked(&self) -> impl Iterator<Item = u64> {
-        self.blocked.iter().filter(|&&(_, required)| required <= self.inserted).map(|&(stream, _)| stream)
+        self.blocked
+            .iter()
+            .filter(|&&(_, required)| required <= self.table.inserted())
+            .map(|&(stream, _)| stream)
     }
 
     /// Records that the field section of a stream was decoded, and acknowledges it if it refers to the dynamic table.
@@ -101,7 +96,7 @@ impl Decoder {
         let before = self.blocked.len();
         self.blocked.retain(|&(blocked, _)| blocked != stream);
         // Without insertions, no section can refer to a field.
-        if self.inserted > 0 || self.blocked.len() < before {
+        if self.table.inserted() > 0 || self.blocked.len() < before {
             write(&mut self.output, 6, STREAM_CANCELLATION, stream);
         }
     }
@@ -109,9 +104,9 @@ impl Decoder {
     /// Returns the instructions that wait to be sent on the decoder stream. The caller removes what it has sent. Fails
     /// if the client does not permit them to be sent.
     pub fn output(&mut self) -> Result<&mut Vec<u8>, Fault> {
-        if self.inserted > self.acknowledged {
-            write(&mut self.output, 6, INSERT_COUNT_INCREMENT, self.inserted - self.acknowledged);
-            self.acknowledged = self.inserted;
+        if self.table.inserted() > self.acknowledged {
+            write(&mut self.output, 6, INSERT_COUNT_INCREMENT, self.table.inserted() - self.acknowledged);
+            self.acknowledged = self.table.inserted();
         }
         if self.output.len() > MAX_OUTPUT {
             return Err(Fault::connection(Reason::ExcessiveLoad, "H3: QPACK decoder stream is blocked"));
@@ -119,12 +114,10 @@ impl Decoder {
         Ok(&mut self.output)
     }
 
-    /// Returns the field with this absolute number.
+    /// Decodes the next field of a section to the start of `out`.
     #[inline]
-    pub(super) fn line(&self, absolute: u64) -> Result<(&[u8], Line), QpackError> {
-        let age = (self.inserted.checked_sub(1)).and_then(|newest| newest.checked_sub(absolute));
-        let age = age.and_then(|age| usize::try_from(age).ok());
-        age.and_then(|age| self.table.get(age)).ok_or(QpackError::Index)
+    pub fn next(&self, section: &mut Section<'_>, out: &mut [u8]) -> Result<Step, QpackError> {
+        section.next(&self.table, out)
     }
 
     /// Returns a size of a buffer that is always sufficient for the next field of a section: no byte of a string
@@ -134,7 +127,7 @@ impl Decoder {
     }
 
     #[cfg(test)]
-    pub(super) fn table(&self) -> &DynamicTable {
-        &self.table
+    pub(super) fn table(&self) -> &lacquer_h2::hpack::dynamic_table::DynamicTable {
+        self.table.fields()
     }
 }

@@ -10,6 +10,7 @@ mod instructions;
 mod integer;
 mod section;
 mod static_table;
+mod table;
 mod text;
 
 #[cfg(test)]

@@ -1,14 +1,11 @@
 //! Field sections (RFC 9204 section 4.5): a prefix that names the required insertions, and field lines.
 
-use super::decode::Decoder;
+use super::table::Table;
 use super::text::{Halt, copy_name, number, separate, static_line, string};
 use super::{QpackError, integer};
 use lacquer_h2::hpack::{Line, is_well_formed};
 
-/// The size of an entry of the dynamic table in addition to its name and value.
-const ENTRY_OVERHEAD: u64 = 32;
-
-/// The result of [`Decoder::begin`].
+/// The result of [`super::Decoder::begin`].
 #[derive(Debug)]
 pub enum Begun<'a> {
     Section(Section<'a>),
@@ -16,13 +13,13 @@ pub enum Begun<'a> {
     Blocked,
 }
 
-/// The result of [`Section::next`].
+/// The result of [`super::Decoder::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Field(Line),
     /// The section has ended.
     End,
-    /// There is no room for the field. Nothing was consumed; see [`Decoder::room_for`].
+    /// There is no room for the field. Nothing was consumed; see [`super::Decoder::room_for`].
     Full,
 }
 
@@ -38,13 +35,13 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    /// Reads the prefix, for a decoder with this maximum capacity and number of insertions.
-    pub(super) fn read(section: &[u8], max_capacity: usize, inserted: u64) -> Result<Prefix, QpackError> {
+    /// Reads the prefix, for a decoder with this table.
+    pub(super) fn read(section: &[u8], table: &Table) -> Result<Prefix, QpackError> {
         let (encoded, at) = integer::read(section, 8)?.ok_or(QpackError::Truncated)?;
         let rest = &section[at..];
         let (delta, used) = integer::read(rest, 7)?.ok_or(QpackError::Truncated)?;
         let is_negative = rest[0] & 0x80 != 0;
-        let required = required(encoded, max_capacity as u64 / ENTRY_OVERHEAD, inserted)?;
+        let required = required(encoded, table.max_entries(), table.inserted())?;
         let base = if is_negative {
             required.checked_sub(delta + 1).ok_or(QpackError::InsertCount)?
         } else {
@@ -95,10 +92,10 @@ impl<'a> Section<'a> {
 
     /// Decodes the next field to the start of `out`.
     #[inline]
-    pub fn next(&mut self, decoder: &Decoder, out: &mut [u8]) -> Result<Step, QpackError> {
+    pub(super) fn next(&mut self, table: &Table, out: &mut [u8]) -> Result<Step, QpackError> {
         let Some(&first) = self.input.first() else { return Ok(Step::End) };
         let mut at = 0;
-        match self.field(first, &mut at, decoder, out) {
+        match self.field(first, &mut at, table, out) {
             Ok(line) => {
                 self.input = &self.input[at..];
                 Ok(Step::Field(line))
@@ -110,16 +107,16 @@ impl<'a> Section<'a> {
     }
 
     #[inline]
-    fn field(&self, first: u8, at: &mut usize, decoder: &Decoder, out: &mut [u8]) -> Result<Line, Halt> {
+    fn field(&self, first: u8, at: &mut usize, table: &Table, out: &mut [u8]) -> Result<Line, Halt> {
         let input = self.input;
         let name_len = match first {
             0xc0.. => return copy(static_line(number(input, at, 6)?)?, out),
-            0x80..0xc0 => return copy(self.relative(number(input, at, 6)?, decoder)?, out),
+            0x80..0xc0 => return copy(self.relative(number(input, at, 6)?, table)?, out),
             0x50..0x60 | 0x70..0x80 => copy_name(static_line(number(input, at, 4)?)?, out)?,
-            0x40..0x50 | 0x60..0x70 => copy_name(self.relative(number(input, at, 4)?, decoder)?, out)?,
+            0x40..0x50 | 0x60..0x70 => copy_name(self.relative(number(input, at, 4)?, table)?, out)?,
             0x20..0x40 => string(input, at, 3, usize::MAX, out)?,
-            0x10..0x20 => return copy(self.post_base(number(input, at, 4)?, decoder)?, out),
-            0x00..0x10 => copy_name(self.post_base(number(input, at, 3)?, decoder)?, out)?,
+            0x10..0x20 => return copy(self.post_base(number(input, at, 4)?, table)?, out),
+            0x00..0x10 => copy_name(self.post_base(number(input, at, 3)?, table)?, out)?,
         };
         let value_at = separate(name_len, out)?;
         let len = value_at + string(input, at, 7, usize::MAX, &mut out[value_at..])?;
@@ -128,22 +125,22 @@ impl<'a> Section<'a> {
 
     /// Returns the field that was inserted `index + 1` insertions before the base.
     #[inline]
-    fn relative<'d>(&self, index: u64, decoder: &'d Decoder) -> Result<(&'d [u8], Line), QpackError> {
+    fn relative<'d>(&self, index: u64, table: &'d Table) -> Result<(&'d [u8], Line), QpackError> {
         let absolute = self.base.checked_sub(1).and_then(|newest| newest.checked_sub(index));
-        self.absolute(absolute.ok_or(QpackError::Index)?, decoder)
+        self.absolute(absolute.ok_or(QpackError::Index)?, table)
     }
 
     /// Returns the field that was inserted `index` insertions after the base.
-    fn post_base<'d>(&self, index: u64, decoder: &'d Decoder) -> Result<(&'d [u8], Line), QpackError> {
-        self.absolute(self.base + index, decoder)
+    fn post_base<'d>(&self, index: u64, table: &'d Table) -> Result<(&'d [u8], Line), QpackError> {
+        self.absolute(self.base + index, table)
     }
 
     #[inline]
-    fn absolute<'d>(&self, absolute: u64, decoder: &'d Decoder) -> Result<(&'d [u8], Line), QpackError> {
+    fn absolute<'d>(&self, absolute: u64, table: &'d Table) -> Result<(&'d [u8], Line), QpackError> {
         if absolute >= self.required {
             return Err(QpackError::Index);
         }
-        decoder.line(absolute)
+        table.line(absolute)
     }
 }
 

@@ -67,7 +67,7 @@ fn fields(
     let mut builder = build(ws, msg);
     loop {
         let out = builder.room(ws);
-        match section.next(decoder, out).map_err(|error| damaged(error, log))? {
+        match decoder.next(&mut section, out).map_err(|error| damaged(error, log))? {
             Step::Field(line) => builder.add(line, ws, msg, log)?,
             Step::Full => builder.overflow(decoder.room_for(&section)),
             Step::End => break,

@@ -69,6 +69,7 @@ const FORBIDDEN_DEPENDENCIES: [(&str, &[&str], &str); 3] = [
             "filters",
             "flow",
             "h2",
+            "h3",
             "storage",
             "vcl-native",
         ],
