@@ -365,9 +365,9 @@ impl Listeners {
 
     /// Returns the descriptors that the worker inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.all
-            .iter()
-            .flat_map(|listener| std::iter::once(listener.socket.as_fd()).chain(listener.datagrams.descriptors()))
+        self.all.iter().flat_map(|listener| {
+            std::iter::once(listener.socket.as_fd()).chain(listener.datagrams.descriptors())
+        })
     }
 }
 

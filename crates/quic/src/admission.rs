@@ -107,7 +107,11 @@ mod tests {
             (full, 0, false, Treatment::Refuse),
             (closing, 0, false, Treatment::Refuse),
         ] {
-            assert_eq!(treatment(&load, waiting, is_validated), expected, "{load:?} {waiting} {is_validated}");
+            assert_eq!(
+                treatment(&load, waiting, is_validated),
+                expected,
+                "{load:?} {waiting} {is_validated}"
+            );
         }
     }
 }

@@ -46,7 +46,9 @@ const ALERTS: std::ops::Range<u64> = 0x100..0x200;
 impl CloseReason {
     pub(crate) fn of(error: &ConnectionError) -> CloseReason {
         match error {
-            ConnectionError::ApplicationClosed(close) => CloseReason::Application(close.error_code.into_inner()),
+            ConnectionError::ApplicationClosed(close) => {
+                CloseReason::Application(close.error_code.into_inner())
+            }
             ConnectionError::ConnectionClosed(close) => CloseReason::Transport(u64::from(close.error_code)),
             ConnectionError::TimedOut => CloseReason::Idle,
             ConnectionError::Reset => CloseReason::Reset,

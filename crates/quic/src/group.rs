@@ -36,7 +36,8 @@ impl Group {
         let sockets = self.sockets.into_iter().zip(queues).enumerate();
         sockets
             .map(|(at, (socket, forwarded))| {
-                let reactor = u8::try_from(at).map_err(|_| format!("HTTP/3 has no more than {} reactors", u8::MAX))?;
+                let reactor =
+                    u8::try_from(at).map_err(|_| format!("HTTP/3 has no more than {} reactors", u8::MAX))?;
                 let place = Place { reactor, ids: keys.ids, forwarder: forwarder.clone(), forwarded };
                 let server = Server::new(&keys, frontend.clone())?;
                 Ok(Seed { socket, place, keys: keys.clone(), server })

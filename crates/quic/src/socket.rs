@@ -110,9 +110,8 @@ impl Socket {
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
         };
-        let sent = self
-            .io
-            .try_io(Interest::WRITABLE, || self.state.try_send(UdpSockRef::from(&self.io), &transmit));
+        let sent =
+            self.io.try_io(Interest::WRITABLE, || self.state.try_send(UdpSockRef::from(&self.io), &transmit));
         !sent.is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
     }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rustls::{ProtocolVersion, ServerConfig};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{ProtocolVersion, ServerConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::ciphers;

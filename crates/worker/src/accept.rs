@@ -57,14 +57,16 @@ impl Inherited {
         let proxy = config.transport.is_proxy().then_some(Stage::ProxyHeader);
         let certificates = certificates.filter(|_| config.transport.is_tls());
         let frontend = certificates.and_then(|store| store.frontend(&config.name));
-        let sockets = config.datagrams.iter().map(|fd| UdpSocket::from(lacquer_system::inherit(*fd))).collect();
+        let sockets =
+            config.datagrams.iter().map(|fd| UdpSocket::from(lacquer_system::inherit(*fd))).collect();
         let seeds = match (&frontend, certificates) {
             (Some(frontend), Some(store)) => Group::new(sockets).seeds(frontend, store.quic_secret())?,
             _ => Vec::new(),
         };
         // The clients of HTTP/3 need no other protocol.
         let listener = Arc::new(Listener::new(config.name.clone(), config.endpoint.clone(), None, []));
-        let datagrams = seeds.into_iter().map(|seed| Datagrams { seed, listener: listener.clone() }).collect();
+        let datagrams =
+            seeds.into_iter().map(|seed| Datagrams { seed, listener: listener.clone() }).collect();
         let stages: Vec<Stage> = proxy.into_iter().chain(frontend.map(Stage::Tls)).collect();
         let listener = Listener::new(config.name.clone(), config.endpoint.clone(), path, stages);
         Ok(Inherited {

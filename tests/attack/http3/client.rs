@@ -50,7 +50,9 @@ pub fn config() -> ClientConfig {
     tls.alpn_protocols = vec![b"h3".to_vec()];
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).expect("it has TLS 1.3")));
     let mut transport = quinn::TransportConfig::default();
-    transport.max_idle_timeout(Some(PATIENCE.try_into().expect("a short time"))).stream_receive_window(WINDOW.into());
+    transport
+        .max_idle_timeout(Some(PATIENCE.try_into().expect("a short time")))
+        .stream_receive_window(WINDOW.into());
     config.transport_config(Arc::new(transport));
     config
 }
@@ -80,7 +82,8 @@ impl Client {
     /// Opens a request. The caller sends its body, and ends it.
     pub async fn open(&self, method: &str, path: &str, more: &[(&str, &str)]) -> (SendStream, RecvStream) {
         let (mut send, receive) = self.connection.open_bi().await.expect("the daemon allows a stream");
-        let pseudo = [(":method", method), (":scheme", "https"), (":authority", "example.test"), (":path", path)];
+        let pseudo =
+            [(":method", method), (":scheme", "https"), (":authority", "example.test"), (":path", path)];
         let mut bytes = Vec::new();
         frame::write_section(&mut bytes, |out| {
             qpack::begin(out);

@@ -124,7 +124,10 @@ fn responses_are_complete_and_correct() {
             assert!(passed.body == body(len), "a pass of {len} bytes");
         }
         let head = client.send("HEAD", "/100000", &[], &[]).await;
-        assert_eq!((head.status(), head.field("content-length"), head.body.len()), ("200", Some("100000"), 0));
+        assert_eq!(
+            (head.status(), head.field("content-length"), head.body.len()),
+            ("200", Some("100000"), 0)
+        );
         let unchanged = client.send("GET", "/100000", &[("if-none-match", "\"e\"")], &[]).await;
         assert_eq!((unchanged.status(), unchanged.body.len()), ("304", 0));
         let part = client.send("GET", "/100000", &[("range", "bytes=70000-70099")], &[]).await;
@@ -203,7 +206,8 @@ fn a_bad_network_changes_no_response() {
                 let page = client.get(&format!("/{len}")).await;
                 assert!(page.body == body(len), "seed {seed}: {len} bytes, not {}", page.body.len());
             }
-            let upload = client.send("POST", "/upload", &[("content-length", "100000")], &body(100_000)).await;
+            let upload =
+                client.send("POST", "/upload", &[("content-length", "100000")], &body(100_000)).await;
             assert_eq!(upload.status(), "200", "seed {seed}");
         });
     }

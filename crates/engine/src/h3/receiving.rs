@@ -85,11 +85,7 @@ impl Receiving {
     }
 
     /// Handles at most `most` bytes of the input.
-    fn next<R>(
-        &mut self,
-        most: usize,
-        work: impl FnOnce(Event<'_>) -> R,
-    ) -> Result<Option<R>, Failure> {
+    fn next<R>(&mut self, most: usize, work: impl FnOnce(Event<'_>) -> R) -> Result<Option<R>, Failure> {
         let whole = &self.input[..self.input.len().min(most)];
         let mut rest = whole;
         let event = self.frames.next(&mut rest)?.map(work);

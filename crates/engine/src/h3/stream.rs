@@ -192,7 +192,8 @@ impl Stream {
         let conn = &self.conn;
         let (id, limits) = (u64::from(self.id), conn.limits());
         let mut protocol = conn.protocol.borrow_mut();
-        let decoded = decode_trailers(&mut protocol.qpack, id, section, &limits, &mut |note| conn.note(&note));
+        let decoded =
+            decode_trailers(&mut protocol.qpack, id, section, &limits, &mut |note| conn.note(&note));
         if matches!(decoded, Ok(Decoded::Blocked) | Err(Error::Stream(_))) {
             // Nobody waits for the fields.
             protocol.qpack.cancel(id);

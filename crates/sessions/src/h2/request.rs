@@ -4,10 +4,10 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Context;
 
+use lacquer_engine::TransactionSlot;
 use lacquer_engine::activity::{Work, track_polls};
 use lacquer_engine::client::Req;
 use lacquer_engine::h2::{FrameQuota, Stream};
-use lacquer_engine::TransactionSlot;
 use lacquer_h2::{Error, Reason};
 use lacquer_shm::Tag;
 

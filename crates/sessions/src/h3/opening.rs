@@ -37,10 +37,11 @@ fn log_note(conn: &Conn, req: &mut Req, note: &Note) {
 /// Begins the request of a field section. An error ends the stream or the connection.
 pub fn begin(stream: &Rc<Stream>, head: Head, cx: &mut Context<'_>) -> Result<Opened, Error> {
     let conn = &stream.conn;
-    let begun = conn.protocol.borrow_mut().qpack.begin(stream.id.into(), &head.section).map(|begun| match begun {
-        Begun::Blocked => true,
-        Begun::Section(_) => false,
-    });
+    let begun =
+        conn.protocol.borrow_mut().qpack.begin(stream.id.into(), &head.section).map(|begun| match begun {
+            Begun::Blocked => true,
+            Begun::Section(_) => false,
+        });
     if matches!(begun, Ok(true)) {
         return Ok(Opened::Blocked(head));
     }

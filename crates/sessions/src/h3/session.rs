@@ -367,7 +367,9 @@ impl Session {
             }
             Awaited::Request if !self.requests.is_empty() => None,
             Awaited::Rest
-                if self.oldest_opening().is_none_or(|since| self.idle.now().since(since) < self.idle_limit()) =>
+                if self
+                    .oldest_opening()
+                    .is_none_or(|since| self.idle.now().since(since) < self.idle_limit()) =>
             {
                 None
             }
