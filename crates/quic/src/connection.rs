@@ -160,7 +160,9 @@ impl Connection {
         }
         if !replies.is_empty() {
             let mut state = self.state.borrow_mut();
-            replies.into_iter().for_each(|reply| state.handle_event(reply));
+            for reply in replies {
+                state.handle_event(reply);
+            }
             cx.waker().wake_by_ref();
         }
     }

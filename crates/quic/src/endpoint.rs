@@ -66,7 +66,7 @@ impl<H: Host> Endpoint<H> {
 
     /// Serves the socket for as long as the reactor runs.
     pub async fn run(mut self) {
-        poll_fn(|cx| self.poll(cx)).await
+        poll_fn(|cx| self.poll(cx)).await;
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -2,6 +2,7 @@
 //! arrived; then quinn's own session over rustls does the handshake.
 
 use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use lacquer_tls::{Algorithms, Frontend, Refused};
@@ -59,7 +60,7 @@ impl ServerConfig for Settings {
 
     fn start_session(self: Arc<Self>, version: u32, params: &TransportParameters) -> Box<dyn Session> {
         Box::new(TlsSession {
-            begun: Begun::Hello { received: Vec::new(), acceptor: Acceptor::default() },
+            begun: Begun::Hello(Box::default()),
             facts: HandshakeFacts::default(),
             params: *params,
             version,
@@ -71,11 +72,15 @@ impl ServerConfig for Settings {
 /// The part of a handshake.
 enum Begun {
     /// The client's first message is incomplete.
-    Hello {
-        received: Vec<u8>,
-        acceptor: Acceptor,
-    },
+    Hello(Box<Hello>),
     Session(Box<dyn Session>),
+}
+
+/// The bytes of the client's first message that have arrived.
+#[derive(Default)]
+struct Hello {
+    received: Vec<u8>,
+    acceptor: Acceptor,
 }
 
 struct TlsSession {
@@ -86,7 +91,7 @@ struct TlsSession {
     facts: HandshakeFacts,
 }
 
-fn failed(alert: AlertDescription, reason: impl ToString) -> TransportError {
+fn failed(alert: AlertDescription, reason: &dyn fmt::Display) -> TransportError {
     let code = TransportErrorCode::crypto(u8::from(alert));
     TransportError { code, frame: None, reason: reason.to_string() }
 }
@@ -106,7 +111,7 @@ fn accept(received: &[u8], acceptor: &mut Acceptor) -> Result<Option<Accepted>, 
     let len = |header: &[u8]| u32::from_be_bytes([0, header[1], header[2], header[3]]) as usize;
     let whole = received.get(..MESSAGE_HEADER).map_or(MESSAGE_HEADER, |header| MESSAGE_HEADER + len(header));
     if whole > MAX_HELLO {
-        return Err(failed(AlertDescription::IllegalParameter, "the first message is too long"));
+        return Err(failed(AlertDescription::IllegalParameter, &"the first message is too long"));
     }
     let Some(message) = received.get(..whole) else { return Ok(None) };
     let mut records = Vec::with_capacity(whole + MESSAGE_HEADER + HANDSHAKE_RECORD.len());
@@ -118,15 +123,15 @@ fn accept(received: &[u8], acceptor: &mut Acceptor) -> Result<Option<Accepted>, 
     let mut rest = &records[..];
     loop {
         if !rest.is_empty() {
-            acceptor.read_tls(&mut rest).map_err(|e| failed(AlertDescription::InternalError, e))?;
+            acceptor.read_tls(&mut rest).map_err(|e| failed(AlertDescription::InternalError, &e))?;
         }
         match acceptor.accept() {
             Ok(Some(accepted)) => return Ok(Some(accepted)),
             Ok(None) if rest.is_empty() => {
-                return Err(failed(AlertDescription::DecodeError, "the first message is malformed"));
+                return Err(failed(AlertDescription::DecodeError, &"the first message is malformed"));
             }
             Ok(None) => {}
-            Err((error, _)) => return Err(failed(AlertDescription::DecodeError, error)),
+            Err((error, _)) => return Err(failed(AlertDescription::DecodeError, &error)),
         }
     }
 }
@@ -140,7 +145,7 @@ impl TlsSession {
         let certificate = certificate.as_ref().and_then(|key| key.cert.first());
         self.facts.certificate = certificate.and_then(|der| Algorithms::of(der));
         let quic = QuicServerConfig::try_from(config.clone())
-            .map_err(|e| failed(AlertDescription::InternalError, e))?;
+            .map_err(|e| failed(AlertDescription::InternalError, &e))?;
         self.facts.server_name = hello.server_name().map(Box::from);
         self.facts.cipher = chosen_cipher(&config, hello.cipher_suites());
         Ok(Arc::new(quic).start_session(self.version, &self.params))
@@ -149,14 +154,14 @@ impl TlsSession {
     fn session(&self) -> Option<&dyn Session> {
         match &self.begun {
             Begun::Session(session) => Some(&**session),
-            Begun::Hello { .. } => None,
+            Begun::Hello(_) => None,
         }
     }
 
     fn session_mut(&mut self) -> Option<&mut Box<dyn Session>> {
         match &mut self.begun {
             Begun::Session(session) => Some(session),
-            Begun::Hello { .. } => None,
+            Begun::Hello(_) => None,
         }
     }
 }
@@ -195,13 +200,13 @@ impl Session for TlsSession {
     }
 
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
-        let (received, acceptor) = match &mut self.begun {
+        let hello = match &mut self.begun {
             Begun::Session(session) => return session.read_handshake(bytes),
-            Begun::Hello { received, acceptor } => (received, acceptor),
+            Begun::Hello(hello) => hello,
         };
-        received.extend_from_slice(bytes);
-        let Some(accepted) = accept(received, acceptor)? else { return Ok(false) };
-        let received = std::mem::take(received);
+        hello.received.extend_from_slice(bytes);
+        let Some(accepted) = accept(&hello.received, &mut hello.acceptor)? else { return Ok(false) };
+        let received = std::mem::take(&mut hello.received);
         let mut session = self.begin(&accepted)?;
         let outcome = session.read_handshake(&received);
         self.begun = Begun::Session(session);

@@ -19,8 +19,8 @@ use crate::stream_request;
 
 /// The result of [`begin`].
 pub enum Opened {
-    /// The request was started.
-    Started,
+    /// The request was started, and is complete or waits for something.
+    Started { is_served: bool },
     /// The field section refers to others that have not arrived. It is to be tried again after they have.
     Blocked(Head),
 }
@@ -50,8 +50,8 @@ pub fn begin(stream: &Rc<Stream>, head: Head, cx: &mut Context<'_>) -> Result<Op
     match decode_head(stream, req, &head) {
         Ok(decoded) => {
             accept(req, stream, &decoded)?;
-            request::start(stream.clone(), slot, cx);
-            Ok(Opened::Started)
+            let is_served = request::start(stream.clone(), slot, cx);
+            Ok(Opened::Started { is_served })
         }
         Err(error) => {
             conn.log(Tag::Debug, format_args!("H3: stream {}: {}", u64::from(stream.id), error.name()));

@@ -14,18 +14,21 @@ use lacquer_shm::Tag;
 use crate::stream_request;
 
 /// Starts the request. Most hits are complete when this returns. If many requests wait, the request starts only after
-/// the packets that were already received are handled, because one of them may reset the stream.
-pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, cx: &mut Context<'_>) {
+/// the packets that were already received are handled, because one of them may reset the stream. Returns whether it is
+/// complete.
+pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, cx: &mut Context<'_>) -> bool {
     let services = stream.conn.services.clone();
     let bound = services.bound(&services.params());
     let is_under_pressure = services.admission().is_under_pressure(bound);
     let watched = services.watched().clone();
     let mut work = Box::pin(run(stream, slot));
-    if is_under_pressure || work.as_mut().poll(cx).is_pending() {
+    let is_served = !is_under_pressure && work.as_mut().poll(cx).is_ready();
+    if !is_served {
         tokio::task::spawn_local(async move {
             track_polls(&watched.activity, Work::Request, work.as_mut()).await;
         });
     }
+    is_served
 }
 
 /// Runs the request. A panic ends only this stream.

@@ -19,8 +19,10 @@ use lacquer_sources::clock;
 use super::control::Control;
 use super::opening::{self, Opened};
 
-/// The number of requests that are begun before other tasks run.
+/// The number of requests that are begun before other tasks run, and the number of those among them that wait for
+/// something.
 const REQUESTS: usize = 32;
+const WAITING_REQUESTS: usize = 4;
 /// The seconds without packets after which a client with open requests is asked whether it is there.
 const KEEP_ALIVE: f64 = 10.0;
 /// The bounds of the time for requests on their way after the last GOAWAY.
@@ -88,6 +90,8 @@ struct Session {
     drain: Pin<Box<dyn Future<Output = ()>>>,
     is_leaving: bool,
     has_requested: bool,
+    /// The requests begun in this turn; one that waits counts more.
+    begun: usize,
 }
 
 /// Serves the connection until its end. `events` were received with the handshake.
@@ -117,6 +121,7 @@ pub async fn serve(
         drain: Box::pin(async move { services.drain_begun().await }),
         is_leaving: false,
         has_requested: false,
+        begun: 0,
         conn,
     };
     session.set_deadline();
@@ -236,7 +241,8 @@ impl Session {
 
     /// Begins requests on the streams that the client has opened.
     fn accept_requests(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
-        for _ in 0..REQUESTS {
+        self.begun = 0;
+        while self.begun < REQUESTS {
             let Some(id) = self.conn.quic.accept(Dir::Bi) else { return Ok(()) };
             self.active = self.idle.now();
             self.has_requested = true;
@@ -245,6 +251,7 @@ impl Session {
             let opened = if self.is_crowded() { Err(Error::Stream(Reason::RequestRejected)) } else { opened };
             if let Err(error) = opened {
                 stream.reset(error);
+                self.begun += 1;
                 continue;
             }
             self.requests.insert(id, Request { stream, state: State::Opening, since: self.idle.now() });
@@ -276,7 +283,10 @@ impl Session {
                 // Frames that the request causes find it started.
                 request.state = State::Started;
                 match opening::begin(&stream, head, cx) {
-                    Ok(Opened::Started) => return Ok(()),
+                    Ok(Opened::Started { is_served }) => {
+                        self.begun += if is_served { 1 } else { REQUESTS / WAITING_REQUESTS };
+                        return Ok(());
+                    }
                     Ok(Opened::Blocked(head)) => {
                         request.state = State::Blocked(head);
                         return Ok(());
