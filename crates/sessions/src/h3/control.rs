@@ -42,7 +42,9 @@ pub struct Control {
     conn: Rc<Conn>,
     /// The streams of the client.
     incoming: HashMap<StreamId, UniStream>,
-    control: Outgoing,
+    /// This side's control stream.
+    settings: Outgoing,
+    /// This side's QPACK decoder stream.
     decoder: Outgoing,
 }
 
@@ -51,11 +53,11 @@ impl Control {
     pub fn open(conn: &Rc<Conn>) -> Result<Control, Error> {
         let too_few = Error::Connection(Reason::GeneralProtocolError);
         let open = || conn.quic.open_uni().ok_or(too_few);
-        let mut control = Outgoing { id: open()?, bytes: Vec::new() };
+        let mut settings = Outgoing { id: open()?, bytes: Vec::new() };
         let mut decoder = Outgoing { id: open()?, bytes: Vec::new() };
-        conn.protocol.borrow().begin_control(&mut control.bytes);
+        conn.protocol.borrow().begin_control(&mut settings.bytes);
         Connection::begin_decoder(&mut decoder.bytes);
-        Ok(Control { conn: conn.clone(), incoming: HashMap::new(), control, decoder })
+        Ok(Control { conn: conn.clone(), incoming: HashMap::new(), settings, decoder })
     }
 
     /// Reads the streams that the client has opened. Returns the effects of all bytes.
@@ -102,22 +104,22 @@ impl Control {
 
     /// Returns whether a stream is one of this side's.
     pub fn is_own(&self, id: StreamId) -> bool {
-        id == self.control.id || id == self.decoder.id
+        id == self.settings.id || id == self.decoder.id
     }
 
     /// Announces the end of the connection. Requests on their way are still served.
     pub fn announce_end(&mut self) {
-        self.conn.protocol.borrow_mut().announce_end(&mut self.control.bytes);
+        self.conn.protocol.borrow_mut().announce_end(&mut self.settings.bytes);
     }
 
     /// Announces that later requests are refused.
     pub fn go_away(&mut self) {
-        self.conn.protocol.borrow_mut().go_away(&mut self.control.bytes);
+        self.conn.protocol.borrow_mut().go_away(&mut self.settings.bytes);
     }
 
     /// Writes what waits for this side's streams.
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.control.flush(&self.conn)?;
+        self.settings.flush(&self.conn)?;
         let mut protocol = self.conn.protocol.borrow_mut();
         let output = protocol.qpack.output().map_err(|fault| self.conn.log_fault(&fault))?;
         self.decoder.bytes.append(output);

@@ -398,13 +398,14 @@ impl Session {
     fn closed(&self, reason: &CloseReason) -> End {
         let (error, close) = match reason {
             CloseReason::Application(code) => (Reason::of(*code), SessClose::RemClose),
-            CloseReason::Transport(_) | CloseReason::Reset => (Reason::NoError, SessClose::RemClose),
+            CloseReason::Transport(_) | CloseReason::Reset | CloseReason::Local => {
+                (Reason::NoError, SessClose::RemClose)
+            }
             CloseReason::Idle => (Reason::NoError, SessClose::RxTimeout),
             CloseReason::Fault(text) | CloseReason::Handshake(text) => {
                 self.conn.log(Tag::SessError, format_args!("QUIC: {text}"));
                 (Reason::GeneralProtocolError, SessClose::RxJunk)
             }
-            CloseReason::Local => (Reason::NoError, SessClose::RemClose),
         };
         End { error: Error::Connection(error), close, is_remote: true }
     }
