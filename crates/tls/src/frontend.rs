@@ -54,13 +54,24 @@ impl Frontend {
     pub fn choose(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refused> {
         match &self.source {
             Source::Fixed(config) => Ok(config.clone()),
-            Source::Store(listener) => listener.choose(hello),
+            Source::Store(listener) => {
+                let alpn = Alpn::for_client(hello, listener.shared.http2.load(Ordering::Relaxed));
+                listener.choose(hello, alpn)
+            }
+        }
+    }
+
+    /// Returns the settings and the certificate for a client of QUIC, which negotiates HTTP/3.
+    pub fn choose_http3(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refused> {
+        match &self.source {
+            Source::Fixed(config) => Ok(config.clone()),
+            Source::Store(listener) => listener.choose(hello, Alpn::Http3),
         }
     }
 }
 
 impl Listener {
-    fn choose(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refused> {
+    fn choose(&self, hello: &ClientHello<'_>, alpn: Alpn) -> Result<Arc<ServerConfig>, Refused> {
         let tables = self.shared.tables.read().clone();
         let local = &tables.local[self.at];
         let default = local
@@ -79,7 +90,6 @@ impl Listener {
             }
             Some(Err(_)) | None => default,
         };
-        let alpn = Alpn::for_client(hello, self.shared.http2.load(Ordering::Relaxed));
         certificate.config(self.protocols, alpn, &self.shared.configs).map_err(Refused::Unusable)
     }
 }

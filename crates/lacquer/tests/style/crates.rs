@@ -32,7 +32,7 @@ pub const LAYERS: [&[&str]; 9] = [
     &["engine"],
     &["vmods", "vcl-native"],
     &["deliver"],
-    &["cache", "h3", "net", "vcl-runtime", "jail"],
+    &["cache", "h3", "net", "quic", "vcl-runtime", "jail"],
     &["flow", "h2", "vcl", "cli", "tls"],
     &["disk", "filters", "http", "params", "shm", "sources", "storage", "system"],
 ];

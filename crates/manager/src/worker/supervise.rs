@@ -135,6 +135,10 @@ impl Manager {
         let vsm = Shm::worker_dir(&self.jail, &self.complain)
             .map_err(|error| cannot("create its shared memory", error))?;
         let panic = panic_file().map_err(|error| cannot("create its panic buffer", error))?;
+        let reactors = self.params.values().reactor_count();
+        self.listeners
+            .prepare_datagrams(reactors, &self.jail)
+            .map_err(|text| Reply::no(status::CANT, format!("Child failed on launch: {text}")))?;
         let mut inherited = vec![vsm.as_fd(), panic.as_fd()];
         inherited.extend(self.listeners.descriptors());
         inherited.extend(self.storages.iter().map(|storage| storage.descriptor()));
