@@ -374,6 +374,7 @@ fn a_body_must_match_its_content_length() {
     assert!(outcome(&[h], Body::Length(0)).is_ok());
     for (parts, body) in [
         (&[h, (0, &b"abcd"[..])][..], Body::Length(3)),
+        (&[h, (0, b"abc"), (0, b"d")], Body::Length(3)),
         (&[h, (0, b"ab")], Body::Length(3)),
         (&[h, (0, b"ab"), (1, b"t")], Body::Length(3)),
         (&[h], Body::Length(3)),
