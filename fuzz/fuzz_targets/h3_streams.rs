@@ -151,6 +151,12 @@ fuzz_target!(|bytes: &[u8]| {
             [] => bytewise.piece(selector, piece),
             _ => piece.chunks(1).try_for_each(|byte| bytewise.piece(selector, byte)),
         };
+        // A section that waited for fields is decoded before or after the next instructions, one of which may be faulty
+        // or remove the fields again.
+        let is_encoder = selector as usize / STREAMS % 4 == 0;
+        if is_encoder && (result.is_err() || same.is_err()) {
+            return;
+        }
         assert_eq!(result, same);
         if result.is_err() {
             return;

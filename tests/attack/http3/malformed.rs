@@ -114,10 +114,12 @@ impl Raw {
         // Each write is a packet of its own.
         tokio::time::sleep(Duration::from_millis(3)).await;
         let _ = match end {
-            End::Open => Ok(()),
+            End::Open => return,
             End::Finish => send.finish(),
             End::Reset => send.reset(CANCELLED),
         };
+        // A stream that the daemon has stopped is over when it is dropped.
+        self.streams.retain(|(known, _)| known != to);
     }
 
     /// Returns the code with which the daemon closes the connection.
