@@ -10,6 +10,9 @@ const STATIC_NAME: u8 = 0x50;
 const LITERAL_NAME: u8 = 0x20;
 const HUFFMAN: u8 = 0x80;
 
+/// The length from which a string needs more than one byte for it.
+const SHORT: usize = 0x7f;
+
 /// Appends the prefix of a section, which refers to no dynamic table.
 pub fn begin(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
@@ -42,8 +45,17 @@ pub fn literal(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     string(out, value);
 }
 
+/// Appends a string, in Huffman code if that is shorter.
 fn string(out: &mut Vec<u8>, value: &[u8]) {
-    let encoded = huffman::encoded_len(value);
+    let start = out.len();
+    out.push(0);
+    huffman::encode(value, out);
+    let encoded = out.len() - start - 1;
+    if encoded < SHORT && encoded < value.len() {
+        out[start] = HUFFMAN | encoded as u8;
+        return;
+    }
+    out.truncate(start);
     if encoded < value.len() {
         write(out, 7, HUFFMAN, encoded as u64);
         huffman::encode(value, out);
