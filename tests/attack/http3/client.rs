@@ -148,7 +148,7 @@ fn lines(section: &[u8]) -> Vec<String> {
     let Ok(Begun::Section(mut section)) = decoder.begin(0, section) else { panic!("a section") };
     let (mut lines, mut out) = (Vec::new(), vec![0; 64 * 1024]);
     loop {
-        match section.next(&decoder, &mut out).expect("valid fields") {
+        match decoder.next(&mut section, &mut out).expect("valid fields") {
             Step::Field(line) => lines.push(String::from_utf8_lossy(&out[..line.len]).into_owned()),
             Step::End => return lines,
             Step::Full => panic!("a field that is too long"),

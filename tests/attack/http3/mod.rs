@@ -2,6 +2,7 @@
 //! packets, and ones that cancel, read slowly, flood or vanish. The service goes on, in bounded memory.
 
 mod client;
+mod malformed;
 mod relay;
 
 use std::io::Write;

@@ -61,7 +61,7 @@ impl Decoder {
         let known = self.blocked.iter().position(|&(blocked, _)| blocked == stream);
         if prefix.required > self.table.inserted() {
             match known {
-                Some(_) => {}
+                Some(at) => self.blocked[at].1 = prefix.required,
                 None if self.blocked.len() >= self.max_blocked => return Err(QpackError::Blocked),
                 None => self.blocked.push((stream, prefix.required)),
             }

@@ -237,6 +237,13 @@ fn blocked_streams_are_limited() {
     assert_eq!(lines(&mut decoder, 4, section), ["a: 1"]);
     assert_eq!(decoder.unblocked().count(), 0);
     assert_eq!(output(&mut decoder), b"\x40\x88\x84");
+    // Another section of a stream may need more insertions.
+    assert_eq!(decode(&mut decoder, 4, b"\x03\x00\x80"), Ok(None));
+    assert_eq!(decode(&mut decoder, 4, b"\x04\x00\x80"), Ok(None));
+    decoder.receive(b"\x41b\x012").unwrap();
+    assert_eq!(decoder.unblocked().count(), 0);
+    decoder.receive(b"\x41c\x013").unwrap();
+    assert_eq!(decoder.unblocked().collect::<Vec<_>>(), [4]);
     assert_eq!(decode(&mut Decoder::new(4096, 0), 0, section), Err(QpackError::Blocked));
 }
 

@@ -43,6 +43,7 @@ pub struct RequestStream {
     max_section: u64,
     /// The length of the body according to `Content-Length`.
     expected: Option<u64>,
+    /// The number of bytes of the body in the frames that have begun.
     received: u64,
     useless: u32,
 }
@@ -89,7 +90,7 @@ impl RequestStream {
                     }
                 }
                 Piece::Payload(bytes) => match self.kind {
-                    Kind::Data => return self.data(bytes).map(Some),
+                    Kind::Data => return Ok(Some(Event::Data(bytes))),
                     Kind::Headers if self.reader.left() == 0 => return Ok(Some(self.headers(bytes))),
                     Kind::Headers => self.section.extend_from_slice(bytes),
                     _ => {}
@@ -110,6 +111,10 @@ impl RequestStream {
                 }
             }
             (Kind::Data, Phase::Body) if header.len > 0 => {
+                self.received = self.received.saturating_add(header.len);
+                if self.expected.is_some_and(|expected| self.received > expected) {
+                    return Err(mismatch());
+                }
                 self.useless = self.useless.saturating_sub(ALLOWED_BY_DATA);
             }
             (Kind::Data, Phase::Body) | (Kind::Unknown, _) => {
@@ -147,14 +152,6 @@ impl RequestStream {
         }
         self.phase = Phase::End;
         Event::Trailers(section)
-    }
-
-    fn data<'a>(&mut self, bytes: &'a [u8]) -> Result<Event<'a>, Fault> {
-        self.received += bytes.len() as u64;
-        if self.expected.is_some_and(|expected| self.received > expected) {
-            return Err(mismatch());
-        }
-        Ok(Event::Data(bytes))
     }
 
     /// Handles the end of the stream. Fails if the request is not complete.

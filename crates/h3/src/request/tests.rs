@@ -217,14 +217,14 @@ fn a_bomb_is_not_unpacked() {
     decoder.receive(&insert).unwrap();
     let mut bytes = section(MINIMUM);
     bytes[0] = 2;
-    bytes.extend([0x80; 20_000]);
+    bytes.extend(vec![0x80; 20_000]);
     let limits = Limits { hdr_len: 8192, ..LIMITS };
     let outcome = decode_with(&mut decoder, &limits, &bytes, true);
     assert_eq!(outcome.result, Err(LOADED));
     assert_eq!(outcome.notes, [Note::new(Tag::LostHeader, "Header list too large (http_req_size)")]);
     // Trailers are discarded, and limited all the same.
     let mut trailers = b"\x02\x00".to_vec();
-    trailers.extend([0x80; 20_000]);
+    trailers.extend(vec![0x80; 20_000]);
     let mut notes = Vec::new();
     let result = decode_trailers(&mut decoder, 4, &trailers, &limits, &mut |note| notes.push(note));
     assert_eq!(result, Err(Error::Connection(Reason::ExcessiveLoad)));
@@ -374,6 +374,7 @@ fn a_body_must_match_its_content_length() {
     assert!(outcome(&[h], Body::Length(0)).is_ok());
     for (parts, body) in [
         (&[h, (0, &b"abcd"[..])][..], Body::Length(3)),
+        (&[h, (0, b"abc"), (0, b"d")], Body::Length(3)),
         (&[h, (0, b"ab")], Body::Length(3)),
         (&[h, (0, b"ab"), (1, b"t")], Body::Length(3)),
         (&[h], Body::Length(3)),
