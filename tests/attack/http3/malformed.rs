@@ -13,6 +13,7 @@ use super::client::{config, run};
 use super::start;
 
 const PATIENCE: Duration = Duration::from_secs(20);
+const BEFORE_RESET: Duration = Duration::from_millis(100);
 const CANCELLED: VarInt = VarInt::from_u32(0x10c);
 
 const SETTINGS: u64 = 4;
@@ -116,7 +117,11 @@ impl Raw {
         let _ = match end {
             End::Open => return,
             End::Finish => send.finish(),
-            End::Reset => send.reset(CANCELLED),
+            End::Reset => {
+                // A reset may overtake bytes that were not sent yet.
+                tokio::time::sleep(BEFORE_RESET).await;
+                send.reset(CANCELLED)
+            }
         };
         // A stream that the daemon has stopped is over when it is dropped.
         self.streams.retain(|(known, _)| known != to);
