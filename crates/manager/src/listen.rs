@@ -202,9 +202,9 @@ impl Listeners {
         let before = self.all.len();
         for address in addresses {
             self.add_tcp(&name, endpoint, transport, address, jail)?;
-            if let Some(added) = self.all.last_mut().filter(|_| http3) {
-                added.datagrams = added.bind_datagrams(jail)?;
-            }
+        }
+        for added in self.all[before..].iter_mut().filter(|_| http3) {
+            added.datagrams = added.bind_datagrams(jail)?;
         }
         if self.all.len() == before {
             return Err(Fault::usage(format!("Got no socket(s) for {name}={endpoint}")));

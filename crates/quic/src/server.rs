@@ -2,6 +2,7 @@
 //! validation tokens of the one before it, and resets its connections.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lc_rs::{hkdf, hmac};
 use lacquer_tls::{Frontend, QuicSecret};
@@ -14,6 +15,9 @@ use crate::tls_session;
 /// The bytes of packets that wait for a connection to be accepted, for each and for all of them.
 const INCOMING_BUFFER: u64 = 16 * 1024;
 const INCOMING_BUFFERS: u64 = 4 * 1024 * 1024;
+
+/// The time between two resets. All clients of a worker that was replaced need one.
+const RESET_INTERVAL: Duration = Duration::from_micros(500);
 
 /// The keys that all endpoints share.
 #[derive(Clone)]
@@ -39,6 +43,7 @@ impl Keys {
         let mut config = EndpointConfig::new(self.reset.clone());
         let key = self.ids;
         config.cid_generator(move || Box::new(IdGenerator { key, reactor }));
+        config.min_reset_interval(RESET_INTERVAL);
         Arc::new(config)
     }
 }

@@ -38,11 +38,11 @@ impl Relay {
         }
         let (over, first) = (is_over.clone(), (towards.try_clone(), back.try_clone()));
         let client = Arc::new(std::sync::Mutex::new(None));
-        let seen = client.clone();
+        let latest = client.clone();
         let (from, to) = (first.0.expect("a socket"), first.1.expect("a socket"));
         thread::spawn(move || {
             relay(&from, faults, Random(seed), &over, |bytes, sender| {
-                *seen.lock().expect("a lock") = Some(sender);
+                *latest.lock().expect("a lock") = Some(sender);
                 let _ = to.send(bytes);
             });
         });
