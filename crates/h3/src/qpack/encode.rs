@@ -10,6 +10,9 @@ const STATIC_NAME: u8 = 0x50;
 const LITERAL_NAME: u8 = 0x20;
 const HUFFMAN: u8 = 0x80;
 
+/// The length from which a string needs more than one byte for it.
+const SHORT: usize = 0x7f;
+
 /// Appends the prefix of a section, which refers to no dynamic table.
 pub fn begin(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
@@ -42,8 +45,17 @@ pub fn literal(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     string(out, value);
 }
 
+/// Appends a string, in Huffman code if that is shorter.
 fn string(out: &mut Vec<u8>, value: &[u8]) {
-    let encoded = huffman::encoded_len(value);
+    let start = out.len();
+    out.push(0);
+    huffman::encode(value, out);
+    let encoded = out.len() - start - 1;
+    if encoded < SHORT && encoded < value.len() {
+        out[start] = HUFFMAN | encoded as u8;
+        return;
+    }
+    out.truncate(start);
     if encoded < value.len() {
         write(out, 7, HUFFMAN, encoded as u64);
         huffman::encode(value, out);
@@ -60,32 +72,53 @@ fn value_of(row: u8) -> &'static [u8] {
 
 const MAX_NAME: usize = 32;
 
-/// The rows ordered by the length of the name and then by the name, and for each length the index of the first.
-const BY_NAME: ([u8; COUNT], [u8; MAX_NAME + 2]) = {
-    let (mut rows, mut starts) = ([0; COUNT], [0; MAX_NAME + 2]);
+/// The rows with one name.
+#[derive(Clone, Copy)]
+struct Group {
+    first_char: u8,
+    /// The place in [`Index::rows`].
+    start: u8,
+    end: u8,
+}
+
+/// The rows of the static table by name.
+struct Index {
+    /// The rows, ordered by the length of the name and then by the name.
+    rows: [u8; COUNT],
+    groups: [Group; COUNT],
+    /// The first group of each length of a name.
+    by_len: [u8; MAX_NAME + 2],
+}
+
+static INDEX: Index = {
+    let empty = Group { first_char: 0, start: 0, end: 0 };
+    let mut index = Index { rows: [0; COUNT], groups: [empty; COUNT], by_len: [0; MAX_NAME + 2] };
     let mut is_taken = [false; COUNT];
-    let (mut n, mut len) = (0, 0);
+    let (mut n, mut groups, mut len) = (0, 0, 0);
     while len <= MAX_NAME {
-        starts[len] = n as u8;
+        index.by_len[len] = groups as u8;
         let mut row = 0;
         while row < COUNT {
             if STATIC[row].name_len == len && !is_taken[row] {
+                let start = n as u8;
                 let mut same = row;
                 while same < COUNT {
                     if is_same_name(row, same) {
-                        rows[n] = same as u8;
+                        index.rows[n] = same as u8;
                         is_taken[same] = true;
                         n += 1;
                     }
                     same += 1;
                 }
+                index.groups[groups] = Group { first_char: STATIC[row].line[0], start, end: n as u8 };
+                groups += 1;
             }
             row += 1;
         }
         len += 1;
     }
-    starts[MAX_NAME + 1] = n as u8;
-    (rows, starts)
+    index.by_len[MAX_NAME + 1] = groups as u8;
+    index
 };
 
 const fn is_same_name(a: usize, b: usize) -> bool {
@@ -99,16 +132,18 @@ const fn is_same_name(a: usize, b: usize) -> bool {
 
 /// Returns the rows of the static table with this name.
 fn rows_of(name: &[u8]) -> &'static [u8] {
-    static ROWS: [u8; COUNT] = BY_NAME.0;
-    let has_name = |row: u8| STATIC[row as usize].line[..name.len()].eq_ignore_ascii_case(name);
-    let (Some(&start), Some(&end)) = (BY_NAME.1.get(name.len()), BY_NAME.1.get(name.len() + 1)) else {
+    let (Some(&start), Some(&end)) = (INDEX.by_len.get(name.len()), INDEX.by_len.get(name.len() + 1)) else {
         return &[];
     };
-    let rows = &ROWS[start as usize..end as usize];
-    let Some(first) = rows.iter().position(|&row| has_name(row)) else { return &[] };
-    let rows = &rows[first..];
-    let len = rows.iter().position(|&row| !has_name(row)).unwrap_or(rows.len());
-    &rows[..len]
+    let groups = &INDEX.groups[start as usize..end as usize];
+    let found = groups.iter().find(|group| {
+        // The bit is set in each lower-case letter, and in the colon.
+        group.first_char == name[0] | 0x20 && {
+            let row = INDEX.rows[group.start as usize];
+            STATIC[row as usize].line[..name.len()].eq_ignore_ascii_case(name)
+        }
+    });
+    found.map_or(&[], |group| &INDEX.rows[group.start as usize..group.end as usize])
 }
 
 #[cfg(test)]

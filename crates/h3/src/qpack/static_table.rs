@@ -4,7 +4,7 @@ use lacquer_h2::hpack::StaticField;
 
 macro_rules! rows {
     ($($name:literal $value:literal)*) => {
-        pub(super) const STATIC: [StaticField; COUNT] = [
+        pub(super) static STATIC: [StaticField; COUNT] = [
             $(StaticField { line: concat!($name, ": ", $value).as_bytes(), name_len: $name.len() }),*
         ];
     };

@@ -15,7 +15,7 @@ const ALLOWED_BY_DATA: u32 = 10;
 /// A part of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The field section of the request, for [`super::decode`]. The caller must not read on before it is decoded, and
+    /// The field section of the request, for [`super::decode()`]. The caller must not read on before it is decoded, and
     /// must then call [`RequestStream::expect`].
     Headers(Cow<'a, [u8]>),
     /// Bytes of the body, at least one: a part of the input.
