@@ -7,6 +7,8 @@ mod reader;
 mod receiving;
 mod sender;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use conn::Conn;
 use lacquer_flow::persistence::Carrier;
