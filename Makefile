@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) patch python3 util-linux valgrind strace
 
-.PHONY: help run test build dist attack deep simulate conformance cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
+.PHONY: help run test build dist attack deep simulate conformance http3-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -46,6 +46,11 @@ conformance: build
 	@scripts/need $(TEST_PACKAGES)
 	@test -n "$(VC)" || { echo 'VC is not set: make conformance VC=/path/to/varnish-cache'; exit 2; }
 	@VARNISH_TOOLS=$$(conformance/fetch-tools) conformance/vtc --suite $(VC) $(ARGS)
+
+## make http3-clients         public clients of HTTP/3: aioquic and, if Go is installed, quic-go
+http3-clients: build
+	@scripts/need python3-venv
+	@conformance/http3-clients $(ARGS)
 
 ## make cache-tests CT=DIR    the RFC 9111 suite, from a checkout of http-tests/cache-tests
 cache-tests: build

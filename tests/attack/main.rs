@@ -14,6 +14,7 @@ mod gz;
 mod half_closed;
 mod holds;
 mod http2;
+mod http3;
 mod jail;
 mod keys;
 mod limits;

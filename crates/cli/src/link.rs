@@ -191,6 +191,8 @@ pub struct ListenSocket {
     pub address: ListenAddress,
     /// The protocol of its clients.
     pub transport: Transport,
+    /// The descriptors of the UDP sockets for HTTP/3, one for each reactor; none without HTTP/3.
+    pub datagrams: Vec<i32>,
 }
 
 /// The address that a socket listens on.

@@ -1,4 +1,4 @@
-//! The sink for either protocol. Code that sends filtered bodies and included responses uses it to be independent of
+//! The sink for any protocol. Code that sends filtered bodies and included responses uses it to be independent of
 //! the protocol.
 
 use lacquer_cache::Object;
@@ -7,10 +7,12 @@ use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink, Source}
 use crate::faults::boxed_cold;
 use crate::h1::Sender;
 use crate::h2::StreamSender;
+use crate::h3;
 
 pub enum ClientSink {
     Http1(Sender),
     Http2(StreamSender),
+    Http3(h3::StreamSender),
 }
 
 impl ClientSink {
@@ -19,6 +21,7 @@ impl ClientSink {
         match self {
             ClientSink::Http1(sender) => source.send(sender, from, to).await,
             ClientSink::Http2(sender) => boxed_cold(|| source.send(sender, from, to)).await,
+            ClientSink::Http3(sender) => boxed_cold(|| source.send(sender, from, to)).await,
         }
     }
 
@@ -28,6 +31,7 @@ impl ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.into_buffer(),
             ClientSink::Http2(sender) => sender.into_buffer(),
+            ClientSink::Http3(sender) => sender.into_buffer(),
         }
     }
 }
@@ -38,6 +42,7 @@ impl ResponseSink for ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.head(head),
             ClientSink::Http2(sender) => sender.head(head),
+            ClientSink::Http3(sender) => sender.head(head),
         }
     }
 
@@ -45,6 +50,7 @@ impl ResponseSink for ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.abort(),
             ClientSink::Http2(sender) => sender.abort(),
+            ClientSink::Http3(sender) => sender.abort(),
         }
     }
 
@@ -53,6 +59,7 @@ impl ResponseSink for ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.sent(),
             ClientSink::Http2(sender) => sender.sent(),
+            ClientSink::Http3(sender) => sender.sent(),
         }
     }
 
@@ -61,16 +68,18 @@ impl ResponseSink for ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.limit_hit(),
             ClientSink::Http2(sender) => sender.limit_hit(),
+            ClientSink::Http3(sender) => sender.limit_hit(),
         }
     }
 }
 
-/// The futures of HTTP/2 are boxed, because they are large and would enlarge the task of every connection.
+/// The futures of HTTP/2 and HTTP/3 are boxed, because they are large and would enlarge the task of every connection.
 impl Sink for ClientSink {
     async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
         match self {
             ClientSink::Http1(sender) => sender.write(piece).await,
             ClientSink::Http2(sender) => Box::pin(sender.write(piece)).await,
+            ClientSink::Http3(sender) => Box::pin(sender.write(piece)).await,
         }
     }
 
@@ -84,6 +93,7 @@ impl Sink for ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.write_stored(object, from, to, behind).await,
             ClientSink::Http2(sender) => Box::pin(sender.write_stored(object, from, to, behind)).await,
+            ClientSink::Http3(sender) => Box::pin(sender.write_stored(object, from, to, behind)).await,
         }
     }
 
@@ -91,6 +101,7 @@ impl Sink for ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.flush().await,
             ClientSink::Http2(sender) => Box::pin(sender.flush()).await,
+            ClientSink::Http3(sender) => Box::pin(sender.flush()).await,
         }
     }
 
@@ -98,6 +109,7 @@ impl Sink for ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.wait_for(object, at).await,
             ClientSink::Http2(sender) => Box::pin(sender.wait_for(object, at)).await,
+            ClientSink::Http3(sender) => Box::pin(sender.wait_for(object, at)).await,
         }
     }
 
@@ -105,6 +117,7 @@ impl Sink for ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.check(),
             ClientSink::Http2(sender) => sender.check(),
+            ClientSink::Http3(sender) => sender.check(),
         }
     }
 
@@ -112,6 +125,7 @@ impl Sink for ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.end_with(piece).await,
             ClientSink::Http2(sender) => Box::pin(sender.end_with(piece)).await,
+            ClientSink::Http3(sender) => Box::pin(sender.end_with(piece)).await,
         }
     }
 
@@ -119,6 +133,7 @@ impl Sink for ClientSink {
         match self {
             ClientSink::Http1(sender) => sender.end().await,
             ClientSink::Http2(sender) => Box::pin(sender.end()).await,
+            ClientSink::Http3(sender) => Box::pin(sender.end()).await,
         }
     }
 }

@@ -14,6 +14,7 @@ use lacquer_vcl_runtime::H2Setting;
 use crate::client_sink::ClientSink;
 use crate::h1::{self, Sender};
 use crate::h2::{self, Stream, StreamSender};
+use crate::h3;
 use crate::protocol::Protocol;
 use crate::send_limits::SendLimits;
 
@@ -21,6 +22,7 @@ use crate::send_limits::SendLimits;
 pub enum ClientTransport {
     Http1(Rc<ClientSocket>),
     Http2(Rc<Stream>),
+    Http3(Rc<h3::Stream>),
 }
 
 impl ClientTransport {
@@ -29,6 +31,7 @@ impl ClientTransport {
         match self {
             ClientTransport::Http1(_) => &h1::PROTOCOL,
             ClientTransport::Http2(_) => &h2::PROTOCOL,
+            ClientTransport::Http3(_) => &h3::PROTOCOL,
         }
     }
 
@@ -45,6 +48,9 @@ impl ClientTransport {
             ClientTransport::Http2(stream) => {
                 ClientSink::Http2(StreamSender::new(stream.clone(), buffer, limits))
             }
+            ClientTransport::Http3(stream) => {
+                ClientSink::Http3(h3::StreamSender::new(stream.clone(), buffer, limits))
+            }
         }
     }
 
@@ -55,6 +61,7 @@ impl ClientTransport {
         match self {
             ClientTransport::Http1(_) => false,
             ClientTransport::Http2(stream) => stream.error().is_some(),
+            ClientTransport::Http3(stream) => stream.error().is_some(),
         }
     }
 
@@ -63,7 +70,8 @@ impl ClientTransport {
         match self {
             ClientTransport::Http1(tx) => disconnect.disconnected(tx, treatment).await,
             ClientTransport::Http2(stream) if disconnect.half_closed().is_some() => stream.gone().await,
-            ClientTransport::Http2(_) => std::future::pending().await,
+            ClientTransport::Http3(stream) if disconnect.half_closed().is_some() => stream.gone().await,
+            ClientTransport::Http2(_) | ClientTransport::Http3(_) => std::future::pending().await,
         }
     }
 
@@ -72,7 +80,7 @@ impl ClientTransport {
     pub fn is_probed(&self) -> bool {
         match self {
             ClientTransport::Http1(tx) => tx.is_ahead(),
-            ClientTransport::Http2(_) => false,
+            ClientTransport::Http2(_) | ClientTransport::Http3(_) => false,
         }
     }
 
@@ -80,7 +88,7 @@ impl ClientTransport {
     pub fn whole_connection(&self) -> Option<Rc<ClientSocket>> {
         match self {
             ClientTransport::Http1(tx) => Some(tx.clone()),
-            ClientTransport::Http2(_) => None,
+            ClientTransport::Http2(_) | ClientTransport::Http3(_) => None,
         }
     }
 
@@ -89,7 +97,7 @@ impl ClientTransport {
     pub fn cut(&self) {
         match self {
             ClientTransport::Http1(tx) => tx.cut(),
-            ClientTransport::Http2(_) => {}
+            ClientTransport::Http2(_) | ClientTransport::Http3(_) => {}
         }
     }
 
@@ -97,7 +105,7 @@ impl ClientTransport {
     pub fn cut_unframed(&self) {
         match self {
             ClientTransport::Http1(tx) => tx.cut_unframed(),
-            ClientTransport::Http2(_) => {}
+            ClientTransport::Http2(_) | ClientTransport::Http3(_) => {}
         }
     }
 
@@ -108,6 +116,7 @@ impl ClientTransport {
             ClientTransport::Http1(_) => {}
             ClientTransport::Http2(stream) if stream.error().is_some() => {}
             ClientTransport::Http2(stream) => stream.reset(Error::Stream(Reason::RefusedStream)),
+            ClientTransport::Http3(stream) => stream.refuse_body(),
         }
     }
 
@@ -116,6 +125,7 @@ impl ClientTransport {
         match self {
             ClientTransport::Http1(tx) => Some(tx.as_fd()),
             ClientTransport::Http2(stream) => Some(stream.as_fd()),
+            ClientTransport::Http3(_) => None,
         }
     }
 
@@ -138,7 +148,7 @@ impl ClientTransport {
     fn http2(&self) -> Option<&Stream> {
         match self {
             ClientTransport::Http2(stream) => Some(stream),
-            ClientTransport::Http1(_) => None,
+            ClientTransport::Http1(_) | ClientTransport::Http3(_) => None,
         }
     }
 }

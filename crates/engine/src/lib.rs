@@ -21,6 +21,7 @@ pub mod faults;
 pub mod fetch;
 mod h1;
 pub mod h2;
+pub mod h3;
 mod init_host;
 pub mod knobs;
 mod live_params;

@@ -160,13 +160,13 @@ enum End {
     Stored(u64, u64),
 }
 
-struct Response {
+pub(crate) struct Response {
     calls: Vec<Call>,
     end: End,
 }
 
 impl Response {
-    fn random(random: &mut Random, stored: usize) -> Response {
+    pub(crate) fn random(random: &mut Random, stored: usize) -> Response {
         let stretch = |random: &mut Random| {
             let from = random.below(stored as u64);
             (from, from + random.below(stored as u64 - from) + 1)
@@ -196,7 +196,7 @@ impl Response {
     }
 
     /// Returns the bytes that the client must receive.
-    fn body(&self, stored: &[u8]) -> Vec<u8> {
+    pub(crate) fn body(&self, stored: &[u8]) -> Vec<u8> {
         let part = |&(from, to): &(u64, u64)| &stored[from as usize..to as usize];
         let mut body = Vec::new();
         for call in &self.calls {
@@ -214,7 +214,7 @@ impl Response {
         body
     }
 
-    async fn send(&self, sink: &mut impl Sink, object: &Object) -> Result<(), SendError> {
+    pub(crate) async fn send(&self, sink: &mut impl Sink, object: &Object) -> Result<(), SendError> {
         for call in &self.calls {
             match call {
                 Call::Write(piece) => sink.write(piece).await?,

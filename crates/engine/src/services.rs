@@ -15,6 +15,7 @@ use lacquer_params::Params;
 use lacquer_shm::Log;
 use lacquer_shm::vsc::{LocalMain, LocalSet};
 use lacquer_sources::clock::{self, Instant};
+use tokio::sync::Notify;
 
 use crate::activity::Activity;
 use crate::addresses::AddressTable;
@@ -64,6 +65,8 @@ struct Own {
     front: RefCell<FrontTable>,
     date: RefCell<DateCache>,
     via: Rc<str>,
+    /// Wakes connections when the drain begins.
+    drain_begun: Notify,
 }
 
 /// Copies of shared values that rarely change, each with its generation.
@@ -111,6 +114,7 @@ impl Services {
                 front: RefCell::new(FrontTable::new(FRONT_ENTRIES)),
                 date: RefCell::new(DateCache::default()),
                 via: format!("1.1 {} (Varnish/7.7)", shared.identity()).into(),
+                drain_begun: Notify::new(),
             },
             live: Live {
                 params_generation: Cell::new(shared.params_generation()),
@@ -338,10 +342,19 @@ impl Services {
         self.is_draining.get()
     }
 
+    /// Waits for the beginning of the drain.
+    pub async fn drain_begun(&self) {
+        if !self.is_draining() {
+            self.own.drain_begun.notified().await;
+        }
+    }
+
     /// Follows the worker's drain on this reactor. The reactor calls it after each sweep of the deadlines.
     pub fn follow_drain(&self) {
         let phase = self.shared.drain().phase(clock::monotonic());
-        self.is_draining.set(phase != Phase::None);
+        if !self.is_draining.replace(phase != Phase::None) && phase != Phase::None {
+            self.own.drain_begun.notify_waiters();
+        }
         if phase == Phase::ClosingIdle {
             self.deadlines.shed(Idleness::Silent, usize::MAX);
             self.deadlines.shed(Idleness::Kept, usize::MAX);

@@ -70,15 +70,27 @@ impl Sess {
         let local = stream.local_addr().map_or_else(Side::none, Side::of);
         let credentials =
             listener.is_unix().then(|| lacquer_system::peer_credentials(stream.as_fd())).flatten();
+        let sess = Sess::between(vxid, listener, (remote, local), stream.raw_fd(), opened);
+        Sess { credentials, ..sess }
+    }
+
+    /// Creates a session between two addresses. `fd` is for the log.
+    pub fn between(
+        vxid: u64,
+        listener: Arc<Listener>,
+        (remote, local): (Side, Side),
+        fd: i32,
+        opened: f64,
+    ) -> Sess {
         Sess {
             vxid: Vxid::client(vxid),
             listener,
             ends: Ends { client: remote.clone(), server: local.clone(), remote, local },
             negotiated: Negotiated::default(),
             proxy_tlvs: Vec::new(),
-            credentials,
+            credentials: None,
             opened,
-            fd: stream.raw_fd(),
+            fd,
             timeouts: [const { Cell::new(None) }; 4],
             address: AddressUsage::default(),
             workspace: RefCell::default(),
@@ -162,9 +174,10 @@ impl Sess {
 
     // The log.
 
-    pub fn log_open(&self, log: &Log) {
+    /// Logs the beginning of the session. `protocol` is the one with which its connection begins.
+    pub fn log_open(&self, log: &Log, protocol: &str) {
         let vxid = self.vxid;
-        log.write_fmt(Tag::Begin, vxid, format_args!("sess 0 {}", self.listener.protocol()));
+        log.write_fmt(Tag::Begin, vxid, format_args!("sess 0 {protocol}"));
         log.write_fmt(
             Tag::SessOpen,
             vxid,

@@ -89,6 +89,7 @@ fixed_texts! {
         HTTP_10 = "HTTP/1.0";
         HTTP_11 = "HTTP/1.1";
         HTTP_20 = "HTTP/2.0";
+        HTTP_30 = "HTTP/3.0";
         GET = "GET";
         HEAD = "HEAD";
         POST = "POST";

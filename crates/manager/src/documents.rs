@@ -17,6 +17,7 @@ const OPTIONS: &[(&str, &[(&str, &str)])] = &[
             ("     [,PROTO|,option=value,...]]", "Can be specified multiple times."),
             ("", "  default: \":80,HTTP\""),
             ("  options:", "PROTO is \"HTTP\" (default), \"PROXY\" or \"HTTPS\""),
+            ("", "\"HTTPS,h3\" listens on UDP too, for HTTP/3"),
             ("    [,user=<u>][,group=<g>]", "user, group and mode are those"),
             ("    [,mode=<m>]", "  of a UNIX socket."),
             ("    [,acme=<names>]", "names whose certificates are obtained"),

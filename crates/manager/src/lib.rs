@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod complain;
 mod daemon;
+mod datagrams;
 mod documents;
 mod environment;
 mod fault;

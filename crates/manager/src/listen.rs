@@ -11,6 +11,7 @@ use lacquer_acme::Names;
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::datagrams::Datagrams;
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named::{self, NamedArgument};
@@ -38,6 +39,7 @@ pub struct Listener {
     address: ListenAddress,
     permissions: Permissions,
     socket: Socket,
+    datagrams: Datagrams,
     listening: bool,
 }
 
@@ -90,9 +92,25 @@ fn bind_unix(path: &str, permissions: &Permissions) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// The sub-argument of `-a` for HTTP/3.
+const H3: &str = "h3";
+
+/// Returns whether the listener has HTTP/3 beside the protocols over TCP.
+fn has_http3(endpoint: &str, transport: Transport, fields: &[String]) -> Outcome<bool> {
+    if !fields.iter().any(|field| field.eq_ignore_ascii_case(H3)) {
+        return Ok(false);
+    }
+    if transport != Transport::Tls || is_unix(endpoint) {
+        let text = format!("h3 in -a requires an IP address and https, without PROXY ({endpoint})");
+        return Err(Fault::usage(text));
+    }
+    Ok(true)
+}
+
 fn transport(fields: &[String]) -> Outcome<Transport> {
     let mut found = None;
-    for field in fields.iter().filter(|field| !field.contains('=')) {
+    let is_protocol = |field: &&String| !field.contains('=') && !field.eq_ignore_ascii_case(H3);
+    for field in fields.iter().filter(is_protocol) {
         let given = match field.to_ascii_lowercase().as_str() {
             "http" => Transport::Http,
             "proxy" => Transport::Proxy,
@@ -184,6 +202,7 @@ impl Listeners {
         let transport = transport(rest)?;
         self.want_certificates(&acme, transport)?;
         let permissions = permissions(endpoint, rest)?;
+        let http3 = has_http3(endpoint, transport, rest)?;
         if is_unix(endpoint) {
             return self.add_unix(name, endpoint, transport, permissions, jail);
         }
@@ -192,6 +211,9 @@ impl Listeners {
         let before = self.all.len();
         for address in addresses {
             self.add_tcp(&name, endpoint, transport, address, jail)?;
+        }
+        for added in self.all[before..].iter_mut().filter(|_| http3) {
+            added.datagrams = added.bind_datagrams(jail)?;
         }
         if self.all.len() == before {
             return Err(Fault::usage(format!("Got no socket(s) for {name}={endpoint}")));
@@ -270,6 +292,7 @@ impl Listeners {
             transport,
             address: ListenAddress::Ip(bound),
             permissions: Permissions::default(),
+            datagrams: Datagrams::default(),
             socket,
             listening: false,
         });
@@ -302,6 +325,7 @@ impl Listeners {
             address: ListenAddress::Unix(endpoint.to_owned()),
             permissions,
             socket,
+            datagrams: Datagrams::default(),
             listening: false,
         });
         Ok(())
@@ -320,6 +344,17 @@ impl Listeners {
     /// Returns whether one is a UNIX socket, which VCL 4.0 does not support.
     pub fn any_unix(&self) -> bool {
         self.all.iter().any(|listener| matches!(listener.address, ListenAddress::Unix(_)))
+    }
+
+    /// Binds the UDP sockets of listeners with HTTP/3: one for each reactor of the next worker.
+    pub fn prepare_datagrams(&mut self, reactors: usize, jail: &Jail) -> Result<(), String> {
+        let _root = jail.raise();
+        for listener in &mut self.all {
+            listener.datagrams.resize(reactors).map_err(|error| {
+                format!("Could not get UDP sockets for {}: {}", listener.endpoint, os_error_text(&error))
+            })?;
+        }
+        Ok(())
     }
 
     /// Calls listen() on every socket, with an accept queue of `depth`.
@@ -347,6 +382,7 @@ impl Listeners {
                 format!("Could not reopen listen socket {}: {}", listener.endpoint, os_error_text(&error))
             })?;
             listener.listening = false;
+            listener.datagrams.close();
         }
         Ok(())
     }
@@ -359,13 +395,27 @@ impl Listeners {
             endpoint: listener.endpoint.clone(),
             address: listener.address.clone(),
             transport: listener.transport,
+            datagrams: listener.datagrams.numbers(),
         };
         self.all.iter().map(describe).collect()
     }
 
     /// Returns the descriptors that the worker inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.all.iter().map(|listener| listener.socket.as_fd())
+        self.all.iter().flat_map(|listener| {
+            std::iter::once(listener.socket.as_fd()).chain(listener.datagrams.descriptors())
+        })
+    }
+}
+
+impl Listener {
+    /// Binds the first UDP socket, so that a port in use is reported at once.
+    fn bind_datagrams(&self, jail: &Jail) -> Outcome<Datagrams> {
+        let ListenAddress::Ip(address) = self.address else { return Ok(Datagrams::default()) };
+        let _root = jail.raise();
+        Datagrams::bind(address).map_err(|error| {
+            Fault::usage(format!("Could not get UDP socket {}: {}", self.endpoint, os_error_text(&error)))
+        })
     }
 }
 
@@ -391,6 +441,9 @@ mod tests {
             ("127.0.0.1:80000,PROXY,FOO".to_owned(), "Too many protocol sub-args"),
             ("127.0.0.1:80000,https,TLS".to_owned(), "Too many protocol sub-args"),
             ("127.0.0.1:80000,https,PROXY,HTTP".to_owned(), "Too many protocol sub-args"),
+            ("127.0.0.1:80000,h3".to_owned(), "h3 in -a requires an IP address and https"),
+            ("127.0.0.1:80000,PROXY,https,h3".to_owned(), "without PROXY"),
+            (format!("{path},https,h3"), "h3 in -a requires an IP address"),
             ("foo/bar.sock".to_owned(), "Unix domain socket addresses must be absolute paths"),
             ("127.0.0.1:80000,user=u".to_owned(), "Invalid sub-arg user=u"),
             ("@abstract,mode=660".to_owned(), "Invalid sub-arg mode=660"),
@@ -425,8 +478,16 @@ mod tests {
         listeners.add("four=127.0.0.1:0,tls,proxy", &Jail::none()).unwrap();
         assert_eq!(listeners.for_worker()[3].transport, Transport::ProxyTls);
         assert_eq!(listeners.tls_names().collect::<Vec<_>>(), ["three", "four"]);
+        listeners.add("five=127.0.0.1:0,https,h3", &Jail::none()).unwrap();
+        for reactors in [2, 3, 1] {
+            listeners.prepare_datagrams(reactors, &Jail::none()).unwrap();
+            let told = listeners.for_worker();
+            assert_eq!((told[3].datagrams.len(), told[4].datagrams.len()), (0, reactors));
+        }
+        assert_eq!(listeners.descriptors().count(), 6);
         listeners.listen(5).unwrap();
         listeners.refuse(&Jail::none()).unwrap();
         assert_eq!(listeners.for_worker()[0].address, told[0].address);
+        assert!(listeners.for_worker()[4].datagrams.is_empty());
     }
 }

@@ -30,6 +30,8 @@ pub struct Listener {
     endpoint: String,
     path: Option<String>,
     stages: Box<[Stage]>,
+    /// The value of `Alt-Svc` for its clients, if the same service is available by another protocol.
+    alternative: Option<String>,
 }
 
 impl Listener {
@@ -40,7 +42,19 @@ impl Listener {
         path: Option<String>,
         stages: impl Into<Box<[Stage]>>,
     ) -> Listener {
-        Listener { name, endpoint, path, stages: stages.into() }
+        Listener { name, endpoint, path, stages: stages.into(), alternative: None }
+    }
+
+    /// Sets the value of `Alt-Svc` (RFC 7838) for its clients.
+    #[must_use]
+    pub fn with_alternative(self, alternative: Option<String>) -> Listener {
+        Listener { alternative, ..self }
+    }
+
+    /// Returns the value of `Alt-Svc` for its clients.
+    #[inline]
+    pub fn alternative(&self) -> Option<&str> {
+        self.alternative.as_deref()
     }
 
     pub fn name(&self) -> &str {

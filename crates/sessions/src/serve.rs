@@ -21,7 +21,7 @@ use crate::begin::{Begun, begin};
 use crate::connection::Connection;
 use crate::receive::{Received, receive_head, wait_idle};
 use crate::stages::pass_stages;
-use crate::{address_limit, h2, tls_handshake};
+use crate::{address_limit, h2, stream_request, tls_handshake};
 
 /// The number of pipelined requests after which other tasks of the reactor run. Hits that the client has sent in
 /// advance never wait.
@@ -33,7 +33,7 @@ pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>
     services.counters().s_sess.add(1);
     pool_counters::taken(&services.pool_counters().sess);
     let mut sess = Box::new(Sess::new(services.vxid(), listener, &stream, opened));
-    sess.log_open(services.log());
+    sess.log_open(services.log(), sess.listener().protocol());
     let arrival = if sess.listener().stages().is_empty() {
         Ok(Arrival { stream, ahead: Vec::new() })
     } else {
@@ -234,7 +234,7 @@ async fn upgrade(
     match h2::upgrade(&mut handover, slot).await {
         Ok(upgraded) => h2::serve(handover, Some(upgraded)).await,
         Err(slot) => {
-            h2::finish(services, slot);
+            stream_request::finish(services, slot);
             SessClose::RxJunk
         }
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bundle::Bundle;
 use crate::protocols::Protocols;
+use crate::quic_secret::QuicSecret;
 use crate::settings::Settings;
 use crate::ticketer::TicketSecret;
 
@@ -27,6 +28,7 @@ pub struct Setup {
     /// The protocols of listeners that set none.
     pub protocols: Protocols,
     pub ticket_secret: TicketSecret,
+    pub quic_secret: QuicSecret,
 }
 
 impl Setup {

@@ -54,13 +54,24 @@ impl Frontend {
     pub fn choose(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refused> {
         match &self.source {
             Source::Fixed(config) => Ok(config.clone()),
-            Source::Store(listener) => listener.choose(hello),
+            Source::Store(listener) => {
+                let alpn = Alpn::for_client(hello, listener.shared.http2.load(Ordering::Relaxed));
+                listener.choose(hello, alpn)
+            }
+        }
+    }
+
+    /// Returns the settings and the certificate for a client of QUIC, which negotiates HTTP/3.
+    pub fn choose_http3(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refused> {
+        match &self.source {
+            Source::Fixed(config) => Ok(config.clone()),
+            Source::Store(listener) => listener.choose(hello, Alpn::Http3),
         }
     }
 }
 
 impl Listener {
-    fn choose(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refused> {
+    fn choose(&self, hello: &ClientHello<'_>, alpn: Alpn) -> Result<Arc<ServerConfig>, Refused> {
         if let Some(config) = self.shared.challenges.find(hello) {
             return Ok(config);
         }
@@ -82,7 +93,6 @@ impl Listener {
             }
             Some(Err(_)) | None => default,
         };
-        let alpn = Alpn::for_client(hello, self.shared.http2.load(Ordering::Relaxed));
         certificate.config(self.protocols, alpn, &self.shared.configs).map_err(Refused::Unusable)
     }
 }

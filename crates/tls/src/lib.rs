@@ -17,6 +17,7 @@ mod leaf;
 pub mod origin;
 mod pem;
 mod protocols;
+mod quic_secret;
 mod refused;
 mod settings;
 mod shared;
@@ -31,8 +32,9 @@ pub use change::{ChallengeCertificates, Change, Entry, FrontendSetup, Rank, Setu
 pub use frontend::Frontend;
 pub use leaf::Leaf;
 pub use protocols::Protocols;
+pub use quic_secret::QuicSecret;
 pub use refused::Refused;
-pub use settings::Settings;
+pub use settings::{Settings, quic_initial_config};
 pub use store::Store;
 pub use ticketer::TicketSecret;
 

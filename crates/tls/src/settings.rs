@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{ProtocolVersion, ServerConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::ciphers;
@@ -32,6 +32,8 @@ pub enum Alpn {
     None,
     Http1,
     Http2,
+    /// HTTP/3, for QUIC. It requires TLS 1.3.
+    Http3,
 }
 
 impl Alpn {
@@ -55,6 +57,7 @@ impl Alpn {
             Alpn::None => &[],
             Alpn::Http1 => &[b"http/1.1"],
             Alpn::Http2 => &[b"h2", b"http/1.1"],
+            Alpn::Http3 => &[b"h3"],
         };
         names.iter().map(|name| name.to_vec()).collect()
     }
@@ -77,7 +80,13 @@ impl Settings {
     }
 
     fn build(&self, protocols: Protocols, alpn: Alpn) -> Result<ServerConfig, String> {
-        let versions = protocols.versions()?;
+        let mut versions = protocols.versions()?;
+        if alpn == Alpn::Http3 {
+            versions.retain(|version| version.version == ProtocolVersion::TLSv1_3);
+            if versions.is_empty() {
+                return Err("HTTP/3 requires TLSv1.3, which tls-protos or -p excludes".to_owned());
+            }
+        }
         let mut provider = default_provider();
         if !self.ciphers.is_empty() {
             provider.cipher_suites.retain(|suite| suite.tls13().is_some());
@@ -114,4 +123,9 @@ impl Settings {
         config.ticketer = ticketer.clone();
         Ok(config)
     }
+}
+
+/// Returns settings without a certificate, for the protection of the first packets of QUIC.
+pub fn quic_initial_config() -> Result<Arc<ServerConfig>, String> {
+    Settings::default().build(Protocols::default(), Alpn::Http3).map(Arc::new)
 }

@@ -13,6 +13,7 @@ use crate::challenges::Challenges;
 use crate::change::{ChallengeCertificates, Change, FrontendSetup, Setup};
 use crate::configs::Configs;
 use crate::frontend::Frontend;
+use crate::quic_secret::QuicSecret;
 use crate::shared::{Shared, Tables};
 use crate::table::Candidate;
 use crate::ticketer::Ticketer;
@@ -34,13 +35,14 @@ struct Certificates {
 pub struct Store {
     shared: Arc<Shared>,
     frontends: Vec<FrontendSetup>,
+    quic_secret: QuicSecret,
     certificates: Mutex<Certificates>,
 }
 
 impl Store {
     /// Creates a store without certificates.
     pub fn new(setup: Setup) -> Store {
-        let Setup { frontends, protocols, ticket_secret } = setup;
+        let Setup { frontends, protocols, ticket_secret, quic_secret } = setup;
         let shared = Shared {
             tables: RwLock::new(Arc::new(Tables::new(frontends.len()))),
             configs: Configs::new(Arc::new(Ticketer::new(ticket_secret))),
@@ -48,7 +50,12 @@ impl Store {
             http2: AtomicBool::new(false),
             protocols,
         };
-        Store { shared: Arc::new(shared), frontends, certificates: Mutex::default() }
+        Store { shared: Arc::new(shared), frontends, quic_secret, certificates: Mutex::default() }
+    }
+
+    /// Returns the secret from which the keys of QUIC's endpoints follow.
+    pub fn quic_secret(&self) -> &QuicSecret {
+        &self.quic_secret
     }
 
     /// Returns the certificates of the listener with this name, if it has TLS.

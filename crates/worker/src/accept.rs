@@ -4,6 +4,7 @@
 //! If the reactors waited on the sockets, the kernel would wake all of them for each client. A dedicated thread also
 //! accepts connections while a reactor is busy with long work.
 
+use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +12,14 @@ use std::time::Duration;
 use lacquer_cli::link::{ListenAddress, ListenSocket};
 use lacquer_net::descriptors::Need;
 use lacquer_net::{Listener, Stage};
+use lacquer_quic::Group;
 use lacquer_sources::clock::{self, Instant};
 use lacquer_tls::Store;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
-use crate::balancer::{Accepted, ConnectionBalancer};
+use crate::balancer::{Accepted, ConnectionBalancer, Datagrams};
 use crate::process::Process;
 
 /// The longest wait for free descriptors before idle connections that have already served a request are closed.
@@ -27,11 +30,26 @@ const URGENT_AFTER: Duration = Duration::from_millis(250);
 pub struct Inherited {
     fd: Arc<OwnedFd>,
     listener: Arc<Listener>,
+    /// Its UDP sockets, until the reactors take them.
+    datagrams: Arc<Mutex<Vec<Datagrams>>>,
+}
+
+/// The seconds for which clients remember that a service is available by HTTP/3.
+const REMEMBERED: u32 = 86400;
+
+/// Returns the value of `Alt-Svc` for the clients of a listener (RFC 9114 section 3.1.1).
+fn alternative(config: &ListenSocket) -> Option<String> {
+    match &config.address {
+        ListenAddress::Ip(address) if !config.datagrams.is_empty() => {
+            Some(format!("h3=\":{}\"; ma={REMEMBERED}", address.port()))
+        }
+        _ => None,
+    }
 }
 
 impl Inherited {
     /// `certificates` has those of the listeners with TLS.
-    pub fn new(config: &ListenSocket, certificates: Option<&Store>) -> Inherited {
+    pub fn new(config: &ListenSocket, certificates: Option<&Store>) -> Result<Inherited, String> {
         let path = match &config.address {
             ListenAddress::Ip(_) => None,
             ListenAddress::Unix(path) => Some(path.clone()),
@@ -39,11 +57,23 @@ impl Inherited {
         let proxy = config.transport.is_proxy().then_some(Stage::ProxyHeader);
         let certificates = certificates.filter(|_| config.transport.is_tls());
         let frontend = certificates.and_then(|store| store.frontend(&config.name));
+        let sockets =
+            config.datagrams.iter().map(|fd| UdpSocket::from(lacquer_system::inherit(*fd))).collect();
+        let seeds = match (&frontend, certificates) {
+            (Some(frontend), Some(store)) => Group::new(sockets).seeds(frontend, store.quic_secret())?,
+            _ => Vec::new(),
+        };
+        // The clients of HTTP/3 need no other protocol.
+        let listener = Arc::new(Listener::new(config.name.clone(), config.endpoint.clone(), None, []));
+        let datagrams =
+            seeds.into_iter().map(|seed| Datagrams { seed, listener: listener.clone() }).collect();
         let stages: Vec<Stage> = proxy.into_iter().chain(frontend.map(Stage::Tls)).collect();
-        Inherited {
+        let listener = Listener::new(config.name.clone(), config.endpoint.clone(), path, stages);
+        Ok(Inherited {
             fd: Arc::new(lacquer_system::inherit(config.fd)),
-            listener: Arc::new(Listener::new(config.name.clone(), config.endpoint.clone(), path, stages)),
-        }
+            listener: Arc::new(listener.with_alternative(alternative(config))),
+            datagrams: Arc::new(Mutex::new(datagrams)),
+        })
     }
 
     /// Refuses further connections, and ends the thread that accepts them. The kernel does so for all descriptors of
@@ -101,7 +131,10 @@ impl Acceptor {
     fn run(&self) {
         lacquer_system::prepare_thread();
         self.process.wait_until_accepting();
-        let Inherited { fd, listener } = &self.socket;
+        let Inherited { fd, listener, datagrams } = &self.socket;
+        for (reactor, datagrams) in std::mem::take(&mut *datagrams.lock()).into_iter().enumerate() {
+            self.balancer.send_socket(reactor, datagrams);
+        }
         if let Err(e) = rustix::io::ioctl_fionbio(fd, false) {
             eprintln!("Cannot accept connections on {}: {e}", listener.name());
             return;

@@ -13,21 +13,32 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::balancer::{Accepted, Arrival, ConnectionLease};
+use crate::datagrams;
 
 /// Serves the connections that the acceptor assigns to this reactor.
 pub async fn serve(services: Rc<Services>, mut arrivals: UnboundedReceiver<Arrival>) {
     while let Some(arrival) = arrivals.recv().await {
-        let (Accepted { fd, listener }, lease) = arrival.take();
-        services.counters().sess_conn.add(1);
-        let stream = if listener.is_unix() {
-            UnixStream::from_std(fd.into()).map(Stream::Unix)
-        } else {
-            TcpStream::from_std(fd.into()).map(Stream::Tcp)
-        };
-        match stream {
-            Ok(stream) => start_session(&services, stream, listener, lease),
-            Err(e) => refuse(&services, &e),
+        match arrival {
+            Arrival::Connection(accepted, lease) => {
+                lease.take();
+                begin(&services, accepted, lease);
+            }
+            Arrival::Datagrams(datagrams, office) => datagrams::start(&services, datagrams, office),
         }
+    }
+}
+
+fn begin(services: &Rc<Services>, accepted: Accepted, lease: ConnectionLease) {
+    let Accepted { fd, listener } = accepted;
+    services.counters().sess_conn.add(1);
+    let stream = if listener.is_unix() {
+        UnixStream::from_std(fd.into()).map(Stream::Unix)
+    } else {
+        TcpStream::from_std(fd.into()).map(Stream::Tcp)
+    };
+    match stream {
+        Ok(stream) => start_session(services, stream, listener, lease),
+        Err(e) => refuse(services, &e),
     }
 }
 

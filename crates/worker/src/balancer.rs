@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lacquer_net::Listener;
+use lacquer_quic::Seed;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// The weight of a connection that a reactor has not taken yet, relative to one that it serves. Untaken connections
@@ -39,17 +40,30 @@ pub struct Accepted {
     pub listener: Arc<Listener>,
 }
 
-/// An accepted connection that is sent to its reactor.
-pub struct Arrival {
-    accepted: Accepted,
-    lease: ConnectionLease,
+/// A UDP socket of a reactor, on which its clients of HTTP/3 arrive.
+pub struct Datagrams {
+    pub seed: Seed,
+    pub listener: Arc<Listener>,
 }
 
-impl Arrival {
-    /// Unpacks the connection, and records that its reactor has taken it.
-    pub fn take(self) -> (Accepted, ConnectionLease) {
-        self.lease.member().waiting.fetch_sub(1, Ordering::Relaxed);
-        (self.accepted, self.lease)
+/// A connection or a socket that is sent to its reactor.
+pub enum Arrival {
+    Connection(Accepted, ConnectionLease),
+    Datagrams(Datagrams, LeaseOffice),
+}
+
+/// Counts the connections that a reactor has accepted itself.
+pub struct LeaseOffice {
+    balancer: Arc<ConnectionBalancer>,
+    reactor: usize,
+}
+
+impl LeaseOffice {
+    /// Counts a connection.
+    pub fn lease(&self) -> ConnectionLease {
+        let lease = ConnectionLease { balancer: self.balancer.clone(), reactor: self.reactor };
+        lease.member().connections.fetch_add(1, Ordering::Relaxed);
+        lease
     }
 }
 
@@ -62,6 +76,11 @@ pub struct ConnectionLease {
 impl ConnectionLease {
     fn member(&self) -> &ReactorLoad {
         &self.balancer.members[self.reactor]
+    }
+
+    /// Records that the reactor has taken the connection.
+    pub fn take(&self) {
+        self.member().waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -102,7 +121,15 @@ impl ConnectionBalancer {
     pub fn send(self: &Arc<ConnectionBalancer>, accepted: Accepted) {
         let lease = self.lease();
         let arrivals = &self.members[lease.reactor].arrivals;
-        let _ = arrivals.send(Arrival { accepted, lease });
+        let _ = arrivals.send(Arrival::Connection(accepted, lease));
+    }
+
+    /// Sends a socket to its reactor.
+    pub fn send_socket(self: &Arc<ConnectionBalancer>, reactor: usize, datagrams: Datagrams) {
+        if let Some(member) = self.members.get(reactor) {
+            let office = LeaseOffice { balancer: self.clone(), reactor };
+            let _ = member.arrivals.send(Arrival::Datagrams(datagrams, office));
+        }
     }
 }
 

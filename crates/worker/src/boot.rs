@@ -41,7 +41,8 @@ pub fn boot(link: RawFd) -> Result<(Arc<Process>, Entrance, UnixStream), String>
     lacquer_system::set_panic_fd(config.panic_fd);
     std::panic::set_hook(Box::new(crate::control::panics::hook));
     let certificates = certificates(&mut config)?;
-    let sockets = config.sockets.iter().map(|socket| Inherited::new(socket, certificates.as_ref())).collect();
+    let sockets = config.sockets.iter().map(|socket| Inherited::new(socket, certificates.as_ref()));
+    let sockets = sockets.collect::<Result<Vec<Inherited>, String>>()?;
     if let Some(line) = lacquer_jail::enter(&config)?.line() {
         eprintln!("{line}");
     }

@@ -6,7 +6,8 @@ use std::io::{self, ErrorKind};
 use lacquer_deliver::{Head, MessageHead, ResponseSink, SendError, Sink, Source};
 use lacquer_flow::delivery::{self, End};
 use lacquer_flow::persistence::{self, Carrier, Consequence, Sent};
-use lacquer_http::{SessClose, h1, header_table as h};
+use lacquer_http::header_table::{self as h, HeaderName};
+use lacquer_http::{SessClose, h1};
 use lacquer_net::disconnect::DisconnectPolicy;
 use lacquer_shm::Tag;
 
@@ -98,6 +99,22 @@ fn settle_head(req: &mut Req, carrier: Carrier) {
             req.task.log_mut().put(Tag::RespProtocol, req.client.tx.protocol().version.as_bytes());
             let _ = h1::decide_connection(&mut req.response.http, req.task.ws_mut(), SessClose::RespClose);
         }
+    }
+    if req.task.sess().listener().alternative().is_some() {
+        announce_alternative(req);
+    }
+}
+
+const ALT_SVC: HeaderName<'static> = HeaderName::new(b"Alt-Svc");
+
+/// Announces that the service is available by another protocol, unless VCL or the origin announces something.
+#[cold]
+fn announce_alternative(req: &mut Req) {
+    let sess = req.task.sess().clone();
+    if let Some(value) = sess.listener().alternative()
+        && !req.response.http.has(req.task.ws(), ALT_SVC)
+    {
+        req.resp_headers().add(ALT_SVC, value.as_bytes());
     }
 }
 

@@ -1,4 +1,4 @@
-//! The reader for either protocol, for code that is independent of the protocol.
+//! The reader for any protocol, for code that is independent of the protocol.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,11 +10,12 @@ use lacquer_params::Params;
 use super::allowance::Allowance;
 use super::error::BodyError;
 use super::reader::BodyReader;
-use crate::{h1, h2};
+use crate::{h1, h2, h3};
 
 pub enum BodyInput {
     Http1(h1::ConnectionReader),
     Http2(h2::StreamReader),
+    Http3(h3::StreamReader),
 }
 
 impl BodyInput {
@@ -29,12 +30,17 @@ impl BodyInput {
         BodyInput::Http2(h2::StreamReader::new(stream))
     }
 
+    /// Returns the reader of a body that arrives on an HTTP/3 stream.
+    pub fn of_http3_stream(stream: Rc<h3::Stream>) -> BodyInput {
+        BodyInput::Http3(h3::StreamReader::new(stream))
+    }
+
     /// Returns the receiving side of the connection, if the request holds it.
     #[inline]
     pub(super) fn rx(&self) -> Option<&Rx> {
         match self {
             BodyInput::Http1(reader) => reader.rx.as_ref(),
-            BodyInput::Http2(_) => None,
+            BodyInput::Http2(_) | BodyInput::Http3(_) => None,
         }
     }
 
@@ -42,7 +48,7 @@ impl BodyInput {
     pub(super) fn take_rx(&mut self) -> Option<Rx> {
         match self {
             BodyInput::Http1(reader) => reader.rx.take(),
-            BodyInput::Http2(_) => None,
+            BodyInput::Http2(_) | BodyInput::Http3(_) => None,
         }
     }
 
@@ -60,6 +66,7 @@ impl BodyReader for BodyInput {
         match self {
             BodyInput::Http1(reader) => reader.is_done(),
             BodyInput::Http2(reader) => reader.is_done(),
+            BodyInput::Http3(reader) => reader.is_done(),
         }
     }
 
@@ -67,6 +74,7 @@ impl BodyReader for BodyInput {
         match self {
             BodyInput::Http1(reader) => reader.step(params),
             BodyInput::Http2(reader) => reader.step(params),
+            BodyInput::Http3(reader) => reader.step(params),
         }
     }
 
@@ -79,6 +87,7 @@ impl BodyReader for BodyInput {
         match self {
             BodyInput::Http1(reader) => reader.fill(buffer, allowance, params).await,
             BodyInput::Http2(reader) => reader.fill(buffer, allowance, params).await,
+            BodyInput::Http3(reader) => reader.fill(buffer, allowance, params).await,
         }
     }
 
@@ -86,6 +95,7 @@ impl BodyReader for BodyInput {
         match self {
             BodyInput::Http1(reader) => reader.receiver(),
             BodyInput::Http2(reader) => reader.receiver(),
+            BodyInput::Http3(reader) => reader.receiver(),
         }
     }
 
@@ -93,6 +103,7 @@ impl BodyReader for BodyInput {
         match self {
             BodyInput::Http1(reader) => BodyInput::Http1(reader.take()),
             BodyInput::Http2(reader) => BodyInput::Http2(reader.take()),
+            BodyInput::Http3(reader) => BodyInput::Http3(reader.take()),
         }
     }
 }

@@ -25,7 +25,7 @@ const fn size_of(line_len: usize) -> usize {
 
 /// The table. The newest field has number 0.
 #[derive(Debug)]
-pub(crate) struct DynamicTable {
+pub struct DynamicTable {
     lines: Vec<u8>,
     /// The entries, the oldest first.
     entries: VecDeque<Entry>,
@@ -34,24 +34,26 @@ pub(crate) struct DynamicTable {
 }
 
 impl DynamicTable {
-    pub(crate) fn new(max_size: usize) -> DynamicTable {
+    /// Creates an empty table with this maximum size, as HPACK defines it.
+    pub fn new(max_size: usize) -> DynamicTable {
         DynamicTable { lines: Vec::new(), entries: VecDeque::new(), size: 0, max_size }
     }
 
     /// Returns the line with this number.
     #[inline]
-    pub(crate) fn get(&self, index: usize) -> Option<(&[u8], Line)> {
+    pub fn get(&self, index: usize) -> Option<(&[u8], Line)> {
         let entry = self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
         Some((&self.lines[entry.start..entry.start + entry.line.len], entry.line))
     }
 
-    pub(crate) fn set_max_size(&mut self, max_size: usize) {
+    /// Changes the maximum size, and evicts the oldest fields that exceed it.
+    pub fn set_max_size(&mut self, max_size: usize) {
         self.max_size = max_size;
         self.evict_to(max_size);
     }
 
     /// Inserts the line at the start of `bytes`. A line that is larger than the table empties the table.
-    pub(crate) fn insert(&mut self, bytes: &[u8], line: Line) {
+    pub fn insert(&mut self, bytes: &[u8], line: Line) {
         let size = size_of(line.len);
         if size > self.max_size {
             self.evict_to(0);
@@ -88,12 +90,17 @@ impl DynamicTable {
     }
 
     /// Returns the total size of all entries, as HPACK defines it.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.size
     }
 
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
+    /// Returns the maximum total size of all entries.
+    pub fn max_size(&self) -> usize {
+        self.max_size
+    }
+
+    /// Returns the number of fields.
+    pub fn count(&self) -> usize {
         self.entries.len()
     }
 

@@ -226,10 +226,14 @@ pub fn encode(text: &[u8], out: &mut Vec<u8>) {
         let width = u32::from(CODE_LENGTHS[c as usize]);
         bits = bits << width | u64::from(CODES[c as usize]);
         count += width;
-        while count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
+        if count >= u32::BITS {
+            count -= u32::BITS;
+            out.extend_from_slice(&((bits >> count) as u32).to_be_bytes());
         }
+    }
+    while count >= 8 {
+        count -= 8;
+        out.push((bits >> count) as u8);
     }
     if count > 0 {
         let padding = 8 - count;

@@ -7,7 +7,7 @@ const LAST_SHIFT: u32 = 28;
 
 /// Reads a number that begins in the low `prefix` bits of the first byte. Returns the number and its length in bytes,
 /// or `Ok(None)` if the input ends within it.
-pub(crate) fn read(input: &[u8], prefix: u32) -> Result<Option<(u32, usize)>, HpackError> {
+pub fn read(input: &[u8], prefix: u32) -> Result<Option<(u32, usize)>, HpackError> {
     let mask = (1 << prefix) - 1;
     let Some((&first, rest)) = input.split_first() else { return Ok(None) };
     let mut value = u32::from(first) & mask;
@@ -28,7 +28,7 @@ pub(crate) fn read(input: &[u8], prefix: u32) -> Result<Option<(u32, usize)>, Hp
 }
 
 /// Writes a number that begins in the low `prefix` bits of a byte whose other bits are `high`.
-pub(crate) fn write(out: &mut Vec<u8>, prefix: u32, high: u8, value: usize) {
+pub fn write(out: &mut Vec<u8>, prefix: u32, high: u8, value: usize) {
     let mask = (1 << prefix) - 1;
     if value < mask {
         out.push(high | value as u8);

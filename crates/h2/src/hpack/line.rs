@@ -1,7 +1,7 @@
 //! A field in the form of the line that a message stores.
 
 /// The separator between name and value.
-pub(super) const SEPARATOR: &[u8] = b": ";
+pub const SEPARATOR: &[u8] = b": ";
 
 /// A field, written to the start of the caller's buffer as "name: value".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,8 @@ pub struct Line {
 }
 
 impl Line {
-    pub(super) const fn new(len: usize, name_len: usize, is_well_formed: bool) -> Line {
+    /// Creates a line of `len` bytes. `is_well_formed` is the result of [`super::is_well_formed`].
+    pub const fn new(len: usize, name_len: usize, is_well_formed: bool) -> Line {
         Line { len, name_len, well_formed: is_well_formed as usize }
     }
 

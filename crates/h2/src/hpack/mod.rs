@@ -3,20 +3,23 @@
 //! its output is valid at any time.
 
 mod decode;
-mod dynamic_table;
+pub mod dynamic_table;
 pub mod encode;
 pub mod huffman;
 mod huffman_table;
-mod integer;
+pub mod integer;
 mod line;
 mod static_table;
-pub(crate) mod well_formed;
+mod well_formed;
 
 #[cfg(test)]
 mod tests;
 
 pub use decode::{Decoder, Step};
-pub use line::Line;
+pub use line::{Line, SEPARATOR};
+pub use static_table::StaticField;
+pub(crate) use well_formed::is_blank;
+pub use well_formed::is_well_formed;
 
 /// An error in a header block. Later blocks on the connection cannot be decoded either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 /// A row: the line and the length of its name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StaticField {
+pub struct StaticField {
     pub line: &'static [u8],
     pub name_len: usize,
 }

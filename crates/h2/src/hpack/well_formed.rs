@@ -18,7 +18,7 @@ pub(crate) const fn is_blank(b: u8) -> bool {
 
 /// Returns whether the name is a token in lower case, after the optional colon of a pseudo-header, and the value has
 /// no control characters and no leading or trailing blanks.
-pub(crate) fn is_well_formed(name: &[u8], value: &[u8]) -> bool {
+pub fn is_well_formed(name: &[u8], value: &[u8]) -> bool {
     !name.is_empty()
         && name.strip_prefix(b":").unwrap_or(name).iter().all(|&b| NAME_CHAR[b as usize])
         && is_valid_line(value)

@@ -4,8 +4,7 @@
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
-use crate::hpack::Line;
-use crate::hpack::well_formed::is_blank;
+use crate::hpack::{Line, is_blank};
 use lacquer_http::ascii::is_tchar;
 
 pub(super) const CALM: Error = Error::Stream(Reason::EnhanceYourCalm);

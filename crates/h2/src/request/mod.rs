@@ -2,13 +2,23 @@
 //! each becomes a line of the message. An error of one stream does not stop the decoding, because the following
 //! fields may change the tables that both sides share.
 
+mod builder;
 mod check;
 mod decode;
 
 #[cfg(test)]
 mod tests;
 
-pub use decode::{RequestDecoder, RequestHead};
+pub use builder::{RequestBuilder, RequestHead};
+pub use decode::RequestDecoder;
+
+/// The protocol whose rules apply to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    Http2,
+    /// Pseudo-headers precede other fields, and there must be a host.
+    Http3,
+}
 
 /// How the end of a request's body is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,7 +38,7 @@ const UNSAFE_ALLOWED: [&str; 9] = [
 ];
 
 /// Crates of functions over bytes and values: they use no socket and no clock, and `now` is an argument.
-const PURE_CRATES: [&str; 8] = ["params", "cli", "http", "h2", "flow", "cache", "filters", "vcl"];
+const PURE_CRATES: [&str; 9] = ["params", "cli", "http", "h2", "h3", "flow", "cache", "filters", "vcl"];
 
 /// The connection between manager and worker is part of a pure crate, but uses a socket.
 const PURE_EXCEPTIONS: [&str; 2] = ["crates/cli/src/link.rs", "crates/cli/src/link/"];
@@ -57,6 +57,7 @@ const FORBIDDEN_DEPENDENCIES: [(&str, &[&str], &str); 3] = [
             "filters",
             "flow",
             "h2",
+            "h3",
             "storage",
             "vcl-native",
         ],

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use lacquer_cli::json;
 use lacquer_tls::{
-    Bundle, ChainPool, Change, Entry, FrontendSetup, Leaf, Protocols, Rank, Settings, Setup, TicketSecret,
+    Bundle, ChainPool, Change, Entry, FrontendSetup, Leaf, Protocols, QuicSecret, Rank, Settings, Setup,
+    TicketSecret,
 };
 
 use super::config::Paths;
@@ -71,6 +72,7 @@ pub struct Catalogue {
     all: Vec<Loaded>,
     pool: ChainPool,
     ticket_secret: Option<TicketSecret>,
+    quic_secret: Option<QuicSecret>,
     /// Numbers that were given out.
     numbers: Numbers,
 }
@@ -287,8 +289,8 @@ impl Catalogue {
         self.pool.tidy();
     }
 
-    /// Returns the settings of a new worker, if a listener has TLS. `secret` is used for tickets the
-    /// first time.
+    /// Returns the settings of a new worker, if a listener has TLS. `secret` is used the first time, for tickets and
+    /// for QUIC.
     pub fn setup(&mut self, now: f64, secret: [u8; 32]) -> Option<Setup> {
         if !self.is_configured() {
             return None;
@@ -296,7 +298,8 @@ impl Catalogue {
         let ticket_secret = self.ticket_secret.get_or_insert_with(|| TicketSecret::new(secret, now));
         ticket_secret.advance(now);
         let (frontends, ticket_secret) = (self.frontends.clone(), ticket_secret.clone());
-        Some(Setup { frontends, protocols: self.protocols, ticket_secret })
+        let quic_secret = self.quic_secret.get_or_insert_with(|| QuicSecret::new(secret)).clone();
+        Some(Setup { frontends, protocols: self.protocols, ticket_secret, quic_secret })
     }
 
     /// Returns the certificates in use, for a new worker.

@@ -135,7 +135,8 @@ impl Manager {
         random(&mut secret).map_err(|error| cannot("make a secret for TLS tickets", error))?;
         let tls = self.tls.catalogue.setup(now(), secret);
         self.renew_workdir();
-        let memory = self.child.relaunch.inheritance().begin(Instant::now(), self.params.values().keep_memory);
+        let memory =
+            self.child.relaunch.inheritance().begin(Instant::now(), self.params.values().keep_memory);
         for storage in self.storages.iter().filter(|storage| memory != Memory::TakeOver || !storage.is_kept())
         {
             storage.clear().map_err(|error| cannot("clear the storage", error))?;
@@ -143,6 +144,10 @@ impl Manager {
         let vsm = Shm::worker_dir(&self.jail, &self.complain)
             .map_err(|error| cannot("create its shared memory", error))?;
         let panic = panic_file().map_err(|error| cannot("create its panic buffer", error))?;
+        let reactors = self.params.values().reactor_count();
+        self.listeners
+            .prepare_datagrams(reactors, &self.jail)
+            .map_err(|text| Reply::no(status::CANT, format!("Child failed on launch: {text}")))?;
         let mut inherited = vec![vsm.as_fd(), panic.as_fd()];
         inherited.extend(self.listeners.descriptors());
         inherited.extend(self.storages.iter().flat_map(Storage::descriptors));

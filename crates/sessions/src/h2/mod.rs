@@ -10,6 +10,5 @@ mod session;
 mod upgrade;
 
 pub use handover::Handover;
-pub use request::finish;
 pub use session::serve;
 pub use upgrade::{Upgrade, is_wanted, receive_preface, upgrade};

@@ -13,7 +13,7 @@ use lacquer_http::h1::Framing;
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
-use super::request;
+use crate::stream_request;
 
 pub struct Opening {
     stream: Rc<Stream>,
@@ -106,7 +106,7 @@ impl Opening {
             Ok(head) => head,
             Err(error) => {
                 conn.log(Tag::Debug, format_args!("HPACK/FINI {}", error.name()));
-                request::finish(conn.services(), self.slot);
+                stream_request::finish(conn.services(), self.slot);
                 self.stream.close();
                 return Err(error);
             }
@@ -117,7 +117,7 @@ impl Opening {
 
     /// Ends the request, because the connection ends before the header block is complete.
     pub fn abandon(self) {
-        request::finish(self.stream.conn().services(), self.slot);
+        stream_request::finish(self.stream.conn().services(), self.slot);
         self.stream.close();
     }
 }

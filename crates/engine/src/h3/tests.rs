@@ -1,0 +1,166 @@
+//! Tests the sink of HTTP/3 over QUIC on a real socket: whatever the order of a sink's calls, a client receives the
+//! bytes in this order.
+
+use std::cell::RefCell;
+use std::net::UdpSocket;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lacquer_cache::ChunkSizes;
+use lacquer_deliver::ResponseSink;
+use lacquer_flow::delivery::End;
+use lacquer_h3::frame::{Kind, Piece, Reader};
+use lacquer_net::{Listener, Side};
+use lacquer_quic::{Connection, Dir, Group, Host, Settings};
+use lacquer_testing::Random;
+use lacquer_tls::{Frontend, QuicSecret};
+use quinn::crypto::rustls::QuicClientConfig;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+
+use super::{Conn, Stream};
+use crate::client_transport::ClientTransport;
+use crate::protocol_tests::{Response, World, limited_sink, ok_head, runtime};
+use crate::services::Services;
+use crate::session::Sess;
+
+const SETTINGS: Settings = Settings {
+    idle: Duration::from_secs(10),
+    streams: 100,
+    stream_window: 1 << 20,
+    window: 1 << 20,
+    send_window: 50_000,
+    connections: 10,
+};
+
+type Connections = Rc<RefCell<Vec<Rc<Connection>>>>;
+
+/// Keeps the connections of an endpoint.
+struct Keeper(Connections);
+
+impl Host for Keeper {
+    fn settings(&self) -> Settings {
+        SETTINGS
+    }
+
+    fn is_closing(&self) -> bool {
+        false
+    }
+
+    fn serve(&self, connection: Rc<Connection>) {
+        self.0.borrow_mut().push(connection);
+    }
+}
+
+/// Returns the settings of a server, and of a client that trusts it.
+fn settings() -> (Frontend, quinn::ClientConfig) {
+    let key = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let certificate = CertificateDer::from(key.cert.der().to_vec());
+    let private = PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
+    let server = rustls::ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13]);
+    let server = server.with_no_client_auth().with_single_cert(vec![certificate.clone()], private.into());
+    let mut server = server.expect("a certificate with its key");
+    server.alpn_protocols = vec![b"h3".to_vec()];
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate).expect("a certificate");
+    let mut client = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    client.alpn_protocols = vec![b"h3".to_vec()];
+    let client = QuicClientConfig::try_from(client).expect("TLS 1.3");
+    (Frontend::fixed(Arc::new(server)), quinn::ClientConfig::new(Arc::new(client)))
+}
+
+/// Returns the body in the DATA frames after the head.
+fn body(bytes: &[u8]) -> Vec<u8> {
+    let (mut reader, mut rest, mut kinds, mut body) = (Reader::default(), bytes, Vec::new(), Vec::new());
+    while let Some(piece) = reader.next(&mut rest) {
+        match piece {
+            Piece::Begin(header) => kinds.push(header.kind()),
+            Piece::Payload(bytes) if kinds.len() > 1 => body.extend_from_slice(bytes),
+            Piece::Payload(_) => {}
+        }
+    }
+    assert!(reader.is_between_frames(), "the last frame is whole");
+    assert_eq!(kinds[0], Kind::Headers, "the head comes first");
+    assert!(kinds[1..].iter().all(|kind| *kind == Kind::Data));
+    body
+}
+
+/// Drives a connection like its session does.
+async fn drive(quic: Rc<Connection>, streams: Rc<RefCell<Vec<Rc<Stream>>>>) {
+    let mut events = Vec::new();
+    std::future::poll_fn(|cx| {
+        quic.receive(cx, &mut events);
+        events.clear();
+        streams.borrow().iter().for_each(|stream| stream.writable());
+        quic.send(cx)
+    })
+    .await;
+}
+
+async fn connection(connections: &Connections) -> Rc<Connection> {
+    loop {
+        if let Some(connection) = connections.borrow_mut().pop() {
+            return connection;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn conn(services: &Rc<Services>, quic: &Rc<Connection>) -> Rc<Conn> {
+    let listener = Arc::new(Listener::new("a0".into(), ":443".into(), None, []));
+    let ends = (Side::of(quic.remote()), Side::of(quic.local()));
+    let sess = Rc::new(Sess::between(1, listener, ends, 0, 0.0));
+    Rc::new(Conn::new(services.clone(), sess, quic.clone(), &services.params()))
+}
+
+#[test]
+fn any_order_of_calls_gives_the_bytes_in_this_order() {
+    let (runtime, world, mut random) = (runtime(), World::new("http3"), Random(17));
+    runtime.block_on(async {
+        let (frontend, config) = settings();
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let address = socket.local_addr().expect("it is bound");
+        let mut seeds =
+            Group::new(vec![socket]).seeds(&frontend, &QuicSecret::new([1; 32])).expect("settings");
+        let (connections, streams) = (Connections::default(), Rc::<RefCell<Vec<_>>>::default());
+        let endpoint = seeds.remove(0).start(Keeper(connections.clone())).expect("a socket");
+        tokio::task::spawn_local(endpoint.run());
+        let client = quinn::Endpoint::client("127.0.0.1:0".parse().expect("an address")).expect("a socket");
+        let connecting = client.connect_with(config, address, "localhost").expect("a name");
+        let accept = async {
+            let quic = connection(&connections).await;
+            tokio::task::spawn_local(drive(quic.clone(), streams.clone()));
+            quic
+        };
+        let (client, quic) = tokio::join!(connecting, accept);
+        let (client, conn) = (client.expect("a connection"), conn(&world.services, &quic));
+        for round in 0..100 {
+            let stored = random.bytes(1 + (round * 997) % 200_000);
+            let sizes = [1 << 10, 8 << 10, 256 << 10][round % 3];
+            let object = world.complete(&stored, ChunkSizes { first: sizes, max: sizes });
+            let response = Response::random(&mut random, stored.len());
+            let wanted = response.body(&stored);
+            let (mut send, mut receive) = client.open_bi().await.expect("a stream");
+            send.write_all(b"x").await.expect("it is read");
+            let id = loop {
+                if let Some(id) = quic.accept(Dir::Bi) {
+                    break id;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            };
+            let stream = Stream::open(&conn, id, 0.0);
+            *streams.borrow_mut() = vec![stream.clone()];
+            let serve = async {
+                let mut sink = limited_sink(&ClientTransport::Http3(stream.clone()), 60.0, 60.0);
+                ok_head(&mut sink, End::Stream);
+                response.send(&mut sink, &object).await.expect("the client reads");
+                assert_eq!(sink.sent().body, wanted.len() as u64);
+                stream.close();
+            };
+            let ((), received) = tokio::join!(serve, receive.read_to_end(1 << 24));
+            let received = body(&received.expect("a whole response"));
+            assert!(received == wanted, "round {round}: {} of {} bytes", received.len(), wanted.len());
+        }
+        client.close(0_u32.into(), b"");
+    });
+}

@@ -1,0 +1,83 @@
+//! The UDP sockets of a listener with HTTP/3. The reactors of the worker have one each, and the kernel distributes the
+//! clients among them. The manager keeps them while a worker restarts, so that no packet is refused.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use socket2::{Domain, Socket, Type};
+
+/// The sockets, which share their address.
+#[derive(Debug, Default)]
+pub struct Datagrams {
+    address: Option<SocketAddr>,
+    sockets: Vec<Socket>,
+}
+
+fn bind(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Fails if another process has the address. With the option to share it, binding does not notice that.
+fn check_free(address: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())
+}
+
+impl Datagrams {
+    /// Binds the first socket.
+    pub fn bind(address: SocketAddr) -> io::Result<Datagrams> {
+        check_free(address)?;
+        Ok(Datagrams { address: Some(address), sockets: vec![bind(address)?] })
+    }
+
+    /// Opens or closes sockets until there is one for each reactor. A socket that no reactor reads would lose packets.
+    pub fn resize(&mut self, reactors: usize) -> io::Result<()> {
+        let Some(address) = self.address else { return Ok(()) };
+        self.sockets.truncate(reactors);
+        while self.sockets.len() < reactors {
+            self.sockets.push(bind(address)?);
+        }
+        Ok(())
+    }
+
+    /// Closes all sockets, until [`resize`](Self::resize) opens them again.
+    pub fn close(&mut self) {
+        self.sockets.clear();
+    }
+
+    /// Returns the numbers of the descriptors.
+    pub fn numbers(&self) -> Vec<i32> {
+        self.sockets.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(AsFd::as_fd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_in_use_is_refused() {
+        let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = other.local_addr().unwrap();
+        assert_eq!(Datagrams::bind(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(other);
+        let mut ours = Datagrams::bind(address).unwrap();
+        ours.resize(4).unwrap();
+        assert_eq!(ours.numbers().len(), 4);
+        assert_eq!(Datagrams::bind(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+}

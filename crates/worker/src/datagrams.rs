@@ -1,0 +1,58 @@
+//! The clients of HTTP/3 on their reactor: from its UDP sockets to running sessions.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lacquer_engine::Services;
+use lacquer_engine::activity::{Work, track_polls};
+use lacquer_net::Listener;
+use lacquer_quic::{Connection, Host, Settings};
+use lacquer_sessions::h3;
+
+use crate::balancer::{Datagrams, LeaseOffice};
+
+/// Serves the connections of a socket.
+struct Sessions {
+    services: Rc<Services>,
+    listener: Arc<Listener>,
+    office: LeaseOffice,
+}
+
+impl Host for Sessions {
+    fn settings(&self) -> Settings {
+        h3::settings(&self.services.params())
+    }
+
+    fn is_closing(&self) -> bool {
+        self.services.is_draining()
+    }
+
+    fn serve(&self, connection: Rc<Connection>) {
+        self.services.counters().sess_conn.add(1);
+        let (services, listener, lease) = (self.services.clone(), self.listener.clone(), self.office.lease());
+        tokio::task::spawn_local(async move {
+            let watched = services.watched().clone();
+            let session = pin!(h3::run(services, connection.clone(), listener));
+            track_polls(&watched.activity, Work::Connection, session).await;
+            drop(lease);
+            connection.drained().await;
+        });
+    }
+}
+
+/// Starts to serve a socket, for as long as the reactor runs.
+pub fn start(services: &Rc<Services>, datagrams: Datagrams, office: LeaseOffice) {
+    let Datagrams { seed, listener } = datagrams;
+    let name = listener.name().to_owned();
+    let sessions = Sessions { services: services.clone(), listener, office };
+    match seed.start(sessions) {
+        Ok(endpoint) => {
+            let watched = services.watched().clone();
+            tokio::task::spawn_local(async move {
+                track_polls(&watched.activity, Work::Accepting, pin!(endpoint.run())).await;
+            });
+        }
+        Err(e) => eprintln!("Cannot serve HTTP/3 on {name}: {e}"),
+    }
+}

@@ -1,0 +1,157 @@
+//! A client of HTTP/3, over quinn.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lacquer_h3::qpack::{self, Begun, Decoder, Step};
+use lacquer_h3::{Connection, frame, settings};
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{ClientConfig, Endpoint, RecvStream, SendStream};
+
+use super::trusted;
+
+/// The time within which each answer must arrive.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The largest response that the client reads.
+const MAX_RESPONSE: usize = 64 << 20;
+
+/// The number of bytes of a response that the client holds, per stream.
+const WINDOW: u32 = 256 * 1024;
+
+/// A response.
+#[derive(Debug)]
+pub struct Response {
+    pub lines: Vec<String>,
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    pub fn status(&self) -> &str {
+        self.field(":status").unwrap_or_default()
+    }
+
+    /// Returns the value of a field, whose name is in lower case.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+/// A connection.
+pub struct Client {
+    pub endpoint: Endpoint,
+    pub connection: quinn::Connection,
+    _control: SendStream,
+}
+
+/// Returns the settings of a client. It gives up after a time without packets.
+pub fn config() -> ClientConfig {
+    let mut tls = trusted().config.as_ref().clone();
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).expect("it has TLS 1.3")));
+    let mut transport = quinn::TransportConfig::default();
+    transport
+        .max_idle_timeout(Some(PATIENCE.try_into().expect("a short time")))
+        .stream_receive_window(WINDOW.into());
+    config.transport_config(Arc::new(transport));
+    config
+}
+
+/// Runs a test of clients on a runtime of its own.
+pub fn run<R>(work: impl Future<Output = R>) -> R {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+impl Client {
+    pub async fn connect(address: SocketAddr) -> Client {
+        Client::try_connect(address).await.expect("a connection")
+    }
+
+    pub async fn try_connect(address: SocketAddr) -> Result<Client, quinn::ConnectionError> {
+        let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
+        let connecting = endpoint.connect_with(config(), address, "example.test").expect("a name");
+        let connection = connecting.await?;
+        let mut control = connection.open_uni().await?;
+        let mut bytes = Vec::new();
+        Connection::new(settings::Settings::DEFAULT).begin_control(&mut bytes);
+        let _ = control.write_all(&bytes).await;
+        Ok(Client { endpoint, connection, _control: control })
+    }
+
+    /// Opens a request. The caller sends its body, and ends it.
+    pub async fn open(&self, method: &str, path: &str, more: &[(&str, &str)]) -> (SendStream, RecvStream) {
+        let (mut send, receive) = self.connection.open_bi().await.expect("the daemon allows a stream");
+        let pseudo =
+            [(":method", method), (":scheme", "https"), (":authority", "example.test"), (":path", path)];
+        let mut bytes = Vec::new();
+        frame::write_section(&mut bytes, |out| {
+            qpack::begin(out);
+            for (name, value) in pseudo.iter().chain(more) {
+                qpack::field(out, name.as_bytes(), value.as_bytes());
+            }
+        });
+        send.write_all(&bytes).await.expect("the daemon reads");
+        (send, receive)
+    }
+
+    /// Sends a request with a body, and returns the response.
+    pub async fn send(&self, method: &str, path: &str, more: &[(&str, &str)], body: &[u8]) -> Response {
+        let (mut send, mut receive) = self.open(method, path, more).await;
+        let write = async {
+            if !body.is_empty() {
+                send.write_all(frame::data_header(body.len() as u64).as_slice()).await.expect("it reads");
+                send.write_all(body).await.expect("the daemon reads the body");
+            }
+            let _ = send.finish();
+        };
+        let (response, ()) = tokio::join!(response(&mut receive), write);
+        response
+    }
+
+    pub async fn get(&self, path: &str) -> Response {
+        self.send("GET", path, &[], &[]).await
+    }
+}
+
+/// Reads a response to its end.
+pub async fn response(receive: &mut RecvStream) -> Response {
+    try_response(receive).await.expect("a whole response")
+}
+
+/// Reads a response, which may end early.
+pub async fn try_response(receive: &mut RecvStream) -> Result<Response, quinn::ReadToEndError> {
+    let read = tokio::time::timeout(PATIENCE, receive.read_to_end(MAX_RESPONSE)).await;
+    Ok(parse(&read.expect("a response in time")?))
+}
+
+fn parse(bytes: &[u8]) -> Response {
+    let (mut reader, mut input) = (frame::Reader::default(), bytes);
+    let (mut response, mut kind) = (Response { lines: Vec::new(), body: Vec::new() }, frame::Kind::Unknown);
+    while let Some(piece) = reader.next(&mut input) {
+        match piece {
+            frame::Piece::Begin(header) => kind = header.kind(),
+            frame::Piece::Payload(bytes) if kind == frame::Kind::Headers => {
+                let found = lines(bytes);
+                // The final response follows interim ones.
+                response.lines = found;
+            }
+            frame::Piece::Payload(bytes) => response.body.extend_from_slice(bytes),
+        }
+    }
+    assert!(reader.is_between_frames(), "the stream ends within a frame");
+    response
+}
+
+fn lines(section: &[u8]) -> Vec<String> {
+    let mut decoder = Decoder::new(0, 0);
+    let Ok(Begun::Section(mut section)) = decoder.begin(0, section) else { panic!("a section") };
+    let (mut lines, mut out) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        match decoder.next(&mut section, &mut out).expect("valid fields") {
+            Step::Field(line) => lines.push(String::from_utf8_lossy(&out[..line.len]).into_owned()),
+            Step::End => return lines,
+            Step::Full => panic!("a field that is too long"),
+        }
+    }
+}

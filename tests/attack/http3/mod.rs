@@ -1,0 +1,380 @@
+//! Clients of HTTP/3: orderly ones, whose responses are complete and correct whatever the network does to their
+//! packets, and ones that cancel, read slowly, flood or vanish. The service goes on, in bounded memory.
+
+mod client;
+mod malformed;
+mod relay;
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use client::{Client, response, run, try_response};
+use lacquer_testing::Random;
+use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::effort;
+use lacquer_testing::origin::Origin;
+use lacquer_testing::slots::shared_slot;
+use relay::{Faults, Relay};
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+/// A certificate with its key, and the settings of clients that trust it.
+struct Trusted {
+    pem: String,
+    config: Arc<ClientConfig>,
+}
+
+fn trusted() -> &'static Trusted {
+    static TRUSTED: OnceLock<Trusted> = OnceLock::new();
+    TRUSTED.get_or_init(|| {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let parameters = rcgen::CertificateParams::new(vec!["example.test".to_owned()]).expect("a name");
+        let certificate = parameters.self_signed(&key).expect("a certificate");
+        let der = rustls::pki_types::CertificateDer::from_pem_slice(certificate.pem().as_bytes());
+        let mut roots = RootCertStore::empty();
+        roots.add(der.expect("a certificate")).expect("a certificate");
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        Trusted { pem: certificate.pem() + &key.serialize_pem(), config: Arc::new(config) }
+    })
+}
+
+/// Returns the body of this length that the origin serves: its bytes depend on their position.
+fn body(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8 ^ (at / 65_536) as u8).collect()
+}
+
+/// Serves `/SIZE/...` with SIZE bytes; the kind `private` is not cacheable.
+fn serve(request: &str, stream: &mut TcpStream) -> bool {
+    let path = request.split(' ').nth(1).unwrap_or_default();
+    let mut words = path.split('/').skip(1);
+    let size = words.next().and_then(|word| word.parse().ok()).unwrap_or(100);
+    let control = if words.next() == Some("private") { "private" } else { "max-age=3600" };
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nETag: \"e\"\r\nCache-Control: {control}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).is_ok() && stream.write_all(&body(size)).is_ok()
+}
+
+/// A daemon with a listener for HTTP/3.
+struct Served {
+    daemon: Daemon,
+    address: SocketAddr,
+    _origin: Origin,
+}
+
+/// VCL that answers `/synth` itself, after the body of the request was read.
+const SUBS: &str = "
+import std;
+sub vcl_recv {
+    if (req.url == \"/upload\") {
+        if (!std.cache_req_body(50MB)) { return (synth(413)); }
+        return (synth(200, req.http.Content-Length));
+    }
+    if (req.url == \"/facts\") { return (synth(200)); }
+}
+sub vcl_synth {
+    set resp.http.X-Proto = req.proto;
+    set resp.http.X-Transport = req.transport;
+    set resp.http.X-Client = client.ip;
+    if (req.url == \"/own\") { set resp.http.Alt-Svc = \"clear\"; }
+}
+";
+
+fn start(options: &[&str]) -> Served {
+    let origin = Origin::by_method(serve);
+    let given = ["-a", "secure=127.0.0.1:0,https,h3", "-p", "reactors=4"];
+    let mut daemon = Daemon::start(&vcl(origin.address, SUBS), &[&given[..], options].concat());
+    let address = SocketAddr::from(([127, 0, 0, 1], daemon.port_of("secure")));
+    load_certificate(&mut daemon);
+    Served { daemon, address, _origin: origin }
+}
+
+fn load_certificate(daemon: &mut Daemon) {
+    let file = daemon.directory().with_extension("pem");
+    std::fs::write(&file, &trusted().pem).expect("a file for the certificate");
+    daemon.ok(&format!("tls.cert.load {}", file.display()));
+    daemon.ok("tls.cert.commit");
+}
+
+impl Served {
+    /// Requires that another client gets its page.
+    fn serves(&self) {
+        run(async {
+            let client = Client::connect(self.address).await;
+            let page = client.get("/1000").await;
+            assert_eq!((page.status(), &page.body), ("200", &body(1000)));
+        });
+    }
+}
+
+#[test]
+fn responses_are_complete_and_correct() {
+    let _slot = shared_slot();
+    let served = start(&[]);
+    run(async {
+        let client = Client::connect(served.address).await;
+        for len in [0, 1, 100, 1000, 30_000, 40_000, 100_000, 1_000_000, 10_000_000] {
+            for _miss_and_hit in 0..2 {
+                let page = client.get(&format!("/{len}")).await;
+                assert_eq!((page.status(), page.field("content-length")), ("200", Some(&*len.to_string())));
+                assert!(page.body == body(len), "{len} bytes, not {}", page.body.len());
+            }
+            let passed = client.get(&format!("/{len}/private")).await;
+            assert!(passed.body == body(len), "a pass of {len} bytes");
+        }
+        let head = client.send("HEAD", "/100000", &[], &[]).await;
+        assert_eq!(
+            (head.status(), head.field("content-length"), head.body.len()),
+            ("200", Some("100000"), 0)
+        );
+        let unchanged = client.send("GET", "/100000", &[("if-none-match", "\"e\"")], &[]).await;
+        assert_eq!((unchanged.status(), unchanged.body.len()), ("304", 0));
+        let part = client.send("GET", "/100000", &[("range", "bytes=70000-70099")], &[]).await;
+        assert_eq!((part.status(), &part.body[..]), ("206", &body(100_000)[70_000..70_100]));
+        let parts = client.send("GET", "/100000", &[("range", "bytes=0-9,50-59")], &[]).await;
+        assert_eq!(parts.status(), "206");
+        for len in [1, 1000, 100_000, 5_000_000] {
+            let length = len.to_string();
+            let upload = client.send("POST", "/upload", &[("content-length", &length)], &body(len)).await;
+            assert_eq!(upload.status(), "200", "an upload of {len} bytes");
+        }
+        let facts = client.get("/facts").await;
+        assert_eq!(facts.field("x-proto"), Some("HTTP/3.0"));
+        assert_eq!(facts.field("x-transport"), Some("HTTP/3"));
+        assert_eq!(facts.field("x-client"), Some("127.0.0.1"));
+        assert_eq!(facts.field("alt-svc"), None);
+    });
+}
+
+#[test]
+fn a_thousand_requests_use_one_connection() {
+    let _slot = shared_slot();
+    let served = start(&[]);
+    run(async {
+        let client = Client::connect(served.address).await;
+        for _ in 0..20 {
+            let mut streams = Vec::new();
+            for _ in 0..50 {
+                let (mut send, receive) = client.open("GET", "/1000", &[]).await;
+                send.finish().expect("it is open");
+                streams.push(receive);
+            }
+            for receive in &mut streams {
+                assert_eq!(response(receive).await.body.len(), 1000);
+            }
+        }
+    });
+}
+
+/// The responses over TCP announce HTTP/3, unless VCL announces something.
+#[test]
+fn responses_over_tcp_announce_http3() {
+    let _slot = shared_slot();
+    let served = start(&[]);
+    let announced = |path: &str| {
+        let mut tls = trusted().config.as_ref().clone();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let name = rustls::pki_types::ServerName::try_from("example.test").expect("a name");
+        let connection = rustls::ClientConnection::new(Arc::new(tls), name).expect("a configuration");
+        let stream = TcpStream::connect(served.address).expect("the daemon listens");
+        let mut client = rustls::StreamOwned::new(connection, stream);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).expect("it reads");
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut client, &mut bytes).expect("an orderly end");
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        text.lines().filter(|line| line.starts_with("Alt-Svc")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let port = served.address.port();
+    for _miss_and_hit in 0..2 {
+        assert_eq!(announced("/100"), [format!("Alt-Svc: h3=\":{port}\"; ma=86400")]);
+    }
+}
+
+/// A network that loses, repeats and reorders packets delays responses, and changes none.
+#[test]
+fn a_bad_network_changes_no_response() {
+    let _slot = shared_slot();
+    let served = start(&[]);
+    let whole = effort(1, 5);
+    for seed in 0..whole {
+        let relay = Relay::start(served.address, Faults { lost: 3, repeated: 5, delayed: 10 }, seed);
+        run(async {
+            let client = Client::connect(relay.address).await;
+            for len in [100, 100_000, 300_000] {
+                let page = client.get(&format!("/{len}")).await;
+                assert!(page.body == body(len), "seed {seed}: {len} bytes, not {}", page.body.len());
+            }
+            let upload =
+                client.send("POST", "/upload", &[("content-length", "100000")], &body(100_000)).await;
+            assert_eq!(upload.status(), "200", "seed {seed}");
+        });
+    }
+}
+
+/// A client that changes its address keeps its connection, also if its packets arrive at another reactor then.
+#[test]
+fn a_client_may_change_its_address() {
+    let _slot = shared_slot();
+    let served = start(&[]);
+    run(async {
+        let client = Client::connect(served.address).await;
+        for _ in 0..12 {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            client.endpoint.rebind(socket).expect("the socket works");
+            let page = client.get("/100000").await;
+            assert!(page.body == body(100_000));
+        }
+    });
+}
+
+/// Cancelled downloads end, and so do those of clients that vanish.
+#[test]
+fn cancelled_and_abandoned_downloads_end() {
+    let _slot = shared_slot();
+    let served = start(&["-p", "h2_rapid_reset_limit=0"]);
+    run(async {
+        let client = Client::connect(served.address).await;
+        client.get("/10000000").await;
+        for _ in 0..effort(50, 500) {
+            let (mut send, mut receive) = client.open("GET", "/10000000", &[]).await;
+            send.finish().expect("it is open");
+            let mut some = [0; 1000];
+            let _ = receive.read(&mut some).await.expect("the response begins");
+            receive.stop(0x10c_u32.into()).expect("it is open");
+        }
+        let page = client.get("/1000").await;
+        assert_eq!(page.body, body(1000));
+        // The request itself is cancelled.
+        let (mut send, mut receive) = client.open("POST", "/upload", &[("content-length", "1000")]).await;
+        send.reset(0x10c_u32.into()).expect("it is open");
+        assert!(try_response(&mut receive).await.is_err());
+        assert_eq!(client.get("/1000").await.status(), "200");
+    });
+    served.serves();
+}
+
+/// Too many resets end the connection, as over HTTP/2.
+#[test]
+fn rapid_resets_end_the_connection() {
+    let _slot = shared_slot();
+    let served = start(&["-p", "h2_rapid_reset_limit=20"]);
+    run(async {
+        let client = Client::connect(served.address).await;
+        for _ in 0..100 {
+            let Ok((mut send, _receive)) = client.connection.open_bi().await else { break };
+            if send.write_all(&[1]).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let _ = send.reset(0x10c_u32.into());
+        }
+        let reason = tokio::time::timeout(Duration::from_secs(10), client.connection.closed()).await;
+        let text = format!("{:?}", reason.expect("the connection ends"));
+        assert!(text.contains("ApplicationClosed") && text.contains("263"), "{text}");
+    });
+    served.serves();
+}
+
+/// A client that does not read its responses holds a bounded amount of memory, and its requests end.
+#[test]
+fn a_client_that_does_not_read_is_bounded() {
+    let mut served = start(&["-p", "idle_send_timeout=2", "-p", "send_timeout=5"]);
+    served.serves();
+    run(async {
+        let client = Client::connect(served.address).await;
+        client.get("/10000000").await;
+        let before = served.daemon.resident().memory;
+        let mut streams = Vec::new();
+        for _ in 0..90 {
+            let (mut send, receive) = client.open("GET", "/10000000", &[]).await;
+            send.finish().expect("it is open");
+            streams.push(receive);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let grown = served.daemon.resident().memory.saturating_sub(before);
+        assert!(grown < 12 << 20, "{} kB for unread responses", grown >> 10);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        for receive in &mut streams {
+            assert!(try_response(receive).await.is_err(), "an unread response is complete");
+        }
+        assert_eq!(client.get("/1000").await.status(), "200");
+    });
+}
+
+/// A new worker resets the connections of the old one at once, and serves new ones.
+#[test]
+fn clients_notice_that_the_worker_was_replaced() {
+    let mut served = start(&[]);
+    run(async {
+        let client = Client::connect(served.address).await;
+        client.get("/1000").await;
+        let worker = served.daemon.worker();
+        let status = std::process::Command::new("kill").args(["-9", &worker.to_string()]).status();
+        assert!(status.expect("kill runs").success());
+        let begun = Instant::now();
+        let (mut send, mut receive) = client.open("GET", "/1000", &[]).await;
+        let _ = send.finish();
+        assert!(try_response(&mut receive).await.is_err());
+        let reason = client.connection.close_reason();
+        assert!(matches!(reason, Some(quinn::ConnectionError::Reset)), "{reason:?}");
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    });
+    served.serves();
+}
+
+/// A worker that is about to stop announces it, answers the requests in progress, and closes its connections without an
+/// error.
+#[test]
+fn a_draining_worker_loses_no_request() {
+    let mut served = start(&[]);
+    run(async {
+        let client = Client::connect(served.address).await;
+        let (mut send, mut receive) = client.open("POST", "/upload", &[("content-length", "1000")]).await;
+        client.get("/1000").await;
+        let manager = served.daemon.manager();
+        let status = std::process::Command::new("kill").args(["-TERM", &manager.to_string()]).status();
+        assert!(status.expect("kill runs").success());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        send.write_all(lacquer_h3::frame::data_header(1000).as_slice()).await.expect("it reads");
+        send.write_all(&body(1000)).await.expect("it reads");
+        send.finish().expect("it is open");
+        assert_eq!(response(&mut receive).await.status(), "200");
+        let reason = tokio::time::timeout(Duration::from_secs(10), client.connection.closed()).await;
+        let text = format!("{:?}", reason.expect("the connection ends"));
+        assert!(text.contains("ApplicationClosed") && text.contains("256"), "{text}");
+    });
+    assert_eq!(served.daemon.end(), Some(0));
+}
+
+/// Datagrams without sense, and first packets of clients that never go on, do not end the service.
+#[test]
+fn floods_of_packets_do_not_end_the_service() {
+    let mut served = start(&["-p", "tls_handshake_timeout=1"]);
+    served.serves();
+    let before = served.daemon.resident().memory;
+    let mut random = Random(7);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    for _ in 0..effort(5_000, 100_000) {
+        let len = 1 + random.below(1300) as usize;
+        let mut bytes = random.bytes(len);
+        if random.below(2) == 0 {
+            // An Initial packet of version 1, with a damaged payload.
+            bytes.resize(1200, 0);
+            bytes[..6].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8]);
+        }
+        let _ = socket.send_to(&bytes, served.address);
+    }
+    run(async {
+        for _ in 0..effort(200, 2000) {
+            let endpoint = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
+            let connecting = endpoint.connect_with(client::config(), served.address, "example.test");
+            let _ = tokio::time::timeout(Duration::from_micros(500), connecting.expect("a name")).await;
+        }
+    });
+    served.serves();
+    let grown = served.daemon.resident().memory.saturating_sub(before);
+    assert!(grown < 30 << 20, "{} kB", grown >> 10);
+}
