@@ -18,12 +18,13 @@ LUA = BENCH / "lua"
 MAY_GO_FIRST = os.geteuid() == 0
 
 
-def wrk(port, path, connections, seconds, headers=(), script="report.lua", arguments=(), core=LOAD_CORE):
+def wrk(port, path, connections, seconds, headers=(), script="report.lua", arguments=(), core=LOAD_CORE,
+        scheme="http"):
     """Runs wrk once and returns the values that report.lua printed."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", LUA / script]
     for header in ("Host: bench", *headers):  # the same cache key as with lacquer-bench load
         command += ["-H", header]
-    command += [f"http://127.0.0.1:{port}{path}"]
+    command += [f"{scheme}://127.0.0.1:{port}{path}"]
     if arguments:
         command += ["--", *map(str, arguments)]
     done = subprocess.run(pinned(core, command), capture_output=True, text=True,
@@ -39,14 +40,31 @@ def reported(out, err=""):
     raise RuntimeError(f"wrk failed: {out[-500:]}{err[-500:]}")
 
 
-def h2load(port, path, connections, streams, seconds):
-    """Runs h2load once over HTTP/2 without TLS, with the given number of requests at a time on each connection."""
+def h2load(port, path, connections, streams, seconds, scheme="http"):
+    """Runs h2load once over HTTP/2, without TLS unless the scheme is https, with the given number of requests at a time on each connection."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         log = pathlib.Path(folder) / "requests"
         command = ["h2load", "-t1", f"-c{connections}", f"-m{streams}", f"-D{seconds}", f"--log-file={log}",
-                   "-H", ":authority: bench", f"http://127.0.0.1:{port}{path}"]
+                   "-H", ":authority: bench", f"{scheme}://127.0.0.1:{port}{path}"]
         done = subprocess.run(pinned(LOAD_CORE, command), capture_output=True, text=True)
         return parse_h2load(done.stdout, log.read_text() if log.exists() else "", seconds)
+
+
+def handshakes(port, path, count):
+    """Opens connections with full handshakes (h2load resumes no session), 20 at a time, with one request on each."""
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+        log = pathlib.Path(folder) / "requests"
+        outcomes = []
+        for _ in range(max(count // 20, 1)):
+            command = ["h2load", "-t1", "--h1", "-c20", "-n20", f"--log-file={log}", f"https://127.0.0.1:{port}{path}"]
+            done = subprocess.run(pinned(LOAD_CORE, command), capture_output=True, text=True)
+            took = re.search(r"finished in ([0-9.]+)(us|ms|s)", done.stdout)
+            seconds = float(took[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1}[took[2]] if took else 0
+            outcomes.append(parse_h2load(done.stdout, log.read_text() if log.exists() else "", seconds))
+            log.unlink()
+    total = {key: sum(o[key] for o in outcomes) for key in ("requests", "seconds", "errors")}
+    latency = {key: sorted(o["latency_us"][key] for o in outcomes) for key in outcomes[0]["latency_us"]}
+    return {**total, "latency_us": {key: values[len(values) // 2] for key, values in latency.items()}}
 
 
 def parse_h2load(out, log, seconds):
@@ -84,16 +102,20 @@ def own_load(port, path, connections, options, goes_first=False):
 
 @contextlib.contextmanager
 def first_in_line(programs):
-    """Gives these processes priority over all others on the machine, as a load at a rate has, so that a pause is
-    their own. Needs root. The priority ends before the processes are stopped."""
-    def schedule(*how):
+    """Gives these processes priority over others on the machine, as a load at a rate has, so that a pause is their own.
+    Needs root. A real-time class would give more, but a process in it that reaps a child while the child's entries in
+    /proc are read can spin in the kernel for ever, as a manager did. The priority ends before the processes are
+    stopped."""
+    def schedule(niceness):
         for pid in [pid for p in programs for pid in measure.family(p.pid)] if MAY_GO_FIRST else []:
-            subprocess.run(["chrt", "--all-tasks", *how, str(pid)], stderr=subprocess.DEVNULL)
-    schedule("--fifo", "--pid", "1")
+            for thread in measure.thread_ids(pid):
+                with contextlib.suppress(OSError):
+                    os.setpriority(os.PRIO_PROCESS, thread, niceness)
+    schedule(-15)
     try:
         yield
     finally:
-        schedule("--other", "--pid", "0")
+        schedule(0)
 
 
 @contextlib.contextmanager

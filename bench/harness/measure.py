@@ -27,6 +27,14 @@ def family(root):
     return sorted(found)
 
 
+def thread_ids(pid):
+    """Returns the ids of a process's threads; none if it has ended."""
+    try:
+        return [int(task.name) for task in (PROC / str(pid) / "task").iterdir()]
+    except OSError:
+        return []
+
+
 class CpuSample:
     """CPU time so far. The scheduler's nanoseconds per thread are exact but omit threads that have ended. The totals of
     the processes include them but count in ticks. The larger of the two differences is used."""

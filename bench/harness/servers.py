@@ -59,6 +59,8 @@ class Setup:
     vcl: str = ""
     ssi: bool = False
     cli_port: int = 0
+    pem: str = ""  # certificate and key of a listener with TLS
+    tls_origin: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +82,7 @@ def most_connections():
 
 def filled(template, setup, **more):
     """Writes a peer's file with the ports and paths of this setup into the server's folder."""
+    more = {**tls_words(setup), **more}
     text = string.Template((BENCH / "peers" / template).read_text())
     target = setup.dir / template
     target.parent.mkdir(exist_ok=True)
@@ -90,8 +93,67 @@ def filled(template, setup, **more):
     return target
 
 
+def tls_words(s):
+    """Returns the parts of the peers' files that TLS adds. All servers have the same protocol, cipher and group, and
+    sessions that clients keep in tickets."""
+    words = dict.fromkeys(("ssl", "ssl_settings", "ssl_bind", "origin_scheme", "origin_ssl", "origin_server"), "")
+    words["origin_scheme"] = "https" if s.tls_origin else "http"
+    if s.pem:
+        words["ssl"] = " ssl"
+        words["ssl_settings"] = (f"ssl_certificate {s.pem}; ssl_certificate_key {s.pem}; ssl_protocols TLSv1.3; "
+                                 "ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256; ssl_ecdh_curve X25519; "
+                                 "ssl_session_cache none; ssl_session_tickets on; ssl_session_timeout 1h; "
+                                 "ssl_buffer_size 16k;")
+        words["ssl_bind"] = (f" ssl crt {s.pem} alpn h2,http/1.1 ssl-min-ver TLSv1.3 "
+                             "ciphersuites TLS_AES_128_GCM_SHA256 curves X25519")
+    if s.tls_origin:
+        words["origin_ssl"] = "proxy_ssl_protocols TLSv1.3; proxy_ssl_session_reuse on;"
+        words["origin_server"] = " ssl verify none ssl-min-ver TLSv1.3"
+    return words
+
+
+def make_pem(directory):
+    """Makes a certificate with a key for ECDSA with P-256, and returns the path of the file with both."""
+    key, certificate, pem = (directory / name for name in ("key.pem", "certificate.pem", "bench.pem"))
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                    "-subj", "/CN=bench", "-addext", "subjectAltName=DNS:bench,IP:127.0.0.1",
+                    "-keyout", key, "-out", certificate], check=True, stderr=subprocess.DEVNULL)
+    pem.write_text(certificate.read_text() + key.read_text())
+    pem.chmod(0o644)
+    return str(pem)
+
+
+TLS_CONF = """frontend = {{
+    host = "127.0.0.1"
+    port = "{s.port}"
+}}
+pem-file = "{s.pem}"
+tls-protos = TLSv1.3
+ciphersuites = "TLS_AES_128_GCM_SHA256"
+ecdh-curve = "X25519"
+"""
+
+
+def listening(s):
+    """Returns the options of lacquerd and varnishd for their listener."""
+    if not s.pem:
+        return ["-a", f"127.0.0.1:{s.port}"]
+    file = s.dir / "tls.conf"
+    file.write_text(TLS_CONF.format(s=s))
+    return ["-A", file]
+
+
+TLS_BACKEND = """vcl 4.1;
+backend default { .host = "127.0.0.1"; .port = "%d"; .ssl = 1; .ssl_verify_peer = 0; .ssl_sni = 0; }
+"""
+
+
 def fetching(s):
     """Returns the options that set the origin, and additional VCL."""
+    if s.tls_origin:
+        file = s.dir / "bench.vcl"
+        file.write_text(TLS_BACKEND % s.origin)
+        return ["-f", file]
     if not s.vcl:
         return ["-b", f"127.0.0.1:{s.origin}"]
     file = s.dir / "bench.vcl"
@@ -104,7 +166,7 @@ def varnish_like(program):
         secret = s.dir / "secret"
         secret.write_text("bench\n")
         s.cli_port = free_port()
-        return [program, "-F", "-a", f"127.0.0.1:{s.port}", *fetching(s), "-n", s.dir / "name",
+        return [program, "-F", *listening(s), *fetching(s), "-n", s.dir / "name",
                 "-s", f"malloc,{s.storage_mb}M", "-T", f"127.0.0.1:{s.cli_port}", "-S", secret,
                 *(["-p", "feature=+http2"] if s.http2 else [])]
     return command
@@ -224,12 +286,13 @@ class Field:
     """The origin and the selected servers of one scenario, running side by side."""
 
     def __init__(self, names, sizes=(1400,), storage_mb=STORAGE_MB, origin_options=(), floor_options=(), http2=False,
-                 vcl="", ssi=False):
+                 vcl="", ssi=False, tls=False):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="bench", dir=SCRATCH))
         self.dir.chmod(0o755)
         self.servers, self.setups, self.helpers = {}, {}, []
         self.settings = dict(sizes=tuple(sizes), storage_mb=storage_mb, origin_options=tuple(origin_options),
                              floor_options=floor_options, http2=http2, vcl=vcl, ssi=ssi, log_socket=str(self.dir / "syslog"))
+        self.settings["pem"] = make_pem(self.dir) if tls else ""
         try:
             self.origin_port = free_port()
             self.help("origin", ORIGIN_CORE, self.origin_port, "--listen", f"127.0.0.1:{self.origin_port}", *origin_options)
@@ -239,6 +302,14 @@ class Field:
         except BaseException:
             self.close()
             raise
+
+    def fetch_over_tls(self):
+        """Starts nginx as an origin with TLS. The servers that are started after it fetch from it."""
+        pem, self.settings["pem"] = self.settings["pem"], make_pem(self.dir)
+        origin = self.start("nginx-file", "tls-origin", cores=ORIGIN_CORE)
+        self.settings.update(pem=pem, tls_origin=True)
+        self.helpers.append(self.servers.pop("tls-origin"))
+        self.origin_port = origin.port
 
     def help(self, program, core, port, *options):
         self.helpers.append(Running(program, pinned(core, [HELPER, program, *options]), port, self.dir))

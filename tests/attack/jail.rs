@@ -236,3 +236,22 @@ fn the_manager_needs_few_capabilities() {
     assert!(daemon.cli("stop").0 != 0);
     assert!(until(|| fs::metadata(format!("/proc/{worker}")).is_err()), "{}", daemon.stderr());
 }
+
+/// A manager without root, which has private keys and other secrets, cannot be inspected by processes of its user and
+/// dumps no core, unless `jail_dumpable` is on. The owner of its files in /proc shows which.
+#[test]
+fn a_manager_without_root_is_not_dumpable() {
+    const USER: u32 = 65_534;
+    let _slot = shared_slot();
+    if !is_root() {
+        return;
+    }
+    let script = "for word; do case $word in */name) chown 65534:65534 \"${word%/name}\";; esac; done; \
+                  exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
+    for (dumpable, owner) in [("off", 0), ("on", USER)] {
+        let mut daemon = Daemon::start_by(VCL, &["-p", &format!("jail_dumpable={dumpable}")], script);
+        let status = fs::metadata(format!("/proc/{}/status", daemon.manager())).expect("it runs");
+        assert_eq!(status.uid(), owner, "jail_dumpable={dumpable}");
+        daemon.ok("ping");
+    }
+}

@@ -28,5 +28,6 @@ mod stalled;
 mod strict;
 mod stuck;
 mod tls;
+mod tls_clients;
 mod tls_origins;
 mod unread;

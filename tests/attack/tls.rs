@@ -20,15 +20,15 @@ use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-type TlsClient = StreamOwned<ClientConnection, TcpStream>;
+pub type TlsClient = StreamOwned<ClientConnection, TcpStream>;
 
 /// A certificate with its key in a file, and the settings of clients that trust it.
-struct Trusted {
-    pem: String,
-    config: Arc<ClientConfig>,
+pub struct Trusted {
+    pub pem: String,
+    pub config: Arc<ClientConfig>,
 }
 
-fn trusted() -> &'static Trusted {
+pub fn trusted() -> &'static Trusted {
     static TRUSTED: OnceLock<Trusted> = OnceLock::new();
     TRUSTED.get_or_init(|| {
         let key = rcgen::KeyPair::generate().expect("a key");
@@ -43,16 +43,22 @@ fn trusted() -> &'static Trusted {
 }
 
 /// A daemon with a listener for TLS.
-struct Served {
-    daemon: Daemon,
-    address: SocketAddr,
+pub struct Served {
+    pub daemon: Daemon,
+    pub address: SocketAddr,
     _origin: Origin,
 }
 
-fn start(options: &[&str]) -> Served {
+pub fn start(options: &[&str]) -> Served {
+    start_with("", "", options)
+}
+
+/// Starts a daemon with these subroutines and further sub-arguments of its listener.
+pub fn start_with(subs: &str, listener: &str, options: &[&str]) -> Served {
     let origin = Origin::start(sized);
-    let given = ["-a", "secure=127.0.0.1:0,https", "-p", "feature=+http2"];
-    let mut daemon = Daemon::start(&vcl(origin.address, ""), &[&given[..], options].concat());
+    let listener = format!("secure=127.0.0.1:0,https{listener}");
+    let given = ["-a", &listener, "-p", "feature=+http2"];
+    let mut daemon = Daemon::start(&vcl(origin.address, subs), &[&given[..], options].concat());
     let file = daemon.directory().join("pair.pem");
     std::fs::create_dir_all(file.parent().unwrap_or(Path::new("/"))).expect("a directory");
     std::fs::write(&file, &trusted().pem).expect("a file for the certificate");
@@ -62,13 +68,13 @@ fn start(options: &[&str]) -> Served {
     Served { daemon, address, _origin: origin }
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
+pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the daemon listens");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
     stream
 }
 
-fn tls_client(address: SocketAddr) -> TlsClient {
+pub fn tls_client(address: SocketAddr) -> TlsClient {
     let name = ServerName::try_from("example.test").expect("a name");
     let connection = ClientConnection::new(trusted().config.clone(), name).expect("a configuration");
     StreamOwned::new(connection, connect(address))
@@ -76,7 +82,7 @@ fn tls_client(address: SocketAddr) -> TlsClient {
 
 impl Served {
     /// Requires that another client gets its page.
-    fn serves(&self) {
+    pub fn serves(&self) {
         let mut client = tls_client(self.address);
         client.write_all(b"GET /100 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("it reads");
         let mut response = Vec::new();
@@ -86,7 +92,7 @@ impl Served {
 }
 
 /// Reads until the daemon closes the connection. Returns the bytes and the time that took; `None` if it does not.
-fn closed(stream: &mut TcpStream) -> Option<(Vec<u8>, Duration)> {
+pub fn closed(stream: &mut TcpStream) -> Option<(Vec<u8>, Duration)> {
     let begun = Instant::now();
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     loop {
@@ -102,7 +108,7 @@ fn closed(stream: &mut TcpStream) -> Option<(Vec<u8>, Duration)> {
 }
 
 /// Returns the first message of a client.
-fn hello() -> Vec<u8> {
+pub fn hello() -> Vec<u8> {
     let name = ServerName::try_from("example.test").expect("a name");
     let mut connection = ClientConnection::new(trusted().config.clone(), name).expect("a configuration");
     let mut bytes = Vec::new();

@@ -5,6 +5,7 @@ from .bodies import esi, gzip
 from .common import Options, steadier
 from .management import bans, restart, startup, vcl_cost, vcl_load
 from .objects import churn, memory
+from . import tls
 from .traffic import burden, connections, dynamic, hit_sizes, http2, image, latency, misses, news, passes, reactors
 
 SCENARIOS = {
@@ -29,6 +30,12 @@ SCENARIOS = {
     "restart": restart,
     "reactors": reactors,
     "startup": startup,
+    "tls-hit": tls.small,
+    "tls-100k": tls.large,
+    "tls-handshake": tls.full,
+    "tls-resume": tls.resumed,
+    "h2-tls": tls.http2,
+    "tls-origin": tls.origin,
 }
 
 # Long scenarios that test endurance rather than speed. They run only when they are named.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lacquer_http::proxy_protocol::find_tlv;
 use lacquer_http::{SessClose, Workspace};
+use lacquer_net::proxy_out::{self, Extensions};
 use lacquer_net::{HttpVersion, Listener, Negotiated, Side, Stream, TlsFacts};
 use lacquer_params::Params;
 use lacquer_shm::vsc::LocalMain;
@@ -158,13 +159,11 @@ impl Sess {
 
     /// Appends the PROXY header that tells an origin about this session's client.
     pub fn write_proxy_header(&self, version: u32, header: &mut Vec<u8>) {
-        lacquer_net::proxy_out::write(
-            version,
-            &self.ends.client,
-            &self.ends.server,
-            &self.proxy_tlvs,
-            header,
-        );
+        let extensions = match self.tls() {
+            Some(facts) => Extensions::Session(facts),
+            None => Extensions::Received(&self.proxy_tlvs),
+        };
+        proxy_out::write(version, &self.ends.client, &self.ends.server, &extensions, header);
     }
 
     /// Returns the uid and gid of the peer of a UNIX socket.

@@ -8,7 +8,7 @@ use lacquer_net::Pools;
 use lacquer_net::descriptors::Descriptors;
 use lacquer_params::Params;
 use lacquer_shm::vsm::VsmError;
-use lacquer_shm::{Log, Main, Segment, Tag, VsmDir};
+use lacquer_shm::{Log, Main, Numbering, Segment, Tag, VsmDir};
 use lacquer_sources::clock;
 use lacquer_storage::Stevedore;
 
@@ -81,7 +81,8 @@ impl Shared {
         let Setup { names, params, stevedores, hooks, invalidation_listeners, descriptors } = setup;
         let counters: Arc<Segment<Main>> = Arc::new(Segment::create(vsm, "").map_err(text)?);
         counters.pools.set(u64::from(params.thread_pools));
-        let log = Log::create(vsm, params.vsl_space as usize, counters.clone()).map_err(text)?;
+        let numbering = if params.vsl_varnish9 { Numbering::Varnish9 } else { Numbering::Varnish7 };
+        let log = Log::create(vsm, params.vsl_space as usize, numbering, counters.clone()).map_err(text)?;
         live_params::apply_settings(&log, &params);
         let stevedores = Stevedores::new(stevedores, vsm);
         stevedores.publish();

@@ -5,6 +5,7 @@
 
 mod address_space;
 mod cli;
+mod client_certificates;
 mod commands;
 mod complain;
 mod daemon;
@@ -41,6 +42,8 @@ use std::process::ExitCode;
 
 pub use machine::Machine;
 pub use startup::backend_vcl;
+#[cfg(fuzzing)]
+pub use tls::parse_file;
 
 use crate::daemon::Background;
 use crate::fault::{Fault, Outcome};

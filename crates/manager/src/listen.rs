@@ -11,6 +11,7 @@ use lacquer_acme::Names;
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::client_certificates::ClientOptions;
 use crate::datagrams::Datagrams;
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
@@ -38,6 +39,7 @@ pub struct Listener {
     transport: Transport,
     address: ListenAddress,
     permissions: Permissions,
+    clients: ClientOptions,
     socket: Socket,
     datagrams: Datagrams,
     listening: bool,
@@ -153,9 +155,27 @@ fn file_mode(value: &str) -> Outcome<u32> {
     Ok(mode as u32)
 }
 
+/// Returns the settings of client certificates, which only listeners with TLS have.
+fn clients(transport: Transport, fields: &[String]) -> Outcome<ClientOptions> {
+    let mut options = ClientOptions::default();
+    for field in fields {
+        let Some((key, value)) = field.split_once('=').filter(|(key, _)| ClientOptions::has(key)) else {
+            continue;
+        };
+        if !transport.is_tls() {
+            return Err(Fault::usage(format!("Invalid sub-arg {field} in -a: the listener has no https")));
+        }
+        options
+            .set(key, value)
+            .map_err(|why| Fault::usage(format!("Invalid sub-arg {field} in -a: {why}")))?;
+    }
+    Ok(options)
+}
+
 fn permissions(endpoint: &str, fields: &[String]) -> Outcome<Permissions> {
     let mut given = Permissions::default();
-    for field in fields.iter().filter(|field| field.contains('=')) {
+    let is_other = |field: &&String| field.split_once('=').is_some_and(|(key, _)| !ClientOptions::has(key));
+    for field in fields.iter().filter(is_other) {
         let invalid = || Fault::usage(format!("Invalid sub-arg {field} in -a"));
         let many = |what: &str| Fault::usage(format!("Too many {what} sub-args in -a ({field})"));
         if !endpoint.starts_with('/') {
@@ -201,19 +221,29 @@ impl Listeners {
         let rest = &rest[..];
         let transport = transport(rest)?;
         self.want_certificates(&acme, transport)?;
-        let permissions = permissions(endpoint, rest)?;
+        let (permissions, clients) = (permissions(endpoint, rest)?, clients(transport, rest)?);
         let http3 = has_http3(endpoint, transport, rest)?;
+        let before = self.all.len();
         if is_unix(endpoint) {
-            return self.add_unix(name, endpoint, transport, permissions, jail);
+            self.add_unix(name, endpoint, transport, permissions, jail)?;
+        } else {
+            self.add_internet(&name, endpoint, transport, jail)?;
         }
+        for listener in &mut self.all[before..] {
+            listener.clients.clone_from(&clients);
+            if http3 {
+                listener.datagrams = listener.bind_datagrams(jail)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_internet(&mut self, name: &str, endpoint: &str, transport: Transport, jail: &Jail) -> Outcome<()> {
         let addresses = resolve_range(endpoint, DEFAULT_PORT)
             .map_err(|fault| Fault::usage(format!("Got no socket(s) for {name}={endpoint} ({fault})")))?;
         let before = self.all.len();
         for address in addresses {
-            self.add_tcp(&name, endpoint, transport, address, jail)?;
-        }
-        for added in self.all[before..].iter_mut().filter(|_| http3) {
-            added.datagrams = added.bind_datagrams(jail)?;
+            self.add_tcp(name, endpoint, transport, address, jail)?;
         }
         if self.all.len() == before {
             return Err(Fault::usage(format!("Got no socket(s) for {name}={endpoint}")));
@@ -293,6 +323,7 @@ impl Listeners {
             address: ListenAddress::Ip(bound),
             permissions: Permissions::default(),
             datagrams: Datagrams::default(),
+            clients: ClientOptions::default(),
             socket,
             listening: false,
         });
@@ -324,6 +355,7 @@ impl Listeners {
             transport,
             address: ListenAddress::Unix(endpoint.to_owned()),
             permissions,
+            clients: ClientOptions::default(),
             socket,
             datagrams: Datagrams::default(),
             listening: false,
@@ -336,9 +368,10 @@ impl Listeners {
         self.all.is_empty()
     }
 
-    /// Returns the names of the sockets with TLS.
-    pub fn tls_names(&self) -> impl Iterator<Item = &str> {
-        self.all.iter().filter(|listener| listener.transport.is_tls()).map(|listener| listener.name.as_str())
+    /// Returns the names of the sockets with TLS, and their settings of client certificates.
+    pub fn tls_names(&self) -> impl Iterator<Item = (&str, &ClientOptions)> {
+        let with_tls = self.all.iter().filter(|listener| listener.transport.is_tls());
+        with_tls.map(|listener| (listener.name.as_str(), &listener.clients))
     }
 
     /// Returns whether one is a UNIX socket, which VCL 4.0 does not support.
@@ -459,6 +492,9 @@ mod tests {
             (format!("{path},mode=-1"), "Mode sub-arg -1 out of range"),
             (format!("{path},foo=bar"), "Invalid sub-arg foo=bar"),
             (format!("{path},=foo"), "Invalid sub-arg =foo"),
+            ("127.0.0.1:0,client-verify=required".to_owned(), "the listener has no https"),
+            ("127.0.0.1:0,https,client-verify=maybe".to_owned(), "use none, optional or required"),
+            ("127.0.0.1:0,https,client-verify-foo=x".to_owned(), "Invalid sub-arg client-verify-foo=x"),
             (format!("/{}", "x".repeat(200)), "Got no socket(s)"),
         ] {
             assert!(complaint(&argument).contains(text), "{argument}: {}", complaint(&argument));
@@ -477,7 +513,7 @@ mod tests {
         listeners.add("three=127.0.0.1:0,Https", &Jail::none()).unwrap();
         listeners.add("four=127.0.0.1:0,tls,proxy", &Jail::none()).unwrap();
         assert_eq!(listeners.for_worker()[3].transport, Transport::ProxyTls);
-        assert_eq!(listeners.tls_names().collect::<Vec<_>>(), ["three", "four"]);
+        assert_eq!(listeners.tls_names().map(|(name, _)| name).collect::<Vec<_>>(), ["three", "four"]);
         listeners.add("five=127.0.0.1:0,https,h3", &Jail::none()).unwrap();
         for reactors in [2, 3, 1] {
             listeners.prepare_datagrams(reactors, &Jail::none()).unwrap();

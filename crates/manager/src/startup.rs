@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use lacquer_cli::tokenize::{Rules, split};
 use lacquer_params::{DebugBits, ParamSet};
 use lacquer_vcl::Text;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::system::Uname;
 
 use crate::cli::{CliSockets, Master};
@@ -264,6 +264,13 @@ fn certificates(
     Ok(tls::Tls { catalogue, acme: None, plan })
 }
 
+/// Lets nobody but root inspect this process, which keeps private keys and the secret of tickets.
+fn protect_memory(dumpable: bool) {
+    if !dumpable {
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    }
+}
+
 /// Sets everything up and serves until the end. Returns the exit code. `name` is the last component of `program`.
 pub fn run(
     raw: &RawOptions,
@@ -280,6 +287,7 @@ pub fn run(
     let pid_paths: Vec<PathBuf> =
         raw.pid_files.iter().map(|p| std::path::absolute(p).unwrap_or_else(|_| PathBuf::from(p))).collect();
 
+    protect_memory(params.values().jail_dumpable);
     let compile_only = raw.mode == Mode::Compile;
     let tls = certificates(tls, &listeners, &mut params, &jail, &complain, compile_only)?;
     let environment = std::env::var("VARNISH_DEFAULT_N").ok();

@@ -42,8 +42,9 @@ jail_environment: Text = "" { flags = MUST_RESTART }
      matches all with that prefix. Those for language, time zone and name resolution, and those that a VCL with \
      std.getenv() mentions, need not be given.";
 jail_dumpable: Bool = "off" { units = "bool", flags = MUST_RESTART }
-    "Let the worker dump core when it dies (unless the feature no_coredump is set), and let processes of its \
-     user inspect it. root may attach a debugger in any case.";
+    "Let the processes dump core when they die (the worker unless the feature no_coredump is set), and let processes \
+     of their user inspect them. root may attach a debugger in any case. The manager uses the value that it is started \
+     with.";
 cc_command: Text = "exec cc %w -shared -o %o %s" { flags = MUST_RELOAD | BUILD_OPTIONS,
         default_reason = "exec $CC $CFLAGS %w -shared -o %o %s" }
     "Accepted for compatibility: VCL is compiled without a C compiler.";
@@ -67,6 +68,10 @@ vsl_reclen: Bytes = "255b" { units = "bytes", min = "16b", max = "65535b", max_r
     "Maximum length of a log record.";
 vsl_space: Bytes = "80M" { units = "bytes", min = "1M", max = "4G", flags = MUST_RESTART }
     "Size of the log in shared memory. If it is too small, slow readers miss records.";
+vsl_varnish9: Bool = "off" { units = "bool", flags = MUST_RESTART }
+    "Tags in shared memory have the numbers of Varnish 9, for its tools. Those of Varnish 7.3 to 8.0 \
+     need ``off``: the log does not contain which numbers it has, so that tools of another \
+     version print wrong names.";
 vsm_free_cooldown: Duration = "60.000" { units = "seconds", min = "10.000", max = "600.000" }
     "Time for which unused shared memory is kept (to within two seconds).";
 workspace_backend: Bytes = "96k" { units = "bytes", min = "1k", flags = DELAYED_EFFECT }

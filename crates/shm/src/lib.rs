@@ -12,5 +12,5 @@ pub mod vsl;
 pub mod vsm;
 
 pub use vsc::{Counter, Main, Mgt, Segment};
-pub use vsl::{Log, Tag, TxLog, Vxid};
+pub use vsl::{Log, Numbering, Tag, TxLog, Vxid};
 pub use vsm::VsmDir;

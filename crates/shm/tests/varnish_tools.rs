@@ -10,7 +10,7 @@ use std::sync::Arc;
 use lacquer_shm::vsc::{Lck, LocalMain, LocalSet, Mgt, Sma, Vbe};
 use lacquer_shm::vsl::Field;
 use lacquer_shm::vsm::{CHILD_DIR_MODE, CHILD_DIRNAME, MGT_DIR_MODE, MGT_DIRNAME, Owner, VsmDir};
-use lacquer_shm::{Log, Main, Segment, Tag, TxLog, Vxid};
+use lacquer_shm::{Log, Main, Numbering, Segment, Tag, TxLog, Vxid};
 
 const NOW: f64 = 1_700_000_000.25;
 
@@ -69,7 +69,7 @@ impl Logging {
         let mgt = Segment::create(&mgt_dir, "").expect("room");
         let child_dir = dir.vsm(CHILD_DIRNAME, CHILD_DIR_MODE);
         let main = Arc::new(Segment::<Main>::create(&child_dir, "").expect("room"));
-        let log = Log::create(&child_dir, 0, main.clone()).expect("room");
+        let log = Log::create(&child_dir, 0, Numbering::default(), main.clone()).expect("room");
         Self { _dirs: [mgt_dir, child_dir], _mgt: mgt, main, log }
     }
 }

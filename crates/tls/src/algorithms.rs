@@ -88,7 +88,7 @@ fn bits(integer: &[u8]) -> usize {
 }
 
 /// Returns the numbers of an object identifier.
-fn dotted(object: &[u8]) -> String {
+pub fn dotted(object: &[u8]) -> String {
     let mut numbers: Vec<u64> = Vec::new();
     let mut number: u64 = 0;
     for &byte in object {

@@ -36,14 +36,14 @@ pub struct Files<'a> {
 }
 
 /// The form of a private key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum KeyForm {
     Pkcs8,
     Pkcs1,
     Sec1,
 }
 
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Key {
     form: KeyForm,
     der: Vec<u8>,
@@ -64,8 +64,8 @@ impl Key {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bundle {
     chain: Vec<Arc<[u8]>>,
-    key: Key,
-    staple: Option<Vec<u8>>,
+    key: Arc<Key>,
+    staple: Option<Arc<[u8]>>,
 }
 
 impl fmt::Debug for Bundle {
@@ -101,15 +101,19 @@ impl Bundle {
         if let Some(file) = files.dh {
             check_dh(file)?;
         }
-        let staple = files.staple.map(staple).transpose()?;
+        let staple = files.staple.map(staple).transpose()?.map(Arc::from);
         let chain = chain.into_iter().map(Arc::from).collect();
-        Ok((Bundle { chain, key, staple }, leaf))
+        Ok((Bundle { chain, key: Arc::new(key), staple }, leaf))
     }
 
-    /// Replaces certificates of the chain by equal ones of the pool, so that thousands of certificates share those of
-    /// their authority.
+    /// Replaces certificates and key by equal ones of the pool, so that thousands of certificates share those of their
+    /// authority, and several uses of one certificate share that.
     pub fn share(&mut self, pool: &mut ChainPool) {
-        for certificate in self.chain.iter_mut().skip(1) {
+        match pool.keys.get(&self.key) {
+            Some(known) => self.key = known.clone(),
+            None => drop(pool.keys.insert(self.key.clone())),
+        }
+        for certificate in &mut self.chain {
             match pool.known.get(certificate) {
                 Some(known) => *certificate = known.clone(),
                 None => drop(pool.known.insert(certificate.clone())),
@@ -137,26 +141,35 @@ impl Bundle {
     pub fn certified_key(&self) -> Result<CertifiedKey, String> {
         let chain = self.chain.iter().map(|der| der.to_vec().into()).collect();
         let mut certified = CertifiedKey::new(chain, self.key.signing_key().map_err(|e| e.to_string())?);
-        certified.ocsp.clone_from(&self.staple);
+        certified.ocsp = self.staple.as_deref().map(<[u8]>::to_vec);
         Ok(certified)
     }
 }
 
-/// The certificates of authorities that bundles share.
-#[derive(Debug, Default)]
+/// The certificates and keys that bundles share.
+#[derive(Default)]
 pub struct ChainPool {
     known: HashSet<Arc<[u8]>>,
+    keys: HashSet<Arc<Key>>,
+}
+
+impl fmt::Debug for ChainPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (certificates, keys) = (self.known.len(), self.keys.len());
+        f.debug_struct("ChainPool").field("certificates", &certificates).field("keys", &keys).finish()
+    }
 }
 
 impl ChainPool {
-    /// Removes the certificates that no bundle uses.
+    /// Removes the certificates and keys that no bundle uses.
     pub fn tidy(&mut self) {
+        self.keys.retain(|key| Arc::strong_count(key) > 1);
         self.known.retain(|certificate| Arc::strong_count(certificate) > 1);
     }
 }
 
 /// Returns the content as text. Bytes that are not ASCII occur in comments only.
-fn as_text(file: File<'_>) -> Result<String, String> {
+pub fn as_text(file: File<'_>) -> Result<String, String> {
     if file.bytes.len() as u64 > MAX_FILE {
         return Err(format!("the file has more than {} kB", MAX_FILE >> 10));
     }

@@ -8,7 +8,8 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use crate::bundle::Bundle;
 use crate::change::Entry;
-use crate::configs::Configs;
+use crate::client::Verifying;
+use crate::configs::{Configs, Wanted};
 use crate::protocols::Protocols;
 use crate::settings::{Alpn, Settings};
 
@@ -24,7 +25,7 @@ enum Key {
 struct Prepared {
     key: Key,
     /// Few: a listener can override the protocols, and clients differ in ALPN.
-    configs: Vec<((Protocols, Alpn), Arc<ServerConfig>)>,
+    configs: Vec<(Wanted, Arc<ServerConfig>)>,
 }
 
 /// A certificate.
@@ -45,9 +46,11 @@ impl Certificate {
         &self,
         fallback: Protocols,
         alpn: Alpn,
+        clients: &Verifying,
         configs: &Configs,
     ) -> Result<Arc<ServerConfig>, String> {
-        let wanted = (self.settings.protocols.or(fallback), alpn);
+        let protocols = self.settings.protocols.or(fallback);
+        let wanted = (protocols, alpn, clients.context());
         let mut prepared = self.prepared.lock();
         if let Some((_, config)) = prepared.configs.iter().find(|(key, _)| *key == wanted) {
             return Ok(config.clone());
@@ -57,10 +60,15 @@ impl Certificate {
             Key::Raw(bundle) => Arc::new(bundle.certified_key()?),
         };
         prepared.key = Key::Ready(key.clone());
-        let mut config = ServerConfig::clone(&*configs.get(&self.settings, wanted)?);
+        let mut config = ServerConfig::clone(&*configs.get(&self.settings, (protocols, alpn), clients)?);
         config.cert_resolver = Arc::new(SingleCertAndKey::from(key));
         let config = Arc::new(config);
         prepared.configs.push((wanted, config.clone()));
         Ok(config)
+    }
+
+    /// Forgets the settings of connections, because those for former verifications of clients are not used again.
+    pub fn forget_configs(&self) {
+        self.prepared.lock().configs = Vec::new();
     }
 }

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::Bundle;
+use crate::client::ClientVerification;
 use crate::protocols::Protocols;
 use crate::quic_secret::QuicSecret;
 use crate::settings::Settings;
@@ -51,6 +52,8 @@ pub struct FrontendSetup {
     pub sni_nomatch_abort: bool,
     /// Whether certificates for all listeners are searched too.
     pub match_global: bool,
+    /// How clients are verified; `None` if they are not asked for certificates.
+    pub clients: Option<ClientVerification>,
 }
 
 /// A change of the certificates in use. It takes effect as a whole.
@@ -59,9 +62,16 @@ pub struct Change {
     /// The ids of certificates that go.
     pub remove: Vec<u64>,
     pub add: Vec<Entry>,
+    /// New verifications of clients, by the number of the listener.
+    pub clients: Vec<(u32, Option<ClientVerification>)>,
 }
 
 impl Change {
+    /// Returns whether it has no effect.
+    pub fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.add.is_empty() && self.clients.is_empty()
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }

@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustls::ServerConfig;
-use rustls::server::ProducesTickets;
 
+use crate::client::Verifying;
 use crate::protocols::Protocols;
 use crate::settings::{Alpn, Settings};
 
-type Wanted = (Protocols, Alpn);
+/// What a connection's settings depend on, apart from its certificate's: the protocols, ALPN, and the verification of
+/// clients.
+pub type Wanted = (Protocols, Alpn, [u8; 32]);
 
+#[derive(Default)]
 pub struct Configs {
-    ticketer: Arc<dyn ProducesTickets>,
     built: Mutex<HashMap<(Arc<Settings>, Wanted), Arc<ServerConfig>>>,
 }
 
@@ -25,18 +27,19 @@ impl fmt::Debug for Configs {
 }
 
 impl Configs {
-    pub fn new(ticketer: Arc<dyn ProducesTickets>) -> Configs {
-        Configs { ticketer, built: Mutex::default() }
-    }
-
     /// Returns the settings, which are built the first time.
-    pub fn get(&self, settings: &Arc<Settings>, wanted: Wanted) -> Result<Arc<ServerConfig>, String> {
+    pub fn get(
+        &self,
+        settings: &Arc<Settings>,
+        (protocols, alpn): (Protocols, Alpn),
+        clients: &Verifying,
+    ) -> Result<Arc<ServerConfig>, String> {
         let mut built = self.built.lock();
-        let key = (settings.clone(), wanted);
+        let key = (settings.clone(), (protocols, alpn, clients.context()));
         if let Some(config) = built.get(&key) {
             return Ok(config.clone());
         }
-        let config = Arc::new(settings.config(wanted.0, wanted.1, &self.ticketer)?);
+        let config = Arc::new(settings.config(protocols, alpn, clients)?);
         built.insert(key, config.clone());
         Ok(config)
     }

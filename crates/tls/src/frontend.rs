@@ -93,7 +93,9 @@ impl Listener {
             }
             Some(Err(_)) | None => default,
         };
-        certificate.config(self.protocols, alpn, &self.shared.configs).map_err(Refused::Unusable)
+        certificate
+            .config(self.protocols, alpn, &tables.clients[self.at], &self.shared.configs)
+            .map_err(Refused::Unusable)
     }
 }
 

@@ -46,15 +46,17 @@ impl Leaf {
 }
 
 /// The parts of a certificate in DER, before they are interpreted.
-struct Parts<'a> {
-    serial: Element<'a>,
+pub struct Parts<'a> {
+    pub serial: Element<'a>,
+    pub issuer: Element<'a>,
     validity: Element<'a>,
-    subject: Element<'a>,
+    pub subject: Element<'a>,
     key: Element<'a>,
     extensions: Option<Element<'a>>,
 }
 
-fn parts(certificate: &[u8]) -> Option<Parts<'_>> {
+/// Splits a certificate in DER. Returns `None` if it is malformed.
+pub fn parts(certificate: &[u8]) -> Option<Parts<'_>> {
     let mut outer = Reader::new(certificate);
     let whole = outer.expect(tag::SEQUENCE)?;
     if !outer.is_empty() {
@@ -62,13 +64,14 @@ fn parts(certificate: &[u8]) -> Option<Parts<'_>> {
     }
     let mut signed = whole.inside().expect(tag::SEQUENCE)?.inside();
     signed.optional(VERSION);
-    let (serial, _algorithm, _issuer) = (signed.next()?, signed.next()?, signed.next()?);
+    let serial = signed.expect(tag::INTEGER)?;
+    let (_algorithm, issuer) = (signed.next()?, signed.next()?);
     let validity = signed.expect(tag::SEQUENCE)?;
     let subject = signed.expect(tag::SEQUENCE)?;
     let key = signed.expect(tag::SEQUENCE)?;
     signed.optional(ISSUER_ID);
     signed.optional(SUBJECT_ID);
-    Some(Parts { serial, validity, subject, key, extensions: signed.optional(EXTENSIONS) })
+    Some(Parts { serial, issuer, validity, subject, key, extensions: signed.optional(EXTENSIONS) })
 }
 
 /// Returns the public key of a certificate: its SubjectPublicKeyInfo in DER.
@@ -79,9 +82,7 @@ pub fn public_key(certificate: &[u8]) -> Option<&[u8]> {
 /// Reads the facts of a certificate in DER.
 pub fn read(certificate: &[u8]) -> Result<Leaf, String> {
     let parts = parts(certificate).ok_or("it is not an X.509 certificate")?;
-    let mut times = parts.validity.inside();
-    let mut time = || times.next().and_then(seconds).ok_or("its period of validity cannot be read");
-    let (not_before, not_after) = (time()?, time()?);
+    let (not_before, not_after) = validity(&parts).ok_or("its period of validity cannot be read")?;
     let subject = common_name(parts.subject);
     let mut names = match parts.extensions.and_then(alternative_names) {
         Some(list) => dns_names(list)?,
@@ -99,7 +100,15 @@ pub fn read(certificate: &[u8]) -> Result<Leaf, String> {
     Ok(Leaf { subject, names, not_before, not_after })
 }
 
-fn common_name(subject: Element<'_>) -> Option<String> {
+/// Returns the first and the last moment at which a certificate is valid, in seconds since the epoch.
+pub fn validity(parts: &Parts<'_>) -> Option<(i64, i64)> {
+    let mut times = parts.validity.inside();
+    let mut time = || times.next().and_then(seconds);
+    Some((time()?, time()?))
+}
+
+/// Returns the first common name of a holder.
+pub fn common_name(subject: Element<'_>) -> Option<String> {
     let mut sets = subject.inside();
     while let Some(set) = sets.expect(tag::SET) {
         let mut attributes = set.inside();
@@ -113,7 +122,8 @@ fn common_name(subject: Element<'_>) -> Option<String> {
     None
 }
 
-fn text(value: Element<'_>) -> Option<String> {
+/// Returns a string of any of the types that names use.
+pub fn text(value: Element<'_>) -> Option<String> {
     let units = |width: usize| value.content.chunks_exact(width);
     match value.tag {
         tag::UTF8_STRING | tag::PRINTABLE_STRING | tag::IA5_STRING => {

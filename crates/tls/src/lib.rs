@@ -10,10 +10,14 @@ mod certificate;
 mod challenges;
 mod change;
 mod ciphers;
+pub mod client;
 mod configs;
 mod der;
 mod frontend;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod leaf;
+mod name;
 pub mod origin;
 mod pem;
 mod protocols;

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, NoClientAuth, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ProtocolVersion, ServerConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::ciphers;
+use crate::client::Verifying;
 use crate::protocols::Protocols;
 
 /// Settings that a certificate brings along. An empty text stands for the default.
@@ -76,10 +78,15 @@ impl ResolvesServerCert for NoCertificate {
 impl Settings {
     /// Checks the settings. The error is a text for the operator.
     pub fn check(&self) -> Result<(), String> {
-        self.build(self.protocols, Alpn::None).map(drop)
+        self.build(self.protocols, Alpn::None, None).map(drop)
     }
 
-    fn build(&self, protocols: Protocols, alpn: Alpn) -> Result<ServerConfig, String> {
+    fn build(
+        &self,
+        protocols: Protocols,
+        alpn: Alpn,
+        verifier: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Result<ServerConfig, String> {
         let mut versions = protocols.versions()?;
         if alpn == Alpn::Http3 {
             versions.retain(|version| version.version == ProtocolVersion::TLSv1_3);
@@ -102,7 +109,9 @@ impl Settings {
         }
         let builder = ServerConfig::builder_with_provider(Arc::new(provider));
         let builder = builder.with_protocol_versions(&versions).map_err(|e| e.to_string())?;
-        let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(NoCertificate));
+        let verifier = verifier.unwrap_or_else(|| Arc::new(NoClientAuth));
+        let builder = builder.with_client_cert_verifier(verifier);
+        let mut config = builder.with_cert_resolver(Arc::new(NoCertificate));
         config.ignore_client_order = self.prefer_server_ciphers;
         config.alpn_protocols = alpn.names();
         // The transport protects the records itself.
@@ -116,16 +125,16 @@ impl Settings {
         &self,
         protocols: Protocols,
         alpn: Alpn,
-        ticketer: &Arc<dyn ProducesTickets>,
+        clients: &Verifying,
     ) -> Result<ServerConfig, String> {
-        let mut config = self.build(protocols, alpn)?;
+        let mut config = self.build(protocols, alpn, clients.verifier()?)?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.ticketer = ticketer.clone();
+        config.ticketer = clients.ticketer();
         Ok(config)
     }
 }
 
 /// Returns settings without a certificate, for the protection of the first packets of QUIC.
 pub fn quic_initial_config() -> Result<Arc<ServerConfig>, String> {
-    Settings::default().build(Protocols::default(), Alpn::Http3).map(Arc::new)
+    Settings::default().build(Protocols::default(), Alpn::Http3, None).map(Arc::new)
 }

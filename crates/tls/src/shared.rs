@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::RwLock;
 
 use crate::challenges::Challenges;
+use crate::client::Verifying;
 use crate::configs::Configs;
 use crate::protocols::Protocols;
 use crate::table::Table;
@@ -16,12 +17,15 @@ pub struct Tables {
     pub global: Table,
     /// By the number of the listener.
     pub local: Vec<Table>,
+    /// The verification of clients, by the number of the listener.
+    pub clients: Vec<Arc<Verifying>>,
 }
 
 impl Tables {
-    /// Creates empty tables for this number of listeners.
-    pub fn new(frontends: usize) -> Tables {
-        Tables { global: Table::default(), local: (0..frontends).map(|_| Table::default()).collect() }
+    /// Creates empty tables for the listeners that verify clients like this.
+    pub fn new(clients: Vec<Arc<Verifying>>) -> Tables {
+        let local = clients.iter().map(|_| Table::default()).collect();
+        Tables { global: Table::default(), local, clients }
     }
 }
 

@@ -11,16 +11,18 @@ use crate::bundle::ChainPool;
 use crate::certificate::Certificate;
 use crate::challenges::Challenges;
 use crate::change::{ChallengeCertificates, Change, FrontendSetup, Setup};
+use crate::client::{ClientVerification, Verifying};
 use crate::configs::Configs;
 use crate::frontend::Frontend;
 use crate::quic_secret::QuicSecret;
 use crate::shared::{Shared, Tables};
 use crate::table::Candidate;
-use crate::ticketer::Ticketer;
 
 /// The certificates as the manager changes them.
 #[derive(Debug, Default)]
 struct Certificates {
+    /// How clients are verified, by the number of the listener.
+    clients: Vec<Arc<Verifying>>,
     /// By their ids.
     all: BTreeMap<u64, Candidate>,
     pool: ChainPool,
@@ -37,20 +39,30 @@ pub struct Store {
     frontends: Vec<FrontendSetup>,
     quic_secret: QuicSecret,
     certificates: Mutex<Certificates>,
+    /// The verification of listeners that do not verify clients. Others share its secret of tickets.
+    unverified: Arc<Verifying>,
+}
+
+fn verifying(unverified: &Arc<Verifying>, clients: Option<&ClientVerification>) -> Arc<Verifying> {
+    clients.map_or_else(|| unverified.clone(), |clients| Arc::new(unverified.with(clients)))
 }
 
 impl Store {
     /// Creates a store without certificates.
     pub fn new(setup: Setup) -> Store {
         let Setup { frontends, protocols, ticket_secret, quic_secret } = setup;
+        let unverified = Arc::new(Verifying::none(ticket_secret));
+        let clients: Vec<_> =
+            frontends.iter().map(|frontend| verifying(&unverified, frontend.clients.as_ref())).collect();
         let shared = Shared {
-            tables: RwLock::new(Arc::new(Tables::new(frontends.len()))),
-            configs: Configs::new(Arc::new(Ticketer::new(ticket_secret))),
+            tables: RwLock::new(Arc::new(Tables::new(clients.clone()))),
+            configs: Configs::default(),
             challenges: Challenges::default(),
             http2: AtomicBool::new(false),
             protocols,
         };
-        Store { shared: Arc::new(shared), frontends, quic_secret, certificates: Mutex::default() }
+        let certificates = Mutex::new(Certificates { clients, ..Certificates::default() });
+        Store { shared: Arc::new(shared), frontends, quic_secret, certificates, unverified }
     }
 
     /// Returns the secret from which the keys of QUIC's endpoints follow.
@@ -77,8 +89,11 @@ impl Store {
     /// Applies a change. On failure, nothing has changed.
     pub fn apply(&self, change: Change) -> Result<(), String> {
         let mut certificates = self.certificates.lock();
-        let Certificates { all, pool, retired, replaced } = &mut *certificates;
+        let Certificates { clients, all, pool, retired, replaced } = &mut *certificates;
         let mut added = Vec::with_capacity(change.add.len());
+        if change.clients.iter().any(|(at, _)| *at as usize >= self.frontends.len()) {
+            return Err("a verification of clients is for a listener that does not exist".to_owned());
+        }
         for mut entry in change.add {
             if entry.frontend.is_some_and(|at| at as usize >= self.frontends.len()) {
                 return Err(format!("certificate {} is for a listener that does not exist", entry.id));
@@ -92,8 +107,15 @@ impl Store {
         }
         retired.extend(change.remove.iter().filter_map(|id| all.remove(id)));
         all.extend(added);
-        let mut tables = Tables::new(self.frontends.len());
+        let has_new_clients = !change.clients.is_empty();
+        for (at, verification) in change.clients {
+            clients[at as usize] = verifying(&self.unverified, verification.as_ref());
+        }
+        let mut tables = Tables::new(clients.clone());
         for candidate in all.values() {
+            if has_new_clients {
+                candidate.certificate.forget_configs();
+            }
             match candidate.frontend {
                 Some(at) => tables.local[at as usize].add(candidate),
                 None => tables.global.add(candidate),

@@ -80,10 +80,11 @@ struct TicketKey {
 }
 
 impl TicketKey {
-    fn of(secret: &TicketSecret) -> Option<TicketKey> {
-        let key = UnboundKey::new(&AES_256_GCM, &secret.derive(b"lacquer ticket key")).ok()?;
+    fn of(secret: &TicketSecret, context: &[u8]) -> Option<TicketKey> {
+        let derive = |purpose: &[u8]| secret.derive(&[purpose, context].concat());
+        let key = UnboundKey::new(&AES_256_GCM, &derive(b"lacquer ticket key")).ok()?;
         let mut name = [0; NAME];
-        name.copy_from_slice(&secret.derive(b"lacquer ticket name")[..NAME]);
+        name.copy_from_slice(&derive(b"lacquer ticket name")[..NAME]);
         Some(TicketKey { name, key: LessSafeKey::new(key) })
     }
 
@@ -111,11 +112,14 @@ struct Keys {
     secret: TicketSecret,
     current: Option<TicketKey>,
     previous: Option<TicketKey>,
+    context: Box<[u8]>,
 }
 
 impl Keys {
-    fn of(secret: TicketSecret) -> Keys {
-        Keys { current: TicketKey::of(&secret.next()), previous: TicketKey::of(&secret), secret }
+    fn of(secret: TicketSecret, context: Box<[u8]>) -> Keys {
+        let (current, previous) = (secret.next(), &secret);
+        let key = |secret| TicketKey::of(secret, &context);
+        Keys { current: key(&current), previous: key(previous), secret, context }
     }
 }
 
@@ -125,8 +129,15 @@ pub struct Ticketer {
 }
 
 impl Ticketer {
-    pub fn new(secret: TicketSecret) -> Ticketer {
-        Ticketer { keys: RwLock::new(Keys::of(secret)) }
+    /// Creates one whose tickets those of another context do not accept.
+    pub fn new(secret: TicketSecret, context: &[u8]) -> Ticketer {
+        Ticketer { keys: RwLock::new(Keys::of(secret, context.into())) }
+    }
+
+    /// Returns the secret of the previous period.
+    pub fn secret(&self) -> TicketSecret {
+        self.rotate(clock::real());
+        self.keys.read().secret.clone()
     }
 
     /// Changes the keys if a new period has begun. A clock that is set back has no effect.
@@ -138,7 +149,7 @@ impl Ticketer {
         let mut keys = self.keys.write();
         let mut secret = keys.secret.clone();
         secret.advance_to(previous);
-        *keys = Keys::of(secret);
+        *keys = Keys::of(secret, std::mem::take(&mut keys.context));
     }
 
     fn seal_at(&self, plain: &[u8], now: f64) -> Option<Vec<u8>> {
@@ -194,11 +205,11 @@ mod tests {
     #[test]
     fn tickets_are_accepted_for_two_periods_and_by_other_workers() {
         let mut secret = TicketSecret::new([7; 32], NOW);
-        let one = Ticketer::new(secret.clone());
+        let one = Ticketer::new(secret.clone(), b"");
         let ticket = one.seal_at(b"session", NOW).unwrap();
         assert_ne!(one.seal_at(b"session", NOW).unwrap(), ticket);
         secret.advance(LATER);
-        let other = Ticketer::new(secret);
+        let other = Ticketer::new(secret, b"");
         for ticketer in [&one, &other] {
             assert_eq!(ticketer.open_at(&ticket, LATER).as_deref(), Some(&b"session"[..]));
             assert_eq!(ticketer.open_at(&ticket, LATER + PERIOD as f64), None);
@@ -212,7 +223,7 @@ mod tests {
 
     #[test]
     fn other_tickets_are_refused() {
-        let ticketer = Ticketer::new(TicketSecret::new([7; 32], NOW));
+        let ticketer = Ticketer::new(TicketSecret::new([7; 32], NOW), b"");
         let ticket = ticketer.seal_at(b"session", NOW).unwrap();
         for at in 0..ticket.len() {
             let mut changed = ticket.clone();
@@ -220,14 +231,16 @@ mod tests {
             assert_eq!(ticketer.open_at(&changed, NOW), None, "byte {at}");
             assert_eq!(ticketer.open_at(&ticket[..at], NOW), None, "{at} bytes");
         }
-        let foreign = Ticketer::new(TicketSecret::new([8; 32], NOW)).seal_at(b"session", NOW).unwrap();
+        let foreign = Ticketer::new(TicketSecret::new([8; 32], NOW), b"").seal_at(b"session", NOW).unwrap();
         assert_eq!(ticketer.open_at(&foreign, NOW), None);
+        let elsewhere = Ticketer::new(TicketSecret::new([7; 32], NOW), b"client-verify");
+        assert_eq!(elsewhere.open_at(&ticket, NOW), None, "another context");
         assert_eq!(ticketer.open_at(&vec![0; LONGEST + 1], NOW), None);
     }
 
     #[test]
     fn a_clock_that_jumps_takes_no_time() {
-        let ticketer = Ticketer::new(TicketSecret::new([7; 32], NOW));
+        let ticketer = Ticketer::new(TicketSecret::new([7; 32], NOW), b"");
         let ticket = ticketer.seal_at(b"session", 1e15).unwrap();
         assert!(ticketer.open_at(&ticket, 1e15).is_some());
     }

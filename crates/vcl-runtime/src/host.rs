@@ -62,6 +62,26 @@ pub enum TlsFact {
     CertKey,
     /// The fingerprint of the client.
     Ja3,
+    /// A fact about the client's certificate.
+    Client(ClientFact),
+}
+
+/// A fact about the verified certificate of a client (module tls).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientFact {
+    Subject,
+    CommonName,
+    Issuer,
+    Serial,
+    /// The SHA-256 digest.
+    Fingerprint,
+    /// The first moment of its validity, in seconds since the epoch.
+    NotBefore,
+    /// The last moment of its validity, in seconds since the epoch.
+    NotAfter,
+    Pem,
+    /// As a field `Client-Cert` has it.
+    Header,
 }
 
 /// The result of an operation. The error is the text for the log.

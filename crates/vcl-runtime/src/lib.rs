@@ -20,7 +20,9 @@ pub mod value;
 
 pub use ctx::{Ctx, SubFault, Suspend};
 pub use director::{AdminHealth, BackendId, Director, Directors, Health};
-pub use host::{H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, StableValues, TlsFact};
+pub use host::{
+    ClientFact, H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, StableValues, TlsFact,
+};
 pub use instance::{HeaderName, Instance, ObjectState, PrivateMap};
 pub use lacquer_system::TcpInfo;
 pub use module::{Args, Constructor, Event, Func, Module, ModuleError, ObjectType};

@@ -1,7 +1,7 @@
 //! Module tls: properties of a connection's TLS session. Those of the origin's connection are available in
 //! vcl_backend_response only, because a fetch has no connection elsewhere.
 
-use lacquer_vcl_runtime::{Args, Ctx, TlsFact, Value};
+use lacquer_vcl_runtime::{Args, ClientFact, Ctx, TlsFact, Value};
 
 use crate::support::{CallResult, Table, is_backend_side, text};
 
@@ -17,6 +17,16 @@ pub(crate) static MODULE: Table = Table {
         ("alpn", |ctx, _| fact(ctx, TlsFact::Alpn)),
         ("cert_sign", |ctx, _| fact(ctx, TlsFact::CertSign)),
         ("cert_key", |ctx, _| fact(ctx, TlsFact::CertKey)),
+        ("client_verified", client_verified),
+        ("client_subject", |ctx, _| client_fact(ctx, ClientFact::Subject)),
+        ("client_cn", |ctx, _| client_fact(ctx, ClientFact::CommonName)),
+        ("client_issuer", |ctx, _| client_fact(ctx, ClientFact::Issuer)),
+        ("client_serial", |ctx, _| client_fact(ctx, ClientFact::Serial)),
+        ("client_fingerprint", |ctx, _| client_fact(ctx, ClientFact::Fingerprint)),
+        ("client_not_before", |ctx, _| client_time(ctx, ClientFact::NotBefore)),
+        ("client_not_after", |ctx, _| client_time(ctx, ClientFact::NotAfter)),
+        ("client_pem", |ctx, _| client_fact(ctx, ClientFact::Pem)),
+        ("client_cert", |ctx, _| client_fact(ctx, ClientFact::Header)),
     ],
     objects: &[],
     suspends: &[],
@@ -39,4 +49,19 @@ fn ja3<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
         return Err("tls.ja3() can only be used in client context".into());
     }
     fact(ctx, TlsFact::Ja3)
+}
+
+fn client_verified<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
+    Ok(Value::Bool(ctx.host.tls_fact(TlsFact::Client(ClientFact::Fingerprint)).is_some()))
+}
+
+fn client_fact<'a>(ctx: &mut Ctx<'a>, which: ClientFact) -> CallResult<'a> {
+    fact(ctx, TlsFact::Client(which))
+}
+
+/// Returns a moment, or the epoch if there is no certificate.
+fn client_time<'a>(ctx: &mut Ctx<'a>, which: ClientFact) -> CallResult<'a> {
+    let seconds = ctx.host.tls_fact(TlsFact::Client(which));
+    let seconds = seconds.and_then(|text| String::from_utf8(text).ok()?.parse::<f64>().ok());
+    Ok(Value::Time(seconds.unwrap_or_default()))
 }

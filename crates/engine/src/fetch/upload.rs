@@ -6,7 +6,7 @@ use lacquer_cache::Object;
 use lacquer_deliver::Pace;
 use lacquer_filters::{Chain, Filter, Gunzip, STEP_MAX};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
-use lacquer_http::header_table as h;
+use lacquer_http::{fixed_text_table, header_table as h};
 use lacquer_shm::Tag;
 
 use super::Fetch;
@@ -153,6 +153,17 @@ impl Fetch {
         result
     }
 
+    /// Returns the status for a client that does not send its body as announced; 0 stands for that of any failed fetch.
+    #[cold]
+    fn body_fault_status(&self) -> u16 {
+        const USUAL: u16 = 503;
+        let status = match self.task.sess().tls() {
+            Some(_) => 400,
+            None => self.task.params().http_req_body_status as u16,
+        };
+        if status == USUAL { 0 } else { status }
+    }
+
     /// Forwards the client's body as it arrives. It can be read only once.
     async fn forward_body(
         &mut self,
@@ -167,6 +178,10 @@ impl Fetch {
             let piece = match body.next(&params).await {
                 Ok(piece) => piece,
                 Err(fault) => {
+                    if fault.is_of_client() {
+                        self.response.status = self.body_fault_status();
+                        self.response.reason = fixed_text_table::reason_text(self.response.status);
+                    }
                     // The fault is logged with the client's request.
                     body.fail(fault);
                     self.fetch_error("req.body read error: 0 (Success)");

@@ -28,6 +28,14 @@ impl BodyError {
         }
     }
 
+    /// Returns whether the client is at fault, and not VCL or this machine.
+    pub fn is_of_client(&self) -> bool {
+        match self {
+            BodyError::Framing(_) | BodyError::TooBig | BodyError::TooSlow => true,
+            BodyError::Filter | BodyError::NoStorage(_) | BodyError::StorageFull => false,
+        }
+    }
+
     pub fn text(&self) -> String {
         match self {
             BodyError::NoStorage(text) => text.clone(),

@@ -1,15 +1,16 @@
 //! Writes the header that is sent to a backend.
 
-use super::{SIGNATURE_1, SIGNATURE_2, tlv};
+use super::{MAX_PAYLOAD, SIGNATURE_1, SIGNATURE_2};
 use std::net::{IpAddr, SocketAddr};
 
 /// Appends a header of `version` 1 or 2. Its family is IPv4 if both addresses are, also as IPv4-mapped ones. Otherwise it
-/// is IPv6, and an IPv4 address is mapped. `authority` is written in version 2 only.
+/// is IPv6, and an IPv4 address is mapped. `extensions` are written in
+/// version 2 only, unless they are longer than receivers accept.
 pub fn write_header(
     version: u8,
     client: SocketAddr,
     server: SocketAddr,
-    authority: &[u8],
+    extensions: &[u8],
     out: &mut Vec<u8>,
 ) {
     let ips = [client.ip(), server.ip()].map(|ip| ip.to_canonical());
@@ -19,7 +20,7 @@ pub fn write_header(
     if version == 1 {
         write_v1(v6, ips, ports, out);
     } else {
-        write_v2(v6, ips, ports, authority, out);
+        write_v2(v6, ips, ports, extensions, out);
     }
 }
 
@@ -37,13 +38,12 @@ fn write_v1(v6: bool, ips: [IpAddr; 2], [from_port, to_port]: [u16; 2], out: &mu
     out.extend_from_slice(format!("{from} {to} {from_port} {to_port}\r\n").as_bytes());
 }
 
-fn write_v2(v6: bool, ips: [IpAddr; 2], ports: [u16; 2], authority: &[u8], out: &mut Vec<u8>) {
-    let authority = &authority[..authority.len().min(super::MAX_PAYLOAD / 2)];
-    let extension = if authority.is_empty() { 0 } else { 3 + authority.len() };
+fn write_v2(v6: bool, ips: [IpAddr; 2], ports: [u16; 2], extensions: &[u8], out: &mut Vec<u8>) {
     let addresses = if v6 { 36 } else { 12 };
+    let extensions = if addresses + extensions.len() <= MAX_PAYLOAD { extensions } else { &[] };
     out.extend_from_slice(SIGNATURE_2);
     out.extend_from_slice(&[0x21, if v6 { 0x21 } else { 0x11 }]);
-    out.extend_from_slice(&((addresses + extension) as u16).to_be_bytes());
+    out.extend_from_slice(&((addresses + extensions.len()) as u16).to_be_bytes());
     for ip in ips {
         match ip {
             IpAddr::V4(ip) => out.extend_from_slice(&ip.octets()),
@@ -53,9 +53,5 @@ fn write_v2(v6: bool, ips: [IpAddr; 2], ports: [u16; 2], authority: &[u8], out: 
     for port in ports {
         out.extend_from_slice(&port.to_be_bytes());
     }
-    if !authority.is_empty() {
-        out.push(tlv::AUTHORITY);
-        out.extend_from_slice(&(authority.len() as u16).to_be_bytes());
-        out.extend_from_slice(authority);
-    }
+    out.extend_from_slice(extensions);
 }

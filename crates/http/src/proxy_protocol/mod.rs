@@ -3,6 +3,7 @@
 
 mod crc32c_table;
 mod emit;
+pub mod extensions;
 mod header;
 mod v1;
 mod v2;

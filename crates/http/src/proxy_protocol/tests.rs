@@ -125,7 +125,7 @@ fn written_headers_can_be_parsed() {
         let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         for version in [1, 2] {
             let mut bytes = Vec::new();
-            write_header(version, client, server, b"example.com", &mut bytes);
+            write_header(version, client, server, &extensions::authority("example.com"), &mut bytes);
             let header = parse(&bytes).unwrap();
             let written = header.endpoints.unwrap();
             assert_eq!(canonical(written.client), canonical(client), "version {version}");

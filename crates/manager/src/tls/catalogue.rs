@@ -11,7 +11,9 @@ use lacquer_tls::{
 };
 
 use super::config::Paths;
+use super::files::Recent;
 use super::refusal::Refusal;
+use crate::client_certificates::{ClientOptions, Verification};
 
 /// The state of a certificate in the current transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,19 +60,27 @@ pub struct Wanted {
 struct Loaded {
     id: String,
     wanted: Wanted,
-    leaf: Leaf,
+    leaf: Arc<Leaf>,
     state: State,
     /// As the worker has it.
     entry: Entry,
 }
 
+/// A listener, and the files of its verification of clients.
+#[derive(Debug)]
+struct Frontend {
+    setup: FrontendSetup,
+    clients: ClientOptions,
+}
+
 /// All certificates.
 #[derive(Debug, Default)]
 pub struct Catalogue {
-    frontends: Vec<FrontendSetup>,
+    frontends: Vec<Frontend>,
     protocols: Protocols,
     all: Vec<Loaded>,
     pool: ChainPool,
+    recent: Recent,
     ticket_secret: Option<TicketSecret>,
     quic_secret: Option<QuicSecret>,
     /// Numbers that were given out.
@@ -93,14 +103,14 @@ pub struct Taken {
 }
 
 impl Catalogue {
-    /// Adds a listener. Several sockets of the same name are one listener.
-    pub fn add_frontend(&mut self, setup: FrontendSetup) -> u32 {
-        let known = self.frontends.iter().position(|frontend| frontend.name == setup.name);
-        let at = known.unwrap_or_else(|| {
-            self.frontends.push(setup);
-            self.frontends.len() - 1
-        });
-        at as u32
+    /// Adds a listener, and the files that its verification of clients was read from. Several sockets of the same name
+    /// are one listener.
+    pub fn add_frontend(&mut self, setup: FrontendSetup, clients: ClientOptions) -> u32 {
+        if let Some(known) = self.frontend(&setup.name) {
+            return known;
+        }
+        self.frontends.push(Frontend { setup, clients });
+        self.frontends.len() as u32 - 1
     }
 
     /// Sets the protocols of listeners that set none.
@@ -110,7 +120,7 @@ impl Catalogue {
 
     /// Returns the number of the listener with this name.
     pub fn frontend(&self, name: &str) -> Option<u32> {
-        self.frontends.iter().position(|frontend| frontend.name == name).map(|at| at as u32)
+        self.frontends.iter().position(|frontend| frontend.setup.name == name).map(|at| at as u32)
     }
 
     /// Returns whether a listener has TLS.
@@ -121,6 +131,11 @@ impl Catalogue {
     /// Returns whether an id is in use. A certificate that the next commit removes does not keep its own.
     pub fn has(&self, id: &str) -> bool {
         self.all.iter().any(|loaded| loaded.id == id && !matches!(loaded.state, State::Discarded { .. }))
+    }
+
+    /// Returns the certificate that was loaded last.
+    pub fn recent(&mut self) -> &mut Recent {
+        &mut self.recent
     }
 
     /// Returns a new id.
@@ -147,7 +162,7 @@ impl Catalogue {
     pub fn stage(
         &mut self,
         wanted: Wanted,
-        (bundle, leaf): (Bundle, Leaf),
+        (bundle, leaf): (Bundle, Arc<Leaf>),
         taken: Option<&mut Taken>,
     ) -> Result<(), Refusal> {
         if let Some(taken) = &taken {
@@ -235,10 +250,24 @@ impl Catalogue {
         self.all.iter().map(|loaded| &loaded.wanted)
     }
 
-    /// Replaces all certificates by what their files contain now, in the same order. Returns the change for the worker
-    /// and the new certificates. Unchanged ones stay.
-    pub fn renewed(&mut self, read: Vec<(Bundle, Leaf)>) -> (Change, Renewed) {
+    /// Returns the files of the verifications of clients, by the listener.
+    pub fn client_options(&self) -> impl Iterator<Item = &ClientOptions> {
+        self.frontends.iter().map(|frontend| &frontend.clients)
+    }
+
+    /// Replaces all certificates and verifications of clients by what their files contain now, in the same order. Returns
+    /// the change for the worker and the new certificates. Unchanged ones stay.
+    pub fn renewed(
+        &mut self,
+        read: Vec<(Bundle, Arc<Leaf>)>,
+        clients: Vec<Option<Verification>>,
+    ) -> (Change, Renewed) {
         let (mut change, mut renewed) = (Change::default(), Vec::new());
+        for ((at, frontend), clients) in self.frontends.iter().enumerate().zip(clients) {
+            if frontend.setup.clients != clients {
+                change.clients.push((at as u32, clients));
+            }
+        }
         for (at, (bundle, leaf)) in read.into_iter().enumerate() {
             let Some(loaded) = self.all.get(at).filter(|loaded| loaded.entry.bundle != bundle) else {
                 continue;
@@ -250,11 +279,17 @@ impl Catalogue {
             change.add.push(entry.clone());
             renewed.push((at, entry, leaf));
         }
-        (change, Renewed { certificates: renewed })
+        let clients = change.clients.clone();
+        (change, Renewed { certificates: renewed, clients })
     }
 
     /// Takes over the certificates of [`Catalogue::renewed`], after the worker has them.
     pub fn renew(&mut self, renewed: Renewed) {
+        for (at, clients) in renewed.clients {
+            if let Some(frontend) = self.frontends.get_mut(at as usize) {
+                frontend.setup.clients = clients;
+            }
+        }
         for (at, entry, leaf) in renewed.certificates {
             if let Some(loaded) = self.all.get_mut(at) {
                 (loaded.entry, loaded.leaf) = (entry, leaf);
@@ -265,7 +300,11 @@ impl Catalogue {
 
     /// Prepares to put a certificate into effect without a transaction, in the place of the one in use that has its id.
     /// Returns the change for the worker, and the certificate.
-    pub fn replacement(&mut self, wanted: Wanted, (bundle, leaf): (Bundle, Leaf)) -> (Change, Replacement) {
+    pub fn replacement(
+        &mut self,
+        wanted: Wanted,
+        (bundle, leaf): (Bundle, Arc<Leaf>),
+    ) -> (Change, Replacement) {
         let is_same = |loaded: &&Loaded| loaded.state.is_in_use() && Some(&loaded.id) == wanted.id.as_ref();
         let old = self.all.iter().find(is_same);
         let (old, rank, default) = match old.map(|loaded| &loaded.entry) {
@@ -273,7 +312,8 @@ impl Catalogue {
             None => (None, Rank { transaction: self.numbers.transaction, order: self.all.len() as u32 }, 0),
         };
         let entry = self.entry(&wanted, bundle, rank, default);
-        let change = Change { remove: old.into_iter().collect(), add: vec![entry.clone()] };
+        let change =
+            Change { remove: old.into_iter().collect(), add: vec![entry.clone()], clients: Vec::new() };
         (change, Replacement { old, wanted, leaf, entry })
     }
 
@@ -297,7 +337,8 @@ impl Catalogue {
         }
         let ticket_secret = self.ticket_secret.get_or_insert_with(|| TicketSecret::new(secret, now));
         ticket_secret.advance(now);
-        let (frontends, ticket_secret) = (self.frontends.clone(), ticket_secret.clone());
+        let frontends = self.frontends.iter().map(|frontend| frontend.setup.clone()).collect();
+        let ticket_secret = ticket_secret.clone();
         let quic_secret = self.quic_secret.get_or_insert_with(|| QuicSecret::new(secret)).clone();
         Some(Setup { frontends, protocols: self.protocols, ticket_secret, quic_secret })
     }
@@ -305,7 +346,7 @@ impl Catalogue {
     /// Returns the certificates in use, for a new worker.
     pub fn in_use(&self) -> Change {
         let in_use = self.all.iter().filter(|loaded| loaded.state.is_in_use());
-        Change { remove: Vec::new(), add: in_use.map(|loaded| loaded.entry.clone()).collect() }
+        Change { add: in_use.map(|loaded| loaded.entry.clone()).collect(), ..Change::default() }
     }
 
     /// Returns the rows of `tls.cert.list`: those for all listeners, then those of each listener.
@@ -314,7 +355,7 @@ impl Catalogue {
         frontends.flat_map(move |frontend| {
             let here = self.all.iter().filter(move |loaded| loaded.wanted.frontend == frontend);
             here.filter(move |loaded| !only_staged || loaded.state != State::Active).map(move |loaded| {
-                let name = frontend.map_or("default", |at| &self.frontends[at as usize].name);
+                let name = frontend.map_or("default", |at| &self.frontends[at as usize].setup.name);
                 let subject = loaded.leaf.subject().unwrap_or_default();
                 let subject = subject.replace(|c: char| c.is_control(), "?");
                 [name.to_owned(), loaded.id.clone(), loaded.state.name().to_owned(), subject]
@@ -347,10 +388,11 @@ impl Catalogue {
     }
 }
 
-/// New versions of certificates.
+/// New versions of certificates and of verifications of clients.
 #[derive(Debug)]
 pub struct Renewed {
-    certificates: Vec<(usize, Entry, Leaf)>,
+    certificates: Vec<(usize, Entry, Arc<Leaf>)>,
+    clients: Vec<(u32, Option<Verification>)>,
 }
 
 /// A certificate that takes effect at once.
@@ -359,7 +401,7 @@ pub struct Replacement {
     /// The one that it replaces.
     old: Option<u64>,
     wanted: Wanted,
-    leaf: Leaf,
+    leaf: Arc<Leaf>,
     entry: Entry,
 }
 

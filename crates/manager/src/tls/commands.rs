@@ -7,8 +7,9 @@ use lacquer_tls::{Change, Settings};
 
 use super::catalogue::{Catalogue, Renewed, Wanted};
 use super::config::Paths;
+use super::files::{self, Recent};
 use super::refusal::Refusal;
-use super::{files, report_validity};
+use super::report_validity;
 use crate::complain::Complain;
 use crate::jail::Jail;
 
@@ -146,7 +147,7 @@ fn load(catalogue: &mut Catalogue, context: Context<'_>, args: &[String]) -> Res
         },
     };
     settings.check().or_else(|why| refuse(format!("{path}: {why}\n")))?;
-    let loaded = files::load(&paths, context.jail)?;
+    let loaded = files::load(&paths, context.jail, catalogue.recent())?;
     report_validity(context.complain, &paths.certificate, &loaded.1);
     let wanted = Wanted { id, frontend, paths, settings: Arc::new(settings), default };
     let mut taken = context.unique.then(|| catalogue.taken());
@@ -158,11 +159,14 @@ fn reload(catalogue: &mut Catalogue, context: Context<'_>) -> Result<(Change, Re
     if catalogue.has_pending() {
         return refuse("There are staged changes, please commit or rollback staged changes first.\n");
     }
-    let mut read = Vec::new();
+    let (mut read, mut recent) = (Vec::new(), Recent::default());
     for wanted in catalogue.wanted() {
-        let loaded = files::load(&wanted.paths, context.jail)?;
+        let loaded = files::load(&wanted.paths, context.jail, &mut recent)?;
         report_validity(context.complain, &wanted.paths.certificate, &loaded.1);
         read.push(loaded);
     }
-    Ok(catalogue.renewed(read))
+    let clients: Result<Vec<_>, String> =
+        catalogue.client_options().map(|options| options.load(context.jail)).collect();
+    let clients = clients.map_err(|why| Refusal::new(format!("{why}\n")))?;
+    Ok(catalogue.renewed(read, clients))
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use lacquer_tls::Protocols;
 
 use super::tokens::{Located, Token, tokens};
+use crate::client_certificates::ClientOptions;
 
 /// The settings that the file, a listener or a certificate can have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,7 @@ pub struct Options {
     pub prefer_server_ciphers: Option<bool>,
     pub sni_nomatch_abort: Option<bool>,
     pub groups: Option<String>,
+    pub clients: ClientOptions,
 }
 
 /// The files of a certificate.
@@ -175,6 +177,15 @@ impl<'a> Parser<'a> {
             "prefer-server-ciphers" => options.prefer_server_ciphers = self.boolean()?,
             "sni-nomatch-abort" => options.sni_nomatch_abort = self.boolean()?,
             "ecdh-curve" => options.groups = self.some_text()?,
+            _ if ClientOptions::has(key) => {
+                let value = self.text()?;
+                if !value.is_empty()
+                    && let Err(why) = options.clients.set(key, value)
+                {
+                    self.at -= 1;
+                    return self.fault(why);
+                }
+            }
             _ => return Ok(false),
         }
         Ok(true)

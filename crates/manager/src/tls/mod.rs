@@ -11,6 +11,7 @@ mod startup;
 mod tokens;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use acme::{Acme, PARAMETERS, Plan, Responses};
 pub use catalogue::Catalogue;
@@ -42,8 +43,8 @@ pub fn obtained(names: &Names, path: PathBuf) -> Wanted {
 }
 
 /// Reads and checks the files of a certificate.
-pub fn load(wanted: &Wanted, jail: &Jail) -> Result<(Bundle, Leaf), Refusal> {
-    files::load(&wanted.paths, jail)
+pub fn load(wanted: &Wanted, jail: &Jail) -> Result<(Bundle, Arc<Leaf>), Refusal> {
+    files::load(&wanted.paths, jail, &mut files::Recent::default())
 }
 
 /// Reports a certificate that is not valid now. It is used nevertheless, like in Varnish.
@@ -58,4 +59,10 @@ fn report_validity(complain: &Complain, path: &Path, leaf: &Leaf) {
     let date = date::format(when as f64);
     let text = format!("Certificate {} {what} {}", path.display(), String::from_utf8_lossy(&date));
     complain.report(Level::Error, &text);
+}
+
+/// Parses a file of `-A`, for the fuzz target.
+#[cfg(fuzzing)]
+pub fn parse_file(text: &str) -> Option<String> {
+    config::parse(text).err().map(|fault| fault.text(text))
 }

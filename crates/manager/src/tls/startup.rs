@@ -8,7 +8,7 @@ use lacquer_tls::{FrontendSetup, Protocols, Settings};
 use super::acme::{self, Plan};
 use super::catalogue::{Catalogue, Wanted};
 use super::config::{self, Certificate, Config, Frontend, Options};
-use super::files;
+use super::files::{self, Recent};
 use crate::complain::Complain;
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
@@ -99,12 +99,15 @@ impl Startup {
         }
         listeners.add(&argument, jail)?;
         let abort = frontend.options.sni_nomatch_abort.or(config.options.sni_nomatch_abort);
-        let at = self.catalogue.add_frontend(FrontendSetup {
+        let clients = frontend.options.clients.or(&config.options.clients);
+        let setup = FrontendSetup {
             name,
             protocols: frontend.options.protocols,
             sni_nomatch_abort: abort.unwrap_or_default(),
             match_global: frontend.match_global.unwrap_or(frontend.certificates.is_empty()),
-        });
+            clients: clients.load(jail).map_err(|why| Fault::usage(format!("-A: {why}")))?,
+        };
+        let at = self.catalogue.add_frontend(setup, clients);
         self.want(frontend.certificates, Some(at), Some(&frontend.options), &config.options);
         Ok(())
     }
@@ -139,17 +142,20 @@ impl Startup {
         complain: &Complain,
     ) -> Outcome<Catalogue> {
         let Startup { mut catalogue, wanted, .. } = self;
-        for name in listeners.tls_names() {
-            catalogue.add_frontend(FrontendSetup {
+        for (name, clients) in listeners.tls_names() {
+            let setup = FrontendSetup {
                 name: name.to_owned(),
                 protocols: Protocols::default(),
                 sni_nomatch_abort: true,
                 match_global: true,
-            });
+                clients: clients.load(jail).map_err(|why| Fault::usage(format!("-a: {why}")))?,
+            };
+            catalogue.add_frontend(setup, clients.clone());
         }
         let mut ids = HashSet::new();
         let mut taken = unique.then(|| catalogue.taken());
         let mut checked: Option<Arc<Settings>> = None;
+        let mut recent = Recent::default();
         for wanted in wanted {
             if let Some(id) = &wanted.id
                 && !ids.insert(id.clone())
@@ -161,8 +167,8 @@ impl Startup {
                 wanted.settings.check().map_err(|why| Fault::plain(format!("{path}: {why}")))?;
                 checked = Some(wanted.settings.clone());
             }
-            let (bundle, leaf) =
-                files::load(&wanted.paths, jail).map_err(|refusal| Fault::plain(refusal.text))?;
+            let (bundle, leaf) = files::load(&wanted.paths, jail, &mut recent)
+                .map_err(|refusal| Fault::plain(refusal.text))?;
             super::report_validity(complain, &wanted.paths.certificate, &leaf);
             catalogue
                 .stage(wanted, (bundle, leaf), taken.as_mut())
@@ -171,7 +177,7 @@ impl Startup {
         for (names, path) in plan.map(|plan| plan.stored(jail)).unwrap_or_default() {
             let wanted = acme::wanted(&names, path);
             // The client obtains another one if the file cannot be used.
-            if let Ok(loaded) = files::load(&wanted.paths, jail) {
+            if let Ok(loaded) = files::load(&wanted.paths, jail, &mut recent) {
                 catalogue.stage(wanted, loaded, None).map_err(|refusal| Fault::plain(refusal.text))?;
             }
         }

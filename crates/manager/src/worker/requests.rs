@@ -40,7 +40,7 @@ impl Manager {
 
     /// Sends a change of certificates to the worker, if one runs. A worker that starts later gets all certificates.
     pub(crate) fn send_certificates(&mut self, change: &Change) -> Result<(), Reply> {
-        if self.running() && !(change.add.is_empty() && change.remove.is_empty()) {
+        if self.running() && !change.is_empty() {
             self.request_success(Request::Certificates { change: change.encode() })?;
         }
         Ok(())

@@ -3,11 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
+use lacquer_sources::clock;
 use lacquer_tls::Frontend;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
-use rustls::{ClientConfig, ServerConfig};
+use rustls::{CertificateError, ClientConfig, ServerConfig};
 
 use super::connection::Connection;
 use super::facts::{self, TlsFacts};
@@ -66,7 +67,8 @@ pub async fn accept(
     }
     drop(accepted);
     let side = UnbufferedServerConnection::new(config)?;
-    complete(stream, Handshake::new(side, received), facts, Some(how.turns)).await
+    let done = complete(stream, Handshake::new(side, received), facts, Some(how.turns)).await;
+    done.map_err(Failure::of_client)
 }
 
 /// Receives the client's first message.
@@ -166,8 +168,15 @@ async fn complete<S: Side>(
         handshake.receive(&piece);
         piece.clear();
     };
-    let protocol = facts.agree(handshake.common());
-    let session = handshake.finish(&unsent)?;
+    let protocol = facts.agree(handshake.common(), S::IS_SERVER);
+    let mut session = handshake.finish(&unsent)?;
+    // Resumption does not verify the client's certificate again.
+    if facts.client.as_ref().is_some_and(|client| !client.is_valid_at(clock::real())) {
+        let failure = Failure::Certificate(CertificateError::Expired);
+        session.fail(failure.clone());
+        let _ = stream.write_all(session.output().bytes()).await;
+        return Err(failure);
+    }
     let negotiated = Negotiated { protocol, tls: Some(Arc::new(facts)) };
     Ok(Stream::Tls(Box::new(Connection::new(Socket::of(stream)?, session, negotiated))))
 }

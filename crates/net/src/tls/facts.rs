@@ -1,6 +1,7 @@
 //! The facts about a TLS connection that VCL and the log can use.
 
 use lacquer_tls::Algorithms;
+use lacquer_tls::client::ClientCertificate;
 use rustls::pki_types::CertificateDer;
 use rustls::{CipherSuite, CommonState, HandshakeKind, ProtocolVersion};
 
@@ -19,8 +20,8 @@ pub struct TlsFacts {
     pub alpn: Option<Box<str>>,
     /// The certificate of the server.
     pub certificate: Certificate,
-    /// The certificate of the client, if it has sent one.
-    pub client_certificate: Option<Certificate>,
+    /// The certificate of the client, if it has sent one, which was verified.
+    pub client: Option<ClientCertificate>,
     /// The fingerprint of the client, if the parameter `tls_ja3` is on.
     pub ja3: Option<Box<str>>,
     /// The session continues an earlier one.
@@ -44,8 +45,9 @@ impl Certificate {
 }
 
 impl TlsFacts {
-    /// Adds the facts of a complete handshake. Returns the version of HTTP that was agreed on.
-    pub(super) fn agree(&mut self, common: &CommonState) -> Option<HttpVersion> {
+    /// Adds the facts of a complete handshake, in which this end was the server or the client. Returns the version of
+    /// HTTP that was agreed on.
+    pub(super) fn agree(&mut self, common: &CommonState, is_server: bool) -> Option<HttpVersion> {
         self.version = match common.protocol_version() {
             Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
             Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
@@ -54,10 +56,10 @@ impl TlsFacts {
         self.cipher = common.negotiated_cipher_suite().map_or("unknown", |suite| cipher_name(suite.suite()));
         self.is_resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
         let of_peer = common.peer_certificates().and_then(<[_]>::first);
-        if self.certificate == Certificate::default() {
-            self.certificate = Certificate::of(of_peer);
+        if is_server {
+            self.client = of_peer.map(|der| ClientCertificate::new(der));
         } else {
-            self.client_certificate = of_peer.map(|der| Certificate::of(Some(der)));
+            self.certificate = Certificate::of(of_peer);
         }
         let alpn = common.alpn_protocol()?;
         self.alpn = Some(String::from_utf8_lossy(alpn).into());

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use lacquer_tls::Refused;
+use lacquer_tls::{Refused, client};
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
 
 /// A failure that ends a TLS connection.
@@ -27,6 +27,10 @@ pub enum Failure {
     Truncated,
     /// The handshake has failed.
     Handshake(Error),
+    /// The certificate of a client was refused.
+    Certificate(CertificateError),
+    /// The client has sent no certificate, which the listener requires.
+    NoCertificate,
     /// No certificate was chosen.
     Refused(Refused),
     /// The socket has failed.
@@ -59,9 +63,21 @@ impl Failure {
         if methods.iter().any(begins) { Failure::HttpRequest } else { Failure::NotTls }
     }
 
+    /// Distinguishes the failures that concern the certificate of a client.
+    pub(crate) fn of_client(self) -> Failure {
+        match self {
+            Failure::Handshake(Error::InvalidCertificate(error)) => Failure::Certificate(error),
+            Failure::Handshake(Error::NoCertificatesPresented) => Failure::NoCertificate,
+            other => other,
+        }
+    }
+
     pub fn culprit(&self) -> Culprit {
         match self {
-            Failure::Alert(_) | Failure::Refused(Refused::UnknownName(_)) => Culprit::Mismatch,
+            Failure::Alert(_)
+            | Failure::Certificate(_)
+            | Failure::NoCertificate
+            | Failure::Refused(Refused::UnknownName(_)) => Culprit::Mismatch,
             Failure::Handshake(Error::PeerIncompatible(_) | Error::NoApplicationProtocol) => {
                 Culprit::Mismatch
             }
@@ -88,6 +104,8 @@ impl Failure {
                 AlertDescription::UnexpectedMessage
             }
             Failure::Renegotiation => AlertDescription::NoRenegotiation,
+            Failure::Certificate(_) => AlertDescription::CertificateExpired,
+            Failure::NoCertificate => AlertDescription::CertificateRequired,
             Failure::Handshake(_) => AlertDescription::IllegalParameter,
             Failure::Internal(_) => AlertDescription::InternalError,
             Failure::Alert(_) | Failure::Truncated | Failure::Refused(_) | Failure::Socket(_) => return None,
@@ -113,8 +131,8 @@ impl Failure {
                 1000 + u32::from(u8::from(*alert))
             }
             Failure::Handshake(Error::NoApplicationProtocol) => 235,
-            Failure::Handshake(Error::NoCertificatesPresented) => 199,
-            Failure::Handshake(Error::InvalidCertificate(_)) => 134,
+            Failure::NoCertificate | Failure::Handshake(Error::NoCertificatesPresented) => 199,
+            Failure::Certificate(_) | Failure::Handshake(Error::InvalidCertificate(_)) => 134,
             Failure::Handshake(Error::PeerIncompatible(why)) => match why {
                 PeerIncompatible::NoCipherSuitesInCommon => 193,
                 PeerIncompatible::NoKxGroupsInCommon => 101,
@@ -155,6 +173,12 @@ impl fmt::Display for Failure {
             Failure::Truncated => write!(f, "unexpected eof while reading"),
             Failure::Alert(alert) | Failure::Handshake(Error::AlertReceived(alert)) => {
                 write!(f, "alert {alert:?}")
+            }
+            Failure::Certificate(error) => {
+                write!(f, "certificate verify failed: {}", client::explain(error))
+            }
+            Failure::NoCertificate => {
+                write!(f, "peer did not return a certificate: {}", client::NO_CERTIFICATE)
             }
             Failure::Handshake(error) => error.fmt(f),
             Failure::Refused(why) => why.fmt(f),

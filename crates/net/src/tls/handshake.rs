@@ -17,6 +17,9 @@ const MAX_INPUT: usize = (1 << 16) + (1 << 15);
 pub trait Side {
     type Data;
 
+    /// Whether this end is the server.
+    const IS_SERVER: bool;
+
     fn process<'c, 'i>(&'c mut self, bytes: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
     /// Returns the facts that are agreed so far.
@@ -28,6 +31,8 @@ pub trait Side {
 
 impl Side for UnbufferedServerConnection {
     type Data = ServerConnectionData;
+
+    const IS_SERVER: bool = true;
 
     fn process<'c, 'i>(&'c mut self, bytes: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(bytes)
@@ -45,6 +50,8 @@ impl Side for UnbufferedServerConnection {
 
 impl Side for UnbufferedClientConnection {
     type Data = ClientConnectionData;
+
+    const IS_SERVER: bool = false;
 
     fn process<'c, 'i>(&'c mut self, bytes: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(bytes)

@@ -251,7 +251,7 @@ impl Session {
     }
 
     /// Ends the connection. The peer gets an alert, if there is room for it.
-    fn fail(&mut self, failure: Failure) {
+    pub fn fail(&mut self, failure: Failure) {
         if self.ends.failed.is_some() {
             return;
         }

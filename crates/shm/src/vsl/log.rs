@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use super::mask::SharedMask;
 use super::ring::Ring;
-use super::{Mask, RECORD_HEAD, Tag, Vxid};
+use super::{Mask, Numbering, RECORD_HEAD, Tag, Vxid};
 use crate::vsc::{Main, Segment};
 use crate::vsm::{VsmDir, VsmError};
 
@@ -43,8 +43,13 @@ pub struct Log {
 impl Log {
     /// Creates the ring of `space` bytes (`vsl_space`) in the worker's directory. `counters` count
     /// every write.
-    pub fn create(dir: &VsmDir, space: usize, counters: Arc<Segment<Main>>) -> Result<Arc<Self>, VsmError> {
-        Ok(Self::over(Ring::create(dir, space, counters)?))
+    pub fn create(
+        dir: &VsmDir,
+        space: usize,
+        numbering: Numbering,
+        counters: Arc<Segment<Main>>,
+    ) -> Result<Arc<Self>, VsmError> {
+        Ok(Self::over(Ring::create(dir, space, numbering, counters)?))
     }
 
     /// Creates a log that nobody reads, for tests.

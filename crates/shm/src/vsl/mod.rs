@@ -7,6 +7,7 @@ mod log;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod mask;
+mod numbering;
 mod record;
 mod record_buffer;
 mod ring;
@@ -18,6 +19,7 @@ mod vxid;
 
 pub use log::{Limits, Log};
 pub use mask::{Mask, MaskError};
+pub use numbering::Numbering;
 pub use record::Field;
 pub use tag::Flags;
 pub use tag_table::Tag;

@@ -85,7 +85,7 @@ fn later_transactions_and_earlier_certificates_win() {
     assert_eq!(subject("shared.com"), "one.com");
     add(&store, vec![of(3, &pair("three.com"), rank(2, 1), 7)]);
     assert_eq!((subject("shared.com"), subject("")), ("three.com".to_owned(), "three.com".to_owned()));
-    store.apply(Change { remove: vec![3, 1], add: Vec::new() }).unwrap();
+    store.apply(Change { remove: vec![3, 1], ..Change::default() }).unwrap();
     assert_eq!((subject("shared.com"), subject("")), ("two.com".to_owned(), "two.com".to_owned()));
     assert_eq!(store.len(), 1);
     store.release(1);
@@ -107,7 +107,7 @@ fn listeners_with_certificates_of_their_own() {
     assert_eq!(at("a0", "local.com").unwrap(), "global.com");
     assert!(store.frontend("a1").is_none());
     let wrong = super::Entry { frontend: Some(2), ..entry(3, &authority.pair(&["x.com"])) };
-    assert!(store.apply(Change { remove: vec![1], add: vec![wrong] }).is_err());
+    assert!(store.apply(Change { remove: vec![1], add: vec![wrong], ..Change::default() }).is_err());
     assert_eq!(store.len(), 2, "a change that fails has no effect");
 }
 

@@ -166,10 +166,16 @@ fn bundles_survive_the_link_and_share_their_chain() {
         })
         .collect();
     assert!(Arc::ptr_eq(&bundles[0].certificates()[1], &bundles[1].certificates()[1]));
+    assert_eq!(format!("{pool:?}"), "ChainPool { certificates: 3, keys: 2 }");
+    let again = postcard::to_stdvec(&bundles[0]).unwrap();
+    let mut again: Bundle = postcard::from_bytes(&again).unwrap();
+    again.share(&mut pool);
+    assert!(again == bundles[0] && Arc::ptr_eq(&again.certificates()[0], &bundles[0].certificates()[0]));
+    drop(again);
     assert!(!format!("{:?}", bundles[0]).contains("key"));
     bundles.clear();
     pool.tidy();
-    assert!(format!("{pool:?}").contains("{}"));
+    assert_eq!(format!("{pool:?}"), "ChainPool { certificates: 0, keys: 0 }");
 }
 
 /// Writes certificates for a measurement: `LACQUER_CERTIFICATES=DIR:NUMBER`.

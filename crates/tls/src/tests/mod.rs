@@ -1,6 +1,7 @@
 //! Certificates made by rcgen: their loading, the choice among them, and handshakes in memory.
 
 mod choice;
+mod clients;
 mod loading;
 mod resumption;
 
@@ -10,7 +11,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::ServerName;
-use rustls::server::Acceptor;
+use rustls::server::{Accepted, Acceptor};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 
 use crate::bundle::{Bundle, File, Files};
@@ -41,9 +42,13 @@ impl Pair {
 
 impl Authority {
     pub fn new() -> Authority {
+        Authority::named("Authority of tests")
+    }
+
+    pub fn named(name: &str) -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "Authority of tests");
+        params.distinguished_name.push(DnType::CommonName, name);
         Authority { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap() }
     }
 
@@ -96,6 +101,7 @@ pub fn frontend_setup(name: &str) -> FrontendSetup {
         protocols: crate::Protocols::default(),
         sni_nomatch_abort: false,
         match_global: true,
+        clients: None,
     }
 }
 
@@ -106,7 +112,7 @@ pub fn store(frontends: Vec<FrontendSetup>) -> Store {
 }
 
 pub fn add(store: &Store, entries: Vec<Entry>) {
-    store.apply(Change { remove: Vec::new(), add: entries }).unwrap();
+    store.apply(Change { add: entries, ..Change::default() }).unwrap();
 }
 
 /// Moves bytes between the two sides until none is left.
@@ -134,12 +140,7 @@ fn converse(client: &mut ClientConnection, server: &mut ServerConnection) -> Res
     Ok(())
 }
 
-/// Does a handshake as the transport does it. A name that is empty is not sent.
-pub fn shake(
-    frontend: &Frontend,
-    client: &Arc<ClientConfig>,
-    name: &str,
-) -> Result<(ClientConnection, ServerConnection), Refused> {
+fn begin(client: &Arc<ClientConfig>, name: &str) -> (ClientConnection, Accepted) {
     let name = if name.is_empty() { "127.0.0.1" } else { name };
     let mut client =
         ClientConnection::new(client.clone(), ServerName::try_from(name.to_owned()).unwrap()).unwrap();
@@ -147,10 +148,32 @@ pub fn shake(
     client.write_tls(&mut hello).unwrap();
     let mut acceptor = Acceptor::default();
     acceptor.read_tls(&mut hello.as_slice()).unwrap();
-    let accepted = acceptor.accept().unwrap().unwrap();
+    (client, acceptor.accept().unwrap().unwrap())
+}
+
+/// Does a handshake as the transport does it. A name that is empty is not sent.
+pub fn shake(
+    frontend: &Frontend,
+    client: &Arc<ClientConfig>,
+    name: &str,
+) -> Result<(ClientConnection, ServerConnection), Refused> {
+    let (mut client, accepted) = begin(client, name);
     let config = frontend.choose(&accepted.client_hello())?;
     let mut server = accepted.into_connection(config).map_err(|(error, _)| error).unwrap();
     converse(&mut client, &mut server).unwrap();
     assert!(!client.is_handshaking() && !server.is_handshaking());
+    Ok((client, server))
+}
+
+/// Does a handshake that may fail. Returns the server's error.
+pub fn try_shake(
+    frontend: &Frontend,
+    client: &Arc<ClientConfig>,
+    name: &str,
+) -> Result<(ClientConnection, ServerConnection), rustls::Error> {
+    let (mut client, accepted) = begin(client, name);
+    let config = frontend.choose(&accepted.client_hello()).expect("a certificate");
+    let mut server = accepted.into_connection(config).map_err(|(error, _)| error)?;
+    converse(&mut client, &mut server)?;
     Ok((client, server))
 }

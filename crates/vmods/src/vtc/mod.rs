@@ -7,6 +7,7 @@ mod workspace;
 
 use std::net::SocketAddr;
 
+use lacquer_http::proxy_protocol::extensions::authority as authority_extension;
 use lacquer_http::proxy_protocol::write_header;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, Value};
 
@@ -87,7 +88,8 @@ fn proxy_header<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     }
     let version = if word(args, 0) == "v1" { 1 } else { 2 };
     let mut header = Vec::new();
-    write_header(version, client, server, args.str(3).unwrap_or_default(), &mut header);
+    let authority = String::from_utf8_lossy(args.str(3).unwrap_or_default());
+    write_header(version, client, server, &authority_extension(&authority), &mut header);
     let blob = ctx.blob(&header, PROXY_BLOB).ok_or("proxy_header: out of workspace")?;
     Ok(Value::Blob(Some(blob)))
 }

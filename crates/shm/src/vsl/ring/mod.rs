@@ -15,7 +15,7 @@ use std::io;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, PoisonError, TryLockError};
 
-use super::{RECORD_HEAD, Tag, Vxid, batch_head, padded, record_head};
+use super::{Numbering, RECORD_HEAD, Tag, Vxid, batch_head, padded, record_head};
 use crate::mapping::{Mapping, PAGE};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, fence};
 use crate::vsc::{Main, Segment};
@@ -48,6 +48,7 @@ pub(super) struct Ring {
     /// The position up to which memory was released, in words written since the beginning.
     released: Mutex<usize>,
     counters: Arc<Segment<Main>>,
+    numbering: Numbering,
     _block: Option<Block>,
 }
 
@@ -61,11 +62,16 @@ struct Cursor {
 }
 
 impl Ring {
-    pub(super) fn create(dir: &VsmDir, space: usize, counters: Arc<Segment<Main>>) -> Result<Self, VsmError> {
+    pub(super) fn create(
+        dir: &VsmDir,
+        space: usize,
+        numbering: Numbering,
+        counters: Arc<Segment<Main>>,
+    ) -> Result<Self, VsmError> {
         let space = space.max(MIN_SPACE);
         let block = dir.alloc("Log", "Log", space, |mapping, base| write_head(mapping, base, space))?;
         let (mapping, base) = block.place();
-        Ok(Self::over(mapping, base, space, counters, Some(block)))
+        Ok(Self { numbering, ..Self::over(mapping, base, space, counters, Some(block)) })
     }
 
     /// Creates a ring that no reader sees.
@@ -87,7 +93,17 @@ impl Ring {
         let capacity = segment_size * SEGMENTS as usize;
         let cursor = Mutex::new(Cursor { at: 0, segment: FIRST_SEGMENT, wraps: 0 });
         let released = Mutex::new(0);
-        Self { mapping, base, capacity, segment_size, cursor, released, counters, _block: block }
+        Self {
+            mapping,
+            base,
+            capacity,
+            segment_size,
+            cursor,
+            released,
+            counters,
+            numbering: Numbering::default(),
+            _block: block,
+        }
     }
 
     /// Releases the memory of written records, the oldest first and at most `most` bytes; readers have the
@@ -124,6 +140,7 @@ impl Ring {
             return self.write_one_by_one(records);
         }
         *head = batch_head(records.len());
+        self.numbering.apply(bytes);
         let at = self.reserve(bytes.len() / WORD, count + u32::from(before > 0), early);
         if let Some((first, rest)) = bytes.split_first_chunk() {
             self.mapping.write(self.byte(at + 1), rest);
@@ -143,7 +160,8 @@ impl Ring {
     }
 
     /// Writes a single record from two parts.
-    fn write_raw(&self, head: [u8; RECORD_HEAD], text: &[u8], end: &[u8]) {
+    fn write_raw(&self, mut head: [u8; RECORD_HEAD], text: &[u8], end: &[u8]) {
+        self.numbering.apply(&mut head);
         let at = self.reserve((RECORD_HEAD + padded(text.len() + end.len())) / WORD, 1, false);
         self.mapping.write(self.byte(at) + RECORD_HEAD, text);
         self.mapping.write(self.byte(at) + RECORD_HEAD + text.len(), end);
