@@ -11,7 +11,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 
 use crate::tls::{Served, connect, start, start_with};
 
-const FACTS: &str = r#"import tls;
+const FACTS: &str = r"import tls;
 sub vcl_deliver {
     set resp.http.verified = tls.client_verified();
     set resp.http.subject = tls.client_subject();
@@ -21,7 +21,7 @@ sub vcl_deliver {
     set resp.http.print = tls.client_fingerprint();
     set resp.http.until = tls.client_not_after();
     set resp.http.client-cert = tls.client_cert();
-}"#;
+}";
 
 /// An authority for clients, and the folder in which its files are.
 struct People {
