@@ -4,8 +4,8 @@
 //! is over, and bans are copied and dropped in groups.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::locks::{Mutex, RwLock};
 
@@ -20,6 +20,8 @@ const HEAD_LEN: u64 = 16;
 /// The number of bans that are tested, copied or dropped at a time: at a few microseconds per test, less than half a
 /// millisecond.
 pub(crate) const GROUP: usize = 64;
+/// Objects on disks that were not tested against more than this many bans are not used. It bounds the list.
+const MOST_ON_DISKS: u32 = 10_000;
 
 /// A ban in the list.
 #[derive(Debug)]
@@ -33,6 +35,11 @@ pub(crate) struct Ban {
 }
 
 impl Ban {
+    pub(crate) fn new(number: u32, time: f64, spec: BanSpec) -> Self {
+        let (completed, objects) = (AtomicBool::new(false), AtomicI64::new(0));
+        Self { number, time, tests: spec.tests, completed, objects }
+    }
+
     pub(crate) fn is_completed(&self) -> bool {
         self.completed.load(Ordering::Acquire)
     }
@@ -90,12 +97,18 @@ pub enum Verdict {
 pub struct BanList {
     pub(crate) bans: RwLock<VecDeque<Arc<Ban>>>,
     /// The numbers of bans by the fingerprint of their conditions. Locked after `bans`.
-    by_fingerprint: Mutex<HashMap<u64, Vec<u32>>>,
-    newest: AtomicU32,
+    pub(crate) by_fingerprint: Mutex<HashMap<u64, Vec<u32>>>,
+    pub(crate) newest: AtomicU32,
     pub(crate) heads: Box<dyn HeadReader>,
     pub(crate) counters: Arc<CacheStats>,
     kick: Option<Box<dyn Fn() + Send + Sync>>,
+    /// Returns the oldest ban that an object on a disk was last tested against.
+    pub(crate) on_disks: OnceLock<OldestBan>,
+    /// Objects from disks that were last tested against an older ban refer to this one: between them, there was none.
+    pub(crate) base: AtomicU32,
 }
+
+pub(crate) type OldestBan = Box<dyn Fn() -> u32 + Send + Sync>;
 
 impl BanList {
     pub(crate) fn new(
@@ -111,31 +124,26 @@ impl BanList {
             heads,
             counters,
             kick,
+            on_disks: OnceLock::new(),
+            base: AtomicU32::new(0),
         };
         // The ban that the first objects refer to.
-        list.add(BanSpec::default(), now, false);
+        list.add(BanSpec::default(), now, false, |_, _| {});
         list.complete(&list.bans.read()[0]);
         list
     }
 
-    /// Adds a ban. With `dups` (parameter `ban_dups`), older equal bans are completed.
-    pub(crate) fn add(&self, spec: BanSpec, now: f64, dups: bool) {
+    /// Adds a ban. With `dups` (parameter `ban_dups`), older equal bans are completed. `record` receives the number and
+    /// the words of the ban before it takes effect, with the list locked.
+    pub(crate) fn add(&self, spec: BanSpec, now: f64, dups: bool, record: impl FnOnce(u32, &[String])) {
         let c = &self.counters;
         let depends_on_time = spec.tests.iter().any(|t| t.field.depends_on_time());
         let conditions = fingerprint(&spec.tests);
         let mut bans = self.bans.write();
-        let ban = Arc::new(Ban {
-            number: self.newest.load(Ordering::Relaxed) + 1,
-            time: now,
-            tests: spec.tests,
-            completed: AtomicBool::new(false),
-            objects: AtomicI64::new(0),
-        });
-        bump(&c.bans);
-        bump(&c.bans_added);
-        add(&c.bans_obj, u64::from(ban.tests_object()));
-        add(&c.bans_req, u64::from(ban.needs_request()));
-        add(&c.bans_persisted_bytes, ban.size());
+        let number = self.newest.load(Ordering::Relaxed) + 1;
+        record(number, spec.words());
+        let ban = Arc::new(Ban::new(number, now, spec));
+        self.count_new(&ban);
         if !depends_on_time {
             let mut by_fingerprint = self.by_fingerprint.lock();
             let numbers = by_fingerprint.entry(conditions).or_default();
@@ -158,6 +166,15 @@ impl BanList {
         if !needs_request {
             self.kick();
         }
+    }
+
+    pub(crate) fn count_new(&self, ban: &Ban) {
+        let c = &self.counters;
+        bump(&c.bans);
+        bump(&c.bans_added);
+        add(&c.bans_obj, u64::from(ban.tests_object()));
+        add(&c.bans_req, u64::from(ban.needs_request()));
+        add(&c.bans_persisted_bytes, ban.size());
     }
 
     pub(crate) fn complete(&self, ban: &Ban) {
@@ -280,9 +297,10 @@ impl BanList {
         let c = &self.counters;
         let mut gone = Vec::with_capacity(GROUP);
         let mut bans = self.bans.write();
+        let needed = self.needed(&bans);
         while gone.len() < GROUP
             && bans.len() > 1
-            && bans.back().is_some_and(|b| b.objects.load(Ordering::Relaxed) <= 0)
+            && bans.back().is_some_and(|b| b.objects.load(Ordering::Relaxed) <= 0 && b.number < needed)
         {
             let Some(ban) = bans.pop_back() else { break };
             sub(&c.bans_completed, u64::from(ban.is_completed()));
@@ -295,6 +313,24 @@ impl BanList {
             gone.push(ban);
         }
         gone
+    }
+
+    /// Returns the number of the ban before which objects on disks need none.
+    fn needed(&self, bans: &VecDeque<Arc<Ban>>) -> u32 {
+        let Some(oldest) = self.on_disks.get() else { return u32::MAX };
+        let newest = bans.front().map_or(0, |ban| ban.number);
+        oldest().max(newest.saturating_sub(MOST_ON_DISKS))
+    }
+
+    /// Makes an object from a disk refer to the ban that it was last tested against. Returns false if that is no longer
+    /// in the list.
+    pub(crate) fn attach_to(&self, object: &Object, number: u32) -> bool {
+        let bans = self.bans.read();
+        let number = number.max(self.base.load(Ordering::Relaxed));
+        let Some(ban) = find(&bans, number) else { return false };
+        ban.objects.fetch_add(1, Ordering::Relaxed);
+        object.set_ban(number);
+        true
     }
 
     /// Copies the list, newest first, without bans that are dropped concurrently.
@@ -315,7 +351,7 @@ impl BanList {
     }
 }
 
-fn find(bans: &VecDeque<Arc<Ban>>, number: u32) -> Option<&Arc<Ban>> {
+pub(crate) fn find(bans: &VecDeque<Arc<Ban>>, number: u32) -> Option<&Arc<Ban>> {
     let newest = bans.front()?.number;
     bans.get(newest.checked_sub(number)? as usize)
 }

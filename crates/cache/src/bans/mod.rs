@@ -5,6 +5,7 @@
 mod build;
 mod list;
 mod lurker;
+mod past;
 mod render;
 mod test;
 
@@ -12,6 +13,7 @@ pub use build::BanSpec;
 pub use list::BanList;
 pub use list::Verdict;
 pub use lurker::LurkerParams;
+pub use past::PastBans;
 
 /// Reads packed heads. Their format is opaque to the cache.
 pub trait HeadReader: Send + Sync {
@@ -21,6 +23,11 @@ pub trait HeadReader: Send + Sync {
     /// Returns whether a head from a previous process can be read. The other functions are called only for heads that
     /// this process wrote or that passed this check.
     fn is_sound(&self, head: &[u8]) -> bool;
+    /// Passes the headers in a Vary specification to `each`: the name, and the value if requests with another value
+    /// never match. The default treats any two specifications as such that a request may match both.
+    fn vary(&self, vary: &[u8], each: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+        each(vary, None);
+    }
 }
 
 /// The request for which an object is checked.
