@@ -450,32 +450,39 @@ impl Busy {
     }
 
     /// Publishes an object that can be purged by tags. Waiting requests are woken when the result is dropped.
-    pub fn publish_tagged(self, object: &Arc<Object>, tags: Vec<Tag>) -> Awaited {
-        let (cache, key) = (Arc::clone(&self.cache), self.key);
+    pub fn publish_tagged(mut self, object: &Arc<Object>, tags: Vec<Tag>) -> Awaited {
         let attach = |bans: &BanList| {
             bans.attach(object);
             true
         };
-        let awaited = self.publish_if(object, tags, attach).unwrap_or_default();
+        let awaited = self.insert(object, tags, attach);
         if object.state() == BodyState::Complete {
-            cache.commit(key, object);
-            cache.commit_to_disk(object);
+            self.cache.commit(self.key, object);
+            self.cache.commit_to_disk(object);
         } else if object.is(flag::HFM) {
             // Nothing that is older may be found after it.
-            cache.commit_to_disk(object);
+            self.cache.commit_to_disk(object);
         }
-        awaited
+        awaited.unwrap_or_default()
     }
 
     /// Publishes an object if `attach` returns true, which makes it refer to a ban. It is called with the shard locked.
     /// Returns `self` otherwise.
-    #[inline]
     pub(crate) fn publish_if(
         mut self,
         object: &Arc<Object>,
-        mut tags: Vec<Tag>,
         attach: impl FnOnce(&BanList) -> bool,
     ) -> Result<Awaited, Self> {
+        self.insert(object, Vec::new(), attach).ok_or(self)
+    }
+
+    #[inline]
+    fn insert(
+        &mut self,
+        object: &Arc<Object>,
+        mut tags: Vec<Tag>,
+        attach: impl FnOnce(&BanList) -> bool,
+    ) -> Option<Awaited> {
         tags.sort_unstable();
         tags.dedup();
         let cache = &self.cache;
@@ -485,8 +492,7 @@ impl Busy {
             let mut shard = cache.shard(&self.key).lock();
             let id = slot_id(&self.key, self.slot);
             if !attach(&cache.bans) {
-                drop(shard);
-                return Err(self);
+                return None;
             }
             object.set_slot(id);
             if !tags.is_empty() {
@@ -508,7 +514,7 @@ impl Busy {
         }
         cache.events.inserted(object, when);
         self.done = true;
-        Ok(Awaited(deferred))
+        Some(Awaited(deferred))
     }
 
     pub(crate) fn cache(&self) -> &Arc<Cache> {

@@ -35,4 +35,12 @@ impl HeadReader for PackedHeads {
     fn is_sound(&self, head: &[u8]) -> bool {
         PackedHead::check(head).is_ok()
     }
+
+    fn vary(&self, vary: &[u8], each: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+        for entry in lacquer_http::vary::entries(vary) {
+            // With `http_gzip_support`, the value of this header does not matter.
+            let is_ignored = entry.name.eq_ignore_ascii_case(b"accept-encoding");
+            each(entry.name, entry.value.filter(|_| !is_ignored));
+        }
+    }
 }

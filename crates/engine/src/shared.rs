@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use lacquer_cache::invalidation::InvalidationListener;
+use lacquer_cache::bans::PastBans;
+use lacquer_cache::disk::Disk;
 use lacquer_cache::{Cache, Config, Hooks};
 use lacquer_net::Pools;
 use lacquer_net::descriptors::Descriptors;
@@ -69,13 +71,17 @@ pub struct Setup {
     pub invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
     /// The number of descriptors that the process may have.
     pub descriptors: u64,
+    /// The stores on disks, and the bans that they have recorded.
+    pub disks: Vec<Disk>,
+    pub past_bans: PastBans,
 }
 
 impl Shared {
     /// Creates the shared state, with its counters and its log in the shared-memory directory `vsm`.
     pub fn create(vsm: &VsmDir, setup: Setup) -> Result<Shared, String> {
         let text = |e: VsmError| e.to_string();
-        let Setup { names, params, stevedores, hooks, invalidation_listeners, descriptors } = setup;
+        let Setup { names, params, stevedores, hooks, invalidation_listeners, descriptors, disks, past_bans } =
+            setup;
         let counters: Arc<Segment<Main>> = Arc::new(Segment::create(vsm, "").map_err(text)?);
         counters.pools.set(u64::from(params.thread_pools));
         let log = Log::create(vsm, params.vsl_space as usize, counters.clone()).map_err(text)?;
@@ -90,7 +96,7 @@ impl Shared {
             ban_dups: params.ban_dups,
             invalidation_listeners,
         };
-        let cache = Cache::new(config, clock::real());
+        let cache = Cache::with_disks(config, disks, past_bans, clock::real());
         cache.recover().map_err(|e| format!("a storage cannot be read: {e}"))?;
         let reactors = params.reactor_count();
         Ok(Shared {

@@ -41,10 +41,10 @@ impl Busy {
     /// Moves an object to memory and publishes it, if it is still in its store. Returns `self` if it is not, is damaged,
     /// or has no room.
     pub fn publish_from_disk(self, found: DiskObject, nuke: &mut Nuke<'_>) -> Result<Awaited, Self> {
-        let DiskObject { loaded, descriptor, disk } = found;
+        let DiskObject { loaded, descriptor, disk, stevedore } = found;
         let cache = Arc::clone(self.cache());
         let Some(disk) = cache.disks.get(disk) else { return Err(self) };
-        let Some(stevedore) = cache.stevedores.get(usize::from(disk.stevedore)) else { return Err(self) };
+        let Some(stevedore) = cache.stevedores.get(usize::from(stevedore)) else { return Err(self) };
         let (candidate, ban) = (loaded.candidate().clone(), loaded.ban());
         let is_whole = loaded.present() == loaded.body_len();
         let stored = if is_whole {
@@ -63,7 +63,7 @@ impl Busy {
         let Some(stored) = stored else { return Err(self) };
         let object = Object::new(stored, &descriptor.spec(), stevedore.index());
         let store = disk.store();
-        let published = self.publish_if(&object, Vec::new(), |bans| {
+        let published = self.publish_if(&object, |bans| {
             if !bans.attach_to(&object, ban) {
                 return false;
             }

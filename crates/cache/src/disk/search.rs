@@ -19,8 +19,9 @@ use crate::slab::{Digest, Key, key_of};
 pub struct DiskObject {
     pub(crate) loaded: Loaded,
     pub(crate) descriptor: Descriptor,
-    /// The index of the store.
+    /// The index of the store, and the number of its storage.
     pub(crate) disk: usize,
+    pub(crate) stevedore: u8,
 }
 
 impl DiskObject {
@@ -29,7 +30,13 @@ impl DiskObject {
         let descriptor = Descriptor::read(loaded.fields().descriptor).ok()?;
         let (_, head) = split_head(loaded.fields().head)?;
         let is_sound = descriptor.key == *key && cache.bans.heads.is_sound(head);
-        is_sound.then_some(Self { loaded, descriptor, disk })
+        let stevedore = cache.disks.get(disk)?.stevedore;
+        is_sound.then_some(Self { loaded, descriptor, disk, stevedore })
+    }
+
+    /// Returns the number of its storage.
+    pub fn stevedore(&self) -> u8 {
+        self.stevedore
     }
 
     /// Returns the Vary specification, which is empty if the object does not vary.

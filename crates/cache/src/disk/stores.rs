@@ -64,9 +64,10 @@ impl Disks {
         self.0.iter().map(|disk| disk.store().purge(key, Some(Box::new(ticket.hold())))).collect()
     }
 
-    /// Removes all objects with a fingerprint.
+    /// Removes all objects with a fingerprint. 0 is none.
     pub(crate) fn forget(&self, fingerprint: u64) -> Vec<Dropped> {
-        self.0.iter().map(|disk| disk.store().purge_fingerprint(fingerprint, None)).collect()
+        let stores = self.0.iter().filter(|_| fingerprint != 0);
+        stores.map(|disk| disk.store().purge_fingerprint(fingerprint, None)).collect()
     }
 
     /// Passes an object to the store behind its storage, if it may be stored. Otherwise removes the older objects of its

@@ -7,6 +7,7 @@
 mod admit;
 mod body;
 mod deliver;
+mod disk;
 mod esi;
 mod for_fetch;
 mod for_session;
