@@ -223,9 +223,9 @@ impl Layout {
         blocks.sync()
     }
 
-    /// Makes the contents invalid: writes superblocks with another id. When this returns without an error, the next start
+    /// Drops the contents: writes superblocks with another id. When this returns without an error, the next start
     /// finds an empty store.
-    pub(crate) fn invalidate(&self, blocks: &dyn Blocks, now: f64) -> io::Result<()> {
+    pub fn renew(&self, blocks: &dyn Blocks, now: f64) -> io::Result<()> {
         let id = xxh3_64_with_seed(&now.to_le_bytes(), self.id) ^ 1;
         let superblock = Self { id: if id == self.id { !id } else { id }, created: now, ..*self }.superblock();
         blocks.write(0, superblock.bytes())?;

@@ -392,7 +392,7 @@ impl Store {
         self.index.sweep(|_| true);
         drop(state);
         drop(dropped);
-        let is_invalid = self.layout.invalidate(&*self.blocks, self.now()).is_ok();
+        let is_invalid = self.layout.renew(&*self.blocks, self.now()).is_ok();
         if let Some(owner) = self.owner() {
             owner.failed(is_invalid);
         }

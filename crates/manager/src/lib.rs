@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod complain;
 mod daemon;
+mod disk_storage;
 mod documents;
 mod environment;
 mod fault;

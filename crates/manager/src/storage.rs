@@ -12,6 +12,7 @@ use lacquer_params::number::parse_bytes;
 use rustix::fs::{MemfdFlags, OFlags};
 
 use crate::complain::Complain;
+use crate::disk_storage::{DiskArguments, DiskFile};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named;
@@ -36,6 +37,8 @@ pub struct Storage {
     kind: StorageKind,
     size: Option<u64>,
     file: OwnedFd,
+    /// The block store behind the memory.
+    disk: Option<OwnedFd>,
 }
 
 /// The `-s` arguments.
@@ -95,6 +98,7 @@ impl StorageSpec {
             // The test suite's storage with faults on demand. Here it is memory without the faults.
             "debug" => self.limited_memory(None),
             "file" => self.file(jail, complain),
+            "disk" => self.disk(jail, complain),
             "persistent" => Err(Fault::usage(
                 "-spersistent has been deprecated, please see:\n  \
                  https://www.varnish-cache.org/docs/trunk/phk/persistent.html\nfor details.",
@@ -124,10 +128,23 @@ impl StorageSpec {
             kind: StorageKind::Malloc,
             size,
             file,
+            disk: None,
         };
         storage
             .clear()
             .map_err(|e| Fault::plain(format!("(-smalloc) allocation error: {}", os_error_text(&e))))?;
+        Ok(storage)
+    }
+
+    fn disk(&self, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
+        let arguments = DiskArguments::parse(&self.arguments)?;
+        let mut storage = self.limited_memory(Some(arguments.memory()))?;
+        let DiskFile { config, file } = {
+            let _root = jail.raise();
+            arguments.open(complain)?
+        };
+        storage.kind = StorageKind::Disk(config);
+        storage.disk = Some(file);
         Ok(storage)
     }
 
@@ -154,7 +171,7 @@ impl StorageSpec {
         jail.give_to_worker(&file, complain);
         let kind = StorageKind::File(PathBuf::from(path));
         let (name, method) = (self.name.clone(), self.method.clone());
-        let storage = Storage { name, method, kind, size: Some(size), file: file.into() };
+        let storage = Storage { name, method, kind, size: Some(size), file: file.into(), disk: None };
         storage
             .clear()
             .map_err(|e| Fault::plain(format!("(-sfile) allocation error: {}", os_error_text(&e))))?;
@@ -238,9 +255,9 @@ impl Storage {
         self.size
     }
 
-    /// The descriptor that the worker inherits.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// The descriptors that the worker inherits.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.file.as_fd()).chain(self.disk.as_ref().map(OwnedFd::as_fd))
     }
 }
 

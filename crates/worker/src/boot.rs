@@ -21,7 +21,8 @@ use crate::locks::Locks;
 use crate::process::Process;
 use crate::runtimes::Runtimes;
 use crate::tag_counters::TagCounters;
-use crate::{reactor, storages};
+use crate::disks::Disks;
+use crate::{disks, reactor, storages};
 
 /// The number of descriptors for which the kernel's table is allocated at the start. Each takes eight bytes.
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
@@ -72,7 +73,11 @@ fn grow_descriptor_table(any: &UnixStream) {
 fn share_inherited(config: WorkerConfig, certificates: Option<Store>) -> Result<Arc<Process>, String> {
     let dir = open_dir(lacquer_system::inherit(config.vsm_fd))?;
     let stevedores = storages::inherited(&config.storages, config.address_space.reserve)?;
-    share(config, dir, stevedores, Vec::new(), certificates)
+    let disks = disks::open(&config.storages);
+    let running: Vec<_> = disks.disks.iter().map(|disk| disk.running.clone()).collect();
+    let process = share(config, dir, stevedores, disks, Vec::new(), certificates)?;
+    disks::start(&running)?;
+    Ok(process)
 }
 
 /// Returns the place of the certificates, if a listener has TLS. The secrets leave the configuration.
@@ -94,6 +99,7 @@ pub fn share(
     config: WorkerConfig,
     dir: VsmDir,
     stevedores: Vec<Stevedore>,
+    disks: Disks,
     invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
     certificates: Option<Store>,
 ) -> Result<Arc<Process>, String> {
@@ -107,6 +113,8 @@ pub fn share(
         stevedores,
         hooks: crate::helpers::hooks(),
         invalidation_listeners,
+        disks: disks.disks,
+        past_bans: disks.past_bans,
         descriptors: descriptor_limit(),
     };
     Ok(Arc::new(Process {

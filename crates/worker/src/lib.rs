@@ -10,6 +10,7 @@ mod arrivals;
 mod balancer;
 mod boot;
 mod control;
+mod disks;
 mod helpers;
 mod locks;
 mod memory_trimmer;

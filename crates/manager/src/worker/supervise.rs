@@ -137,7 +137,7 @@ impl Manager {
         let panic = panic_file().map_err(|error| cannot("create its panic buffer", error))?;
         let mut inherited = vec![vsm.as_fd(), panic.as_fd()];
         inherited.extend(self.listeners.descriptors());
-        inherited.extend(self.storages.iter().map(|storage| storage.descriptor()));
+        inherited.extend(self.storages.iter().flat_map(Storage::descriptors));
         let mut worker = {
             let _root = self.jail.raise();
             let _cores = CoreDumpsDisabled::when(self.params.values().feature.has(FeatureBits::NO_COREDUMP));
