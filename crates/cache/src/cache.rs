@@ -451,7 +451,7 @@ impl Busy {
 
     /// Publishes an object that can be purged by tags. Waiting requests are woken when the result is dropped.
     pub fn publish_tagged(mut self, object: &Arc<Object>, tags: Vec<Tag>) -> Awaited {
-        let attach = |bans: &BanList| {
+        let attach = |_: &Shard, bans: &BanList| {
             bans.attach(object);
             true
         };
@@ -471,7 +471,7 @@ impl Busy {
     pub(crate) fn publish_if(
         mut self,
         object: &Arc<Object>,
-        attach: impl FnOnce(&BanList) -> bool,
+        attach: impl FnOnce(&Shard, &BanList) -> bool,
     ) -> Result<Awaited, Self> {
         self.insert(object, Vec::new(), attach).ok_or(self)
     }
@@ -481,7 +481,7 @@ impl Busy {
         &mut self,
         object: &Arc<Object>,
         mut tags: Vec<Tag>,
-        attach: impl FnOnce(&BanList) -> bool,
+        attach: impl FnOnce(&Shard, &BanList) -> bool,
     ) -> Option<Awaited> {
         tags.sort_unstable();
         tags.dedup();
@@ -491,7 +491,7 @@ impl Busy {
         {
             let mut shard = cache.shard(&self.key).lock();
             let id = slot_id(&self.key, self.slot);
-            if !attach(&cache.bans) {
+            if !attach(&shard, &cache.bans) {
                 return None;
             }
             object.set_slot(id);
@@ -519,6 +519,10 @@ impl Busy {
 
     pub(crate) fn cache(&self) -> &Arc<Cache> {
         &self.cache
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        self.key
     }
 
     /// Returns whether requests wait for the result.

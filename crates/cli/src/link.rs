@@ -251,6 +251,8 @@ pub struct DiskConfig {
     pub path: PathBuf,
     /// The descriptor, with the lock of the store.
     pub fd: i32,
+    /// A file that contains the id of the store after a failure, if the store could not be made invalid.
+    pub marker_fd: i32,
     /// Shortest body that is stored, in bytes.
     pub min: u64,
     /// Longest body that is stored, in bytes.

@@ -227,7 +227,8 @@ impl Layout {
     /// finds an empty store.
     pub fn renew(&self, blocks: &dyn Blocks, now: f64) -> io::Result<()> {
         let id = xxh3_64_with_seed(&now.to_le_bytes(), self.id) ^ 1;
-        let superblock = Self { id: if id == self.id { !id } else { id }, created: now, ..*self }.superblock();
+        let superblock =
+            Self { id: if id == self.id { !id } else { id }, created: now, ..*self }.superblock();
         blocks.write(0, superblock.bytes())?;
         blocks.sync()?;
         // The copy is read only if the first one is damaged.

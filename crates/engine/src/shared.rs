@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cache::bans::PastBans;
 use lacquer_cache::disk::Disk;
+use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cache::{Cache, Config, Hooks};
 use lacquer_net::Pools;
 use lacquer_net::descriptors::Descriptors;

@@ -1,11 +1,14 @@
 //! `-s disk`: a block store on a device or in a file, with memory in front of it. The manager opens and locks it.
 
-use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lacquer_cli::link::DiskConfig;
-use lacquer_disk::{Aligned, BLOCK, Blocks, FileDevice, LEAST_SIZE, Layout, OpenError, open_file, path_of, reserve};
+use lacquer_disk::{
+    Aligned, BLOCK, Blocks, FileDevice, LEAST_SIZE, Layout, OpenError, open_file, path_of, reserve,
+};
 use lacquer_params::number::parse_bytes;
 
 use crate::complain::{Complain, Level};
@@ -17,6 +20,8 @@ use crate::shm::now;
 const MEMORY: u64 = 256 << 20;
 /// The least memory.
 const LEAST_MEMORY: u64 = 16 << 20;
+/// The beginning of the marker's name.
+const MARKER: &str = "_.disk-";
 /// The length of the beginning of a device that must be empty.
 const CHECKED: u64 = 1 << 20;
 
@@ -36,8 +41,7 @@ impl DiskArguments {
         let Some((path, options)) = words.split_first().filter(|(path, _)| !path.is_empty()) else {
             return Err(Fault::usage("(-sdisk) path is mandatory"));
         };
-        let mut this =
-            Self { path: PathBuf::from(path), size: None, min: 0, max: u64::MAX, memory: MEMORY };
+        let mut this = Self { path: PathBuf::from(path), size: None, min: 0, max: u64::MAX, memory: MEMORY };
         for option in options {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
             let bytes = || {
@@ -73,10 +77,11 @@ impl DiskArguments {
         self.memory
     }
 
-    /// Opens and locks the store. Creates it in a file that does not exist or is empty, and on an empty device.
-    pub fn open(&self, complain: &Complain) -> Outcome<DiskFile> {
+    /// Opens and locks the store of the storage with this name. The marker is in the current directory. Creates it in a file that does not exist or is empty, and on an empty device.
+    pub fn open(&self, name: &str, complain: &Complain) -> Outcome<DiskFile> {
         let path = path_of(&self.path);
-        let fault = |text: &dyn std::fmt::Display| Fault::plain(format!("(-sdisk) {}: {text}", path.display()));
+        let fault =
+            |text: &dyn std::fmt::Display| Fault::plain(format!("(-sdisk) {}: {text}", path.display()));
         if self.size.is_none() && !path.exists() {
             return Err(fault(&"there is no store; add size=, such as size=100G, to create one"));
         }
@@ -102,20 +107,32 @@ impl DiskArguments {
             Err(error) => return Err(fault(&error)),
         }
         let (min, max) = (self.min, self.max);
-        let config = DiskConfig { path, fd: file.as_raw_fd(), min, max };
-        Ok(DiskFile { config, file: file.into() })
+        let marker_name = format!("{MARKER}{name}");
+        let marker = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&marker_name);
+        let marker = marker.map_err(|error| {
+            Fault::plain(format!("(-sdisk) cannot create the file {marker_name}: {}", os_error_text(&error)))
+        })?;
+        let (fd, marker_fd) = (file.as_raw_fd(), marker.as_raw_fd());
+        let config = DiskConfig { path, fd, marker_fd, min, max };
+        Ok(DiskFile { config, file, marker })
     }
 
     fn create(&self, path: &Path, file: &File) -> Outcome<()> {
-        let fault = |text: &dyn std::fmt::Display| Fault::plain(format!("(-sdisk) {}: {text}", path.display()));
+        let fault =
+            |text: &dyn std::fmt::Display| Fault::plain(format!("(-sdisk) {}: {text}", path.display()));
         let found = device(file).map_err(|error| fault(&error))?;
         if !is_blank(&found) {
             return Err(fault(&OpenError::Foreign));
         }
         if let Some(size) = self.size.filter(|&size| found.size() < size) {
-            reserve(file, size).map_err(|error| {
-                fault(&format!("cannot reserve {size} bytes: {}", os_error_text(&error)))
-            })?;
+            reserve(file, size)
+                .map_err(|error| fault(&format!("cannot reserve {size} bytes: {}", os_error_text(&error))))?;
         }
         let device = device(file).map_err(|error| fault(&error))?;
         let size = self.size.unwrap_or(u64::MAX).min(device.size());
@@ -139,8 +156,57 @@ fn is_blank(device: &FileDevice) -> bool {
 /// An open store.
 #[derive(Debug)]
 pub struct DiskFile {
-    pub config: DiskConfig,
-    pub file: OwnedFd,
+    config: DiskConfig,
+    file: File,
+    /// Contains the id of a store that failed and could not be made invalid.
+    marker: File,
+}
+
+impl DiskFile {
+    /// Returns the description for the worker.
+    pub fn config(&self) -> &DiskConfig {
+        &self.config
+    }
+
+    /// Returns the descriptors that the worker inherits.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [self.file.as_fd(), self.marker.as_fd()].into_iter()
+    }
+
+    /// Drops the contents of a store that failed while it was in use: purges may have been answered that it has not
+    /// recorded. Returns false if that is impossible; the store must then not be used.
+    pub fn is_usable(&self, complain: &Complain) -> bool {
+        let mut id = [0; 8];
+        if self.marker.read_exact_at(&mut id, 0).is_err() {
+            return true;
+        }
+        let path = self.config.path.display();
+        let renewed = device(&self.file).map_err(OpenError::from).and_then(|device| {
+            let layout = Layout::open(&device)?;
+            let is_meant = layout.id == u64::from_le_bytes(id);
+            if is_meant {
+                layout.renew(&device, now())?;
+            }
+            self.marker.set_len(0)?;
+            Ok(is_meant)
+        });
+        match renewed {
+            Ok(is_meant) => {
+                if is_meant {
+                    complain.report(
+                        Level::Info,
+                        &format!("(-sdisk) {path}: the disk had failed; it starts empty"),
+                    );
+                }
+                true
+            }
+            Err(error) => {
+                let text = format!("(-sdisk) {path}: the disk has failed: {error}; only memory is used");
+                complain.report(Level::Error, &text);
+                false
+            }
+        }
+    }
 }
 
 #[cfg(test)]

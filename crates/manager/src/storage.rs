@@ -38,7 +38,14 @@ pub struct Storage {
     size: Option<u64>,
     file: OwnedFd,
     /// The block store behind the memory.
-    disk: Option<OwnedFd>,
+    disk: Option<DiskFile>,
+}
+
+/// What is opened: the stores on disks only if they are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opens {
+    Everything,
+    NoDisk,
 }
 
 /// The `-s` arguments.
@@ -68,7 +75,7 @@ impl StorageArguments {
     }
 
     /// Creates all storages: the default one if none is given, and Transient, which is last.
-    pub fn make(mut self, jail: &Jail, complain: &Complain) -> Outcome<Vec<Storage>> {
+    pub fn make(mut self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Vec<Storage>> {
         if self.specs.is_empty() {
             self.add(DEFAULT)?;
         }
@@ -76,7 +83,7 @@ impl StorageArguments {
             self.add("Transient=default")?;
         }
         self.specs.sort_by_key(|spec| spec.name == TRANSIENT);
-        self.specs.iter().map(|spec| spec.make(jail, complain)).collect()
+        self.specs.iter().map(|spec| spec.make(opens, jail, complain)).collect()
     }
 }
 
@@ -92,13 +99,13 @@ fn size_of(text: &str, context: &str) -> Outcome<u64> {
 }
 
 impl StorageSpec {
-    fn make(&self, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
+    fn make(&self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
         match self.method.as_str() {
             "malloc" | "default" => self.memory(),
             // The test suite's storage with faults on demand. Here it is memory without the faults.
             "debug" => self.limited_memory(None),
             "file" => self.file(jail, complain),
-            "disk" => self.disk(jail, complain),
+            "disk" => self.disk(opens, jail, complain),
             "persistent" => Err(Fault::usage(
                 "-spersistent has been deprecated, please see:\n  \
                  https://www.varnish-cache.org/docs/trunk/phk/persistent.html\nfor details.",
@@ -136,15 +143,13 @@ impl StorageSpec {
         Ok(storage)
     }
 
-    fn disk(&self, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
+    fn disk(&self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
         let arguments = DiskArguments::parse(&self.arguments)?;
         let mut storage = self.limited_memory(Some(arguments.memory()))?;
-        let DiskFile { config, file } = {
+        if opens == Opens::Everything {
             let _root = jail.raise();
-            arguments.open(complain)?
-        };
-        storage.kind = StorageKind::Disk(config);
-        storage.disk = Some(file);
+            storage.disk = Some(arguments.open(&self.name, complain)?);
+        }
         Ok(storage)
     }
 
@@ -233,6 +238,13 @@ impl Storage {
         &self.method
     }
 
+    /// Prepares the storage for a new worker: memory is emptied, and a disk that has failed is not used.
+    pub fn prepare(&mut self, jail: &Jail, complain: &Complain) -> std::io::Result<()> {
+        let _root = jail.raise();
+        self.disk = self.disk.take().filter(|disk| disk.is_usable(complain));
+        self.clear()
+    }
+
     /// Discards the content and frees the memory, before a worker starts to use it.
     pub fn clear(&self) -> std::io::Result<()> {
         rustix::fs::ftruncate(&self.file, 0)?;
@@ -244,7 +256,10 @@ impl Storage {
     pub fn for_worker(&self) -> StorageConfig {
         StorageConfig {
             name: self.name.clone(),
-            kind: self.kind.clone(),
+            kind: self
+                .disk
+                .as_ref()
+                .map_or_else(|| self.kind.clone(), |disk| StorageKind::Disk(disk.config().clone())),
             size: self.size,
             fd: self.file.as_raw_fd(),
         }
@@ -257,7 +272,7 @@ impl Storage {
 
     /// The descriptors that the worker inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.file.as_fd()).chain(self.disk.as_ref().map(OwnedFd::as_fd))
+        std::iter::once(self.file.as_fd()).chain(self.disk.iter().flat_map(DiskFile::descriptors))
     }
 }
 
@@ -285,7 +300,7 @@ mod tests {
         for argument in arguments {
             all.add(argument)?;
         }
-        all.make(&Jail::none(), &Complain::new(false, "test"))
+        all.make(Opens::Everything, &Jail::none(), &Complain::new(false, "test"))
     }
 
     #[test]

@@ -261,7 +261,11 @@ mod tests {
     }
 
     fn exchange(millis: u64, vxid: u64) -> Exchange {
-        Exchange { is_bodyless: false, took: millis * 1000, object: Some(CachedObject { slot_id: 7, vxid, fingerprint: 0 }) }
+        Exchange {
+            is_bodyless: false,
+            took: millis * 1000,
+            object: Some(CachedObject { slot_id: 7, vxid, fingerprint: 0 }),
+        }
     }
 
     #[test]

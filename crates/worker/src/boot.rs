@@ -17,11 +17,11 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::accept::{self, Entrance, Inherited};
 use crate::balancer::ConnectionBalancer;
+use crate::disks::Disks;
 use crate::locks::Locks;
 use crate::process::Process;
 use crate::runtimes::Runtimes;
 use crate::tag_counters::TagCounters;
-use crate::disks::Disks;
 use crate::{disks, reactor, storages};
 
 /// The number of descriptors for which the kernel's table is allocated at the start. Each takes eight bytes.
@@ -74,9 +74,8 @@ fn share_inherited(config: WorkerConfig, certificates: Option<Store>) -> Result<
     let dir = open_dir(lacquer_system::inherit(config.vsm_fd))?;
     let stevedores = storages::inherited(&config.storages, config.address_space.reserve)?;
     let disks = disks::open(&config.storages);
-    let running: Vec<_> = disks.disks.iter().map(|disk| disk.running.clone()).collect();
     let process = share(config, dir, stevedores, disks, Vec::new(), certificates)?;
-    disks::start(&running)?;
+    disks::start(&process.disks)?;
     Ok(process)
 }
 
@@ -103,6 +102,7 @@ pub fn share(
     invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
     certificates: Option<Store>,
 ) -> Result<Arc<Process>, String> {
+    let running = disks.disks.iter().map(|disk| disk.running.clone()).collect();
     let names = Names {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         identity: config.identity.clone(),
@@ -126,6 +126,7 @@ pub fn share(
         vsm: Mutex::new(dir),
         accepting: OnceLock::new(),
         certificates,
+        disks: running,
         config,
     }))
 }

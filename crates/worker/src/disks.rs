@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,14 +35,14 @@ pub fn open(storages: &[StorageConfig]) -> Disks {
         match open_one(config, memory, &mut all.past_bans) {
             Ok(running) => {
                 let name = storage.name.clone();
-                let failed = Box::new(move |is_invalid| report_failure(&name, is_invalid));
+                let marker = File::from(lacquer_system::inherit(config.marker_fd));
+                let id = running.store().layout().id;
+                let failed = Box::new(move |is_invalid| record_failure(&name, is_invalid, &marker, id));
                 all.disks.push(Disk { running: Arc::new(running), stevedore: index as u8, failed });
             }
-            Err(error) => eprintln!(
-                "Storage {}: {}: {error}; only memory is used",
-                storage.name,
-                config.path.display()
-            ),
+            Err(error) => {
+                eprintln!("Storage {}: {}: {error}; only memory is used", storage.name, config.path.display())
+            }
         }
     }
     all
@@ -50,27 +51,40 @@ pub fn open(storages: &[StorageConfig]) -> Disks {
 fn open_one(config: &DiskConfig, memory: u64, past: &mut PastBans) -> Result<Running, String> {
     let text = |error: io::Error| error.to_string();
     let file = File::from(lacquer_system::inherit(config.fd));
-    let options = Options {
-        min: config.min,
-        max: config.max,
-        queue: MOST_QUEUED.min(memory / QUEUED_PART),
-    };
+    let options = Options { min: config.min, max: config.max, queue: MOST_QUEUED.min(memory / QUEUED_PART) };
     let open = |file: &File| {
         let device = FileDevice::new(file.try_clone().map_err(text)?).map_err(text)?;
         Store::open(Box::new(device), options, clock::real).map_err(|error| error.to_string())
     };
     let mut store = open(&file)?;
     if !past.add(store.past()) {
-        eprintln!("{}: its bans contradict those of another storage; its objects are dropped", config.path.display());
-        store.layout().renew(&FileDevice::new(file.try_clone().map_err(text)?).map_err(text)?, clock::real()).map_err(text)?;
+        eprintln!(
+            "{}: its bans contradict those of another storage; its objects are dropped",
+            config.path.display()
+        );
+        store
+            .layout()
+            .renew(&FileDevice::new(file.try_clone().map_err(text)?).map_err(text)?, clock::real())
+            .map_err(text)?;
         store = open(&file)?;
     }
     Running::with_readers(store).map_err(text)
 }
 
-fn report_failure(name: &str, is_invalid: bool) {
-    let rest = if is_invalid { "its contents are invalid from now on" } else { "its contents could not be made invalid" };
-    eprintln!("Storage {name}: the disk has failed and is not used any more; {rest}");
+/// Ensures that the contents of a disk that has failed are not used again, and reports the failure.
+fn record_failure(name: &str, is_invalid: bool, marker: &File, id: u64) {
+    let text = "the disk has failed and is not used until the next start, which finds it empty";
+    if is_invalid {
+        return eprintln!("Storage {name}: {text}");
+    }
+    // The manager compares the id before it opens the store for the next worker, and at its next start.
+    match marker.write_all_at(&id.to_le_bytes(), 0).and_then(|()| marker.sync_all()) {
+        Ok(()) => eprintln!("Storage {name}: {text}"),
+        Err(error) => eprintln!(
+            "Storage {name}: the disk has failed, and this cannot be recorded ({error}): before the next start of the \
+             daemon, make a new store with `lacquer storage create --force`, or purged objects may come back"
+        ),
+    }
 }
 
 /// Starts to read the index of each store, and to write.

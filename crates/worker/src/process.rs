@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use lacquer_cli::link::WorkerConfig;
+use lacquer_disk::Running;
 use lacquer_engine::{Shared, Watched};
 use lacquer_shm::VsmDir;
 use lacquer_tls::Store;
@@ -24,6 +25,8 @@ pub struct Process {
     pub accepting: OnceLock<()>,
     /// The certificates, if a listener has TLS.
     pub certificates: Option<Store>,
+    /// The stores on disks.
+    pub disks: Vec<Arc<Running>>,
     /// The state of each reactor that the watchdog reads.
     pub watched: Vec<Arc<Watched>>,
 }

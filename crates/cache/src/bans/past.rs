@@ -33,7 +33,9 @@ impl PastBans {
             let is_other = |(time, words, _): &(f64, Vec<String>, BanSpec)| {
                 time.to_bits() != ban.time.to_bits() || *words != ban.words
             };
-            if ban.number == 0 || ban.number > past.last_ban || self.bans.get(&ban.number).is_some_and(is_other)
+            if ban.number == 0
+                || ban.number > past.last_ban
+                || self.bans.get(&ban.number).is_some_and(is_other)
             {
                 return false;
             }
@@ -55,10 +57,11 @@ impl BanList {
     /// Replaces the initial ban by those of previous processes, which objects on disks may need.
     pub(crate) fn restore_past(&self, past: PastBans, now: f64) {
         let PastBans { bans: mut recorded, last } = past;
-        if last == 0 {
-            return;
-        }
         let mut bans = self.bans.write();
+        if last == 0 {
+            // The initial ban has no effect on objects of previous processes.
+            return self.base.store(self.newest.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         for initial in bans.drain(..) {
             sub(&self.counters.bans, 1);
             sub(&self.counters.bans_added, 1);
@@ -70,7 +73,8 @@ impl BanList {
         let first = recorded.first_key_value().map_or(last, |(&number, _)| number.saturating_sub(1));
         self.base.store(first, Ordering::Relaxed);
         for number in first..=last {
-            let (time, spec) = recorded.remove(&number).map_or((now, None), |(time, _, spec)| (time, Some(spec)));
+            let (time, spec) =
+                recorded.remove(&number).map_or((now, None), |(time, _, spec)| (time, Some(spec)));
             let is_recorded = spec.is_some();
             let ban = Arc::new(Ban::new(number, time, spec.unwrap_or_default()));
             self.count_new(&ban);

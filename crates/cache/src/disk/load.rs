@@ -5,13 +5,15 @@ use std::sync::Arc;
 use lacquer_storage::{ChunkSizes, Full, Layout, Parts, Stevedore, Stored};
 
 use crate::alloc::Nuke;
-use crate::cache::{Awaited, Busy, Cache, Config};
 use crate::bans::PastBans;
+use crate::cache::{Awaited, Busy, Cache, Config};
 use crate::disk::extent::{DiskBody, DiskExtent};
 use crate::disk::owner::CacheOwner;
 use crate::disk::search::DiskObject;
+use crate::disk::stores::has_rival;
 use crate::disk::{Disk, Disks};
 use crate::object::Object;
+use crate::slab::NONE;
 
 /// The least size of the pieces of a body.
 const LEAST_PIECE: usize = 16 * 1024;
@@ -63,8 +65,10 @@ impl Busy {
         let Some(stored) = stored else { return Err(self) };
         let object = Object::new(stored, &descriptor.spec(), stevedore.index());
         let store = disk.store();
-        let published = self.publish_if(&object, |bans| {
-            if !bans.attach_to(&object, ban) {
+        let (key, heads) = (self.key(), &*cache.bans.heads);
+        let published = self.publish_if(&object, |shard, bans| {
+            // An object that was published meanwhile is newer.
+            if has_rival(shard, &key, NONE, &object, heads) || !bans.attach_to(&object, ban) {
                 return false;
             }
             let is_alive = store.is_alive(&candidate);

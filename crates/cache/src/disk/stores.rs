@@ -88,7 +88,8 @@ impl Disks {
             | flag::DYING
             | flag::FAILED
             | flag::UNSTORED;
-        if is_outdated(shard, key, slot, object, heads) {
+        // An object that was published later decides.
+        if has_rival(shard, key, slot, object, heads) {
             return Vec::new();
         }
         let store = |disk: &Disk| {
@@ -110,8 +111,15 @@ impl Disks {
     }
 }
 
-/// Returns whether an object that may match the same requests was published later.
-fn is_outdated(shard: &Shard, key: &Key, slot: u32, object: &Object, heads: &dyn HeadReader) -> bool {
+/// Returns whether one of the objects of the key that were published later than that in `slot` may match the same
+/// requests as `object`.
+pub(crate) fn has_rival(
+    shard: &Shard,
+    key: &Key,
+    slot: u32,
+    object: &Object,
+    heads: &dyn HeadReader,
+) -> bool {
     let mut next = shard.first(key);
     if next == slot {
         return false;

@@ -26,8 +26,7 @@ impl LookupRules {
 
 pub async fn lookup(req: &mut Req) -> Step {
     let mut resumed = None;
-    let (mut waited, mut has_read) = (false, false);
-    let mut has_disks = req.task.services.cache().has_disks();
+    let (mut waited, mut has_searched, mut has_read) = (false, false, false);
     let mut predicted = Vec::new();
     let mut lease = LongWorkLease::default();
     let found = loop {
@@ -46,8 +45,8 @@ pub async fn lookup(req: &mut Req) -> Step {
                     Err(step) => return step,
                 };
             }
-            Lookup::Miss { busy, stale: None } if has_disks => {
-                has_disks = false;
+            Lookup::Miss { busy, stale: None } if !has_searched && req.task.services.cache().has_disks() => {
+                has_searched = true;
                 let Some(search) = disk::begin(req) else { break Lookup::Miss { busy, stale: None } };
                 match Box::pin(disk::search(req, busy, search)).await {
                     Ok(Searched::Found) => has_read = true,

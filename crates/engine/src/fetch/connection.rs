@@ -14,7 +14,10 @@ use lacquer_flow::reuse;
 use lacquer_http::h1::Framing;
 use lacquer_http::{BodyStatus, SessClose, Text, Workspace};
 use lacquer_net::descriptors::Need;
-use lacquer_net::{CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, SpokeFirst, Surplus, Taken, Wanted, Watch, endpoint};
+use lacquer_net::{
+    CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, SpokeFirst, Surplus,
+    Taken, Wanted, Watch, endpoint,
+};
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog};

@@ -129,8 +129,10 @@ impl Manager {
         random(&mut secret).map_err(|error| cannot("make a secret for TLS tickets", error))?;
         let tls = self.tls.setup(now(), secret);
         self.renew_workdir();
-        for storage in &self.storages {
-            storage.clear().map_err(|error| cannot("clear the storage", error))?;
+        for storage in &mut self.storages {
+            storage
+                .prepare(&self.jail, &self.complain)
+                .map_err(|error| cannot("clear the storage", error))?;
         }
         let vsm = Shm::worker_dir(&self.jail, &self.complain)
             .map_err(|error| cannot("create its shared memory", error))?;
