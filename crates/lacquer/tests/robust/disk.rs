@@ -111,7 +111,8 @@ impl Pages {
 
 fn ask(client: &mut Client, method: &str, path: &str, headers: &str) -> Response {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\n");
-    client.ask(&request).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    let response = client.send(&request).and_then(|()| client.response_to(method));
+    response.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
 }
 
 /// Returns the version of a page, after checking its body.
