@@ -4,6 +4,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, mpsc};
 
+use lacquer_cache::disk::Disk;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_engine::{MAKERS, Names, Services, Shared, watched};
@@ -17,6 +18,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::accept::{self, Entrance, Inherited};
 use crate::balancer::ConnectionBalancer;
+use crate::disk_counters::CountedDisk;
 use crate::disks::Disks;
 use crate::locks::Locks;
 use crate::process::Process;
@@ -102,7 +104,11 @@ pub fn share(
     invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
     certificates: Option<Store>,
 ) -> Result<Arc<Process>, String> {
-    let running = disks.disks.iter().map(|disk| disk.running.clone()).collect();
+    let counted = |disk: &Disk| {
+        let name = config.storages.get(usize::from(disk.stevedore)).map_or("", |storage| &storage.name);
+        CountedDisk::new(disk.running.clone(), name, &dir)
+    };
+    let counted_disks = disks.disks.iter().map(counted).collect();
     let names = Names {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         identity: config.identity.clone(),
@@ -126,7 +132,7 @@ pub fn share(
         vsm: Mutex::new(dir),
         accepting: OnceLock::new(),
         certificates,
-        disks: running,
+        disks: counted_disks,
         config,
     }))
 }

@@ -12,6 +12,8 @@ use lacquer_cli::link::{DiskConfig, StorageConfig, StorageKind};
 use lacquer_disk::{FileDevice, Options, Running, Store};
 use lacquer_sources::clock;
 
+use crate::disk_counters::CountedDisk;
+
 /// The time within which written objects are made durable.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// The most bytes that wait to be written, and the part of the memory that they may occupy.
@@ -88,7 +90,7 @@ fn record_failure(name: &str, is_invalid: bool, marker: &File, id: u64) {
 }
 
 /// Starts to read the index of each store, and to write.
-pub fn start(disks: &[Arc<Running>]) -> Result<(), String> {
-    let start = |running: &Arc<Running>| running.start_writers(FLUSH_INTERVAL);
+pub fn start(disks: &[CountedDisk]) -> Result<(), String> {
+    let start = |disk: &CountedDisk| disk.running().start_writers(FLUSH_INTERVAL);
     disks.iter().try_for_each(start).map_err(|e| format!("cannot start a thread for a disk: {e}"))
 }

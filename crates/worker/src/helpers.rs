@@ -12,6 +12,7 @@ use lacquer_shm::{Main, Tag, Vxid};
 use lacquer_sources::clock;
 use parking_lot::{Condvar, Mutex};
 
+use crate::disk_counters::CountedDisk;
 use crate::memory_trimmer::MemoryTrimmer;
 use crate::process::Process;
 
@@ -158,6 +159,7 @@ pub fn publish(process: &Process, started: f64) {
     publish_cache(main, process.shared.cache().stats());
     process.shared.stevedores().publish();
     process.locks.publish();
+    process.disks.iter().for_each(CountedDisk::publish);
     process.tag_counters.publish(process.shared.cache().tag_stats());
     let params = process.shared.params();
     thread_gauges::publish(main, &params);

@@ -10,6 +10,7 @@ mod arrivals;
 mod balancer;
 mod boot;
 mod control;
+mod disk_counters;
 mod disks;
 mod helpers;
 mod locks;

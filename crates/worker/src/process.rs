@@ -4,12 +4,12 @@
 use std::sync::{Arc, OnceLock};
 
 use lacquer_cli::link::WorkerConfig;
-use lacquer_disk::Running;
 use lacquer_engine::{Shared, Watched};
 use lacquer_shm::VsmDir;
 use lacquer_tls::Store;
 use parking_lot::Mutex;
 
+use crate::disk_counters::CountedDisk;
 use crate::locks::Locks;
 use crate::runtimes::Runtimes;
 use crate::tag_counters::TagCounters;
@@ -26,7 +26,7 @@ pub struct Process {
     /// The certificates, if a listener has TLS.
     pub certificates: Option<Store>,
     /// The stores on disks.
-    pub disks: Vec<Arc<Running>>,
+    pub disks: Vec<CountedDisk>,
     /// The state of each reactor that the watchdog reads.
     pub watched: Vec<Arc<Watched>>,
 }

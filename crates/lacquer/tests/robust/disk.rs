@@ -239,6 +239,75 @@ fn replaced_objects_stay_gone_when_memory_is_short() {
 }
 
 #[test]
+fn damaged_objects_are_misses() {
+    let (pages, place) = (Pages::start(), Place::new("damage"));
+    let option = place.option(",size=64m,memory=16m");
+    let daemon = pages.daemon(&option);
+    let mut client = connect(&daemon);
+    (0..200).for_each(|n| drop(version(&mut client, n)));
+    // An orderly end writes everything.
+    drop(daemon);
+    let before = pages.requests();
+    let daemon = pages.daemon(&option);
+    let mut client = connect(&daemon);
+    (0..200).for_each(|n| drop(version(&mut client, n)));
+    assert_eq!(pages.requests(), before, "{}", daemon.stderr());
+    drop(daemon);
+    let mut bytes = fs::read(place.store()).expect("there is a store");
+    for at in (1 << 20..bytes.len()).step_by(50_000) {
+        bytes[at] ^= 4;
+    }
+    fs::write(place.store(), &bytes).expect("it can be written");
+    let daemon = pages.daemon(&option);
+    let mut client = connect(&daemon);
+    (0..200).for_each(|n| drop(ask(&mut client, "GET", &format!("/{n}"), "")));
+    // Responses that had begun are cut off; after that, all objects are sound.
+    (0..200).for_each(|n| drop(version(&mut client, n)));
+    let fetched = pages.requests() - before;
+    assert!((5..200).contains(&fetched), "{fetched} objects were fetched again");
+}
+
+#[test]
+fn a_full_store_drops_its_oldest_objects() {
+    let (pages, place) = (Pages::start(), Place::new("full"));
+    let option = place.option(",size=16m,memory=16m");
+    let daemon = pages.daemon(&option);
+    let mut client = connect(&daemon);
+    for n in 0..1500 {
+        version(&mut client, n);
+    }
+    kill_all(daemon);
+    let before = pages.requests();
+    let daemon = pages.daemon(&option);
+    let mut client = connect(&daemon);
+    (1450..1500).for_each(|n| drop(version(&mut client, n)));
+    assert!(pages.requests() - before <= 2, "the newest objects are on the disk: {}", daemon.stderr());
+    (0..50).for_each(|n| drop(version(&mut client, n)));
+    assert!(pages.requests() - before >= 40, "the oldest are not");
+}
+
+#[test]
+fn concurrent_requests_for_an_object_find_it() {
+    let (pages, place) = (Pages::start(), Place::new("shared"));
+    let option = place.option(",size=64m,memory=16m");
+    let daemon = pages.daemon(&option);
+    let mut client = connect(&daemon);
+    (45..55).for_each(|n| drop(version(&mut client, n)));
+    drop(daemon);
+    let before = pages.requests();
+    let daemon = pages.daemon(&option);
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                let mut client = connect(&daemon);
+                (45..55).for_each(|n| drop(version(&mut client, n)));
+            });
+        }
+    });
+    assert_eq!(pages.requests(), before, "{}", daemon.stderr());
+}
+
+#[test]
 fn stores_that_cannot_be_used_are_reported() {
     let place = Place::new("refused");
     let path = place.store();
