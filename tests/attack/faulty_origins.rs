@@ -2,13 +2,13 @@
 //! that ends early, and the next client gets the response of the recovered origin.
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::{in_parallel, shared_slot};
@@ -195,6 +195,32 @@ fn broken_responses_are_reported_and_not_cached() {
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
     assert_eq!(daemon.worker(), worker);
+}
+
+/// Promise: a client detects that a response is incomplete, even if the end of the connection is that of the response.
+#[test]
+fn an_incomplete_response_to_http10_ends_with_a_reset() {
+    let _slot = shared_slot();
+    let origin = Origin::start(|path, stream| {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n";
+        let sent = stream.write_all(head.as_bytes());
+        std::thread::sleep(Duration::from_millis(300));
+        if path == "/whole" {
+            return sent.and_then(|()| stream.write_all(b"0\r\n\r\n")).is_ok();
+        }
+        false
+    });
+    let daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,32M"]);
+    for path in ["/whole", "/incomplete"] {
+        let mut client = daemon.connect();
+        client.set_read_timeout(Some(MAX_WAIT)).expect("sockets have timeouts");
+        let request = format!("GET {path} HTTP/1.0\r\nHost: robust\r\n\r\n");
+        client.write_all(request.as_bytes()).expect("requests can be sent");
+        let mut response = Vec::new();
+        let end = client.read_to_end(&mut response).map_err(|error| error.kind());
+        assert!(response.ends_with(b"one"), "{path}: {}", String::from_utf8_lossy(&response));
+        assert_eq!(end.err(), (path == "/incomplete").then_some(ErrorKind::ConnectionReset), "{path}");
+    }
 }
 
 #[test]

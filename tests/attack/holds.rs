@@ -1,7 +1,7 @@
 //! Work that could hold a reactor. Other clients of the same reactors measure how long they wait meanwhile.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -136,6 +136,31 @@ fn testing_many_bans_does_not_hold_a_reactor() {
     assert_eq!(origin.requests(), before + 1, "banned objects are fetched");
     eprintln!("longest wait beside lookups that test {BANS} bans: {hold:?}");
     assert!(hold.is_short(), "{hold:?}");
+}
+
+/// Promise: a client that sends many requests in advance does not make other clients wait for more than 2 ms, and gets
+/// all responses.
+#[test]
+fn pipelined_requests_do_not_hold_a_reactor() {
+    let requests = effort(30_000, 100_000);
+    let origin = Origin::start(sized);
+    let mut daemon = Daemon::start(&vcl(origin.address, PROBED), &["-s", "malloc,64M", "-p", "reactors=1"]);
+    let all = "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(requests - 1)
+        + "GET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let hold = best_round(daemon.address, daemon.machine(), &mut |_| (), |_| {
+        let mut stream = TcpStream::connect(daemon.address).expect("connections are accepted");
+        let mut sending = stream.try_clone().expect("sockets can be cloned");
+        std::thread::scope(|scope| {
+            scope.spawn(|| sending.write_all(all.as_bytes()).expect("the daemon reads all requests"));
+            let mut responses = Vec::new();
+            stream.read_to_end(&mut responses).expect("the daemon closes in order");
+            let heads = responses.windows(15).filter(|window| *window == b"HTTP/1.1 200 OK").count();
+            assert_eq!(heads, requests);
+        });
+    });
+    eprintln!("longest wait beside {requests} pipelined requests: {hold:?}");
+    // Without pauses, a fifth of the work is done at once.
+    assert!(hold.is_short() && hold.longest < (LONGEST_WAIT * hold.slack).max(hold.work / 10), "{hold:?}");
 }
 
 /// Writes a cacheable response with the tag `all`.

@@ -90,11 +90,12 @@ impl Cache {
     /// Creates a cache whose stores do not evict objects when they load bodies. See `Cache::new`.
     pub(crate) fn without_load_eviction(config: Config, disks: Disks, now: f64) -> Arc<Self> {
         let counters = Arc::new(CacheStats::default());
+        let secret = config.stevedores.iter().find(|s| s.is_kept()).map(Stevedore::secret);
         Arc::new(Self {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
             stripes: (0..SHARDS * STRIPES).map(|_| AtomicU32::new(0)).collect(),
             stevedores: config.stevedores,
-            tags: TagIndex::new(),
+            tags: TagIndex::new(secret),
             bans: BanList::new(config.heads, Arc::clone(&counters), now, config.hooks.lurker),
             events: ExpiryEvents::new(now, config.hooks.expiry, Arc::clone(&counters)),
             counters,
@@ -188,11 +189,13 @@ impl Cache {
 
     /// Removes an object like `remove`, but does not report it for the log.
     pub(crate) fn remove_unlogged(&self, shard: &mut Shard, slot: u32, deferred: &mut DeferredWork) {
-        let key = shard.slab.get(slot).key;
+        let key = shard.slab.key(slot);
         self.bump_generation(&key);
         sub(&self.counters.n_objectcore, 1);
         if let Some(object) = shard.remove(slot) {
             object.set(flag::DYING);
+            // Before the caller reports the removal: the next process must not find the object again.
+            object.stored().forget();
             self.bans.detach(&object);
             if object.is(flag::TAGGED)
                 && let Some(tags) = shard.tags.remove(&slot)
@@ -288,7 +291,10 @@ impl Cache {
 
     /// Moves the body of an object into one span with its head, if it is small.
     fn compact(&self, object: Arc<Object>) -> Arc<Object> {
-        let Some(new) = object.compacted(COMPACT_MAX) else { return object };
+        let Some(new) = object.compacted(COMPACT_MAX) else {
+            self.keep_indexed(&object);
+            return object;
+        };
         let Some((shard, slot)) = self.locate(&object) else { return new };
         let mut shard = shard.lock();
         let unchanged = shard.object(slot, object.vxid()).is_some_and(|o| Arc::ptr_eq(o, &object));
@@ -297,8 +303,9 @@ impl Cache {
             new.set_timers(object.timers());
             let entry = shard.slab.get_mut(slot);
             entry.object = Some(Arc::clone(&new));
-            let key = entry.key;
+            let key = new.key();
             self.bump_generation(&key);
+            new.keep(shard.tags_of(slot));
             drop(shard);
             return new;
         }
@@ -328,7 +335,7 @@ impl Cache {
         let Some((shard, slot)) = self.locate(object) else { return };
         let shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
-            let key = shard.slab.get(slot).key;
+            let key = object.key();
             let dropped = self.disks.commit(&key, &shard, slot, object, &*self.bans.heads);
             drop(shard);
             drop(dropped);
@@ -349,10 +356,7 @@ impl Cache {
         if self.disks.is_empty() {
             return 0;
         }
-        let Some((shard, slot)) = self.locate(object) else { return 0 };
-        let shard = shard.lock();
-        let is_there = shard.object(slot, object.vxid()).is_some();
-        if is_there { lacquer_disk::fingerprint(&shard.slab.get(slot).key) } else { 0 }
+        if object.slot_id().is_none() { 0 } else { lacquer_disk::fingerprint(&object.key()) }
     }
 
     /// Commits an object whose fetch ends. An object that is not in the index yet is committed when it is published.
@@ -360,7 +364,7 @@ impl Cache {
         let Some((shard, slot)) = self.locate(object) else { return };
         let key = {
             let shard = shard.lock();
-            shard.object(slot, object.vxid()).map(|_| shard.slab.get(slot).key)
+            shard.object(slot, object.vxid()).map(|_| shard.slab.key(slot))
         };
         if let Some(key) = key {
             self.commit(key, object);
@@ -371,6 +375,16 @@ impl Cache {
     #[inline]
     fn device_of(&self, object: &Object) -> Option<&Stevedore> {
         self.stevedores.get(usize::from(object.stevedore())).filter(|stevedore| stevedore.has_device())
+    }
+
+    /// Makes an object whose fetch ends valid for the next process. An object that is not in the index yet becomes so
+    /// when it is published.
+    fn keep_indexed(&self, object: &Arc<Object>) {
+        let Some((shard, slot)) = self.locate(object) else { return };
+        let shard = shard.lock();
+        if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
+            object.keep(shard.tags_of(slot));
+        }
     }
 
     pub(crate) fn rush_some(&self, shard: &mut Shard, key: &Key, n: usize, deferred: &mut DeferredWork) {
@@ -509,6 +523,7 @@ impl Busy {
                 }
                 large.push_back((self.slot, object.vxid()));
             }
+            object.keep(shard.tags_of(self.slot));
             cache.bump_generation(&self.key);
             cache.rush(&mut shard, &self.key, &mut deferred);
         }

@@ -12,14 +12,7 @@ use crate::disk::Disks;
 use crate::evicted::Evicted;
 use crate::object::Object;
 use crate::stats::bump;
-
-/// The number of objects from a previous process that the stores contained.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    pub indexed: u64,
-    /// Objects that are damaged or of another version. They are freed.
-    pub refused: u64,
-}
+use crate::take_over::Recovery;
 
 impl Cache {
     /// Creates a cache. No later call may pass a time before `now`.
@@ -35,9 +28,9 @@ impl Cache {
     }
 
     /// Indexes the objects that the stores contain from a previous process. Must be called once, before the first
-    /// lookup. Stores in memory contain none.
+    /// lookup. Stores in memory that are not kept contain none.
     pub fn recover(self: &Arc<Self>) -> io::Result<Recovery> {
-        let mut recovery = Recovery::default();
+        let mut recovery = self.take_over()?;
         for stevedore in &self.stevedores {
             stevedore.recover(
                 &mut |stored, descriptor| match self.reindex(stevedore, stored, descriptor) {
@@ -52,7 +45,11 @@ impl Cache {
     fn reindex(self: &Arc<Self>, stevedore: &Stevedore, stored: Stored, descriptor: &[u8]) -> Option<()> {
         let descriptor = Descriptor::read(descriptor).ok()?;
         let object = Object::new(stored, &descriptor.spec(), stevedore.index());
-        if !object.has_sound_head() || !self.bans.heads.is_sound(object.head()) {
+        let heads = &self.bans.heads;
+        let is_sound = object.has_sound_head()
+            && heads.is_sound(object.head())
+            && heads.is_sound_extra(object.extra(), object.body_len());
+        if !is_sound {
             return None;
         }
         let slot = self.shard(&descriptor.key).lock().insert_busy(descriptor.key);

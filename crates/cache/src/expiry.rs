@@ -110,7 +110,7 @@ impl Cache {
         limit(&mut timers.grace, grace);
         limit(&mut timers.keep, keep);
         object.set_timers(timers);
-        let key = shard.slab.get(slot).key;
+        let key = shard.slab.key(slot);
         self.bump_generation(&key);
         let when = self.events.clock().ticks(object.expires());
         let Shard { slab, heap, .. } = shard;

@@ -32,6 +32,7 @@ mod shard;
 mod slab;
 mod stats;
 mod tags;
+mod take_over;
 mod waiter;
 mod waiting;
 
@@ -43,7 +44,6 @@ mod tests;
 
 pub use alloc::Nuke;
 pub use cache::{Awaited, Busy, Cache, Config, Hooks};
-pub use durable::Recovery;
 pub use evicted::Evicted;
 pub use front::FrontTable;
 pub use lookup::{Lookup, LookupArgs};
@@ -53,6 +53,7 @@ pub use purge::Purging;
 pub use slab::Digest;
 pub use stats::CacheStats;
 pub use tags::{Tag, TagStats};
+pub use take_over::Recovery;
 pub use waiting::{Resumed, Wait};
 
 pub use lacquer_storage::{BodyState, BodyWriter, Chunk, ChunkSizes, Full, Read, Stevedore, Stored};

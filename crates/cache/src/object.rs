@@ -11,6 +11,8 @@ use lacquer_flow::lookup::{self, Limits, Standing};
 use lacquer_flow::storing::Storing;
 use lacquer_storage::{BodyState, Chunk, Stored};
 
+use crate::tags::Tag;
+
 /// Properties of an object, one bit each.
 pub mod flag {
     use lacquer_flow::storing::Storing;
@@ -44,6 +46,9 @@ pub mod flag {
     /// Flags that the creator of an object may set.
     pub const GIVEN: u32 = HFM | HFP | PRIVATE | IMSCAND | GZIPED | CHGCE | ESIPROC;
 
+    /// Flags that the next process finds.
+    pub(crate) const KEPT: u32 = IMSCAND | GZIPED | CHGCE | ESIPROC;
+
     /// Returns the flags for a kind of object.
     pub fn of(storing: Storing) -> u32 {
         match storing {
@@ -69,7 +74,12 @@ pub mod flag {
     }
 }
 
+/// The part of the digest that identifies a key: finding a collision takes about 2^96 attempts.
+pub(crate) type Key = [u8; 24];
+
 const STEVEDORE_SHIFT: u32 = 24;
+/// The position of [`flag::KEPT`].
+const KEPT_SHIFT: u32 = 8;
 const PIN: u32 = 1 << 16;
 const PINS: u32 = 0xff << 16;
 /// Front tables count further hits in batches once an object has this many.
@@ -117,56 +127,62 @@ impl ObjectSpec<'_> {
 
 /// A cached object, or one that is private to a request.
 pub struct Object {
+    /// The bytes, and the record with VXID, times, hits and the last ban.
     stored: Stored,
-    vxid: u64,
-    t_origin: f64,
-    ttl: AtomicU32,
-    grace: AtomicU32,
-    keep: AtomicU32,
-    hits: AtomicU32,
     flags: AtomicU32,
-    ban: AtomicU32,
     slot: AtomicU32,
 }
 
-// With the two counts of its Arc, an object fits into a 96-byte allocation.
+// With the two counts of its Arc, an object fits into a 64-byte allocation.
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Object>() <= 72);
+const _: () = assert!(size_of::<Object>() <= 40);
 
 impl Object {
     pub(crate) fn new(stored: Stored, spec: &ObjectSpec<'_>, stevedore: u8) -> Arc<Self> {
+        let Timers { ttl, grace, keep } = spec.timers;
+        stored.record().begin(spec.vxid, spec.t_origin, [ttl, grace, keep]);
+        Self::with_flags(stored, spec.flags & flag::GIVEN | u32::from(stevedore) << STEVEDORE_SHIFT)
+    }
+
+    /// Creates an object of the previous process, whose record contains its times.
+    pub(crate) fn kept(stored: Stored, flags: u8, stevedore: u8) -> Arc<Self> {
+        let flags = u32::from(flags) << KEPT_SHIFT & flag::KEPT;
+        Self::with_flags(stored, flags | u32::from(stevedore) << STEVEDORE_SHIFT)
+    }
+
+    fn with_flags(stored: Stored, flags: u32) -> Arc<Self> {
         stored.counters().g_objects.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self {
-            stored,
-            vxid: spec.vxid,
-            t_origin: spec.t_origin,
-            ttl: AtomicU32::new(spec.timers.ttl.to_bits()),
-            grace: AtomicU32::new(spec.timers.grace.to_bits()),
-            keep: AtomicU32::new(spec.timers.keep.to_bits()),
-            hits: AtomicU32::new(0),
-            flags: AtomicU32::new(spec.flags & flag::GIVEN | u32::from(stevedore) << STEVEDORE_SHIFT),
-            ban: AtomicU32::new(0),
-            slot: AtomicU32::new(NO_SLOT),
-        })
+        Arc::new(Self { stored, flags: AtomicU32::new(flags), slot: AtomicU32::new(NO_SLOT) })
+    }
+
+    /// Returns the key under which it was published.
+    pub(crate) fn key(&self) -> Key {
+        self.stored.record().key()
+    }
+
+    /// Sets the key under which it is published.
+    pub(crate) fn set_key(&self, key: &Key) {
+        self.stored.record().set_key(key);
+    }
+
+    /// Makes the object valid for the next process, if its store is kept. The caller holds the lock of its shard, where
+    /// the object is.
+    pub(crate) fn keep(&self, tags: &[Tag]) {
+        if !self.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::DYING | flag::FAILED)
+            && self.state() == BodyState::Complete
+        {
+            let tags: Vec<u64> = tags.iter().map(|tag| tag.0).collect();
+            self.stored.keep(((self.flags() & flag::KEPT) >> KEPT_SHIFT) as u8, &tags);
+        }
     }
 
     /// Copies the object into one span of storage, if that is possible and its body is no longer than `limit`.
     pub(crate) fn compacted(&self, limit: usize) -> Option<Arc<Self>> {
         let stored = self.stored.compacted(limit)?;
-        let copy = |from: &AtomicU32| AtomicU32::new(from.load(Ordering::Relaxed));
-        stored.counters().g_objects.fetch_add(1, Ordering::Relaxed);
-        Some(Arc::new(Self {
-            stored,
-            vxid: self.vxid,
-            t_origin: self.t_origin,
-            ttl: copy(&self.ttl),
-            grace: copy(&self.grace),
-            keep: copy(&self.keep),
-            hits: copy(&self.hits),
-            flags: AtomicU32::new(self.flags.load(Ordering::Relaxed) & !PINS),
-            ban: copy(&self.ban),
-            slot: copy(&self.slot),
-        }))
+        stored.record().copy_from(self.stored.record());
+        let copy = Self::with_flags(stored, self.flags.load(Ordering::Relaxed) & !PINS);
+        copy.set_slot(self.slot());
+        Some(copy)
     }
 
     /// Returns the time of the last change, the Vary specification and the packed head.
@@ -252,45 +268,43 @@ impl Object {
     }
 
     pub fn vxid(&self) -> u64 {
-        self.vxid
+        self.stored.record().vxid()
     }
 
     /// Returns the time at which its lifetime began: the time of the origin's response, less its age at that time.
     pub fn t_origin(&self) -> f64 {
-        self.t_origin
+        self.stored.record().origin()
     }
 
     pub fn timers(&self) -> Timers {
-        let get = |from: &AtomicU32| f32::from_bits(from.load(Ordering::Relaxed));
-        Timers { ttl: get(&self.ttl), grace: get(&self.grace), keep: get(&self.keep) }
+        let [ttl, grace, keep] = self.stored.record().timers();
+        Timers { ttl, grace, keep }
     }
 
     pub(crate) fn set_timers(&self, timers: Timers) {
-        self.ttl.store(timers.ttl.to_bits(), Ordering::Relaxed);
-        self.grace.store(timers.grace.to_bits(), Ordering::Relaxed);
-        self.keep.store(timers.keep.to_bits(), Ordering::Relaxed);
+        self.stored.record().set_timers([timers.ttl, timers.grace, timers.keep]);
     }
 
     pub fn lifetime(&self) -> Lifetime {
         let Timers { ttl, grace, keep } = self.timers();
         let [ttl, grace, keep] = [ttl, grace, keep].map(f64::from);
-        Lifetime { origin: self.t_origin, ttl, grace, keep }
+        Lifetime { origin: self.t_origin(), ttl, grace, keep }
     }
 
     /// Returns the time until which it is fresh for a request.
     #[inline]
     pub fn fresh_until(&self, limits: Limits) -> f64 {
-        lookup::fresh_until(self.t_origin, self.ttl(), limits)
+        lookup::fresh_until(self.t_origin(), self.ttl(), limits)
     }
 
     #[inline]
     pub(crate) fn standing(&self, limits: Limits, t_req: f64) -> Standing {
-        lookup::standing(self.t_origin, self.ttl(), limits, t_req)
+        lookup::standing(self.t_origin(), self.ttl(), limits, t_req)
     }
 
     #[inline]
     fn ttl(&self) -> f64 {
-        f64::from(f32::from_bits(self.ttl.load(Ordering::Relaxed)))
+        f64::from(self.stored.record().ttl())
     }
 
     /// Returns the kind of object.
@@ -351,11 +365,11 @@ impl Object {
     }
 
     pub(crate) fn count_hits(&self, n: u32) {
-        self.hits.fetch_add(n, Ordering::Relaxed);
+        self.stored.record().add_hits(n);
     }
 
     pub fn hits(&self) -> u32 {
-        self.hits.load(Ordering::Relaxed)
+        self.stored.record().hits()
     }
 
     /// Records that a front table holds a reference. Returns false if the count is at its maximum.
@@ -376,11 +390,11 @@ impl Object {
     }
 
     pub(crate) fn ban(&self) -> u32 {
-        self.ban.load(Ordering::Acquire)
+        self.stored.record().ban()
     }
 
     pub(crate) fn set_ban(&self, ban: u32) {
-        self.ban.store(ban, Ordering::Release);
+        self.stored.record().set_ban(ban);
     }
 
     /// Returns the number of the object's slot in the index, if it was published. [`crate::Cache::kill_at`] takes it
@@ -406,6 +420,6 @@ impl Drop for Object {
 
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Object({}, {:?}, flags {:#x})", self.vxid, self.timers(), self.flags())
+        write!(f, "Object({}, {:?}, flags {:#x})", self.vxid(), self.timers(), self.flags())
     }
 }

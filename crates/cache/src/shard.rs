@@ -9,7 +9,7 @@ use hashbrown::hash_table::Entry;
 
 use crate::heap::Heap;
 use crate::object::{NO_SLOT, Object};
-use crate::slab::{BUSY, Key, NO_TIMER, NONE, Slab};
+use crate::slab::{Key, NONE, Slab, key_hash};
 use crate::tags::Tag;
 use crate::waiter::Waiter;
 
@@ -45,10 +45,6 @@ pub(crate) struct Shard {
     pub(crate) large: VecDeque<(u32, u64)>,
 }
 
-fn hash(key: &Key) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|i| key[8 + i]))
-}
-
 impl Shard {
     pub(crate) fn new() -> Self {
         Self {
@@ -70,7 +66,7 @@ impl Shard {
 
     /// Returns the first slot of a key, or `NONE`.
     pub(crate) fn first(&self, key: &Key) -> u32 {
-        self.table.find(hash(key), |&s| self.slab.get(s).key == *key).copied().unwrap_or(NONE)
+        self.table.find(key_hash(key), |&s| self.slab.has_key(s, key)).copied().unwrap_or(NONE)
     }
 
     /// Returns the object in a slot, if it is the object of this transaction.
@@ -78,12 +74,17 @@ impl Shard {
         self.slab.holds(slot, vxid).then(|| self.slab.get(slot).object.as_ref())?
     }
 
+    /// Returns the tags of the object in a slot.
+    pub(crate) fn tags_of(&self, slot: u32) -> &[Tag] {
+        self.tags.get(&slot).map_or(&[], |tags| tags)
+    }
+
     /// Appends a slot for a fetch to the list of the key.
     pub(crate) fn insert_busy(&mut self, key: Key) -> u32 {
-        let slot = self.slab.insert(key, None, BUSY);
+        let slot = self.slab.insert_busy(key);
         let last = self.last(&key);
         if last == NONE {
-            self.link_first(slot);
+            self.link_first(slot, &key);
         } else {
             self.slab.get_mut(last).next = slot;
         }
@@ -92,17 +93,17 @@ impl Shard {
 
     /// Puts the object into the slot of its fetch and moves the slot to the front of the key's list.
     pub(crate) fn publish(&mut self, slot: u32, object: Arc<Object>) {
-        self.unlink(slot);
-        let entry = self.slab.get_mut(slot);
-        entry.object = Some(object);
-        entry.timer = NO_TIMER;
+        let key = self.slab.key(slot);
+        self.unlink(slot, &key);
+        self.slab.fill(slot, object);
         self.predicted.remove(&slot);
-        self.link_first(slot);
+        self.link_first(slot, &key);
     }
 
     /// Removes a slot from the list of its key, the heap and the slab.
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Arc<Object>> {
-        self.unlink(slot);
+        let key = self.slab.key(slot);
+        self.unlink(slot, &key);
         if self.slab.get(slot).is_busy() {
             self.predicted.remove(&slot);
         } else {
@@ -136,11 +137,10 @@ impl Shard {
         last
     }
 
-    fn link_first(&mut self, slot: u32) {
-        let key = self.slab.get(slot).key;
+    fn link_first(&mut self, slot: u32, key: &Key) {
         let slab = &self.slab;
-        let same = |&s: &u32| slab.get(s).key == key;
-        let old = match self.table.entry(hash(&key), same, |&s| hash(&slab.get(s).key)) {
+        let same = |&s: &u32| slab.has_key(s, key);
+        let old = match self.table.entry(key_hash(key), same, |&s| slab.get(s).hash) {
             Entry::Occupied(mut entry) => std::mem::replace(entry.get_mut(), slot),
             Entry::Vacant(entry) => {
                 entry.insert(slot);
@@ -150,11 +150,10 @@ impl Shard {
         self.slab.get_mut(slot).next = old;
     }
 
-    fn unlink(&mut self, slot: u32) {
-        let entry = self.slab.get(slot);
-        let (key, next) = (entry.key, entry.next);
+    fn unlink(&mut self, slot: u32, key: &Key) {
+        let next = self.slab.get(slot).next;
         let slab = &self.slab;
-        if let Ok(mut entry) = self.table.find_entry(hash(&key), |&s| slab.get(s).key == key) {
+        if let Ok(mut entry) = self.table.find_entry(key_hash(key), |&s| slab.has_key(s, key)) {
             let mut at = *entry.get();
             if at == slot {
                 if next == NONE {

@@ -1,14 +1,14 @@
-//! The slots of a shard's objects: 40 bytes each, in blocks that never move, addressed by number.
+//! The slots of a shard's objects: 24 bytes each, in blocks that never move, addressed by number.
 
 use std::sync::Arc;
 
+use hashbrown::HashTable;
+
+pub(crate) use crate::object::Key;
 use crate::object::Object;
 
 /// The SHA-256 of the data that `vcl_hash` added.
 pub type Digest = [u8; 32];
-
-/// The part of the digest that identifies a key: finding a collision takes about 2^96 attempts.
-pub(crate) type Key = [u8; 24];
 
 pub(crate) fn key_of(digest: &Digest) -> Key {
     std::array::from_fn(|i| digest[i])
@@ -20,12 +20,18 @@ pub(crate) const NO_TIMER: u32 = u32::MAX;
 pub(crate) const BUSY: u32 = u32::MAX - 1;
 pub(crate) const FREE: u32 = u32::MAX - 2;
 
-const BLOCK: usize = 128;
+const BLOCK: usize = 256;
 
-/// One slot: it contains an object, belongs to a fetch that will bring one, or is free.
+/// Returns the part of a key that hash tables use.
+pub(crate) fn key_hash(key: &Key) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| key[8 + i]))
+}
+
+/// One slot: it contains an object, belongs to a fetch that will bring one, or is free. The key is in the record of the
+/// object, or in the slab's table of fetches.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    pub(crate) key: Key,
+    pub(crate) hash: u64,
     pub(crate) object: Option<Arc<Object>>,
     /// The next slot of the same key, or of the free list.
     pub(crate) next: u32,
@@ -33,7 +39,7 @@ pub(crate) struct Slot {
     pub(crate) timer: u32,
 }
 
-const _: () = assert!(size_of::<Slot>() == 40);
+const _: () = assert!(size_of::<Slot>() == 24);
 
 impl Slot {
     pub(crate) fn is_busy(&self) -> bool {
@@ -41,17 +47,23 @@ impl Slot {
     }
 }
 
+fn busy_hash(slot: u32) -> u64 {
+    (u64::from(slot) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(29)
+}
+
 /// The slots of a shard.
 #[derive(Debug)]
 pub(crate) struct Slab {
     blocks: Vec<Box<[Slot; BLOCK]>>,
+    /// The keys of slots that belong to fetches.
+    busy: HashTable<(u32, Key)>,
     free: u32,
     len: u32,
 }
 
 impl Slab {
     pub(crate) fn new() -> Self {
-        Self { blocks: Vec::new(), free: NONE, len: 0 }
+        Self { blocks: Vec::new(), busy: HashTable::new(), free: NONE, len: 0 }
     }
 
     pub(crate) fn get(&self, slot: u32) -> &Slot {
@@ -77,21 +89,49 @@ impl Slab {
         self.len
     }
 
-    pub(crate) fn insert(&mut self, key: Key, object: Option<Arc<Object>>, timer: u32) -> u32 {
+    /// Returns the key of a slot in use.
+    pub(crate) fn key(&self, slot: u32) -> Key {
+        match &self.get(slot).object {
+            Some(object) => object.key(),
+            None => self.busy.find(busy_hash(slot), |&(s, _)| s == slot).map_or([0; 24], |&(_, key)| key),
+        }
+    }
+
+    /// Returns whether a slot in use has this key.
+    pub(crate) fn has_key(&self, slot: u32, key: &Key) -> bool {
+        self.get(slot).hash == key_hash(key) && self.key(slot) == *key
+    }
+
+    /// Takes a slot for a fetch.
+    pub(crate) fn insert_busy(&mut self, key: Key) -> u32 {
         if self.free == NONE {
             self.grow();
         }
         let slot = self.free;
         let entry = self.get_mut(slot);
         let next = entry.next;
-        *entry = Slot { key, object, next: NONE, timer };
+        *entry = Slot { hash: key_hash(&key), object: None, next: NONE, timer: BUSY };
         self.free = next;
         self.len += 1;
+        self.busy.insert_unique(busy_hash(slot), (slot, key), |&(s, _)| busy_hash(s));
         slot
+    }
+
+    /// Puts an object into the slot of its fetch. The object gets the key of the slot.
+    pub(crate) fn fill(&mut self, slot: u32, object: Arc<Object>) {
+        if let Some(key) = self.take_busy(slot) {
+            object.set_key(&key);
+        }
+        let entry = self.get_mut(slot);
+        entry.object = Some(object);
+        entry.timer = NO_TIMER;
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Arc<Object>> {
         let free = self.free;
+        if self.get(slot).object.is_none() {
+            self.take_busy(slot);
+        }
         let entry = self.get_mut(slot);
         entry.next = free;
         entry.timer = FREE;
@@ -101,11 +141,16 @@ impl Slab {
         object
     }
 
+    fn take_busy(&mut self, slot: u32) -> Option<Key> {
+        let found = self.busy.find_entry(busy_hash(slot), |&(s, _)| s == slot).ok()?;
+        Some(found.remove().0.1)
+    }
+
     fn grow(&mut self) {
         let first = self.end();
         let block = std::array::from_fn(|i| {
             let next = if i + 1 < BLOCK { first + i as u32 + 1 } else { NONE };
-            Slot { key: [0; 24], object: None, next, timer: FREE }
+            Slot { hash: 0, object: None, next, timer: FREE }
         });
         self.blocks.push(Box::new(block));
         self.free = first;

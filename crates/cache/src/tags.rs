@@ -5,7 +5,7 @@
 //! A part of this index is locked after a shard, and at most one part at a time. A purge copies the slot ids of a
 //! tag, then checks under each shard's lock whether the object there still has the tag.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::locks::Mutex;
@@ -16,9 +16,9 @@ use crate::stats::{add, sub};
 
 const PARTS: usize = 64;
 
-/// A tag as the index contains it: a hash with a secret of this process.
+/// A tag as the index contains it: a hash with a secret of this process, or of the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tag(u64);
+pub struct Tag(pub(crate) u64);
 
 /// The slot ids of the objects with a tag. Most tags are either rare or very common.
 #[derive(Debug)]
@@ -87,22 +87,26 @@ pub struct TagStats {
 
 #[derive(Debug)]
 pub(crate) struct TagIndex {
-    secret: RandomState,
+    secret: u64,
     parts: Box<[Mutex<HashTable<Tagged>>]>,
     pub(crate) stats: TagStats,
 }
 
 impl TagIndex {
-    pub(crate) fn new() -> Self {
+    /// Creates an empty index. The tags of objects that are taken over were made with the `secret` of their store.
+    pub(crate) fn new(secret: Option<u64>) -> Self {
         Self {
-            secret: RandomState::new(),
+            secret: secret.unwrap_or_else(|| RandomState::new().hash_one(0)),
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
             stats: TagStats::default(),
         }
     }
 
     pub(crate) fn tag(&self, word: &[u8]) -> Tag {
-        Tag(self.secret.hash_one(word))
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.secret);
+        hasher.write(word);
+        Tag(hasher.finish())
     }
 
     fn part(&self, tag: Tag) -> &Mutex<HashTable<Tagged>> {

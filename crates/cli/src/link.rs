@@ -231,6 +231,17 @@ pub struct StorageConfig {
     pub size: Option<u64>,
     /// The memfd or file, of `size` bytes. An unlimited one is initially empty and is enlarged with ftruncate.
     pub fd: i32,
+    /// The table of its objects, if they outlive the worker.
+    pub records: Option<RecordsConfig>,
+}
+
+/// The table of the objects of a storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordsConfig {
+    /// The memfd. It is empty, unless a worker has used it.
+    pub fd: i32,
+    /// Whether storage and table contain the objects of the last worker. Otherwise both are empty.
+    pub take_over: bool,
 }
 
 /// Kinds of storage.

@@ -46,12 +46,16 @@ pub struct OriginContext<'s> {
 }
 
 fn addresses(of: &Backend, preamble: Option<Vec<u8>>) -> Addresses {
-    Addresses { v4: of.ipv4, v6: of.ipv6, path: of.path.clone(), preamble }
+    Addresses { v4: of.address.ipv4, v6: of.address.ipv6, path: of.address.path.clone(), preamble }
 }
 
 impl Origin {
     pub fn new(mut spec: Backend, context: OriginContext<'_>) -> Origin {
-        let address = if context.prefer_ipv6 { spec.ipv6.or(spec.ipv4) } else { spec.ipv4.or(spec.ipv6) };
+        let address = if context.prefer_ipv6 {
+            spec.address.ipv6.or(spec.address.ipv4)
+        } else {
+            spec.address.ipv4.or(spec.address.ipv6)
+        };
         let endpoint = match context.via {
             None => Endpoint::new(addresses(&spec, spec.preamble.clone()), context.tls),
             Some(via) => {
@@ -135,7 +139,7 @@ impl Origin {
 
     /// Returns `max_connections` of the backend.
     pub fn declared_limit(&self) -> u32 {
-        self.spec.max_connections.filter(|&n| n > 0).unwrap_or(u32::MAX)
+        self.spec.limits.max_connections.filter(|&n| n > 0).unwrap_or(u32::MAX)
     }
 
     /// Takes a slot, which [`OriginSlot`] returns. Two limits apply: `max_connections` for all connections, and
@@ -197,9 +201,9 @@ impl Origin {
 /// Copies the timeouts of the `.via` backend to a backend that declares none.
 fn inherit_timeouts(spec: &mut Backend, via: &Backend) {
     let pairs = [
-        (&mut spec.connect_timeout, via.connect_timeout),
-        (&mut spec.first_byte_timeout, via.first_byte_timeout),
-        (&mut spec.between_bytes_timeout, via.between_bytes_timeout),
+        (&mut spec.limits.connect_timeout, via.limits.connect_timeout),
+        (&mut spec.limits.first_byte_timeout, via.limits.first_byte_timeout),
+        (&mut spec.limits.between_bytes_timeout, via.limits.between_bytes_timeout),
     ];
     for (own, theirs) in pairs {
         if own.is_none_or(|t| t < 0.0) {

@@ -4,6 +4,8 @@ use lacquer_cache::bans::{BanRequest, HeadReader};
 use lacquer_http::pack::{PackedHead, packed_header};
 use lacquer_http::{HeaderName, Message, Workspace};
 
+use crate::object_attributes;
+
 /// The request for which an object is tested.
 pub struct RequestSubject<'r> {
     pub http: &'r Message,
@@ -42,5 +44,9 @@ impl HeadReader for PackedHeads {
             let is_ignored = entry.name.eq_ignore_ascii_case(b"accept-encoding");
             each(entry.name, entry.value.filter(|_| !is_ignored));
         }
+    }
+
+    fn is_sound_extra(&self, extra: &[u8], body: u64) -> bool {
+        object_attributes::is_sound(extra, body)
     }
 }

@@ -84,11 +84,19 @@ impl ClientTransport {
         }
     }
 
-    /// Records that the response ended too early, so that its connection does not end in order. A stream is reset
-    /// instead.
+    /// Records that the response ended too early, so that its connection does not end in order. Does nothing for a
+    /// stream, which the caller resets.
     pub fn cut(&self) {
         match self {
             ClientTransport::Http1(tx) => tx.cut(),
+            ClientTransport::Http2(_) => {}
+        }
+    }
+
+    /// Records the same about a response whose end is the end of the connection.
+    pub fn cut_unframed(&self) {
+        match self {
+            ClientTransport::Http1(tx) => tx.cut_unframed(),
             ClientTransport::Http2(_) => {}
         }
     }
@@ -117,13 +125,13 @@ impl ClientTransport {
 
     /// Returns a limit of the HTTP/2 connection; `None` for HTTP/1.
     pub fn http2_limit(&self, which: H2Setting) -> Option<f64> {
-        self.http2().map(|stream| stream.conn.limit(which))
+        self.http2().map(|stream| stream.conn().conduct().limit(which))
     }
 
     /// Sets a limit of the HTTP/2 connection from `now` on. Does nothing for HTTP/1.
     pub fn set_http2_limit(&self, which: H2Setting, value: f64, now: f64) {
         if let Some(stream) = self.http2() {
-            stream.conn.set_limit(which, value, now);
+            stream.conn().conduct().set_limit(which, value, now);
         }
     }
 

@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn a_panic_returns_the_slot() {
-        let spec = lacquer_vcl::program::Backend { max_connections: Some(1), ..Default::default() };
+        let mut spec = lacquer_vcl::program::Backend::default();
+        spec.limits.max_connections = Some(1);
         let context = OriginContext { vcl_name: "boot", ..OriginContext::default() };
         let origin = Arc::new(Origin::new(spec, context));
         let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -9,7 +9,7 @@ use std::task::Poll;
 use lacquer_cache::{ChunkSizes, Hooks, Object};
 use lacquer_deliver::{Behind, Head, MessageHead, ResponseSink, SendError, Sink};
 use lacquer_flow::delivery::End as BodyEnd;
-use lacquer_h2::flow::SendWindow;
+use lacquer_h2::flow::INITIAL_WINDOW;
 use lacquer_h2::frame::{self, Kind, flag};
 use lacquer_h2::settings::Settings;
 use lacquer_http::h1::{ChunkHeader, ChunkedDecoder, Framing, LAST_CHUNK};
@@ -96,9 +96,9 @@ impl World {
         let params = self.services.params();
         let (transport, conn) = if protocol == Protocol::Http2 {
             let conn = Rc::new(Conn::new(self.services.clone(), sess, tx, &params));
-            conn.settings.remote.set(Settings { initial_window_size: WINDOW, ..Settings::DEFAULT });
-            conn.windows.send.set(SendWindow::new(WINDOW));
-            conn.conduct.rules.borrow_mut().open_upgraded();
+            conn.set_client_settings(Settings { initial_window_size: WINDOW, ..Settings::DEFAULT });
+            conn.add_credit(WINDOW - INITIAL_WINDOW).expect("the window stays below its limit");
+            conn.conduct().open_upgraded();
             (ClientTransport::Http2(Stream::open(&conn, 1, 0.0)), Some(conn))
         } else {
             (ClientTransport::Http1(tx), None)
@@ -433,7 +433,7 @@ async fn upload(protocol: Protocol, body: &[u8], random: &mut Random, opened: &m
     }
     match (protocol, &opened.stream) {
         (Protocol::Http2, Some(stream)) => {
-            stream.proto.borrow_mut().trailers().expect("it is open");
+            stream.receive_trailers().expect("it is open");
             stream.end();
         }
         (Protocol::Length, _) => {}

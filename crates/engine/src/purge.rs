@@ -13,7 +13,7 @@ use crate::task::Task;
 /// Purges the objects with the request's hash, because VCL returned `purge`.
 pub fn by_action(task: &Task, digest: &[u8; 32]) -> impl Future<Output = i64> + use<> {
     let action = Action::PurgeKey { digest: *digest, purge: Purge::Hard };
-    begin(task, action, task.run.now, Reason::PurgeAction)
+    begin(task, action, task.now(), Reason::PurgeAction)
 }
 
 /// Purges the objects with this hash (VMOD purge).
@@ -26,11 +26,11 @@ pub fn of_hash(task: &Task, digest: &[u8; 32], mode: PurgeMode, now: f64) -> Loc
 pub fn of_tags(task: &Task, tags: &[&[u8]], mode: PurgeMode) -> LocalFuture<'static, i64> {
     let tags = tags.iter().map(|&tag| tag.into()).collect();
     let action = Action::PurgeTags { tags, purge: purge_of(mode) };
-    Box::pin(begin(task, action, task.run.now, Reason::XkeyModule))
+    Box::pin(begin(task, action, task.now(), Reason::XkeyModule))
 }
 
 fn begin(task: &Task, action: Action, when: f64, why: Reason) -> impl Future<Output = i64> + use<> {
-    let services = task.services.clone();
+    let services = task.services().clone();
     let event = Invalidation::new(action, when, why, task.source());
     let purging = services.cache().invalidate(event, Arrival::Local);
     finish(services, purging)

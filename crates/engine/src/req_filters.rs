@@ -12,7 +12,8 @@ use lacquer_params::Params;
 use lacquer_shm::Tag;
 use lacquer_shm::vsc::LocalMain;
 
-use crate::task::{Logged, Task};
+use crate::logged::Logged;
+use crate::task::Task;
 
 /// Returns the error text for a filter list whose `rest` begins with an unknown name.
 pub fn unknown(rest: &[u8]) -> String {
@@ -159,7 +160,7 @@ impl BodyFilters {
     /// Logs the filters' report and fault.
     pub fn log(mut self, task: &mut Task) {
         if let Some(fault) = &self.fault {
-            task.log.put(Tag::FetchError, fault.as_bytes());
+            task.log_mut().put(Tag::FetchError, fault.as_bytes());
         }
         task.log_filtered_in(&self.chain.report());
     }

@@ -4,25 +4,33 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use lacquer_http::proxy_protocol::find_tlv;
 use lacquer_http::{SessClose, Workspace};
-use lacquer_net::{Listener, Negotiated, Side, Stream};
+use lacquer_net::{HttpVersion, Listener, Negotiated, Side, Stream, TlsFacts};
 use lacquer_params::Params;
 use lacquer_shm::vsc::LocalMain;
 use lacquer_shm::{Log, Tag, Vxid};
 
-use crate::addresses::AddressUsage;
+use crate::addresses::{ActiveRequest, AddressTable, AddressUsage};
 
-/// A session timeout: the value that VCL has set, else the parameter's.
-#[derive(Debug, Default)]
-pub struct Override(Cell<Option<f64>>);
+/// A timeout of a session that VCL may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    Idle,
+    Linger,
+    Send,
+    IdleSend,
+}
 
-impl Override {
-    pub fn get(&self, default: f64) -> f64 {
-        self.0.get().unwrap_or(default)
-    }
-
-    pub fn set(&self, value: Option<f64>) {
-        self.0.set(value);
+impl Timeout {
+    #[inline]
+    fn parameter(self, params: &Params) -> f64 {
+        match self {
+            Timeout::Idle => params.timeout_idle,
+            Timeout::Linger => params.timeout_linger,
+            Timeout::Send => params.send_timeout,
+            Timeout::IdleSend => params.idle_send_timeout,
+        }
     }
 }
 
@@ -36,32 +44,24 @@ pub struct Ends {
     pub server: Side,
 }
 
-/// The timeouts of a session.
-#[derive(Default)]
-pub struct Timeouts {
-    pub idle: Override,
-    pub linger: Override,
-    pub send: Override,
-    pub idle_send: Override,
-}
-
 pub struct Sess {
-    pub vxid: u64,
-    pub listener: Arc<Listener>,
-    pub ends: Ends,
+    vxid: Vxid,
+    listener: Arc<Listener>,
+    ends: Ends,
     /// The facts that the connection's transport has negotiated, once it has passed the stages of its listener.
-    pub negotiated: Negotiated,
+    negotiated: Negotiated,
     /// The extensions of a PROXY header, version 2.
-    pub proxy_tlvs: Vec<u8>,
+    proxy_tlvs: Vec<u8>,
     /// The uid and gid of the peer of a UNIX socket.
-    pub credentials: Option<(u32, u32)>,
-    pub opened: f64,
-    pub fd: i32,
-    pub timeouts: Timeouts,
+    credentials: Option<(u32, u32)>,
+    opened: f64,
+    fd: i32,
+    /// The timeouts that VCL has set, in the order of [`Timeout`].
+    timeouts: [Cell<Option<f64>>; 4],
     /// The session's use of its client address's limits.
-    pub address: AddressUsage,
+    address: AddressUsage,
     /// A stand-in for Varnish's session workspace, created when first used.
-    pub workspace: RefCell<Option<Workspace>>,
+    workspace: RefCell<Option<Workspace>>,
 }
 
 impl Sess {
@@ -71,7 +71,7 @@ impl Sess {
         let credentials =
             listener.is_unix().then(|| lacquer_system::peer_credentials(stream.as_fd())).flatten();
         Sess {
-            vxid,
+            vxid: Vxid::client(vxid),
             listener,
             ends: Ends { client: remote.clone(), server: local.clone(), remote, local },
             negotiated: Negotiated::default(),
@@ -79,14 +79,91 @@ impl Sess {
             credentials,
             opened,
             fd: stream.raw_fd(),
-            timeouts: Timeouts::default(),
+            timeouts: [const { Cell::new(None) }; 4],
             address: AddressUsage::default(),
             workspace: RefCell::default(),
         }
     }
 
+    /// Replaces the addresses of the client and of the server with those from a PROXY header.
+    pub fn use_proxied_ends(&mut self, client: Side, server: Side) {
+        self.ends.client = client;
+        self.ends.server = server;
+    }
+
+    /// Stores the extensions of a PROXY header.
+    pub fn use_proxy_tlvs(&mut self, tlvs: &[u8]) {
+        self.proxy_tlvs = tlvs.to_vec();
+    }
+
+    /// Records the result of the transport's negotiation.
+    pub fn settle(&mut self, negotiated: Negotiated) {
+        self.negotiated = negotiated;
+    }
+
+    #[inline]
+    pub fn vxid(&self) -> Vxid {
+        self.vxid
+    }
+
+    #[inline]
+    pub fn listener(&self) -> &Arc<Listener> {
+        &self.listener
+    }
+
+    #[inline]
+    pub fn ends(&self) -> &Ends {
+        &self.ends
+    }
+
+    /// Returns the client's address as text.
+    #[inline]
+    pub fn client_ip(&self) -> &str {
+        &self.ends.client.ip
+    }
+
+    /// Returns the time when the connection was accepted.
+    pub fn opened(&self) -> f64 {
+        self.opened
+    }
+
+    /// Returns the only protocol that the connection may use; `None` if the first bytes decide.
+    #[inline]
+    pub fn negotiated_protocol(&self) -> Option<HttpVersion> {
+        self.negotiated.protocol
+    }
+
+    /// Returns the facts about TLS, if the client's connection uses it.
+    #[inline]
+    pub fn tls(&self) -> Option<&TlsFacts> {
+        self.negotiated.tls.as_deref()
+    }
+
+    /// Returns an extension of the PROXY header by its type.
+    pub fn proxy_tlv(&self, kind: u8) -> Option<&[u8]> {
+        find_tlv(&self.proxy_tlvs, kind)
+    }
+
+    /// Appends the PROXY header that tells an origin about this session's client.
+    pub fn write_proxy_header(&self, version: u32, header: &mut Vec<u8>) {
+        lacquer_net::proxy_out::write(
+            version,
+            &self.ends.client,
+            &self.ends.server,
+            &self.proxy_tlvs,
+            header,
+        );
+    }
+
+    /// Returns the uid and gid of the peer of a UNIX socket.
+    pub fn credentials(&self) -> Option<(u32, u32)> {
+        self.credentials
+    }
+
+    // The log.
+
     pub fn log_open(&self, log: &Log) {
-        let vxid = Vxid::client(self.vxid);
+        let vxid = self.vxid;
         log.write_fmt(Tag::Begin, vxid, format_args!("sess 0 {}", self.listener.protocol()));
         log.write_fmt(
             Tag::SessOpen,
@@ -105,7 +182,7 @@ impl Sess {
     }
 
     pub fn log_close(&self, log: &Log, reason: SessClose, now: f64) {
-        let vxid = Vxid::client(self.vxid);
+        let vxid = self.vxid;
         let lasted = (now - self.opened).max(0.0);
         log.write_fmt(Tag::SessClose, vxid, format_args!("{} {lasted:.3}", reason.name()));
         log.write(Tag::End, vxid, b"");
@@ -114,20 +191,69 @@ impl Sess {
     /// Logs the timeout that ends the session of a slow client.
     #[cold]
     pub fn log_late(&self, log: &Log, what: &str) {
-        log.write_fmt(Tag::SessError, Vxid::client(self.vxid), format_args!("Hit timeout_idle in a {what}"));
+        log.write_fmt(Tag::SessError, self.vxid, format_args!("Hit timeout_idle in a {what}"));
+    }
+
+    // The limits of the client's address.
+
+    /// Counts the connection. Returns false if its address has reached `client_max_connections`.
+    pub fn count_connection(&self, table: &Arc<AddressTable>, params: &Params) -> bool {
+        self.address.connect(table, self.ends.client.addr.ip(), params)
+    }
+
+    /// Counts a request, if requests are limited. Fails if its address has reached `client_max_requests`.
+    pub(crate) fn begin_request(
+        &self,
+        table: &Arc<AddressTable>,
+        params: &Params,
+    ) -> Result<Option<ActiveRequest>, ()> {
+        self.address.begin_request(table, self.ends.client.addr.ip(), params)
+    }
+
+    /// Charges a reset of a stream. Returns false if the budget of the address is spent.
+    pub fn charge_reset(&self, table: &Arc<AddressTable>, params: &Params) -> bool {
+        self.address.charge_reset(table, self.ends.client.addr.ip(), params)
+    }
+
+    /// Returns the session's share in the limits of its client's address.
+    pub fn address(&self) -> &AddressUsage {
+        &self.address
+    }
+
+    // Timeouts.
+
+    /// Returns a timeout in seconds: the value that VCL has set, else the parameter's.
+    #[inline]
+    pub fn timeout(&self, which: Timeout, params: &Params) -> f64 {
+        self.timeouts[which as usize].get().unwrap_or_else(|| which.parameter(params))
+    }
+
+    /// Sets a timeout; `None` restores the parameter's value.
+    pub fn set_timeout(&self, which: Timeout, seconds: Option<f64>) {
+        self.timeouts[which as usize].set(seconds);
+    }
+
+    /// Returns the seconds for which the client may take no byte of a response.
+    #[inline]
+    pub fn send_idle_limit(&self, params: &Params) -> f64 {
+        self.timeout(Timeout::IdleSend, params)
+    }
+
+    /// Returns the seconds for which the connection may wait for a request.
+    #[inline]
+    pub fn idle_limit(&self, params: &Params) -> f64 {
+        self.timeout(Timeout::Idle, params)
+    }
+
+    // The workspace.
+
+    /// Runs `work` on the stand-in for the session's workspace; `None` until it is first used.
+    pub fn with_workspace<T>(&self, work: impl FnOnce(&mut Option<Workspace>) -> T) -> T {
+        work(&mut self.workspace.borrow_mut())
     }
 
     pub fn workspace_overflowed(&self) -> bool {
         self.workspace.borrow().as_ref().is_some_and(Workspace::overflowed)
-    }
-
-    /// Returns the seconds for which the client may take no byte of a response.
-    pub fn send_idle_limit(&self, params: &Params) -> f64 {
-        self.timeouts.idle_send.get(params.idle_send_timeout)
-    }
-
-    pub fn idle_limit(&self, params: &Params) -> f64 {
-        self.timeouts.idle.get(params.timeout_idle)
     }
 }
 

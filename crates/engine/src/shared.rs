@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lacquer_cache::bans::PastBans;
 use lacquer_cache::disk::Disk;
 use lacquer_cache::invalidation::InvalidationListener;
-use lacquer_cache::{Cache, Config, Hooks};
+use lacquer_cache::{Cache, Config, Hooks, Recovery};
 use lacquer_net::Pools;
 use lacquer_net::descriptors::Descriptors;
 use lacquer_params::Params;
@@ -30,6 +30,7 @@ pub struct Shared {
     counters: Counters,
     log: Arc<Log>,
     cache: Arc<Cache>,
+    recovery: Recovery,
     stevedores: Stevedores,
     pools: Pools,
     vcls: VclTable,
@@ -97,18 +98,20 @@ impl Shared {
             invalidation_listeners,
         };
         let cache = Cache::with_disks(config, disks, past_bans, clock::real());
-        cache.recover().map_err(|e| format!("a storage cannot be read: {e}"))?;
+        let recovery = cache.recover().map_err(|e| format!("a storage cannot be read: {e}"))?;
         let reactors = params.reactor_count();
+        let vxids = Vxids::new(stevedores.all());
         Ok(Shared {
             names,
             counters: Counters { main: counters, pools: PoolCounters::create(vsm, &params, reactors)? },
             pools: Pools::new(reactors),
             log,
             cache,
+            recovery,
             stevedores,
             params: LiveParams::new(params),
             vcls: VclTable::default(),
-            vxids: Vxids::default(),
+            vxids,
             intake: Intake::default(),
             descriptors: Descriptors::new(descriptors),
         })
@@ -134,6 +137,11 @@ impl Shared {
 
     pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
+    }
+
+    /// Returns the number of objects that the storages contained at the start.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
     }
 
     pub fn stevedores(&self) -> &Stevedores {

@@ -1,13 +1,11 @@
 //! The common part of a client request and a fetch: the workspace, the log, the VCL and the times.
 
+use std::mem;
 use std::rc::Rc;
 
 use lacquer_cache::invalidation::{Source, Ticket};
 use lacquer_filters::Report;
-use lacquer_http::{
-    HeaderName, Message, Overflow, Slot, Text, Workspace, conditional, fixed, fixed_text_table,
-    header_table as h,
-};
+use lacquer_http::{Message, Text, Workspace};
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog, Vxid};
@@ -17,43 +15,69 @@ use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{Ctx, Host};
 
 use crate::activity::Work;
+use crate::logged::{Logged, Tags};
 use crate::services::Services;
 use crate::session::Sess;
 use crate::vcl_table::VclRef;
 
 pub struct Task {
+    services: Rc<Services>,
+    params: Rc<Params>,
+    sess: Rc<Sess>,
+    vcl: Rc<VclRef>,
+    ws: Workspace,
+    log: TxLog,
+    /// A buffer for assembling output.
+    out: Vec<u8>,
+    privates: PrivateMap,
+    times: Times,
+    run: Run,
+}
+
+/// The state outside the transaction that a task uses.
+pub struct TaskContext {
     pub services: Rc<Services>,
     pub params: Rc<Params>,
     pub sess: Rc<Sess>,
     pub vcl: Rc<VclRef>,
+}
+
+/// The parts of a task that are used together.
+pub struct TaskParts<'t> {
+    pub services: &'t Rc<Services>,
+    pub params: &'t Rc<Params>,
+    pub sess: &'t Rc<Sess>,
+    pub vcl: &'t Rc<VclRef>,
+    pub ws: &'t mut Workspace,
+    pub log: &'t mut TxLog,
+}
+
+/// The recycled memory of a task.
+pub struct TaskBuffers {
     pub ws: Workspace,
     pub log: TxLog,
-    /// A buffer for assembling output.
     pub out: Vec<u8>,
-    pub privates: PrivateMap,
-    pub times: Times,
-    pub run: Run,
 }
 
 /// The times of the first and of the last timestamp in the log.
-pub struct Times {
-    pub first: f64,
-    pub last: f64,
+struct Times {
+    first: f64,
+    last: f64,
 }
 
 /// The VCL subroutine that runs, or ran last.
-pub struct Run {
-    pub method: Method,
+struct Run {
+    method: Method,
     /// VCL's `now`: the time when the subroutine was entered.
-    pub now: f64,
+    now: f64,
     /// VCL has enabled tracing.
-    pub trace: bool,
-    pub ending: Ending,
+    trace: bool,
+    ending: Ending,
 }
 
 /// The outcome of a subroutine, in addition to its action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ending {
+enum Ending {
     Usual,
     /// The subroutine has made bans that listeners have not recorded yet.
     Unrecorded,
@@ -66,6 +90,162 @@ pub enum Ending {
 struct Tickets(Vec<Ticket>);
 
 impl Task {
+    /// Creates a task whose first event was at `first`. Its first subroutine is `method`, and VCL's `now` is `now`.
+    #[inline]
+    pub fn new(context: TaskContext, buffers: TaskBuffers, first: f64, (method, now): (Method, f64)) -> Task {
+        Task {
+            params: context.params,
+            services: context.services,
+            sess: context.sess,
+            vcl: context.vcl,
+            ws: buffers.ws,
+            log: buffers.log,
+            out: buffers.out,
+            privates: PrivateMap::default(),
+            times: Times { first, last: first },
+            run: Run { method, now, trace: false, ending: Ending::Usual },
+        }
+    }
+
+    /// Takes the memory, which is recycled for another transaction.
+    #[inline]
+    pub fn take_buffers(&mut self) -> TaskBuffers {
+        TaskBuffers {
+            ws: mem::take(&mut self.ws),
+            log: mem::take(&mut self.log),
+            out: mem::take(&mut self.out),
+        }
+    }
+
+    // The surroundings.
+
+    #[inline]
+    pub fn services(&self) -> &Rc<Services> {
+        &self.services
+    }
+
+    #[inline]
+    pub fn params(&self) -> &Rc<Params> {
+        &self.params
+    }
+
+    #[inline]
+    pub fn sess(&self) -> &Rc<Sess> {
+        &self.sess
+    }
+
+    #[inline]
+    pub fn vcl(&self) -> &Rc<VclRef> {
+        &self.vcl
+    }
+
+    /// Continues with another program. Returns the previous one.
+    pub fn switch_vcl(&mut self, next: Rc<VclRef>) -> Rc<VclRef> {
+        mem::replace(&mut self.vcl, next)
+    }
+
+    // The memory.
+
+    #[inline]
+    pub fn ws(&self) -> &Workspace {
+        &self.ws
+    }
+
+    #[inline]
+    pub fn ws_mut(&mut self) -> &mut Workspace {
+        &mut self.ws
+    }
+
+    #[inline]
+    pub fn log(&self) -> &TxLog {
+        &self.log
+    }
+
+    #[inline]
+    pub fn log_mut(&mut self) -> &mut TxLog {
+        &mut self.log
+    }
+
+    /// Returns the parts that cannot be borrowed one by one, because some of them change.
+    #[inline]
+    pub fn parts(&mut self) -> TaskParts<'_> {
+        TaskParts {
+            services: &self.services,
+            params: &self.params,
+            sess: &self.sess,
+            vcl: &self.vcl,
+            ws: &mut self.ws,
+            log: &mut self.log,
+        }
+    }
+
+    /// Returns a message of the task with the means to change and log it.
+    #[inline]
+    pub fn logged<'t>(&'t mut self, message: &'t mut Message, tags: Tags) -> Logged<'t> {
+        Logged { message, ws: &mut self.ws, log: &mut self.log, tags }
+    }
+
+    /// Takes the buffer for output, which is empty. [`Task::return_output`] puts it back.
+    #[inline]
+    pub fn take_output(&mut self) -> Vec<u8> {
+        let mut out = mem::take(&mut self.out);
+        out.clear();
+        out
+    }
+
+    #[inline]
+    pub fn return_output(&mut self, out: Vec<u8>) {
+        self.out = out;
+    }
+
+    /// Returns the private data of modules and of the engine.
+    #[inline]
+    pub fn privates(&mut self) -> &mut PrivateMap {
+        &mut self.privates
+    }
+
+    pub fn privates_and_ws(&mut self) -> (&mut PrivateMap, &mut Workspace) {
+        (&mut self.privates, &mut self.ws)
+    }
+
+    // The subroutine.
+
+    /// Returns the subroutine that runs, or ran last.
+    #[inline]
+    pub fn method(&self) -> Method {
+        self.run.method
+    }
+
+    /// Returns VCL's `now`.
+    #[inline]
+    pub fn now(&self) -> f64 {
+        self.run.now
+    }
+
+    #[inline]
+    pub fn set_now(&mut self, now: f64) {
+        self.run.now = now;
+    }
+
+    /// Returns whether VCL has enabled tracing.
+    #[inline]
+    pub fn is_traced(&self) -> bool {
+        self.run.trace
+    }
+
+    #[inline]
+    pub fn set_trace(&mut self, trace: bool) {
+        self.run.trace = trace;
+    }
+
+    /// Fails the transaction at the end of the subroutine.
+    pub fn mark_failed(&mut self) {
+        self.run.ending = Ending::Failed;
+    }
+
+    // The log.
+
+    #[inline]
     pub fn vxid(&self) -> Vxid {
         self.log.vxid()
     }
@@ -87,7 +267,7 @@ impl Task {
     /// Waits until the subroutine's bans are recorded, and returns its action.
     #[cold]
     async fn finish_subroutine(&mut self, action: Action) -> Action {
-        for ticket in std::mem::take(&mut self.privates.get::<Tickets>(0).0) {
+        for ticket in mem::take(&mut self.privates.get::<Tickets>(0).0) {
             ticket.await;
         }
         if self.run.ending == Ending::Failed { Action::Fail } else { action }
@@ -97,6 +277,42 @@ impl Task {
     pub fn timestamp(&mut self, event: &str, now: f64) {
         self.log.put_timestamp(event, now, self.times.first, self.times.last);
         self.times.last = now;
+    }
+
+    /// Returns the time of the first timestamp.
+    #[inline]
+    pub fn first_event(&self) -> f64 {
+        self.times.first
+    }
+
+    /// Returns the time of the last timestamp.
+    #[inline]
+    pub fn last_event(&self) -> f64 {
+        self.times.last
+    }
+
+    /// Ends the log records of this transaction, and begins those of `next`, which continues it.
+    pub fn continue_as(&mut self, kind: &str, why: &str, next: Vxid) {
+        self.log.continue_as(kind, why, next);
+        self.timestamp("Start", self.times.last);
+    }
+
+    /// Logs a text of the workspace.
+    #[inline]
+    pub fn put_text(&mut self, tag: Tag, text: Text) {
+        self.log.put(tag, self.ws.get(text));
+    }
+
+    /// Logs bytes of the workspace.
+    #[inline]
+    pub fn put_from(&mut self, tag: Tag, bytes: impl FnOnce(&Workspace) -> &[u8]) {
+        self.log.put(tag, bytes(&self.ws));
+    }
+
+    /// Logs the name of the program that will run.
+    #[inline]
+    pub fn log_vcl(&mut self) {
+        self.log.put(Tag::VCL_use, self.vcl.name.as_bytes());
     }
 
     /// Logs a timestamp with the current time, and returns the time.
@@ -188,213 +404,4 @@ pub async fn run_vcl<S: VclTask>(transaction: &mut S, method: Method) -> Action 
     }
     task.log.put(Tag::VCL_return, action.name().as_bytes());
     action
-}
-
-/// The log tags for one kind of message.
-#[derive(Clone, Copy)]
-pub struct Tags {
-    pub method: Tag,
-    pub url: Tag,
-    pub protocol: Tag,
-    pub status: Tag,
-    pub reason: Tag,
-    pub header: Tag,
-    pub unset: Tag,
-}
-
-impl Tags {
-    fn of(self, slot: Slot) -> Tag {
-        match slot {
-            Slot::Method => self.method,
-            Slot::Url => self.url,
-            Slot::Proto => self.protocol,
-            Slot::Status => self.status,
-            Slot::Reason => self.reason,
-        }
-    }
-}
-
-macro_rules! tags {
-    ($name:ident $m:ident $u:ident $p:ident $s:ident $r:ident $h:ident $un:ident) => {
-        pub const $name: Tags = Tags {
-            method: Tag::$m,
-            url: Tag::$u,
-            protocol: Tag::$p,
-            status: Tag::$s,
-            reason: Tag::$r,
-            header: Tag::$h,
-            unset: Tag::$un,
-        };
-    };
-}
-
-tags!(REQ ReqMethod ReqURL ReqProtocol ReqStatus ReqReason ReqHeader ReqUnset);
-tags!(RESP RespMethod RespURL RespProtocol RespStatus RespReason RespHeader RespUnset);
-tags!(BEREQ BereqMethod BereqURL BereqProtocol BereqStatus BereqReason BereqHeader BereqUnset);
-tags!(BERESP BerespMethod BerespURL BerespProtocol BerespStatus BerespReason BerespHeader BerespUnset);
-
-/// A message with the workspace and the log that changes to it need.
-pub struct Logged<'t> {
-    pub message: &'t mut Message,
-    pub ws: &'t mut Workspace,
-    pub log: &'t mut TxLog,
-    pub tags: Tags,
-}
-
-/// Marks the workspace as overflowed, and logs the overflow.
-pub fn out_of_workspace(ws: &mut Workspace, log: &mut TxLog) {
-    let kind = if log.vxid().is_client() { "req" } else { "bo" };
-    log.put_fmt(Tag::Error, format_args!("out of workspace ({kind})"));
-    ws.set_overflowed();
-}
-
-impl Logged<'_> {
-    /// Logs the whole message.
-    pub fn log_all(&mut self) {
-        self.log_first_line();
-        let (m, ws, t) = (&*self.message, &*self.ws, self.tags);
-        for field in m.fields() {
-            self.log.put(t.header, field.line(ws));
-        }
-    }
-
-    pub fn log_first_line(&mut self) {
-        let (m, ws, t) = (&*self.message, &*self.ws, self.tags);
-        if m.text(Slot::Method).is_some() {
-            self.log.put(t.method, m.method(ws));
-            self.log.put(t.url, m.url(ws));
-            self.log.put(t.protocol, m.proto(ws));
-        } else {
-            self.log.put(t.protocol, m.proto(ws));
-            self.log.put(t.status, m.status_text(ws));
-            self.log.put(t.reason, m.reason(ws));
-        }
-    }
-
-    pub fn unset(&mut self, name: HeaderName<'_>) {
-        let (log, tag) = (&mut *self.log, self.tags.unset);
-        self.message.unset(self.ws, name, |line| log.put(tag, line));
-    }
-
-    /// Adds a header line. Returns false if there is no room.
-    pub fn add(&mut self, name: HeaderName<'_>, value: &[u8]) -> bool {
-        match self.message.append(self.ws, name, value) {
-            Ok(line) => {
-                self.log.put(self.tags.header, self.ws.get(line));
-                true
-            }
-            Err(_) => {
-                self.lost(&[name.as_bytes(), b":"]);
-                false
-            }
-        }
-    }
-
-    /// Adds a header line with a fixed text.
-    pub fn add_line(&mut self, name: HeaderName<'_>, line: Text) {
-        match self.message.append_named_line(self.ws, name, line) {
-            Ok(line) => self.log.put(self.tags.header, self.ws.get(line)),
-            Err(_) => self.lost(&[name.as_bytes(), b":"]),
-        }
-    }
-
-    /// Makes this fixed line the only one of its name. Changes nothing if it already is.
-    pub fn force(&mut self, name: HeaderName<'_>, line: Text) {
-        let value = self.ws.get(line.tail(name.as_bytes().len() + 2));
-        if self.message.value_is(self.ws, name, value) && self.message.count(self.ws, name) == 1 {
-            return;
-        }
-        self.unset(name);
-        self.add_line(name, line);
-    }
-
-    /// Sets a field of the start line to a fixed text. Logs it if the field changes.
-    pub fn force_slot(&mut self, slot: Slot, text: Text) {
-        let changes = self.ws.get(self.message.text(slot)) != self.ws.get(text);
-        self.message.put(self.ws, slot, text);
-        if changes {
-            self.log.put(self.tags.of(slot), self.ws.get(text));
-        }
-    }
-
-    /// Changes the headers for a body whose encoding changes.
-    pub fn change_encoding(&mut self) {
-        self.unset(h::CONTENT_ENCODING);
-        self.unset(h::CONTENT_LENGTH);
-        self.weaken_etag();
-    }
-
-    /// Weakens the ETag, because the body is changed.
-    pub fn weaken_etag(&mut self) {
-        let (log, tag) = (&mut *self.log, self.tags.unset);
-        let line = conditional::weaken_etag(self.message, self.ws, |line| log.put(tag, line));
-        self.log_changed(line);
-    }
-
-    /// Adds `Accept-Encoding` to `Vary`, because other clients receive the body in another encoding.
-    pub fn vary_on_encoding(&mut self) {
-        let (log, tag) = (&mut *self.log, self.tags.unset);
-        let line = conditional::vary_on_encoding(self.message, self.ws, |line| log.put(tag, line));
-        self.log_changed(line);
-    }
-
-    /// Logs the new line, if one was needed and there was room for it.
-    fn log_changed(&mut self, line: Result<Option<Text>, Overflow>) {
-        if let Ok(Some(line)) = line {
-            self.log.put(self.tags.header, self.ws.get(line));
-        }
-    }
-
-    /// Logs a text that did not fit into the message, and marks the workspace as overflowed.
-    pub fn lost(&mut self, what: &[&[u8]]) {
-        out_of_workspace(self.ws, self.log);
-        self.log.put(Tag::LostHeader, &what.concat());
-    }
-
-    pub fn put(&mut self, slot: Slot, bytes: &[u8]) -> bool {
-        if self.message.put_copy(self.ws, slot, bytes).is_err() {
-            self.lost(&[bytes]);
-            return false;
-        }
-        self.log.put(self.tags.of(slot), bytes);
-        true
-    }
-
-    /// Turns the message into a response with this status. Without a reason, it gets the standard one.
-    pub fn respond(&mut self, status: u16, reason: Option<&[u8]>) {
-        let made = match reason {
-            None => self.message.set_response(self.ws, status),
-            Some(reason) => self
-                .message
-                .set_response(self.ws, status)
-                .and_then(|()| self.message.put_copy(self.ws, Slot::Reason, reason).map(|_| ())),
-        };
-        self.responds(made.is_ok());
-    }
-
-    /// Like [`Logged::respond`], with a reason that is in the workspace or fixed. `NONE` stands for the standard
-    /// reason.
-    pub fn respond_with(&mut self, status: u16, reason: Text) {
-        let reason = if reason.is_none() { fixed_text_table::reason_text(status) } else { reason };
-        self.message.put(self.ws, Slot::Proto, fixed::HTTP_11);
-        let made = self.message.set_status_reason(self.ws, status, reason);
-        self.responds(made.is_ok());
-    }
-
-    fn responds(&mut self, complete: bool) {
-        if !complete {
-            self.ws.set_overflowed();
-        }
-        self.log_first_line();
-    }
-}
-
-/// Header names that the crate `lacquer-http` does not define.
-pub mod names {
-    use lacquer_http::HeaderName;
-
-    /// The tags of an object, for purges.
-    pub const XKEY: HeaderName<'static> = HeaderName::new(b"xkey");
-    pub const X_HASH_TWO: HeaderName<'static> = HeaderName::new(b"X-HashTwo");
-    pub const X_VARNISH: HeaderName<'static> = HeaderName::new(b"X-Varnish");
 }

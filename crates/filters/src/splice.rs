@@ -30,7 +30,8 @@ impl Checksum {
     /// Extends the checksum to these bytes followed by those of `next`.
     pub fn append(&mut self, next: Checksum) {
         self.crc = shifted(self.crc, next.length) ^ next.crc;
-        self.length += next.length;
+        // A trailer contains the length modulo 2^32.
+        self.length = self.length.wrapping_add(next.length);
     }
 }
 

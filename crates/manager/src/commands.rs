@@ -72,7 +72,7 @@ impl Manager {
                 Reply { status, text: text.into() }
             }
             "panic.clear" => self.panic_clear(args).into(),
-            "panic.show" => match &self.panic {
+            "panic.show" => match &self.child.panic {
                 None => Reply::no(status::CANT, "Child has not panicked or panic has been cleared"),
                 Some(text) if json => in_envelope(&json::string(text)),
                 Some(text) => Reply::ok(format!("{text}\n")),
@@ -128,7 +128,7 @@ impl Manager {
         format!(
             "-----------------------------\nVarnish Cache CLI 1.0\n-----------------------------\n\
              {}\n{}\n\nType 'help' for command list.\nType 'quit' to close CLI session.\n{start}",
-            self.platform,
+            self.instance.platform,
             version::SHORT
         )
     }
@@ -144,7 +144,7 @@ impl Manager {
         if zero && let Some(shm) = &self.shm {
             shm.counters.child_panic.set(0);
         }
-        if self.panic.take().is_none() && !zero {
+        if self.child.panic.take().is_none() && !zero {
             return Err(Reply::no(status::CANT, "No panic to clear"));
         }
         Ok(String::new())
@@ -166,7 +166,7 @@ impl Manager {
     fn send_params(&mut self) {
         let message = ToWorker::Param(Box::new(self.params.values().clone()));
         let timeout = self.cli_timeout();
-        let Some(worker) = self.worker.as_mut() else { return };
+        let Some(worker) = self.child.process.as_mut() else { return };
         if worker.notify(&message, timeout).is_ok() {
             self.request(Request::Barrier);
         } else {
@@ -205,7 +205,7 @@ impl Manager {
 
     fn pid_command(&self, json: bool, words: &[String]) -> Reply {
         let ours = std::process::id();
-        let worker = self.worker.as_ref().map(Worker::pid);
+        let worker = self.child.process.as_ref().map(Worker::pid);
         if json {
             let worker = worker.map(|pid| format!(", \"worker\": {pid}")).unwrap_or_default();
             return Reply::ok(json::reply(2, words, now(), &format!("  {{\"master\": {ours}{worker}}}")));

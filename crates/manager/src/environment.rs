@@ -39,8 +39,8 @@ fn mentions(text: &[u8], name: &[u8]) -> bool {
 }
 
 fn calls_getenv(program: &Program) -> bool {
-    program.functions.iter().any(|function| {
-        let import = program.imports.get(function.import as usize);
+    program.modules.functions.iter().any(|function| {
+        let import = program.modules.imports.get(function.import as usize);
         function.name == "getenv" && import.is_some_and(|import| import.module == "std")
     })
 }

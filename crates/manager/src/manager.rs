@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lacquer_cli::link::AddressSpace;
 use lacquer_cli::status;
@@ -64,38 +64,53 @@ impl From<SetError> for Reply {
 #[derive(Debug)]
 pub struct Manager {
     pub(crate) complain: Complain,
-    pub(crate) program: OsString,
     pub(crate) jail: Jail,
     pub(crate) params: ParamSet,
     pub(crate) listeners: Listeners,
     pub(crate) storages: Vec<Storage>,
     pub(crate) tls: tls::Catalogue,
+    pub(crate) instance: Instance,
+    pub(crate) renewal: Renewal,
+    pub(crate) shm: Option<Shm>,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) child: Child,
+    pub(crate) exit_status: u8,
+}
+
+/// The properties of this daemon that distinguish it from others on the machine.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    /// The path of the executable file.
+    pub(crate) program: OsString,
     pub(crate) identity: String,
     pub(crate) platform: String,
     pub(crate) workdir: PathBuf,
     pub(crate) secret: Option<Secret>,
     pub(crate) pid_files: Vec<PidFile>,
-    pub(crate) renewal: Renewal,
-    pub(crate) shm: Option<Shm>,
-    pub(crate) catalogue: Catalogue,
+    pub(crate) started: std::time::Instant,
+}
+
+/// The worker process, and the state of its supervision.
+#[derive(Debug, Default)]
+pub(crate) struct Child {
     pub(crate) state: State,
-    pub(crate) worker: Option<Worker>,
+    /// The process; `None` while there is none.
+    pub(crate) process: Option<Worker>,
     pub(crate) relaunch: Relaunch,
     pub(crate) panic_file: Option<std::fs::File>,
+    /// The panic message of the last worker that died with one.
     pub(crate) panic: Option<String>,
-    pub(crate) exit_status: u8,
-    pub(crate) started: Instant,
 }
 
 impl Manager {
     /// Returns the seconds since the start (monotonic).
     pub(crate) fn uptime(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
+        self.instance.started.elapsed().as_secs_f64()
     }
 
     /// Returns whether there is a worker process.
     pub(crate) fn running(&self) -> bool {
-        self.worker.is_some()
+        self.child.process.is_some()
     }
 
     /// Divides the address space of a worker. Fails if the limit on it is too low.

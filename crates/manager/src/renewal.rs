@@ -18,7 +18,7 @@ impl Manager {
             return;
         }
         if !self.workdir_is_whole() {
-            let shown = self.workdir.display();
+            let shown = self.instance.workdir.display();
             let text = format!("Working directory '{shown}' was removed or emptied: creating it again");
             if !self.renewal.failed {
                 self.complain.report(Level::Error, &text);
@@ -31,7 +31,7 @@ impl Manager {
             }
             self.renewal.failed = outcome.is_err();
         }
-        if let Some(secret) = &self.secret
+        if let Some(secret) = &self.instance.secret
             && let Err(error) = secret.restore(&self.jail)
         {
             self.complain.report(Level::Debug, &format!("Cannot restore the secret-file: {error}"));
@@ -41,21 +41,21 @@ impl Manager {
 
     fn workdir_is_whole(&self) -> bool {
         let _root = self.jail.raise();
-        workdir::is_current(&self.workdir)
+        workdir::is_current(&self.instance.workdir)
             && Path::new(MGT_DIRNAME).join("_.index").exists()
-            && self.pid_files.iter().all(PidFile::is_there)
+            && self.instance.pid_files.iter().all(PidFile::is_there)
     }
 
     fn renew(&mut self) -> Outcome<()> {
-        workdir::make(&self.workdir, &self.jail, &self.complain)?;
+        workdir::make(&self.instance.workdir, &self.jail, &self.complain)?;
         // The lock comes first: another daemon may use the directory by now.
-        for file in &mut self.pid_files {
+        for file in &mut self.instance.pid_files {
             file.renew(&self.jail)?;
         }
-        workdir::enter(&self.workdir, &self.jail, &self.complain)?;
+        workdir::enter(&self.instance.workdir, &self.jail, &self.complain)?;
         if let Some(shm) = &mut self.shm {
             shm.renew(&self.jail)?;
-            shm.show_worker(self.worker.as_ref().map(Worker::pid));
+            shm.show_worker(self.child.process.as_ref().map(Worker::pid));
         }
         Ok(())
     }
@@ -63,7 +63,7 @@ impl Manager {
     fn report_unreadable_log(&mut self) {
         let unseen = {
             let _root = self.jail.raise();
-            self.worker.is_some() && !Path::new(CHILD_DIRNAME).exists()
+            self.child.process.is_some() && !Path::new(CHILD_DIRNAME).exists()
         };
         if unseen && !self.renewal.worker_unseen {
             let text = "Log and counters of the running child cannot be read until it is restarted: its \

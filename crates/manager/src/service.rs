@@ -161,7 +161,7 @@ impl Service {
     fn next_deadline(&self) -> Instant {
         let master = self.master.as_ref().and_then(Master::deadline);
         let sessions = self.sessions.deadline(Instant::now());
-        let relaunch = self.manager.relaunch.due();
+        let relaunch = self.manager.child.relaunch.due();
         let Timers { uptime, ping, cooling, drained } = self.timers;
         let timers = [Some(uptime), ping, Some(cooling), drained, master, sessions, relaunch];
         timers.into_iter().flatten().min().unwrap_or_else(Instant::now)
@@ -179,7 +179,7 @@ impl Service {
             sources.push(Source::Terminate);
             fds.push(PollFd::new(signal, PollFlags::IN));
         }
-        if let Some(worker) = &self.manager.worker {
+        if let Some(worker) = &self.manager.child.process {
             sources.push(Source::Worker);
             fds.push(PollFd::from_borrowed_fd(worker.output(), PollFlags::IN));
         }
@@ -248,7 +248,7 @@ impl Service {
     /// Returns whether the worker has ended after a drain, or the time for that is over.
     fn is_drained(&self) -> bool {
         let Some(limit) = self.timers.drained else { return false };
-        self.manager.worker.is_none() || limit <= Instant::now()
+        self.manager.child.process.is_none() || limit <= Instant::now()
     }
 
     /// Serves the sessions for a round. Returns false when the daemon ends.
@@ -278,7 +278,7 @@ impl Service {
             self.timers.cooling = now + Duration::from_secs_f64(pause);
         }
         let interval = u64::from(self.manager.params.values().ping_interval);
-        if interval == 0 || self.manager.state != State::Running {
+        if interval == 0 || self.manager.child.state != State::Running {
             self.timers.ping = None;
             return;
         }

@@ -4,7 +4,6 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::Instant;
 
 use lacquer_cli::tokenize::{Rules, split};
 use lacquer_params::{DebugBits, ParamSet};
@@ -18,7 +17,7 @@ use crate::daemon::{self, Background};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::listen::{Listeners, is_backend_path};
-use crate::manager::{Manager, Reply};
+use crate::manager::{Child, Instance, Manager, Reply};
 use crate::options::raw_args::{Mode, Ordered, RawOptions};
 use crate::secret::Secret;
 use crate::service::{Service, Signals};
@@ -29,7 +28,7 @@ use crate::vcl::Catalogue;
 use crate::vcl::compile::{Input, read_along};
 use crate::version;
 use crate::workdir::{self, PidFile, Renewal};
-use crate::worker::{Relaunch, State};
+use crate::worker::State;
 
 const DEFAULT_LISTEN: &str = ":80";
 const DEFAULT_CLI: &str = "localhost:0";
@@ -271,37 +270,36 @@ pub fn run(
     }
     let opens = if compile_only { Opens::NoDisk } else { Opens::Everything };
     let storages = storages.make(opens, &jail, &complain)?;
-    let mut manager = Manager {
-        platform: platform(&host, &jail, &storages, hash),
-        complain,
+    let instance = Instance {
         program: program.clone(),
+        identity,
+        platform: platform(&host, &jail, &storages, hash),
+        workdir,
+        secret: secret.map(Secret::given),
+        pid_files: Vec::new(),
+        started: std::time::Instant::now(),
+    };
+    let mut manager = Manager {
+        complain,
         jail,
         params,
         listeners,
         storages,
         tls: tls.unwrap_or_default(),
-        identity,
-        workdir,
-        secret: secret.map(Secret::given),
-        pid_files: Vec::new(),
+        instance,
         renewal: Renewal::default(),
         shm: None,
         catalogue: Catalogue::default(),
-        state: State::Stopped,
-        worker: None,
-        relaunch: Relaunch::default(),
-        panic_file: None,
-        panic: None,
+        child: Child::default(),
         exit_status: 0,
-        started: Instant::now(),
     };
     if compile_only {
         return Ok(compile_and_print(&mut manager, &vcl));
     }
     manager.address_space().map_err(|fault| Fault::plain(fault.to_string()))?;
     load_vcl(&mut manager, &vcl)?;
-    for path in pid_paths.iter().chain([&manager.workdir.join("_.pid")]) {
-        manager.pid_files.push(PidFile::open(path, &manager.jail)?);
+    for path in pid_paths.iter().chain([&manager.instance.workdir.join("_.pid")]) {
+        manager.instance.pid_files.push(PidFile::open(path, &manager.jail)?);
     }
     if manager.listeners.is_empty() {
         manager.listeners.add(DEFAULT_LISTEN, &manager.jail)?;
@@ -328,7 +326,7 @@ fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
     if !manager.params.values().debug.has(DebugBits::VCL_KEEP) {
         // A directory that others use is not empty, so it remains.
         let _root = manager.jail.raise();
-        let _ = std::fs::remove_dir(&manager.workdir);
+        let _ = std::fs::remove_dir(&manager.instance.workdir);
     }
     code
 }
@@ -354,7 +352,7 @@ fn serve(
     background: &mut Option<Background>,
 ) -> Outcome<u8> {
     let mut shm = Shm::create(&manager.jail)?;
-    shm.publish("-i", &manager.identity)?;
+    shm.publish("-i", &manager.instance.identity)?;
     let master = Master::new(&raw.masters)?;
     let mut sockets = CliSockets::default();
     let default_cli = [DEFAULT_CLI.to_owned()];
@@ -363,14 +361,14 @@ fn serve(
         let shown = sockets.add(argument, &manager.jail)?;
         shm.publish("-T", &shown)?;
     }
-    for file in &mut manager.pid_files {
+    for file in &mut manager.instance.pid_files {
         file.write()
             .map_err(|error| Fault::plain(format!("Could not write pid-file: {}", os_error_text(&error))))?;
     }
     if raw.secret.is_none() {
-        manager.secret = Some(Secret::make(&manager.workdir, &manager.jail)?);
+        manager.instance.secret = Some(Secret::make(&manager.instance.workdir, &manager.jail)?);
     }
-    if let Some(secret) = &manager.secret {
+    if let Some(secret) = &manager.instance.secret {
         shm.publish("-S", &secret.path().to_string_lossy())?;
         secret.check(&manager.jail)?;
     }
@@ -383,7 +381,7 @@ fn serve(
         manager.complain.report(Level::Info, "Working directory not mounted on tmpfs partition");
     }
     manager.complain.report(Level::Debug, &format!("Version: {}", version::SHORT));
-    manager.complain.report(Level::Debug, &format!("Platform: {}", manager.platform));
+    manager.complain.report(Level::Debug, &format!("Platform: {}", manager.instance.platform));
     let signals = Signals::watch()
         .map_err(|error| Fault::plain(format!("Cannot watch for signals: {}", os_error_text(&error))))?;
     let mut service = Service::new(manager, sockets, master, signals);
@@ -410,7 +408,7 @@ fn serve_until_the_end(
         manager.complain.report(Level::Error, why);
     }
     let mut code = 0;
-    if why_not.is_none() && raw.mode != Mode::Debug && manager.state == State::Stopped {
+    if why_not.is_none() && raw.mode != Mode::Debug && manager.child.state == State::Stopped {
         // `launch` has reported a failure.
         code = if manager.launch().is_ok() { 0 } else { 2 };
     }
@@ -434,10 +432,10 @@ fn serve_until_the_end(
 fn end(service: Service) {
     let Service { mut manager, .. } = service;
     manager.stop();
-    for file in std::mem::take(&mut manager.pid_files) {
+    for file in std::mem::take(&mut manager.instance.pid_files) {
         file.remove(&manager.jail);
     }
-    if let Some(secret) = &manager.secret {
+    if let Some(secret) = &manager.instance.secret {
         secret.remove(&manager.jail);
     }
     let keep = manager.params.values().debug.has(DebugBits::VTC_MODE);

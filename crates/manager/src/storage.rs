@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use lacquer_cli::json;
-use lacquer_cli::link::{StorageConfig, StorageKind};
+use lacquer_cli::link::{RecordsConfig, StorageConfig, StorageKind};
 use lacquer_params::number::parse_bytes;
 use rustix::fs::{MemfdFlags, OFlags};
 
@@ -16,6 +16,7 @@ use crate::disk_storage::{DiskArguments, DiskFile};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named;
+use crate::worker::inheritance::Memory;
 
 const TRANSIENT: &str = "Transient";
 const DEFAULT: &str = "default,100m";
@@ -37,6 +38,8 @@ pub struct Storage {
     kind: StorageKind,
     size: Option<u64>,
     file: OwnedFd,
+    /// The table of its objects, with which they outlive the worker.
+    records: Option<OwnedFd>,
     /// The block store behind the memory.
     disk: Option<DiskFile>,
 }
@@ -125,10 +128,7 @@ impl StorageSpec {
     }
 
     fn limited_memory(&self, size: Option<u64>) -> Outcome<Storage> {
-        // The kernel accepts 249 bytes; names are ASCII.
-        let label = format!("storage.{:.200}", self.name);
-        let file = rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC)
-            .map_err(|error| Fault::plain(format!("(-smalloc) cannot create memory: {error}")))?;
+        let file = self.memory_file("storage")?;
         let storage = Storage {
             name: self.name.clone(),
             method: self.method.clone(),
@@ -136,6 +136,7 @@ impl StorageSpec {
             size,
             file,
             disk: None,
+            records: self.records()?,
         };
         storage
             .clear()
@@ -146,11 +147,30 @@ impl StorageSpec {
     fn disk(&self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
         let arguments = DiskArguments::parse(&self.arguments)?;
         let mut storage = self.limited_memory(Some(arguments.memory()))?;
+        // Objects in this memory are on the disk, too.
+        storage.records = None;
         if opens == Opens::Everything {
             let _root = jail.raise();
             storage.disk = Some(arguments.open(&self.name, complain)?);
         }
         Ok(storage)
+    }
+
+    /// Creates the table of objects. The objects of Transient end with the worker.
+    fn records(&self) -> Outcome<Option<OwnedFd>> {
+        if self.name == TRANSIENT { Ok(None) } else { self.memory_file("records").map(Some) }
+    }
+
+    fn memory_file(&self, content: &str) -> Outcome<OwnedFd> {
+        // The kernel accepts 249 bytes; names are ASCII.
+        let label = format!("{content}.{:.200}", self.name);
+        rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC).map_err(|error| {
+            Fault::plain(format!(
+                "(-s{}) cannot create memory: {}",
+                self.method,
+                os_error_text(&error.into())
+            ))
+        })
     }
 
     fn file(&self, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
@@ -176,7 +196,8 @@ impl StorageSpec {
         jail.give_to_worker(&file, complain);
         let kind = StorageKind::File(PathBuf::from(path));
         let (name, method) = (self.name.clone(), self.method.clone());
-        let storage = Storage { name, method, kind, size: Some(size), file: file.into(), disk: None };
+        let (file, records) = (file.into(), self.records()?);
+        let storage = Storage { name, method, kind, size: Some(size), file, records, disk: None };
         storage
             .clear()
             .map_err(|e| Fault::plain(format!("(-sfile) allocation error: {}", os_error_text(&e))))?;
@@ -238,22 +259,33 @@ impl Storage {
         &self.method
     }
 
-    /// Prepares the storage for a new worker: memory is emptied, and a disk that has failed is not used.
-    pub fn prepare(&mut self, jail: &Jail, complain: &Complain) -> std::io::Result<()> {
+    /// Prepares the storage for a new worker: memory is emptied unless it is kept, and a disk that has failed is not used.
+    pub fn prepare(&mut self, is_emptied: bool, jail: &Jail, complain: &Complain) -> std::io::Result<()> {
         let _root = jail.raise();
         self.disk = self.disk.take().filter(|disk| disk.is_usable(complain));
-        self.clear()
+        if is_emptied { self.clear() } else { Ok(()) }
     }
 
     /// Discards the content and frees the memory, before a worker starts to use it.
     pub fn clear(&self) -> std::io::Result<()> {
         rustix::fs::ftruncate(&self.file, 0)?;
         rustix::fs::ftruncate(&self.file, self.size.unwrap_or(0))?;
+        if let Some(records) = &self.records {
+            rustix::fs::ftruncate(records, 0)?;
+        }
         Ok(())
     }
 
-    /// Returns the storage's description for the worker.
-    pub fn for_worker(&self) -> StorageConfig {
+    /// Returns whether its objects can outlive the worker.
+    pub fn is_kept(&self) -> bool {
+        self.records.is_some()
+    }
+
+    /// Returns the storage's description for a worker, which continues with the objects of the last one if `memory` is
+    /// [`Memory::TakeOver`].
+    pub fn for_worker(&self, memory: Memory) -> StorageConfig {
+        let take_over = memory == Memory::TakeOver;
+        let records = self.records.as_ref().filter(|_| memory != Memory::NotKept);
         StorageConfig {
             name: self.name.clone(),
             kind: self
@@ -262,6 +294,7 @@ impl Storage {
                 .map_or_else(|| self.kind.clone(), |disk| StorageKind::Disk(disk.config().clone())),
             size: self.size,
             fd: self.file.as_raw_fd(),
+            records: records.map(|file| RecordsConfig { fd: file.as_raw_fd(), take_over }),
         }
     }
 
@@ -272,7 +305,9 @@ impl Storage {
 
     /// The descriptors that the worker inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.file.as_fd()).chain(self.disk.iter().flat_map(DiskFile::descriptors))
+        let records = self.records.as_ref().map(OwnedFd::as_fd);
+        let disk = self.disk.iter().flat_map(DiskFile::descriptors);
+        std::iter::once(self.file.as_fd()).chain(records).chain(disk)
     }
 }
 

@@ -32,11 +32,13 @@ pub struct ClientSocket {
     ahead: Cell<usize>,
     /// A response ended too early, so the connection must not end in order.
     is_cut: Cell<bool>,
+    /// That response had no other end than that of the connection.
+    is_unframed: Cell<bool>,
 }
 
 impl ClientSocket {
     pub fn new(half: TxHalf) -> ClientSocket {
-        ClientSocket { half, ahead: Cell::new(0), is_cut: Cell::new(false) }
+        ClientSocket { half, ahead: Cell::new(0), is_cut: Cell::new(false), is_unframed: Cell::new(false) }
     }
 
     /// Sends the next byte of the response that the client waits for. Returns false once all known bytes are sent.
@@ -85,6 +87,13 @@ impl ClientSocket {
         self.is_cut.set(true);
     }
 
+    /// Records, like [`cut`](Self::cut), that a response ended too early whose end is the end of the connection.
+    /// Sockets have no farewell that could be missing, so they are reset.
+    pub fn cut_unframed(&self) {
+        self.is_cut.set(true);
+        self.is_unframed.set(true);
+    }
+
     /// Completes the sending side like [`TxHalf::finish`]. Does nothing if a response was cut.
     pub async fn finish(&self) {
         if !self.is_cut.get() {
@@ -101,7 +110,11 @@ impl ClientSocket {
 
     /// Drops the sending half without shutting it down.
     pub fn forget(self) {
-        self.half.forget();
+        if self.is_unframed.get() && !self.half.has_farewell() {
+            self.half.reset();
+        } else {
+            self.half.forget();
+        }
     }
 }
 

@@ -290,6 +290,11 @@ impl TxHalf {
         }
     }
 
+    /// Returns whether the peer can tell an end by [`finish`](Self::finish) from another end.
+    pub fn has_farewell(&self) -> bool {
+        !matches!(self, TxHalf::Tcp(_) | TxHalf::Unix(_))
+    }
+
     /// Completes and ends the sending side; the peer reads end of stream. The caller limits the time.
     pub async fn end(&self) -> io::Result<()> {
         self.finish().await?;

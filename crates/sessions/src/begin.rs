@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use lacquer_engine::client::{Req, Start, log_start};
-use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, Services, TransactionSlot};
+use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, Services, TaskContext, TransactionSlot};
 use lacquer_flow::request;
 use lacquer_http::{SessClose, Text, h1, header_table as h};
 use lacquer_params::{FeatureBits, Params};
@@ -38,11 +38,8 @@ pub fn begin(
     };
     let max_line = params.http_req_hdr_len as usize;
     let start = Start {
-        services: services.clone(),
-        params,
-        sess: connection.sess.clone(),
-        vcl,
-        tx: ClientTransport::Http1(connection.tx.clone()),
+        context: TaskContext { services: services.clone(), params, sess: connection.sess().clone(), vcl },
+        tx: ClientTransport::Http1(connection.tx().clone()),
         t_first: head.first,
         t_req: head.complete,
     };
@@ -76,10 +73,8 @@ fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::
     let has_https = req.params().feature.has(FeatureBits::HTTPS_SCHEME);
     let Logged { message, ws, .. } = req.req_headers();
     let surplus = head.rx.tail(parsed.len);
-    if !surplus.is_empty()
-        && let Some(rx) = connection.rx.as_mut()
-    {
-        rx.unread(ws.get(surplus));
+    if !surplus.is_empty() {
+        connection.unread(ws.get(surplus));
     }
     let mut rehosted = parsed.rehosted;
     if has_https && let Ok(Some(old)) = h1::rehost_https(ws, message) {
@@ -89,7 +84,7 @@ fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::
         log_rehost(req, old);
     }
     req.charge_head(parsed.len as u64);
-    req.accept(ReqBody::new(BodyInput::of_connection(connection.rx.take(), parsed.framing), parsed.framing));
+    req.accept(ReqBody::new(BodyInput::of_connection(connection.take_rx(), parsed.framing), parsed.framing));
 }
 
 /// Logs and counts that the authority of the request target has replaced `Host`.
@@ -132,7 +127,7 @@ fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
 /// Returns whether the connection may be upgraded to HTTP/2. Logs the reason if it may not. A transport that negotiates
 /// the protocol has no upgrade to HTTP/2 (RFC 9113 section 3.1).
 fn may_upgrade(connection: &Connection, req: &mut Req) -> bool {
-    if connection.sess.negotiated.protocol.is_some() {
+    if connection.sess().negotiated_protocol().is_some() {
         return false;
     }
     let is_enabled = req.params().feature.has(FeatureBits::HTTP2);

@@ -5,7 +5,7 @@ use lacquer_engine::{Services, Sess};
 use lacquer_http::SessClose;
 use lacquer_http::proxy_protocol::{self, Scan};
 use lacquer_net::Side;
-use lacquer_shm::{Tag, Vxid};
+use lacquer_shm::Tag;
 
 use crate::arrival::Arrival;
 
@@ -23,7 +23,7 @@ pub async fn receive(services: &Services, sess: &mut Sess, arrival: &mut Arrival
         }
     }
     let log = services.log();
-    let vxid = Vxid::client(sess.vxid);
+    let vxid = sess.vxid();
     let write = |tag: Tag, text: &Option<String>| {
         if let Some(text) = text {
             log.write(tag, vxid, text.as_bytes());
@@ -34,15 +34,14 @@ pub async fn receive(services: &Services, sess: &mut Sess, arrival: &mut Arrival
             write(Tag::Proxy, &header.log);
             write(Tag::ProxyGarbage, &header.garbage);
             if let Some(ends) = &header.endpoints {
-                sess.ends.client = Side::of(ends.client);
-                sess.ends.server = Side::of(ends.server);
+                sess.use_proxied_ends(Side::of(ends.client), Side::of(ends.server));
                 if let Some(text) = workspace_costs::proxy_header(&services.params(), header.tlvs.len()) {
                     log.write(Tag::Error, vxid, text.as_bytes());
                     services.counters().ws_session_overflow.add(1);
                     return Err(SessClose::RxJunk);
                 }
             }
-            sess.proxy_tlvs = header.tlvs.to_vec();
+            sess.use_proxy_tlvs(header.tlvs);
             let len = header.len;
             arrival.ahead.drain(..len);
             Ok(())

@@ -3,7 +3,7 @@
 use std::io;
 use std::task::Poll;
 
-use lacquer_engine::{Services, TransactionBuffers};
+use lacquer_engine::{Services, Timeout, TransactionBuffers};
 use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::{SessClose, Text};
 use lacquer_net::Rx;
@@ -36,10 +36,10 @@ pub struct Head {
 /// `timeout_linger`.
 pub async fn wait_idle(services: &Services, connection: &mut Connection) -> Result<bool, SessClose> {
     let params = services.params();
-    let limit = connection.sess.idle_limit(&params);
-    let linger = connection.sess.timeouts.linger.get(params.timeout_linger).min(limit);
+    let limit = connection.sess().idle_limit(&params);
+    let linger = connection.sess().timeout(Timeout::Linger, &params).min(limit);
     drop(params);
-    let since = connection.idle.now();
+    let since = connection.idle().now();
     if let Some(woken) = readable_until(connection, since, linger, Idleness::Busy).await {
         return woken.map(|()| false);
     }
@@ -68,17 +68,17 @@ async fn readable_until(
     seconds: f64,
     idleness: Idleness,
 ) -> Option<Result<(), SessClose>> {
-    let Some(rx) = connection.rx.as_ref() else { return Some(Err(SessClose::RxBody)) };
-    connection.idle.arm(since, seconds);
-    connection.idle.allow_shedding(idleness);
+    let Some(rx) = connection.rx() else { return Some(Err(SessClose::RxBody)) };
+    connection.idle().arm(since, seconds);
+    connection.idle().allow_shedding(idleness);
     let ready = std::future::poll_fn(|cx| match rx.poll_readable(cx) {
-        Poll::Pending if connection.idle.poll_expired(cx) => Poll::Ready(None),
+        Poll::Pending if connection.idle().poll_expired(cx) => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
         Poll::Ready(Ok(())) => Poll::Ready(Some(Ok(()))),
         Poll::Ready(Err(_)) => Poll::Ready(Some(Err(SessClose::RemClose))),
     });
     let woken = ready.await;
-    connection.idle.disarm();
+    connection.idle().disarm();
     woken
 }
 
@@ -89,9 +89,11 @@ pub async fn receive_head(
     memory: &mut TransactionBuffers,
 ) -> Received {
     let max = (params.http_req_size as usize).min(memory.ws.free_space().saturating_sub(1));
-    connection.received = 0;
     let idleness = connection.idleness();
-    let Some(rx) = connection.rx.as_mut() else { return Received::Closed(SessClose::RxBody) };
+    let Some((rx, idle, received)) = connection.receiving() else {
+        return Received::Closed(SessClose::RxBody);
+    };
+    *received = 0;
     let mut have = 0;
     let mut scanned = 0;
     let mut first = f64::NAN;
@@ -102,12 +104,12 @@ pub async fn receive_head(
             return Received::Overflow(if is_configured { "http_req_size" } else { "workspace_client" });
         }
         let window = &mut window[have..max];
-        let read = if connection.received == 0 {
+        let read = if *received == 0 {
             let Some(read) = rx.try_read(window) else { return Received::Nothing };
             read
         } else {
-            connection.idle.allow_shedding(idleness);
-            read_in_time(rx, &connection.idle, window).await
+            idle.allow_shedding(idleness);
+            read_in_time(rx, idle, window).await
         };
         let n = match read {
             Ok(0) => return Received::Closed(SessClose::RemClose),
@@ -120,7 +122,7 @@ pub async fn receive_head(
         };
         let now = clock::real();
         have += n;
-        connection.received = have;
+        *received = have;
         match h1::head_complete(memory.ws.reserved(have), scanned) {
             HeadScan::Empty => {
                 have = 0;

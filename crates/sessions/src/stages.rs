@@ -13,7 +13,7 @@ use crate::{proxy_header, tls_handshake};
 /// have the session's idle limit.
 pub async fn pass_stages(services: &Services, sess: &mut Sess, stream: Stream) -> Result<Arrival, SessClose> {
     let mut arrival = Arrival { stream, ahead: Vec::new() };
-    let listener = sess.listener.clone();
+    let listener = sess.listener().clone();
     let deadline = Instant::now() + clock::seconds(sess.idle_limit(&services.params()));
     for stage in listener.stages() {
         arrival = match stage {

@@ -4,7 +4,7 @@ use lacquer_engine::{Services, Sess};
 use lacquer_http::SessClose;
 use lacquer_net::tls::{self, Acceptance};
 use lacquer_net::{Culprit, Failure};
-use lacquer_shm::{Tag, Vxid};
+use lacquer_shm::Tag;
 use lacquer_sources::clock;
 use lacquer_tls::Frontend;
 
@@ -22,7 +22,7 @@ pub async fn accept(
     let how = Acceptance { frontend, turns: services.handshakes(), wants_ja3: params.tls_ja3 };
     let handshake = tls::accept(arrival.stream, arrival.ahead, &how);
     let limit = clock::seconds(params.tls_handshake_timeout);
-    let vxid = Vxid::client(sess.vxid);
+    let vxid = sess.vxid();
     match tokio::time::timeout(limit, handshake).await {
         Ok(Ok(stream)) => Ok(Arrival { stream, ahead: Vec::new() }),
         Ok(Err(failure)) => {
@@ -39,8 +39,8 @@ pub async fn accept(
 /// Logs why TLS has ended a connection after its handshake. Clients that close without an alert are common, and no
 /// failure.
 pub fn log_failure(services: &Services, connection: &Connection) {
-    if let Some(failure) = connection.tx.tls_failure().filter(|failure| *failure != Failure::Truncated) {
-        services.log().write(Tag::TLS, Vxid::client(connection.sess.vxid), failure.log_text().as_bytes());
+    if let Some(failure) = connection.tx().tls_failure().filter(|failure| *failure != Failure::Truncated) {
+        services.log().write(Tag::TLS, connection.sess().vxid(), failure.log_text().as_bytes());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use lacquer_net::memory;
 use lacquer_params::{ParamSet, Params};
 use lacquer_sources::clock;
 use lacquer_sources::random::{self, Random};
-use lacquer_storage::{Arena, Kind, Stevedore};
+use lacquer_storage::{Arena, Kind, Stevedore, UnusedFiles};
 use lacquer_testing::slow_store::{Faults, SlowStore};
 use lacquer_worker::simulated::{Engine, Holdings};
 use tokio::runtime::LocalOptions;
@@ -63,32 +63,16 @@ pub fn run(seed: u64, prints_events: bool) -> io::Result<Report> {
     let memory = PathBuf::from("/dev/shm");
     let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
     let place = parent.join(format!("lacquer-world-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&place)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build_local(LocalOptions::default())?;
     random::seed(seed);
     panics::forget();
     let chance: Chance = Rc::new(RefCell::new(Random::new(seed)));
     let nature = Nature::choose(&chance);
-    let arenas = [Arena::anonymous(Some(nature.storage))?, Arena::anonymous(Some(8 << 20))?];
-    let lived = runtime.block_on(async {
-        let world = World::begin(nature, chance, &place, &arenas, prints_events)?;
-        let begun = clock::real();
-        world.live().await?;
-        Ok::<_, io::Error>((world.ledger.clone(), clock::real() - begun))
-    });
-    memory::serve_nothing();
-    // All tasks end here, in whatever state.
-    drop(runtime);
-    std::fs::remove_dir_all(&place)?;
-    let (ledger, seconds) = lived?;
-    let mut ledger = ledger.borrow_mut();
-    let left: u64 = arenas.iter().map(|arena| arena.used()).sum();
-    if left > 0 {
-        ledger.fault(&format!("{left} bytes are in use after the end of the engine"));
-    }
+    let ledger = Rc::new(RefCell::new(Ledger::new(prints_events, nature.rules())));
+    let mut life = Life { nature, chance, ledger, place, begins: BEGINNING };
+    let lived = life.all();
+    std::fs::remove_dir_all(&life.place)?;
+    let seconds = lived?;
+    let mut ledger = life.ledger.borrow_mut();
     for text in panics::found() {
         ledger.fault(&text);
     }
@@ -97,7 +81,65 @@ pub fn run(seed: u64, prints_events: bool) -> io::Result<Report> {
     Ok(Report { seed, requests, complete, sent, seconds, faults, trace: ledger.trace() })
 }
 
+/// The life of a worker in a world.
+struct Life {
+    nature: Nature,
+    chance: Chance,
+    ledger: Rc<RefCell<Ledger>>,
+    /// The directory of its shared memory.
+    place: PathBuf,
+    /// The time of its start.
+    begins: f64,
+}
+
+impl Life {
+    /// Runs the worker and, if it is killed, the next one, which takes over its memory. Returns the duration in
+    /// simulated seconds.
+    fn all(&mut self) -> io::Result<f64> {
+        let first = if self.nature.dies_after.is_some() {
+            UnusedFiles::new()?.open(self.nature.storage)?
+        } else {
+            Arena::anonymous(Some(self.nature.storage))?
+        };
+        if let Some(left) = self.run(first)? {
+            self.nature.dies_after = None;
+            self.begins += RESTART;
+            self.run(left.open(self.nature.storage)?)?;
+        }
+        Ok(self.begins - BEGINNING)
+    }
+
+    /// Runs a worker over this arena to its end. Returns its memory if it was killed.
+    fn run(&mut self, first: Arc<Arena>) -> io::Result<Option<UnusedFiles>> {
+        let arenas = [first, Arena::anonymous(Some(8 << 20))?];
+        if self.place.exists() {
+            std::fs::remove_dir_all(&self.place)?;
+        }
+        std::fs::create_dir_all(&self.place)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build_local(LocalOptions::default())?;
+        let lived = runtime.block_on(async {
+            let world = World::begin(self, &arenas)?;
+            let left = world.live().await?;
+            Ok::<_, io::Error>((left, clock::real()))
+        });
+        memory::serve_nothing();
+        // All tasks end here, in whatever state.
+        drop(runtime);
+        let (left, end) = lived?;
+        self.begins = end;
+        let used: u64 = arenas.iter().map(|arena| arena.used()).sum();
+        if used > 0 {
+            self.ledger.borrow_mut().fault(&format!("{used} bytes are in use after the end of the engine"));
+        }
+        Ok(left)
+    }
+}
+
 /// The properties of a world.
+#[derive(Clone)]
 struct Nature {
     /// Bytes.
     storage: u64,
@@ -113,6 +155,8 @@ struct Nature {
     ends_after: Option<u64>,
     /// The time in milliseconds after which the worker is drained.
     drains_after: Option<u64>,
+    /// The time in milliseconds after which the worker is killed. The next one takes over its memory.
+    dies_after: Option<u64>,
     reactors: usize,
     /// See [`Requester::is_patient`].
     is_patient: bool,
@@ -133,12 +177,24 @@ const ROOMY: u64 = 64 << 20;
 const MOST_AT_ONCE: usize = 4;
 /// The time between two rounds of the helper threads, and the time after the end of all clients.
 const HELP_EVERY: Duration = Duration::from_millis(100);
+/// The time between the death of a worker and the start of the next one, in seconds.
+const RESTART: f64 = 0.1;
 const HELP_SELDOM: Duration = Duration::from_secs(2);
 
 impl Nature {
     fn choose(chance: &Chance) -> Nature {
         let nature = Nature::choose_any(chance);
-        if percent(chance, 10) { nature.with_a_faulty_device_only() } else { nature }
+        match below(chance, 10) {
+            0 => nature.with_a_faulty_device_only(),
+            1 | 2 => nature.with_a_killed_worker(below(chance, 25_000)),
+            _ => nature,
+        }
+    }
+
+    /// Objects on a device do not outlive the worker in memory.
+    fn with_a_killed_worker(self, milliseconds: u64) -> Nature {
+        let dies_after = Some(milliseconds);
+        Nature { dies_after, ends_after: None, drains_after: None, has_device: false, ..self }
     }
 
     /// Leaves no other reason for a refused request than a bad decision after a failed read.
@@ -156,6 +212,7 @@ impl Nature {
             longest: one_of(chance, &[10_000, 100_000, 400_000]),
             ends_after: percent(chance, 10).then(|| below(chance, 20_000)),
             drains_after: percent(chance, 20).then(|| below(chance, 20_000)),
+            dies_after: None,
             reactors: one_of(chance, &[1, 2]),
             is_patient: percent(chance, 40),
             changes_vcl: percent(chance, 60),
@@ -213,17 +270,14 @@ struct World {
     journal: Journal,
     engine: Rc<Engine>,
     log: Rc<RefCell<LogReader>>,
+    arena: Arc<Arena>,
 }
 
 impl World {
-    fn begin(
-        nature: Nature,
-        chance: Chance,
-        place: &Path,
-        arenas: &[Arc<Arena>; 2],
-        prints_events: bool,
-    ) -> io::Result<World> {
-        clock::simulate(BEGINNING);
+    fn begin(life: &Life, arenas: &[Arc<Arena>; 2]) -> io::Result<World> {
+        let Life { nature, chance, ledger, place, begins } = life;
+        let (nature, chance, ledger) = (nature.clone(), chance.clone(), ledger.clone());
+        clock::simulate(*begins);
         let [first, transient] = arenas;
         let mut storage = Stevedore::new("s0", Kind::Malloc, 0, first.clone());
         if nature.has_device {
@@ -250,16 +304,16 @@ impl World {
         let journal = Journal::default();
         let listeners: Vec<Box<dyn InvalidationListener>> = vec![Box::new(journal.clone())];
         let engine = Engine::start(config, dir, storages, listeners).map_err(io::Error::other)?;
-        let ledger = Rc::new(RefCell::new(Ledger::new(prints_events, nature.rules())));
         let log = Rc::new(RefCell::new(LogReader::open(place)?));
-        Ok(World { nature, chance, ledger, journal, engine: Rc::new(engine), log })
+        Ok(World { nature, chance, ledger, journal, engine: Rc::new(engine), log, arena: first.clone() })
     }
 
     fn fault(&self, text: &str) {
         self.ledger.borrow_mut().fault(text);
     }
 
-    async fn live(&self) -> io::Result<()> {
+    /// Runs until the end of the world, or until the worker is killed: then returns its memory.
+    async fn live(&self) -> io::Result<Option<UnusedFiles>> {
         self.open_origins();
         let operator = Operator {
             chance: self.chance.clone(),
@@ -278,7 +332,12 @@ impl World {
         }
         if let Some(milliseconds) = self.nature.ends_after {
             sleep(Duration::from_millis(milliseconds)).await;
-            return Ok(());
+            return Ok(None);
+        }
+        if let Some(milliseconds) = self.nature.dies_after {
+            sleep(Duration::from_millis(milliseconds)).await;
+            self.ledger.borrow_mut().killed();
+            return self.arena.copy_files().map(Some);
         }
         for client in clients {
             // Panics are recorded separately.
@@ -291,7 +350,7 @@ impl World {
         helper.abort();
         tokio::task::spawn_local(help(self.engine.clone(), self.log.clone(), HELP_SELDOM));
         self.drop_all().await;
-        Ok(())
+        Ok(None)
     }
 
     fn open_origins(&self) {

@@ -11,8 +11,11 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use crate::dirty::Dirty;
+pub use crate::full::Full;
 use crate::mapping::Mapping;
 use crate::part_memory::PartMemory;
+use crate::record::Place;
+use crate::records::Records;
 use crate::runs::Runs;
 use crate::slabs::{Geometry, PAGE, Slabs};
 #[cfg(miri)]
@@ -33,20 +36,11 @@ const AT_ONCE: u32 = 4096;
 /// The number of empty slabs that an unlimited arena keeps: returning and touching them again costs more than keeping
 /// them.
 const EMPTY_SLABS: u32 = 8;
+/// A table of records that is taken over may exceed the size of its arena by this many bytes. Objects take more bytes of
+/// the arena than of the table, but bans take none.
+const LONGEST_SPARE: u64 = 64 << 20;
 /// The maximum length of a span.
 const MAX_SPAN: usize = (u32::MAX - PAGE) as usize;
-
-/// There is no room: an object must be evicted first, or the request is too large for the arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("storage is full")
-    }
-}
-
-impl std::error::Error for Full {}
 
 /// Allocation counters with the names of Varnish's SMA counters. The code that stores objects maintains `g_objects`.
 #[derive(Debug, Default)]
@@ -61,7 +55,7 @@ pub struct Counters {
     pub g_objects: AtomicU64,
 }
 
-/// The size of a span in bytes, with three flags in the low bits, which sizes leave free.
+/// The size of a span in bytes, with four flags in the low bits, which sizes leave free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation(u32);
 
@@ -69,6 +63,7 @@ impl Allocation {
     const PAGES: u32 = 1;
     pub(crate) const SENT: u32 = 2;
     const PART: u32 = 4;
+    pub(crate) const UNVERIFIED: u32 = 8;
 
     fn pages(bytes: u32) -> Self {
         Self(bytes | Self::PAGES)
@@ -98,6 +93,16 @@ impl Allocation {
         self.0 & Self::SENT != 0
     }
 
+    /// Returns whether the checksum of the body in the span is still to be compared.
+    pub(crate) fn is_unverified(self) -> bool {
+        self.0 & Self::UNVERIFIED != 0
+    }
+
+    /// Returns the size of the slot, or 0 if the span has pages of its own.
+    pub(crate) fn slot_size(self) -> u32 {
+        if self.is_pages() { 0 } else { self.capacity() }
+    }
+
     /// Returns whether the span contains a part of a body on a device.
     fn is_part(self) -> bool {
         self.0 & Self::PART != 0
@@ -122,6 +127,17 @@ pub struct Arena {
     /// Evicts an object. Returns false if no object can be evicted.
     evict: OnceLock<Evict>,
     parts: PartMemory,
+    records: Records,
+}
+
+/// The files of an arena that outlives the process.
+#[derive(Debug)]
+pub struct KeptFiles {
+    pub arena: OwnedFd,
+    pub records: OwnedFd,
+    /// Whether the files contain objects of an earlier process. If so, [`crate::Stevedore::recover`] must be called
+    /// before any other operation.
+    pub take_over: bool,
 }
 
 pub(crate) type Evict = Box<dyn Fn() -> bool + Send + Sync>;
@@ -133,20 +149,49 @@ impl Arena {
     /// As long as the arena or a part of it lives, nothing else may write to the file, map it for writing or make it
     /// shorter. That includes another arena over the file.
     pub unsafe fn from_fd(fd: OwnedFd, size: Option<u64>, reserve: u64) -> io::Result<Arc<Self>> {
+        Self::over(fd, size, reserve, Records::anonymous()?, false)
+    }
+
+    /// Creates an arena like [`Self::from_fd`] whose objects another process can take over later.
+    ///
+    /// # Safety
+    /// The same as for `from_fd`, for both files.
+    pub unsafe fn kept(files: KeptFiles, size: Option<u64>, reserve: u64) -> io::Result<Arc<Self>> {
+        let KeptFiles { arena, records, take_over } = files;
+        let most = if take_over { size.unwrap_or(reserve).saturating_add(LONGEST_SPARE) } else { 0 };
+        // SAFETY: the caller promises it.
+        let records = unsafe { Records::new(records, true, most)? };
+        Self::over(arena, size, reserve, records, take_over)
+    }
+
+    fn over(
+        fd: OwnedFd,
+        size: Option<u64>,
+        reserve: u64,
+        records: Records,
+        take_over: bool,
+    ) -> io::Result<Arc<Self>> {
         let (mapping, bytes) = match size {
             Some(size) => {
                 let size = size - size % u64::from(PAGE);
+                if take_over && system::length(fd.as_fd()) > size {
+                    system::resize(fd.as_fd(), size)?;
+                }
                 system::extend(fd.as_fd(), size)?;
                 (Mapping::new(fd, size as usize)?, size)
             }
             None => map_reserve(&fd, reserve)?,
         };
+        if !records.belong_to(bytes) {
+            records.empty(bytes);
+        }
         let geometry = Geometry::for_size(bytes);
         let pages = u32::try_from(bytes / u64::from(PAGE)).unwrap_or(u32::MAX);
         let slabs = Slabs::new(geometry, if size.is_none() { EMPTY_SLABS } else { 0 });
         let arena = Self {
-            // This also discards the content that an earlier user of the descriptor left.
-            can_punch: mapping.punch(0, bytes).is_ok(),
+            // This also discards the content that an earlier user of the descriptor left. Recovery does so for the
+            // pages that no object uses.
+            can_punch: if take_over { mapping.can_punch() } else { mapping.punch(0, bytes).is_ok() },
             mapping,
             limit: size,
             geometry,
@@ -154,6 +199,7 @@ impl Arena {
             allocator: Mutex::new(Allocator { runs: Runs::new(pages), slabs, dirty: Dirty::default() }),
             evict: OnceLock::new(),
             parts: PartMemory::new(bytes),
+            records,
         };
         arena.counters.g_space.store(size.unwrap_or(0), Ordering::Relaxed);
         Ok(Arc::new(arena))
@@ -177,6 +223,11 @@ impl Arena {
     /// Returns the number of bytes in use.
     pub fn used(&self) -> u64 {
         self.counters.g_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns an upper bound of the bytes that an earlier process has written.
+    pub(crate) fn contents(&self) -> u64 {
+        self.limit.unwrap_or_else(|| system::resident(self.mapping.fd()))
     }
 
     /// Returns whether `bytes` bytes are free, though not necessarily contiguous.
@@ -203,6 +254,47 @@ impl Arena {
     /// Evicts an object, with no lock held. Returns false if no object can be evicted.
     pub(crate) fn make_room(&self) -> bool {
         self.evict.get().is_some_and(|evict| evict())
+    }
+
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// Takes the memory of a span that an earlier process used, if it lies within the arena, and no other span uses it.
+    pub(crate) fn claim(&self, place: Place, filled: u32) -> Option<Allocation> {
+        if filled as usize > MAX_SPAN {
+            return None;
+        }
+        let mut guard = self.allocator.lock();
+        let Allocator { runs, slabs, dirty } = &mut *guard;
+        let allocation = if place.slot == 0 {
+            let pages = filled.max(1).div_ceil(PAGE);
+            let first = u32::try_from(place.at / u64::from(PAGE)).ok()?;
+            let is_free = place.at.is_multiple_of(u64::from(PAGE)) && runs.claim(first, pages);
+            if !is_free {
+                return None;
+            }
+            dirty.take(first, pages);
+            Allocation::pages(pages * PAGE)
+        } else {
+            let is_free = filled <= place.slot && slabs.claim(place.at, place.slot, runs, dirty);
+            is_free.then(|| Allocation::slot(place.slot))?
+        };
+        drop(guard);
+        self.counters.g_alloc.fetch_add(1, Ordering::Relaxed);
+        self.account(u64::from(allocation.capacity()));
+        Some(allocation)
+    }
+
+    /// Returns all free pages to the system. A socket may still hold some of them for a process that has ended.
+    pub(crate) fn punch_free_pages(&self) -> io::Result<()> {
+        let mut from = 0;
+        loop {
+            let next = self.allocator.lock().runs.next_from(from);
+            let Some((start, pages)) = next else { return Ok(()) };
+            self.mapping.punch(u64::from(start) * u64::from(PAGE), u64::from(pages) * u64::from(PAGE))?;
+            from = start + pages;
+        }
     }
 
     pub(crate) fn parts(&self) -> &PartMemory {

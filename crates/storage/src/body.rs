@@ -6,10 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use crate::arena::Full;
+use crate::blocks::{BLOCK, Blocks};
+use crate::chunk::Chunk;
 use crate::first::First;
 use crate::load::{Extent, Receiver};
+use crate::piece::{Extra, KeptPart, Piece};
 use crate::residency::Residency;
-use crate::span::{FileRange, Span, SpanWriter};
+use crate::span::{Span, SpanWriter};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, fence};
 
 /// If a body has at least this many unused bytes at its end, its last span is copied into a smaller one (Varnish's
@@ -37,20 +40,6 @@ const FETCHING: u8 = 0;
 const COMPLETE: u8 = 1;
 const FAILED: u8 = 2;
 
-/// A part of a body. It begins at byte `start` of the body, and at byte `skip` of `span`.
-#[derive(Debug)]
-struct Piece {
-    start: u64,
-    skip: usize,
-    span: Arc<Span>,
-}
-
-impl Piece {
-    fn end(&self) -> u64 {
-        self.start + (self.span.len() - self.skip) as u64
-    }
-}
-
 #[derive(Debug, Default)]
 struct Waiters {
     readers: Vec<Waker>,
@@ -67,7 +56,7 @@ pub struct Body {
     pieces: Mutex<Vec<Piece>>,
     waiting: AtomicBool,
     waiters: Mutex<Waiters>,
-    extra: OnceLock<Box<[u8]>>,
+    extra: OnceLock<Extra>,
     /// The location on the device of a complete body, and the parts of it that are in memory. Set once.
     residency: OnceLock<Arc<Residency>>,
 }
@@ -83,12 +72,12 @@ impl Body {
         sizes: ChunkSizes,
     ) -> (Arc<Self>, BodyWriter) {
         let first = Arc::clone(writer.span());
-        let in_first = Piece { start: 0, skip: head, span: Arc::clone(&first) };
+        let in_first = Piece::new(0, head, Arc::clone(&first));
         let pieces = if shared { vec![in_first] } else { Vec::new() };
         let body = Arc::new(Self::new(first, FETCHING, 0, pieces));
         let span = shared.then_some(writer);
         let next = sizes.first.max(1);
-        (Arc::clone(&body), BodyWriter { body, span, expected, sizes, next })
+        (Arc::clone(&body), BodyWriter { body, span, expected, sizes, next, unchecked: 0 })
     }
 
     fn new(first: Arc<Span>, state: u8, len: u64, pieces: Vec<Piece>) -> Self {
@@ -117,7 +106,8 @@ impl Body {
         if self.state() != BodyState::Complete {
             return None;
         }
-        let share = |piece: &Piece| Piece { span: Arc::clone(&piece.span), ..*piece };
+        let share =
+            |piece: &Piece| Piece { span: Arc::clone(&piece.span), blocks: piece.blocks.clone(), ..*piece };
         let pieces: Vec<Piece> = self.pieces.lock().iter().map(share).collect();
         let in_memory: u64 = pieces.iter().map(|piece| piece.end() - piece.start).sum();
         (in_memory == self.len()).then_some(pieces)
@@ -174,16 +164,28 @@ impl Body {
         self.pieces.lock().iter().any(is_shared)
     }
 
+    /// Returns the number of bytes of the arena that the data of filters occupy outside of the first span.
+    #[cfg(test)]
+    pub(crate) fn extra_capacity(&self) -> usize {
+        match self.extra.get() {
+            Some(Extra::Span(span)) => span.capacity(),
+            _ => 0,
+        }
+    }
+
     pub(crate) fn head(&self) -> &[u8] {
         First::of(&self.first).head
     }
 
     pub(crate) fn extra(&self) -> &[u8] {
-        self.extra.get().map_or_else(|| First::of(&self.first).extra, |extra| &**extra)
+        self.extra.get().map_or_else(|| First::of(&self.first).extra, Extra::bytes)
     }
 
     pub(crate) fn set_extra(&self, extra: &[u8]) {
-        let _ = self.extra.set(extra.into());
+        let arena = self.first.arena();
+        let in_arena = || Span::with_contents(arena, &[extra]).ok();
+        let span = if arena.records().is_kept() { in_arena() } else { None };
+        let _ = self.extra.set(span.map_or_else(|| Extra::Heap(extra.into()), Extra::Span));
     }
 
     pub(crate) fn drop_body(&self) {
@@ -214,13 +216,25 @@ impl Body {
 
     fn piece_at(&self, offset: u64) -> Option<Chunk<'static>> {
         let len = self.len.load(Ordering::Acquire);
-        let pieces = self.pieces.lock();
+        let mut pieces = self.pieces.lock();
         let index = pieces.partition_point(|p| p.start <= offset).checked_sub(1)?;
-        let piece = &pieces[index];
-        let end = piece.end().min(len);
-        let len = end.checked_sub(offset).filter(|&n| n > 0)? as usize;
+        let piece = &mut pieces[index];
+        let mut end = piece.end().min(len);
+        if offset >= end {
+            return None;
+        }
+        if piece.blocks.is_unverified() {
+            let within = (offset - piece.start) as usize;
+            let Some(to) = piece.blocks.verified_to(&piece.span.bytes()[piece.skip..], within) else {
+                drop(pieces);
+                self.end(FAILED);
+                return None;
+            };
+            end = end.min(piece.start + to as u64);
+        }
+        let len = (end - offset) as usize;
         let from = piece.skip + (offset - piece.start) as usize;
-        Some(Chunk { span: SpanRef::Shared(Arc::clone(&piece.span)), from, len })
+        Some(Chunk::shared(Arc::clone(&piece.span), from, len))
     }
 
     /// Returns a part that was loaded from the device.
@@ -228,7 +242,7 @@ impl Body {
     fn loaded_at(&self, offset: u64) -> Option<Chunk<'static>> {
         let (span, from) = self.residency.get()?.part_at(offset)?;
         let len = span.len() - from;
-        Some(Chunk { span: SpanRef::Shared(span), from, len })
+        Some(Chunk::shared(span, from, len))
     }
 
     /// Returns whether the byte at `offset`, which is not in memory, will arrive or can be loaded.
@@ -288,6 +302,48 @@ impl Body {
             }
         };
         is_there.then_some(state)
+    }
+
+    /// Calls `add` with the span of the data of filters, if they are in a span of their own, and with each piece of the
+    /// body: its span, its offset there and the checksums of its blocks. Returns `None` if the body is incomplete or some
+    /// of it is not in the arena.
+    pub(crate) fn for_each_kept(&self, add: &mut dyn FnMut(KeptPart<'_>) -> Option<()>) -> Option<()> {
+        match self.extra.get() {
+            Some(Extra::Heap(_)) => return None,
+            Some(Extra::Span(span)) => add(KeptPart::Extra(span))?,
+            None => {}
+        }
+        let mut pieces = self.pieces.lock();
+        let in_memory: u64 = pieces.iter().map(|piece| piece.end() - piece.start).sum();
+        if self.state() != BodyState::Complete || in_memory != self.len() {
+            return None;
+        }
+        for piece in &mut *pieces {
+            piece.add_blocks(true);
+            add(KeptPart::Piece { span: &piece.span, skip: piece.skip, sums: piece.blocks.sums() })?;
+        }
+        Some(())
+    }
+
+    /// Creates a complete body from the spans of an earlier process. Each piece has its span, its offset there and the
+    /// checksums of its blocks.
+    pub(crate) fn kept(
+        first: Arc<Span>,
+        extra: Option<Span>,
+        pieces: impl Iterator<Item = (Arc<Span>, usize, Blocks)>,
+    ) -> Arc<Self> {
+        let mut len = 0;
+        let pieces = pieces.map(|(span, skip, blocks)| {
+            let piece = Piece { start: len, skip, span, blocks };
+            len = piece.end();
+            piece
+        });
+        let pieces = pieces.collect();
+        let mut body = Self::new(first, COMPLETE, len, pieces);
+        if let Some(span) = extra {
+            body.extra = OnceLock::from(Extra::Span(span));
+        }
+        Arc::new(body)
     }
 
     fn wake_readers(&self) {
@@ -385,6 +441,8 @@ pub struct BodyWriter {
     expected: Option<u64>,
     sizes: ChunkSizes,
     next: usize,
+    /// The number of bytes of the last piece for which no checksum was computed.
+    unchecked: usize,
 }
 
 impl BodyWriter {
@@ -420,8 +478,15 @@ impl BodyWriter {
             }
         };
         self.next = size.saturating_mul(2).min(self.sizes.max);
-        let piece = Piece { start: len, skip: 0, span: Arc::clone(writer.span()) };
-        self.body.pieces.lock().push(piece);
+        let piece = Piece::new(len, 0, Arc::clone(writer.span()));
+        let is_kept = arena.records().is_kept();
+        let mut pieces = self.body.pieces.lock();
+        if let Some(last) = pieces.last_mut().filter(|_| is_kept) {
+            last.add_blocks(true);
+        }
+        pieces.push(piece);
+        drop(pieces);
+        self.unchecked = 0;
         self.span = Some(writer);
         Ok(())
     }
@@ -437,6 +502,21 @@ impl BodyWriter {
             span.commit(n);
             self.body.len.fetch_add(n as u64, Ordering::SeqCst);
             self.body.wake_readers();
+            self.unchecked += n;
+            if self.unchecked >= BLOCK {
+                self.check_blocks();
+            }
+        }
+    }
+
+    /// Computes the checksums of the blocks that are complete, if another process may read them.
+    #[cold]
+    fn check_blocks(&mut self) {
+        self.unchecked %= BLOCK;
+        if self.body.first.arena().records().is_kept()
+            && let Some(last) = self.body.pieces.lock().last_mut()
+        {
+            last.add_blocks(false);
         }
     }
 
@@ -488,55 +568,5 @@ impl Drop for BodyWriter {
         if self.body.state() == BodyState::Fetching {
             self.body.end(FAILED);
         }
-    }
-}
-
-#[derive(Debug)]
-enum SpanRef<'a> {
-    Borrowed(&'a Span),
-    Shared(Arc<Span>),
-}
-
-/// A contiguous part of a body. It keeps the memory alive.
-#[derive(Debug)]
-pub struct Chunk<'a> {
-    span: SpanRef<'a>,
-    from: usize,
-    len: usize,
-}
-
-impl<'a> Chunk<'a> {
-    pub(crate) fn borrowed(span: &'a Span, from: usize, len: usize) -> Self {
-        Self { span: SpanRef::Borrowed(span), from, len }
-    }
-
-    fn span(&self) -> &Span {
-        match &self.span {
-            SpanRef::Borrowed(span) => span,
-            SpanRef::Shared(span) => span,
-        }
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.span().bytes()[self.from..self.from + self.len]
-    }
-
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Shortens the chunk to its first `len` bytes.
-    pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
-
-    /// Returns the same bytes as a file range for `sendfile`, if they have pages of their own. The pages then count
-    /// as sent: they are replaced before they are written again.
-    pub fn file_range(&self) -> Option<FileRange<'_>> {
-        self.span().file_range(self.from, self.len)
     }
 }

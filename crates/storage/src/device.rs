@@ -8,7 +8,8 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use crate::body::{Body, Chunk};
+use crate::body::Body;
+use crate::chunk::Chunk;
 use crate::load::Extent;
 
 /// A device that stores objects.

@@ -53,6 +53,13 @@ pub(crate) fn body_from(span: &Span) -> usize {
     PREFIX + head_len + extra_len
 }
 
+/// Returns the offset of the body in a first span that another process wrote, or `None` if the lengths exceed the span.
+pub(crate) fn checked_body_from(span: &Span) -> Option<usize> {
+    let (head_len, extra_len) = lengths(*span.bytes().first_chunk()?);
+    let from = PREFIX.checked_add(head_len)?.checked_add(extra_len)?;
+    (from <= span.len()).then_some(from)
+}
+
 /// The head and the extra data in a first span.
 pub(crate) struct First<'a> {
     pub(crate) head: &'a [u8],

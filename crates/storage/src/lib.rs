@@ -10,17 +10,29 @@
 //! held during a system call that can take long, nor while wakers or a device are called.
 
 mod arena;
+mod blocks;
 mod body;
+mod chunk;
 mod device;
 #[cfg(all(test, not(loom)))]
 mod device_tests;
 mod dirty;
 mod first;
+mod full;
+#[cfg(all(test, not(loom), not(miri)))]
+mod hostile_tests;
+mod kept;
+mod kept_files;
+#[cfg(all(test, not(loom), not(miri)))]
+mod kept_tests;
 mod load;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod mapping;
 mod part_memory;
+mod piece;
+mod record;
+mod records;
 mod residency;
 mod runs;
 mod slabs;
@@ -36,11 +48,15 @@ mod test_reader;
 mod tests;
 mod wait;
 
-pub use arena::{Arena, Counters, Full};
-pub use body::{BodyState, BodyWriter, Chunk, ChunkSizes};
+pub use arena::{Arena, Counters, Full, KeptFiles};
+pub use body::{BodyState, BodyWriter, ChunkSizes};
+pub use chunk::Chunk;
 pub use device::{Committed, Device, Recovered, Writing};
 pub use first::Parts;
+pub use kept::{KeptNote, KeptObject, Note, Taken};
+pub use kept_files::UnusedFiles;
 pub use load::{Extent, Load};
+pub use record::Record;
 pub use span::FileRange;
 pub use stevedore::{Kind, Layout, Stevedore};
 pub use stored::{Read, Stored};

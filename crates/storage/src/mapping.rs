@@ -1,5 +1,6 @@
 //! A file mapped into memory. The spans over it decide which part may be accessed by whom.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -23,6 +24,16 @@ impl Mapping {
         Ok(Self { base: system::map(fd.as_fd(), len)?, len, fd })
     }
 
+    /// Maps `len` bytes of a file from offset `from` on, which begins a page.
+    pub(crate) fn part(fd: OwnedFd, from: u64, len: usize) -> io::Result<Self> {
+        Ok(Self { base: system::map_part(fd.as_fd(), from, len)?, len, fd })
+    }
+
+    /// Returns whether pages can be returned to the system, without changing any.
+    pub(crate) fn can_punch(&self) -> bool {
+        system::can_punch(self.fd())
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -40,6 +51,12 @@ impl Mapping {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "span outside its arena");
         // SAFETY: checked above to lie within the mapping.
         unsafe { self.base.add(at) }
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mapping({} bytes)", self.len)
     }
 }
 

@@ -68,6 +68,16 @@ impl Runs {
         }
     }
 
+    /// Takes these pages if they are free.
+    pub(crate) fn claim(&mut self, start: u32, n: u32) -> bool {
+        let Some((&run, &len)) = self.by_start.range(..=start).next_back() else { return false };
+        let fits = u64::from(start) + u64::from(n) <= u64::from(run) + u64::from(len);
+        if fits {
+            self.cut(run, len, start, n);
+        }
+        fits
+    }
+
     /// Returns the length of the longest run.
     pub(crate) fn longest(&self) -> u32 {
         self.by_len.last().map_or(0, |&(len, _)| len)

@@ -71,6 +71,16 @@ impl Slab {
         Some(word as u32 * 64 + bit)
     }
 
+    /// Takes this slot if it is free.
+    fn claim(&mut self, slot: u32) -> bool {
+        let Some(word) = self.free.get_mut(slot as usize / 64) else { return false };
+        let bit = 1 << (slot % 64);
+        let is_free = *word & bit != 0;
+        *word &= !bit;
+        self.used += u32::from(is_free);
+        is_free
+    }
+
     fn give(&mut self, slot: u32) {
         let bit = 1 << (slot % 64);
         debug_assert_eq!(self.free[slot as usize / 64] & bit, 0, "slot freed twice");
@@ -161,6 +171,39 @@ impl Slabs {
         self.by_page.remove(&page);
         self.partial.remove(&(size, page));
         Some((page, bytes / PAGE))
+    }
+
+    /// Takes the slot of this size at a byte offset, if it and the pages of its slab are free.
+    pub(crate) fn claim(&mut self, at: u64, size: u32, runs: &mut Runs, dirty: &mut Dirty) -> bool {
+        if size < MIN || size > self.geometry.max_small() || class_size(size) != size {
+            return false;
+        }
+        let bytes = self.geometry.slab_bytes(size);
+        let within = (at % u64::from(bytes)) as u32;
+        let (index, pages) = (within / size, bytes / PAGE);
+        let Ok(page) = u32::try_from((at - u64::from(within)) / u64::from(PAGE)) else { return false };
+        if !within.is_multiple_of(size) || index >= bytes / size {
+            return false;
+        }
+        let is_new = !self.by_page.contains_key(&page);
+        if is_new {
+            if !runs.claim(page, pages) {
+                return false;
+            }
+            dirty.take(page, pages);
+            self.by_page.insert(page, Slab::new(size, bytes));
+            self.partial.insert((size, page));
+            self.empty += 1;
+        }
+        let Some(slab) = self.by_page.get_mut(&page).filter(|slab| slab.slot == size) else { return false };
+        if !slab.claim(index) {
+            return false;
+        }
+        self.empty -= u32::from(slab.used == 1);
+        if slab.used == slab.slots {
+            self.partial.remove(&(size, page));
+        }
+        true
     }
 
     fn grow(&mut self, class: u32, runs: &mut Runs, dirty: &mut Dirty) -> Option<(u32, u32)> {

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::arena::{Allocation, Arena, Full};
+use crate::record::Place;
+use crate::slabs::PAGE;
 use crate::sync::AtomicU32;
 use crate::system;
 
@@ -68,6 +70,43 @@ impl Span {
         Ok(writer.into_span())
     }
 
+    /// Takes over a span that an earlier process wrote. Returns `None` if it is not within the arena, or if another span
+    /// uses its memory. Sockets may still hold its pages.
+    pub(crate) fn kept(arena: &Arc<Arena>, place: Place, filled: u32) -> Option<Self> {
+        let allocation = arena.claim(place, filled)?;
+        let sent = if allocation.is_pages() { Allocation::SENT } else { 0 };
+        Some(Self {
+            arena: Arc::clone(arena),
+            at: place.at,
+            filled: AtomicU32::new(filled),
+            allocation: AtomicU32::new(allocation.bits() | sent),
+        })
+    }
+
+    /// Returns the location of a span that is completely written, or `None` if its size does not follow from its
+    /// content.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let allocation = self.allocation();
+        let is_exact = self.len().max(1).next_multiple_of(PAGE as usize) == self.capacity();
+        (!allocation.is_pages() || is_exact).then(|| Place { at: self.at, slot: allocation.slot_size() })
+    }
+
+    /// Records that the checksum of the body in this span is still to be compared.
+    pub(crate) fn distrust(&self) {
+        self.allocation.fetch_or(Allocation::UNVERIFIED, Ordering::Relaxed);
+    }
+
+    /// Returns whether the checksum of the body in this span is still to be compared.
+    #[inline]
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.allocation().is_unverified()
+    }
+
+    /// Records that the checksum of the body in this span is right.
+    pub(crate) fn trust(&self) {
+        self.allocation.fetch_and(!Allocation::UNVERIFIED, Ordering::Relaxed);
+    }
+
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
@@ -82,10 +121,6 @@ impl Span {
 
     pub fn len(&self) -> usize {
         self.filled.load(Ordering::Acquire) as usize
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Returns the number of bytes of the arena that this span occupies.

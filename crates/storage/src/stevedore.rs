@@ -12,8 +12,9 @@ use crate::arena::{Arena, Counters, Full};
 use crate::body::{BodyState, BodyWriter, ChunkSizes};
 use crate::device::{Committed, Device, Recovered};
 use crate::first::Parts;
+use crate::kept::{KeptNote, KeptObject, Note, Taken};
 use crate::load::Extent;
-use crate::stored::Stored;
+use crate::stored::{Spans, Stored};
 
 /// The kind of a storage, by its name in `-s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +151,7 @@ impl Stevedore {
     /// Passes a complete object to the device, if there is one and the object is not on it already. `descriptor` is the
     /// data with which the cache can index the object again.
     pub fn commit(&self, stored: &Stored, descriptor: &[u8]) {
-        if let (Some(device), Stored::Streamed(body)) = (&self.device, stored)
+        if let (Some(device), Spans::Streamed(body)) = (&self.device, stored.spans())
             && body.state() == BodyState::Complete
             && !body.is_settled()
         {
@@ -170,6 +171,52 @@ impl Stevedore {
                 found(stored, &descriptor);
             }
         })
+    }
+
+    /// Returns whether the next process may take over its objects. If so, [`Stored::keep`] must be called for complete
+    /// objects, and [`Stored::forget`] before an object is removed from the index.
+    pub fn is_kept(&self) -> bool {
+        self.arena.is_kept()
+    }
+
+    /// Returns a random number that does not change as long as objects are taken over.
+    pub fn secret(&self) -> u64 {
+        self.arena.records().secret()
+    }
+
+    /// Returns the largest number that [`raise_serial`](Self::raise_serial) was called with, in this process or in those
+    /// whose objects it takes over. The number is not protected against damage.
+    pub fn serial(&self) -> u32 {
+        self.arena.records().serial()
+    }
+
+    /// Records a number for the next process, unless a larger one is recorded.
+    pub fn raise_serial(&self, serial: u32) {
+        self.arena.records().raise_serial(serial);
+    }
+
+    /// Takes over the notes and objects of the previous process; see [`Arena::take_over`]. Called once, before any other
+    /// operation.
+    pub fn take_over(
+        &self,
+        notes: &mut dyn FnMut(Vec<KeptNote>) -> bool,
+        found: &mut dyn FnMut(KeptObject) -> bool,
+    ) -> io::Result<Taken> {
+        self.arena.take_over(notes, found)
+    }
+
+    /// Writes a note for the next process. If that is impossible, the next process will take over nothing.
+    pub fn write_note(&self, number: u32, time: f64, text: &[u8]) -> Option<Note> {
+        self.arena.write_note(number, time, text)
+    }
+
+    /// Marks a note as completed.
+    pub fn complete_note(&self, note: Note) {
+        self.arena.complete_note(note);
+    }
+
+    pub fn remove_note(&self, note: Note) {
+        self.arena.remove_note(note);
     }
 
     /// Returns whether an object of `bytes` bytes may share pages with others.

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::task::Context;
 
 use crate::arena::{Arena, Counters, Full};
-use crate::body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes};
+use crate::body::{Body, BodyState, BodyWriter, ChunkSizes};
+use crate::chunk::Chunk;
 use crate::first::{First, Parts, body_from};
 use crate::load::Extent;
+use crate::record::{Record, check};
+use crate::records::RecordRef;
 use crate::span::{Span, SpanWriter};
 use crate::wait::Wait;
 
@@ -22,11 +25,34 @@ pub enum Read<'a> {
     Missing,
 }
 
-/// The data of an object. While small and complete, it takes 24 bytes outside of the arena.
+/// The data of an object, and its record.
 #[derive(Debug)]
-pub enum Stored {
+pub struct Stored {
+    spans: Spans,
+    record: RecordRef,
+}
+
+/// The spans of an object. While small and complete, it takes 24 bytes outside of the arena.
+#[derive(Debug)]
+pub(crate) enum Spans {
     Whole(Span),
     Streamed(Arc<Body>),
+}
+
+impl Spans {
+    fn arena(&self) -> &Arc<Arena> {
+        match self {
+            Self::Whole(span) => span.arena(),
+            Self::Streamed(body) => body.first().arena(),
+        }
+    }
+}
+
+impl Drop for Stored {
+    fn drop(&mut self) {
+        // The record is freed first: when the memory of the spans is used again, the next process must not find it.
+        self.arena().records().give(&self.record);
+    }
 }
 
 impl Stored {
@@ -35,7 +61,28 @@ impl Stored {
         let mut writer = SpanWriter::new(arena, parts.stored_len() + body.len())?;
         parts.write(&mut writer);
         writer.append(body);
-        Ok(Self::Whole(writer.into_span()))
+        Self::new(Spans::Whole(writer.into_span()))
+    }
+
+    fn new(spans: Spans) -> Result<Self, Full> {
+        let record = spans.arena().records().take()?;
+        Ok(Self { spans, record })
+    }
+
+    /// Creates an object from the spans and the record of an earlier process.
+    pub(crate) fn kept(spans: Spans, record: RecordRef) -> Self {
+        Self { spans, record }
+    }
+
+    /// Returns the record of the object.
+    #[inline]
+    pub fn record(&self) -> &Record {
+        // SAFETY: the spans keep the arena alive, and with it the table of the record.
+        unsafe { self.record.get() }
+    }
+
+    pub(crate) fn spans(&self) -> &Spans {
+        &self.spans
     }
 
     /// Stores the head of an object whose body will be written through the writer. `expected` is the length of the
@@ -59,7 +106,7 @@ impl Stored {
         parts.write(&mut writer);
         let shared = one_span.is_some() && writer.room() > 0;
         let (body, writer) = Body::begin(writer, head, shared, expected, sizes);
-        Ok((Self::Streamed(body), writer))
+        Ok((Self::new(Spans::Streamed(body))?, writer))
     }
 
     /// Begins an object whose head outlives its body: they share no span.
@@ -73,7 +120,7 @@ impl Stored {
         let mut writer = SpanWriter::new(arena, head)?;
         parts.write(&mut writer);
         let (body, writer) = Body::begin(writer, head, false, expected, sizes);
-        Ok((Self::Streamed(body), writer))
+        Ok((Self::new(Spans::Streamed(body))?, writer))
     }
 
     /// Creates a complete object whose body is on a device. The head is copied into memory.
@@ -83,18 +130,18 @@ impl Stored {
         body_len: u64,
         extent: Box<dyn Extent>,
     ) -> Result<Self, Full> {
-        Ok(Self::Streamed(Body::on_device(Self::head_alone(arena, parts)?, body_len, extent)))
+        Self::new(Spans::Streamed(Body::on_device(Self::head_alone(arena, parts)?, body_len, extent)))
     }
 
     /// Creates a complete object that shares the spans of another object's body. Returns `None` if `body` is
     /// incomplete, not entirely in memory, stored whole in one span, or in another arena.
     pub(crate) fn sharing(arena: &Arc<Arena>, parts: Parts<'_>, body: &Self) -> Result<Option<Self>, Full> {
-        let Self::Streamed(shared) = body else { return Ok(None) };
+        let Spans::Streamed(shared) = &body.spans else { return Ok(None) };
         if !Arc::ptr_eq(arena, body.arena()) {
             return Ok(None);
         }
         let shared = shared.shared(|| Self::head_alone(arena, parts))?;
-        Ok(shared.map(Self::Streamed))
+        shared.map(|body| Self::new(Spans::Streamed(body))).transpose()
     }
 
     fn head_alone(arena: &Arc<Arena>, parts: Parts<'_>) -> Result<Span, Full> {
@@ -111,10 +158,10 @@ impl Stored {
         bytes
     }
 
-    fn first(&self) -> &Span {
-        match self {
-            Self::Whole(span) => span,
-            Self::Streamed(body) => body.first(),
+    pub(crate) fn first(&self) -> &Span {
+        match &self.spans {
+            Spans::Whole(span) => span,
+            Spans::Streamed(body) => body.first(),
         }
     }
 
@@ -124,49 +171,61 @@ impl Stored {
 
     /// Returns the data that filters produced.
     pub fn extra(&self) -> &[u8] {
-        match self {
-            Self::Streamed(body) => body.extra(),
-            Self::Whole(span) => First::of(span).extra,
+        match &self.spans {
+            Spans::Streamed(body) => body.extra(),
+            Spans::Whole(span) => First::of(span).extra,
         }
     }
 
     /// Sets the data that filters produced, on an object that was written by a writer. Only the first call has an
     /// effect.
     pub fn set_extra(&self, extra: &[u8]) {
-        if let Self::Streamed(body) = self {
+        if let Spans::Streamed(body) = &self.spans {
             body.set_extra(extra);
         }
     }
 
     /// Returns whether the object is complete and in one span, which is freed as a whole.
     pub fn is_whole(&self) -> bool {
-        matches!(self, Self::Whole(_))
+        matches!(self.spans, Spans::Whole(_))
     }
 
     /// Returns the length of the body so far.
     pub fn body_len(&self) -> u64 {
-        match self {
-            Self::Whole(span) => (span.len() - body_from(span)) as u64,
-            Self::Streamed(body) => body.len(),
+        match &self.spans {
+            Spans::Whole(span) => (span.len() - body_from(span)) as u64,
+            Spans::Streamed(body) => body.len(),
         }
     }
 
     pub fn state(&self) -> BodyState {
-        match self {
-            Self::Whole(_) => BodyState::Complete,
-            Self::Streamed(body) => body.state(),
+        match &self.spans {
+            Spans::Whole(span) if span.is_unverified() => self.verify(span),
+            Spans::Whole(_) => BodyState::Complete,
+            Spans::Streamed(body) => body.state(),
         }
+    }
+
+    /// Compares the checksum of a body that another process wrote.
+    #[cold]
+    fn verify(&self, span: &Span) -> BodyState {
+        let body = &span.bytes()[body_from(span)..];
+        if self.arena().records().body_check(self.record()) == Some(check(body)) {
+            span.trust();
+            return BodyState::Complete;
+        }
+        BodyState::Failed
     }
 
     /// Returns the longest contiguous part of the body from `offset` on that is in memory.
     pub fn chunk_at(&self, offset: u64) -> Option<Chunk<'_>> {
-        match self {
-            Self::Whole(span) => {
+        match &self.spans {
+            Spans::Whole(span) => {
                 let from = body_from(span).checked_add(usize::try_from(offset).ok()?)?;
                 let len = span.len().checked_sub(from).filter(|&n| n > 0)?;
                 Some(Chunk::borrowed(span, from, len))
             }
-            Self::Streamed(body) => body.chunk_at(offset),
+            Spans::Streamed(body) => body.chunk_at(offset),
         }
     }
 
@@ -186,8 +245,8 @@ impl Stored {
     /// Returns the result of reading a range whose first byte is not in memory, or an empty range.
     #[cold]
     fn unread(&self, from: u64, to: u64) -> Read<'_> {
-        match self {
-            Self::Streamed(body) if from < to && body.will_have(from) => Read::Pending,
+        match &self.spans {
+            Spans::Streamed(body) if from < to && body.will_have(from) => Read::Pending,
             _ => Read::Missing,
         }
     }
@@ -195,31 +254,31 @@ impl Stored {
     /// Returns whether a read at `offset` need not wait: the byte is in memory, or will never be.
     #[inline]
     pub fn is_ready(&self, offset: u64) -> bool {
-        match self {
-            Self::Whole(_) => true,
-            Self::Streamed(body) => body.is_ready(offset),
+        match &self.spans {
+            Spans::Whole(_) => true,
+            Spans::Streamed(body) => body.is_ready(offset),
         }
     }
 
     /// Begins a reader's wait for the byte at `offset`.
     pub fn wait(&self, offset: u64) -> Wait<'_> {
-        match self {
-            Self::Whole(_) => Wait::new(None, offset),
-            Self::Streamed(body) => Wait::new(Some(body), offset),
+        match &self.spans {
+            Spans::Whole(_) => Wait::new(None, offset),
+            Spans::Streamed(body) => Wait::new(Some(body), offset),
         }
     }
 
     /// Reports the progress of delivery to the writer, and with `free` frees the bytes before `offset`. `free` is only
     /// for the single reader of an object that no lookup can find.
     pub fn delivered(&self, offset: u64, free: bool) {
-        if let Self::Streamed(body) = self {
+        if let Spans::Streamed(body) = &self.spans {
             body.delivered(offset, free);
         }
     }
 
     /// Registers the writer's task to be woken at the next [`delivered`](Self::delivered), whatever its offset.
     pub fn watch_delivery(&self, cx: &Context<'_>) {
-        if let Self::Streamed(body) = self {
+        if let Spans::Streamed(body) = &self.spans {
             body.watch_delivery(cx);
         }
     }
@@ -227,7 +286,7 @@ impl Stored {
     /// Frees the whole body, for an object whose body is not needed anymore. A part that shares a span with the head
     /// stays as long as that.
     pub fn drop_body(&self) {
-        if let Self::Streamed(body) = self {
+        if let Spans::Streamed(body) = &self.spans {
             body.drop_body();
         }
     }
@@ -243,32 +302,32 @@ impl Stored {
 
     /// Returns whether its memory consists (mostly) of whole pages rather than slots of slabs.
     pub fn is_large(&self) -> bool {
-        match self {
-            Self::Whole(span) => span.owns_pages(),
-            Self::Streamed(body) => body.is_large(),
+        match &self.spans {
+            Spans::Whole(span) => span.owns_pages(),
+            Spans::Streamed(body) => body.is_large(),
         }
     }
 
     /// Returns whether its body is on a device.
     pub fn is_on_device(&self) -> bool {
-        match self {
-            Self::Whole(_) => false,
-            Self::Streamed(body) => body.is_settled(),
+        match &self.spans {
+            Spans::Whole(_) => false,
+            Spans::Streamed(body) => body.is_settled(),
         }
     }
 
     /// Returns whether another object shares its body, so that dropping it frees only its head.
     pub fn is_shared(&self) -> bool {
-        match self {
-            Self::Whole(_) => false,
-            Self::Streamed(body) => body.is_shared(),
+        match &self.spans {
+            Spans::Whole(_) => false,
+            Spans::Streamed(body) => body.is_shared(),
         }
     }
 
     /// Returns a copy in one span, if the body is complete, at most `limit` long, not in one span yet, and the copy
     /// needs no more memory.
     pub fn compacted(&self, limit: usize) -> Option<Self> {
-        let Self::Streamed(body) = self else { return None };
+        let Spans::Streamed(body) = &self.spans else { return None };
         if body.state() != BodyState::Complete || self.body_len() > limit as u64 {
             return None;
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// Creates a file in memory.
@@ -31,12 +31,27 @@ pub(crate) fn resident(fd: BorrowedFd<'_>) -> u64 {
     u64::try_from(blocks).unwrap_or(0) * 512
 }
 
+/// Returns the length of a file, or 0 if that is unknown.
+pub(crate) fn length(fd: BorrowedFd<'_>) -> u64 {
+    rustix::fs::fstat(fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+/// Returns the offset of the first byte at or after `from` that was written to a file; `None` if there is none.
+pub(crate) fn next_data(fd: BorrowedFd<'_>, from: u64) -> Option<u64> {
+    rustix::fs::seek(fd, SeekFrom::Data(from)).ok()
+}
+
 /// Maps the first `len` bytes of a file, shared and writable.
 pub(crate) fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<NonNull<u8>> {
+    map_part(fd, 0, len)
+}
+
+/// Maps `len` bytes of a file from offset `from` on, shared and writable.
+pub(crate) fn map_part(fd: BorrowedFd<'_>, from: u64, len: usize) -> io::Result<NonNull<u8>> {
     let prot = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-    let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0)? };
+    let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, from)? };
     // A core dump is for the state of the program; the cache would only make it too large to keep.
     // SAFETY: the range is the mapping just made; the advice does not change its contents.
     let _ = unsafe { rustix::mm::madvise(at, len, Advice::LinuxDontDump) };
@@ -59,6 +74,11 @@ pub(crate) fn punch(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(fd, flags, at, len)?)
 }
 
+/// Returns whether pages of a file can be returned to the system. Tries it beyond the end of the file.
+pub(crate) fn can_punch(fd: BorrowedFd<'_>) -> bool {
+    punch(fd, length(fd).next_multiple_of(4096), 4096).is_ok()
+}
+
 /// Sends up to `len` bytes of a file from `offset` on, and advances `offset`.
 pub(crate) fn send(
     to: BorrowedFd<'_>,
@@ -72,4 +92,14 @@ pub(crate) fn send(
 /// Reads bytes of a file from `offset` on.
 pub(crate) fn read(file: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(rustix::io::pread(file, buf, offset)?)
+}
+
+/// Writes bytes to a file at `offset`.
+pub(crate) fn write(file: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = rustix::io::pwrite(file, bytes, offset)?;
+        bytes = &bytes[written..];
+        offset += written as u64;
+    }
+    Ok(())
 }

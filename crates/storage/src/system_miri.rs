@@ -27,6 +27,18 @@ pub(crate) fn resident(_fd: BorrowedFd<'_>) -> u64 {
     0
 }
 
+pub(crate) fn length(_fd: BorrowedFd<'_>) -> u64 {
+    0
+}
+
+pub(crate) fn next_data(_fd: BorrowedFd<'_>, _from: u64) -> Option<u64> {
+    None
+}
+
+pub(crate) fn map_part(fd: BorrowedFd<'_>, _from: u64, len: usize) -> io::Result<NonNull<u8>> {
+    map(fd, len)
+}
+
 fn layout(len: usize) -> io::Result<Layout> {
     Layout::from_size_align(len.max(1), PAGE as usize).map_err(io::Error::other)
 }
@@ -52,6 +64,10 @@ pub(crate) fn punch(_fd: BorrowedFd<'_>, _at: u64, _len: u64) -> io::Result<()> 
     Ok(())
 }
 
+pub(crate) fn can_punch(_fd: BorrowedFd<'_>) -> bool {
+    true
+}
+
 pub(crate) fn send(
     _to: BorrowedFd<'_>,
     _file: BorrowedFd<'_>,
@@ -62,5 +78,9 @@ pub(crate) fn send(
 }
 
 pub(crate) fn read(_file: BorrowedFd<'_>, _buf: &mut [u8], _offset: u64) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn write(_file: BorrowedFd<'_>, _bytes: &[u8], _offset: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

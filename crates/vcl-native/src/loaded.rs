@@ -105,7 +105,7 @@ impl LoadedVcl {
         if self.run(Method::Init, &mut ctx) != Action::Ok {
             return Err(String::new());
         }
-        let made = self.instance.program.objects.iter().zip(&self.instance.objects);
+        let made = self.instance.program.modules.objects.iter().zip(&self.instance.objects);
         for (object, state) in made {
             if state.get().is_none() && !object.null_ok {
                 return Err(format!("Object {} not initialized", object.name));

@@ -266,7 +266,7 @@ fn objects_and_call_sites_keep_state() {
     let body = vec![set_header(0, concat(vec![object(HERE), site(0), site(1)])), act(Action::Hash)];
     let new = Stmt::New { at: HERE, object: 0, args: vec![Some(int(5))] };
     let mut program = program(vec![sub("vcl_recv", body), sub("vcl_init", vec![new])]);
-    program.objects =
+    program.modules.objects =
         vec![Object { name: "o".into(), import: 0, type_name: "counter".into(), null_ok: false }];
     program.methods[Method::Init as usize] = 1;
     let loaded = load(program);

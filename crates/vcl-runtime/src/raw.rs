@@ -88,7 +88,9 @@ impl<'a> Value<'a> {
                 RawKind::Ip => Value::Ip((a as *const SocketAddr).as_ref()),
                 RawKind::Blob => Value::Blob((a as *const Blob).as_ref()),
                 RawKind::Backend => Value::Backend(BackendId(a as u32)),
-                RawKind::Probe => Value::Probe(less_one(a).and_then(|i| vcl.program.probes.get(i as usize))),
+                RawKind::Probe => {
+                    Value::Probe(less_one(a).and_then(|i| vcl.program.origins.probes.get(i as usize)))
+                }
                 RawKind::Acl => Value::Acl(less_one(a)),
                 RawKind::Sub => Value::Sub(less_one(a)),
                 RawKind::Stevedore => Value::Stevedore(less_one(a)),
@@ -126,7 +128,7 @@ impl<'a> Value<'a> {
             Value::Blob(v) => (RawKind::Blob, v.map_or(0, |p| std::ptr::from_ref(p) as u64), 0),
             Value::Backend(v) => (RawKind::Backend, u64::from(v.0), 0),
             Value::Probe(v) => {
-                let at = v.and_then(|p| vcl.program.probes.iter().position(|q| std::ptr::eq(p, q)));
+                let at = v.and_then(|p| vcl.program.origins.probes.iter().position(|q| std::ptr::eq(p, q)));
                 (RawKind::Probe, place(at), 0)
             }
             Value::Acl(v) => (RawKind::Acl, one(v), 0),

@@ -23,7 +23,7 @@ impl Compiler<'_> {
     /// Runs all checks, in the order in which their errors must appear.
     pub fn check_program(&mut self) {
         // After an error, some text was not parsed. It may define and use names that would seem to be missing.
-        let whole = self.errors == 0;
+        let whole = self.report.errors() == 0;
         let checks: [(fn(&mut Self), bool); 5] = [
             (Self::check_references, true),
             (Self::check_returns, false),
@@ -40,17 +40,22 @@ impl Compiler<'_> {
     }
 
     fn enough(&self) -> bool {
-        self.errors >= self.options.max_errors
+        self.report.errors() >= self.input.options.max_errors
     }
 
     fn check_references(&mut self) {
         for symbol in self.symbols.walk() {
             let entry = &self.symbols.list[symbol];
-            if entry.no_ref_needed || self.enough() {
+            if entry.mentions.may_be_unused || self.enough() {
                 continue;
             }
             let kind = entry.kind.name();
-            match (entry.definitions, entry.references, entry.defined, entry.referenced) {
+            match (
+                entry.mentions.definitions,
+                entry.mentions.references,
+                entry.mentions.defined,
+                entry.mentions.referenced,
+            ) {
                 (0, 1.., _, Some(token)) => {
                     let name = self.text(token);
                     let near = self.near_global(symbol);
@@ -65,7 +70,7 @@ impl Compiler<'_> {
                     let name = self.text(token);
                     self.add_text(format!("Unused {kind} {name}, defined:\n"));
                     self.show(token);
-                    if self.options.err_unref {
+                    if self.input.options.err_unref {
                         self.hint("remove it, use it, or set the parameter vcc_feature to -err_unref");
                         self.finish_error();
                     } else {
@@ -80,7 +85,7 @@ impl Compiler<'_> {
     fn near_global(&self, symbol: SymbolId) -> Option<String> {
         let kind = self.symbols.list[symbol].kind;
         let defined = (0..self.symbols.list.len())
-            .filter(|s| self.symbols.list[*s].kind == kind && self.symbols.list[*s].definitions > 0);
+            .filter(|s| self.symbols.list[*s].kind == kind && self.symbols.list[*s].mentions.definitions > 0);
         let names = defined.map(|s| self.symbols.name(s));
         crate::hints::nearest(self.symbols.name(symbol), names).map(str::to_owned)
     }
@@ -88,15 +93,15 @@ impl Compiler<'_> {
     fn subs_by_name(&self) -> Vec<usize> {
         let subs = self.symbols.walk().into_iter().filter(|s| self.symbols.list[*s].kind == Kind::Sub);
         let procs = subs.map(|s| self.global_index(s) as usize);
-        procs.filter(|p| self.procs.get(*p).is_some_and(|p| p.name.is_some())).collect()
+        procs.filter(|p| self.subs.procs.get(*p).is_some_and(|p| p.name.is_some())).collect()
     }
 
     fn proc_name(&self, proc: usize) -> String {
-        self.procs[proc].name.map_or_else(String::new, |token| self.text(token).to_owned())
+        self.subs.procs[proc].name.map_or_else(String::new, |token| self.text(token).to_owned())
     }
 
     fn show_name(&mut self, proc: usize) {
-        if let Some(name) = self.procs[proc].name {
+        if let Some(name) = self.subs.procs[proc].name {
             self.show(name);
         }
     }
@@ -113,32 +118,32 @@ impl Compiler<'_> {
         if let Err(found) = enter(self, root) {
             return Err((found, stack));
         }
-        self.procs[root].active = true;
+        self.subs.procs[root].active = true;
         while let Some(frame) = stack.last_mut() {
             let proc = frame.proc;
-            if let Some((symbol, _)) = self.procs[proc].calls.get(frame.next_call).copied() {
+            if let Some((symbol, _)) = self.subs.procs[proc].calls.get(frame.next_call).copied() {
                 frame.next_call += 1;
                 let callee = self.global_index(symbol) as usize;
-                if self.procs[callee].active {
+                if self.subs.procs[callee].active {
                     self.add_text("Subroutine recurses on\n");
                     self.show_name(callee);
                     return Err((Found, stack));
                 }
                 if seen[callee] {
-                    self.procs[proc].allowed &= self.procs[callee].allowed;
+                    self.subs.procs[proc].allowed &= self.subs.procs[callee].allowed;
                     continue;
                 }
                 if let Err(found) = enter(self, callee) {
                     return Err((found, stack));
                 }
-                self.procs[callee].active = true;
+                self.subs.procs[callee].active = true;
                 stack.push(Frame { proc: callee, next_call: 0 });
             } else {
                 seen[proc] = true;
-                self.procs[proc].active = false;
+                self.subs.procs[proc].active = false;
                 stack.pop();
                 if let Some(caller) = stack.last() {
-                    self.procs[caller.proc].allowed &= self.procs[proc].allowed;
+                    self.subs.procs[caller.proc].allowed &= self.subs.procs[proc].allowed;
                 }
             }
         }
@@ -148,8 +153,9 @@ impl Compiler<'_> {
     /// Appends the calls that led to an error to the report, innermost first.
     fn add_calls(&mut self, stack: Vec<Frame>) {
         for frame in stack.into_iter().rev() {
-            self.procs[frame.proc].active = false;
-            let Some((_, token)) = frame.next_call.checked_sub(1).map(|i| self.procs[frame.proc].calls[i])
+            self.subs.procs[frame.proc].active = false;
+            let Some((_, token)) =
+                frame.next_call.checked_sub(1).map(|i| self.subs.procs[frame.proc].calls[i])
             else {
                 continue;
             };
@@ -160,12 +166,12 @@ impl Compiler<'_> {
     }
 
     fn check_returns(&mut self) {
-        let mut seen_anyhow = vec![false; self.procs.len()];
+        let mut seen_anyhow = vec![false; self.subs.procs.len()];
         for root in self.subs_by_name() {
             if self.enough() {
                 return;
             }
-            let Some(method) = self.procs[root].method else {
+            let Some(method) = self.subs.procs[root].method else {
                 if seen_anyhow[root] {
                     continue;
                 }
@@ -175,10 +181,10 @@ impl Compiler<'_> {
                 }
                 continue;
             };
-            let mut seen = vec![false; self.procs.len()];
+            let mut seen = vec![false; self.subs.procs.len()];
             let legal = returns_of(method);
             let walked = self.descend(root, &mut seen, |this, proc| {
-                this.procs[proc].called_from |= 1 << method as u32;
+                this.subs.procs[proc].called_from |= 1 << method as u32;
                 this.check_returns_of(proc, legal)
             });
             if let Err((Found, stack)) = walked {
@@ -196,13 +202,13 @@ impl Compiler<'_> {
     }
 
     fn check_returns_of(&mut self, proc: usize, legal: u32) -> Result<(), Found> {
-        let illegal = self.procs[proc].returns & !legal;
+        let illegal = self.subs.procs[proc].returns & !legal;
         if illegal == 0 {
             return Ok(());
         }
         for action in Action::ALL.into_iter().filter(|a| illegal & 1 << *a as u32 != 0) {
             self.add_text(format!("Invalid return \"{}\"\n", action.name()));
-            if let Some(token) = self.procs[proc].return_tokens[action as usize] {
+            if let Some(token) = self.subs.procs[proc].return_tokens[action as usize] {
                 self.show(token);
             }
             if let Some(hint) = crate::hints::for_illegal_return(action, legal) {
@@ -216,16 +222,16 @@ impl Compiler<'_> {
     }
 
     fn check_uses(&mut self) {
-        for proc in 0..self.procs.len() {
-            let limit = self.procs[proc].uses.iter().fold(u32::MAX, |mask, u| mask & u.mask);
-            self.procs[proc].allowed &= limit;
+        for proc in 0..self.subs.procs.len() {
+            let limit = self.subs.procs[proc].uses.iter().fold(u32::MAX, |mask, u| mask & u.mask);
+            self.subs.procs[proc].allowed &= limit;
         }
-        let mut seen_anyhow = vec![false; self.procs.len()];
+        let mut seen_anyhow = vec![false; self.subs.procs.len()];
         for root in self.subs_by_name() {
             if self.enough() {
                 return;
             }
-            let Some(method) = self.procs[root].method else {
+            let Some(method) = self.subs.procs[root].method else {
                 if !seen_anyhow[root] {
                     let _ = self.descend(root, &mut seen_anyhow, |_, _| Ok(()));
                 }
@@ -245,7 +251,7 @@ impl Compiler<'_> {
                     continue;
                 }
             }
-            let mut seen = vec![false; self.procs.len()];
+            let mut seen = vec![false; self.subs.procs.len()];
             let walked = self.descend(root, &mut seen, |this, proc| this.check_uses_of(proc, root, method));
             if let Err((Found, stack)) = walked {
                 self.add_calls(stack);
@@ -277,7 +283,7 @@ impl Compiler<'_> {
 
     fn illegal_use(&mut self, proc: usize, method: Method) -> UseCheck {
         let here = 1 << method as u32;
-        let uses = &self.procs[proc].uses;
+        let uses = &self.subs.procs[proc].uses;
         let Some(mut illegal) = uses.iter().copied().find(|u| u.mask & here == 0) else {
             return UseCheck::Allowed;
         };
@@ -300,10 +306,10 @@ impl Compiler<'_> {
     /// Checks that subroutines without a static call are allowed in at least one method.
     fn check_possible(&mut self) {
         for proc in self.subs_by_name() {
-            if self.enough() || self.errors > 0 {
+            if self.enough() || self.report.errors() > 0 {
                 return;
             }
-            if self.procs[proc].allowed == 0 {
+            if self.subs.procs[proc].allowed == 0 {
                 self.add_text("Impossible Subroutine");
                 self.show_name(proc);
                 self.hint("no method allows all that it uses, so it cannot be called");
@@ -313,7 +319,7 @@ impl Compiler<'_> {
     }
 
     fn report_late_error(&mut self) {
-        if let Some((message, first, end)) = self.late_error.take() {
+        if let Some((message, first, end)) = self.report.take_late_error() {
             self.add_text(message);
             self.show_range(Some(first), end);
             self.finish_error();
@@ -321,7 +327,7 @@ impl Compiler<'_> {
     }
 
     fn check_default_backend(&mut self) {
-        if self.program.default_backend.is_none() {
+        if self.program.origins.default_backend.is_none() {
             let message = "No backends or directors found in VCL program, at least one is necessary.\n";
             self.add_text(message);
             self.hint("`backend default none;` is enough if all backends come from modules");

@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::diagnostics::{Diagnostic, Piece, Place, Severity};
 use crate::lexer::{Tok, Token, string_content};
 use crate::options::Options;
 use crate::program::{At, Program, Stmt};
+use crate::report::Report;
 use crate::signature::{ModuleSignatures, ObjectSignature};
 use crate::source::{self, SourceText, Span};
 use crate::symbols::{Proc, SymbolId, Symbols, TokenId};
@@ -68,37 +68,63 @@ pub(crate) struct ObjectType {
     pub signature: Rc<ObjectSignature>,
 }
 
-pub(crate) struct Compiler<'a> {
+/// The subroutines of a program.
+#[derive(Default)]
+pub(crate) struct Subs {
+    pub procs: Vec<Proc>,
+    pub bodies: Vec<Vec<Stmt>>,
+    /// The subroutine that is being parsed.
+    pub current: Option<usize>,
+    /// The names of the subroutines in the built-in VCL.
+    pub builtin: Vec<String>,
+}
+
+/// The modules and object types that a program imports.
+#[derive(Default)]
+pub(crate) struct Imported {
+    pub modules: Vec<Module>,
+    pub object_types: Vec<ObjectType>,
+}
+
+/// The numbers of entries in the program's lists, by their contents.
+#[derive(Default)]
+pub(crate) struct Ids {
+    pub backends: HashMap<String, u32>,
+    pub headers: HashMap<String, u32>,
+    pub regexes: HashMap<Text, u32>,
+    pub functions: HashMap<(u32, String, String), u32>,
+}
+
+/// The choice of the default backend and of the default probe.
+#[derive(Default)]
+pub(crate) struct Defaults {
+    /// The first backend, which is the default unless one is named `default`.
+    pub first_backend: Option<SymbolId>,
+    pub probe: Option<u32>,
+}
+
+/// The texts that are compiled, with their tokens.
+#[derive(Clone, Copy)]
+pub(crate) struct Input<'a> {
     pub options: &'a Options<'a>,
     pub sources: &'a [SourceText],
     pub tokens: &'a [Token],
+}
+
+pub(crate) struct Compiler<'a> {
+    pub input: Input<'a>,
     /// The current token.
     pub t: TokenId,
     pub syntax: u32,
     pub symbols: Symbols,
     pub program: Program,
-    pub procs: Vec<Proc>,
-    pub bodies: Vec<Vec<Stmt>>,
-    /// The subroutine that is being parsed.
-    pub current: Option<usize>,
-    pub builtin_subs: Vec<String>,
-    pub modules: Vec<Module>,
-    pub object_types: Vec<ObjectType>,
-    pub backend_slots: HashMap<String, u32>,
-    /// The first backend, which is the default unless one is named `default`.
-    pub first_backend: Option<SymbolId>,
-    pub default_probe: Option<u32>,
-    pub header_ids: HashMap<String, u32>,
-    pub regex_ids: HashMap<Text, u32>,
-    pub function_ids: HashMap<(u32, String, String), u32>,
+    pub subs: Subs,
+    pub imported: Imported,
+    pub ids: Ids,
+    pub defaults: Defaults,
     pub trace_points: u32,
-    /// An error that only Varnish's C compiler finds. It is reported if there is no other.
-    pub late_error: Option<(String, TokenId, TokenId)>,
     pub nesting: u32,
-    pub diagnostics: Vec<Diagnostic>,
-    pub errors: usize,
-    report: Diagnostic,
-    focus: Option<Place>,
+    pub report: Report,
 }
 
 /// Maximum depth of nested blocks and parentheses.
@@ -107,37 +133,23 @@ pub(crate) const MAX_NESTING: u32 = 150;
 impl<'a> Compiler<'a> {
     pub fn new(options: &'a Options<'a>, sources: &'a [SourceText], tokens: &'a [Token]) -> Compiler<'a> {
         Compiler {
-            options,
-            sources,
-            tokens,
+            input: Input { options, sources, tokens },
             t: 0,
             syntax: 0,
             symbols: Symbols::new(),
             program: Program::default(),
-            procs: Vec::new(),
-            bodies: Vec::new(),
-            current: None,
-            builtin_subs: Vec::new(),
-            modules: Vec::new(),
-            object_types: Vec::new(),
-            backend_slots: HashMap::new(),
-            first_backend: None,
-            default_probe: None,
-            header_ids: HashMap::new(),
-            regex_ids: HashMap::new(),
-            function_ids: HashMap::new(),
+            subs: Subs::default(),
+            imported: Imported::default(),
+            ids: Ids::default(),
+            defaults: Defaults::default(),
             trace_points: 0,
-            late_error: None,
             nesting: 0,
-            diagnostics: Vec::new(),
-            errors: 0,
-            report: Diagnostic::new(Severity::Error),
-            focus: None,
+            report: Report::new(),
         }
     }
 
     pub fn kind(&self, token: TokenId) -> Tok {
-        self.tokens.get(token).map_or(Tok::Eoi, |t| t.kind)
+        self.input.tokens.get(token).map_or(Tok::Eoi, |t| t.kind)
     }
 
     pub fn now(&self) -> Tok {
@@ -145,13 +157,13 @@ impl<'a> Compiler<'a> {
     }
 
     pub fn span(&self, token: TokenId) -> Span {
-        self.tokens[token.min(self.tokens.len() - 1)].span
+        self.input.tokens[token.min(self.input.tokens.len() - 1)].span
     }
 
     /// Returns the source text of a token.
     pub fn bytes(&self, token: TokenId) -> &'a [u8] {
         let span = self.span(token);
-        &self.sources[span.source as usize].text[span.start as usize..span.end as usize]
+        &self.input.sources[span.source as usize].text[span.start as usize..span.end as usize]
     }
 
     /// Returns the text of a token that is not a string, and thus ASCII. For a string that is not UTF-8, returns
@@ -185,11 +197,11 @@ impl<'a> Compiler<'a> {
     }
 
     pub fn at(&self, token: TokenId) -> At {
-        source::at(self.sources, self.span(token))
+        source::at(self.input.sources, self.span(token))
     }
 
     pub fn advance(&mut self) {
-        if self.t + 1 < self.tokens.len() {
+        if self.t + 1 < self.input.tokens.len() {
             self.t += 1;
         }
     }
@@ -200,28 +212,24 @@ impl<'a> Compiler<'a> {
     }
 
     pub fn add_text(&mut self, text: impl AsRef<str>) {
-        if let Some(Piece::Text(last)) = self.report.pieces.last_mut() {
-            last.push_str(text.as_ref());
-        } else {
-            self.report.pieces.push(Piece::Text(text.as_ref().to_owned()));
-        }
+        self.report.add_text(text.as_ref());
     }
 
     pub fn show(&mut self, token: TokenId) {
-        let place = source::place(self.sources, self.span(token));
-        self.report.pieces.push(Piece::Place(place));
+        let place = source::place(self.input.sources, self.span(token));
+        self.report.add_place(place);
     }
 
     /// Shows the tokens from `first` to before `end`.
     pub fn show_range(&mut self, first: Option<TokenId>, end: TokenId) {
         let Some(first) = first else { return self.show(end) };
         let last = self.span(end.saturating_sub(1));
-        let place = source::place_between(self.sources, self.span(first), last);
-        self.report.pieces.push(Piece::Place(place));
+        let place = source::place_between(self.input.sources, self.span(first), last);
+        self.report.add_place(place);
     }
 
     pub fn hint(&mut self, hint: impl Into<String>) {
-        self.report.hint.get_or_insert(hint.into());
+        self.report.hint(hint.into());
     }
 
     pub fn fail<T>(&mut self, message: impl AsRef<str>, token: TokenId) -> Res<T> {
@@ -245,17 +253,12 @@ impl<'a> Compiler<'a> {
 
     /// Records a location for the pretty rendering that the traditional text does not contain.
     pub fn look_at(&mut self, token: TokenId) {
-        self.focus = Some(source::place(self.sources, self.span(token)));
+        self.report.look_at(source::place(self.input.sources, self.span(token)));
     }
 
     /// Completes the report of an error.
     pub fn finish_error(&mut self) {
-        let mut report = std::mem::replace(&mut self.report, Diagnostic::new(Severity::Error));
-        let focus = self.focus.take();
-        report.focus = focus.filter(|_| report.place().is_none());
-        crate::hints::improve(&mut report);
-        self.diagnostics.push(report);
-        self.errors += 1;
+        self.report.finish_error();
     }
 
     /// Completes the report as a warning.
@@ -266,10 +269,7 @@ impl<'a> Compiler<'a> {
 
     /// Completes the report as a warning, without the words that mark it as one.
     pub fn finish_note(&mut self) {
-        let mut report = std::mem::replace(&mut self.report, Diagnostic::new(Severity::Error));
-        report.severity = Severity::Warning;
-        report.focus = self.focus.take().filter(|_| report.place().is_none());
-        self.diagnostics.push(report);
+        self.report.finish_note();
     }
 
     /// Returns a token as error texts quote it.

@@ -224,7 +224,7 @@ impl Compiler<'_> {
         let resolved = match host.parse::<IpAddr>() {
             Ok(ip) => Ok(vec![ip]),
             Err(_) => {
-                let found = self.options.resolver.resolve(Some(&host), "0");
+                let found = self.input.options.resolver.resolve(Some(&host), "0");
                 found.map(|list| list.into_iter().map(|a| a.ip()).collect())
             }
         };

@@ -59,29 +59,29 @@ impl Compiler<'_> {
         let slot = match symbol {
             Some(symbol) => {
                 let slot = self.global_index(symbol);
-                if self.program.default_backend.is_none() {
-                    self.first_backend = Some(symbol);
-                    self.program.default_backend = Some(slot);
-                    self.symbols.list[symbol].no_ref_needed = true;
+                if self.program.origins.default_backend.is_none() {
+                    self.defaults.first_backend = Some(symbol);
+                    self.program.origins.default_backend = Some(slot);
+                    self.symbols.list[symbol].mentions.may_be_unused = true;
                 }
                 slot
             }
             None => {
-                if let Some(first) = self.first_backend.take() {
-                    self.symbols.list[first].no_ref_needed = false;
-                    self.program.default_backend = None;
+                if let Some(first) = self.defaults.first_backend.take() {
+                    self.symbols.list[first].mentions.may_be_unused = false;
+                    self.program.origins.default_backend = None;
                 }
-                if self.program.default_backend.is_some() {
+                if self.program.origins.default_backend.is_some() {
                     return self.fail("Only one default director possible.\n", first);
                 }
                 let slot = self.backend_slot("default");
-                self.program.default_backend = Some(slot);
+                self.program.origins.default_backend = Some(slot);
                 slot
             }
         };
         match self.backend_spec(symbol, slot, name) {
             Ok(backend) => {
-                self.program.backends[slot as usize] = backend;
+                self.program.origins.backends[slot as usize] = backend;
                 Ok(())
             }
             Err(Stop) => self.fail("\nIn backend specification starting at:\n", first),
@@ -90,7 +90,7 @@ impl Compiler<'_> {
 
     fn backend_spec(&mut self, symbol: Option<SymbolId>, slot: u32, name: TokenId) -> Res<Backend> {
         let mut backend =
-            Backend { name: self.program.backends[slot as usize].name.clone(), ..Backend::default() };
+            Backend { name: self.program.origins.backends[slot as usize].name.clone(), ..Backend::default() };
         if self.now() == Tok::Id && matches!(self.text(self.t), "none" | "None") {
             self.advance();
             self.skip(Tok::Semi)?;
@@ -130,11 +130,11 @@ impl Compiler<'_> {
             "host" => {
                 self.only_one("Address", &mut seen.address, field)?;
                 let (token, host) = self.string_field()?;
-                (seen.host, backend.host) = (Some(token), host);
+                (seen.host, backend.address.host) = (Some(token), host);
             }
             "port" => {
                 let (token, port) = self.string_field()?;
-                (seen.port, backend.port) = (Some(token), Some(port));
+                (seen.port, backend.address.port) = (Some(token), Some(port));
             }
             "path" => {
                 if self.syntax < 41 {
@@ -144,7 +144,7 @@ impl Compiler<'_> {
                 }
                 self.only_one("Address", &mut seen.address, field)?;
                 let (token, path) = self.string_field()?;
-                (seen.path, backend.path) = (Some(token), Some(path));
+                (seen.path, backend.address.path) = (Some(token), Some(path));
             }
             "host_header" => {
                 let (token, _) = self.string_field()?;
@@ -154,12 +154,12 @@ impl Compiler<'_> {
                 let (token, authority) = self.string_field()?;
                 (seen.authority, backend.authority) = (Some(token), Some(authority));
             }
-            "connect_timeout" => backend.connect_timeout = Some(self.duration()?),
-            "first_byte_timeout" => backend.first_byte_timeout = Some(self.duration()?),
-            "between_bytes_timeout" => backend.between_bytes_timeout = Some(self.duration()?),
-            "wait_timeout" => backend.wait_timeout = Some(self.duration()?),
-            "max_connections" => backend.max_connections = Some(self.uint()? as u32),
-            "wait_limit" => backend.wait_limit = Some(self.uint()? as u32),
+            "connect_timeout" => backend.limits.connect_timeout = Some(self.duration()?),
+            "first_byte_timeout" => backend.limits.first_byte_timeout = Some(self.duration()?),
+            "between_bytes_timeout" => backend.limits.between_bytes_timeout = Some(self.duration()?),
+            "wait_timeout" => backend.limits.wait_timeout = Some(self.duration()?),
+            "max_connections" => backend.limits.max_connections = Some(self.uint()? as u32),
+            "wait_limit" => backend.limits.wait_limit = Some(self.uint()? as u32),
             "proxy_header" => {
                 let value = self.t;
                 let version = self.uint()?;
@@ -197,19 +197,19 @@ impl Compiler<'_> {
         match self.now() {
             Tok::LBrace => {
                 let probe = self.probe_spec(format!("{}:probe", backend.name))?;
-                backend.probe = Some(self.program.probes.len() as u32);
-                self.program.probes.push(probe);
+                backend.probe = Some(self.program.origins.probes.len() as u32);
+                self.program.origins.probes.push(probe);
                 Ok(())
             }
             Tok::Id => {
                 let token = self.t;
                 let symbol = self.some_symbol(Kind::Probe, Mode::Existing, Mention::Reference)?;
                 if self.symbols.list[symbol].fmt == Fmt::Default {
-                    if self.default_probe.is_none() {
+                    if self.defaults.probe.is_none() {
                         let quoted = self.quoted(token);
                         return self.fail(format!("No default probe defined\n{quoted} at\n"), token);
                     }
-                    backend.probe = self.default_probe;
+                    backend.probe = self.defaults.probe;
                 } else {
                     backend.probe = Some(self.global_index(symbol));
                 }
@@ -239,19 +239,22 @@ impl Compiler<'_> {
         if seen.tls.enabled().is_some() {
             let name = seen.host_header.unwrap_or(host);
             backend.tls = Some(self.backend_tls(&seen.tls, name)?);
-            let has_port = crate::literals::split_port(&backend.host).is_ok_and(|(_, port)| port.is_some());
-            backend.port = backend.port.take().or_else(|| (!has_port).then(|| "443".to_owned()));
+            let has_port =
+                crate::literals::split_port(&backend.address.host).is_ok_and(|(_, port)| port.is_some());
+            backend.address.port =
+                backend.address.port.take().or_else(|| (!has_port).then(|| "443".to_owned()));
         }
-        let address = match &backend.port {
-            Some(port) => format!("{} {port}", backend.host),
-            None => backend.host.clone(),
+        let address = match &backend.address.port {
+            Some(port) => format!("{} {port}", backend.address.host),
+            None => backend.address.host.clone(),
         };
         for address in self.resolve(&address, host, "Backend host", 2)? {
-            let family = if address.is_ipv4() { &mut backend.ipv4 } else { &mut backend.ipv6 };
+            let family =
+                if address.is_ipv4() { &mut backend.address.ipv4 } else { &mut backend.address.ipv6 };
             *family = Some(address);
         }
         if let Some(via) = backend.via {
-            let via_tls = self.program.backends[via as usize].tls.is_some();
+            let via_tls = self.program.origins.backends[via as usize].tls.is_some();
             if let Some(field) = seen.tls.enabled().filter(|_| via_tls) {
                 return self.fail(".ssl can not be used with .via of a backend with .ssl\n", field);
             }
@@ -298,7 +301,7 @@ impl Compiler<'_> {
         if path.starts_with('@') {
             return Ok(());
         }
-        match self.options.files.socket(&path) {
+        match self.input.options.files.socket(&path) {
             SocketKind::Socket => Ok(()),
             SocketKind::NotASocket => self.fail("Backend path: Not a socket:\n", token),
             SocketKind::NotYet(error) => {

@@ -167,11 +167,11 @@ impl Compiler<'_> {
     /// warning, because the connections fail, and VCL can handle that.
     fn authorities(&mut self, file: Option<TokenId>) -> Res<u32> {
         let path = file.map(|file| self.content_text(file).into_owned());
-        let known = &self.program.tls.authorities;
+        let known = &self.program.origins.tls.authorities;
         if let Some(index) = known.iter().position(|authorities| authorities.path == path) {
             return Ok(index as u32);
         }
-        let pem = match (self.options.files.authorities(path.as_deref()), file) {
+        let pem = match (self.input.options.files.authorities(path.as_deref()), file) {
             (Ok(pem), _) => pem,
             (Err(error), Some(file)) => {
                 let path = path.unwrap_or_default();
@@ -187,23 +187,23 @@ impl Compiler<'_> {
                 Vec::new()
             }
         };
-        self.program.tls.authorities.push(Authorities { path, pem });
-        Ok(self.program.tls.authorities.len() as u32 - 1)
+        self.program.origins.tls.authorities.push(Authorities { path, pem });
+        Ok(self.program.origins.tls.authorities.len() as u32 - 1)
     }
 
     /// Reads a client certificate and its key, unless they were read before.
     fn identity(&mut self, certificate: TokenId, key: Option<TokenId>) -> Res<u32> {
         let path = self.content_text(certificate).into_owned();
         let key = key.map(|key| self.content_text(key).into_owned());
-        let known = &self.program.tls.identities;
+        let known = &self.program.origins.tls.identities;
         if let Some(index) = known.iter().position(|known| known.certificate == path && known.key == key) {
             return Ok(index as u32);
         }
-        match self.options.files.identity(&path, key.as_deref()) {
-            Ok(pem) => self.program.tls.identities.push(Identity { certificate: path, key, pem }),
+        match self.input.options.files.identity(&path, key.as_deref()) {
+            Ok(pem) => self.program.origins.tls.identities.push(Identity { certificate: path, key, pem }),
             Err(error) => return self.fail(format!(".certificate {path}: {error}\n"), certificate),
         }
-        Ok(self.program.tls.identities.len() as u32 - 1)
+        Ok(self.program.origins.tls.identities.len() as u32 - 1)
     }
 }
 

@@ -28,31 +28,34 @@ impl Compiler<'_> {
         self.skip(Tok::Semi)?;
         let module_name = self.text(module);
         let signatures = self.find_module(module, path)?;
-        let known = self.modules.iter().find(|m| m.symbol == symbol || m.name == module_name);
+        let known = self.imported.modules.iter().find(|m| m.symbol == symbol || m.name == module_name);
         let known = known.map(|m| (m.symbol, m.name.clone(), m.import, Rc::clone(&m.signatures)));
-        let taken = self.symbols.list[symbol].defined.is_some();
+        let taken = self.symbols.list[symbol].mentions.defined.is_some();
         if taken {
-            let same = self.modules.iter().any(|m| m.symbol == symbol && m.name == module_name);
+            let same = self.imported.modules.iter().any(|m| m.symbol == symbol && m.name == module_name);
             if same {
                 return Ok(());
             }
             let message = format!("Another module already imported as {}.\n", self.text(name));
             return self.fail_range(message, first, self.t);
         }
-        self.symbols.list[symbol].defined = Some(first);
-        self.symbols.list[symbol].no_ref_needed = true;
+        self.symbols.list[symbol].mentions.defined = Some(first);
+        self.symbols.list[symbol].mentions.may_be_unused = true;
         let alias = self.symbols.name(symbol).to_owned();
         // A module has one state, even if it is imported under several names.
         let (import, signatures) = match known {
             Some((_, old, import, signatures)) if old == module_name => (import, signatures),
             _ => {
-                let import = self.program.imports.len() as u32;
-                self.program.imports.push(Import { module: module_name.to_owned(), alias: alias.clone() });
+                let import = self.program.modules.imports.len() as u32;
+                self.program
+                    .modules
+                    .imports
+                    .push(Import { module: module_name.to_owned(), alias: alias.clone() });
                 (import, Rc::new(signatures))
             }
         };
         self.declare_module(&alias, import, &signatures);
-        self.modules.push(Module { name: module_name.to_owned(), symbol, import, signatures });
+        self.imported.modules.push(Module { name: module_name.to_owned(), symbol, import, signatures });
         Ok(())
     }
 
@@ -64,7 +67,8 @@ impl Compiler<'_> {
             return self.fail("Expected 'from path ...'\n", self.t);
         }
         self.advance();
-        if self.now() == Tok::Cstr && !self.options.unsafe_path && self.content(self.t).contains(&b'/') {
+        if self.now() == Tok::Cstr && !self.input.options.unsafe_path && self.content(self.t).contains(&b'/')
+        {
             let quoted = self.quoted(self.t);
             let message = format!("'import ... from path ...' is unsafe.\nAt:{quoted}");
             return self.fail(message, self.t);
@@ -89,10 +93,10 @@ impl Compiler<'_> {
                 return self.fail_unplaced(message, module);
             }
         }
-        match self.options.catalogue.module(name) {
+        match self.input.options.catalogue.module(name) {
             Some(signatures) => Ok(signatures),
             None => {
-                let names = self.options.catalogue.names();
+                let names = self.input.options.catalogue.names();
                 let absent = crate::hints::for_absent_module(name);
                 let hint = match (absent, crate::hints::nearest(name, names.iter().copied())) {
                     (Some(instead), _) => format!("there is no module {name} here; {instead}"),
@@ -123,12 +127,16 @@ impl Compiler<'_> {
         }
         for object in &module.objects {
             let signature = Rc::new(object.clone());
-            let fmt = Fmt::Object(self.object_types.len() as u32);
+            let fmt = Fmt::Object(self.imported.object_types.len() as u32);
             let type_name = format!("{}.{}", module.name, object.name);
-            self.object_types.push(ObjectType { name: type_name, import, signature: Rc::clone(&signature) });
+            self.imported.object_types.push(ObjectType {
+                name: type_name,
+                import,
+                signature: Rc::clone(&signature),
+            });
             let meaning = Meaning::Object { import, signature, fmt };
             let symbol = self.declare(&format!("{alias}.{}", object.name), Kind::Object, fmt, meaning);
-            self.symbols.list[symbol].read = 1 << Method::Init as u32;
+            self.symbols.list[symbol].access.read = 1 << Method::Init as u32;
             for method in &object.methods {
                 let name = format!("{alias}.{}.{}", object.name, method.name);
                 self.declare(&name, Kind::Method, Fmt::from(method.returns), Meaning::Method);
@@ -140,7 +148,7 @@ impl Compiler<'_> {
         let read = callable.signature.readable();
         let fmt = Fmt::from(callable.signature.returns);
         let symbol = self.declare(name, Kind::Func, fmt, Meaning::Function(callable));
-        self.symbols.list[symbol].read = read;
+        self.symbols.list[symbol].access.read = read;
     }
 
     fn declare(&mut self, name: &str, kind: Kind, fmt: Fmt, meaning: Meaning) -> SymbolId {

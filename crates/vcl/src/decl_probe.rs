@@ -36,12 +36,12 @@ impl Compiler<'_> {
                 let name = self.symbols.name(symbol).to_owned();
                 let probe = self.probe_spec(name)?;
                 let index = self.global_index(symbol) as usize;
-                self.program.probes[index] = probe;
+                self.program.origins.probes[index] = probe;
             }
             None => {
                 let probe = self.probe_spec("default".to_owned())?;
-                self.default_probe = Some(self.program.probes.len() as u32);
-                self.program.probes.push(probe);
+                self.defaults.probe = Some(self.program.origins.probes.len() as u32);
+                self.program.origins.probes.push(probe);
             }
         }
         Ok(())

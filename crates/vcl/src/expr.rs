@@ -319,7 +319,7 @@ impl Compiler<'_> {
         self.leave();
         if !(value.fmt.is_integral() || value.fmt.is_float()) {
             let message = format!("Operator - not possible on type {}.\n", self.type_name(value.fmt));
-            self.late_error.get_or_insert((message, first, self.t));
+            self.report.note_late_error((message, first, self.t));
             return Ok(value);
         }
         let (fmt, depth) = (value.fmt, value.depth + 1);
@@ -401,7 +401,7 @@ impl Compiler<'_> {
             Meaning::Headers(_) => {
                 let name = self.joined(first, self.t);
                 let message = format!("'{name}' is not a value; use one header, as in {name}.host\n");
-                self.late_error.get_or_insert((message, first, self.t));
+                self.report.note_late_error((message, first, self.t));
                 self.note_use(first, None, symbol, UseKind::Read);
                 Ok(Value::one(Fmt::Header, ExprKind::NullStr))
             }
@@ -415,7 +415,7 @@ impl Compiler<'_> {
                 );
                 self.add_text(message);
                 self.show(first);
-                if let Some(defined) = self.symbols.list[symbol].defined {
+                if let Some(defined) = self.symbols.list[symbol].mentions.defined {
                     self.add_text("That symbol was defined here:\n");
                     self.show(defined);
                 }
@@ -511,10 +511,10 @@ impl Compiler<'_> {
     /// Parses `.method(…)` of an object. The method's name is the current token.
     fn object_method(&mut self, object: u32, fmt: Fmt) -> Res<Value> {
         let Fmt::Object(index) = fmt else { return Err(Stop) };
-        let object_type = &self.object_types[index as usize];
+        let object_type = &self.imported.object_types[index as usize];
         let (import, signature) = (object_type.import, Rc::clone(&object_type.signature));
         let word = self.text(self.t);
-        let module = self.modules.iter().find(|m| m.import == import);
+        let module = self.imported.modules.iter().find(|m| m.import == import);
         let alias = module.and_then(|m| {
             let full = format!("{}.{word}", signature.name);
             m.signatures.aliases.iter().find(|(old, _)| *old == full).map(|(_, new)| new.clone())

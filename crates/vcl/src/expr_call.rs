@@ -26,20 +26,20 @@ impl Compiler<'_> {
 
     fn call_site(&mut self, signature: &Signature) -> Option<u32> {
         signature.has_private(Private::Call).then(|| {
-            self.program.call_sites += 1;
-            self.program.call_sites - 1
+            self.program.modules.call_sites += 1;
+            self.program.modules.call_sites - 1
         })
     }
 
     fn function_id(&mut self, callable: &Callable) -> u32 {
         let key = (callable.import, callable.object.clone(), callable.signature.name.clone());
-        if let Some(&id) = self.function_ids.get(&key) {
+        if let Some(&id) = self.ids.functions.get(&key) {
             return id;
         }
-        let id = self.program.functions.len() as u32;
+        let id = self.program.modules.functions.len() as u32;
         let (import, object, name) = key.clone();
-        self.program.functions.push(Function { import, object, name });
-        self.function_ids.insert(key, id);
+        self.program.modules.functions.push(Function { import, object, name });
+        self.ids.functions.insert(key, id);
         id
     }
 
@@ -96,8 +96,8 @@ impl Compiler<'_> {
         let readable = signature.readable();
         let noted =
             crate::symbols::Use { first: name, end: name + 1, what: UseKind::Read, mask: readable, readable };
-        if let Some(current) = self.current {
-            self.procs[current].uses.push(noted);
+        if let Some(current) = self.subs.current {
+            self.subs.procs[current].uses.push(noted);
         }
     }
 }

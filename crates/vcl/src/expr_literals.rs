@@ -54,7 +54,7 @@ impl Compiler<'_> {
             self.want(Tok::Cstr)?;
             pattern.0.extend_from_slice(self.content(self.t));
         }
-        if let Some(&id) = self.regex_ids.get(&pattern) {
+        if let Some(&id) = self.ids.regexes.get(&pattern) {
             return Ok(id);
         }
         if let Err(error) = crate::regex::check(&pattern) {
@@ -62,7 +62,7 @@ impl Compiler<'_> {
         }
         let id = self.program.regexes.len() as u32;
         self.program.regexes.push(pattern.clone());
-        self.regex_ids.insert(pattern, id);
+        self.ids.regexes.insert(pattern, id);
         Ok(id)
     }
 }

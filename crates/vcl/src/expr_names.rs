@@ -40,7 +40,7 @@ impl Compiler<'_> {
     }
 
     pub fn default_symbol(&mut self, token: TokenId, fmt: Fmt) -> Res<Value> {
-        match (fmt, self.default_probe) {
+        match (fmt, self.defaults.probe) {
             (Fmt::Backend, _) => Ok(Value::one(Fmt::Backend, ExprKind::DefaultBackend)),
             (Fmt::Probe, Some(probe)) => Ok(Value::one(Fmt::Probe, ExprKind::Probe(probe))),
             (Fmt::Probe, None) => self.fail("No default probe defined\n", token),

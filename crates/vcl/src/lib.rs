@@ -28,6 +28,7 @@ mod names;
 mod options;
 pub mod program;
 mod regex;
+mod report;
 mod returns_table;
 pub mod signature;
 pub mod source;
@@ -85,11 +86,11 @@ fn compile_source(source: SourceText, options: &Options) -> Result<Compiled, Vec
     compiler.declare_language();
     compiler.survey();
     compiler.parse_program();
-    if compiler.errors < options.max_errors {
+    if compiler.report.errors() < options.max_errors {
         compiler.check_program();
     }
-    if compiler.errors > 0 {
-        return Err(compiler.diagnostics);
+    if compiler.report.errors() > 0 {
+        return Err(compiler.report.into_diagnostics());
     }
     let (program, warnings) = compiler.finish();
     let sources = source::finish(texts.sources);

@@ -79,7 +79,7 @@ impl<'a> Linter<'a> {
 
     /// Warns about backends whose certificate may be that of any other server, which is Varnish's default.
     fn unchecked_host(&mut self) {
-        for tls in self.program.backends.iter().filter_map(|backend| backend.tls.as_ref()) {
+        for tls in self.program.origins.backends.iter().filter_map(|backend| backend.tls.as_ref()) {
             if tls.verifies_peer && !tls.verifies_host {
                 let message = "The certificate may be that of any other server [unchecked-host]";
                 let name = &tls.server_name;
@@ -184,8 +184,8 @@ impl<'a> Linter<'a> {
     }
 
     fn function_of_std(&self, function: u32) -> Option<&str> {
-        let function = self.program.functions.get(function as usize)?;
-        let module = self.program.imports.get(function.import as usize)?;
+        let function = self.program.modules.functions.get(function as usize)?;
+        let module = self.program.modules.imports.get(function.import as usize)?;
         (module.module == "std" && function.object.is_empty()).then_some(function.name.as_str())
     }
 

@@ -145,7 +145,7 @@ impl Compiler<'_> {
         if let (Some(Ok(ip)), Ok(port)) = (host.map(str::parse::<IpAddr>), port.parse()) {
             return Ok(vec![SocketAddr::new(ip, port)]);
         }
-        self.options.resolver.resolve(host, port)
+        self.input.options.resolver.resolve(host, port)
     }
 }
 

@@ -87,12 +87,12 @@ impl Compiler<'_> {
         match mention {
             Mention::Nothing => {}
             Mention::Definition => {
-                entry.defined.get_or_insert(first);
-                entry.definitions += 1;
+                entry.mentions.defined.get_or_insert(first);
+                entry.mentions.definitions += 1;
             }
             Mention::Reference => {
-                entry.referenced.get_or_insert(first);
-                entry.references += 1;
+                entry.mentions.referenced.get_or_insert(first);
+                entry.mentions.references += 1;
             }
         }
         Ok(Some(symbol))
@@ -125,25 +125,22 @@ impl Compiler<'_> {
         let Meaning::Headers(http) = self.symbols.list[parent].meaning else { return Err(Stop) };
         let header = self.header_id(&name);
         let symbol = self.symbols.add(node, Kind::Var, LOWEST, HIGHEST);
-        let (read, write, unset) = {
-            let parent = &self.symbols.list[parent];
-            (parent.read, parent.write, parent.unset)
-        };
+        let access = self.symbols.list[parent].access;
         let entry = &mut self.symbols.list[symbol];
-        entry.no_ref_needed = true;
+        entry.mentions.may_be_unused = true;
         entry.fmt = Fmt::Header;
         entry.meaning = Meaning::Header(http, header);
-        (entry.read, entry.write, entry.unset) = (read, write, unset);
+        entry.access = access;
         Ok(symbol)
     }
 
     pub fn header_id(&mut self, name: &str) -> u32 {
-        if let Some(&id) = self.header_ids.get(name) {
+        if let Some(&id) = self.ids.headers.get(name) {
             return id;
         }
         let id = self.program.headers.len() as u32;
         self.program.headers.push(name.to_owned());
-        self.header_ids.insert(name.to_owned(), id);
+        self.ids.headers.insert(name.to_owned(), id);
         id
     }
 
@@ -178,7 +175,7 @@ impl Compiler<'_> {
         }
         let name = self.joined(first, self.t);
         let (found, wanted) = (entry.kind.name(), kind.name());
-        let (defined, referenced) = (entry.defined, entry.referenced);
+        let (defined, referenced) = (entry.mentions.defined, entry.mentions.referenced);
         self.add_text(format!("Symbol '{name}' has wrong type ({found}), expected {wanted}:\nAt: "));
         self.show_range(Some(first), self.t);
         match (defined, referenced) {
@@ -204,40 +201,43 @@ impl Compiler<'_> {
             }
             Fmt::Backend => self.backend_slot(&name) as usize,
             Fmt::Probe => {
-                self.program.probes.push(crate::program::Probe { name, ..Default::default() });
-                self.program.probes.len() - 1
+                self.program.origins.probes.push(crate::program::Probe { name, ..Default::default() });
+                self.program.origins.probes.len() - 1
             }
             Fmt::Sub => self.new_proc(symbol),
             _ => {
-                self.program.objects.push(crate::program::Object {
+                self.program.modules.objects.push(crate::program::Object {
                     name,
                     import: 0,
                     type_name: String::new(),
                     null_ok: false,
                 });
-                self.program.objects.len() - 1
+                self.program.modules.objects.len() - 1
             }
         };
         let entry = &mut self.symbols.list[symbol];
         entry.fmt = fmt;
         entry.kind = fmt.global_kind().unwrap_or(Kind::None);
         entry.meaning = Meaning::Global(index as u32);
-        entry.read = ALL;
+        entry.access.read = ALL;
     }
 
     pub fn backend_slot(&mut self, name: &str) -> u32 {
         let key = name.to_ascii_lowercase();
-        if let Some(&slot) = self.backend_slots.get(&key) {
+        if let Some(&slot) = self.ids.backends.get(&key) {
             return slot;
         }
-        let slot = self.program.backends.len() as u32;
-        self.program.backends.push(crate::program::Backend { name: name.to_owned(), ..Default::default() });
-        self.backend_slots.insert(key, slot);
+        let slot = self.program.origins.backends.len() as u32;
+        self.program
+            .origins
+            .backends
+            .push(crate::program::Backend { name: name.to_owned(), ..Default::default() });
+        self.ids.backends.insert(key, slot);
         slot
     }
 
     pub fn new_proc(&mut self, symbol: SymbolId) -> usize {
-        self.procs.push(Proc {
+        self.subs.procs.push(Proc {
             symbol,
             method: None,
             name: None,
@@ -250,8 +250,8 @@ impl Compiler<'_> {
             allowed: ALL,
             called_from: 0,
         });
-        self.bodies.push(Vec::new());
-        self.procs.len() - 1
+        self.subs.bodies.push(Vec::new());
+        self.subs.procs.len() - 1
     }
 
     /// Returns the symbol for the current definition, or `None` for `default` in a type that allows it.
@@ -266,7 +266,7 @@ impl Compiler<'_> {
         let mut symbol = self.symbol(Kind::None, Mode::Quiet, Mention::Nothing)?;
         if let Some(symbol) = symbol {
             let entry = &self.symbols.list[symbol];
-            if let Some(defined) = entry.defined {
+            if let Some(defined) = entry.mentions.defined {
                 let message = if entry.kind == kind {
                     let mut kind = entry.kind.name().to_owned();
                     kind[..1].make_ascii_uppercase();
@@ -288,8 +288,8 @@ impl Compiler<'_> {
         let symbol = symbol.ok_or(Stop)?;
         self.globalize(symbol, fmt);
         let entry = &mut self.symbols.list[symbol];
-        entry.definitions = 1;
-        entry.defined.get_or_insert(token);
+        entry.mentions.definitions = 1;
+        entry.mentions.defined.get_or_insert(token);
         Ok(Some(symbol))
     }
 
@@ -305,20 +305,20 @@ impl Compiler<'_> {
     pub fn note_use(&mut self, first: TokenId, end: Option<TokenId>, symbol: SymbolId, what: UseKind) {
         let entry = &self.symbols.list[symbol];
         let mask = match what {
-            UseKind::Read => entry.read,
-            UseKind::Write => entry.write,
-            UseKind::Unset => entry.unset,
-            UseKind::Action => entry.action_mask,
+            UseKind::Read => entry.access.read,
+            UseKind::Write => entry.access.write,
+            UseKind::Unset => entry.access.unset,
+            UseKind::Action => entry.access.action,
         };
-        let noted = Use { first, end: end.unwrap_or(first + 1), what, mask, readable: entry.read };
-        if let Some(current) = self.current {
-            self.procs[current].uses.push(noted);
+        let noted = Use { first, end: end.unwrap_or(first + 1), what, mask, readable: entry.access.read };
+        if let Some(current) = self.subs.current {
+            self.subs.procs[current].uses.push(noted);
         }
     }
 
     pub fn type_name(&self, fmt: Fmt) -> String {
         match fmt {
-            Fmt::Object(index) => self.object_types[index as usize].name.clone(),
+            Fmt::Object(index) => self.imported.object_types[index as usize].name.clone(),
             other => other.user_name().to_owned(),
         }
     }

@@ -19,14 +19,8 @@ pub struct Program {
     pub headers: Vec<String>,
     pub regexes: Vec<Text>,
     pub acls: Vec<Acl>,
-    pub probes: Vec<Probe>,
-    pub backends: Vec<Backend>,
-    /// The backend that is used if VCL selects none; `None` for `default none` or a program without backends.
-    pub default_backend: Option<u32>,
-    pub imports: Vec<Import>,
-    /// Every module function or method that the program calls, each once.
-    pub functions: Vec<Function>,
-    pub objects: Vec<Object>,
+    pub origins: Origins,
+    pub modules: Modules,
     pub subs: Vec<Sub>,
     /// The subroutine of each method, indexed by `Method as usize`: the user's code, then the built-in code.
     pub methods: Vec<u32>,
@@ -34,10 +28,28 @@ pub struct Program {
     pub labels: Vec<String>,
     /// Environment variables for std.getenv(). The manager adds them, because the worker's environment is filtered.
     pub environment: Vec<(String, Vec<u8>)>,
-    /// Number of call sites with a private state (PRIV_CALL).
-    pub call_sites: u32,
+}
+
+/// The origins that a program declares.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Origins {
+    pub probes: Vec<Probe>,
+    pub backends: Vec<Backend>,
+    /// The backend that is used if VCL selects none; `None` for `default none` or a program without backends.
+    pub default_backend: Option<u32>,
     /// The contents of the files that backends with TLS name.
     pub tls: TlsFiles,
+}
+
+/// The modules that a program imports, and the parts of them that it uses.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Modules {
+    pub imports: Vec<Import>,
+    /// Every module function or method that the program calls, each once.
+    pub functions: Vec<Function>,
+    pub objects: Vec<Object>,
+    /// Number of call sites with a private state (PRIV_CALL).
+    pub call_sites: u32,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -98,28 +110,40 @@ pub struct Probe {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Backend {
     pub name: String,
-    /// `.host` as written, or empty with `path`.
-    pub host: String,
-    pub port: Option<String>,
-    pub path: Option<String>,
+    pub address: BackendAddress,
     pub host_header: Option<Text>,
-    /// Addresses that were resolved when the program was checked.
-    pub ipv4: Option<std::net::SocketAddr>,
-    pub ipv6: Option<std::net::SocketAddr>,
-    pub connect_timeout: Option<f64>,
-    pub first_byte_timeout: Option<f64>,
-    pub between_bytes_timeout: Option<f64>,
-    pub max_connections: Option<u32>,
+    pub limits: BackendLimits,
     pub proxy_header: Option<u32>,
     pub preamble: Option<Vec<u8>>,
     pub authority: Option<String>,
-    pub wait_limit: Option<u32>,
-    pub wait_timeout: Option<f64>,
     pub probe: Option<u32>,
     pub via: Option<u32>,
     /// `backend x none;`: always sick, never connected.
     pub none: bool,
     pub tls: Option<BackendTls>,
+}
+
+/// The address of a backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendAddress {
+    /// `.host` as written, or empty with `path`.
+    pub host: String,
+    pub port: Option<String>,
+    pub path: Option<String>,
+    /// Addresses that were resolved when the program was checked.
+    pub ipv4: Option<std::net::SocketAddr>,
+    pub ipv6: Option<std::net::SocketAddr>,
+}
+
+/// The limits of a backend that replace those of the parameters. Times are in seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BackendLimits {
+    pub connect_timeout: Option<f64>,
+    pub first_byte_timeout: Option<f64>,
+    pub between_bytes_timeout: Option<f64>,
+    pub max_connections: Option<u32>,
+    pub wait_limit: Option<u32>,
+    pub wait_timeout: Option<f64>,
 }
 
 /// TLS on the connections to a backend (`.ssl = 1`).

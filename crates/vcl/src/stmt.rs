@@ -44,7 +44,7 @@ impl Compiler<'_> {
 
     /// Skips a faulty statement up to the next one in this block, if the caller wants further errors.
     fn recover(&mut self, start: TokenId) -> bool {
-        if self.errors + 1 >= self.options.max_errors {
+        if self.report.errors() + 1 >= self.input.options.max_errors {
             return false;
         }
         let mut depth = 0_u32;
@@ -100,7 +100,7 @@ impl Compiler<'_> {
         let kind = entry.kind;
         match entry.meaning.clone() {
             Meaning::Action(action) => {
-                if entry.action_mask != 0 {
+                if entry.access.action != 0 {
                     self.note_use(start, None, symbol, UseKind::Action);
                 }
                 self.action(action, self.at(start), out)
@@ -226,8 +226,8 @@ impl Compiler<'_> {
             }
         };
         if self.symbols.list[symbol].kind == Kind::Sub {
-            if let Some(current) = self.current {
-                self.procs[current].calls.push((symbol, first));
+            if let Some(current) = self.subs.current {
+                self.subs.procs[current].calls.push((symbol, first));
             }
             self.skip(Tok::Semi)?;
             out.push(Stmt::CallSub { at, sub: self.global_index(symbol) });
@@ -296,7 +296,7 @@ impl Compiler<'_> {
         self.want(Tok::Id)?;
         let first = self.t;
         let symbol = self.some_symbol(Kind::Var, Mode::Existing, Mention::Nothing)?;
-        if self.symbols.list[symbol].unset == 0 {
+        if self.symbols.list[symbol].access.unset == 0 {
             self.show_range(Some(first), self.t);
             self.add_text("Variable cannot be unset.\n");
             return Err(Stop);
@@ -312,8 +312,8 @@ impl Compiler<'_> {
     }
 
     fn return_statement(&mut self, at: At, out: &mut Vec<Stmt>) -> Res<()> {
-        let Some(current) = self.current else { return Err(Stop) };
-        if self.now() == Tok::Semi && self.procs[current].method.is_none() {
+        let Some(current) = self.subs.current else { return Err(Stop) };
+        if self.now() == Tok::Semi && self.subs.procs[current].method.is_none() {
             self.advance();
             out.push(Stmt::Return { at, how: Return::FromSub });
             return Ok(());
@@ -322,13 +322,13 @@ impl Compiler<'_> {
         self.want(Tok::Id)?;
         let word = self.text(self.t);
         let Some(action) = types::Action::ALL.into_iter().find(|a| a.name() == word) else {
-            let method = self.procs[current].method;
+            let method = self.subs.procs[current].method;
             if let Some(hint) = crate::hints::for_unknown_return(word, method) {
                 self.hint(hint);
             }
             return self.fail("Expected return action name.\n", self.t);
         };
-        let proc = &mut self.procs[current];
+        let proc = &mut self.subs.procs[current];
         proc.returns |= 1 << action as u32;
         proc.allowed &= allowed_in(action);
         proc.return_tokens[action as usize].get_or_insert(self.t);

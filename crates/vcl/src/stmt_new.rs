@@ -13,7 +13,7 @@ impl Compiler<'_> {
         self.want(Tok::Id)?;
         self.want_name("VCL object")?;
         let symbol = self.handle_symbol(Fmt::Instance)?.ok_or(Stop)?;
-        self.symbols.list[symbol].no_ref_needed = true;
+        self.symbols.list[symbol].mentions.may_be_unused = true;
         self.skip(Tok::Assign)?;
         self.want(Tok::Id)?;
         let type_symbol = self.some_symbol(Kind::Object, Mode::Existing, Mention::Nothing)?;
@@ -23,7 +23,7 @@ impl Compiler<'_> {
         };
         self.symbols.list[symbol].fmt = fmt;
         let object = self.global_index(symbol);
-        if let Some(entry) = self.program.objects.get_mut(object as usize) {
+        if let Some(entry) = self.program.modules.objects.get_mut(object as usize) {
             entry.import = import;
             entry.type_name.clone_from(&signature.name);
             entry.null_ok = signature.null_ok;

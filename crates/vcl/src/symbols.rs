@@ -272,23 +272,44 @@ pub(crate) type TokenId = usize;
 #[derive(Clone, Debug)]
 pub(crate) struct Symbol {
     pub node: NodeId,
+    /// The versions of the language that have the symbol.
     pub since: u32,
     pub until: u32,
     pub kind: Kind,
     pub fmt: Fmt,
     pub meaning: Meaning,
-    /// The methods in which an action is allowed. Zero means all.
-    pub action_mask: u32,
-    pub defined: Option<TokenId>,
-    pub referenced: Option<TokenId>,
-    pub no_ref_needed: bool,
-    pub references: u32,
-    pub definitions: u32,
+    pub access: Access,
+    pub mentions: Mentions,
+    /// A backend with `.via`.
+    pub via: bool,
+}
+
+/// The methods in which a symbol may be used, as bits `1 << Method as u32`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Access {
     pub read: u32,
     pub write: u32,
     pub unset: u32,
-    /// A backend with `.via`.
-    pub via: bool,
+    /// The methods in which an action is allowed. Zero means all.
+    pub action: u32,
+}
+
+impl Access {
+    /// Returns access to a variable.
+    pub fn variable(read: u32, write: u32, unset: u32) -> Access {
+        Access { read, write, unset, action: 0 }
+    }
+}
+
+/// The places in the program that name a symbol.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mentions {
+    pub defined: Option<TokenId>,
+    pub referenced: Option<TokenId>,
+    /// It is no mistake if the program does not use the symbol.
+    pub may_be_unused: bool,
+    pub references: u32,
+    pub definitions: u32,
 }
 
 #[derive(Debug)]
@@ -366,15 +387,8 @@ impl Symbols {
             kind,
             fmt: Fmt::Void,
             meaning: Meaning::Nothing,
-            action_mask: 0,
-            defined: None,
-            referenced: None,
-            no_ref_needed: false,
-            references: 0,
-            definitions: 0,
-            read: 0,
-            write: 0,
-            unset: 0,
+            access: Access::default(),
+            mentions: Mentions::default(),
             via: false,
         });
         self.nodes[node].symbols.push(id);
@@ -386,7 +400,7 @@ impl Symbols {
         let node = self.path(name);
         let id = self.add(node, kind, LOWEST, HIGHEST);
         let symbol = &mut self.list[id];
-        symbol.no_ref_needed = true;
+        symbol.mentions.may_be_unused = true;
         symbol.fmt = fmt;
         symbol.meaning = meaning;
         id

@@ -5,7 +5,7 @@ use crate::diagnostics::Diagnostic;
 use crate::lexer::Tok;
 use crate::program::{Program, Sub};
 use crate::returns_table::methods_by_name;
-use crate::symbols::{Action, Fmt, HIGHEST, Kind, LOWEST, Meaning, TokenId};
+use crate::symbols::{Access, Action, Fmt, HIGHEST, Kind, LOWEST, Meaning, TokenId};
 use crate::types::Method;
 use crate::variables_table::{ALL, ENTRIES, HEADERS, Headers};
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ impl Compiler<'_> {
             let symbol =
                 self.symbols.add_predefined(method.sub_name(), Kind::Sub, Fmt::Sub, Meaning::Nothing);
             let index = self.new_proc(symbol);
-            self.procs[index].method = Some(method);
+            self.subs.procs[index].method = Some(method);
             self.symbols.list[symbol].meaning = Meaning::Global(index as u32);
         }
         for word in DECLARATIONS {
@@ -50,7 +50,7 @@ impl Compiler<'_> {
         ];
         for (name, action, mask) in actions {
             let symbol = self.symbols.add_predefined(name, Kind::Action, Fmt::Void, Meaning::Action(action));
-            self.symbols.list[symbol].action_mask = mask;
+            self.symbols.list[symbol].access.action = mask;
         }
         self.declare_variables();
     }
@@ -65,39 +65,39 @@ impl Compiler<'_> {
             );
             let new = &mut self.symbols.list[symbol];
             (new.since, new.until) = (entry.since, entry.until);
-            (new.read, new.write, new.unset) = (entry.read, entry.write, entry.unset);
+            new.access = Access::variable(entry.read, entry.write, entry.unset);
         }
         for Headers { name, read, write, unset, protected, protected_read } in HEADERS {
             let Some(http) = message_of(name) else { continue };
             let parent = self.symbols.add_predefined(name, Kind::None, Fmt::Header, Meaning::Headers(http));
             let entry = &mut self.symbols.list[parent];
-            (entry.read, entry.write, entry.unset) = (*read, *write, *unset);
+            entry.access = Access::variable(*read, *write, *unset);
             for header in protected.iter().copied() {
                 let id = self.header_id(header);
                 let full = format!("{name}.{header}");
                 let symbol =
                     self.symbols.add_predefined(&full, Kind::Var, Fmt::Header, Meaning::Header(http, id));
-                self.symbols.list[symbol].read = *protected_read;
+                self.symbols.list[symbol].access.read = *protected_read;
             }
         }
-        for storage in self.options.storages {
+        for storage in self.input.options.storages {
             let name = format!("storage.{storage}");
             let meaning = Meaning::Storage(storage.clone());
             let symbol = self.symbols.add_predefined(&name, Kind::Var, Fmt::Stevedore, meaning);
-            self.symbols.list[symbol].read = ALL;
+            self.symbols.list[symbol].access.read = ALL;
         }
-        for label in self.options.labels {
+        for label in self.input.options.labels {
             let symbol = self.symbols.add_predefined(label, Kind::Vcl, Fmt::Vcl, Meaning::Nothing);
-            self.symbols.list[symbol].read = 1 << Method::Recv as u32;
+            self.symbols.list[symbol].access.read = 1 << Method::Recv as u32;
         }
     }
 
     /// Scans the top level before parsing: backends keep the order of their definitions, and the built-in VCL
     /// defines the valid `vcl_` names.
     pub fn survey(&mut self) {
-        self.builtin_subs = methods_by_name().iter().map(|m| m.sub_name().to_owned()).collect();
+        self.subs.builtin = methods_by_name().iter().map(|m| m.sub_name().to_owned()).collect();
         let mut depth = 0_usize;
-        for token in 0..self.tokens.len() {
+        for token in 0..self.input.tokens.len() {
             match self.kind(token) {
                 Tok::LBrace => depth += 1,
                 Tok::RBrace => depth = depth.saturating_sub(1),
@@ -107,8 +107,8 @@ impl Compiler<'_> {
                         "backend" => {
                             self.backend_slot(name);
                         }
-                        "sub" if self.is_builtin(token) && !self.builtin_subs.iter().any(|b| b == name) => {
-                            self.builtin_subs.push(name.to_owned());
+                        "sub" if self.is_builtin(token) && !self.subs.builtin.iter().any(|b| b == name) => {
+                            self.subs.builtin.push(name.to_owned());
                         }
                         _ => {}
                     }
@@ -121,7 +121,7 @@ impl Compiler<'_> {
     }
 
     fn is_builtin(&self, token: TokenId) -> bool {
-        self.sources[self.span(token).source as usize].builtin
+        self.input.sources[self.span(token).source as usize].builtin
     }
 
     /// Returns the program and the warnings. There must be no errors.
@@ -129,7 +129,9 @@ impl Compiler<'_> {
         let mut program = std::mem::take(&mut self.program);
         program.syntax = self.syntax;
         program.methods = vec![0; Method::COUNT];
-        for (index, (proc, body)) in self.procs.iter().zip(std::mem::take(&mut self.bodies)).enumerate() {
+        for (index, (proc, body)) in
+            self.subs.procs.iter().zip(std::mem::take(&mut self.subs.bodies)).enumerate()
+        {
             if let Some(method) = proc.method {
                 program.methods[method as usize] = index as u32;
             }
@@ -142,10 +144,10 @@ impl Compiler<'_> {
                 allowed: proc.allowed,
             });
         }
-        for backend in program.backends.iter_mut().filter(|b| b.probe.is_none() && !b.none) {
-            backend.probe = self.default_probe;
+        for backend in program.origins.backends.iter_mut().filter(|b| b.probe.is_none() && !b.none) {
+            backend.probe = self.defaults.probe;
         }
-        (program, self.diagnostics)
+        (program, self.report.into_diagnostics())
     }
 
     /// Parses all declarations. After an error, continues with the next one if the caller wants further errors.
@@ -158,9 +160,9 @@ impl Compiler<'_> {
             let start = self.t;
             if self.declaration().is_err() {
                 self.finish_error();
-                self.current = None;
+                self.subs.current = None;
                 self.nesting = 0;
-                if self.errors >= self.options.max_errors {
+                if self.report.errors() >= self.input.options.max_errors {
                     return;
                 }
                 self.next_declaration(start);
@@ -260,33 +262,34 @@ impl Compiler<'_> {
         self.want_name("subroutine")?;
         let name = self.t;
         let symbol = self.some_symbol(Kind::Sub, Mode::Create, Mention::Definition)?;
-        let builtin = self.builtin_subs.iter().any(|b| b.eq_ignore_ascii_case(self.text(name)));
+        let builtin = self.subs.builtin.iter().any(|b| b.eq_ignore_ascii_case(self.text(name)));
         let known = match self.symbols.list[symbol].meaning {
             Meaning::Global(index) => Some(index as usize),
             _ => None,
         };
-        let defined = known.is_some_and(|i| self.procs[i].name.is_some() || self.procs[i].method.is_some());
+        let defined =
+            known.is_some_and(|i| self.subs.procs[i].name.is_some() || self.subs.procs[i].method.is_some());
         if !defined && !builtin && has_vcl_prefix(self.text(name)) {
             return self.reserved_sub(name);
         }
         self.globalize(symbol, Fmt::Sub);
         let index = self.global_index(symbol) as usize;
-        if defined && self.procs[index].method.is_none() && !builtin {
+        if defined && self.subs.procs[index].method.is_none() && !builtin {
             let message = format!("Subroutine '{}' redefined\n", self.symbols.name(symbol));
             self.add_text(message);
             self.show(name);
-            let previous = self.procs[index].name.unwrap_or(name);
+            let previous = self.subs.procs[index].name.unwrap_or(name);
             return self.fail("Previously defined here:\n", previous);
         }
-        if self.procs[index].name.is_none() {
-            self.procs[index].name = Some(name);
-            self.procs[index].at = self.at(name);
+        if self.subs.procs[index].name.is_none() {
+            self.subs.procs[index].name = Some(name);
+            self.subs.procs[index].at = self.at(name);
         }
-        self.current = Some(index);
-        let mut body = std::mem::take(&mut self.bodies[index]);
+        self.subs.current = Some(index);
+        let mut body = std::mem::take(&mut self.subs.bodies[index]);
         let parsed = self.compound(&mut body);
-        self.bodies[index] = body;
-        self.current = None;
+        self.subs.bodies[index] = body;
+        self.subs.current = None;
         parsed
     }
 
@@ -294,7 +297,7 @@ impl Compiler<'_> {
         self.add_text("The names 'vcl_*' are reserved for subroutines.\n");
         self.show(name);
         let mut list = String::from("Valid vcl_* subroutines are:\n");
-        for sub in &self.builtin_subs {
+        for sub in &self.subs.builtin {
             let _ = writeln!(list, "\t{sub}");
         }
         self.add_text(list);

@@ -87,10 +87,10 @@ fn objects_are_created_and_their_methods_called() {
     );
     assert_eq!(body(&p, "vcl_init"), ["new d random/0", "d.add_backend(b2 REAL:2)"]);
     assert_eq!(body(&p, "vcl_recv"), ["req.backend_hint Assign d.backend()"]);
-    assert_eq!(p.backends[1].ipv4, Some("192.0.2.1:81".parse().unwrap()));
-    assert_eq!(p.default_backend, Some(0));
-    assert_eq!(p.functions.len(), 2);
-    assert_eq!(p.imports.len(), 2);
+    assert_eq!(p.origins.backends[1].address.ipv4, Some("192.0.2.1:81".parse().unwrap()));
+    assert_eq!(p.origins.default_backend, Some(0));
+    assert_eq!(p.modules.functions.len(), 2);
+    assert_eq!(p.modules.imports.len(), 2);
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn backends_with_tls_share_files() {
     assert_eq!(compiled.warnings.len(), 1, "{warnings}");
     let p = &compiled.program;
     let shown = |i: usize| {
-        let address = p.backends[i].ipv4.or(p.backends[i].ipv6).unwrap();
-        let Some(tls) = &p.backends[i].tls else { return format!("{address}") };
+        let address = p.origins.backends[i].address.ipv4.or(p.origins.backends[i].address.ipv6).unwrap();
+        let Some(tls) = &p.origins.backends[i].tls else { return format!("{address}") };
         let flags = [tls.sends_name, tls.verifies_peer, tls.verifies_host].map(u8::from);
         format!("{address} {} {flags:?} {:?} {:?}", tls.server_name, tls.authorities, tls.identity)
     };
@@ -125,8 +125,8 @@ fn backends_with_tls_share_files() {
     assert_eq!(shown(3), "[2001:db8::1]:443 2001:db8::1 [1, 1, 0] Some(1) Some(1)");
     assert_eq!(shown(4), "192.0.2.4:90 192.0.2.4 [1, 0, 0] None None");
     assert_eq!(shown(5), "192.0.2.5:80");
-    assert_eq!(p.tls.authorities[0].pem, b"</trust.pem>");
-    assert_eq!(p.tls.identities[1].pem.key, b"</id.key>");
+    assert_eq!(p.origins.tls.authorities[0].pem, b"</trust.pem>");
+    assert_eq!(p.origins.tls.identities[1].pem.key, b"</id.key>");
     assert!(!format!("{p:?}").contains("id.key>"), "keys are not printed");
 }
 
@@ -143,7 +143,7 @@ fn a_missing_trust_store_is_a_warning() {
         warnings.starts_with("The certificates of backends can not be verified: No such file"),
         "{warnings}"
     );
-    assert!(compiled.program.tls.authorities[0].pem.is_empty());
+    assert!(compiled.program.origins.tls.authorities[0].pem.is_empty());
 }
 
 #[test]
@@ -155,12 +155,12 @@ fn backends_keep_the_order_of_their_definitions() {
     assert!(compile_text(text).is_err());
     let p = compile_text(&text.replace(".host = \"h\"; .host = \"h\";", ".host = \"[2001:db8::1]:90\";"));
     let p = p.map_err(|e| vcc_text(&e)).unwrap().program;
-    let names: Vec<&str> = p.backends.iter().map(|b| b.name.as_str()).collect();
+    let names: Vec<&str> = p.origins.backends.iter().map(|b| b.name.as_str()).collect();
     assert_eq!(names, ["a", "default", "z"]);
-    assert_eq!(p.default_backend, Some(1));
-    assert_eq!(p.backends[0].probe, p.backends[2].probe);
-    assert_eq!(p.backends[1].preamble.as_deref(), Some(&b"hi"[..]));
-    assert_eq!(p.backends[2].ipv6, Some("[2001:db8::1]:90".parse().unwrap()));
+    assert_eq!(p.origins.default_backend, Some(1));
+    assert_eq!(p.origins.backends[0].probe, p.origins.backends[2].probe);
+    assert_eq!(p.origins.backends[1].preamble.as_deref(), Some(&b"hi"[..]));
+    assert_eq!(p.origins.backends[2].address.ipv6, Some("[2001:db8::1]:90".parse().unwrap()));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn sources_and_literals_are_bytes() {
     let program = compiled.unwrap_or_else(|errors| panic!("{}", vcc_text(&errors))).program;
     assert_eq!(&*program.sources[0].text, text);
     assert_eq!(&*program.regexes[0], b"[\xe0-\xef]");
-    assert_eq!(program.backends[0].host_header.as_deref(), Some(&b"h\xe9te"[..]));
+    assert_eq!(program.origins.backends[0].host_header.as_deref(), Some(&b"h\xe9te"[..]));
     let lacquer_vcl::program::Stmt::If { arms, .. } = &program.method(Method::Recv).unwrap().body[1] else {
         panic!("no condition")
     };

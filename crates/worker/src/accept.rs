@@ -63,7 +63,7 @@ impl Entrance {
     /// Refuses further connections.
     pub fn close(&self, process: &Process) {
         // The threads that accept connections end at the first failure from now on.
-        process.shared.drain().begin(clock::monotonic());
+        process.shared().drain().begin(clock::monotonic());
         self.sockets.iter().for_each(Inherited::close);
     }
 
@@ -100,7 +100,7 @@ impl Acceptor {
     /// Accepts connections until the entrance closes.
     fn run(&self) {
         lacquer_system::prepare_thread();
-        self.process.accepting.wait();
+        self.process.wait_until_accepting();
         let Inherited { fd, listener } = &self.socket;
         if let Err(e) = rustix::io::ioctl_fionbio(fd, false) {
             eprintln!("Cannot accept connections on {}: {e}", listener.name());
@@ -110,14 +110,14 @@ impl Acceptor {
         loop {
             match accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(fd) => {
-                    let params = self.process.shared.params();
+                    let params = self.process.shared().params();
                     pause *= params.acceptor_sleep_decay;
-                    if fd.as_raw_fd() >= self.process.shared.descriptors().marks(&params).crowded {
+                    if fd.as_raw_fd() >= self.process.shared().descriptors().marks(&params).crowded {
                         pause = self.make_room(&fd, pause);
                     }
                     self.balancer.send(Accepted { fd, listener: listener.clone() });
                 }
-                Err(_) if self.process.shared.drain().has_begun() => return,
+                Err(_) if self.process.shared().drain().has_begun() => return,
                 Err(e) => pause = self.handle_failure(e, pause),
             }
         }
@@ -131,8 +131,8 @@ impl Acceptor {
         loop {
             // New clients count as idle only after a while, and are closed first.
             let need = if since.elapsed() > URGENT_AFTER { Need::Urgent } else { Need::Soon };
-            self.process.shared.descriptors().call(need);
-            if lowest < self.process.shared.descriptors().marks(&self.process.shared.params()).clients {
+            self.process.shared().descriptors().call(need);
+            if lowest < self.process.shared().descriptors().marks(&self.process.shared().params()).clients {
                 return pause;
             }
             pause = self.handle_failure(Errno::MFILE, pause);
@@ -143,7 +143,7 @@ impl Acceptor {
     /// Counts a failure. If the process lacks descriptors or memory, sleeps, a little longer each time. Returns the
     /// new pause in seconds.
     fn handle_failure(&self, e: Errno, pause: f64) -> f64 {
-        let c = &self.process.shared.counters();
+        let c = &self.process.shared().counters();
         c.sess_fail.add(1);
         let (counter, exhausted) = match e {
             Errno::CONNABORTED => (&c.sess_fail_econnaborted, false),
@@ -157,7 +157,7 @@ impl Acceptor {
         if !exhausted {
             return pause;
         }
-        let p = self.process.shared.params();
+        let p = self.process.shared().params();
         let next = (pause + p.acceptor_sleep_incr.max(0.001)).min(p.acceptor_sleep_max.max(0.001));
         std::thread::sleep(clock::seconds(next));
         next

@@ -2,9 +2,10 @@
 
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, mpsc};
 
 use lacquer_cache::disk::Disk;
+use lacquer_cache::Recovery;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_engine::{MAKERS, Names, Services, Shared, watched};
@@ -13,17 +14,13 @@ use lacquer_shm::{VsmDir, vsm};
 use lacquer_sources::clock;
 use lacquer_storage::Stevedore;
 use lacquer_tls::{Setup, Store};
-use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 
 use crate::accept::{self, Entrance, Inherited};
 use crate::balancer::ConnectionBalancer;
 use crate::disk_counters::CountedDisk;
 use crate::disks::Disks;
-use crate::locks::Locks;
 use crate::process::Process;
-use crate::runtimes::Runtimes;
-use crate::tag_counters::TagCounters;
 use crate::{disks, reactor, storages};
 
 /// The number of descriptors for which the kernel's table is allocated at the start. Each takes eight bytes.
@@ -77,7 +74,13 @@ fn share_inherited(config: WorkerConfig, certificates: Option<Store>) -> Result<
     let stevedores = storages::inherited(&config.storages, config.address_space.reserve)?;
     let disks = disks::open(&config.storages);
     let process = share(config, dir, stevedores, disks, Vec::new(), certificates)?;
-    disks::start(&process.disks)?;
+    let Recovery { indexed, refused } = process.shared().recovery();
+    if indexed + refused > 0 {
+        eprintln!(
+            "Took over {indexed} objects of the last worker, dropped {refused} that have expired or are damaged"
+        );
+    }
+    disks::start(process.disks())?;
     Ok(process)
 }
 
@@ -123,22 +126,13 @@ pub fn share(
         past_bans: disks.past_bans,
         descriptors: descriptor_limit(),
     };
-    Ok(Arc::new(Process {
-        shared: Arc::new(Shared::create(&dir, setup)?),
-        watched: watched(config.params.reactor_count()),
-        runtimes: Runtimes::default(),
-        locks: Locks::open(&dir),
-        tag_counters: TagCounters::default(),
-        vsm: Mutex::new(dir),
-        accepting: OnceLock::new(),
-        certificates,
-        disks: counted_disks,
-        config,
-    }))
+    let shared = Shared::create(&dir, setup)?;
+    let watched = watched(config.params.reactor_count());
+    Ok(Arc::new(Process::new(shared, dir, config.sockets, certificates, counted_disks, watched)))
 }
 
 fn start_reactors(process: &Arc<Process>) -> Result<Arc<ConnectionBalancer>, String> {
-    let (balancer, ends) = ConnectionBalancer::new(process.watched.len());
+    let (balancer, ends) = ConnectionBalancer::new(process.watched().len());
     for (id, arrivals) in ends.into_iter().enumerate() {
         let process = process.clone();
         let (started, outcome) = mpsc::channel();
@@ -146,10 +140,10 @@ fn start_reactors(process: &Arc<Process>) -> Result<Arc<ConnectionBalancer>, Str
             .name(format!("reactor-{id}"))
             .spawn(move || match reactor::runtime() {
                 Ok(runtime) => {
-                    process.runtimes.add(runtime.handle().clone());
+                    process.runtimes().add(runtime.handle().clone());
                     let _ = started.send(Ok(()));
-                    let watched = process.watched[id].clone();
-                    let services = Services::new(process.shared.clone(), id, watched, MAKERS);
+                    let watched = process.watched()[id].clone();
+                    let services = Services::new(process.shared().clone(), id, watched, MAKERS);
                     reactor::run(&runtime, &services, arrivals);
                 }
                 Err(e) => drop(started.send(Err(e))),

@@ -12,7 +12,6 @@ use lacquer_shm::{Main, Tag, Vxid};
 use lacquer_sources::clock;
 use parking_lot::{Condvar, Mutex};
 
-use crate::disk_counters::CountedDisk;
 use crate::memory_trimmer::MemoryTrimmer;
 use crate::process::Process;
 
@@ -103,8 +102,8 @@ fn expire(process: &Process) {
 
 /// Removes some of the expired objects. Returns the time of the next removal.
 pub fn expire_some(process: &Process) -> f64 {
-    let mut log = |text: fmt::Arguments<'_>| process.shared.log().write_fmt(Tag::ExpKill, Vxid::NONE, text);
-    process.shared.cache().expire(clock::real(), EXPIRE_AT_ONCE, &mut log)
+    let mut log = |text: fmt::Arguments<'_>| process.shared().log().write_fmt(Tag::ExpKill, Vxid::NONE, text);
+    process.shared().cache().expire(clock::real(), EXPIRE_AT_ONCE, &mut log)
 }
 
 fn lurk(process: &Process) {
@@ -125,18 +124,18 @@ fn lurk(process: &Process) {
 /// Tests objects against bans. `pace` is called with the least number of seconds to pause. Returns the seconds until
 /// the next round.
 pub fn lurk_once(process: &Process, pace: &mut dyn FnMut(f64)) -> f64 {
-    let params = process.shared.params();
+    let params = process.shared().params();
     let wanted = LurkerParams {
         sleep: params.ban_lurker_sleep,
         age: params.ban_lurker_age,
         batch: params.ban_lurker_batch,
         cutoff: params.ban_cutoff,
     };
-    let mut log = |text: &str| process.shared.log().write(Tag::ExpBan, Vxid::NONE, text.as_bytes());
-    let sleep = process.shared.cache().lurk(clock::real(), wanted, pace, &mut log);
+    let mut log = |text: &str| process.shared().log().write(Tag::ExpBan, Vxid::NONE, text.as_bytes());
+    let sleep = process.shared().cache().lurk(clock::real(), wanted, pace, &mut log);
     if params.debug.has(DebugBits::LURKER) {
         let text = format_args!("lurker: sleep = {sleep:.6}");
-        process.shared.log().write_fmt(Tag::Debug, Vxid::NONE, text);
+        process.shared().log().write_fmt(Tag::Debug, Vxid::NONE, text);
     }
     sleep
 }
@@ -147,27 +146,25 @@ fn publish_periodically(process: &Process) {
     loop {
         publish(process, started);
         trimmer.trim_if_due(process);
-        process.shared.log().release(RELEASE_AT_ONCE);
+        process.shared().log().release(RELEASE_AT_ONCE);
         std::thread::sleep(clock::seconds(PUBLISH_EVERY));
     }
 }
 
 /// Copies the counts of other components into the published counters, and applies parameters that the cache caches.
 pub fn publish(process: &Process, started: f64) {
-    let main: &Main = process.shared.counters();
+    let main: &Main = process.shared().counters();
     main.uptime.set((clock::real() - started).max(0.0) as u64);
-    publish_cache(main, process.shared.cache().stats());
-    process.shared.stevedores().publish();
-    process.locks.publish();
-    process.disks.iter().for_each(CountedDisk::publish);
-    process.tag_counters.publish(process.shared.cache().tag_stats());
-    let params = process.shared.params();
+    publish_cache(main, process.shared().cache().stats());
+    process.shared().stevedores().publish();
+    process.publish_counters();
+    let params = process.shared().params();
     thread_gauges::publish(main, &params);
-    main.n_waiting.set(process.shared.admission().waiting());
-    main.thread_queue_len.set(process.shared.admission().queued());
-    process.shared.cache().set_trace(!process.shared.log().is_masked(Tag::ExpKill));
-    process.shared.cache().set_rush_exponent(params.rush_exponent);
-    process.shared.cache().set_lru_interval(params.lru_interval);
+    main.n_waiting.set(process.shared().admission().waiting());
+    main.thread_queue_len.set(process.shared().admission().queued());
+    process.shared().cache().set_trace(!process.shared().log().is_masked(Tag::ExpKill));
+    process.shared().cache().set_rush_exponent(params.rush_exponent);
+    process.shared().cache().set_lru_interval(params.lru_interval);
 }
 
 fn publish_cache(to: &Main, from: &CacheStats) {

@@ -28,7 +28,7 @@ impl MemoryTrimmer {
         MemoryTrimmer {
             last: Instant::now(),
             heap: 0,
-            storages: vec![0; process.shared.stevedores().all().len()],
+            storages: vec![0; process.shared().stevedores().all().len()],
         }
     }
 
@@ -41,7 +41,7 @@ impl MemoryTrimmer {
         if heap_is_due(&mut self.heap, lacquer_system::free_heap() as u64) {
             lacquer_system::trim_heap();
         }
-        for (stevedore, before) in process.shared.stevedores().all().iter().zip(&mut self.storages) {
+        for (stevedore, before) in process.shared().stevedores().all().iter().zip(&mut self.storages) {
             // Punching holes in a file on a disk would free space that the manager has reserved there.
             if stevedore.kind() != Kind::Malloc {
                 continue;

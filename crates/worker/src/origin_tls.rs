@@ -6,16 +6,17 @@ use lacquer_vcl::program::{Backend, BackendTls, Program, TlsFiles};
 /// Returns the settings of each backend, in their order. A backend without settings that connects through another one
 /// (`.via`) has those of the other.
 pub fn settings(program: &Program) -> Result<Vec<Option<OriginTls>>, String> {
-    let via =
-        |backend: &Backend| backend.via.and_then(|via| program.backends.get(via as usize)?.tls.as_ref());
+    let via = |backend: &Backend| {
+        backend.via.and_then(|via| program.origins.backends.get(via as usize)?.tls.as_ref())
+    };
     let of = |backend: &Backend| {
         let tls = backend.tls.as_ref().or(via(backend)).cloned();
-        let made = tls.map(|tls| make(&tls, &program.tls)).transpose();
+        let made = tls.map(|tls| make(&tls, &program.origins.tls)).transpose();
         made.map_err(|why| {
             format!("The settings for TLS of backend {} cannot be used: {why}\n", backend.name)
         })
     };
-    program.backends.iter().map(of).collect()
+    program.origins.backends.iter().map(of).collect()
 }
 
 fn make(tls: &BackendTls, files: &TlsFiles) -> Result<OriginTls, String> {

@@ -17,8 +17,8 @@ pub fn warm_up(origin: &Arc<Origin>, process: &Arc<Process>) {
     origin.show(true);
     if let Some(prober) = &origin.prober {
         prober.reset();
-        report(origin, process.shared.log());
-        prober.set_task(process.runtimes.spawn(run(origin.clone(), process.clone())));
+        report(origin, process.shared().log());
+        prober.set_task(process.runtimes().spawn(run(origin.clone(), process.clone())));
     }
 }
 
@@ -49,7 +49,7 @@ pub fn report(origin: &Origin, log: &Log) {
 async fn run(origin: Arc<Origin>, process: Arc<Process>) {
     let Some(prober) = &origin.prober else { return };
     loop {
-        let params = process.shared.params();
+        let params = process.shared().params();
         let request = ProbeRequest {
             endpoint: &origin.endpoint,
             bytes: prober.request(),
@@ -66,7 +66,7 @@ async fn run(origin: Arc<Origin>, process: Arc<Process>) {
             origin.count_failure(&error);
         }
         prober.add(&attempt);
-        report(&origin, process.shared.log());
+        report(&origin, process.shared().log());
         tokio::time::sleep(clock::seconds(prober.settings().interval)).await;
     }
 }

@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use lacquer_cli::link::WorkerConfig;
+use lacquer_cli::link::ListenSocket;
 use lacquer_engine::{Shared, Watched};
 use lacquer_shm::VsmDir;
 use lacquer_tls::Store;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::disk_counters::CountedDisk;
 use crate::locks::Locks;
@@ -15,18 +15,98 @@ use crate::runtimes::Runtimes;
 use crate::tag_counters::TagCounters;
 
 pub struct Process {
-    pub shared: Arc<Shared>,
-    pub config: WorkerConfig,
-    pub vsm: Mutex<VsmDir>,
-    pub runtimes: Runtimes,
-    pub locks: Locks,
-    pub tag_counters: TagCounters,
+    shared: Arc<Shared>,
+    sockets: Vec<ListenSocket>,
+    vsm: Mutex<VsmDir>,
+    runtimes: Runtimes,
+    locks: Locks,
+    tag_counters: TagCounters,
     /// Set once the manager allows clients to connect.
-    pub accepting: OnceLock<()>,
+    accepting: OnceLock<()>,
     /// The certificates, if a listener has TLS.
-    pub certificates: Option<Store>,
+    certificates: Option<Store>,
     /// The stores on disks.
-    pub disks: Vec<CountedDisk>,
+    disks: Vec<CountedDisk>,
     /// The state of each reactor that the watchdog reads.
-    pub watched: Vec<Arc<Watched>>,
+    watched: Vec<Arc<Watched>>,
+}
+
+impl Process {
+    pub fn new(
+        shared: Shared,
+        dir: VsmDir,
+        sockets: Vec<ListenSocket>,
+        certificates: Option<Store>,
+        disks: Vec<CountedDisk>,
+        watched: Vec<Arc<Watched>>,
+    ) -> Process {
+        Process {
+            shared: Arc::new(shared),
+            sockets,
+            runtimes: Runtimes::default(),
+            locks: Locks::open(&dir),
+            tag_counters: TagCounters::default(),
+            vsm: Mutex::new(dir),
+            accepting: OnceLock::new(),
+            certificates,
+            disks,
+            watched,
+        }
+    }
+
+    /// Returns the state that reactors share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Returns the listening sockets in the order of the options.
+    pub fn sockets(&self) -> &[ListenSocket] {
+        &self.sockets
+    }
+
+    pub fn runtimes(&self) -> &Runtimes {
+        &self.runtimes
+    }
+
+    /// Returns the certificates, if a listener has TLS.
+    pub fn certificates(&self) -> Option<&Store> {
+        self.certificates.as_ref()
+    }
+
+    /// Returns the stores on disks.
+    pub fn disks(&self) -> &[CountedDisk] {
+        &self.disks
+    }
+
+    /// Returns the state of each reactor that the watchdog reads.
+    pub fn watched(&self) -> &[Arc<Watched>] {
+        &self.watched
+    }
+
+    /// Locks the index of the shared memory.
+    pub fn vsm(&self) -> MutexGuard<'_, VsmDir> {
+        self.vsm.lock()
+    }
+
+    /// Adds the counters of tags to the shared memory, when the first program uses tags.
+    pub fn show_tag_counters(&self) {
+        self.tag_counters.show(&self.vsm());
+    }
+
+    /// Copies the counters of locks, tags and disks to the shared memory.
+    pub fn publish_counters(&self) {
+        self.locks.publish();
+        self.disks.iter().for_each(CountedDisk::publish);
+        self.tag_counters.publish(self.shared.cache().tag_stats());
+    }
+
+    /// Allows clients to connect.
+    pub fn begin_accepting(&self) {
+        let _ = self.accepting.set(());
+    }
+
+    /// Waits until clients may connect.
+    pub fn wait_until_accepting(&self) {
+        self.accepting.wait();
+    }
 }

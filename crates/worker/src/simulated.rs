@@ -54,10 +54,10 @@ impl Engine {
         listeners: Vec<Box<dyn InvalidationListener>>,
     ) -> Result<Engine, String> {
         let process = boot::share(config, boot::open_dir(dir)?, storages, Disks::default(), listeners, None)?;
-        process.runtimes.add(tokio::runtime::Handle::current());
-        let watched = process.watched.iter().enumerate();
+        process.runtimes().add(tokio::runtime::Handle::current());
+        let watched = process.watched().iter().enumerate();
         let services = watched
-            .map(|(id, watched)| Services::new(process.shared.clone(), id, watched.clone(), MAKERS))
+            .map(|(id, watched)| Services::new(process.shared().clone(), id, watched.clone(), MAKERS))
             .collect();
         let listener = |name: &str, stages: &[Stage]| {
             Arc::new(Listener::new(name.to_owned(), ":80".to_owned(), None, stages))
@@ -90,11 +90,11 @@ impl Engine {
 
     /// Begins the orderly end of the worker. The world decides when it is over.
     pub fn drain(&self) {
-        self.process.shared.drain().begin(clock::monotonic());
+        self.process.shared().drain().begin(clock::monotonic());
     }
 
     pub fn set_params(&self, params: Params) {
-        self.process.shared.set_params(params);
+        self.process.shared().set_params(params);
     }
 
     /// Performs the work of the helper threads that is due.
@@ -107,17 +107,17 @@ impl Engine {
     pub fn holdings(&self) -> Holdings {
         self.services.iter().for_each(|services| services.flush_counters());
         helpers::publish(&self.process, self.begun);
-        let pool = self.process.shared.pool_counters().pool(0);
+        let pool = self.process.shared().pool_counters().pool(0);
         let origins = vcl_life::origins(&self.process);
         Holdings {
             sessions: pool.sess.live.get(),
             requests: pool.req.live.get(),
-            fetches: self.process.shared.pool_counters().busyobj.live.get(),
-            waiting: self.process.shared.admission().waiting() + self.process.shared.admission().queued(),
+            fetches: self.process.shared().pool_counters().busyobj.live.get(),
+            waiting: self.process.shared().admission().waiting() + self.process.shared().admission().queued(),
             origin_slots: origins.iter().map(|origin| u64::from(origin.in_use())).sum(),
-            objects: self.process.shared.counters().n_object.get(),
-            keys: self.process.shared.counters().n_objecthead.get(),
-            stored: self.process.shared.stevedores().all().iter().map(Stevedore::used_space).sum(),
+            objects: self.process.shared().counters().n_object.get(),
+            keys: self.process.shared().counters().n_objecthead.get(),
+            stored: self.process.shared().stevedores().all().iter().map(Stevedore::used_space).sum(),
         }
     }
 }

@@ -31,7 +31,7 @@ pub fn load(process: &Arc<Process>, name: &str, program: &[u8], state: VclState,
         Ok(built) => built,
         Err(why) => return Reply::error(status::PARAM, why),
     };
-    let mut host = InitHost::new(process.shared.clone(), Method::Init);
+    let mut host = InitHost::new(process.shared().clone(), Method::Init);
     if let Err(why) = loaded.init(&mut host) {
         return cancel(&loaded, name, "initialization", &(host.into_failures() + &why));
     }
@@ -40,7 +40,7 @@ pub fn load(process: &Arc<Process>, name: &str, program: &[u8], state: VclState,
     if warm && let Err(why) = warm_up(process, &vcl) {
         return cancel(&vcl.loaded, name, "warmup", &why);
     }
-    process.shared.vcls().add(vcl);
+    process.shared().vcls().add(vcl);
     publish(process);
     Reply::ok(format!("Loaded \"{name}\""))
 }
@@ -54,19 +54,19 @@ fn build(
 ) -> Result<(LoadedVcl, Origins, Option<Cluster>), String> {
     let program: Program = postcard::from_bytes(program)
         .map_err(|e| format!("Could not load compiled VCL.\n\t{e}: do manager and worker differ?\n"))?;
-    if program.imports.iter().any(|import| import.module == "xkey") {
-        process.tag_counters.show(&process.vsm.lock());
+    if program.modules.imports.iter().any(|import| import.module == "xkey") {
+        process.show_tag_counters();
     }
-    let names: Vec<String> = program.backends.iter().map(|b| b.name.clone()).collect();
-    let probes = program.probes.clone();
+    let names: Vec<String> = program.origins.backends.iter().map(|b| b.name.clone()).collect();
+    let probes = program.origins.probes.clone();
     let mut tls = origin_tls::settings(&program)?;
-    let params = process.shared.params();
+    let params = process.shared().params();
     let mut instance = Instance::new(name, program, lacquer_vmods::all(), params.pcre2_jit_compilation)?;
     let now = clock::real();
     let mut origins: Origins = Vec::new();
     // The counters of all backends of a program are in one file.
     let size = names.len() * Segment::<Vbe>::size().next_multiple_of(8);
-    let cluster = process.vsm.lock().cluster(size, "vcl").ok();
+    let cluster = process.vsm().cluster(size, "vcl").ok();
     instance.add_backends(|spec| {
         let via = spec.via.and_then(|i| names.get(i as usize));
         let via = via.and_then(|via| origins.iter().find(|o| o.spec.name == *via)).cloned();
@@ -79,8 +79,8 @@ fn build(
             now,
         };
         let origin = Arc::new(Origin::new(spec.clone(), context));
-        origin.publish(&process.vsm.lock(), cluster.as_ref());
-        probing::report(&origin, process.shared.log());
+        origin.publish(&process.vsm(), cluster.as_ref());
+        probing::report(&origin, process.shared().log());
         origins.push(origin.clone());
         Arc::new(OriginLeaf(origin)) as Arc<dyn Director>
     });
@@ -112,7 +112,7 @@ fn warm_up(process: &Arc<Process>, vcl: &Vcl) -> Result<(), String> {
 /// Cools a warm program that no task uses.
 fn cool_down(process: &Process, vcl: &Vcl) {
     vcl.set_temperature(Temperature::Cold);
-    vcl.origins.iter().for_each(|origin| probing::cool_down(origin, process.shared.log()));
+    vcl.origins.iter().for_each(|origin| probing::cool_down(origin, process.shared().log()));
     // A VMOD's error is ignored: it cannot keep a program warm.
     let _ = vcl.loaded.event(Event::Cold);
 }
@@ -122,9 +122,9 @@ fn unknown(name: &str) -> Reply {
 }
 
 pub fn label(process: &Process, label: &str, target: &str) -> Reply {
-    match process.shared.vcls().find(target) {
+    match process.shared().vcls().find(target) {
         Some(entry) => {
-            process.shared.vcls().label(label, entry.program().clone());
+            process.shared().vcls().label(label, entry.program().clone());
             Reply::ok("")
         }
         None => unknown(target),
@@ -132,16 +132,16 @@ pub fn label(process: &Process, label: &str, target: &str) -> Reply {
 }
 
 pub fn use_for_new(process: &Process, name: &str) -> Reply {
-    if process.shared.vcls().find(name).is_none() {
+    if process.shared().vcls().find(name).is_none() {
         return unknown(name);
     }
-    process.shared.vcls().use_for_new(name);
+    process.shared().vcls().use_for_new(name);
     Reply::ok("")
 }
 
 /// Sets the state that the user has requested, and changes the temperature as far as possible now.
 pub fn set_state(process: &Arc<Process>, name: &str, state: VclState, warm: bool) -> Reply {
-    let Some(Entry::Program(vcl)) = process.shared.vcls().find(name) else { return unknown(name) };
+    let Some(Entry::Program(vcl)) = process.shared().vcls().find(name) else { return unknown(name) };
     let changed = match (warm, vcl.temperature()) {
         (false, Temperature::Cold) | (true, Temperature::Warm) => Ok(()),
         (false, _) => {
@@ -172,7 +172,7 @@ pub fn set_state(process: &Arc<Process>, name: &str, state: VclState, warm: bool
 }
 
 pub fn discard(process: &Arc<Process>, name: &str) -> Reply {
-    if process.shared.vcls().discard(name).is_none() {
+    if process.shared().vcls().discard(name).is_none() {
         return unknown(name);
     }
     poll(process);
@@ -181,7 +181,7 @@ pub fn discard(process: &Arc<Process>, name: &str) -> Reply {
 
 /// Continues cooling and discarding programs that waited for tasks to end.
 pub fn poll(process: &Arc<Process>) {
-    for entry in process.shared.vcls().entries() {
+    for entry in process.shared().vcls().entries() {
         if let Entry::Program(vcl) = entry
             && vcl.temperature() == Temperature::Busy
             && vcl.busy() == 0
@@ -189,7 +189,7 @@ pub fn poll(process: &Arc<Process>) {
             cool_down(process, &vcl);
         }
     }
-    process.shared.vcls().reap().iter().for_each(|vcl| finish(process, vcl));
+    process.shared().vcls().reap().iter().for_each(|vcl| finish(process, vcl));
     publish(process);
 }
 
@@ -198,15 +198,15 @@ fn finish(process: &Arc<Process>, vcl: &Vcl) {
     if !matches!(vcl.temperature(), Temperature::Cold | Temperature::Init) {
         cool_down(process, vcl);
     }
-    vcl.loaded.fini(&mut InitHost::new(process.shared.clone(), Method::Fini));
+    vcl.loaded.fini(&mut InitHost::new(process.shared().clone(), Method::Fini));
 }
 
 fn programs(process: &Process) -> impl Iterator<Item = Arc<Vcl>> {
-    let present = process.shared.vcls().entries().into_iter().filter_map(|entry| match entry {
+    let present = process.shared().vcls().entries().into_iter().filter_map(|entry| match entry {
         Entry::Program(vcl) => Some(vcl),
         Entry::Label { .. } => None,
     });
-    present.chain(process.shared.vcls().leaving())
+    present.chain(process.shared().vcls().leaving())
 }
 
 /// Returns the origins of all programs.
@@ -230,10 +230,10 @@ pub fn modules_in_use(process: &Process) -> BTreeMap<&'static str, usize> {
 }
 
 fn publish(process: &Process) {
-    let leaving = process.shared.vcls().leaving().len() as u64;
+    let leaving = process.shared().vcls().leaving().len() as u64;
     let all = programs(process).count() as u64;
     let backends = programs(process).map(|vcl| vcl.origins.len() as u64).sum();
-    let c = process.shared.counters();
+    let c = process.shared().counters();
     c.n_vcl.set(all);
     c.n_vcl_discard.set(leaving);
     c.n_vcl_avail.set(all.saturating_sub(leaving));

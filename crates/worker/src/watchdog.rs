@@ -66,10 +66,10 @@ impl Observation {
 
 /// Watches the reactors for as long as the worker runs.
 pub fn watch(process: &Process) {
-    let mut observations = vec![Observation::default(); process.watched.len()];
+    let mut observations = vec![Observation::default(); process.watched().len()];
     let mut last = clock::monotonic();
     loop {
-        let limit = process.shared.params().reactor_watchdog;
+        let limit = process.shared().params().reactor_watchdog;
         let pause = if limit > 0.0 { (limit / CHECKS).max(MIN_INTERVAL) } else { OFF_INTERVAL };
         std::thread::sleep(clock::seconds(pause));
         let now = clock::monotonic();
@@ -83,7 +83,7 @@ pub fn watch(process: &Process) {
             observations.iter_mut().for_each(Observation::discard_unreported);
         }
         last = now;
-        for (id, (watched, observation)) in process.watched.iter().zip(&mut observations).enumerate() {
+        for (id, (watched, observation)) in process.watched().iter().zip(&mut observations).enumerate() {
             let finding = observation.check(watched.activity.current(), now, limit, || watched.starved());
             report(process, id, &watched.activity, finding);
         }
@@ -96,15 +96,15 @@ fn report(process: &Process, id: usize, activity: &Activity, finding: Finding) {
         Finding::Held(seconds) => {
             let (vxid, work) = (vxid_of(activity.vxid()), activity.work_name());
             let ms = seconds * 1e3;
-            let program = activity.program().and_then(|id| process.shared.vcls().name_of(id));
+            let program = activity.program().and_then(|id| process.shared().vcls().name_of(id));
             let of = program.map(|name| format!(" of VCL {name}")).unwrap_or_default();
             let text = format!("Reactor {id} has been held for {ms:.0} ms: transaction {vxid}, {work}{of}");
-            process.shared.log().write(Tag::Error, Vxid::NONE, text.as_bytes());
-            process.shared.counters().reactor_holds.add(1);
+            process.shared().log().write(Tag::Error, Vxid::NONE, text.as_bytes());
+            process.shared().counters().reactor_holds.add(1);
         }
         Finding::Over(seconds) => {
             let text = format!("Reactor {id} goes on after {:.0} ms", seconds * 1e3);
-            process.shared.log().write(Tag::Error, Vxid::NONE, text.as_bytes());
+            process.shared().log().write(Tag::Error, Vxid::NONE, text.as_bytes());
         }
     }
 }

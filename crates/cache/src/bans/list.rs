@@ -7,10 +7,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use lacquer_storage::{Note, Stevedore};
+
 use crate::locks::{Mutex, RwLock};
 
 use crate::bans::build::BanSpec;
 use crate::bans::test::{Operand, Test, fingerprint};
+use crate::bans::text;
 use crate::bans::{BanRequest, HeadReader};
 use crate::object::Object;
 use crate::stats::{CacheStats, add, bump, sub};
@@ -32,12 +35,17 @@ pub(crate) struct Ban {
     completed: AtomicBool,
     /// The number of objects for which this is the newest ban they were checked against.
     pub(crate) objects: AtomicI64,
+    /// The ban in the store that the next process takes over.
+    pub(crate) note: OnceLock<Note>,
+    /// The text of that note, for a ban from a disk.
+    pub(crate) past_text: OnceLock<Vec<u8>>,
 }
 
 impl Ban {
     pub(crate) fn new(number: u32, time: f64, spec: BanSpec) -> Self {
         let (completed, objects) = (AtomicBool::new(false), AtomicI64::new(0));
-        Self { number, time, tests: spec.tests, completed, objects }
+        let (note, past_text) = (OnceLock::new(), OnceLock::new());
+        Self { number, time, tests: spec.tests, completed, objects, note, past_text }
     }
 
     pub(crate) fn is_completed(&self) -> bool {
@@ -106,6 +114,8 @@ pub struct BanList {
     pub(crate) on_disks: OnceLock<OldestBan>,
     /// Objects from disks that were last tested against an older ban refer to this one: between them, there was none.
     pub(crate) base: AtomicU32,
+    /// The store that keeps the bans for the next process.
+    pub(crate) keeper: OnceLock<Stevedore>,
 }
 
 pub(crate) type OldestBan = Box<dyn Fn() -> u32 + Send + Sync>;
@@ -126,6 +136,7 @@ impl BanList {
             kick,
             on_disks: OnceLock::new(),
             base: AtomicU32::new(0),
+            keeper: OnceLock::new(),
         };
         // The ban that the first objects refer to.
         list.add(BanSpec::default(), now, false, |_, _| {});
@@ -139,10 +150,17 @@ impl BanList {
         let c = &self.counters;
         let depends_on_time = spec.tests.iter().any(|t| t.field.depends_on_time());
         let conditions = fingerprint(&spec.tests);
+        let text = self.keeper.get().map(|_| text::encode(spec.words()));
         let mut bans = self.bans.write();
         let number = self.newest.load(Ordering::Relaxed) + 1;
         record(number, spec.words());
         let ban = Arc::new(Ban::new(number, now, spec));
+        // Before the ban takes effect: the next process knows all bans that were answered.
+        if let (Some(keeper), Some(text)) = (self.keeper.get(), text)
+            && let Some(note) = keeper.write_note(ban.number, now, &text)
+        {
+            let _ = ban.note.set(note);
+        }
         self.count_new(&ban);
         if !depends_on_time {
             let mut by_fingerprint = self.by_fingerprint.lock();
@@ -179,6 +197,9 @@ impl BanList {
 
     pub(crate) fn complete(&self, ban: &Ban) {
         if !ban.completed.swap(true, Ordering::AcqRel) {
+            if let (Some(keeper), Some(&note)) = (self.keeper.get(), ban.note.get()) {
+                keeper.complete_note(note);
+            }
             bump(&self.counters.bans_completed);
             add(&self.counters.bans_persisted_fragmentation, ban.size() - HEAD_LEN);
         }
@@ -303,6 +324,9 @@ impl BanList {
             && bans.back().is_some_and(|b| b.objects.load(Ordering::Relaxed) <= 0 && b.number < needed)
         {
             let Some(ban) = bans.pop_back() else { break };
+            if let (Some(keeper), Some(&note)) = (self.keeper.get(), ban.note.get()) {
+                keeper.remove_note(note);
+            }
             sub(&c.bans_completed, u64::from(ban.is_completed()));
             sub(&c.bans_obj, u64::from(ban.tests_object()));
             sub(&c.bans_req, u64::from(ban.needs_request()));
@@ -324,7 +348,7 @@ impl BanList {
 
     /// Makes an object from a disk refer to the ban that it was last tested against. Returns false if that is no longer
     /// in the list.
-    pub(crate) fn attach_to(&self, object: &Object, number: u32) -> bool {
+    pub(crate) fn attach_at(&self, object: &Object, number: u32) -> bool {
         let bans = self.bans.read();
         let number = number.max(self.base.load(Ordering::Relaxed));
         let Some(ban) = find(&bans, number) else { return false };

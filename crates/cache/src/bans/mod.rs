@@ -5,9 +5,11 @@
 mod build;
 mod list;
 mod lurker;
+mod notes;
 mod past;
 mod render;
 mod test;
+mod text;
 
 pub use build::BanSpec;
 pub use list::BanList;
@@ -27,6 +29,11 @@ pub trait HeadReader: Send + Sync {
     /// never match. The default treats any two specifications as such that a request may match both.
     fn vary(&self, vary: &[u8], each: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
         each(vary, None);
+    }
+
+    /// Returns whether the data of filters from a previous process can be read, for a body of `body` bytes.
+    fn is_sound_extra(&self, extra: &[u8], _body: u64) -> bool {
+        extra.is_empty()
     }
 }
 

@@ -9,6 +9,7 @@ use lacquer_disk::Past;
 use crate::bans::build::BanSpec;
 use crate::bans::list::{Ban, BanList};
 use crate::bans::test::fingerprint;
+use crate::bans::text::encode;
 use crate::stats::sub;
 
 /// The maximum difference between the numbers of the oldest and the newest ban.
@@ -74,9 +75,11 @@ impl BanList {
         self.base.store(first, Ordering::Relaxed);
         for number in first..=last {
             let (time, spec) =
-                recorded.remove(&number).map_or((now, None), |(time, _, spec)| (time, Some(spec)));
+                recorded.remove(&number).map_or((now, None), |(time, words, spec)| (time, Some((words, spec))));
             let is_recorded = spec.is_some();
-            let ban = Arc::new(Ban::new(number, time, spec.unwrap_or_default()));
+            let (words, spec) = spec.unwrap_or_default();
+            let ban = Arc::new(Ban::new(number, time, spec));
+            let _ = ban.past_text.set(encode(&words));
             self.count_new(&ban);
             if !is_recorded {
                 self.complete(&ban);

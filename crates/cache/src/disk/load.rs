@@ -68,7 +68,7 @@ impl Busy {
         let (key, heads) = (self.key(), &*cache.bans.heads);
         let published = self.publish_if(&object, |shard, bans| {
             // An object that was published meanwhile is newer.
-            if has_rival(shard, &key, NONE, &object, heads) || !bans.attach_to(&object, ban) {
+            if has_rival(shard, &key, NONE, &object, heads) || !bans.attach_at(&object, ban) {
                 return false;
             }
             let is_alive = store.is_alive(&candidate);

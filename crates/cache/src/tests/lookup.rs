@@ -203,7 +203,7 @@ fn streamed_objects_are_found_early_and_compacted_at_the_end() {
     assert_eq!(reader.chunk_at(1).expect("there").bytes(), b"ello");
     object.set_extra(b"esi");
     let object = w.cache.finish(object, writer);
-    assert!(matches!(object.stored(), Stored::Whole(_)));
+    assert!(object.stored().is_whole());
     assert_eq!(reader.state(), BodyState::Complete);
     for object in [&*object, &*reader] {
         assert_eq!(object.head(), b"Foo: bar");
@@ -216,7 +216,7 @@ fn streamed_objects_are_found_early_and_compacted_at_the_end() {
     let (unseen, mut writer) = w.cache.begin(s0, &spec, Some(5), sizes, &mut nuke).expect("room");
     writer.write(b"hello").expect("room");
     let unseen = w.cache.finish(unseen, writer);
-    assert!(matches!(unseen.stored(), Stored::Whole(_)));
+    assert!(unseen.stored().is_whole());
     drop(unseen);
     // Both forms identify the object.
     w.cache.supersede(&reader);

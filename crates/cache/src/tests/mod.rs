@@ -9,6 +9,8 @@ mod model;
 mod storage;
 mod stress;
 mod tags;
+#[cfg(not(miri))]
+mod take_over;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -110,7 +112,10 @@ impl World {
     }
 
     fn with_listeners(size: Option<u64>, listeners: Vec<Box<dyn InvalidationListener>>) -> Self {
-        let arena = Arena::anonymous(size).expect("memfd");
+        Self::with_arena(Arena::anonymous(size).expect("memfd"), listeners, T0)
+    }
+
+    fn with_arena(arena: Arc<Arena>, listeners: Vec<Box<dyn InvalidationListener>>, now: f64) -> Self {
         let config = Config {
             stevedores: vec![Stevedore::new("s0", Kind::Malloc, 0, arena)],
             heads: Box::new(Lines),
@@ -120,8 +125,8 @@ impl World {
             invalidation_listeners: listeners,
         };
         Self {
-            cache: Cache::new(config, T0),
-            now: Cell::new(T0),
+            cache: Cache::new(config, now),
+            now: Cell::new(now),
             vxid: Cell::new(1000),
             log: RefCell::default(),
         }

@@ -17,12 +17,12 @@ pub async fn admit(req: &mut Req) -> Result<(), Step> {
     if req.client.permit.is_some() {
         return Ok(());
     }
-    let shared = req.task.services.shared();
-    let bound = shared.bound(&req.task.params);
+    let shared = req.task.services().shared();
+    let bound = shared.bound(req.task.params());
     if shared.admission().is_under_pressure(bound) && Box::pin(presence::is_gone(req)).await {
         return Err(presence::abandon(req));
     }
-    let shared = req.task.services.shared();
+    let shared = req.task.services().shared();
     req.client.permit = shared.admission().enter(bound);
     if req.client.permit.is_some() {
         return Ok(());
@@ -36,14 +36,14 @@ pub async fn admit(req: &mut Req) -> Result<(), Step> {
 }
 
 async fn queue(req: &mut Req, bound: Bound) -> Result<(), Step> {
-    let shared = req.task.services.shared().clone();
+    let shared = req.task.services().shared().clone();
     let Some(place) = shared.admission().queue(bound) else { return Err(refuse(req, bound)) };
-    req.task.services.counters().sess_queued.add(1);
+    req.task.services().counters().sess_queued.add(1);
     let max_wait = clock::seconds(clock::limit(bound.max_wait()));
     let permit = tokio::time::timeout(max_wait, shared.admission().wait(bound, &place));
     let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, true, true);
     let Some(permit) =
-        presence::while_waiting(&req.client.tx, &req.task.params, treatment, pin!(permit)).await
+        presence::while_waiting(&req.client.tx, req.task.params(), treatment, pin!(permit)).await
     else {
         return Err(presence::abandon(req));
     };
@@ -56,7 +56,7 @@ async fn queue(req: &mut Req, bound: Bound) -> Result<(), Step> {
 #[cold]
 fn refuse(req: &mut Req, bound: Bound) -> Step {
     req.log_error("Too many requests wait for an origin or a body");
-    let counters = req.task.services.counters();
+    let counters = req.task.services().counters();
     match req.client.tx.carrier() {
         Carrier::Connection => counters.sess_dropped.add(1),
         Carrier::Stream => counters.req_dropped.add(1),
@@ -69,6 +69,6 @@ fn refuse(req: &mut Req, bound: Bound) -> Step {
         return Step::Synth;
     }
     req.client.tx.refuse();
-    req.task.log.put(Tag::Debug, b"Dropped by the limits of the thread parameters");
+    req.task.log_mut().put(Tag::Debug, b"Dropped by the limits of the thread parameters");
     Step::Done
 }

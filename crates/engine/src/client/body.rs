@@ -7,21 +7,21 @@ use lacquer_shm::vsl::text;
 use lacquer_vcl::types::Method;
 
 use super::Req;
+use crate::logged::REQ;
 use crate::req_body::{BodyError, Keep};
 use crate::req_filters::BodyFilters;
-use crate::task::{Logged, REQ};
 
 /// Reads the whole body into storage. Returns its length, or a negative number on failure.
 pub async fn cache(req: &mut Req, limit: u64) -> i64 {
-    if req.task.run.method != Method::Recv {
-        req.task.log.put(Tag::VCL_Error, b"req.request.body can only be cached in vcl_recv{}");
+    if req.task.method() != Method::Recv {
+        req.task.log_mut().put(Tag::VCL_Error, b"req.request.body can only be cached in vcl_recv{}");
         return -1;
     }
     if let Some(body) = req.request.body.cached() {
         return body.body_len() as i64;
     }
     if req.request.restarts > 0 {
-        req.task.log.put(Tag::VCL_Error, b"req.request.body must be cached before restarts");
+        req.task.log_mut().put(Tag::VCL_Error, b"req.request.body must be cached before restarts");
         return -1;
     }
     let available = req.request.body.status().available();
@@ -31,15 +31,15 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
     let announced = req.request.body.announced();
     if announced.is_some_and(|length| length > limit) {
         req.request.body.set_status(BodyStatus::Error);
-        req.task.log.put(Tag::FetchError, b"Request body too big to cache");
+        req.task.log_mut().put(Tag::FetchError, b"Request body too big to cache");
         return -1;
     }
     if !open_filters(req) {
         return -1;
     }
     let resized = req.request.body.is_resized();
-    let params = req.task.params.clone();
-    let shared = req.task.services.shared().clone();
+    let params = req.task.params().clone();
+    let shared = req.task.services().shared().clone();
     let place = req.begin_reading().await;
     let Some(stevedore) = shared.stevedores().get(place) else { return -1 };
     let keep = Keep { shared: &shared, stevedore, nuke_limit: params.nuke_limit, evicted: |_, _| {} };
@@ -70,12 +70,12 @@ fn open_filters(req: &mut Req) -> bool {
             filters.apply_to_head(&mut req.req_headers());
             // A rollback restores the head but not the unfiltered body, so the original head must match the filtered
             // body.
-            filters.change_framing(&mut req.request.original, &mut req.task.ws);
+            filters.change_framing(&mut req.request.original, req.task.ws_mut());
             req.request.body.filters = Some(Box::new(filters));
             true
         }
         Err(fault) => {
-            req.task.log.put(Tag::FetchError, fault.as_bytes());
+            req.task.log_mut().put(Tag::FetchError, fault.as_bytes());
             req.request.body.set_status(BodyStatus::Error);
             false
         }
@@ -87,13 +87,13 @@ fn announce_length(req: &mut Req, length: u64) {
     let mut digits = [0; 24];
     let length = text::digits(length, &mut digits);
     for message in [&mut req.request.original, &mut req.request.http] {
-        let mut headers = Logged { message, ws: &mut req.task.ws, log: &mut req.task.log, tags: REQ };
+        let mut headers = req.task.logged(message, REQ);
         headers.unset(h::CONTENT_LENGTH);
         headers.unset(h::TRANSFER_ENCODING);
         headers.add(h::CONTENT_LENGTH, length);
     }
     // A rollback frees the workspace behind this mark, and `original` now has a line there.
-    req.request.snapshot = req.task.ws.mark();
+    req.request.snapshot = req.task.ws().mark();
 }
 
 impl Req {
@@ -111,7 +111,7 @@ impl Req {
 
     async fn drain_body(&mut self) {
         self.begin_reading().await;
-        let read = self.request.body.drain(&self.task.params).await;
+        let read = self.request.body.drain(self.task.params()).await;
         self.log_reading();
         if !read {
             self.client.close = Some(SessClose::RxBody);
@@ -122,7 +122,7 @@ impl Req {
     /// storage that the body passes through.
     pub async fn begin_reading(&mut self) -> u32 {
         let chosen = std::mem::take(&mut self.request.storage).checked_sub(1);
-        let place = chosen.unwrap_or_else(|| self.task.services.stevedores().transient());
+        let place = chosen.unwrap_or_else(|| self.task.services().stevedores().transient());
         self.log_storage(place);
         self.send_late_100().await;
         place
@@ -140,9 +140,9 @@ impl Req {
     }
 
     fn log_body_fault(&mut self, fault: &BodyError) {
-        self.task.log.put(Tag::FetchError, fault.text().as_bytes());
+        self.task.log_mut().put(Tag::FetchError, fault.text().as_bytes());
         if matches!(fault, BodyError::TooSlow) {
-            self.task.services.counters().client_body_slow.add(1);
+            self.task.services().counters().client_body_slow.add(1);
         }
     }
 
@@ -157,10 +157,10 @@ impl Req {
     /// Opens the filters of `req.filters` for a body that is about to be read. The error names the filter that cannot
     /// be created.
     fn open_body_filters(&mut self) -> Result<BodyFilters, String> {
-        let list = self.task.ws.get(self.request.filters).to_vec();
-        self.task.log.put(Tag::Filters, &list);
-        let encoding = self.request.http.get(&self.task.ws, h::CONTENT_ENCODING);
-        BodyFilters::open(&list, encoding, &self.task.params, self.task.services.counters())
+        let list = self.task.ws().get(self.request.filters).to_vec();
+        self.task.log_mut().put(Tag::Filters, &list);
+        let encoding = self.request.http.get(self.task.ws(), h::CONTENT_ENCODING);
+        BodyFilters::open(&list, encoding, self.task.params(), self.task.services().counters())
     }
 
     /// Opens the filters for a body that a fetch will read. A filter that cannot be opened fails when the fetch reads

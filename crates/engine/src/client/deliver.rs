@@ -6,7 +6,6 @@ use lacquer_flow::delivery;
 use lacquer_flow::persistence::{self, Announcement};
 use lacquer_http::message::FIRST_HEADER;
 use lacquer_http::{BodyStatus, Slot, conditional, fixed, header_table as h, pack};
-use lacquer_shm::Tag;
 use lacquer_shm::vsl::text;
 use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
@@ -17,23 +16,23 @@ use super::{Req, Step};
 /// Fills in the response from the object. Returns false if the workspace is too small.
 pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
     req.response.http.clear();
-    if pack::unpack(object.head(), &mut req.task.ws, &mut req.response.http).is_err() {
+    if pack::unpack(object.head(), req.task.ws_mut(), &mut req.response.http).is_err() {
         log_too_many_headers(req, object);
         return false;
     }
-    req.response.http.put(&req.task.ws, Slot::Proto, fixed::HTTP_11);
+    req.response.http.put(req.task.ws(), Slot::Proto, fixed::HTTP_11);
     req.resp_headers().log_all();
     let fetched_by = req.found.is_hit.then(|| object.vxid());
-    let age = (req.task.times.last - object.t_origin()).max(0.0).floor() as u64;
-    let via = req.task.services.via();
+    let age = (req.task.last_event() - object.t_origin()).max(0.0).floor() as u64;
+    let via = req.task.services().via();
     let own = req.task.vxid().number();
     let mut headers = req.resp_headers();
-    headers.add(crate::task::names::X_VARNISH, numbers(own, fetched_by, &mut [0; TWO_NUMBERS]));
+    headers.add(crate::logged::names::X_VARNISH, numbers(own, fetched_by, &mut [0; TWO_NUMBERS]));
     headers.add(h::AGE, text::digits(age, &mut [0; text::MAX]));
-    append_via(req, via.as_bytes());
-    if req.task.params.http_gzip_support
+    req.resp_headers().append_value(h::VIA, via.as_bytes());
+    if req.task.params().http_gzip_support
         && object.is(flag::GZIPED)
-        && !conditional::accepts_gzip(&req.request.http, &req.task.ws)
+        && !conditional::accepts_gzip(&req.request.http, req.task.ws())
     {
         req.resp_headers().weaken_etag();
     }
@@ -42,8 +41,8 @@ pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
 
 #[cold]
 fn log_too_many_headers(req: &mut Req, object: &ObjRef) {
-    if let Some(head) = pack::PackedHead::new(object.head()).filter(|_| !req.task.ws.overflowed()) {
-        let (count, room) = (head.count() + FIRST_HEADER, req.task.params.http_max_hdr);
+    if let Some(head) = pack::PackedHead::new(object.head()).filter(|_| !req.task.ws().overflowed()) {
+        let (count, room) = (head.count() + FIRST_HEADER, req.task.params().http_max_hdr);
         req.log_error(&format!("Too many headers to Decode object ({count} vs. {room})"));
     }
 }
@@ -62,22 +61,12 @@ fn numbers(first: u64, second: Option<u64>, out: &mut [u8; TWO_NUMBERS]) -> &[u8
     &out[..end]
 }
 
-fn append_via(req: &mut Req, via: &[u8]) {
-    let log = &mut req.task.log;
-    let unset = Tag::RespUnset;
-    let line = req.response.http.append_value(&mut req.task.ws, h::VIA, via, |old| log.put(unset, old));
-    match line {
-        Ok(line) => req.task.log.put(Tag::RespHeader, req.task.ws.get(line)),
-        Err(_) => req.resp_headers().lost(&[b"Via:"]),
-    }
-}
-
 pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
     if !set_up(req, &object) {
         req.response.status = 500;
         return Step::Synth;
     }
-    let has_ranges = req.task.params.http_range_support;
+    let has_ranges = req.task.params().http_range_support;
     if delivery::offers_ranges(has_ranges, req.response.http.status(), object.is(flag::PRIVATE)) {
         req.resp_headers().force(h::ACCEPT_RANGES, fixed::ACCEPT_RANGES_BYTES);
     }
@@ -111,7 +100,7 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
 
 /// Returns whether the client's conditions allow a 304 response.
 fn not_modified(req: &Req, object: &ObjRef) -> bool {
-    let ws = &req.task.ws;
+    let ws = req.task.ws();
     conditional::not_modified(&req.request.http, ws, &req.response.http, ws, req.request.received, || {
         object.last_modified()
     })
@@ -126,9 +115,9 @@ pub fn close_after_bad_body(req: &mut Req) {
 /// Decides whether the connection stays open after the response, and sets the `Connection` header accordingly.
 pub fn settle_connection(req: &mut Req) {
     close_after_bad_body(req);
-    let is_draining = req.task.services.is_draining();
+    let is_draining = req.task.services().is_draining();
     req.client.close = persistence::before_response(req.client.close, req.client.tx.carrier(), is_draining);
-    let ws = &req.task.ws;
+    let ws = req.task.ws();
     let has_close = req.response.http.value_is(ws, h::CONNECTION, b"close");
     let (close, announcement) =
         persistence::announce(req.client.close, has_close, || req.response.http.has(ws, h::CONNECTION));

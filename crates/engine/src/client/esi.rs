@@ -16,7 +16,8 @@ use lacquer_sources::clock;
 use super::top::Top;
 use super::{Req, Start};
 use crate::client_sink::ClientSink;
-use crate::task::{Logged, REQ};
+use crate::logged::{Logged, REQ};
+use crate::task::TaskContext;
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::TransactionSlot;
 
@@ -96,11 +97,11 @@ impl EsiDelivery<'_> {
         host: &[u8],
         or_fail: bool,
     ) -> Result<(), SendError> {
-        let or_fail = or_fail && req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR);
-        let limit = req.task.params.max_esi_depth;
+        let or_fail = or_fail && req.task.params().feature.has(FeatureBits::ESI_INCLUDE_ONERROR);
+        let limit = req.task.params().max_esi_depth;
         if !inclusion::may_include(req.inclusion.level, limit) {
             let text = format_args!("ESI depth limit reached (param max_esi_depth = {limit})");
-            req.task.log.put_fmt(Tag::VCL_Error, text);
+            req.task.log_mut().put_fmt(Tag::VCL_Error, text);
             return if or_fail { Err(SendError::Include) } else { Ok(()) };
         }
         let pipeline = std::mem::replace(&mut self.pipeline, BodyPipeline::lent());
@@ -113,7 +114,7 @@ impl EsiDelivery<'_> {
 }
 
 fn top_of(req: &Req) -> Top {
-    Top::new(&req.request.http, &req.task.ws, req.task.params.http_max_hdr as usize)
+    Top::new(&req.request.http, req.task.ws(), req.task.params().http_max_hdr as usize)
 }
 
 /// Runs an included request. Its response is written into `include`.
@@ -123,7 +124,7 @@ async fn run(
     host: &[u8],
     include: Box<EsiInclude<ClientSink>>,
 ) -> Option<Box<EsiInclude<ClientSink>>> {
-    let services = req.task.services.clone();
+    let services = req.task.services().clone();
     services.counters().esi_req.add(1);
     let level = req.inclusion.level + 1;
     let vxid = Vxid::client(services.vxid());
@@ -141,10 +142,12 @@ async fn run(
     let top = req.inclusion.top.clone().unwrap_or_else(|| Rc::new(top_of(req)));
     req.inclusion.top = Some(top.clone());
     let start = Start {
-        services: services.clone(),
-        params,
-        sess: req.task.sess.clone(),
-        vcl: req.programs.first.as_ref().unwrap_or(&req.task.vcl).clone(),
+        context: TaskContext {
+            services: services.clone(),
+            params,
+            sess: req.task.sess().clone(),
+            vcl: req.programs.first.as_ref().unwrap_or(req.task.vcl()).clone(),
+        },
         tx: req.client.tx.clone(),
         t_first: now,
         t_req: req.request.received,
@@ -173,7 +176,7 @@ async fn run(
 /// headers that do not apply to an include (conditions, ranges, body framing).
 fn make_request(memory: &mut TransactionBuffers, req: &Req, url: [&[u8]; 2], host: &[u8], gzip: bool) {
     let TransactionBuffers { ws, log, request: http, .. } = memory;
-    if http.copy_from(ws, &req.request.original, &req.task.ws, Filter::NOTHING).is_err() {
+    if http.copy_from(ws, &req.request.original, req.task.ws(), Filter::NOTHING).is_err() {
         ws.set_overflowed();
     }
     let mut headers = Logged { message: http, ws, log, tags: REQ };

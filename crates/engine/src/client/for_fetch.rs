@@ -70,7 +70,7 @@ impl Req {
 
     /// Returns `client.identity`, if VCL has set it.
     pub(crate) fn identity(&self) -> Option<&[u8]> {
-        self.task.ws.get_opt(self.request.identity)
+        self.task.ws().get_opt(self.request.identity)
     }
 
     pub(crate) fn transport(&self) -> &ClientTransport {

@@ -17,8 +17,8 @@ impl Req {
     /// Begins the request's log records. `first` is the time of its first byte.
     #[inline]
     pub fn begin(&mut self, first: f64) {
-        let (vxid, session) = (self.task.services.vxid(), Vxid::client(self.task.sess.vxid));
-        let log = &mut self.task.log;
+        let (vxid, session) = (self.task.services().vxid(), self.task.sess().vxid());
+        let log = self.task.log_mut();
         log.begin(Vxid::client(vxid));
         log.link_from(session, "req", "rxreq");
         log.put_relation(Tag::Begin, "req", session, "rxreq");
@@ -29,7 +29,7 @@ impl Req {
     #[inline]
     pub fn head_complete(&mut self, now: f64) {
         self.request.received = now;
-        self.task.run.now = now;
+        self.task.set_now(now);
         self.task.timestamp("Req", now);
     }
 
@@ -37,30 +37,29 @@ impl Req {
     #[inline]
     pub fn accept(&mut self, body: ReqBody) {
         self.request.body = body;
-        self.task.log.put(Tag::VCL_use, self.task.vcl.name.as_bytes());
+        self.task.log_vcl();
     }
 
     /// Counts the request against its client address for as long as it exists. Returns false, with the reason in the
     /// log, if `client_max_requests` is reached.
     #[inline]
     pub fn is_within_address_limit(&mut self) -> bool {
-        self.task.params.client_max_requests == 0
+        self.task.params().client_max_requests == 0
             || self.client.active_request.is_some()
             || self.count_for_address()
     }
 
     fn count_for_address(&mut self) -> bool {
         let task = &mut self.task;
-        let (table, ip) = (task.services.addresses(), task.sess.ends.client.addr.ip());
-        match task.sess.address.begin_request(table, ip, &task.params) {
+        match task.sess().begin_request(task.services().addresses(), task.params()) {
             Ok(active_request) => {
                 self.client.active_request = active_request;
                 true
             }
             Err(()) => {
-                let limit = task.params.client_max_requests;
-                task.log.put_fmt(Tag::Error, format_args!("Hit client_max_requests ({limit})"));
-                task.services.counters().client_req_limited.add(1);
+                let limit = task.params().client_max_requests;
+                task.log_mut().put_fmt(Tag::Error, format_args!("Hit client_max_requests ({limit})"));
+                task.services().counters().client_req_limited.add(1);
                 false
             }
         }
@@ -74,12 +73,12 @@ impl Req {
 
     #[inline]
     pub fn params(&self) -> &Rc<Params> {
-        &self.task.params
+        self.task.params()
     }
 
     #[inline]
     pub fn services(&self) -> &Rc<Services> {
-        &self.task.services
+        self.task.services()
     }
 
     #[inline]
@@ -90,18 +89,18 @@ impl Req {
     /// Returns the time of the first byte.
     #[inline]
     pub fn first_byte(&self) -> f64 {
-        self.task.times.first
+        self.task.first_event()
     }
 
     /// Returns the value of a header.
     #[inline]
     pub fn header(&self, name: HeaderName<'_>) -> Option<&[u8]> {
-        self.request.http.get(&self.task.ws, name)
+        self.request.http.get(self.task.ws(), name)
     }
 
     #[inline]
     pub fn log(&mut self, tag: Tag, text: &[u8]) {
-        self.task.log.put(tag, text);
+        self.task.log_mut().put(tag, text);
     }
 
     /// Adds bytes of the head to the request's account.
@@ -144,15 +143,15 @@ impl Req {
     pub fn end(&mut self) {
         self.client.account.req_body += self.request.body.take_counted().1;
         self.charge();
-        self.task.log.end();
-        if self.task.ws.overflowed() {
-            self.task.services.counters().ws_client_overflow.add(1);
+        self.task.log_mut().end();
+        if self.task.ws().overflowed() {
+            self.task.services().counters().ws_client_overflow.add(1);
         }
     }
 
     /// Returns the time of the last timestamp.
     #[inline]
     pub fn last_event(&self) -> f64 {
-        self.task.times.last
+        self.task.last_event()
     }
 }

@@ -17,8 +17,8 @@ use sha2::Digest;
 
 use super::{Req, body, deliver, synth, variables as vars};
 use crate::emulated::workspaces;
+use crate::logged::Logged;
 use crate::purge;
-use crate::task::Logged;
 use crate::vars::task_methods::task_methods;
 use crate::vars::{headers, keep, misplaced, object, session, storage, tls};
 use crate::vcl_table::VclRef;
@@ -51,7 +51,7 @@ impl Host for Req {
     task_methods!(Var::RespBody);
 
     fn get_ip(&self, var: Var) -> Option<&SocketAddr> {
-        session::ip(&self.task.sess, var)
+        session::ip(self.task.sess(), var)
     }
 
     fn get_blob(&mut self, var: Var) -> Option<Blob<'_>> {
@@ -91,12 +91,12 @@ impl Host for Req {
         {
             return top.http.get(&top.ws, name.name.borrow());
         }
-        let ws = &self.task.ws;
+        let ws = self.task.ws();
         self.message(http).and_then(|message| message.get(ws, name.name.borrow()))
     }
 
     fn return_pass_for(&mut self, _seconds: f64) -> HostResult<()> {
-        self.task.log.put(Tag::Error, b"Note: Ignoring DURATION argument to return(pass);");
+        self.task.log_mut().put(Tag::Error, b"Note: Ignoring DURATION argument to return(pass);");
         Ok(())
     }
 
@@ -105,10 +105,10 @@ impl Host for Req {
         if request::switch_vcl(self.request.restarts, self.programs.label.is_some()).is_err() {
             return Ok(());
         }
-        let entry = self.task.services.vcls().find(label);
+        let entry = self.task.services().vcls().find(label);
         let entry = entry.ok_or_else(|| format!("There is no VCL {label}"))?;
         let next = VclRef::new(entry.program().clone());
-        self.task.log.put_fmt(Tag::VCL_use, format_args!("{} via {label}", next.name));
+        self.task.log_mut().put_fmt(Tag::VCL_use, format_args!("{} via {label}", next.name));
         self.programs.next = Some(next.into());
         self.programs.label = Some(label.to_owned());
         Ok(())
@@ -121,7 +121,7 @@ impl Host for Req {
         match data {
             Some(bytes) => {
                 hasher.update(bytes);
-                self.task.log.put(Tag::Hash, bytes);
+                self.task.log_mut().put(Tag::Hash, bytes);
             }
             None => hasher.update([0]),
         }
@@ -130,14 +130,14 @@ impl Host for Req {
 
     /// Restores the request as it was received. In `vcl_deliver` and `vcl_synth`, also rebuilds the response.
     fn rollback(&mut self, http: HttpId) -> HostResult<()> {
-        if self.task.run.method == Method::Pipe {
+        if self.task.method() == Method::Pipe {
             return Err("Cannot rollback in vcl_pipe {}".to_owned());
         }
         if http != HttpId::Req {
             return Err(no_message());
         }
         Req::rollback(self);
-        match (self.task.run.method, self.found.object.clone()) {
+        match (self.task.method(), self.found.object.clone()) {
             (Method::Deliver, Some(object)) if !deliver::set_up(self, &object) => {
                 Err("Workspace overflow".to_owned())
             }
@@ -150,7 +150,7 @@ impl Host for Req {
     }
 
     fn purge(&mut self, mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
-        if !matches!(self.task.run.method, Method::Hit | Method::Miss) {
+        if !matches!(self.task.method(), Method::Hit | Method::Miss) {
             return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
         }
         Ok(purge::of_hash(&self.task, &self.key.digest, mode, self.request.received))
@@ -169,13 +169,13 @@ impl Host for Req {
 
     /// Does nothing on UNIX sockets and on transports without a socket, which have no such setting.
     fn set_ip_tos(&mut self, tos: i64) -> HostResult<()> {
-        if self.task.sess.listener.is_unix() {
+        if self.task.sess().listener().is_unix() {
             return Ok(());
         }
         let Some(fd) = self.client.tx.as_fd() else { return Ok(()) };
         let socket = socket2::SockRef::from(&fd);
         // A failure means that the client is gone, which later reads and writes detect.
-        let _ = if self.task.sess.ends.local.addr.is_ipv4() {
+        let _ = if self.task.sess().ends().local.addr.is_ipv4() {
             socket.set_tos_v4(tos as u32)
         } else {
             socket.set_tclass_v6(tos as u32)
@@ -192,7 +192,7 @@ impl Host for Req {
     }
 
     fn tls_fact(&mut self, which: TlsFact) -> Option<Vec<u8>> {
-        tls::fact(self.task.sess.negotiated.tls.as_deref(), which)
+        tls::fact(self.task.sess().tls(), which)
     }
 
     fn is_http2(&mut self) -> bool {
@@ -204,7 +204,7 @@ impl Host for Req {
     }
 
     fn set_h2_setting(&mut self, which: H2Setting, value: f64) {
-        self.client.tx.set_http2_limit(which, value, self.task.run.now);
+        self.client.tx.set_http2_limit(which, value, self.task.now());
     }
 
     fn tcp_congestion(&mut self, algorithm: &str) -> bool {

@@ -17,6 +17,7 @@ use super::parts::LookupRules;
 use super::{Req, Step, presence};
 use crate::fetch::{self, Mode, Outcome};
 use crate::slices::{LongWorkLease, Slice};
+use crate::task::TaskParts;
 
 impl LookupRules {
     fn limits(&self) -> Limits {
@@ -33,12 +34,12 @@ pub async fn lookup(req: &mut Req) -> Step {
         match lookup_once(req, resumed.take(), &mut predicted, &lease) {
             Lookup::Unfinished(next) => {
                 resumed = next;
-                let services = req.task.services.clone();
+                let services = req.task.services().clone();
                 Box::pin(lease.next(services.long_work())).await;
             }
             Lookup::Wait(wait) => {
                 waited = true;
-                req.task.services.flush_counters();
+                req.task.services().flush_counters();
                 req.flush_enclosing().await;
                 resumed = match Box::pin(wait_for_other(req, wait)).await {
                     Ok(resumed) => Some(resumed),
@@ -80,13 +81,13 @@ pub async fn lookup(req: &mut Req) -> Step {
         }
         Lookup::HitMiss { busy, marker, stale } => {
             log_marker(req, Tag::HitMiss, &marker);
-            req.task.services.counters().cache_hitmiss.add(1);
+            req.task.services().counters().cache_hitmiss.add(1);
             req.found.is_hitmiss = true;
             Step::Miss { busy, stale }
         }
         Lookup::HitPass(marker) => {
             log_marker(req, Tag::HitPass, &marker);
-            req.task.services.counters().cache_hitpass.add(1);
+            req.task.services().counters().cache_hitpass.add(1);
             req.found.is_hitpass = true;
             Step::Pass
         }
@@ -98,16 +99,16 @@ pub async fn lookup(req: &mut Req) -> Step {
 /// leaves.
 async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
     admit(req).await?;
-    let shared = req.task.services.shared();
-    let is_under_pressure = shared.admission().is_under_pressure(shared.bound(&req.task.params));
+    let shared = req.task.services().shared();
+    let is_under_pressure = shared.admission().is_under_pressure(shared.bound(req.task.params()));
     let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, false, is_under_pressure);
-    let resumed = presence::while_waiting(&req.client.tx, &req.task.params, treatment, pin!(wait)).await;
+    let resumed = presence::while_waiting(&req.client.tx, req.task.params(), treatment, pin!(wait)).await;
     resumed.ok_or_else(|| presence::abandon(req))
 }
 
 fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
     let ttl = marker.fresh_until(req.request.rules.limits()) - req.request.received;
-    req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
+    req.task.log_mut().put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
 }
 
 /// Performs one pass of the lookup. If it is not a hit, `predicted` receives the headers by which the response is
@@ -119,11 +120,10 @@ fn lookup_once(
     predicted: &mut Vec<u8>,
     lease: &LongWorkLease,
 ) -> Lookup {
-    let services = req.task.services.clone();
-    let (http, ws) = (&req.request.http, &req.task.ws);
-    let params = &req.task.params;
-    let gzip = params.http_gzip_support;
-    let log = RefCell::new(&mut req.task.log);
+    let services = req.task.services().clone();
+    let http = &req.request.http;
+    let TaskParts { params, ws, log, .. } = req.task.parts();
+    let (ws, gzip, log) = (&*ws, params.http_gzip_support, RefCell::new(log));
     let other_variant = RefCell::new(Vec::new());
     let slice = Slice::default();
     let args = LookupArgs {
@@ -168,12 +168,12 @@ fn log_hit(req: &mut Req, object: &Object) {
     let vxid = Field::Number(object.vxid());
     let [ttl, grace, keep] = [ttl, grace, keep].map(Field::Seconds);
     if object.state() != BodyState::Fetching {
-        return req.task.log.put_fields(Tag::Hit, &[vxid, ttl, grace, keep]);
+        return req.task.log_mut().put_fields(Tag::Hit, &[vxid, ttl, grace, keep]);
     }
     let length = lacquer_http::pack::packed_header(object.head(), lacquer_http::header_table::CONTENT_LENGTH);
     let came = Field::Number(object.body_len());
     let fields = [vxid, ttl, grace, keep, came, Field::Text(length.unwrap_or_default())];
-    req.task.log.put_fields(Tag::Hit, if length.is_some() { &fields } else { &fields[..5] });
+    req.task.log_mut().put_fields(Tag::Hit, if length.is_some() { &fields } else { &fields[..5] });
 }
 
 async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
@@ -182,7 +182,7 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
     req.found.object = None;
     match handling {
         Action::Deliver => {
-            let c = req.task.services.counters();
+            let c = req.task.services().counters();
             c.cache_hit.add(1);
             if object.fresh_until(req.request.rules.limits()) < req.request.received {
                 c.cache_hit_grace.add(1);
@@ -198,7 +198,7 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
         Action::Restart => Step::Restart,
         Action::Synth => Step::Synth,
         Action::Pass => {
-            req.task.services.counters().cache_hit.add(1);
+            req.task.services().counters().cache_hit.add(1);
             req.found.is_hit = true;
             Step::Pass
         }
@@ -220,7 +220,7 @@ pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
     if let Err(step) = admit(req).await {
         return step;
     }
-    req.task.services.counters().s_fetch.add(1);
+    req.task.services().counters().s_fetch.add(1);
     req.flush_enclosing().await;
     let outcome = fetch::for_request(req, mode).await;
     if matches!(outcome, Outcome::ClientGone) {

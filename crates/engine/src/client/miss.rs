@@ -12,7 +12,7 @@ use crate::fetch::Mode;
 pub async fn miss(req: &mut Req, busy: Busy, stale: Option<Arc<Object>>) -> Step {
     match req.vcl(Method::Miss).await {
         Action::Fetch => {
-            req.task.services.counters().cache_miss.add(1);
+            req.task.services().counters().cache_miss.add(1);
             fetch_and_deliver(req, Mode::Fetch { busy, stale }).await
         }
         // A request that waits for this object may fetch it now.
@@ -31,7 +31,7 @@ pub async fn miss(req: &mut Req, busy: Busy, stale: Option<Arc<Object>>) -> Step
 pub async fn pass(req: &mut Req) -> Step {
     match req.vcl(Method::Pass).await {
         Action::Fetch => {
-            req.task.services.counters().s_pass.add(1);
+            req.task.services().counters().s_pass.add(1);
             fetch_and_deliver(req, Mode::Pass).await
         }
         Action::Synth => Step::Synth,

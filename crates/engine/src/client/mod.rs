@@ -45,7 +45,7 @@ impl Req {
     pub async fn run(&mut self) {
         let mut step = recv::transport(self).await;
         loop {
-            if self.task.params.debug.has(Debug::REQ_STATE) {
+            if self.task.params().debug.has(Debug::REQ_STATE) {
                 self.diagnose(&step);
             }
             step = match step {
@@ -64,7 +64,7 @@ impl Req {
             }
         }
         self.found.object = None;
-        self.task.privates.clear();
+        self.task.privates().clear();
         if self.inclusion.level == 0 {
             self.inclusion.top_privates.clear();
         }
@@ -72,22 +72,20 @@ impl Req {
 
     fn diagnose(&mut self, step: &Step) {
         let (vxid, name) = (self.task.vxid(), step.name());
-        self.task.log.put_fmt(Tag::Debug, format_args!("vxid {vxid} STP_Req Step {name}"));
-        self.task.log.flush();
+        self.task.log_mut().put_fmt(Tag::Debug, format_args!("vxid {vxid} STP_Req Step {name}"));
+        self.task.log_mut().flush();
     }
 
     fn restart(&mut self) -> Step {
         self.request.restarts += 1;
-        if !retry::is_within(self.request.restarts, self.task.params.max_restarts) {
-            self.task.log.put(Tag::VCL_Error, b"Too many restarts");
+        if !retry::is_within(self.request.restarts, self.task.params().max_restarts) {
+            self.task.log_mut().put(Tag::VCL_Error, b"Too many restarts");
             self.response.status = 503;
             return Step::Synth;
         }
         self.task.stamp("Restart");
-        let next = Vxid::client(self.task.services.vxid());
-        self.task.log.continue_as("req", "restart", next);
-        let previous = self.task.times.last;
-        self.task.timestamp("Start", previous);
+        let next = Vxid::client(self.task.services().vxid());
+        self.task.continue_as("req", "restart", next);
         self.response.status = 0;
         Step::Recv
     }

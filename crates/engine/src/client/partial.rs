@@ -1,6 +1,6 @@
 //! Responses to range requests: selects the part or parts of the body to send, and changes the head to match.
 
-use lacquer_cache::Object;
+use lacquer_cache::{Object, flag};
 use lacquer_deliver::Source;
 use lacquer_flow::delivery::{self, SeveralFacts};
 use lacquer_http::header_table as h;
@@ -11,14 +11,19 @@ use lacquer_sources::random;
 
 use super::Req;
 use super::plan::{Change, Plan, Portion};
+use crate::task::TaskParts;
 
 /// Selects the part of the body that the request's `Range` asks for. `plan` contains the filters that run before the
 /// range is applied. Not inlined, because few requests have a `Range`.
 #[inline(never)]
 pub(super) fn choose(req: &Req, source: &Source, plan: &Plan) -> Portion {
-    let ws = &req.task.ws;
+    let ws = req.task.ws();
     if plan.esi && range::needs_entity_tag(&req.request.http, ws) {
         // ESI weakens the entity tag, and a weak tag never matches `If-Range`.
+        return Portion::Whole;
+    }
+    if req.inclusion.level > 0 && plan.is_plain() && source.object().is_some_and(|o| o.is(flag::GZIPED)) {
+        // A part of a gzip stream cannot become part of another one.
         return Portion::Whole;
     }
     let several = several(req, source, plan);
@@ -35,7 +40,7 @@ pub(super) fn choose(req: &Req, source: &Source, plan: &Plan) -> Portion {
 
 fn several(req: &Req, source: &Source, plan: &Plan) -> Several {
     delivery::several_ranges(SeveralFacts {
-        most: req.task.params.http_max_ranges,
+        most: req.task.params().http_max_ranges,
         is_complete: source.is_complete() && !source.object().is_some_and(Object::has_one_reader),
         is_unfiltered: plan.is_plain(),
         is_included: req.inclusion.level > 0,
@@ -47,7 +52,7 @@ pub(super) fn apply(req: &mut Req, plan: &Plan) {
     for change in &plan.changes {
         match *change {
             Change::Unpacked => {
-                req.task.services.counters().n_gunzip.add(1);
+                req.task.services().counters().n_gunzip.add(1);
                 req.resp_headers().unset(h::CONTENT_ENCODING);
             }
             Change::Included => req.resp_headers().weaken_etag(),
@@ -66,20 +71,20 @@ pub(super) fn apply(req: &mut Req, plan: &Plan) {
 }
 
 fn name_part(req: &mut Req, (low, high): (u64, u64), whole: Option<u64>) {
-    let ws = &mut req.task.ws;
+    let TaskParts { ws, log, .. } = req.task.parts();
     if let Ok(line) = range::append_content_range(&mut req.response.http, ws, low, high, whole) {
-        req.task.log.put(Tag::RespHeader, ws.get(line));
+        log.put(Tag::RespHeader, ws.get(line));
     }
     req.resp_headers().respond(206, None);
 }
 
 fn refuse(req: &mut Req, why: &str, whole: Option<u64>) {
-    req.task.log.put_fmt(Tag::Debug, format_args!("RANGE_FAIL {why}"));
-    let ws = &mut req.task.ws;
+    req.task.log_mut().put_fmt(Tag::Debug, format_args!("RANGE_FAIL {why}"));
+    let TaskParts { ws, log, .. } = req.task.parts();
     if let Some(length) = whole
         && let Ok(line) = range::append_unsatisfied_range(&mut req.response.http, ws, length)
     {
-        req.task.log.put(Tag::RespHeader, ws.get(line));
+        log.put(Tag::RespHeader, ws.get(line));
     }
     req.resp_headers().respond(416, None);
 }

@@ -15,7 +15,7 @@ use lacquer_vcl_runtime::Ctx;
 
 use super::{PipeRequest, Req, Step};
 use crate::fetch::{OriginConnection, PipeCall, log_close};
-use crate::task::{BEREQ, Logged};
+use crate::logged::{BEREQ, Logged};
 
 /// The byte counts of a pipe, for `PipeAcct`.
 #[derive(Default)]
@@ -26,10 +26,10 @@ struct Account {
 }
 
 pub async fn pipe(req: &mut Req) -> Step {
-    req.task.services.counters().s_pipe.add(1);
+    req.task.services().counters().s_pipe.add(1);
     // VCL changes the request to the origin.
     req.pipe = Some(make_bereq(req));
-    let handling = if req.task.ws.overflowed() { Action::Fail } else { req.vcl(Method::Pipe).await };
+    let handling = if req.task.ws().overflowed() { Action::Fail } else { req.vcl(Method::Pipe).await };
     let Some(mut pipe) = req.pipe.take() else { return Step::VclFail };
     let step = match handling {
         Action::Synth => Step::Synth,
@@ -47,7 +47,7 @@ pub async fn pipe(req: &mut Req) -> Step {
 
 /// Creates the request to the origin, in a transaction of its own.
 fn make_bereq(req: &mut Req) -> Box<PipeRequest> {
-    let services = req.task.services.clone();
+    let services = req.task.services().clone();
     let vxid = Vxid::backend(services.vxid());
     let mut log = services.log().transaction();
     log.begin(vxid);
@@ -55,13 +55,13 @@ fn make_bereq(req: &mut Req) -> Box<PipeRequest> {
     req.task.link("bereq", vxid, "pipe");
     let now = clock::real();
     log.put_timestamp("Start", now, now, now);
-    let mut bereq = Message::new(req.task.params.http_max_hdr as usize);
+    let mut bereq = Message::new(req.task.params().http_max_hdr as usize);
     bereq.share_from(&req.request.http, Filter::NOTHING);
     let mut digits = [0; 24];
     let own = text::digits(req.task.vxid().number(), &mut digits);
-    let mut headers = Logged { message: &mut bereq, ws: &mut req.task.ws, log: &mut log, tags: BEREQ };
+    let mut headers = Logged { message: &mut bereq, ws: req.task.ws_mut(), log: &mut log, tags: BEREQ };
     headers.log_all();
-    headers.add(crate::task::names::X_VARNISH, own);
+    headers.add(crate::logged::names::X_VARNISH, own);
     headers.force(h::CONNECTION, lacquer_http::fixed::CONNECTION_CLOSE);
     if req.request.expects.is_waiting {
         headers.add(h::EXPECT, b"100-continue");
@@ -83,8 +83,8 @@ struct PipeSlot(std::sync::Arc<crate::shared::Shared>);
 
 impl PipeSlot {
     fn take(req: &Req) -> Option<PipeSlot> {
-        let shared = req.task.services.shared().clone();
-        let limit = u64::from(req.task.params.pipe_sess_max);
+        let shared = req.task.services().shared().clone();
+        let limit = u64::from(req.task.params().pipe_sess_max);
         if limit > 0 && shared.counters().n_pipe.get() >= limit {
             return None;
         }
@@ -106,7 +106,7 @@ async fn start(req: &mut Req, pipe: &mut PipeRequest) -> Step {
         return Step::VclFail;
     }
     let Some(_slot) = PipeSlot::take(req) else {
-        req.task.services.counters().pipe_limited.add(1);
+        req.task.services().counters().pipe_limited.add(1);
         return Step::VclFail;
     };
     if req.request.body.status() != BodyStatus::Cached {
@@ -125,8 +125,8 @@ async fn start(req: &mut Req, pipe: &mut PipeRequest) -> Step {
 fn charge(req: &mut Req, account: &Account) {
     let header = std::mem::take(&mut req.client.account.req_header);
     let numbers = [header, account.bereq, account.from_client, account.from_origin];
-    req.task.log.put_numbers(Tag::PipeAcct, numbers);
-    let c = req.task.services.counters();
+    req.task.log_mut().put_numbers(Tag::PipeAcct, numbers);
+    let c = req.task.services().counters();
     c.s_pipe_hdrbytes.add(header);
     c.s_pipe_in.add(account.from_client);
     c.s_pipe_out.add(account.from_origin);
@@ -134,7 +134,7 @@ fn charge(req: &mut Req, account: &Account) {
 
 /// Opens a connection to the origin, and copies bytes until both sides have ended.
 async fn connect_and_carry(req: &mut Req, pipe: &mut PipeRequest, account: &mut Account) -> SessClose {
-    let vcl = req.task.vcl.clone();
+    let vcl = req.task.vcl().clone();
     let backend = pipe.backend;
     let mut ctx = Ctx::new(req, vcl.loaded.instance());
     let found = crate::fetch::resolve(&mut ctx, backend);
@@ -177,9 +177,9 @@ struct Limits {
 
 impl Limits {
     fn of(req: &Req, pipe: &PipeRequest) -> Limits {
-        let params = &req.task.params;
+        let params = req.task.params();
         let deadline = pipe.task_deadline.unwrap_or(params.pipe_task_deadline);
-        let begun = req.task.sess.opened.max(req.task.times.first);
+        let begun = req.task.sess().opened().max(req.task.first_event());
         let left =
             if deadline > 0.0 { (begun + deadline - clock::real()).max(0.001) } else { clock::limit(0.0) };
         Limits { idle: clock::limit(params.pipe_timeout), left }
@@ -199,11 +199,11 @@ async fn carry(
     tx.cut();
     let limits = Limits::of(req, pipe);
     let (mut out, body) = (Vec::with_capacity(1024), req.request.body.cached());
-    let head = lacquer_http::h1::write_request_head(&pipe.bereq, &req.task.ws, &mut out);
+    let head = lacquer_http::h1::write_request_head(&pipe.bereq, req.task.ws(), &mut out);
     let pending = client.take_read_ahead();
-    let early = connection.link.rx_mut().take_read_ahead();
+    let early = connection.rx_mut().take_read_ahead();
     let moved = Cell::new(Instant::now());
-    let (from_origin, origin_tx) = connection.link.halves();
+    let (from_origin, origin_tx) = connection.halves();
     let to_origin = Receiver::new(origin_tx, &moved);
     let up = async {
         to_origin.send(&out).await.map_err(|_| SessClose::TxError)?;
@@ -241,7 +241,8 @@ async fn carry(
         () = stalled(&moved, clock::seconds(limits.idle)) => SessClose::RxTimeout,
         () = tokio::time::sleep(clock::seconds(limits.left)) => SessClose::RxTimeout,
     };
-    connection.has_unsent = to_origin.has_unsent.get();
+    let has_unsent = to_origin.has_unsent.get();
+    connection.set_unsent(has_unsent);
     req.request.body.lend_rx(Some(client));
     reason
 }

@@ -15,7 +15,7 @@ pub async fn send_through_pipeline(
     plan: Plan,
     exit: ClientSink,
 ) -> (Option<ClientSink>, Result<(), SendError>) {
-    let pipeline = BodyPipeline::new(plan.filters, req.task.params.gzip_buffer, BodySink::Client(exit));
+    let pipeline = BodyPipeline::new(plan.filters, req.task.params().gzip_buffer, BodySink::Client(exit));
     let (pipeline, sent) =
         Box::pin(run_pipeline(req, source, plan.esi, plan.parts.as_deref(), pipeline)).await;
     match pipeline.into_sink() {

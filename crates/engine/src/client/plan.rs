@@ -79,11 +79,14 @@ impl Plan {
         for (name, rest) in lacquer_filters::names(names) {
             match name {
                 b"gunzip" => {
-                    plan.length = delivery::unpacked_length(plan.esi, facts.unpacked);
+                    // The recorded length is that of the whole body.
+                    plan.length = delivery::unpacked_length(plan.esi || plan.ranged, facts.unpacked);
+                    plan.filter_range();
                     plan.filters.push(Box::new(Gunzip::for_delivery()));
                     plan.changes.push(Change::Unpacked);
                 }
                 b"range" => {
+                    plan.filter_range();
                     let portion = choose(&plan);
                     plan.take(portion);
                 }
@@ -97,6 +100,14 @@ impl Plan {
             }
         }
         Ok(plan)
+    }
+
+    /// Makes the selected range of the stored body a filter, because a pipeline reads the body from its beginning.
+    pub fn filter_range(&mut self) {
+        if let Some(to) = self.to.take() {
+            let from = std::mem::take(&mut self.from);
+            self.filters.push(Box::new(RangeOf::new(from, to)));
+        }
     }
 
     /// Restricts the body planned so far to a portion.
@@ -168,6 +179,21 @@ mod tests {
             let is_cut = names == " range";
             assert_eq!((plan.from, plan.to), if is_cut { (5, Some(11)) } else { (0, None) }, "{names}");
             assert_eq!(plan.needs_pipeline(), !is_cut && !changes.is_empty(), "{names}");
+        }
+    }
+
+    #[test]
+    fn a_range_before_other_filters_is_a_filter() {
+        for (names, filters) in
+            [("range", vec![]), ("range gunzip", vec!["range", "gunzip"]), ("range range", vec!["range"])]
+        {
+            let facts = Facts { has_includes: false, ..PAGE };
+            let plan = Plan::new(names.as_bytes(), facts, |_| Portion::Part { low: 5, high: 10 });
+            let plan = plan.expect("the names are known");
+            let found: Vec<_> = plan.filters.iter().map(|filter| filter.name()).collect();
+            assert_eq!(found[..filters.len()], filters, "{names}");
+            assert_eq!(plan.to.is_none(), !filters.is_empty(), "{names}");
+            assert!(names != "range gunzip" || plan.length.is_none(), "{names}");
         }
     }
 

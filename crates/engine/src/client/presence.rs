@@ -46,7 +46,7 @@ pub async fn while_fetching<F: Future>(
 
 /// Returns whether the client is known to be gone. Probes a client that has shut down its sending side.
 pub async fn is_gone(req: &Req) -> bool {
-    let disconnect = DisconnectPolicy::of(&req.task.params);
+    let disconnect = DisconnectPolicy::of(req.task.params());
     let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, true, true);
     let mut gone = pin!(req.client.tx.gone(disconnect, treatment));
     if is_ready(gone.as_mut()).await {
@@ -63,7 +63,7 @@ async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
 pub fn abandon(req: &mut Req) -> Step {
     if !req.client.is_reset {
         req.task.stamp("Reset");
-        req.task.services.counters().req_reset.add(1);
+        req.task.services().counters().req_reset.add(1);
         req.client.is_reset = true;
     }
     req.client.close = Some(SessClose::RemClose);

@@ -9,17 +9,18 @@ use sha2::{Digest, Sha256};
 
 use super::parts::LookupRules;
 use super::{Req, Step};
+use crate::task::TaskParts;
 
 /// Handles `Expect` and `Connection` before VCL sees the request.
 pub async fn transport(req: &mut Req) -> Step {
-    let expect = req.request.http.get(&req.task.ws, h::EXPECT);
+    let expect = req.request.http.get(req.task.ws(), h::EXPECT);
     let has_surplus = || req.request.body.has_surplus();
     match request::expectation(expect, req.request.http.version(), has_surplus) {
         Expectation::None => {}
         Expectation::Refused => {
             req.client.close = Some(SessClose::RxJunk);
             Box::pin(req.minimal_response(417)).await;
-            req.task.services.counters().client_req_417.add(1);
+            req.task.services().counters().client_req_417.add(1);
             return Step::Done;
         }
         expectation @ (Expectation::Continue | Expectation::Ignored) => {
@@ -27,31 +28,31 @@ pub async fn transport(req: &mut Req) -> Step {
             req.req_headers().unset(h::EXPECT);
         }
     }
-    let decided = h1::decide_connection(&mut req.request.http, &mut req.task.ws, SessClose::ReqClose);
+    let decided = h1::decide_connection(&mut req.request.http, req.task.ws_mut(), SessClose::ReqClose);
     req.client.close = decided.unwrap_or(Some(SessClose::RxBad));
     if req.client.close == Some(SessClose::RxBad) {
-        req.task.services.counters().client_req_400.add(1);
+        req.task.services().counters().client_req_400.add(1);
         Box::pin(req.minimal_response(400)).await;
         return Step::Done;
     }
-    req.request.snapshot = req.task.ws.mark();
+    req.request.snapshot = req.task.ws().mark();
     req.request.original.clone_from(&req.request.http);
     Step::Recv
 }
 
 /// Logs `ReqStart`: the client's address, the listening socket, and the scheme of a TLS connection.
 pub fn log_start(req: &mut Req) {
-    let sess = &req.task.sess;
-    let fields = [&*sess.ends.client.ip, &sess.ends.client.port, sess.listener.name(), "https"]
+    let TaskParts { sess, log, .. } = req.task.parts();
+    let fields = [sess.client_ip(), &sess.ends().client.port, sess.listener().name(), "https"]
         .map(|s| Field::Text(s.as_bytes()));
     // Varnish 7.7 logs no scheme, and Varnish 9 `http` for other connections.
-    let logged = if sess.negotiated.tls.is_some() { &fields } else { &fields[..3] };
-    req.task.log.put_fields(Tag::ReqStart, logged);
+    let logged = if sess.tls().is_some() { &fields } else { &fields[..3] };
+    log.put_fields(Tag::ReqStart, logged);
 }
 
 async fn refuse(req: &mut Req, why: &str) -> Step {
-    req.task.log.put(Tag::BogoHeader, why.as_bytes());
-    req.task.services.counters().client_req_400.add(1);
+    req.task.log_mut().put(Tag::BogoHeader, why.as_bytes());
+    req.task.services().counters().client_req_400.add(1);
     req.client.close = Some(SessClose::RxBad);
     req.minimal_response(400).await;
     Step::Done
@@ -60,17 +61,17 @@ async fn refuse(req: &mut Req, why: &str) -> Step {
 /// Sets the initial values that VCL sees and may change.
 fn prepare(req: &mut Req) {
     if req.request.restarts == 0 {
-        let sess = req.task.sess.clone();
-        append_value(req, h::X_FORWARDED_FOR, sess.ends.client.ip.as_bytes());
-        let via = req.task.services.via();
-        append_value(req, h::VIA, via.as_bytes());
-        let _ = req.request.http.collect(&mut req.task.ws, h::CACHE_CONTROL, b", ");
-        req.request.backend_hint = req.task.vcl.loaded.instance().default_backend;
+        let sess = req.task.sess().clone();
+        req.req_headers().append_value(h::X_FORWARDED_FOR, sess.client_ip().as_bytes());
+        let via = req.task.services().via();
+        req.req_headers().append_value(h::VIA, via.as_bytes());
+        let _ = req.request.http.collect(req.task.ws_mut(), h::CACHE_CONTROL, b", ");
+        req.request.backend_hint = req.task.vcl().loaded.instance().default_backend;
         req.request.rules = LookupRules::default();
         req.response.can_esi = true;
         req.request.identity = lacquer_http::Text::NONE;
         req.request.storage = 0;
-        req.task.run.trace = req.task.params.feature.has(lacquer_params::bits::FeatureBits::TRACE);
+        req.task.set_trace(req.task.params().feature.has(lacquer_params::bits::FeatureBits::TRACE));
     }
     req.found.is_hit = false;
     req.found.is_hitmiss = false;
@@ -80,25 +81,14 @@ fn prepare(req: &mut Req) {
     req.request.filters = lacquer_http::Text::NONE;
 }
 
-/// Appends a value to a list header. The log shows the old line as unset and the new line as set.
-fn append_value(req: &mut Req, name: lacquer_http::HeaderName<'_>, value: &[u8]) {
-    let log = &mut req.task.log;
-    let line =
-        req.request.http.append_value(&mut req.task.ws, name, value, |old| log.put(Tag::ReqUnset, old));
-    match line {
-        Ok(line) => req.task.log.put(Tag::ReqHeader, req.task.ws.get(line)),
-        Err(_) => req.req_headers().lost(&[name.as_bytes(), b":"]),
-    }
-}
-
 pub async fn recv(req: &mut Req) -> Step {
     log_start(req);
     req.req_headers().log_all();
-    if let Some(why) = h1::request_fault(&req.request.original, &req.task.ws) {
+    if let Some(why) = h1::request_fault(&req.request.original, req.task.ws()) {
         return Box::pin(refuse(req, why)).await;
     }
     // Only HTTP/2 allows a body with HEAD. An origin that ignores the body would parse it as the next request.
-    if req.request.body.is_available() && req.request.original.method(&req.task.ws) == b"HEAD" {
+    if req.request.body.is_available() && req.request.original.method(req.task.ws()) == b"HEAD" {
         return Box::pin(refuse(req, "Body in a HEAD request")).await;
     }
     prepare(req);
@@ -115,7 +105,7 @@ pub async fn recv(req: &mut Req) -> Step {
         && req.request.restarts == 0
         && let Some(next) = req.programs.next.take()
     {
-        let first = std::mem::replace(&mut req.task.vcl, next);
+        let first = req.task.switch_vcl(next);
         if req.inclusion.level == 0 {
             req.programs.first = Some(first);
         }
@@ -137,19 +127,19 @@ pub async fn recv(req: &mut Req) -> Step {
         req.client.close = Some(SessClose::RxBody);
         return Step::Done;
     }
-    if req.task.params.http_gzip_support && !matches!(handling, Action::Pipe | Action::Pass) {
-        let log = &mut req.task.log;
+    if req.task.params().http_gzip_support && !matches!(handling, Action::Pipe | Action::Pass) {
+        let TaskParts { ws, log, .. } = req.task.parts();
         let unset = |line: &[u8]| log.put(Tag::ReqUnset, line);
-        let change = conditional::normalise_accept_encoding(&mut req.request.http, &mut req.task.ws, unset);
+        let change = conditional::normalise_accept_encoding(&mut req.request.http, ws, unset);
         if let Ok(conditional::EncodingChange::Set(line)) = change {
-            req.task.log.put(Tag::ReqHeader, req.task.ws.get(line));
+            req.task.put_text(Tag::ReqHeader, line);
         }
     }
     if !hash(req).await {
         return Step::VclFail;
     }
     match next_step(req, handling) {
-        Step::Lookup | Step::Pass if request::needs_tunnel(req.request.original.method(&req.task.ws)) => {
+        Step::Lookup | Step::Pass if request::needs_tunnel(req.request.original.method(req.task.ws())) => {
             refuse_connect(req)
         }
         step => step,
@@ -185,13 +175,13 @@ fn next_step(req: &mut Req, handling: Action) -> Step {
         Action::Pipe => match request::pipe(req.inclusion.level > 0, req.request.original.version()) {
             Ok(()) => Step::Pipe,
             Err(why) => {
-                req.task.log.put(Tag::VCL_Error, why.as_bytes());
+                req.task.log_mut().put(Tag::VCL_Error, why.as_bytes());
                 Step::Pass
             }
         },
         Action::Vcl => {
             if let Err(why) = request::switch_vcl(req.request.restarts, true) {
-                req.task.log.put(Tag::VCL_Error, why.as_bytes());
+                req.task.log_mut().put(Tag::VCL_Error, why.as_bytes());
             }
             req.response.status = 503;
             Step::Synth

@@ -1,7 +1,6 @@
 //! A client's request: its state, and the operations that several steps use.
 
 use std::mem;
-use std::rc::Rc;
 
 use lacquer_http::{SessClose, Text};
 use lacquer_params::Params;
@@ -9,19 +8,17 @@ use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
-use lacquer_vcl_runtime::instance::PrivateMap;
 
 use super::parts::{Client, Expects, Found, Inclusion, Key, LookupRules, Programs, Request, Response};
 use super::pipe_request::PipeRequest;
 use crate::account::Account;
 use crate::client_transport::ClientTransport;
+use crate::logged::{BEREQ, Logged, REQ, RESP};
 use crate::req_body::ReqBody;
 use crate::services::Services;
-use crate::session::Sess;
-use crate::task::{BEREQ, Ending, Logged, REQ, RESP, Run, Task, Times, VclTask, run_vcl};
+use crate::task::{Task, TaskBuffers, TaskContext, TaskParts, VclTask, run_vcl};
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::{Transaction, TransactionSlot};
-use crate::vcl_table::VclRef;
 
 pub struct Req {
     pub(crate) task: Task,
@@ -38,10 +35,7 @@ pub struct Req {
 
 /// The values that a request gets from its session.
 pub struct Start {
-    pub services: Rc<Services>,
-    pub params: Rc<Params>,
-    pub sess: Rc<Sess>,
-    pub vcl: Rc<VclRef>,
+    pub context: TaskContext,
     pub tx: ClientTransport,
     pub t_first: f64,
     pub t_req: f64,
@@ -53,13 +47,14 @@ impl Transaction for Req {
     }
 
     fn take_buffers(&mut self) -> TransactionBuffers {
+        let TaskBuffers { ws, log, out } = self.task.take_buffers();
         TransactionBuffers {
-            ws: mem::take(&mut self.task.ws),
-            log: mem::take(&mut self.task.log),
+            ws,
+            log,
             request: mem::take(&mut self.request.http),
             request0: mem::take(&mut self.request.original),
             response: mem::take(&mut self.response.http),
-            out: mem::take(&mut self.task.out),
+            out,
             synth_body: mem::take(&mut self.response.body),
         }
     }
@@ -126,18 +121,12 @@ impl Req {
                 permit: None,
                 active_request: None,
             },
-            task: Task {
-                params: start.params,
-                services: start.services,
-                sess: start.sess,
-                vcl: start.vcl,
-                ws: memory.ws,
-                log: memory.log,
-                out: memory.out,
-                privates: PrivateMap::default(),
-                times: Times { first: start.t_first, last: start.t_first },
-                run: Run { method: Method::Recv, now: start.t_req, trace: false, ending: Ending::Usual },
-            },
+            task: Task::new(
+                start.context,
+                TaskBuffers { ws: memory.ws, log: memory.log, out: memory.out },
+                start.t_first,
+                (Method::Recv, start.t_req),
+            ),
             key: Key::default(),
             found: Found::default(),
             inclusion: Inclusion::default(),
@@ -147,23 +136,18 @@ impl Req {
     }
 
     pub fn req_headers(&mut self) -> Logged<'_> {
-        Logged { message: &mut self.request.http, ws: &mut self.task.ws, log: &mut self.task.log, tags: REQ }
+        self.task.logged(&mut self.request.http, REQ)
     }
 
     pub fn resp_headers(&mut self) -> Logged<'_> {
-        Logged {
-            message: &mut self.response.http,
-            ws: &mut self.task.ws,
-            log: &mut self.task.log,
-            tags: RESP,
-        }
+        self.task.logged(&mut self.response.http, RESP)
     }
 
     /// Returns `bereq` of `vcl_pipe`. Its texts are in the request's workspace, and its log records in a log of its
     /// own.
     pub fn pipe_headers(&mut self) -> Option<Logged<'_>> {
         let pipe = self.pipe.as_mut()?;
-        Some(Logged { message: &mut pipe.bereq, ws: &mut self.task.ws, log: &mut pipe.log, tags: BEREQ })
+        Some(Logged { message: &mut pipe.bereq, ws: self.task.ws_mut(), log: &mut pipe.log, tags: BEREQ })
     }
 
     pub fn vcl(&mut self, method: Method) -> impl Future<Output = Action> {
@@ -173,34 +157,34 @@ impl Req {
     /// Undoes VCL's changes to the request.
     pub fn rollback(&mut self) {
         self.request.http.clone_from(&self.request.original);
-        self.task.privates.clear();
+        self.task.privates().clear();
         if self.inclusion.level == 0 {
             self.inclusion.top_privates.clear();
         }
         self.request.filters = Text::NONE;
         self.response.filters = Text::NONE;
-        if self.task.ws.overflowed() {
-            self.task.services.counters().ws_client_overflow.add(1);
+        if self.task.ws().overflowed() {
+            self.task.services().counters().ws_client_overflow.add(1);
         }
-        self.task.ws.clear_overflowed();
-        self.task.ws.roll_back(self.request.snapshot);
+        self.task.ws_mut().clear_overflowed();
+        self.task.ws_mut().roll_back(self.request.snapshot);
     }
 
     /// Interrupts VCL because the client has reset the stream. Returns false if the feature `vcl_req_reset` is off.
     #[cold]
     fn interrupt(&mut self) -> bool {
-        if !self.task.params.feature.has(FeatureBits::VCL_REQ_RESET) {
+        if !self.task.params().feature.has(FeatureBits::VCL_REQ_RESET) {
             return false;
         }
         self.task.stamp("Reset");
-        self.task.services.counters().req_reset.add(1);
+        self.task.services().counters().req_reset.add(1);
         self.client.is_reset = true;
         true
     }
 
     /// Logs a response that does not come from VCL.
     pub(super) fn log_minimal(&mut self, status: u16) {
-        let log = &mut self.task.log;
+        let log = self.task.log_mut();
         log.put(Tag::RespProtocol, self.client.tx.protocol().version.as_bytes());
         log.put_fmt(Tag::RespStatus, format_args!("{status:03}"));
         log.put(Tag::RespReason, lacquer_http::reason_of(status).as_bytes());
@@ -211,24 +195,25 @@ impl Req {
 
     /// Logs the storage that is used for this request only.
     pub fn log_storage(&mut self, place: u32) {
-        let Some(place) = self.task.services.stevedores().get(place) else { return };
-        crate::task::log_storage(&mut self.task.log, place.kind().name(), place.name());
+        let TaskParts { services, log, .. } = self.task.parts();
+        let Some(place) = services.stevedores().get(place) else { return };
+        crate::task::log_storage(log, place.kind().name(), place.name());
     }
 
     pub fn log_error(&mut self, text: &str) {
-        self.task.log.put(Tag::Error, text.as_bytes());
+        self.task.log_mut().put(Tag::Error, text.as_bytes());
     }
 
     /// Logs the byte counts of the finished request, and adds them to the counters.
     pub fn charge(&mut self) {
         let a = std::mem::take(&mut self.client.account);
         if !self.client.is_piped && !self.task.vxid().is_none() {
-            self.task.log.put_numbers(Tag::ReqAcct, a.numbers());
+            self.task.log_mut().put_numbers(Tag::ReqAcct, a.numbers());
         }
         if self.inclusion.level > 0 {
             return;
         }
-        a.count(self.task.services.counters());
+        a.count(self.task.services().counters());
     }
 
     /// Records the reason why the connection must close.

@@ -17,6 +17,8 @@ use super::plan::Plan;
 use crate::client_sink::ClientSink;
 use crate::emulated::workspaces;
 use crate::send_limits::SendLimits;
+use crate::session::Timeout;
+use crate::task::TaskParts;
 
 pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_body: bool) {
     let carrier = req.client.tx.carrier();
@@ -40,7 +42,7 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
         sink.end().await
     } else if plan.needs_pipeline() {
         let (back, sent) = Box::pin(send_through_pipeline(req, source, plan, sink)).await;
-        let Some(back) = back else { return fail(req, SessClose::RemClose) };
+        let Some(back) = back else { return fail(req, SessClose::RemClose, end) };
         sink = back;
         sent
     } else {
@@ -58,15 +60,19 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
     let is_short = send_body && wanted.is_some_and(|n| sent.body < n);
     match persistence::after_sending(carrier, outcome(req, carrier, result, head_len), is_short) {
         Consequence::Nothing => {}
-        Consequence::Close(reason) => fail(req, reason),
+        Consequence::Close(reason) => fail(req, reason, end),
         Consequence::Abort => sink.abort(),
     }
-    req.task.out = sink.into_buffer();
+    req.task.return_output(sink.into_buffer());
 }
 
-/// Ends the session after a response that was not sent to its end.
-fn fail(req: &mut Req, reason: SessClose) {
-    req.client.tx.cut();
+/// Ends the session after a response that was not sent to its end. `end` is how that would have been indicated.
+fn fail(req: &mut Req, reason: SessClose, end: End) {
+    if end == End::Close {
+        req.client.tx.cut_unframed();
+    } else {
+        req.client.tx.cut();
+    }
     req.fail_session(reason);
 }
 
@@ -74,12 +80,12 @@ fn fail(req: &mut Req, reason: SessClose) {
 #[inline]
 fn open(req: &mut Req) -> ClientSink {
     let limits = SendLimits {
-        total: req.task.sess.timeouts.send.get(req.task.params.send_timeout),
-        since: req.task.times.last,
-        idle: req.task.sess.send_idle_limit(&req.task.params),
-        disconnect: DisconnectPolicy::of(&req.task.params),
+        total: req.task.sess().timeout(Timeout::Send, req.task.params()),
+        since: req.task.last_event(),
+        idle: req.task.sess().send_idle_limit(req.task.params()),
+        disconnect: DisconnectPolicy::of(req.task.params()),
     };
-    req.client.tx.open(std::mem::take(&mut req.task.out), limits)
+    req.client.tx.open(req.task.take_output(), limits)
 }
 
 /// Decides whether the connection stays open, and sets the `Connection` header accordingly. A stream needs no such
@@ -89,8 +95,8 @@ fn settle_head(req: &mut Req, carrier: Carrier) {
     match carrier {
         Carrier::Connection => settle_connection(req),
         Carrier::Stream => {
-            req.task.log.put(Tag::RespProtocol, req.client.tx.protocol().version.as_bytes());
-            let _ = h1::decide_connection(&mut req.response.http, &mut req.task.ws, SessClose::RespClose);
+            req.task.log_mut().put(Tag::RespProtocol, req.client.tx.protocol().version.as_bytes());
+            let _ = h1::decide_connection(&mut req.response.http, req.task.ws_mut(), SessClose::RespClose);
         }
     }
 }
@@ -98,34 +104,34 @@ fn settle_head(req: &mut Req, carrier: Carrier) {
 /// Passes the head to the sink. Returns its length.
 #[inline]
 fn write_head(req: &mut Req, sink: &mut ClientSink, carrier: Carrier, end: End) -> usize {
-    let log = &mut req.task.log;
+    let TaskParts { ws, log, .. } = req.task.parts();
     let has_notes = carrier == Carrier::Stream && !log.is_masked(Tag::Debug);
     let mut note = |text: String| log.put(Tag::Debug, text.as_bytes());
     let notes: Option<&mut dyn FnMut(String)> = if has_notes { Some(&mut note) } else { None };
-    sink.head(Head::Message(MessageHead { message: &req.response.http, ws: &req.task.ws, end, notes }))
+    sink.head(Head::Message(MessageHead { message: &req.response.http, ws, end, notes }))
 }
 
 /// Returns the name of the workspace that is too small for the response, for the log.
 fn exhausted(req: &mut Req, carrier: Carrier, head_len: usize) -> Option<&'static str> {
     // The header block of a stream does not use the workspace. In Varnish it does, and a workspace size chosen for
     // Varnish must have the same effect here.
-    if carrier == Carrier::Stream && req.task.ws.free_space() < head_len {
-        req.task.ws.set_overflowed();
+    if carrier == Carrier::Stream && req.task.ws().free_space() < head_len {
+        req.task.ws_mut().set_overflowed();
     }
-    if req.task.ws.overflowed() { Some("workspace_client") } else { workspaces::exhausted(&mut req.task) }
+    if req.task.ws().overflowed() { Some("workspace_client") } else { workspaces::exhausted(&mut req.task) }
 }
 
 /// Replaces the head by one that needs no workspace.
 #[cold]
 fn out_of_workspace(req: &mut Req, sink: &mut ClientSink, carrier: Carrier, which: &str) {
     req.log_error(&format!("{which} overflow"));
-    let log = &mut req.task.log;
+    let log = req.task.log_mut();
     if carrier == Carrier::Connection {
         log.put(Tag::RespProtocol, req.client.tx.protocol().version.as_bytes());
     }
     log.put(Tag::RespStatus, b"500");
     log.put(Tag::RespReason, b"Internal Server Error");
-    req.task.services.counters().client_resp_500.add(1);
+    req.task.services().counters().client_resp_500.add(1);
     sink.head(Head::OutOfWorkspace);
     if carrier == Carrier::Connection {
         req.client.close = Some(SessClose::TxEof);
@@ -143,8 +149,8 @@ fn outcome(req: &mut Req, carrier: Carrier, result: Result<(), SendError>, head_
             if carrier == Carrier::Connection {
                 let why = e.raw_os_error().map_or_else(|| e.to_string(), lacquer_system::error_text);
                 let text = format_args!("Write error, retval = -1, len = {head_len}, errno = {why}");
-                req.task.log.put_fmt(Tag::Debug, text);
-                if req.task.sess.negotiated.tls.is_some() {
+                req.task.log_mut().put_fmt(Tag::Debug, text);
+                if req.task.sess().tls().is_some() {
                     log_tls_error(req, &e);
                 }
             }
@@ -160,9 +166,9 @@ fn log_tls_error(req: &mut Req, e: &io::Error) {
     match e.raw_os_error() {
         Some(number) => {
             let why = lacquer_system::error_text(number);
-            req.task.log.put_fmt(Tag::Error, format_args!("ssl:-1:SSL_ERROR_SYSCALL:{why}"));
+            req.task.log_mut().put_fmt(Tag::Error, format_args!("ssl:-1:SSL_ERROR_SYSCALL:{why}"));
         }
-        None => req.task.log.put_fmt(Tag::Error, format_args!("ssl:-1:SSL_ERROR_SSL:{e}")),
+        None => req.task.log_mut().put_fmt(Tag::Error, format_args!("ssl:-1:SSL_ERROR_SSL:{e}")),
     }
 }
 
@@ -181,7 +187,7 @@ impl Req {
         } else if self.client.close.is_none() {
             self.client.close = Some(SessClose::RemClose);
         }
-        self.task.out = sink.into_buffer();
+        self.task.return_output(sink.into_buffer());
         is_sent
     }
 }

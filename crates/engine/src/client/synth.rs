@@ -14,7 +14,7 @@ pub fn vcl_fail(req: &mut Req) -> Step {
     req.rollback();
     let (code, reason) = if req.client.is_reset { (408, "Client disconnected") } else { (503, "VCL failed") };
     req.response.status = code;
-    req.response.reason = req.task.ws.copy(reason.as_bytes()).unwrap_or_default();
+    req.response.reason = req.task.ws_mut().copy(reason.as_bytes()).unwrap_or_default();
     req.client.close = Some(failure(req));
     req.response.filters = lacquer_http::Text::NONE;
     Step::Synth
@@ -30,15 +30,15 @@ pub(super) fn set_up(req: &mut Req) {
     let reason = req.response.reason;
     req.response.http.clear();
     let now = clock::real();
-    let date = req.task.services.http_date(now);
+    let date = req.task.services().http_date(now);
     let vxid = req.task.vxid().number().to_string();
     let expects = req.request.expects.is_waiting;
-    let reason = req.task.ws.get_opt(reason).map(<[u8]>::to_vec);
+    let reason = req.task.ws().get_opt(reason).map(<[u8]>::to_vec);
     let mut headers = req.resp_headers();
     headers.respond(code, reason.as_deref());
     headers.add(h::DATE, &date);
     headers.add(h::SERVER, b"Varnish");
-    headers.add(crate::task::names::X_VARNISH, vxid.as_bytes());
+    headers.add(crate::logged::names::X_VARNISH, vxid.as_bytes());
     // If the client still waits for 100 (Continue), closing the connection saves both sides the body. VCL may remove
     // this header.
     if expects {
@@ -47,7 +47,7 @@ pub(super) fn set_up(req: &mut Req) {
 }
 
 pub async fn synth(req: &mut Req) -> Step {
-    req.task.services.counters().s_synth.add(1);
+    req.task.services().counters().s_synth.add(1);
     if req.response.status < 100 {
         req.response.status = 501;
     }
@@ -66,7 +66,8 @@ pub async fn synth(req: &mut Req) -> Step {
         req.task.stamp("Resp");
         return Step::Done;
     }
-    if handling == Action::Restart && !retry::is_within(req.request.restarts, req.task.params.max_restarts) {
+    if handling == Action::Restart && !retry::is_within(req.request.restarts, req.task.params().max_restarts)
+    {
         handling = Action::Deliver;
     }
     if handling == Action::Restart {
@@ -77,7 +78,7 @@ pub async fn synth(req: &mut Req) -> Step {
     let mut headers = req.resp_headers();
     headers.unset(h::CONTENT_LENGTH);
     headers.add(h::CONTENT_LENGTH, length.as_bytes());
-    if req.client.close.is_none() && req.response.http.value_is(&req.task.ws, h::CONNECTION, b"close") {
+    if req.client.close.is_none() && req.response.http.value_is(req.task.ws(), h::CONNECTION, b"close") {
         req.client.close = Some(SessClose::RespClose);
     }
     req.ignore_body().await;
@@ -88,14 +89,14 @@ pub async fn synth(req: &mut Req) -> Step {
         req.task.stamp("Resp");
         return Step::Done;
     }
-    req.log_storage(req.task.services.stevedores().transient());
+    req.log_storage(req.task.services().stevedores().transient());
     Step::Transmit(Source::Bytes(body))
 }
 
 /// Returns whether Transient has room for the body. Synthetic bodies are subject to its limit, like bodies from
 /// origins.
 fn has_room(req: &Req, body: usize) -> bool {
-    let stevedores = req.task.services.stevedores();
+    let stevedores = req.task.services().stevedores();
     let Some(transient) = stevedores.get(stevedores.transient()) else { return true };
     let fits = transient.has_free(body as u64);
     if !fits {

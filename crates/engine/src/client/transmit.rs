@@ -20,14 +20,14 @@ use super::{Req, Step, partial, respond};
 use crate::emulated::workspace_costs;
 
 pub async fn transmit(req: &mut Req, source: Source) -> Step {
-    let announced = h1::content_length(&req.response.http, &req.task.ws).ok().flatten();
+    let announced = h1::content_length(&req.response.http, req.task.ws()).ok().flatten();
     let status = req.response.http.status();
-    let is_head = req.request.original.method(&req.task.ws) == b"HEAD";
+    let is_head = req.request.original.method(req.task.ws()) == b"HEAD";
 
     let stored = stored_length(&source, announced);
     let filters = filter_list(req, &source);
     let Some(plan) = plan(req, &filters, &source, stored) else {
-        req.task.log.put(Tag::Error, b"Failure to push processors");
+        req.task.log_mut().put(Tag::Error, b"Failure to push processors");
         req.client.close = Some(SessClose::Overload);
         return finish(req, &source);
     };
@@ -61,18 +61,18 @@ fn stored_length(source: &Source, announced: Option<u64>) -> Option<u64> {
 
 /// Returns the names of the filters: `resp.filters` if VCL has set it, else those that the response needs.
 fn filter_list(req: &mut Req, source: &Source) -> Cow<'static, [u8]> {
-    let list = match req.task.ws.get_opt(req.response.filters) {
+    let list = match req.task.ws().get_opt(req.response.filters) {
         Some(chosen) => Cow::Owned(chosen.to_vec()),
         None => Cow::Borrowed(req.default_filters(source).as_bytes()),
     };
-    req.task.log.put(Tag::Filters, &list);
+    req.task.log_mut().put(Tag::Filters, &list);
     list
 }
 
 impl Req {
     /// Returns the names of the filters that the response needs.
     pub fn default_filters(&self, source: &Source) -> &'static str {
-        let (params, ws) = (&self.task.params, &self.task.ws);
+        let (params, ws) = (self.task.params(), self.task.ws());
         let object = source.object();
         filters::to_client(Delivered {
             has_includes: object
@@ -116,15 +116,16 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
 }
 
 /// Sends the response into the response that includes it.
-async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
+async fn send_included(req: &mut Req, source: &Source, mut plan: Plan, send_body: bool) {
     let Some(mut include) = req.inclusion.into.take() else { return };
+    plan.filter_range();
     let object = source.object();
     let included = Included {
-        has_onerror: req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR),
+        has_onerror: req.task.params().feature.has(FeatureBits::ESI_INCLUDE_ONERROR),
         status: req.response.http.status(),
         has_body: send_body && !source.is_empty(),
     };
-    let ws = &mut req.task.ws;
+    let ws = req.task.ws_mut();
     let inclusion = inclusion::inclusion(included, || {
         !ws.overflowed() && workspace_costs::charge(ws, workspace_costs::INCLUDE)
     });
@@ -135,11 +136,11 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
     if matches!(inclusion, Inclusion::Fail | Inclusion::Overflow) {
         include.fail();
     } else if inclusion == Inclusion::Body {
-        let is_encoded = req.response.http.value_is(&req.task.ws, h::CONTENT_ENCODING, b"gzip");
+        let is_encoded = req.response.http.value_is(req.task.ws(), h::CONTENT_ENCODING, b"gzip");
         let gzipped = is_encoded && object.is_some_and(|o| o.is(flag::GZIPED));
         if include.prepare(object, gzipped, plan.esi).await {
             let pipeline =
-                BodyPipeline::new(plan.filters, req.task.params.gzip_buffer, BodySink::Include(include));
+                BodyPipeline::new(plan.filters, req.task.params().gzip_buffer, BodySink::Include(include));
             let (pipeline, sent) = run_pipeline(req, source, plan.esi, plan.parts.as_deref(), pipeline).await;
             let BodySink::Include(back) = pipeline.into_sink() else { return };
             include = back;
@@ -160,7 +161,7 @@ fn finish(req: &mut Req, source: &Source) -> Step {
         let has_failed = object.state() == BodyState::Failed;
         if has_failed && !object.has_one_reader() {
             // The device could not read this body, so remove the object from the cache.
-            req.task.services.cache().fail(object);
+            req.task.services().cache().fail(object);
         }
         req.client.close = persistence::after_response(req.client.close, has_failed);
         object.let_go();

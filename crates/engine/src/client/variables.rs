@@ -15,7 +15,7 @@ use crate::vars::{
 /// Returns the time that `obj.age` and `obj.ttl` refer to: when the request was received, or in `vcl_deliver` the
 /// time when that was entered.
 fn ttl_now(req: &Req) -> f64 {
-    if req.task.run.method == Method::Deliver { req.task.run.now } else { req.request.received }
+    if req.task.method() == Method::Deliver { req.task.now() } else { req.request.received }
 }
 
 /// Returns an error if VCL has set `resp.filters`, so that this variable no longer has an effect.
@@ -26,7 +26,7 @@ fn filters_are_fixed(req: &mut Req, var: Var) -> Option<String> {
 
 pub fn get_bool(req: &mut Req, var: Var) -> bool {
     match var {
-        Var::ReqCanGzip => conditional::accepts_gzip(&req.request.http, &req.task.ws),
+        Var::ReqCanGzip => conditional::accepts_gzip(&req.request.http, req.task.ws()),
         Var::ReqEsi => req.response.can_esi,
         Var::RespDoEsi => match filters_are_fixed(req, var) {
             Some(fault) => {
@@ -40,7 +40,7 @@ pub fn get_bool(req: &mut Req, var: Var) -> bool {
         Var::ReqHashIgnoreVary => req.request.rules.ignore_vary,
         Var::ReqIsHitmiss => req.found.is_hitmiss,
         Var::ReqIsHitpass => req.found.is_hitpass,
-        Var::ReqTrace => req.task.run.trace,
+        Var::ReqTrace => req.task.is_traced(),
         Var::RespIsStreaming => req.found.object.as_ref().is_some_and(|o| o.state() == BodyState::Fetching),
         _ => req.found.object.as_ref().is_some_and(|o| object::get_bool(o, var)),
     }
@@ -51,19 +51,19 @@ pub fn get_int(req: &Req, var: Var) -> i64 {
         Var::ReqEsiLevel => i64::from(req.inclusion.level),
         Var::ReqRestarts => i64::from(req.request.restarts),
         Var::ReqXid => req.task.vxid().number() as i64,
-        Var::SessXid => req.task.sess.vxid as i64,
+        Var::SessXid => req.task.sess().vxid().number() as i64,
         Var::BereqXid => req.pipe.as_ref().map_or(0, |pipe| pipe.log.vxid().number() as i64),
         Var::RespStatus => i64::from(req.response.http.status()),
         // A miss delivers an object whose hits belong to other requests.
-        Var::ObjHits if req.task.run.method != Method::Hit && !req.found.is_hit => 0,
+        Var::ObjHits if req.task.method() != Method::Hit && !req.found.is_hit => 0,
         Var::ObjHits | Var::ObjStatus => req.found.object.as_ref().map_or(0, |o| object::get_int(o, var)),
-        _ => session::int(&req.task, var).or_else(|| params::int(&req.task.params, var)).unwrap_or(0),
+        _ => session::int(&req.task, var).or_else(|| params::int(req.task.params(), var)).unwrap_or(0),
     }
 }
 
 pub fn get_real(req: &Req, var: Var) -> f64 {
     match var {
-        Var::Now => req.task.run.now,
+        Var::Now => req.task.now(),
         Var::ReqGrace => req.request.rules.grace,
         Var::ReqTtl => req.request.rules.ttl,
         Var::ReqMaxAge => req.request.rules.max_age,
@@ -74,13 +74,13 @@ pub fn get_real(req: &Req, var: Var) -> f64 {
         }
         Var::BereqTime | Var::BereqConnectTimeout | Var::BereqTaskDeadline => pipe_real(req, var),
         _ => session::timeout(&req.task, var)
-            .or_else(|| params::duration(&req.task.params, var))
+            .or_else(|| params::duration(req.task.params(), var))
             .unwrap_or(0.0),
     }
 }
 
 fn pipe_real(req: &Req, var: Var) -> f64 {
-    let (Some(pipe), p) = (&req.pipe, &req.task.params) else { return 0.0 };
+    let (Some(pipe), p) = (&req.pipe, req.task.params()) else { return 0.0 };
     match var {
         Var::BereqTime => pipe.t_first,
         Var::BereqConnectTimeout => shown(pipe.connect_timeout.unwrap_or(p.connect_timeout)),
@@ -96,24 +96,24 @@ fn transport(req: &Req) -> &[u8] {
 pub fn get_str(req: &mut Req, var: Var) -> Option<&[u8]> {
     match var {
         Var::ClientIdentity => session::identity(&req.task, req.request.identity),
-        Var::ReqMethod => start_text(&req.request.http, &req.task.ws, Slot::Method),
-        Var::ReqUrl => start_text(&req.request.http, &req.task.ws, Slot::Url),
-        Var::ReqProto => start_text(&req.request.http, &req.task.ws, Slot::Proto),
+        Var::ReqMethod => start_text(&req.request.http, req.task.ws(), Slot::Method),
+        Var::ReqUrl => start_text(&req.request.http, req.task.ws(), Slot::Url),
+        Var::ReqProto => start_text(&req.request.http, req.task.ws(), Slot::Proto),
         Var::ReqTopMethod => top_text(req, Slot::Method),
         Var::ReqTopUrl => top_text(req, Slot::Url),
         Var::ReqTopProto => top_text(req, Slot::Proto),
         Var::ReqFilters if req.request.filters.is_none() => Some(b""),
-        Var::ReqFilters => req.task.ws.get_opt(req.request.filters),
+        Var::ReqFilters => req.task.ws().get_opt(req.request.filters),
         Var::ReqTransport => Some(transport(req)),
-        Var::RespProto => start_text(&req.response.http, &req.task.ws, Slot::Proto),
-        Var::RespReason => start_text(&req.response.http, &req.task.ws, Slot::Reason),
-        Var::RespFilters if req.response.filters.is_some() => req.task.ws.get_opt(req.response.filters),
+        Var::RespProto => start_text(&req.response.http, req.task.ws(), Slot::Proto),
+        Var::RespReason => start_text(&req.response.http, req.task.ws(), Slot::Reason),
+        Var::RespFilters if req.response.filters.is_some() => req.task.ws().get_opt(req.response.filters),
         Var::RespFilters => Some(default_filters(req)),
         Var::BereqMethod => pipe_text(req, Slot::Method),
         Var::BereqUrl => pipe_text(req, Slot::Url),
         Var::BereqProto => pipe_text(req, Slot::Proto),
         Var::ObjProto | Var::ObjReason => match &req.found.object {
-            Some(object) => object::get_str(object, var, &mut req.task.ws),
+            Some(object) => object::get_str(object, var, req.task.ws_mut()),
             None => None,
         },
         _ => session::text(&req.task, var),
@@ -124,12 +124,12 @@ pub fn get_str(req: &mut Req, var: Var) -> Option<&[u8]> {
 fn top_text(req: &Req, slot: Slot) -> Option<&[u8]> {
     match req.inclusion.top.as_ref().filter(|_| req.inclusion.level > 0) {
         Some(top) => start_text(&top.http, &top.ws, slot),
-        None => start_text(&req.request.http, &req.task.ws, slot),
+        None => start_text(&req.request.http, req.task.ws(), slot),
     }
 }
 
 fn pipe_text(req: &Req, slot: Slot) -> Option<&[u8]> {
-    req.pipe.as_ref().and_then(|pipe| start_text(&pipe.bereq, &req.task.ws, slot))
+    req.pipe.as_ref().and_then(|pipe| start_text(&pipe.bereq, req.task.ws(), slot))
 }
 
 /// Returns the filters that the response would get now. Varnish begins the list with a space.
@@ -139,7 +139,7 @@ fn default_filters(req: &mut Req) -> &[u8] {
         None => Source::Bytes(Vec::new()),
     };
     let list = req.default_filters(&source).as_bytes();
-    listed(&mut req.task.ws, list)
+    listed(req.task.ws_mut(), list)
 }
 
 pub fn get_blob(req: &Req, var: Var) -> Option<Blob<'_>> {
@@ -167,7 +167,7 @@ pub fn set_bool(req: &mut Req, var: Var, value: bool) -> HostResult<()> {
         Var::ReqHashAlwaysMiss => req.request.rules.always_miss = value,
         Var::ReqHashIgnoreBusy => req.request.rules.ignore_busy = value,
         Var::ReqHashIgnoreVary => req.request.rules.ignore_vary = value,
-        Var::ReqTrace => req.task.run.trace = value,
+        Var::ReqTrace => req.task.set_trace(value),
         // This variable exists only in VCL 4.0, where only the client's own request can turn ESI off.
         Var::ReqEsi if req.inclusion.level == 0 => req.response.can_esi = value,
         Var::RespDoEsi => match filters_are_fixed(req, var) {
@@ -190,7 +190,7 @@ pub fn set_real(req: &mut Req, var: Var, value: f64) -> HostResult<()> {
         (Var::ReqMaxAge, _) => req.request.rules.max_age = positive,
         (Var::BereqConnectTimeout, Some(pipe)) => pipe.connect_timeout = Some(value),
         (Var::BereqTaskDeadline, Some(pipe)) => pipe.task_deadline = Some(value),
-        _ if session::set_timeout(&req.task.sess, var, Some(value)) => {}
+        _ if session::set_timeout(req.task.sess(), var, Some(value)) => {}
         _ => return misplaced(var),
     }
     Ok(())
@@ -203,7 +203,7 @@ pub fn unset(req: &mut Req, var: Var) -> HostResult<()> {
         (Var::ReqMaxAge, _) => req.request.rules.max_age = -1.0,
         (Var::BereqConnectTimeout, Some(pipe)) => pipe.connect_timeout = None,
         (Var::BereqTaskDeadline, Some(pipe)) => pipe.task_deadline = None,
-        _ if session::set_timeout(&req.task.sess, var, None) => {}
+        _ if session::set_timeout(req.task.sess(), var, None) => {}
         _ => return misplaced(var),
     }
     Ok(())
@@ -220,10 +220,10 @@ pub fn set_str(req: &mut Req, var: Var, value: Option<&[u8]>) -> HostResult<()> 
         Var::BereqUrl => set_pipe_text(req, Slot::Url, var, value),
         Var::BereqProto => set_pipe_text(req, Slot::Proto, var, value),
         Var::ClientIdentity => {
-            let copied = keep(&mut req.task.ws, value);
+            let copied = keep(req.task.ws_mut(), value);
             assign(&mut req.request.identity, copied);
             if copied.is_none() {
-                req.task.log.put(lacquer_shm::Tag::LostHeader, b"client.identity");
+                req.task.log_mut().put(lacquer_shm::Tag::LostHeader, b"client.identity");
             }
             Ok(())
         }
@@ -231,12 +231,12 @@ pub fn set_str(req: &mut Req, var: Var, value: Option<&[u8]>) -> HostResult<()> 
             Err("req.request.filters not settable".to_owned())
         }
         Var::ReqFilters => {
-            let copied = keep(&mut req.task.ws, value);
+            let copied = keep(req.task.ws_mut(), value);
             assign(&mut req.request.filters, copied);
             Ok(())
         }
         Var::RespFilters => {
-            let copied = keep(&mut req.task.ws, value);
+            let copied = keep(req.task.ws_mut(), value);
             assign(&mut req.response.filters, copied);
             Ok(())
         }

@@ -33,14 +33,15 @@ fn with<T>(
     work: impl FnOnce(&mut Workspace, &mut Option<Mark>) -> T,
 ) -> Option<T> {
     let is_client = task.vxid().is_client();
-    let (params, sess) = (&task.params, task.sess.clone());
-    let mut of_session = sess.workspace.borrow_mut();
-    let extra = task.privates.get::<Extra>(0);
+    let (params, sess) = (task.params().clone(), task.sess().clone());
+    let (privates, own) = task.privates_and_ws();
+    let extra = privates.get::<Extra>(0);
     let ws = match which {
-        "client" => &mut task.ws,
-        "backend" if !is_client => &mut task.ws,
+        "client" => own,
+        "backend" if !is_client => own,
         "session" if is_client => {
-            of_session.get_or_insert_with(|| session(params.workspace_session as usize))
+            let new = || session(params.workspace_session as usize);
+            return Some(sess.with_workspace(|ws| work(ws.get_or_insert_with(new), &mut extra.snapshot)));
         }
         "thread" => extra.thread.get_or_insert_with(|| Workspace::new(params.workspace_thread as usize)),
         _ => return None,
@@ -109,10 +110,10 @@ fn read_bytes(ws: &mut Workspace, at: u8, offset: usize, length: usize) -> HostR
 
 /// Returns the name of a stand-in that is too full for a response to be sent.
 pub fn exhausted(task: &mut Task) -> Option<&'static str> {
-    if task.sess.workspace_overflowed() {
+    if task.sess().workspace_overflowed() {
         return Some("workspace_session");
     }
-    let thread = task.privates.peek::<Extra>(0).and_then(|extra| extra.thread.as_ref());
+    let thread = task.privates().peek::<Extra>(0).and_then(|extra| extra.thread.as_ref());
     thread.is_some_and(|ws| ws.overflowed() || ws.free_space() < THREAD_NEEDED).then_some("workspace_thread")
 }
 

@@ -106,7 +106,7 @@ impl Fetch {
     /// Closes the connection during the exchange, because nobody waits for the response.
     pub(super) fn abandon(&mut self, connection: &mut OriginConnection) -> Exchange {
         self.log_abandoned();
-        connection.close = Some(SessClose::RemClose);
+        connection.must_close(SessClose::RemClose);
         Exchange::Failed
     }
 }

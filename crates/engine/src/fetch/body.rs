@@ -10,7 +10,7 @@ use lacquer_filters::Chain;
 use lacquer_flow::storing::{self, Arrival};
 use lacquer_flow::transfer::{self, Pace};
 use lacquer_http::h1::ChunkedDecoder;
-use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
+use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_net::deadlines::Deadline;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
@@ -23,7 +23,7 @@ use super::parts::Step;
 
 pub async fn fetch(f: &mut Fetch) -> Step {
     let Some(mut connection) = f.reclaim() else { return Step::Error };
-    let (framing, ahead) = (connection.reply.framing, connection.reply.ahead);
+    let (framing, ahead) = (connection.reply().framing(), connection.reply().ahead());
     let no_body = framing.status == BodyStatus::None;
     let list = if no_body {
         f.beresp_headers().unset(h::CONTENT_ENCODING);
@@ -59,7 +59,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     let how = if f.attempt.do_stream { "stream" } else { "-" };
     let status = framing.status;
     let [name, how] = [status.name(), how].map(|word| Field::Text(word.as_bytes()));
-    f.task.log.put_fields(Tag::Fetch_Body, &[Field::Number(status.number().into()), name, how]);
+    f.task.log_mut().put_fields(Tag::Fetch_Body, &[Field::Number(status.number().into()), name, how]);
     let mut received = Ok(());
     match &mut stored {
         Stored::Whole(_) => f.count_whole(&mut connection),
@@ -80,7 +80,7 @@ fn broken(f: &mut Fetch, connection: OriginConnection, why: &str) -> Step {
     }
     f.close_origin(connection, Some(SessClose::RxBody));
     if f.attempt.do_stream {
-        f.task.services.counters().fetch_failed.add(1);
+        f.task.services().counters().fetch_failed.add(1);
         return Step::Fail;
     }
     Step::Error
@@ -89,8 +89,8 @@ fn broken(f: &mut Fetch, connection: OriginConnection, why: &str) -> Step {
 impl Fetch {
     /// Counts a body that was received together with the head.
     fn count_whole(&mut self, connection: &mut OriginConnection) {
-        let whole = std::mem::replace(&mut connection.reply.ahead, Text::NONE);
-        connection.reply.is_at_end = true;
+        let whole = connection.reply_mut().take_ahead();
+        connection.reply_mut().end();
         self.exchange.account.beresp_reads += 1;
         self.exchange.account.beresp_body += whole.len() as u64;
     }
@@ -102,9 +102,9 @@ impl Fetch {
         draft: &mut Draft,
         chain: &mut Chain,
     ) -> Result<(), String> {
-        let ahead = std::mem::replace(&mut connection.reply.ahead, Text::NONE);
-        connection.link.rx_mut().unread(self.task.ws.get(ahead));
-        match connection.reply.framing.status {
+        let ahead = connection.reply_mut().take_ahead();
+        connection.rx_mut().unread(self.task.ws().get(ahead));
+        match connection.reply().framing().status {
             BodyStatus::Length if chain.is_empty() => self.receive_straight(connection, draft).await,
             _ => self.receive_pieces(connection, draft, chain).await,
         }
@@ -116,7 +116,7 @@ impl Fetch {
         connection: &mut OriginConnection,
         draft: &mut Draft,
     ) -> Result<(), String> {
-        let mut left = connection.reply.framing.content_length;
+        let mut left = connection.reply().framing().content_length;
         let abandonment = self.abandonment(Some(&draft.object));
         while left > 0 {
             if self.is_cancelled(&draft.object) {
@@ -147,7 +147,7 @@ impl Fetch {
                 }
             }
         }
-        connection.reply.is_at_end = true;
+        connection.reply_mut().end();
         Ok(())
     }
 
@@ -162,8 +162,8 @@ impl Fetch {
             return Err(String::new());
         }
         let mut buffer = Vec::new();
-        let (mut left, mut ended) = (connection.reply.framing.content_length, false);
-        let status = connection.reply.framing.status;
+        let framing = connection.reply().framing();
+        let (mut left, status, mut ended) = (framing.content_length, framing.status, false);
         let mut decoder = ChunkedDecoder::lenient();
         let abandonment = self.abandonment(Some(&draft.object));
         while !ended {
@@ -203,14 +203,15 @@ impl Fetch {
                         return Err(decoder.eof_text().into());
                     }
                     let rest = self.decode_and_store(draft, chain, &mut decoder, &mut buffer[..n]).await?;
-                    connection.link.rx_mut().unread(rest);
+                    connection.rx_mut().unread(rest);
                     ended = decoder.is_done();
                 }
             }
         }
-        connection.reply.is_at_end = status != BodyStatus::Eof;
         if status == BodyStatus::Eof {
-            connection.close = Some(connection.close.unwrap_or(SessClose::RespClose));
+            connection.close_unless_closing(SessClose::RespClose);
+        } else {
+            connection.reply_mut().end();
         }
         if self.is_cancelled(&draft.object) {
             // The filters may not have processed all input.
@@ -253,7 +254,7 @@ impl Fetch {
             return Ok(0);
         }
         let is_closed = e.kind() == io::ErrorKind::UnexpectedEof;
-        if is_closed && self.task.params.ssl_accept_truncation {
+        if is_closed && self.task.params().ssl_accept_truncation {
             return Ok(0);
         }
         self.log_read_error(e);
@@ -272,7 +273,7 @@ impl Fetch {
     /// Logs an error of TLS. Returns whether it is one.
     pub(super) fn log_tls_error(&mut self, e: &io::Error) -> bool {
         let Some(reason) = lacquer_net::tls_reason_of(e) else { return false };
-        self.task.log.put(Tag::BackendSSL, reason.as_bytes());
+        self.task.log_mut().put(Tag::BackendSSL, reason.as_bytes());
         self.fetch_error(&reason);
         true
     }
@@ -322,9 +323,9 @@ impl Fetch {
 
     /// Stops the transfer of a body whose rest is not needed. Returns an error if the fetch itself is abandoned.
     fn stop(&mut self, connection: &mut OriginConnection, draft: &Draft) -> Result<(), String> {
-        self.task.log.put(Tag::Debug, b"Fetch: Pass delivery abandoned");
-        self.task.services.counters().fetch_abandoned.add(1);
-        connection.close = Some(SessClose::RxBody);
+        self.task.log_mut().put(Tag::Debug, b"Fetch: Pass delivery abandoned");
+        self.task.services().counters().fetch_abandoned.add(1);
+        connection.must_close(SessClose::RxBody);
         if self.is_abandoned(Some(&draft.object)) { Err(String::new()) } else { Ok(()) }
     }
 }
@@ -346,9 +347,9 @@ async fn next_piece(
     buffer: &mut Vec<u8>,
     most: usize,
 ) -> io::Result<usize> {
-    let ahead = connection.link.rx().read_ahead().len();
+    let ahead = connection.rx().read_ahead().len();
     if ahead > 0 && ahead <= most && crate::knobs::fetch_fragment() == 0 {
-        *buffer = connection.link.rx_mut().take_read_ahead();
+        *buffer = connection.rx_mut().take_read_ahead();
         return Ok(buffer.len());
     }
     buffer.resize(PIECE, 0);
@@ -360,11 +361,11 @@ async fn read_timed(
     deadline: &Deadline,
     buf: &mut [u8],
 ) -> io::Result<usize> {
-    let limit = clock::limit(connection.waits.between_bytes);
+    let limit = clock::limit(connection.waits().between_bytes);
     let most = match crate::knobs::fetch_fragment() {
         0 => buf.len(),
         fragment => fragment.min(buf.len()),
     };
-    let read = deadline.limit(deadline.now(), limit, connection.link.rx_mut().read(&mut buf[..most])).await;
+    let read = deadline.limit(deadline.now(), limit, connection.rx_mut().read(&mut buf[..most])).await;
     read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -13,8 +13,8 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    Limits, OriginConnection, choose, log_close, log_connect_failure, log_open, proxy_header, take_idle,
-    wait_or_connect,
+    Limits, OriginConnection, Waits, choose, log_close, log_connect_failure, log_open, proxy_header,
+    take_idle, wait_or_connect,
 };
 use super::queue::SlotRequest;
 use super::upload::Upload;
@@ -22,6 +22,7 @@ use crate::backends::{Origin, OriginLeaf};
 use crate::emulated::workspace_costs;
 use crate::origin_slot::OriginSlot;
 use crate::surplus;
+use crate::task::TaskParts;
 
 /// A pseudo error number: the wait for a connection was abandoned. It does not mean a failure to connect.
 const ABANDONED: i32 = libc::ECANCELED;
@@ -68,7 +69,7 @@ impl Fetch {
     /// Sends the request, and reads the head of the response into `beresp`. Returns the connection of the response, or
     /// `None` if there is no response.
     pub async fn get_head(&mut self) -> Option<OriginConnection> {
-        let vcl = self.task.vcl.clone();
+        let vcl = self.task.vcl().clone();
         let wanted = self.exchange.backend;
         let mut ctx = Ctx::new(self, vcl.loaded.instance());
         let (id, origin) = match resolve(&mut ctx, wanted) {
@@ -79,13 +80,13 @@ impl Fetch {
             }
         };
         self.response.backend = id;
-        if !self.request.http.has(&self.task.ws, h::HOST) {
+        if !self.request.http.has(self.task.ws(), h::HOST) {
             self.bereq_headers().add(h::HOST, &origin.host);
         }
         let mut fresh_only = false;
         loop {
             let mut connection = self.connect(id, &origin, fresh_only).await?;
-            let is_reused = connection.reused;
+            let is_reused = connection.is_reused();
             let early = self.early_bytes(&mut connection).await;
             let exchange = match early {
                 Some(_) => Exchange::Foreign,
@@ -93,7 +94,7 @@ impl Fetch {
             };
             let is_repeatable = self.retries.forbidden.is_none();
             let tried = Tried { is_reused, is_second: fresh_only, is_repeatable };
-            let is_idempotent = || retry::is_idempotent(self.request.http.method(&self.task.ws));
+            let is_idempotent = || retry::is_idempotent(self.request.http.method(self.task.ws()));
             let next = retry::after_exchange(exchange, tried, is_idempotent);
             let reason = match next {
                 Next::Respond => return Some(connection),
@@ -107,7 +108,7 @@ impl Fetch {
             if next == Next::GiveUp {
                 return None;
             }
-            self.task.services.counters().backend_retry.add(1);
+            self.task.services().counters().backend_retry.add(1);
             fresh_only = true;
         }
     }
@@ -119,28 +120,21 @@ impl Fetch {
         origin: &Arc<Origin>,
         fresh_only: bool,
     ) -> Option<OriginConnection> {
-        let instance = self.task.vcl.loaded.instance();
-        let request =
-            SlotRequest::new((id, origin), instance, &self.task.params, self.task.services.shared());
         self.waiter.events.endpoint.set(origin.endpoint.id());
-        let mut acquired = request.try_acquire();
-        if acquired.is_none() {
+        let (vcl, params, shared) = (self.task.vcl(), self.task.params(), self.task.services().shared());
+        let request = SlotRequest::new((id, origin), vcl.loaded.instance(), params, shared);
+        let slot = match request.try_acquire() {
+            Some(slot) => slot,
             // Boxed: few fetches wait, and the future is large.
-            let abandonment = self.abandonment(None);
-            let waited = abandonment.unless(Box::pin(request.acquire(&mut self.task.log)).as_mut()).await;
-            if waited.is_none() {
-                self.log_abandoned();
-            }
-            acquired = waited.flatten();
-        }
-        let slot = acquired?;
-        if !workspace_costs::charge(&mut self.task.ws, workspace_costs::CONNECTION) {
+            None => Box::pin(self.wait_for_slot(id, origin)).await?,
+        };
+        if !workspace_costs::charge(self.task.ws_mut(), workspace_costs::CONNECTION) {
             self.fetch_error("out of workspace");
             return None;
         }
         match self.open(slot, fresh_only).await {
             Ok(mut connection) => {
-                log_open(&mut self.task.log, &connection);
+                log_open(self.task.log_mut(), &connection);
                 connection.count_request();
                 Some(connection)
             }
@@ -149,32 +143,50 @@ impl Fetch {
                 None
             }
             Err(e) => {
-                log_connect_failure(&mut self.task.log, origin, &e);
-                self.task.services.counters().backend_fail.add(1);
+                log_connect_failure(self.task.log_mut(), origin, &e);
+                self.task.services().counters().backend_fail.add(1);
                 None
             }
         }
     }
 
+    /// Waits for a slot of the origin. Returns `None`, with the reason in the log, if it gets none.
+    async fn wait_for_slot(&mut self, id: BackendId, origin: &Arc<Origin>) -> Option<OriginSlot> {
+        let abandonment = self.abandonment(None);
+        let TaskParts { vcl, params, services, log, .. } = self.task.parts();
+        let request = SlotRequest::new((id, origin), vcl.loaded.instance(), params, services.shared());
+        let waited = abandonment.unless(pin!(request.acquire(log))).await;
+        if waited.is_none() {
+            self.log_abandoned();
+        }
+        waited.flatten()
+    }
+
     async fn open(&mut self, slot: OriginSlot, fresh_only: bool) -> Result<OriginConnection, ConnectError> {
         let origin = slot.origin().clone();
-        let quiet = surplus::quiet_time(&self.task.params);
+        let quiet = surplus::quiet_time(self.task.params());
         let taken = if fresh_only {
             Taken::None
         } else {
-            take_idle(&self.task.services, &slot, quiet, &mut self.task.log)
+            let TaskParts { services, log, .. } = self.task.parts();
+            take_idle(services, &slot, quiet, log)
         };
         let mut connection = match taken {
-            Taken::Connection(connection) => OriginConnection::reused(&self.task.services, connection, slot),
+            Taken::Connection(connection) => OriginConnection::reused(self.task.services(), connection, slot),
             // Boxed: this is rare, and the future is large.
             none => Box::pin(self.wait_or_connect(slot, none)).await?,
         };
         self.task.stamp("Connected");
-        let (spec, p) = (&origin.spec, &self.task.params);
-        connection.waits.between_bytes =
-            choose(self.attempt.timeouts.between_bytes, spec.between_bytes_timeout, p.between_bytes_timeout);
-        connection.waits.first_byte =
-            choose(self.attempt.timeouts.first_byte, spec.first_byte_timeout, p.first_byte_timeout);
+        let (spec, p) = (&origin.spec, self.task.params());
+        let own = &self.attempt.timeouts;
+        connection.limit_waits(Waits {
+            between_bytes: choose(
+                own.between_bytes,
+                spec.limits.between_bytes_timeout,
+                p.between_bytes_timeout,
+            ),
+            first_byte: choose(own.first_byte, spec.limits.first_byte_timeout, p.first_byte_timeout),
+        });
         Ok(connection)
     }
 
@@ -183,11 +195,11 @@ impl Fetch {
         slot: OriginSlot,
         taken: Taken,
     ) -> Result<OriginConnection, ConnectError> {
-        let limits = Limits::of(slot.origin(), &self.task.params, self.attempt.timeouts.connect);
+        let limits = Limits::of(slot.origin(), self.task.params(), self.attempt.timeouts.connect);
         let abandonment = self.abandonment(None);
-        let task = &mut self.task;
-        let hello = proxy_header(slot.origin(), &task.sess);
-        let made = wait_or_connect(&task.services, slot, &limits, (taken, &hello), &mut task.log);
+        let TaskParts { services, sess, log, .. } = self.task.parts();
+        let hello = proxy_header(slot.origin(), sess);
+        let made = wait_or_connect(services, slot, &limits, (taken, &hello), log);
         let abandoned = Err(ConnectError::new(ConnectStage::Connect, ABANDONED));
         let made = abandonment.unless(pin!(made)).await.unwrap_or(abandoned)?;
         self.exchange.account.bereq_header += hello.len() as u64;
@@ -198,23 +210,23 @@ impl Fetch {
     #[cold]
     fn refuse_early_bytes(&mut self, connection: OriginConnection, sample: Vec<u8>) {
         self.task.stamp("Bereq");
-        log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
-        let text = connection.close_faulty(&self.task.services, sample, SpokeFirst::Yes);
-        self.task.log.put(Tag::Error, text.as_bytes());
+        log_close(self.task.log_mut(), &connection, Some(SessClose::RxJunk.name()));
+        let text = connection.close_faulty(self.task.services(), sample, SpokeFirst::Yes);
+        self.task.log_mut().put(Tag::Error, text.as_bytes());
     }
 
     /// Returns bytes that arrived on a new connection before its first request. If the origin is known to send such
     /// bytes, waits for them for the quiet time.
     async fn early_bytes(&self, connection: &mut OriginConnection) -> Option<Vec<u8>> {
-        if connection.reused {
+        if connection.is_reused() {
             return None;
         }
         let is_checked = connection.origin().endpoint.trust().may_speak_first(Instant::now());
         if is_checked {
-            connection.link.rx_mut().confirm();
-            Box::pin(tokio::time::sleep(surplus::quiet_time(&self.task.params))).await;
+            connection.rx_mut().confirm();
+            Box::pin(tokio::time::sleep(surplus::quiet_time(self.task.params()))).await;
         }
-        if let Peeked::Bytes(sample) = connection.link.rx().peek() {
+        if let Peeked::Bytes(sample) = connection.rx().peek() {
             return Some(sample);
         }
         if is_checked {
@@ -228,7 +240,7 @@ impl Fetch {
     async fn exchange(&mut self, connection: &mut OriginConnection) -> Exchange {
         let Some(upload) = self.open_upload() else {
             self.task.stamp("Bereq");
-            connection.close = Some(SessClose::Overload);
+            connection.must_close(SessClose::Overload);
             return Exchange::Failed;
         };
         let sent = if self.request.cached_body.is_none() && self.request.body.is_none() {
@@ -238,15 +250,15 @@ impl Fetch {
             let abandonment = self.abandonment(None);
             let sent = abandonment.unless(Box::pin(self.send_request(connection, upload)).as_mut()).await;
             let Some(sent) = sent else {
-                connection.has_unsent = true;
+                connection.set_unsent(true);
                 return self.abandon(connection);
             };
             sent
         };
         match sent {
             Ok(()) => {
-                connection.reply.asked = self.task.stamp("Bereq");
-                self.task.services.counters().backend_req.add(1);
+                connection.reply_mut().request_sent(self.task.stamp("Bereq"));
+                self.task.services().counters().backend_req.add(1);
                 self.receive_head(connection).await
             }
             Err(e) => self.fail_sending(connection, &e),
@@ -256,7 +268,7 @@ impl Fetch {
     /// Ends the exchange after a failure to send the request.
     #[cold]
     fn fail_sending(&mut self, connection: &mut OriginConnection, e: &io::Error) -> Exchange {
-        connection.has_unsent = true;
+        connection.set_unsent(true);
         // The system's own time-out has a number.
         let is_late = e.kind() == io::ErrorKind::TimedOut && e.raw_os_error().is_none();
         let reason = match e.kind() {
@@ -271,7 +283,7 @@ impl Fetch {
             self.fetch_error(&format!("backend write error: {errno} ({text}) ({})", reason.text()));
         }
         self.task.stamp("Bereq");
-        connection.close = connection.close.or(Some(reason));
+        connection.close_unless_closing(reason);
         // An origin may close an idle connection at any time.
         let may_have_been_idle = !is_late && self.retries.forbidden.is_none();
         if may_have_been_idle { Exchange::Silent } else { Exchange::Failed }
@@ -283,9 +295,11 @@ impl Fetch {
     }
 
     async fn send_head(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
-        self.task.out.clear();
-        let head = h1::write_request_head(&self.request.http, &self.task.ws, &mut self.task.out);
-        connection.send(&self.task.out).await?;
+        let mut out = self.task.take_output();
+        let head = h1::write_request_head(&self.request.http, self.task.ws(), &mut out);
+        let sent = connection.send(&out).await;
+        self.task.return_output(out);
+        sent?;
         self.exchange.account.bereq_header += head as u64;
         if self.request.cached_body.is_none() && self.request.body.is_none() {
             self.task.log_sent("V1B", 0, 0);

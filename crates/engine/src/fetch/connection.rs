@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use lacquer_cache::Object;
 use lacquer_flow::reuse;
-use lacquer_http::h1::Framing;
-use lacquer_http::{BodyStatus, SessClose, Text, Workspace};
+use lacquer_http::{SessClose, Workspace};
 use lacquer_net::descriptors::Need;
 use lacquer_net::{
-    CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, SpokeFirst, Surplus,
-    Taken, Wanted, Watch, endpoint,
+    CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Rx, SpokeFirst, Surplus, Taken,
+    TxHalf, Wanted, Watch, endpoint,
 };
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog};
-use lacquer_sources::clock::{self, Instant};
+use lacquer_sources::clock::Instant;
 
+use super::reply::Reply;
 use crate::backends::Origin;
 use crate::origin_slot::OriginSlot;
 use crate::services::Services;
@@ -31,33 +31,18 @@ use crate::surplus;
 
 /// A connection in use.
 pub struct OriginConnection {
-    pub link: Box<Connection>,
+    link: Box<Connection>,
     slot: OriginSlot,
-    pub reply: Reply,
-    pub waits: Waits,
+    reply: Reply,
+    waits: Waits,
     /// The reason why the connection must close; `None` if it can be kept.
-    pub close: Option<SessClose>,
+    close: Option<SessClose>,
     /// Part of a request was not sent. The connection is reset when it is closed, because otherwise the kernel would
     /// keep the bytes that were written until the origin reads them.
-    pub has_unsent: bool,
-    pub reused: bool,
+    has_unsent: bool,
+    is_reused: bool,
     /// The endpoint's number of faults when the connection was taken.
     faults: u32,
-}
-
-/// The state of the response on a connection, from the time when the request was sent.
-pub struct Reply {
-    pub framing: Framing,
-    /// The bytes after the head that were received with it, in the fetch's workspace.
-    pub ahead: Text,
-    /// The response was read to its end, so bytes after it belong to no request.
-    pub is_at_end: bool,
-    /// The protocol does not allow this response a body, whatever its head contains.
-    pub is_bodyless: bool,
-    /// The time when the request was sent; 0 before that.
-    pub asked: f64,
-    /// The seconds from there until the head of the response was complete; 0 before that.
-    pub took: f64,
 }
 
 /// The seconds of the shortest wait for the origin, for limits of zero.
@@ -65,25 +50,17 @@ pub const SHORTEST_WAIT: f64 = 1e-3;
 
 /// The longest waits for the origin, in seconds: until it accepts bytes of the request or sends the first byte of its
 /// response, and between two reads of the response.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Waits {
     pub first_byte: f64,
     pub between_bytes: f64,
 }
 
 impl OriginConnection {
-    fn new(link: Box<Connection>, slot: OriginSlot, reused: bool) -> OriginConnection {
+    fn new(link: Box<Connection>, slot: OriginSlot, is_reused: bool) -> OriginConnection {
         let faults = slot.origin().endpoint.trust().faults();
-        let reply = Reply {
-            framing: Framing::length(0),
-            ahead: Text::NONE,
-            is_at_end: false,
-            is_bodyless: false,
-            asked: 0.0,
-            took: 0.0,
-        };
-        let (waits, close, has_unsent) = (Waits::default(), None, false);
-        OriginConnection { link, slot, reply, waits, close, has_unsent, reused, faults }
+        let (reply, waits, close, has_unsent) = (Reply::default(), Waits::default(), None, false);
+        OriginConnection { link, slot, reply, waits, close, has_unsent, is_reused, faults }
     }
 
     /// Returns an idle connection as one in use, and counts the reuse.
@@ -96,6 +73,87 @@ impl OriginConnection {
     pub fn origin(&self) -> &Arc<Origin> {
         self.slot.origin()
     }
+
+    /// Returns whether the connection has served other requests before.
+    #[inline]
+    pub fn is_reused(&self) -> bool {
+        self.is_reused
+    }
+
+    /// Returns the facts about the connection that do not change while it is open.
+    pub fn facts(&self) -> &Facts {
+        self.link.facts()
+    }
+
+    #[inline]
+    pub fn rx(&self) -> &Rx {
+        self.link.rx()
+    }
+
+    #[inline]
+    pub fn rx_mut(&mut self) -> &mut Rx {
+        self.link.rx_mut()
+    }
+
+    /// Returns both directions, for a pipe.
+    pub fn halves(&mut self) -> (&mut Rx, &TxHalf) {
+        self.link.halves()
+    }
+
+    #[inline]
+    pub fn reply(&self) -> &Reply {
+        &self.reply
+    }
+
+    #[inline]
+    pub fn reply_mut(&mut self) -> &mut Reply {
+        &mut self.reply
+    }
+
+    // The waits for the origin.
+
+    #[inline]
+    pub fn limit_waits(&mut self, waits: Waits) {
+        self.waits = waits;
+    }
+
+    #[inline]
+    pub fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
+    // The end of the connection.
+
+    /// Records whether the head of the response keeps the connection open, with the reason if it does not.
+    #[inline]
+    pub fn decide_close(&mut self, close: Option<SessClose>) {
+        self.close = close;
+    }
+
+    /// Requires the connection to close, for this reason instead of an earlier one.
+    #[inline]
+    pub fn must_close(&mut self, reason: SessClose) {
+        self.close = Some(reason);
+    }
+
+    /// Requires the connection to close, for this reason if there is none yet.
+    #[inline]
+    pub fn close_unless_closing(&mut self, reason: SessClose) {
+        self.close = self.close.or(Some(reason));
+    }
+
+    /// Returns the reason why the connection must close; `None` if it can be kept.
+    #[inline]
+    pub fn close_reason(&self) -> Option<SessClose> {
+        self.close
+    }
+
+    /// Records whether a part of the request was not sent.
+    pub fn set_unsent(&mut self, has_unsent: bool) {
+        self.has_unsent = has_unsent;
+    }
+
+    // Requests and responses.
 
     /// Sends bytes of a request. Fails with `TimedOut` and without an error number if the origin accepts no byte within
     /// the limit for the first byte of its response.
@@ -111,7 +169,7 @@ impl OriginConnection {
     /// Returns whether surplus bytes, on this or another connection, indicate that the response belongs to another
     /// request.
     pub fn may_be_foreign(&self, ws: &Workspace) -> bool {
-        let surplus = self.buffered_body().map(|length| ws.get(self.reply.ahead.tail(length)));
+        let surplus = self.reply.buffered_body().map(|length| ws.get(self.reply.ahead().tail(length)));
         self.has_faulty_origin() || surplus.is_some_and(surplus::may_be_response)
     }
 
@@ -138,8 +196,9 @@ impl OriginConnection {
 
     /// Returns whether the response may belong to another request.
     pub fn is_in_doubt(&self) -> bool {
-        let has_surplus = || self.buffered_body().is_some_and(|length| length < self.reply.ahead.len());
-        reuse::is_in_doubt(self.reused, has_surplus, || self.has_faulty_origin())
+        let has_surplus =
+            || self.reply.buffered_body().is_some_and(|length| length < self.reply.ahead().len());
+        reuse::is_in_doubt(self.is_reused, has_surplus, || self.has_faulty_origin())
     }
 
     /// Returns whether the origin was found to be faulty since the connection was taken or opened.
@@ -147,30 +206,20 @@ impl OriginConnection {
         self.origin().endpoint.trust().faults() != self.faults
     }
 
-    /// Returns the length of the body, if all of it was received with the head.
-    pub fn buffered_body(&self) -> Option<usize> {
-        let length = match self.reply.framing.status {
-            BodyStatus::None => 0,
-            BodyStatus::Length => usize::try_from(self.reply.framing.content_length).ok()?,
-            _ => return None,
-        };
-        Some(length).filter(|&length| length <= self.reply.ahead.len())
-    }
-
     /// Skips a body that was received with the head and is not needed, so that the connection can be kept.
     pub fn skip_buffered_body(&mut self, ws: &Workspace) {
-        if self.buffered_body().is_some() {
+        if self.reply.buffered_body().is_some() {
             self.keep_surplus(ws);
         }
     }
 
     /// Discards a body that was received with the head, and keeps the bytes after the end of the response.
     pub fn keep_surplus(&mut self, ws: &Workspace) {
-        let length = self.buffered_body();
-        let ahead = std::mem::replace(&mut self.reply.ahead, Text::NONE);
+        let length = self.reply.buffered_body();
+        let ahead = self.reply.take_ahead();
         if let Some(length) = length {
             self.link.rx_mut().unread(ws.get(ahead.tail(length)));
-            self.reply.is_at_end = true;
+            self.reply.end();
         }
     }
 }
@@ -191,7 +240,7 @@ pub struct Limits {
 impl Limits {
     pub fn of(origin: &Origin, p: &Params, own: Option<f64>) -> Limits {
         Limits {
-            connect: choose(own, origin.spec.connect_timeout, p.connect_timeout),
+            connect: choose(own, origin.spec.limits.connect_timeout, p.connect_timeout),
             prefer_ipv6: p.prefer_ipv6,
             quiet: surplus::quiet_time(p),
             holddown: endpoint::Holddown {
@@ -318,15 +367,14 @@ fn check_reserve(services: &Services, fd: RawFd) -> Result<(), ConnectError> {
 pub fn proxy_header(origin: &Origin, sess: &Sess) -> Vec<u8> {
     let mut header = Vec::new();
     if let Some(version) = origin.spec.proxy_header.filter(|&version| version > 0) {
-        let ends = &sess.ends;
-        lacquer_net::proxy_out::write(version, &ends.client, &ends.server, &sess.proxy_tlvs, &mut header);
+        sess.write_proxy_header(version, &mut header);
     }
     header
 }
 
 pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
-    let state = if connection.reused { "reuse" } else { "connect" };
-    let facts = connection.link.facts();
+    let state = if connection.is_reused() { "reuse" } else { "connect" };
+    let facts = connection.facts();
     let [name, ends, state] =
         [&*connection.origin().spec.name, facts.ends(), state].map(|s| Field::Text(s.as_bytes()));
     log.put_fields(Tag::BackendOpen, &[Field::Number(facts.fd().unsigned_abs().into()), name, ends, state]);
@@ -334,7 +382,7 @@ pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
 
 /// Logs the end of a connection's use: it is kept, or closed for the reason `against`.
 pub fn log_close(log: &mut TxLog, connection: &OriginConnection, against: Option<&str>) {
-    let fd = Field::Number(connection.link.facts().fd().unsigned_abs().into());
+    let fd = Field::Number(connection.facts().fd().unsigned_abs().into());
     let how = if against.is_some() { "close" } else { "recycle" };
     let [name, how, why] =
         [&connection.origin().spec.name, how, against.unwrap_or_default()].map(|s| Field::Text(s.as_bytes()));
@@ -379,10 +427,10 @@ impl OriginConnection {
     /// Returns the bytes after the end of the response; empty if there are none or the end was not reached.
     pub fn surplus_bytes<'s>(&'s self, ws: &'s Workspace) -> &'s [u8] {
         let pending = self.link.rx().read_ahead();
-        if !self.reply.is_at_end {
+        if !self.reply.is_at_end() {
             &[]
         } else if pending.is_empty() {
-            ws.get(self.reply.ahead)
+            ws.get(self.reply.ahead())
         } else {
             pending
         }
@@ -392,7 +440,7 @@ impl OriginConnection {
     pub fn close(self) {
         // A suspected origin gets a connection for each request. They must not use up the local ports.
         let must_free_port =
-            || self.reply.is_at_end && self.origin().endpoint.trust().is_suspected(Instant::now());
+            || self.reply.is_at_end() && self.origin().endpoint.trust().is_suspected(Instant::now());
         if self.has_unsent || must_free_port() {
             self.link.reset();
         } else {
@@ -451,15 +499,9 @@ impl OriginConnection {
             Some(CachedObject { slot_id: object.slot_id()?, vxid: object.vxid(), fingerprint })
         };
         Exchange {
-            is_bodyless: self.reply.is_bodyless,
-            took: (self.reply.took * 1e6) as u64,
+            is_bodyless: self.reply.is_bodyless(),
+            took: self.reply.microseconds(),
             object: object.and_then(identity),
         }
-    }
-
-    /// Returns the time from the request to the response head, or until now if there is none.
-    pub fn silence(&self) -> Duration {
-        let waited = || if self.reply.asked > 0.0 { clock::real() - self.reply.asked } else { 0.0 };
-        clock::seconds(if self.reply.took > 0.0 { self.reply.took } else { waited() })
     }
 }

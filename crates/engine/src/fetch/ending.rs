@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lacquer_cache::Object;
 use lacquer_flow::reuse::{self, Doubt, End, Used};
-use lacquer_http::{BodyStatus, SessClose};
+use lacquer_http::SessClose;
 use lacquer_net::{SAMPLE, SpokeFirst};
 use lacquer_shm::Tag;
 use lacquer_sources::clock::Instant;
@@ -44,7 +44,7 @@ impl Fetch {
         reason: Option<SessClose>,
     ) {
         if let Some(connection) = connection.into() {
-            self.end_origin(connection, reason).release(&self.task.services, None);
+            self.end_origin(connection, reason).release(self.task.services(), None);
         }
     }
 
@@ -74,21 +74,22 @@ impl Fetch {
             c.beresp_hdrbytes.add(a.beresp_header);
             c.beresp_bodybytes.add(a.beresp_body);
         });
-        let surplus = connection.surplus_bytes(&self.task.ws);
+        let surplus = connection.surplus_bytes(self.task.ws());
         if !surplus.is_empty() {
             let sample = surplus[..surplus.len().min(SAMPLE)].to_vec();
             return self.end_faulty(connection, sample);
         }
-        let reply = &connection.reply;
-        let is_read = reply.is_at_end || reply.framing.status == BodyStatus::Eof;
-        let doubt = reuse::doubt(connection.reused, || connection.has_faulty_origin(), is_read);
+        let (is_reused, is_read) = (connection.is_reused(), connection.reply().is_read());
+        let doubt = reuse::doubt(is_reused, || connection.has_faulty_origin(), is_read);
         match doubt {
             Doubt::None => {}
-            Doubt::Foreign => connection.drop_doubtful(&self.task.services, Duration::ZERO),
-            Doubt::Unconfirmed => connection.drop_doubtful(&self.task.services, connection.silence()),
+            Doubt::Foreign => connection.drop_doubtful(self.task.services(), Duration::ZERO),
+            Doubt::Unconfirmed => {
+                connection.drop_doubtful(self.task.services(), connection.reply().silence());
+            }
         }
         let end = end_of(&connection, reason);
-        log_close(&mut self.task.log, &connection, end.reason());
+        log_close(self.task.log_mut(), &connection, end.reason());
         let leaving = match end {
             End::Closed(_) => {
                 connection.close();
@@ -100,16 +101,16 @@ impl Fetch {
     }
 
     fn end_faulty(&mut self, connection: OriginConnection, sample: Vec<u8>) -> Ended {
-        log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
-        let (is_reused, is_bodyless) = (connection.reused, connection.reply.is_bodyless);
+        log_close(self.task.log_mut(), &connection, Some(SessClose::RxJunk.name()));
+        let (is_reused, is_bodyless) = (connection.is_reused(), connection.reply().is_bodyless());
         let judged = reuse::judge_surplus(is_reused, is_bodyless, surplus::may_be_response(&sample));
         let spoke_first = match connection.spoke_first() {
             SpokeFirst::Refuted => SpokeFirst::Refuted,
             _ if judged.may_have_spoken_first => SpokeFirst::Maybe,
             _ => SpokeFirst::No,
         };
-        let text = connection.close_faulty(&self.task.services, sample, spoke_first);
-        self.task.log.put(Tag::Error, text.as_bytes());
+        let text = connection.close_faulty(self.task.services(), sample, spoke_first);
+        self.task.log_mut().put(Tag::Error, text.as_bytes());
         Ended { is_foreign: judged.is_foreign, leaving: None }
     }
 }
@@ -117,13 +118,13 @@ impl Fetch {
 fn end_of(connection: &OriginConnection, reason: Option<SessClose>) -> End {
     let origin = connection.origin();
     let used = Used {
-        close: connection.close.or(reason),
+        close: connection.close_reason().or(reason),
         has_proxy_header: has_proxy_header(origin),
-        is_at_end: connection.reply.is_at_end,
-        is_reused: connection.reused,
+        is_at_end: connection.reply().is_at_end(),
+        is_reused: connection.is_reused(),
     };
     // A connection that was in use before the suspicion is kept, to observe whether further bytes arrive. It is not
     // reused meanwhile.
-    let is_suspected = || !connection.reused && origin.endpoint.trust().is_suspected(Instant::now());
+    let is_suspected = || !connection.is_reused() && origin.endpoint.trust().is_suspected(Instant::now());
     reuse::end(used, || connection.has_faulty_origin() || is_suspected())
 }

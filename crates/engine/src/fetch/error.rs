@@ -10,11 +10,11 @@ use super::{Fetch, retry};
 
 pub async fn error(f: &mut Fetch) -> Step {
     if !f.attempt.error_action {
-        f.task.services.counters().fetch_failed.add(1);
+        f.task.services().counters().fetch_failed.add(1);
     }
     let now = f.task.stamp("Error");
     f.response.http.clear();
-    let date = f.task.services.http_date(now);
+    let date = f.task.services().http_date(now);
     let (code, reason) = if f.response.status > 0 {
         (f.response.status, f.response.reason)
     } else {
@@ -44,7 +44,7 @@ pub async fn error(f: &mut Fetch) -> Step {
     if let Some(stale) = f.product.stale.take()
         && validation::error_replaces_stale(f.response.lifetime, awaited)
     {
-        f.task.services.cache().expel(&stale);
+        f.task.services().cache().expel(&stale);
     }
     let (object, _) = f.settle(Stored::Begun(draft));
     Step::Done(Some(object))

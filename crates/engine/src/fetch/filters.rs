@@ -13,17 +13,18 @@ use lacquer_shm::Tag;
 use super::Fetch;
 use crate::emulated::workspace_costs;
 use crate::object_attributes;
+use crate::task::TaskParts;
 
 impl Fetch {
     /// Returns the names of the filters: `beresp.filters` if VCL has set it, else those that the encoding and VCL's
     /// flags require.
     pub fn filter_list(&self) -> Cow<'static, [u8]> {
-        if let Some(list) = self.task.ws.get_opt(self.response.filters) {
+        if let Some(list) = self.task.ws().get_opt(self.response.filters) {
             return Cow::Owned(list.to_vec());
         }
         let list = filters::into_storage(Fetched {
             coding: self.coding(),
-            has_gzip_support: self.task.params.http_gzip_support,
+            has_gzip_support: self.task.params().http_gzip_support,
             do_gzip: self.response.do_gzip,
             do_gunzip: self.response.do_gunzip,
             do_esi: self.attempt.do_esi,
@@ -32,7 +33,7 @@ impl Fetch {
     }
 
     fn coding(&self) -> Coding {
-        Coding::of(self.response.http.get(&self.task.ws, h::CONTENT_ENCODING))
+        Coding::of(self.response.http.get(self.task.ws(), h::CONTENT_ENCODING))
     }
 
     /// Allocates workspace for the filters, and for the one that reads the body from the connection. Returns false if
@@ -40,7 +41,7 @@ impl Fetch {
     pub(super) fn reserve_filter_space(&mut self, list: &[u8], no_body: bool) -> bool {
         let named = lacquer_filters::names(list).count();
         let filters = named + usize::from(!no_body);
-        let has_room = workspace_costs::charge(&mut self.task.ws, filters * workspace_costs::FILTER);
+        let has_room = workspace_costs::charge(self.task.ws_mut(), filters * workspace_costs::FILTER);
         if !has_room {
             self.fetch_error("Workspace overflow");
         }
@@ -50,7 +51,7 @@ impl Fetch {
     /// Creates the filters by name, and changes the head accordingly. The error is the reason for closing the
     /// origin's connection.
     pub(super) fn filters_from(&mut self, list: &[u8]) -> Result<Chain, SessClose> {
-        self.task.log.put(Tag::Filters, list);
+        self.task.log_mut().put(Tag::Filters, list);
         let mut filters: Vec<Box<dyn BodyFilter>> = Vec::new();
         for (name, rest) in lacquer_filters::names(list) {
             match name {
@@ -64,7 +65,7 @@ impl Fetch {
                 }
             }
         }
-        Ok(Chain::new(filters, self.task.params.gzip_buffer))
+        Ok(Chain::new(filters, self.task.params().gzip_buffer))
     }
 
     /// Creates a filter, unless it would have no effect.
@@ -72,7 +73,7 @@ impl Fetch {
         if !filters::has_work(recoder, self.coding(), self.response.http.status()) {
             return None;
         }
-        let services = self.task.services.clone();
+        let services = self.task.services().clone();
         let c = services.counters();
         Some(match recoder {
             Recoder::Gunzip => {
@@ -85,7 +86,7 @@ impl Fetch {
                 c.n_gzip.add(1);
                 self.change_encoding();
                 self.declare_gzip();
-                Box::new(Gzip::new(self.task.params.gzip_level))
+                Box::new(Gzip::new(self.task.params().gzip_level))
             }
             Recoder::TestGunzip => {
                 c.n_test_gunzip.add(1);
@@ -98,11 +99,11 @@ impl Fetch {
 
     fn esi_filter(&mut self, gzip: bool) -> Result<Box<dyn BodyFilter>, SessClose> {
         if self.response.http.status() == 206 {
-            self.task.log.put(Tag::VCL_Error, b"Attempted ESI on partial (206) response");
+            self.task.log_mut().put(Tag::VCL_Error, b"Attempted ESI on partial (206) response");
             self.fetch_error("Fetch pipeline failed to open");
             return Err(SessClose::RxBody);
         }
-        let features = self.task.params.feature;
+        let features = self.task.params().feature;
         let options = Options {
             ignore_https: features.has(FeatureBits::ESI_IGNORE_HTTPS),
             disable_xml_check: features.has(FeatureBits::ESI_DISABLE_XML_CHECK),
@@ -110,14 +111,14 @@ impl Fetch {
             remove_bom: features.has(FeatureBits::ESI_REMOVE_BOM),
         };
         self.attempt.has_esi = true;
-        let url = self.request.http.url(&self.task.ws).to_vec();
+        let url = self.request.http.url(self.task.ws()).to_vec();
         if !gzip {
             return Ok(Box::new(Esi::new(&url, options)));
         }
-        self.task.services.counters().n_gzip.add(1);
+        self.task.services().counters().n_gzip.add(1);
         self.change_encoding();
         self.declare_gzip();
-        Ok(Box::new(EsiGzip::new(&url, options, self.task.params.gzip_level)))
+        Ok(Box::new(EsiGzip::new(&url, options, self.task.params().gzip_level)))
     }
 
     /// Changes the head for a body that is stored in another encoding.
@@ -135,14 +136,15 @@ impl Fetch {
 
     /// Logs the filters' report, and stores with the object the data that delivery needs.
     pub(super) fn take_report(&mut self, report: &Report, framing: BodyStatus, object: &Object) {
-        let c = self.task.services.counters();
+        let TaskParts { services, log, .. } = self.task.parts();
+        let c = services.counters();
         for note in &report.notes {
             match note {
                 EsiNote::Error(..) => c.esi_errors.add(1),
                 EsiNote::Warning(..) => c.esi_warnings.add(1),
                 EsiNote::Untouched(_) => {}
             }
-            self.task.log.put_fmt(Tag::ESI_xmlerror, format_args!("{note}"));
+            log.put_fmt(Tag::ESI_xmlerror, format_args!("{note}"));
         }
         self.task.log_filtered_in(report);
         self.task.log_received(

@@ -20,9 +20,9 @@ pub const GONE: &str = "304 for an object that is gone";
 pub async fn is_gone(f: &Fetch, stale: &Object) -> bool {
     loop {
         let has_begun = Cell::new(false);
-        let request = RequestSubject { http: &f.request.original, ws: &f.task.ws };
+        let request = RequestSubject { http: &f.request.original, ws: f.task.ws() };
         let pause = || has_begun.replace(true);
-        match f.task.services.cache().recheck(stale, &request, &pause) {
+        match f.task.services().cache().recheck(stale, &request, &pause) {
             Verdict::Clear => return false,
             Verdict::Banned => return true,
             Verdict::Unfinished => tokio::task::yield_now().await,
@@ -33,7 +33,7 @@ pub async fn is_gone(f: &Fetch, stale: &Object) -> bool {
 /// Ends an exchange whose 304 confirmed an object that is gone, and drops the reference to that object. `why` is
 /// logged.
 fn forget_stale(f: &mut Fetch, connection: impl Into<Option<OriginConnection>>, why: &str) {
-    f.task.log.put(Tag::Error, why.as_bytes());
+    f.task.log_mut().put(Tag::Error, why.as_bytes());
     f.close_origin(connection, None);
     f.product.stale = None;
     f.retries.count += 1;
@@ -61,6 +61,6 @@ pub fn ask_again_before_vcl(f: &mut Fetch, connection: OriginConnection) -> Step
 fn drop_conditions(f: &mut Fetch) {
     for name in validation::CONDITIONS {
         f.bereq_headers().unset(name);
-        f.request.original.unset(&f.task.ws, name, |_| ());
+        f.request.original.unset(f.task.ws(), name, |_| ());
     }
 }

@@ -48,14 +48,15 @@ impl Limits {
 
 impl Fetch {
     fn head_limits(&self, connection: &OriginConnection) -> Limits {
-        let first = connection.waits.first_byte.max(SHORTEST_WAIT);
-        let between = connection.waits.between_bytes.max(SHORTEST_WAIT);
-        let whole = self.task.params.backend_head_timeout.max(SHORTEST_WAIT).min(first + between);
+        let first = connection.waits().first_byte.max(SHORTEST_WAIT);
+        let between = connection.waits().between_bytes.max(SHORTEST_WAIT);
+        let whole = self.task.params().backend_head_timeout.max(SHORTEST_WAIT).min(first + between);
         Limits { first, between, whole }
     }
 
     pub(super) async fn receive_head(&mut self, connection: &mut OriginConnection) -> Exchange {
-        let max = (self.task.params.http_resp_size as usize).min(self.task.ws.free_space().saturating_sub(1));
+        let max =
+            (self.task.params().http_resp_size as usize).min(self.task.ws().free_space().saturating_sub(1));
         let limits = self.head_limits(connection);
         let begun = self.exchange.deadline.now();
         let (mut have, mut scanned, mut interim) = (0, 0, Interim::default());
@@ -65,11 +66,11 @@ impl Fetch {
             if have + interim.bytes >= max {
                 break (OVERFLOW, SessClose::RxOverflow);
             }
-            let Ok(window) = self.task.ws.reserve(max) else { break (OVERFLOW, SessClose::RxOverflow) };
+            let Ok(window) = self.task.ws_mut().reserve(max) else { break (OVERFLOW, SessClose::RxOverflow) };
             let (since, limit, late) =
-                limits.wait(begun, head_begun, self.exchange.deadline.now(), connection.reused);
+                limits.wait(begun, head_begun, self.exchange.deadline.now(), connection.is_reused());
             let read = {
-                let read = pin!(connection.link.rx_mut().read(&mut window[have..max]));
+                let read = pin!(connection.rx_mut().read(&mut window[have..max]));
                 self.exchange.deadline.limit(since, limit, abandonment.unless(read)).await
             };
             let n = match read {
@@ -92,10 +93,10 @@ impl Fetch {
         self.exchange.account.beresp_header += (have + interim.bytes) as u64;
         self.fetch_error(text);
         if text == OVERFLOW {
-            let is_configured = max == self.task.params.http_resp_size as usize;
+            let is_configured = max == self.task.params().http_resp_size as usize;
             self.report_exceeded_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
         }
-        connection.close = Some(close);
+        connection.must_close(close);
         if have + interim.bytes == 0 && close != SessClose::RxTimeout {
             Exchange::Silent
         } else {
@@ -115,26 +116,26 @@ impl Fetch {
 
     /// Searches the reserved bytes for the end of the head, and removes interim responses from them.
     fn scan_head(&mut self, have: &mut usize, scanned: usize, interim: &mut Interim) -> HeadScan {
-        let mut scan = h1::head_complete(self.task.ws.reserved(*have), scanned);
+        let mut scan = h1::head_complete(self.task.ws().reserved(*have), scanned);
         while scan == HeadScan::Complete && interim.count <= MOST_INTERIM {
-            let head = self.task.ws.reserved(*have);
+            let head = self.task.ws().reserved(*have);
             let Some((status, length)) = h1::interim_head(head) else { break };
-            *have = self.task.ws.skip_reserved(*have, length);
+            *have = self.task.ws_mut().skip_reserved(*have, length);
             interim.count += 1;
             interim.bytes += length;
-            self.task.services.counters().backend_interim.add(1);
-            self.task.log.put_fmt(Tag::Notice, format_args!("interim response: {status}"));
-            scan = h1::head_complete(self.task.ws.reserved(*have), 0);
+            self.task.services().counters().backend_interim.add(1);
+            self.task.log_mut().put_fmt(Tag::Notice, format_args!("interim response: {status}"));
+            scan = h1::head_complete(self.task.ws().reserved(*have), 0);
         }
         scan
     }
 
     fn parse_head(&mut self, connection: &mut OriginConnection, have: usize) -> Exchange {
-        let before = self.task.ws.mark();
-        let text = self.task.ws.commit(have);
-        let limit = self.task.params.http_resp_hdr_len as usize;
+        let before = self.task.ws().mark();
+        let text = self.task.ws_mut().commit(have);
+        let limit = self.task.params().http_resp_hdr_len as usize;
         let parsed = h1::parse_response(
-            &mut self.task.ws,
+            self.task.ws_mut(),
             text,
             &mut self.response.http,
             limit,
@@ -145,28 +146,27 @@ impl Fetch {
             Err(bad) => return self.refuse_head(connection, text, &bad, before),
         };
         self.exchange.account.beresp_header += head.len as u64;
-        connection.reply.ahead = text.tail(head.len);
-        let decided = h1::decide_connection(&mut self.response.http, &mut self.task.ws, SessClose::RespClose);
-        connection.close = decided.unwrap_or_default();
-        let method = self.request.http.method(&self.task.ws);
-        connection.reply.framing =
-            h1::response_body(&self.response.http, &self.task.ws, head.framing, method);
-        connection.reply.is_bodyless = method == b"HEAD" || matches!(self.response.http.status(), 204 | 304);
-        connection.reply.is_at_end = connection.reply.framing.status == BodyStatus::None;
-        let may_be_foreign = || connection.may_be_foreign(&self.task.ws);
+        let decided =
+            h1::decide_connection(&mut self.response.http, self.task.ws_mut(), SessClose::RespClose);
+        connection.decide_close(decided.unwrap_or_default());
+        let method = self.request.http.method(self.task.ws());
+        let framing = h1::response_body(&self.response.http, self.task.ws(), head.framing, method);
+        let is_bodyless = method == b"HEAD" || matches!(self.response.http.status(), 204 | 304);
+        connection.reply_mut().begin(framing, text.tail(head.len), is_bodyless);
+        let may_be_foreign = || connection.may_be_foreign(self.task.ws());
         if reuse::is_discarded(connection.is_in_doubt(), || self.is_repeatable(), may_be_foreign) {
             return self.discard_response(connection, before);
         }
         // In the log, these changes come before the head.
         if head.proto_lowered {
-            self.task.log.put(Tag::BerespProtocol, self.response.http.proto(&self.task.ws));
+            self.task.put_from(Tag::BerespProtocol, |ws| self.response.http.proto(ws));
         }
         if head.reason_added {
-            self.task.log.put(Tag::BerespReason, self.response.http.reason(&self.task.ws));
+            self.task.put_from(Tag::BerespReason, |ws| self.response.http.reason(ws));
         }
-        self.count_framing(connection.reply.framing.status);
+        self.count_framing(framing.status);
         self.beresp_headers().log_all();
-        if connection.buffered_body().is_none_or(|length| length > connection.reply.ahead.len()) {
+        if connection.reply().buffered_body().is_none() {
             connection.mark_answered();
         }
         Exchange::Responded
@@ -183,37 +183,37 @@ impl Fetch {
     ) -> Exchange {
         self.exchange.account.beresp_header += text.len() as u64;
         let garbage = Garbage {
-            is_reused: connection.reused,
-            begins_a_head: self.task.ws.get(text).starts_with(b"HTTP/"),
+            is_reused: connection.is_reused(),
+            begins_a_head: self.task.ws().get(text).starts_with(b"HTTP/"),
             follows_bodyless: connection.follows_bodyless(),
         };
         let malformed = reuse::malformed(garbage, || self.is_repeatable());
         if malformed != Malformed::Response {
-            (connection.reply.ahead, connection.reply.is_at_end) = (text, true);
+            connection.reply_mut().set_surplus(text);
         }
         if malformed == Malformed::Repeat {
-            self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
+            self.task.put_from(Tag::HttpGarbage, |ws| h1::garbage(ws.get(text)));
             return self.discard_response(connection, before);
         }
         if let Some(bogo) = &bad.bogo {
             let mut text = Vec::new();
-            bogo.write(&self.task.ws, RESP_HDR_LEN, &mut text);
-            self.task.log.put(Tag::BogoHeader, &text);
+            bogo.write(self.task.ws(), RESP_HDR_LEN, &mut text);
+            self.task.log_mut().put(Tag::BogoHeader, &text);
             if let Some(limit) = bogo.limit(RESP_HDR_LEN) {
                 self.report_exceeded_limit(limit);
             }
         }
-        self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
-        self.task.log.put(Tag::BerespStatus, b"503");
-        self.task.log.put(Tag::BerespReason, b"Service Unavailable");
+        self.task.put_from(Tag::HttpGarbage, |ws| h1::garbage(ws.get(text)));
+        self.task.log_mut().put(Tag::BerespStatus, b"503");
+        self.task.log_mut().put(Tag::BerespReason, b"Service Unavailable");
         self.fetch_error("http format error");
-        connection.close = Some(SessClose::RxJunk);
+        connection.must_close(SessClose::RxJunk);
         Exchange::Failed
     }
 
     /// Returns whether the request may be sent again although the origin may have processed it.
     fn is_repeatable(&self) -> bool {
-        self.retries.forbidden.is_none() && retry::is_idempotent(self.request.http.method(&self.task.ws))
+        self.retries.forbidden.is_none() && retry::is_idempotent(self.request.http.method(self.task.ws()))
     }
 
     /// Reports the parameter that the response head exceeds, in the log and as the reason of the error response.
@@ -221,14 +221,14 @@ impl Fetch {
     fn report_exceeded_limit(&mut self, parameter: &str) {
         let text = format!("Backend response exceeds {parameter}");
         self.fetch_error(&text);
-        if let Ok(reason) = self.task.ws.copy(text.as_bytes()) {
+        if let Ok(reason) = self.task.ws_mut().copy(text.as_bytes()) {
             (self.response.status, self.response.reason) = (503, reason);
         }
     }
 
     fn count_framing(&self, framing: BodyStatus) {
-        let c = self.task.services.counters();
-        let is_head = self.request.http.method(&self.task.ws) == b"HEAD";
+        let c = self.task.services().counters();
+        let is_head = self.request.http.method(self.task.ws()) == b"HEAD";
         let counter = match Kind::of(is_head, self.response.http.status(), framing) {
             Kind::Head => &c.fetch_head,
             Kind::Interim => &c.fetch_1xx,
@@ -246,10 +246,10 @@ impl Fetch {
     /// Discards a response on a reused connection that may belong to another request.
     fn discard_response(&mut self, connection: &mut OriginConnection, before: Mark) -> Exchange {
         self.fetch_error("response in doubt (reused connection)");
-        connection.keep_surplus(&self.task.ws);
-        connection.close = Some(SessClose::RxJunk);
+        connection.keep_surplus(self.task.ws());
+        connection.must_close(SessClose::RxJunk);
         self.response.http.clear();
-        self.task.ws.release(before);
+        self.task.ws_mut().release(before);
         Exchange::Foreign
     }
 }

@@ -15,7 +15,7 @@ use lacquer_vcl_runtime::{
 use super::Fetch;
 use super::variables as vars;
 use crate::emulated::workspaces;
-use crate::task::Logged;
+use crate::logged::Logged;
 use crate::vars::task_methods::task_methods;
 use crate::vars::{HASH_BLOB, headers, keep, misplaced, object, storage, tls};
 
@@ -42,7 +42,7 @@ impl Host for Fetch {
 
     fn tls_fact(&mut self, which: TlsFact) -> Option<Vec<u8>> {
         let connection = self.exchange.lent.as_ref()?;
-        tls::fact(connection.link.facts().tls(), which)
+        tls::fact(connection.facts().tls(), which)
     }
 
     fn get_ip(&self, var: Var) -> Option<&SocketAddr> {
@@ -84,7 +84,7 @@ impl Host for Fetch {
         if http == HttpId::ObjStale {
             return self.product.stale.as_ref().and_then(|o| object::header(o, name));
         }
-        let ws = &self.task.ws;
+        let ws = self.task.ws();
         self.message(http).and_then(|message| message.get(ws, name.name.borrow()))
     }
 
@@ -100,13 +100,13 @@ impl Host for Fetch {
         }
         let unread = self.lent_framing() != BodyStatus::None;
         self.close_lent(unread.then_some(SessClose::RespClose));
-        self.task.privates.clear();
+        self.task.privates().clear();
         self.request.http.clone_from(&self.request.original);
         self.response.filters = Text::NONE;
         self.request.filters = Text::NONE;
         self.response.reason = Text::NONE;
-        self.task.ws.clear_overflowed();
-        self.task.ws.roll_back(self.request.snapshot);
+        self.task.ws_mut().clear_overflowed();
+        self.task.ws_mut().roll_back(self.request.snapshot);
         Ok(())
     }
 

@@ -22,6 +22,7 @@ mod parts;
 mod pipe;
 mod queue;
 mod refresh;
+mod reply;
 mod response;
 mod retry;
 mod run;
@@ -61,8 +62,8 @@ pub enum Outcome {
 pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     let is_pass = matches!(mode, Mode::Pass);
     let (mut driver, lent) = start(req, mode, if is_pass { "pass" } else { "fetch" }, false);
-    let (tx, params, later) = (req.transport().clone(), req.task.params.clone(), driver.presence());
-    let shared = req.task.services.shared();
+    let (tx, params, later) = (req.transport().clone(), req.task.params().clone(), driver.presence());
+    let shared = req.task.services().shared();
     // If many requests wait, a request whose client is gone is ended at once.
     let is_under_pressure = shared.admission().is_under_pressure(shared.bound(&params));
     let treatment = HalfClosed::of_waiting(req.is_included(), is_pass, is_under_pressure);
@@ -82,10 +83,10 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     };
     let Some(started) = started else {
         driver.abandon().await;
-        driver.detach(&req.task.services);
+        driver.detach(req.task.services());
         return Outcome::ClientGone;
     };
-    driver.detach(&req.task.services);
+    driver.detach(req.task.services());
     req.task.stamp("Fetch");
     let object = started.and_then(|Started(object)| object);
     // The bytes received with the head may already have shown that the body is malformed.
@@ -98,9 +99,9 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
 /// Starts a fetch that refreshes a stale object while that is delivered. Does nothing if the request cannot get a
 /// permit.
 pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
-    let shared = req.task.services.shared();
-    let permit = shared.admission().enter(shared.bound(&req.task.params));
-    let c = req.task.services.counters();
+    let shared = req.task.services().shared();
+    let permit = shared.admission().enter(shared.bound(req.task.params()));
+    let c = req.task.services().counters();
     let Some(permit) = permit else {
         c.bgfetch_no_thread.add(1);
         req.log_error("No room for a background fetch");
@@ -116,7 +117,7 @@ pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
     // A client that has received the stale object may check whether the origin was contacted, so the fetch starts
     // now.
     driver.advance().await;
-    driver.detach(&req.task.services);
+    driver.detach(req.task.services());
     req.ignore_body().await;
     req.task.stamp("Fetch");
 }
@@ -137,8 +138,8 @@ async fn lend_request_body(req: &mut Req, driver: &mut FetchDriver) {
 
 /// Starts a fetch. Also returns whether it borrowed the request's body.
 fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (FetchDriver, bool) {
-    let vxid = Vxid::backend(req.task.services.vxid());
-    let services = req.task.services.clone();
+    let vxid = Vxid::backend(req.task.services().vxid());
+    let services = req.task.services().clone();
     let (driver, params) = (FetchDriver::take(&services), services.params());
     let mut slot = driver.slot();
     slot.prepare(services.log(), &params);
@@ -146,8 +147,8 @@ fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (FetchDriver
     let fetch = slot.occupy(|memory| start::from_request(req, mode, vxid, params, memory, mailbox));
     let Some(fetch) = fetch else { return (driver, false) };
     fetch.purpose.is_background = background;
-    fetch.task.log.put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
-    fetch.task.log.put(Tag::VCL_use, fetch.task.vcl.name.as_bytes());
+    fetch.task.log_mut().put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
+    fetch.task.log_vcl();
     req.task.link("bereq", vxid, how);
     let lent = fetch.request.body.is_some();
     driver.begin(slot);

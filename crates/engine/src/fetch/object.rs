@@ -15,7 +15,8 @@ use super::connection::OriginConnection;
 use super::ending::Ended;
 use super::parts::{Step, Target};
 use super::{Fetch, transit};
-use crate::task::names;
+use crate::logged::names;
+use crate::task::TaskParts;
 
 /// An object that has been stored with its head.
 pub enum Stored {
@@ -116,16 +117,15 @@ impl Fetch {
         let vary = self.variant();
         let storing = self.storing();
         let filter = if storing == Storing::Cached { Filter::INSERT } else { Filter::PASS_OBJECT };
-        let mut head = std::mem::take(&mut self.task.out);
-        head.clear();
-        pack::pack(&self.response.http, &self.task.ws, filter, &mut head);
+        let mut head = self.task.take_output();
+        pack::pack(&self.response.http, self.task.ws(), filter, &mut head);
         let stored = self.store_at_place(Parts { head: &head, vary: &vary, extra }, storing, create);
         if stored.is_some() {
             self.log_obj(&head);
         } else {
             self.fetch_error("Could not get storage");
         }
-        self.task.out = head;
+        self.task.return_output(head);
         stored
     }
 
@@ -137,11 +137,11 @@ impl Fetch {
     ) -> Option<T> {
         let chosen = self.store_choice(storing)?;
         let stored = self.store_at(chosen, parts, storing, &create);
-        let transient = self.task.services.stevedores().transient();
+        let transient = self.task.services().stevedores().transient();
         if stored.is_some() || chosen == transient {
             return stored;
         }
-        self.response.lifetime = self.response.lifetime.salvaged(self.task.params.shortlived);
+        self.response.lifetime = self.response.lifetime.salvaged(self.task.params().shortlived);
         self.store_at(transient, parts, storing, &create)
     }
 
@@ -158,11 +158,11 @@ impl Fetch {
     /// Returns the packed Vary headers of the object. An unknown variant makes the object uncacheable.
     fn variant(&mut self) -> Vec<u8> {
         let (response, request) = (&self.response.http, &self.request.http);
-        match storing::variant(self.purpose.is_pass, response, request, &self.task.ws) {
+        match storing::variant(self.purpose.is_pass, response, request, self.task.ws()) {
             Variant::Of(packed) => packed,
             Variant::Unknown => {
                 let text = b"Illegal 'Vary' header from backend, making this a pass.";
-                self.task.log.put(Tag::Error, text);
+                self.task.log_mut().put(Tag::Error, text);
                 self.response.is_uncacheable = true;
                 Vec::new()
             }
@@ -171,13 +171,13 @@ impl Fetch {
 
     /// Logs the stored head.
     fn log_obj(&mut self, head: &[u8]) {
-        if self.task.log.is_masked(Tag::ObjHeader) && self.task.log.is_masked(Tag::ObjStatus) {
+        if self.task.log().is_masked(Tag::ObjHeader) && self.task.log().is_masked(Tag::ObjStatus) {
             return;
         }
         let Some(packed) = pack::PackedHead::new(head) else { return };
-        let log = &mut self.task.log;
-        log.put(Tag::ObjProtocol, self.response.http.proto(&self.task.ws));
-        log.put(Tag::ObjStatus, self.response.http.status_text(&self.task.ws));
+        let TaskParts { ws, log, .. } = self.task.parts();
+        log.put(Tag::ObjProtocol, self.response.http.proto(ws));
+        log.put(Tag::ObjStatus, self.response.http.status_text(ws));
         log.put(Tag::ObjReason, packed.reason());
         for line in packed.lines() {
             log.put(Tag::ObjHeader, line);
@@ -187,7 +187,7 @@ impl Fetch {
     fn object_flags(&self, storing: Storing) -> u32 {
         let mut flags = flag::of(storing);
         let mut set = |when: bool, bit: u32| flags |= if when { bit } else { 0 };
-        set(validation::is_possible(storing, &self.response.http, &self.task.ws), flag::IMSCAND);
+        set(validation::is_possible(storing, &self.response.http, self.task.ws()), flag::IMSCAND);
         set(self.attempt.gzipped, flag::GZIPED);
         set(self.attempt.encoding_changed, flag::CHGCE);
         set(self.attempt.has_esi, flag::ESIPROC);
@@ -201,7 +201,7 @@ impl Fetch {
         storing: Storing,
         create: impl Fn(&Site<'_>, &mut Nuke<'_>) -> Result<T, Full>,
     ) -> Option<T> {
-        let services = self.task.services.clone();
+        let services = self.task.services().clone();
         let stevedore = services.stevedores().get(place)?;
         let spec = ObjectSpec {
             vxid: self.task.vxid().number(),
@@ -210,45 +210,45 @@ impl Fetch {
             flags: self.object_flags(storing),
             last_modified: validation::last_modified(
                 &self.response.http,
-                &self.task.ws,
+                self.task.ws(),
                 self.response.lifetime,
             ),
             vary: parts.vary,
             head: parts.head,
             extra: parts.extra,
         };
-        let p = &self.task.params;
-        let sizes = transit::chunk_sizes(p.fetch_chunksize, p.fetch_maxchunksize, self.transit_limit());
-        let log = &mut self.task.log;
+        let transit_limit = self.transit_limit();
+        let TaskParts { params: p, ws, log, .. } = self.task.parts();
+        let sizes = transit::chunk_sizes(p.fetch_chunksize, p.fetch_maxchunksize, transit_limit);
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
         let mut nuke = Nuke::new(p.nuke_limit, &mut note);
-        let (cache, is_mark, ws) = (services.cache(), storing.is_mark(), &self.task.ws);
+        let (cache, is_mark) = (services.cache(), storing.is_mark());
         let made = create(&Site { cache, stevedore, spec, sizes, is_mark, ws }, &mut nuke);
         self.product.nuked = p.nuke_limit - nuke.left;
         let kind = stevedore.kind().name();
         let Ok(stored) = made else {
             let text = format_args!("Failed to create object from {kind} {}", stevedore.name());
-            self.task.log.put_fmt(Tag::Error, text);
+            log.put_fmt(Tag::Error, text);
             return None;
         };
-        crate::task::log_storage(&mut self.task.log, kind, stevedore.name());
+        crate::task::log_storage(log, kind, stevedore.name());
         Some(stored)
     }
 
     /// Returns the number of the storage; `None` if VCL has set none.
     fn store_choice(&mut self, storing: Storing) -> Option<u32> {
-        let c = self.task.services.counters();
-        match storing::store_choice(storing, self.response.lifetime, self.task.params.shortlived) {
+        let c = self.task.services().counters();
+        match storing::store_choice(storing, self.response.lifetime, self.task.params().shortlived) {
             StoreChoice::Chosen => return self.attempt.storage,
             StoreChoice::TransientUncacheable => c.beresp_uncacheable.add(1),
             StoreChoice::TransientShortlived => c.beresp_shortlived.add(1),
         }
-        Some(self.task.services.stevedores().transient())
+        Some(self.task.services().stevedores().transient())
     }
 
     /// Returns the tags that the origin gave the object, for purges by tag.
     fn tags(&self) -> Vec<Mark> {
-        let (ws, cache) = (&self.task.ws, self.task.services.cache());
+        let (ws, cache) = (self.task.ws(), self.task.services().cache());
         let lists =
             [names::XKEY, names::X_HASH_TWO].into_iter().flat_map(|n| self.response.http.get_all(ws, n));
         lists.flat_map(lacquer_vmods::xkey::tags).map(|word| cache.tag(word)).collect()
@@ -280,18 +280,18 @@ impl Fetch {
         let mut ended = self.end_origin(connection, None);
         self.drop_if_foreign(&ended, stored.object());
         if stored.is_published() {
-            ended.release(&self.task.services, Some(stored.object()));
+            ended.release(self.task.services(), Some(stored.object()));
         }
         let (object, awaited) = self.settle(stored);
         self.drop_if_foreign(&ended, &object);
-        ended.release(&self.task.services, Some(&object));
+        ended.release(self.task.services(), Some(&object));
         drop(awaited);
         self.task.stamp("BerespBody");
         if let Some(stale) = self.product.stale.take() {
-            let log = self.task.services.log();
+            let log = self.task.services().log();
             let text = format_args!("VBF_Superseded x={} n={}", stale.vxid(), object.vxid());
             log.write_fmt(Tag::ExpKill, lacquer_shm::Vxid::NONE, text);
-            self.task.services.cache().supersede(&stale);
+            self.task.services().cache().supersede(&stale);
         }
         Step::Done(Some(object))
     }
@@ -300,7 +300,7 @@ impl Fetch {
     /// published.
     fn drop_if_foreign(&self, ended: &Ended, object: &Object) {
         if ended.is_foreign {
-            self.task.services.cache().expel(object);
+            self.task.services().cache().expel(object);
         }
     }
 
@@ -312,7 +312,7 @@ impl Fetch {
             // Readers already hold this object; the index may get a more compact one.
             Stored::Begun(Draft { object, writer, is_published: true }) => {
                 self.product.target = Target::Delivered;
-                self.task.services.cache().finish(object, writer)
+                self.task.services().cache().finish(object, writer)
             }
             Stored::Begun(Draft { object, writer, is_published: false }) => {
                 writer.finish();
@@ -347,17 +347,17 @@ impl Fetch {
     /// Returns whether bytes can be appended to the object, or `None` if eviction was paused and can continue.
     /// `tries` is the number of evictions tried so far.
     fn reserve(&mut self, draft: &mut Draft, tries: u32) -> Option<bool> {
-        let services = self.task.services.clone();
+        let services = self.task.services().clone();
         let shared = services.shared();
         let Draft { object, writer, .. } = draft;
         let Some(stevedore) = shared.stevedores().get(u32::from(object.stevedore())) else {
             return Some(false);
         };
-        let log = &mut self.task.log;
+        let TaskParts { params, log, .. } = self.task.parts();
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
         // A body of many megabytes may evict as many objects as several smaller bodies.
         let megabytes = u32::try_from(writer.len() >> 20).unwrap_or(u32::MAX);
-        let limit = self.task.params.nuke_limit.saturating_mul(megabytes.saturating_add(1));
+        let limit = params.nuke_limit.saturating_mul(megabytes.saturating_add(1));
         let nuke = Nuke::new(limit.saturating_sub(self.product.nuked), &mut note);
         let mut nuke = nuke.pause_after(EVICTIONS_AT_ONCE, tries);
         let has_room = shared.cache().reserve(stevedore, writer, &mut nuke).is_ok();

@@ -21,12 +21,12 @@ pub struct PipeCall<'p> {
 impl PipeCall<'_> {
     /// Opens or reuses a connection. Returns `None`, with the reason in the log, on failure.
     pub async fn open(self, id: BackendId, origin: Arc<Origin>) -> Option<OriginConnection> {
-        let shared = self.task.services.shared();
-        let instance = self.task.vcl.loaded.instance();
-        let request = SlotRequest::new((id, &origin), instance, &self.task.params, shared);
+        let shared = self.task.services().shared();
+        let instance = self.task.vcl().loaded.instance();
+        let request = SlotRequest::new((id, &origin), instance, self.task.params(), shared);
         let slot = request.acquire(&mut self.pipe.log).await?;
-        let limits = Limits::of(&origin, &self.task.params, self.pipe.connect_timeout);
-        let (services, log) = (&self.task.services, &mut self.pipe.log);
+        let limits = Limits::of(&origin, self.task.params(), self.pipe.connect_timeout);
+        let (services, log) = (self.task.services(), &mut self.pipe.log);
         let taken = match take_idle(services, &slot, limits.quiet, log) {
             // A pipe does not check that responses belong to requests, so it uses no connection that may be out of
             // sync.
@@ -42,7 +42,7 @@ impl PipeCall<'_> {
             }
             taken => taken,
         };
-        let hello = proxy_header(&origin, &self.task.sess);
+        let hello = proxy_header(&origin, self.task.sess());
         match wait_or_connect(services, slot, &limits, (taken, &hello), log).await {
             Ok(mut connection) => {
                 self.pipe.stamp("Connected");

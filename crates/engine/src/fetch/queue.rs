@@ -113,8 +113,9 @@ impl<'e> SlotRequest<'e> {
     /// moment later.
     fn queue_limits(&self) -> (u32, f64) {
         let spec = &self.origin.spec;
-        let places = spec.wait_limit.filter(|&n| n > 0).unwrap_or(self.params.backend_wait_limit);
-        let max_wait = spec.wait_timeout.filter(|&t| t >= 0.0).unwrap_or(self.params.backend_wait_timeout);
+        let places = spec.limits.wait_limit.filter(|&n| n > 0).unwrap_or(self.params.backend_wait_limit);
+        let max_wait =
+            spec.limits.wait_timeout.filter(|&t| t >= 0.0).unwrap_or(self.params.backend_wait_timeout);
         if !self.is_share() {
             return (places, max_wait);
         }

@@ -18,7 +18,7 @@ use super::{Fetch, gone};
 pub async fn refresh(f: &mut Fetch, stale: Arc<Object>) -> Step {
     let Some(connection) = f.reclaim() else { return Step::Error };
     if stale.state() == BodyState::Fetching {
-        f.task.log.put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
+        f.task.log_mut().put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
         if stale.end().await == BodyState::Failed {
             return template_failed(f, connection, FAILED);
         }
@@ -75,7 +75,7 @@ async fn piece<'s>(
     stale: &'s Object,
     at: u64,
 ) -> Result<Option<Chunk<'s>>, Unrefreshed> {
-    let limit = clock::limit(connection.waits.between_bytes);
+    let limit = clock::limit(connection.waits().between_bytes);
     let deadline = &f.exchange.deadline;
     let abandonment = f.abandonment(stored);
     loop {
@@ -102,7 +102,7 @@ fn broken(
     is_published: bool,
 ) -> Step {
     if why == Unrefreshed::Unreadable {
-        f.task.services.cache().fail(stale);
+        f.task.services().cache().fail(stale);
     }
     match validation::remedy(why, is_published) {
         Remedy::Repeat => gone::ask_again(f, connection, FAILED),
@@ -126,6 +126,6 @@ fn template_failed(f: &mut Fetch, connection: OriginConnection, why: &str) -> St
         f.fetch_error(why);
     }
     f.close_origin(connection, Some(SessClose::RxBody));
-    f.task.services.counters().fetch_failed.add(1);
+    f.task.services().counters().fetch_failed.add(1);
     Step::Fail
 }

@@ -12,8 +12,8 @@ use super::{Fetch, gone, retry};
 
 /// Lends the connection of a response to VCL.
 pub fn lend(f: &mut Fetch, mut connection: OriginConnection) {
-    if f.request.http.has_token(&f.task.ws, h::CONNECTION, b"close") {
-        connection.close = connection.close.or(Some(SessClose::ReqClose));
+    if f.request.http.has_token(f.task.ws(), h::CONNECTION, b"close") {
+        connection.close_unless_closing(SessClose::ReqClose);
     }
     f.exchange.lent = Some(connection);
 }
@@ -22,14 +22,14 @@ pub fn lend(f: &mut Fetch, mut connection: OriginConnection) {
 pub async fn respond(f: &mut Fetch, confirmed: Option<Arc<Object>>) -> Step {
     let handling = f.vcl(Method::BackendResponse).await;
     // After a rollback, the connection is gone.
-    let response_closes = f.response.http.has_token(&f.task.ws, h::CONNECTION, b"close");
+    let response_closes = f.response.http.has_token(f.task.ws(), h::CONNECTION, b"close");
     if let Some(connection) = f.exchange.lent.as_mut().filter(|_| response_closes) {
-        connection.close = connection.close.or(Some(SessClose::RespClose));
+        connection.close_unless_closing(SessClose::RespClose);
     }
 
     if !f.check_range(f.exchange.lent.is_some()) {
         if let Some(connection) = &mut f.exchange.lent {
-            connection.skip_buffered_body(&f.task.ws);
+            connection.skip_buffered_body(f.task.ws());
         }
         f.close_lent(None);
         return Step::Error;

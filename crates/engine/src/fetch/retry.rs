@@ -11,14 +11,14 @@ use super::parts::{Attempt, Step};
 /// `vcl_backend_error` has requested it.
 pub fn after_vcl(f: &mut Fetch, is_error_page: bool) -> Step {
     f.retries.count += 1;
-    match retry::of_fetch(f.retries.count, f.task.params.max_retries, is_error_page) {
+    match retry::of_fetch(f.retries.count, f.task.params().max_retries, is_error_page) {
         Retry::Again => Step::Retry,
         Retry::ErrorPage => {
-            f.task.log.put(Tag::VCL_Error, b"Too many retries, delivering 503");
+            f.task.log_mut().put(Tag::VCL_Error, b"Too many retries, delivering 503");
             Step::Error
         }
         Retry::Fail => {
-            f.task.log.put(Tag::VCL_Error, b"Too many retries, failing");
+            f.task.log_mut().put(Tag::VCL_Error, b"Too many retries, failing");
             Step::Fail
         }
     }
@@ -27,17 +27,15 @@ pub fn after_vcl(f: &mut Fetch, is_error_page: bool) -> Step {
 /// Starts a new transaction for another attempt with the same request.
 pub fn retry(f: &mut Fetch) -> Step {
     if let Some(why) = f.retries.forbidden {
-        f.task.log.put_fmt(Tag::Error, format_args!("Retry not possible, {why}"));
+        f.task.log_mut().put_fmt(Tag::Error, format_args!("Retry not possible, {why}"));
         return Step::Fail;
     }
     f.task.stamp("Retry");
     f.attempt = Attempt::new();
     f.response.status = 0;
     f.response.reason = Text::NONE;
-    let next = Vxid::backend(f.task.services.vxid());
-    f.task.log.continue_as("bereq", "retry", next);
-    let previous = f.task.times.last;
-    f.task.timestamp("Start", previous);
+    let next = Vxid::backend(f.task.services().vxid());
+    f.task.continue_as("bereq", "retry", next);
     f.bereq_headers().log_all();
     Step::Start
 }

@@ -14,11 +14,11 @@ use crate::activity::Work;
 
 /// Runs a fetch to its end. A panic ends only this fetch.
 pub async fn run(fetch: &mut Fetch) {
-    let services = fetch.task.services.clone();
+    let services = fetch.task.services().clone();
     let outcome =
         crate::faults::caught(&services, (fetch.task.vxid(), Work::Fetch), pin!(fetch.steps())).await;
     let object = outcome.unwrap_or_else(|text| {
-        fetch.task.log.put(Tag::Error, format!("Fault in this fetch: {text}").as_bytes());
+        fetch.task.log_mut().put(Tag::Error, format!("Fault in this fetch: {text}").as_bytes());
         fetch.fail();
         None
     });
@@ -28,7 +28,7 @@ pub async fn run(fetch: &mut Fetch) {
 impl Fetch {
     /// Runs the steps. Returns the object that the fetch has completed, if any.
     async fn steps(&mut self) -> Option<Arc<Object>> {
-        let now = self.task.times.first;
+        let now = self.task.first_event();
         self.task.timestamp("Start", now);
         start::make_bereq(self);
         let mut step = Step::Start;
@@ -56,7 +56,7 @@ impl Fetch {
         self.close_lent(Some(SessClose::RxBody));
         // Dropping the right to fetch wakes the requests that wait for it.
         if let Target::Streaming(object) = mem::replace(&mut self.product.target, Target::Delivered) {
-            self.task.services.cache().fail(&object);
+            self.task.services().cache().fail(&object);
         }
         self.announce(None);
     }
@@ -66,12 +66,12 @@ impl Fetch {
             && object.state() == BodyState::Complete
         {
             let length = object.body_len();
-            self.task.log.put_numbers(Tag::Length, [length]);
+            self.task.log_mut().put_numbers(Tag::Length, [length]);
         }
-        self.task.log.put_numbers(Tag::BereqAcct, self.exchange.account.numbers());
-        self.task.log.end();
-        if self.task.ws.overflowed() {
-            self.task.services.counters().ws_backend_overflow.add(1);
+        self.task.log_mut().put_numbers(Tag::BereqAcct, self.exchange.account.numbers());
+        self.task.log_mut().end();
+        if self.task.ws().overflowed() {
+            self.task.services().counters().ws_backend_overflow.add(1);
         }
         self.announce(None);
     }

@@ -16,7 +16,6 @@ use lacquer_shm::{Tag, TxLog, Vxid};
 use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
-use lacquer_vcl_runtime::instance::PrivateMap;
 
 use super::connection::OriginConnection;
 use super::events::FetchEvents;
@@ -25,7 +24,7 @@ use super::parts::{
 };
 use super::{Fetch, Mode, gone, response};
 use crate::client::Req;
-use crate::task::{Ending, Run, Task, Times};
+use crate::task::{Task, TaskBuffers, TaskContext};
 use crate::transaction_buffers::TransactionBuffers;
 
 /// Creates a fetch from the request that starts it. Texts are copied into the fetch's own workspace.
@@ -48,7 +47,7 @@ pub fn from_request(
     let identity = copy_identity(req, &mut memory.ws);
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
     let task = new_task(req, params, memory.ws, memory.log, memory.out);
-    let now = task.run.now;
+    let now = task.now();
     let inputs = req.take_fetch_inputs();
     Fetch {
         task,
@@ -97,25 +96,23 @@ fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {
 
 fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u8>) -> Task {
     let now = clock::real();
-    Task {
-        services: req.task.services.clone(),
+    let context = TaskContext {
+        services: req.task.services().clone(),
         params,
-        sess: req.task.sess.clone(),
-        vcl: req.task.vcl.clone(),
-        ws,
-        log,
-        out,
-        privates: PrivateMap::default(),
-        times: Times { first: now, last: now },
-        run: Run { method: Method::BackendFetch, now, trace: req.task.run.trace, ending: Ending::Usual },
-    }
+        sess: req.task.sess().clone(),
+        vcl: req.task.vcl().clone(),
+    };
+    let buffers = TaskBuffers { ws, log, out };
+    let mut task = Task::new(context, buffers, now, (Method::BackendFetch, now));
+    task.set_trace(req.task.is_traced());
+    task
 }
 
 /// Copies the request's head for the origin. Its framing headers match the filtered body.
 fn copy_head(req: &mut Req, is_pass: bool, bereq0: &mut Message, ws: &mut Workspace) {
     req.filter_body_for_fetch();
     let filter = if is_pass { Filter::PASS } else { Filter::FETCH };
-    if bereq0.copy_from(ws, req.http(), &req.task.ws, filter).is_err() {
+    if bereq0.copy_from(ws, req.http(), req.task.ws(), filter).is_err() {
         ws.set_overflowed();
     }
     if let Some(filters) = req.body_filters() {
@@ -126,7 +123,7 @@ fn copy_head(req: &mut Req, is_pass: bool, bereq0: &mut Message, ws: &mut Worksp
 /// Completes the request to the origin before VCL sees it. A request for the cache differs from the client's request.
 pub fn make_bereq(f: &mut Fetch) {
     std::mem::swap(&mut f.request.http, &mut f.request.original);
-    let (gzip, for_cache) = (f.task.params.http_gzip_support, !f.purpose.is_pass);
+    let (gzip, for_cache) = (f.task.params().http_gzip_support, !f.purpose.is_pass);
     let mut headers = f.bereq_headers();
     // The log shows the client's request first, then the changes for the cache.
     headers.log_all();
@@ -138,7 +135,7 @@ pub fn make_bereq(f: &mut Fetch) {
     }
     headers.force_slot(Slot::Proto, fixed::HTTP_11);
     add_conditions(f);
-    f.request.snapshot = f.task.ws.mark();
+    f.request.snapshot = f.task.ws().mark();
     f.request.original.clone_from(&f.request.http);
     if f.request.body.is_none() {
         f.release_request();
@@ -151,7 +148,7 @@ fn add_conditions(f: &mut Fetch) {
     if stale.state() == BodyState::Failed {
         // The failed object cannot be refreshed by a 304.
         f.product.stale = None;
-        return f.task.services.cache().fail(&stale);
+        return f.task.services().cache().fail(&stale);
     }
     let Some(head) = pack::PackedHead::new(stale.head()) else { return };
     let conditions = validation::conditions(head, stale.is(flag::IMSCAND));
@@ -165,7 +162,7 @@ fn add_conditions(f: &mut Fetch) {
 
 /// Runs `vcl_backend_fetch`, exchanges messages with the origin, and applies the protocol's rules to the response.
 pub async fn start(f: &mut Fetch) -> Step {
-    let stevedores = f.task.services.stevedores();
+    let stevedores = f.task.services().stevedores();
     f.attempt.storage =
         Some(if f.response.is_uncacheable { stevedores.transient() } else { f.storage_choice() });
     let vxid = f.task.vxid().number();
@@ -174,9 +171,9 @@ pub async fn start(f: &mut Fetch) -> Step {
     let mut digits = [0; 24];
     let mut headers = f.bereq_headers();
     if retried {
-        headers.unset(crate::task::names::X_VARNISH);
+        headers.unset(crate::logged::names::X_VARNISH);
     }
-    headers.add(crate::task::names::X_VARNISH, text::digits(vxid, &mut digits));
+    headers.add(crate::logged::names::X_VARNISH, text::digits(vxid, &mut digits));
     if !has_body {
         headers.unset(h::CONTENT_LENGTH);
     }
@@ -196,10 +193,10 @@ pub async fn start(f: &mut Fetch) -> Step {
     let now = f.task.stamp("Beresp");
     f.response.entered = now;
     let Some(mut connection) = responded else { return Step::Error };
-    connection.reply.took = now - connection.reply.asked;
-    if connection.reply.framing.status == BodyStatus::Error {
+    connection.reply_mut().head_received(now);
+    if connection.reply().framing().status == BodyStatus::Error {
         f.close_origin(connection, Some(SessClose::RxBody));
-        f.task.log.put(Tag::Error, b"Body cannot be fetched");
+        f.task.log_mut().put(Tag::Error, b"Body cannot be fetched");
         return Step::Error;
     }
     normalize_response(f, now);
@@ -212,12 +209,12 @@ pub async fn start(f: &mut Fetch) -> Step {
 
 /// Adds a missing `Date`, joins the lines of list headers, and sets the lifetimes from the headers.
 fn normalize_response(f: &mut Fetch, now: f64) {
-    if !f.response.http.has(&f.task.ws, h::DATE) {
-        let date = f.task.services.http_date(now);
+    if !f.response.http.has(f.task.ws(), h::DATE) {
+        let date = f.task.services().http_date(now);
         f.beresp_headers().add(h::DATE, &date);
     }
     for name in [h::CACHE_CONTROL, h::VARY] {
-        let _ = f.response.http.collect(&mut f.task.ws, name, b", ");
+        let _ = f.response.http.collect(f.task.ws_mut(), name, b", ");
     }
     let fresh = f.set_lifetimes(now);
     if !f.purpose.is_pass {
@@ -249,7 +246,7 @@ async fn accept_304(f: &mut Fetch, connection: OriginConnection) -> Step {
         }
         NotModified::Repeat => gone::ask_again_before_vcl(f, connection),
         NotModified::Refuse => {
-            f.task.log.put(Tag::Error, b"304 response but not conditional fetch");
+            f.task.log_mut().put(Tag::Error, b"304 response but not conditional fetch");
             f.close_origin(connection, Some(SessClose::RxBad));
             Step::Error
         }
@@ -266,12 +263,12 @@ fn complete_head(f: &mut Fetch, stale: &Object, weaken_etag: bool) {
     }
     if let Some(head) = pack::PackedHead::new(stale.head()) {
         let own = f.response.http.fields().len();
-        if head.merge_into(&mut f.task.ws, &mut f.response.http).is_err() {
-            f.task.ws.set_overflowed();
+        if head.merge_into(f.task.ws_mut(), &mut f.response.http).is_err() {
+            f.task.ws_mut().set_overflowed();
         }
         f.beresp_headers().log_first_line();
         for field in &f.response.http.fields()[own..] {
-            f.task.log.put(Tag::BerespHeader, field.line(&f.task.ws));
+            f.task.put_from(Tag::BerespHeader, |ws| field.line(ws));
         }
     }
     f.attempt.was_304 = true;

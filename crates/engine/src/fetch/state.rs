@@ -14,7 +14,8 @@ use lacquer_vcl::types::{Action, Method};
 
 use super::events::Started;
 use super::parts::{Attempt, Exchange, Product, Purpose, Request, Response, Retries, Waiter};
-use crate::task::{BEREQ, BERESP, Logged, Task, VclTask, run_vcl};
+use crate::logged::{BEREQ, BERESP, Logged};
+use crate::task::{Task, TaskBuffers, VclTask, run_vcl};
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::Transaction;
 
@@ -36,13 +37,14 @@ impl Transaction for Fetch {
     }
 
     fn take_buffers(&mut self) -> TransactionBuffers {
+        let TaskBuffers { ws, log, out } = self.task.take_buffers();
         TransactionBuffers {
-            ws: mem::take(&mut self.task.ws),
-            log: mem::take(&mut self.task.log),
+            ws,
+            log,
             request: mem::take(&mut self.request.http),
             request0: mem::take(&mut self.request.original),
             response: mem::take(&mut self.response.http),
-            out: mem::take(&mut self.task.out),
+            out,
             synth_body: mem::take(&mut self.response.body),
         }
     }
@@ -56,21 +58,11 @@ impl VclTask for Fetch {
 
 impl Fetch {
     pub fn bereq_headers(&mut self) -> Logged<'_> {
-        Logged {
-            message: &mut self.request.http,
-            ws: &mut self.task.ws,
-            log: &mut self.task.log,
-            tags: BEREQ,
-        }
+        self.task.logged(&mut self.request.http, BEREQ)
     }
 
     pub fn beresp_headers(&mut self) -> Logged<'_> {
-        Logged {
-            message: &mut self.response.http,
-            ws: &mut self.task.ws,
-            log: &mut self.task.log,
-            tags: BERESP,
-        }
+        self.task.logged(&mut self.response.http, BERESP)
     }
 
     pub fn vcl(&mut self, method: Method) -> impl Future<Output = Action> {
@@ -79,13 +71,13 @@ impl Fetch {
 
     /// Logs a failure of the fetch.
     pub fn fetch_error(&mut self, text: &str) {
-        self.task.log.put(Tag::FetchError, text.as_bytes());
+        self.task.log_mut().put(Tag::FetchError, text.as_bytes());
     }
 
     /// Logs that the fetch ends early, because nobody waits for it.
     pub(super) fn log_abandoned(&mut self) {
         self.fetch_error("abandoned, the client is gone");
-        self.task.services.counters().fetch_abandoned.add(1);
+        self.task.services().counters().fetch_abandoned.add(1);
     }
 
     /// Returns the request's body to the request. The fetch no longer needs it.
@@ -106,7 +98,7 @@ impl Fetch {
 
     /// Sets the lifetimes of the response from its headers and the parameters.
     pub fn set_lifetimes(&mut self, now: f64) -> Freshness {
-        let p = &self.task.params;
+        let p = self.task.params();
         let defaults = freshness::Defaults {
             ttl: p.default_ttl,
             grace: p.default_grace,
@@ -114,40 +106,41 @@ impl Fetch {
             clock_skew: f64::from(p.clock_skew),
         };
         let fresh =
-            freshness::freshness(&self.response.http, &self.task.ws, now, &defaults, self.purpose.is_pass);
+            freshness::freshness(&self.response.http, self.task.ws(), now, &defaults, self.purpose.is_pass);
         self.response.lifetime = Lifetime::of_headers(&fresh);
         fresh
     }
 
     pub fn log_lifetimes(&mut self, now: f64, fresh: &Freshness) {
-        self.task.out.clear();
-        fresh.write_log(now, self.response.is_uncacheable, &mut self.task.out);
-        self.task.log.put(Tag::TTL, &self.task.out);
+        let mut text = self.task.take_output();
+        fresh.write_log(now, self.response.is_uncacheable, &mut text);
+        self.task.log_mut().put(Tag::TTL, &text);
+        self.task.return_output(text);
     }
 
     /// Returns the default storage for the next object, by round robin. VCL may set another.
     pub fn storage_choice(&self) -> u32 {
-        self.task.services.stevedores().next()
+        self.task.services().stevedores().next()
     }
 
     /// Returns the framing of the response that VCL sees; that of a response without a body if there is none.
     pub fn lent_framing(&self) -> BodyStatus {
-        self.exchange.lent.as_ref().map_or(BodyStatus::None, |connection| connection.reply.framing.status)
+        self.exchange.lent.as_ref().map_or(BodyStatus::None, |connection| connection.reply().framing().status)
     }
 
     /// Returns whether the origin's Content-Range matches the requested range. After a rollback there is no response,
     /// and its texts may have been overwritten.
     pub fn check_range(&mut self, has_response: bool) -> bool {
         let response = has_response.then_some(&self.response.http);
-        let is_supported = self.task.params.http_range_support;
-        match partial::check(is_supported, &self.request.original, response, &self.task.ws) {
+        let is_supported = self.task.params().http_range_support;
+        match partial::check(is_supported, &self.request.original, response, self.task.ws()) {
             PartialCheck::Fine => true,
             PartialCheck::Odd(note) => {
-                self.task.log.put(Tag::Debug, note.as_bytes());
+                self.task.log_mut().put(Tag::Debug, note.as_bytes());
                 true
             }
             PartialCheck::Refused(why) => {
-                self.task.log.put(Tag::Error, why.as_bytes());
+                self.task.log_mut().put(Tag::Error, why.as_bytes());
                 false
             }
         }

@@ -90,9 +90,9 @@ impl Fetch {
             self.fetch_error("Failure to push processors");
             return None;
         }
-        let has_coding = has_body && self.request.http.has(&self.task.ws, h::TRANSFER_ENCODING);
+        let has_coding = has_body && self.request.http.has(self.task.ws(), h::TRANSFER_ENCODING);
         // An earlier attempt may have declared a chunked body.
-        upload.chunked |= has_coding && !self.request.http.has(&self.task.ws, h::CONTENT_LENGTH);
+        upload.chunked |= has_coding && !self.request.http.has(self.task.ws(), h::CONTENT_LENGTH);
         if upload.chunked {
             let mut headers = self.bereq_headers();
             headers.unset(h::CONTENT_LENGTH);
@@ -106,33 +106,33 @@ impl Fetch {
     /// Creates the filters in `bereq.filters`. They have no effect without a body. Returns false, with the reason in
     /// the log, on failure.
     fn push_filters(&mut self, upload: &mut Upload) -> bool {
-        let list = self.task.ws.get(self.request.filters).to_vec();
-        self.task.log.put(Tag::Filters, &list);
+        let list = self.task.ws().get(self.request.filters).to_vec();
+        self.task.log_mut().put(Tag::Filters, &list);
         let has_body = self.request.cached_body.is_some() || self.request.body.is_some();
         let mut filters: Vec<Box<dyn Filter>> = Vec::new();
         for (name, rest) in lacquer_filters::names(&list) {
-            if !workspace_costs::charge(&mut self.task.ws, workspace_costs::FILTER) {
+            if !workspace_costs::charge(self.task.ws_mut(), workspace_costs::FILTER) {
                 return false;
             }
             match name {
                 b"gunzip" if has_body => {
-                    self.task.services.counters().n_gunzip.add(1);
+                    self.task.services().counters().n_gunzip.add(1);
                     self.bereq_headers().unset(h::CONTENT_ENCODING);
                     upload.chunked = true;
                     filters.push(Box::new(Gunzip::for_delivery()));
                 }
                 b"range" => {
-                    self.task.log.put(Tag::Error, b"range can only be used on the client side");
+                    self.task.log_mut().put(Tag::Error, b"range can only be used on the client side");
                 }
                 // ESI has no effect here: request bodies are not parsed for it.
                 b"gunzip" | b"esi" => {}
                 _ => {
-                    self.task.log.put(Tag::Error, crate::req_filters::unknown(rest).as_bytes());
+                    self.task.log_mut().put(Tag::Error, crate::req_filters::unknown(rest).as_bytes());
                     return false;
                 }
             }
         }
-        upload.chain = Chain::new(filters, self.task.params.gzip_buffer);
+        upload.chain = Chain::new(filters, self.task.params().gzip_buffer);
         true
     }
 
@@ -162,7 +162,7 @@ impl Fetch {
     ) -> io::Result<()> {
         self.retries.forbidden = Some("req.body not cached");
         self.waiter.events.reads_body.set(true);
-        let params = self.task.params.clone();
+        let params = self.task.params().clone();
         loop {
             let piece = match body.next(&params).await {
                 Ok(piece) => piece,

@@ -31,7 +31,7 @@ pub fn get_bool(f: &mut Fetch, var: Var) -> bool {
         Var::BereqIsHitmiss => f.purpose.is_hitmiss,
         Var::BereqIsHitpass => f.purpose.is_hitpass,
         Var::BereqRetryConnect => f.request.may_reconnect,
-        Var::BereqTrace => f.task.run.trace,
+        Var::BereqTrace => f.task.is_traced(),
         Var::BereqUncacheable | Var::BerespUncacheable => f.response.is_uncacheable,
         Var::BerespDoEsi => f.attempt.do_esi,
         Var::BerespDoGunzip => f.response.do_gunzip,
@@ -46,21 +46,21 @@ pub fn get_int(f: &Fetch, var: Var) -> i64 {
     match var {
         Var::BereqRetries => i64::from(f.retries.count),
         Var::BereqXid => f.task.vxid().number() as i64,
-        Var::SessXid => f.task.sess.vxid as i64,
+        Var::SessXid => f.task.sess().vxid().number() as i64,
         Var::BerespStatus => i64::from(f.response.http.status()),
         Var::BerespTransitBuffer => i64::try_from(f.product.transit_buffer).unwrap_or(i64::MAX),
         Var::ObjStaleHits | Var::ObjStaleStatus => {
             f.product.stale.as_ref().map_or(0, |o| object::get_int(o, var))
         }
-        _ => session::int(&f.task, var).or_else(|| params::int(&f.task.params, var)).unwrap_or(0),
+        _ => session::int(&f.task, var).or_else(|| params::int(f.task.params(), var)).unwrap_or(0),
     }
 }
 
 pub fn get_real(f: &Fetch, var: Var) -> f64 {
-    let (p, lifetime, now) = (&f.task.params, f.response.lifetime, f.task.run.now);
+    let (p, lifetime, now) = (f.task.params(), f.response.lifetime, f.task.now());
     match var {
-        Var::Now => f.task.run.now,
-        Var::BereqTime => f.task.times.first,
+        Var::Now => f.task.now(),
+        Var::BereqTime => f.task.first_event(),
         Var::BereqBetweenBytesTimeout => {
             shown(f.attempt.timeouts.between_bytes.unwrap_or(p.between_bytes_timeout))
         }
@@ -72,7 +72,7 @@ pub fn get_real(f: &Fetch, var: Var) -> f64 {
         Var::BerespKeep => lifetime.keep.max(0.0),
         Var::BerespTime => f.response.entered,
         Var::ObjStaleAge | Var::ObjStaleGrace | Var::ObjStaleKeep | Var::ObjStaleTime | Var::ObjStaleTtl => {
-            f.product.stale.as_ref().map_or(0.0, |o| object::get_real(o, var, f.task.run.now))
+            f.product.stale.as_ref().map_or(0.0, |o| object::get_real(o, var, f.task.now()))
         }
         _ => params::duration(p, var).unwrap_or(0.0),
     }
@@ -81,21 +81,21 @@ pub fn get_real(f: &Fetch, var: Var) -> f64 {
 pub fn get_str(f: &mut Fetch, var: Var) -> Option<&[u8]> {
     match var {
         Var::ClientIdentity => session::identity(&f.task, f.request.identity),
-        Var::BereqMethod => start_text(&f.request.http, &f.task.ws, Slot::Method),
-        Var::BereqUrl => start_text(&f.request.http, &f.task.ws, Slot::Url),
-        Var::BereqProto => start_text(&f.request.http, &f.task.ws, Slot::Proto),
+        Var::BereqMethod => start_text(&f.request.http, f.task.ws(), Slot::Method),
+        Var::BereqUrl => start_text(&f.request.http, f.task.ws(), Slot::Url),
+        Var::BereqProto => start_text(&f.request.http, f.task.ws(), Slot::Proto),
         Var::BereqFilters if f.request.filters.is_none() => Some(b""),
-        Var::BereqFilters => f.task.ws.get_opt(f.request.filters),
-        Var::BerespProto => start_text(&f.response.http, &f.task.ws, Slot::Proto),
-        Var::BerespReason => start_text(&f.response.http, &f.task.ws, Slot::Reason),
-        Var::BerespFilters if f.response.filters.is_some() => f.task.ws.get_opt(f.response.filters),
+        Var::BereqFilters => f.task.ws().get_opt(f.request.filters),
+        Var::BerespProto => start_text(&f.response.http, f.task.ws(), Slot::Proto),
+        Var::BerespReason => start_text(&f.response.http, f.task.ws(), Slot::Reason),
+        Var::BerespFilters if f.response.filters.is_some() => f.task.ws().get_opt(f.response.filters),
         Var::BerespFilters => Some(default_filters(f)),
         Var::BerespBackendName => backend_name(f),
         Var::BerespStorageHint => {
-            storage::name(f.task.services.stevedores(), get_stevedore(f, Var::BerespStorage))
+            storage::name(f.task.services().stevedores(), get_stevedore(f, Var::BerespStorage))
         }
         Var::ObjStaleProto | Var::ObjStaleReason => match &f.product.stale {
-            Some(object) => object::get_str(object, var, &mut f.task.ws),
+            Some(object) => object::get_str(object, var, f.task.ws_mut()),
             None => None,
         },
         _ => session::text(&f.task, var),
@@ -106,20 +106,20 @@ pub fn get_str(f: &mut Fetch, var: Var) -> Option<&[u8]> {
 fn default_filters(f: &mut Fetch) -> &[u8] {
     let has_body = f.lent_framing() != BodyStatus::None;
     let list = if has_body { f.filter_list() } else { Cow::default() };
-    listed(&mut f.task.ws, &list)
+    listed(f.task.ws_mut(), &list)
 }
 
 /// Returns the name of the backend. Directors and their names live as long as the VCL.
 fn backend_name(f: &Fetch) -> Option<&[u8]> {
-    let directors = &f.task.vcl.loaded.instance().directors;
+    let directors = &f.task.vcl().loaded.instance().directors;
     directors.get(f.response.backend).map(|cell| cell.director.name().as_bytes())
 }
 
 /// Returns an address: `beresp.backend.ip`, or one of the session's.
 pub fn get_ip(f: &Fetch, var: Var) -> Option<&SocketAddr> {
     match var {
-        Var::BerespBackendIp => f.exchange.lent.as_ref()?.link.facts().remote(),
-        _ => session::ip(&f.task.sess, var),
+        Var::BerespBackendIp => f.exchange.lent.as_ref()?.facts().remote(),
+        _ => session::ip(f.task.sess(), var),
     }
 }
 
@@ -145,14 +145,14 @@ pub fn set_bool(f: &mut Fetch, var: Var, value: bool) -> HostResult<()> {
     }
     match var {
         Var::BereqRetryConnect => f.request.may_reconnect = value,
-        Var::BereqTrace => f.task.run.trace = value,
+        Var::BereqTrace => f.task.set_trace(value),
         Var::BerespDoEsi => f.attempt.do_esi = value,
         Var::BerespDoGunzip => f.response.do_gunzip = value,
         Var::BerespDoGzip => f.response.do_gzip = value,
         Var::BerespDoStream => f.attempt.do_stream = value,
         Var::BerespUncacheable => {
             if f.response.is_uncacheable && !value {
-                f.task.log.put(Tag::VCL_Error, b"Ignoring attempt to reset beresp.uncacheable");
+                f.task.log_mut().put(Tag::VCL_Error, b"Ignoring attempt to reset beresp.uncacheable");
             }
             f.response.is_uncacheable |= value;
             log_lifetime(f);
@@ -167,7 +167,7 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
         Var::BereqBetweenBytesTimeout => f.attempt.timeouts.between_bytes = Some(value),
         Var::BereqConnectTimeout => f.attempt.timeouts.connect = Some(value),
         Var::BereqFirstByteTimeout => f.attempt.timeouts.first_byte = Some(value),
-        Var::BerespTtl => f.response.lifetime.set_ttl(value, f.task.run.now),
+        Var::BerespTtl => f.response.lifetime.set_ttl(value, f.task.now()),
         Var::BerespGrace => f.response.lifetime.set_grace(value),
         Var::BerespKeep => f.response.lifetime.set_keep(value),
         _ => return misplaced(var),
@@ -183,14 +183,14 @@ fn log_lifetime(f: &mut Fetch) {
     let cacheable = if f.response.is_uncacheable { "uncacheable" } else { "cacheable" };
     let Lifetime { ttl, grace, keep, origin } = f.response.lifetime;
     let text = format_args!("VCL {ttl:.0} {grace:.0} {keep:.0} {origin:.0} {cacheable}");
-    f.task.log.put_fmt(Tag::TTL, text);
+    f.task.log_mut().put_fmt(Tag::TTL, text);
 }
 
 /// Carries out `return (pass(duration))`: requests for this object are passed for `seconds`.
 pub fn pass_for(f: &mut Fetch, seconds: f64) {
     f.response.lifetime = f.response.lifetime.of_pass(seconds);
     let origin = f.response.lifetime.origin;
-    f.task.log.put_fmt(Tag::TTL, format_args!("HFP {seconds:.0} 0 0 {origin:.0} uncacheable"));
+    f.task.log_mut().put_fmt(Tag::TTL, format_args!("HFP {seconds:.0} 0 0 {origin:.0} uncacheable"));
 }
 
 /// Sets the lifetimes from the headers again, discarding VCL's changes.
@@ -223,19 +223,19 @@ pub fn set_str(f: &mut Fetch, var: Var, value: Option<&[u8]>) -> HostResult<()> 
         Var::BerespProto => headers::set_start(&mut f.beresp_headers(), Slot::Proto, var, value),
         Var::BerespReason => headers::set_start(&mut f.beresp_headers(), Slot::Reason, var, value),
         Var::BereqFilters => {
-            let copied = keep(&mut f.task.ws, value);
+            let copied = keep(f.task.ws_mut(), value);
             assign(&mut f.request.filters, copied);
             Ok(())
         }
         Var::BerespFilters => {
-            let copied = keep(&mut f.task.ws, value);
+            let copied = keep(f.task.ws_mut(), value);
             assign(&mut f.response.filters, copied);
             Ok(())
         }
         // An unknown name has no effect.
         Var::BerespStorageHint => {
             let name = String::from_utf8_lossy(value.unwrap_or_default());
-            f.attempt.storage = f.task.services.stevedores().by_name(&name).or(f.attempt.storage);
+            f.attempt.storage = f.task.services().stevedores().by_name(&name).or(f.attempt.storage);
             Ok(())
         }
         _ => misplaced(var),

@@ -8,14 +8,14 @@ use std::task::{Context, Waker};
 
 use lacquer_h2::flow::{INITIAL_WINDOW, ReceiveWindow, SendWindow};
 use lacquer_h2::frame::{self, FrameHeader, Kind};
-use lacquer_h2::rules::{RapidReset, Rules};
 use lacquer_h2::settings::Settings;
+use lacquer_h2::stream::charge_connection;
 use lacquer_h2::{Error, Fault, Note};
 use lacquer_net::ClientSocket;
 use lacquer_params::Params;
-use lacquer_shm::{Tag, Vxid};
-use lacquer_vcl_runtime::H2Setting;
+use lacquer_shm::Tag;
 
+use super::conduct::Conduct;
 use super::output::Output;
 use crate::account::Account;
 use crate::services::Services;
@@ -28,41 +28,28 @@ pub trait StreamEntry: Any {
 }
 
 pub struct Conn {
-    pub services: Rc<Services>,
-    pub sess: Rc<Sess>,
-    pub vxid: Vxid,
-    pub output: Output,
-    pub settings: SettingsPair,
-    pub windows: Windows,
-    pub conduct: Conduct,
-    pub account: Cell<Account>,
+    services: Rc<Services>,
+    sess: Rc<Sess>,
+    pub(super) output: Output,
+    settings: SettingsPair,
+    windows: Windows,
+    conduct: Conduct,
+    account: Cell<Account>,
     error: Cell<Option<Error>>,
     streams: Streams,
     wakes: Wakes,
 }
 
 /// The settings of both sides.
-pub struct SettingsPair {
-    pub local: Settings,
-    pub remote: Cell<Settings>,
+struct SettingsPair {
+    local: Settings,
+    remote: Cell<Settings>,
 }
 
 /// The connection-level flow-control windows.
-pub struct Windows {
-    pub send: Cell<SendWindow>,
-    pub receive: Cell<ReceiveWindow>,
-}
-
-/// The client's behavior so far, which decides how its next frames are treated.
-pub struct Conduct {
-    pub rules: RefCell<Rules>,
-    pub resets: RefCell<RapidReset>,
-    /// The last stream that this side reset; 0 if there is none.
-    pub last_reset: Cell<u32>,
-    /// A GOAWAY was sent or received.
-    pub goaway_seen: Cell<bool>,
-    /// The client knows that the connection will end soon.
-    pub is_leaving: Cell<bool>,
+struct Windows {
+    send: Cell<SendWindow>,
+    receive: Cell<ReceiveWindow>,
 }
 
 #[derive(Default)]
@@ -83,38 +70,60 @@ struct Wakes {
 impl Conn {
     pub fn new(services: Rc<Services>, sess: Rc<Sess>, tx: Rc<ClientSocket>, params: &Params) -> Conn {
         let local = local_settings(params);
-        let resets = RapidReset::new(
-            params.h2_rapid_reset,
-            u64::from(params.h2_rapid_reset_limit),
-            params.h2_rapid_reset_period,
-            sess.opened,
-        );
         Conn {
-            vxid: Vxid::client(sess.vxid),
-            services,
-            sess,
             output: Output::new(tx),
             windows: Windows {
                 send: Cell::new(SendWindow::new(INITIAL_WINDOW)),
                 receive: Cell::new(ReceiveWindow::new(INITIAL_WINDOW)),
             },
-            conduct: Conduct {
-                rules: RefCell::new(Rules::new(local.max_concurrent_streams)),
-                resets: RefCell::new(resets),
-                last_reset: Cell::new(0),
-                goaway_seen: Cell::new(false),
-                is_leaving: Cell::new(false),
-            },
+            conduct: Conduct::new(params, local.max_concurrent_streams, sess.opened()),
             settings: SettingsPair { local, remote: Cell::new(Settings::DEFAULT) },
             account: Cell::default(),
             error: Cell::new(None),
             streams: Streams::default(),
             wakes: Wakes::default(),
+            services,
+            sess,
         }
     }
 
+    #[inline]
+    pub fn services(&self) -> &Rc<Services> {
+        &self.services
+    }
+
+    #[inline]
+    pub fn sess(&self) -> &Rc<Sess> {
+        &self.sess
+    }
+
+    #[inline]
+    pub fn conduct(&self) -> &Conduct {
+        &self.conduct
+    }
+
+    // Settings.
+
+    /// Returns the settings that this side has announced.
+    #[inline]
+    pub fn settings(&self) -> &Settings {
+        &self.settings.local
+    }
+
+    /// Returns the settings that the client has announced.
+    #[inline]
+    pub fn client_settings(&self) -> Settings {
+        self.settings.remote.get()
+    }
+
+    pub fn set_client_settings(&self, settings: Settings) {
+        self.settings.remote.set(settings);
+    }
+
+    // The log and the account.
+
     pub fn log(&self, tag: Tag, text: std::fmt::Arguments<'_>) {
-        self.services.log().write_fmt(tag, self.vxid, text);
+        self.services.log().write_fmt(tag, self.sess.vxid(), text);
     }
 
     /// Logs a record of the protocol's rules with the session.
@@ -124,7 +133,7 @@ impl Conn {
             lacquer_h2::Tag::SessError => Tag::SessError,
             _ => Tag::BogoHeader,
         };
-        self.services.log().write(tag, self.vxid, note.text.as_bytes());
+        self.services.log().write(tag, self.sess.vxid(), note.text.as_bytes());
     }
 
     /// Logs the reason for a fault, and returns its error, which ends the stream or the connection.
@@ -154,9 +163,9 @@ impl Conn {
     pub fn received(&self, header: &FrameHeader, payload: &[u8]) {
         let log = self.services.log();
         if !(log.is_masked(Tag::H2RxHdr) && log.is_masked(Tag::H2RxBody)) {
-            log.write_binary(Tag::H2RxHdr, self.vxid, &header.bytes());
+            log.write_binary(Tag::H2RxHdr, self.sess.vxid(), &header.bytes());
             if !payload.is_empty() {
-                log.write_binary(Tag::H2RxBody, self.vxid, payload);
+                log.write_binary(Tag::H2RxBody, self.sess.vxid(), payload);
             }
             self.log(Tag::Debug, format_args!("H2RXF {}", header.describe(payload)));
         }
@@ -166,6 +175,21 @@ impl Conn {
             account.req_body += u64::from(header.len);
         }
         self.account.set(account);
+    }
+
+    /// Logs and counts a frame that is about to be sent.
+    pub(super) fn sends(&self, header: &FrameHeader, payload: &[u8]) {
+        let mut account = self.account.get();
+        account.resp_header += frame::HEADER_LEN as u64;
+        if header.kind().is_some_and(Kind::is_overhead) {
+            account.resp_body += u64::from(header.len);
+        }
+        self.account.set(account);
+        let (log, vxid) = (self.services.log(), self.sess.vxid());
+        log.write_binary(Tag::H2TxHdr, vxid, &header.bytes());
+        if !payload.is_empty() {
+            log.write_binary(Tag::H2TxBody, vxid, payload);
+        }
     }
 
     // Wake-ups.
@@ -195,29 +219,6 @@ impl Conn {
         for (_, stream) in self.streams.list.borrow().iter() {
             stream.wake();
         }
-    }
-
-    // The session's own limits, for the VMOD h2.
-
-    pub fn limit(&self, which: H2Setting) -> f64 {
-        let resets = self.conduct.resets.borrow();
-        match which {
-            H2Setting::RapidReset => resets.threshold,
-            H2Setting::RapidResetLimit => resets.limit,
-            H2Setting::RapidResetPeriod => resets.period,
-            H2Setting::RapidResetBudget => resets.budget,
-        }
-    }
-
-    pub fn set_limit(&self, which: H2Setting, value: f64, now: f64) {
-        let mut resets = self.conduct.resets.borrow_mut();
-        match which {
-            H2Setting::RapidReset => resets.threshold = value,
-            H2Setting::RapidResetLimit => resets.limit = value,
-            H2Setting::RapidResetPeriod => resets.period = value,
-            H2Setting::RapidResetBudget => return,
-        }
-        resets.restart(now);
     }
 
     // Streams.
@@ -266,6 +267,37 @@ impl Conn {
         self.streams.waiting.set(self.streams.waiting.get().saturating_add_signed(more));
     }
 
+    // Windows.
+
+    /// Charges a received DATA frame, including its padding, to the connection's window. Extends the window when it is
+    /// low, and returns the extension to announce to the client.
+    pub fn charge_received(&self, header: &FrameHeader) -> Result<u32, Error> {
+        let mut window = self.windows.receive.get();
+        charge_connection(&mut window, header).map_err(|fault| self.log_fault(&fault))?;
+        let params = self.services.params();
+        // Varnish applies a larger initial stream window to the connection's window too, and then sends no update.
+        let spare = self.settings.local.initial_window_size.saturating_sub(INITIAL_WINDOW);
+        let low = (params.h2_rx_window_low_water as u32).saturating_sub(spare).max(INITIAL_WINDOW / 2);
+        let more = window.refill(low, params.h2_rx_window_increment as u32);
+        self.windows.receive.set(window);
+        Ok(more)
+    }
+
+    /// Adds the client's credit for body bytes, and wakes the streams that wait for it.
+    pub fn add_credit(&self, increment: u32) -> Result<(), Error> {
+        let mut window = self.windows.send.get();
+        let credited = window.credit(increment);
+        self.windows.send.set(window);
+        self.wake_streams();
+        credited
+    }
+
+    /// Returns the number of body bytes that the connection's window allows.
+    #[inline]
+    pub fn credit(&self) -> usize {
+        self.windows.send.get().available()
+    }
+
     /// Takes credit for this number of body bytes from the connection's window.
     pub fn charge(&self, bytes: usize) {
         let mut window = self.windows.send.get();
@@ -283,7 +315,7 @@ impl Conn {
 
     /// Returns whether all streams wait for windows that the client does not open.
     pub fn is_bankrupt(&self) -> bool {
-        self.conduct.rules.borrow().open <= self.streams.waiting.get()
+        self.conduct.open() <= self.streams.waiting.get()
     }
 
     /// Logs the session's account, and counts the bytes of frames that belong to no request.

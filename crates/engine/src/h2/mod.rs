@@ -3,6 +3,7 @@
 //! `lacquer-sessions`; the protocol itself is in `lacquer-h2`.
 
 mod buffers;
+mod conduct;
 mod conn;
 mod data_frames;
 mod frame_quota;
@@ -14,6 +15,7 @@ mod sending;
 mod stream;
 
 pub use buffers::Buffers;
+pub use conduct::Conduct;
 pub use conn::{Conn, StreamEntry};
 pub use frame_quota::{FrameQuota, QuotaQueue};
 use lacquer_flow::persistence::Carrier;
@@ -30,6 +32,16 @@ pub const PROTOCOL: Protocol =
 /// The state that all HTTP/2 connections of a reactor share.
 #[derive(Default)]
 pub struct ReactorState {
-    pub buffers: Buffers,
-    pub quota_queue: QuotaQueue,
+    buffers: Buffers,
+    quota_queue: QuotaQueue,
+}
+
+impl ReactorState {
+    pub fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    pub fn quota_queue(&self) -> &QuotaQueue {
+        &self.quota_queue
+    }
 }

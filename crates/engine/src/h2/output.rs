@@ -29,7 +29,7 @@ impl Gathered {
         let mut bytes = std::mem::take(&mut self.bytes);
         if bytes.capacity() <= KEPT {
             bytes.clear();
-            buffers.output.set(bytes);
+            buffers.output().set(bytes);
         }
     }
 }

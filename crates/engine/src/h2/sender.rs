@@ -50,7 +50,7 @@ impl StreamSender {
     pub fn new(stream: Rc<Stream>, buffer: Vec<u8>, limits: SendLimits) -> StreamSender {
         let left = |total: f64| clock::seconds((limits.since + total - clock::real()).max(0.0));
         let by = (limits.total > 0.0).then(|| Instant::now() + left(limits.total));
-        stream.send_by.set(by);
+        stream.limit_response(by);
         StreamSender {
             stream,
             limits: Limits { idle: limits.idle, by },
@@ -70,8 +70,8 @@ impl StreamSender {
     /// Queues the header block, unless it was queued already.
     async fn send_head(&mut self) -> Result<(), SendError> {
         let Some(Waiting { ends }) = self.head else { return Ok(()) };
-        let conn = &self.stream.conn;
-        conn.room(self.stream.id, self.limits).await.map_err(|()| Gone)?;
+        let conn = self.stream.conn();
+        conn.room(self.stream.id(), self.limits).await.map_err(|()| Gone)?;
         if self.stream.error().is_some() {
             return Err(Gone.into());
         }
@@ -81,7 +81,7 @@ impl StreamSender {
         }
         let max = conn.max_frame();
         conn.queue(|out| {
-            frame::write_headers(out, self.stream.id, ends, max, |out| out.extend_from_slice(&self.block));
+            frame::write_headers(out, self.stream.id(), ends, max, |out| out.extend_from_slice(&self.block));
         });
         self.sent.head = self.block.len() as u64;
         self.head = None;
@@ -108,7 +108,7 @@ impl StreamSender {
         if self.try_queue(piece, end) {
             return Ok(piece.len());
         }
-        let (id, conn) = (self.stream.id, &self.stream.conn);
+        let (id, conn) = (self.stream.id(), self.stream.conn());
         let sent = conn.send_data(id, piece, end, self.limits).await.map_err(|()| Gone)?;
         self.after_frames(end && sent == piece.len()).await?;
         Ok(sent)
@@ -116,7 +116,7 @@ impl StreamSender {
 
     /// Copies a small piece to the gathered frames. Returns false if it is too long, or the gathered frames are.
     fn try_queue(&mut self, piece: &[u8], end: bool) -> bool {
-        let conn = &self.stream.conn;
+        let conn = self.stream.conn();
         let is_small = piece.len() <= COPY_MAX.min(conn.max_frame()) && conn.has_room(piece.len());
         if is_small {
             self.queue(piece);
@@ -140,7 +140,7 @@ impl StreamSender {
             return Ok(());
         }
         self.stream.check_time()?;
-        if self.stream.conn.streams() > 1 {
+        if self.stream.conn().streams() > 1 {
             tokio::task::yield_now().await;
         }
         Ok(())
@@ -161,8 +161,8 @@ impl StreamSender {
         if let Some(at) = self.queue_stored(object, from, to, behind)? {
             return Ok(at);
         }
-        let (id, stream) = (self.stream.id, self.stream.clone());
-        let turn = stream.conn.turn().await.map_err(|()| Gone)?;
+        let (id, stream) = (self.stream.id(), self.stream.clone());
+        let turn = stream.conn().turn().await.map_err(|()| Gone)?;
         if stream.error().is_some() {
             return Err(Gone.into());
         }
@@ -174,12 +174,13 @@ impl StreamSender {
                 return Ok(from);
             }
             let ends = ends && taken == chunk.len();
-            let begun = stream.conn.try_data(&turn, id, &chunk.bytes()[..taken], ends).map_err(|()| Gone)?;
+            let begun =
+                stream.conn().try_data(&turn, id, &chunk.bytes()[..taken], ends).map_err(|()| Gone)?;
             stream.return_window(taken - begun.len);
             let has_ended = ends && begun.len == taken;
             (begun, has_ended)
         };
-        let sent = stream.conn.complete(turn, id, begun, self.limits).await.map_err(|()| Gone)?;
+        let sent = stream.conn().complete(turn, id, begun, self.limits).await.map_err(|()| Gone)?;
         self.count(sent);
         self.after_frames(has_ended).await?;
         Ok(from + sent as u64)
@@ -215,13 +216,13 @@ impl StreamSender {
 
     /// Queues the end of the stream as a separate frame, as Varnish sends and counts it.
     fn queue_end(&self) {
-        let header = FrameHeader::new(Kind::Data, frame_flag::END_STREAM, self.stream.id, 0);
-        self.stream.conn.queue(|out| out.extend_from_slice(&header.bytes()));
+        let header = FrameHeader::new(Kind::Data, frame_flag::END_STREAM, self.stream.id(), 0);
+        self.stream.conn().queue(|out| out.extend_from_slice(&header.bytes()));
     }
 
     fn queue(&self, piece: &[u8]) {
-        let header = FrameHeader::new(Kind::Data, 0, self.stream.id, piece.len());
-        self.stream.conn.queue(|out| {
+        let header = FrameHeader::new(Kind::Data, 0, self.stream.id(), piece.len());
+        self.stream.conn().queue(|out| {
             out.extend_from_slice(&header.bytes());
             out.extend_from_slice(piece);
         });

@@ -49,51 +49,32 @@ impl Conn {
         }
         let mut gathered = self.output.gathered.borrow_mut();
         if gathered.bytes.capacity() == 0 {
-            gathered.bytes = self.services.http2().buffers.output.take();
+            gathered.bytes = self.services().http2().buffers().output().take();
         }
         let from = gathered.bytes.len();
         write(&mut gathered.bytes);
         for (header, payload) in frame::split(&gathered.bytes[from..]) {
-            self.count_sent(&header);
-            self.log_sent(&header, payload);
+            self.count_sent(&header, payload);
         }
         drop(gathered);
         self.wake();
     }
 
-    fn count_sent(&self, header: &FrameHeader) {
-        let mut account = self.account.get();
-        account.resp_header += frame::HEADER_LEN as u64;
-        if header.kind().is_some_and(Kind::is_overhead) {
-            account.resp_body += u64::from(header.len);
-        }
+    fn count_sent(&self, header: &FrameHeader, payload: &[u8]) {
         let is_data = u32::from(header.number == Kind::Data as u8);
         self.output.progress.set(self.output.progress.get().saturating_add(is_data));
-        self.account.set(account);
-    }
-
-    fn log_sent(&self, header: &FrameHeader, payload: &[u8]) {
-        let log = self.services.log();
-        log.write_binary(Tag::H2TxHdr, self.vxid, &header.bytes());
-        if !payload.is_empty() {
-            log.write_binary(Tag::H2TxBody, self.vxid, payload);
-        }
+        self.sends(header, payload);
     }
 
     pub fn reset_stream(&self, stream: u32, error: Error) {
-        self.conduct.last_reset.set(stream);
+        self.conduct().record_reset(stream);
         self.log(Tag::Debug, format_args!("H2: stream {stream}: {}", error.text()));
         self.queue(|out| frame::rst_stream(out, stream, error.code()));
     }
 
-    /// Returns whether this stream is the last one that this side has reset.
-    pub fn was_reset(&self, stream: u32) -> bool {
-        stream != 0 && self.conduct.last_reset.get() == stream
-    }
-
     /// Returns the largest frame payload that the client accepts.
     pub fn max_frame(&self) -> usize {
-        (self.settings.remote.get().max_frame_size as usize).max(1)
+        (self.client_settings().max_frame_size as usize).max(1)
     }
 
     /// Returns whether so many bytes wait to be sent that no more should be added.
@@ -137,7 +118,7 @@ impl Conn {
                     self.output.taken.set(self.output.taken.get() + n as u64);
                     gathered.sent += n;
                     if gathered.rest().is_empty() {
-                        gathered.clear(&self.services.http2().buffers);
+                        gathered.clear(self.services().http2().buffers());
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -217,10 +198,9 @@ impl Conn {
             before.sent += written;
             return Ok(Begun { rest: before, len: 0, is_full });
         };
-        before.clear(&self.services.http2().buffers);
+        before.clear(self.services().http2().buffers());
         let (len, bytes) = frames.begin(of_frames, |frame| {
-            self.count_sent(&frame.header);
-            self.log_sent(&frame.header, frame.payload);
+            self.count_sent(&frame.header, frame.payload);
         });
         Ok(Begun { rest: Gathered { bytes, sent: 0 }, len, is_full })
     }
@@ -241,7 +221,7 @@ impl Conn {
             self.write_failed(stream, &e);
             return Err(());
         }
-        begun.rest.clear(&self.services.http2().buffers);
+        begun.rest.clear(self.services().http2().buffers());
         drop(turn);
         self.wake();
         Ok(begun.len)

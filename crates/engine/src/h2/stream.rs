@@ -7,8 +7,10 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use lacquer_h2::frame::{self, FrameHeader};
+use lacquer_h2::request::Body;
 use lacquer_h2::stream::{State, Stream as Protocol};
-use lacquer_h2::{Error, Reason, frame};
+use lacquer_h2::{Error, Fault, Reason};
 use lacquer_shm::Tag;
 use lacquer_sources::clock::{self, Instant};
 
@@ -20,20 +22,21 @@ use super::receive_buffer::ReceiveBuffer;
 pub struct Gone;
 
 pub struct Stream {
-    pub id: u32,
-    pub conn: Rc<Conn>,
-    pub t_first: f64,
+    id: u32,
+    conn: Rc<Conn>,
+    /// The time when the stream was opened.
+    opened: f64,
     error: Cell<Option<Error>>,
     /// The client has reset the stream.
     cancelled: Cell<bool>,
     /// The state of the stream according to the protocol.
-    pub proto: RefCell<Protocol>,
+    proto: RefCell<Protocol>,
     /// The stream is counted as open.
     counted: Cell<bool>,
     received: RefCell<Option<ReceiveBuffer>>,
     wakers: Wakers,
     /// The time by which the response must be sent.
-    pub send_by: Cell<Option<Instant>>,
+    send_by: Cell<Option<Instant>>,
     /// The parameter whose limit ended the response.
     limit_hit: Cell<Option<&'static str>>,
 }
@@ -58,17 +61,17 @@ impl StreamEntry for Stream {
 
 impl Stream {
     /// Opens a stream, and adds it to the connection's list.
-    pub fn open(conn: &Rc<Conn>, id: u32, t_first: f64) -> Rc<Stream> {
+    pub fn open(conn: &Rc<Conn>, id: u32, opened: f64) -> Rc<Stream> {
         let stream = Rc::new(Stream {
             id,
             conn: conn.clone(),
-            t_first,
+            opened,
             error: Cell::new(None),
             cancelled: Cell::new(false),
             proto: RefCell::new(Protocol::open(
                 id,
-                conn.settings.local.initial_window_size,
-                conn.settings.remote.get().initial_window_size,
+                conn.settings().initial_window_size,
+                conn.client_settings().initial_window_size,
             )),
             counted: Cell::new(true),
             received: RefCell::default(),
@@ -92,6 +95,21 @@ impl Stream {
             let stream: &dyn Any = stream;
             stream.downcast_ref().into_iter().for_each(&mut work);
         });
+    }
+
+    #[inline]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    #[inline]
+    pub fn conn(&self) -> &Rc<Conn> {
+        &self.conn
+    }
+
+    /// Returns the time when the stream was opened.
+    pub fn opened(&self) -> f64 {
+        self.opened
     }
 
     pub fn as_fd(&self) -> BorrowedFd<'_> {
@@ -125,7 +143,7 @@ impl Stream {
     /// Removes the stream from the count of open streams.
     pub fn uncount_open(&self) {
         if self.counted.replace(false) {
-            self.conn.conduct.rules.borrow_mut().close_one();
+            self.conn.conduct().close_one();
         }
     }
 
@@ -154,7 +172,7 @@ impl Stream {
 
     /// Ends a stream that the client has reset, or whose connection ends.
     pub fn kill(&self, error: Error) {
-        let state = self.proto.borrow().state.number();
+        let state = self.state().number();
         self.conn.log(Tag::Debug, format_args!("KILL st={} state={state} sched=1", self.id));
         self.uncount_open();
         self.fail(error);
@@ -167,10 +185,58 @@ impl Stream {
         self.conn.reset_stream(self.id, error);
     }
 
+    // The frames of the client.
+
+    /// Returns the state of the stream according to the protocol.
+    pub fn state(&self) -> State {
+        self.proto.borrow().state
+    }
+
+    /// Records the body that the head of the request announces.
+    pub fn expect(&self, body: Body) {
+        self.proto.borrow_mut().expect(body);
+    }
+
+    /// Checks a DATA frame with this number of body bytes, and charges it to the stream's window.
+    pub fn charge_data(&self, header: &FrameHeader, bytes: usize, end: bool) -> Result<(), Fault> {
+        self.proto.borrow_mut().data(header, bytes, end)
+    }
+
+    /// Extends the client's window if padding has used it up.
+    pub fn rescue(&self) {
+        let room = self.conn.settings().initial_window_size;
+        let more = self.proto.borrow_mut().rescue(self.buffered() as usize, room);
+        if more > 0 {
+            self.conn.queue(|out| frame::window_update(out, self.id, more));
+        }
+    }
+
+    /// Checks trailers, which end the body.
+    pub fn receive_trailers(&self) -> Result<(), Fault> {
+        self.proto.borrow_mut().trailers()
+    }
+
+    /// Adds the client's credit for body bytes, and wakes the tasks that wait for it.
+    pub fn add_credit(&self, increment: u32) -> Result<(), Error> {
+        let credited = self.proto.borrow_mut().send.credit(increment);
+        if credited.is_ok() {
+            self.wake();
+        }
+        credited
+    }
+
+    /// Changes the window by the difference that the client's new settings make.
+    pub fn follow_settings(&self, window_delta: i64) {
+        let mut proto = self.proto.borrow_mut();
+        if proto.follows_settings() {
+            proto.send.adjust(window_delta);
+        }
+    }
+
     // The request's body.
 
     pub fn has_ended(&self) -> bool {
-        self.proto.borrow().state >= State::HalfClosedRemote
+        self.state() >= State::HalfClosedRemote
     }
 
     /// Records that the client has sent the whole request.
@@ -186,9 +252,9 @@ impl Stream {
         let mut received = self.received.borrow_mut();
         if received.is_none() {
             let first = if end { data.len() } else { super::receive_buffer::PIECE };
-            *received = ReceiveBuffer::begin(&self.conn.services, first);
+            *received = ReceiveBuffer::begin(self.conn.services(), first);
         }
-        let kept = received.as_mut().is_some_and(|received| received.append(&self.conn.services, data));
+        let kept = received.as_mut().is_some_and(|received| received.append(self.conn.services(), data));
         drop(received);
         self.wake();
         kept
@@ -228,12 +294,11 @@ impl Stream {
 
     /// Extends the client's window after bytes were read.
     fn extend_window(&self) {
-        let params = self.conn.services.params();
+        let params = self.conn.services().params();
         if self.has_ended() {
             return;
         }
-        let room =
-            u64::from(self.conn.settings.local.initial_window_size).saturating_sub(self.buffered()) as u32;
+        let room = u64::from(self.conn.settings().initial_window_size).saturating_sub(self.buffered()) as u32;
         let (low, step) = (params.h2_rx_window_low_water as u32, params.h2_rx_window_increment as u32);
         let more = self.proto.borrow_mut().receive.refill_within(low, step, room);
         if more > 0 {
@@ -249,6 +314,11 @@ impl Stream {
     }
 
     // The response.
+
+    /// Sets the time by which the response must be sent.
+    pub fn limit_response(&self, by: Option<Instant>) {
+        self.send_by.set(by);
+    }
 
     /// Waits until both windows are open, and takes up to `wanted` bytes of credit.
     pub async fn window(&self, wanted: usize) -> Result<usize, Gone> {
@@ -284,12 +354,12 @@ impl Stream {
     }
 
     fn credit(&self) -> usize {
-        self.proto.borrow().send.available().min(self.conn.windows.send.get().available())
+        self.proto.borrow().send.available().min(self.conn.credit())
     }
 
     async fn wait_for_window(&self) -> Result<(), Gone> {
         self.conn.count_waiting(1);
-        let max_wait = clock::limit(self.conn.services.params().h2_window_timeout);
+        let max_wait = clock::limit(self.conn.services().params().h2_window_timeout);
         let by = Instant::now() + clock::seconds(max_wait);
         let until = self.send_by.get().map_or(by, |send_by| send_by.min(by));
         let windows = std::future::poll_fn(|cx| {

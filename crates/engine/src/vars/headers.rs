@@ -7,7 +7,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{HeaderEdit, HostResult};
 
-use crate::task::Logged;
+use crate::logged::Logged;
 
 /// Sets a field of the start line.
 pub fn set_start(to: &mut Logged<'_>, slot: Slot, var: Var, value: Option<&[u8]>) -> HostResult<()> {
@@ -46,7 +46,7 @@ pub fn set_status(to: &mut Logged<'_>, var: Var, status: i64) -> HostResult<()> 
         return Err(fault);
     }
     if to.message.set_status(to.ws, status as u16).is_err() {
-        crate::task::out_of_workspace(to.ws, to.log);
+        crate::logged::out_of_workspace(to.ws, to.log);
         to.log.put(Tag::LostHeader, format!("{:03}", status % 1000).as_bytes());
         return Ok(());
     }

@@ -16,7 +16,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{HostResult, RegexLimits};
 
-use crate::task::{Ending, Task};
+use crate::task::Task;
 use crate::vxids::vxid_of;
 
 /// The type number of a BLOB that contains a hash.
@@ -78,38 +78,38 @@ const TAGS: [Option<Tag>; 256] = {
 impl Task {
     pub fn put(&mut self, tag: u8, text: &[u8]) {
         if let Some(tag) = TAGS[usize::from(tag)] {
-            self.log.put(tag, text);
+            self.log_mut().put(tag, text);
         }
     }
 
     /// Writes a log record of another transaction.
     pub fn put_as(&self, vxid: u64, tag: u8, text: &[u8]) {
         if let Some(tag) = TAGS[usize::from(tag)] {
-            self.services.log().write(tag, vxid_of(vxid), text);
+            self.services().log().write(tag, vxid_of(vxid), text);
         }
     }
 
     pub fn fail(&mut self, text: &str) {
-        self.log.put(Tag::VCL_Error, text.as_bytes());
-        self.run.ending = Ending::Failed;
+        self.log_mut().put(Tag::VCL_Error, text.as_bytes());
+        self.mark_failed();
     }
 
     pub fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]> {
-        let place = self.ws.alloc(bytes).ok()?;
-        Some(self.ws.get_mut(place))
+        let place = self.ws_mut().alloc(bytes).ok()?;
+        Some(self.ws_mut().get_mut(place))
     }
 
     pub fn copy(&mut self, bytes: &[u8]) -> Option<&[u8]> {
-        let text = self.ws.copy(bytes).ok()?;
-        Some(self.ws.get(text))
+        let text = self.ws_mut().copy(bytes).ok()?;
+        Some(self.ws().get(text))
     }
 
     pub fn regex_limits(&self) -> RegexLimits {
-        RegexLimits { matches: self.params.pcre2_match_limit, depth: self.params.pcre2_depth_limit }
+        RegexLimits { matches: self.params().pcre2_match_limit, depth: self.params().pcre2_depth_limit }
     }
 
     /// Returns a PROXY v2 extension by its type.
     pub fn proxy_tlv(&self, kind: u8) -> Option<Vec<u8>> {
-        lacquer_http::proxy_protocol::find_tlv(&self.sess.proxy_tlvs, kind).map(<[u8]>::to_vec)
+        self.sess().proxy_tlv(kind).map(<[u8]>::to_vec)
     }
 }

@@ -5,11 +5,11 @@
 macro_rules! task_methods {
     ($body:path) => {
         fn method(&self) -> Method {
-            self.task.run.method
+            self.task.method()
         }
 
         fn now(&self) -> f64 {
-            self.task.run.now
+            self.task.now()
         }
 
         fn real_now(&self) -> f64 {
@@ -65,15 +65,15 @@ macro_rules! task_methods {
         }
 
         fn storage_var(&mut self, name: &str, var: Var) -> i64 {
-            storage::value(self.task.services.stevedores(), name, var)
+            storage::value(self.task.services().stevedores(), name, var)
         }
 
         fn stevedore_by_name(&mut self, name: &str) -> u32 {
-            storage::by_name(self.task.services.stevedores(), name)
+            storage::by_name(self.task.services().stevedores(), name)
         }
 
         fn stevedore_name(&mut self, number: u32) -> Option<&[u8]> {
-            storage::name(self.task.services.stevedores(), number)
+            storage::name(self.task.services().stevedores(), number)
         }
 
         fn set_header(
@@ -82,7 +82,7 @@ macro_rules! task_methods {
             name: &instance::HeaderName,
             value: Option<&[u8]>,
         ) -> HostResult<()> {
-            let features = self.task.params.feature;
+            let features = self.task.params().feature;
             headers::set(&mut self.changeable(http)?, name.name.borrow(), value, features)
         }
 
@@ -102,7 +102,7 @@ macro_rules! task_methods {
         }
 
         fn append_header(&mut self, http: HttpId, name: &[u8], value: &[u8]) -> HostResult<()> {
-            let features = self.task.params.feature;
+            let features = self.task.params().feature;
             headers::append(&mut self.changeable(http)?, name, value, features)
         }
 
@@ -119,7 +119,7 @@ macro_rules! task_methods {
             self.response.status = status as u16;
             self.response.reason = match reason {
                 None => fixed_text_table::reason_text(self.response.status),
-                Some(_) => keep(&mut self.task.ws, reason),
+                Some(_) => keep(self.task.ws_mut(), reason),
             };
             if self.response.reason.is_none() { Err("Workspace overflow".to_owned()) } else { Ok(()) }
         }
@@ -133,7 +133,7 @@ macro_rules! task_methods {
         }
 
         fn trace(&mut self, text: &str) {
-            self.task.log.put(Tag::VCL_trace, text.as_bytes());
+            self.task.log_mut().put(Tag::VCL_trace, text.as_bytes());
         }
 
         fn regex_limits(&self) -> RegexLimits {
@@ -149,13 +149,14 @@ macro_rules! task_methods {
         }
 
         fn ban(&mut self, expression: &[u8]) -> Result<(), String> {
-            let ticket = crate::bans::from_vcl(self.task.services.shared(), expression, self.task.source())?;
+            let ticket =
+                crate::bans::from_vcl(self.task.services().shared(), expression, self.task.source())?;
             self.task.await_recording(ticket);
             Ok(())
         }
 
         fn peer_credentials(&mut self) -> Option<(u32, u32)> {
-            self.task.sess.credentials
+            self.task.sess().credentials()
         }
 
         fn proxy_tlv(&mut self, kind: u8) -> Option<Vec<u8>> {
@@ -197,7 +198,7 @@ macro_rules! task_methods {
         }
 
         fn task_privates(&mut self) -> &mut PrivateMap {
-            &mut self.task.privates
+            self.task.privates()
         }
 
         fn set_body(&mut self, var: Var, append: bool, content: &[u8]) -> HostResult<()> {

@@ -10,7 +10,7 @@ mod program;
 mod words;
 
 pub use filter::{Esi, EsiGzip};
-pub use program::{Step, Steps};
+pub use program::{Step, Steps, is_sound};
 
 /// The options of the parser: bits of the parameter `feature`.
 #[derive(Clone, Copy, Debug, Default)]

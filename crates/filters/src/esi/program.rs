@@ -22,6 +22,8 @@ const INCLUDE_OPTIONAL: u8 = 4;
 const BASE: u8 = 5;
 const RELATIVE: u8 = 6;
 const RELATIVE_OPTIONAL: u8 = 7;
+/// The beginning of a Host header line.
+const HOST: &[u8] = b"Host: ";
 
 /// One step of delivery.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,9 +87,15 @@ impl<'p> Steps<'p> {
     }
 
     fn step(&mut self) -> Option<Step<'p>> {
-        let (code, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        match *code {
+        let code = loop {
+            let (code, rest) = self.rest.split_first()?;
+            self.rest = rest;
+            if *code != BASE {
+                break *code;
+            }
+            self.base = self.text()?;
+        };
+        match code {
             SEND if self.gzip => {
                 let length = self.number()?;
                 let origin = self.number()?;
@@ -99,15 +107,11 @@ impl<'p> Steps<'p> {
             SKIP => Some(Step::Skip { length: self.number()? }),
             INCLUDE | INCLUDE_OPTIONAL => {
                 let host = self.text()?;
-                Some(Step::Include { base: &[], url: self.text()?, host, or_fail: *code == INCLUDE })
-            }
-            BASE => {
-                self.base = self.text()?;
-                self.step()
+                Some(Step::Include { base: &[], url: self.text()?, host, or_fail: code == INCLUDE })
             }
             RELATIVE | RELATIVE_OPTIONAL => {
                 let url = self.text()?;
-                Some(Step::Include { base: self.base, url, host: &[], or_fail: *code == RELATIVE })
+                Some(Step::Include { base: self.base, url, host: &[], or_fail: code == RELATIVE })
             }
             _ => None,
         }
@@ -120,6 +124,34 @@ impl<'p> Iterator for Steps<'p> {
     fn next(&mut self) -> Option<Step<'p>> {
         self.step()
     }
+}
+
+/// Checks a program that comes from outside this process. Returns whether it is complete, delivers or skips at most the
+/// `body` bytes that are stored, and has no text that would end a line of a request.
+pub fn is_sound(program: &[u8], body: u64) -> bool {
+    let is_line = |text: &[u8]| !text.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
+    let (mut steps, mut left, mut unpacked) = (Steps::new(program), body, 0_u64);
+    while !steps.rest.is_empty() {
+        let is_possible = match steps.step() {
+            Some(Step::Send { length, origin, .. }) => {
+                unpacked = unpacked.saturating_add(origin);
+                left.checked_sub(length).is_some_and(|after| {
+                    left = after;
+                    unpacked < u64::MAX
+                })
+            }
+            Some(Step::Skip { length }) => left.checked_sub(length).map(|after| left = after).is_some(),
+            Some(Step::Include { base, url, host, .. }) => {
+                let has_name = host.is_empty() || host.starts_with(HOST);
+                has_name && [base, url, host].into_iter().all(is_line)
+            }
+            None => false,
+        };
+        if !is_possible {
+            return false;
+        }
+    }
+    program.first().is_some_and(|kind| *kind <= 1)
 }
 
 /// Writes a program.
@@ -179,7 +211,7 @@ impl Recorder {
         if host.is_empty() {
             self.number(0);
         } else {
-            self.text(&[b"Host: ", host]);
+            self.text(&[HOST, host]);
         }
         self.text(&[url]);
     }
@@ -187,5 +219,48 @@ impl Recorder {
     /// Returns the program, if it has any step.
     pub fn finish(self) -> Option<Vec<u8>> {
         (self.bytes.len() > 1).then_some(self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_programs_are_checked() {
+        let mut plain = Recorder::new(false);
+        plain.send(100, None);
+        plain.include(b"a.example", b"/x", true);
+        plain.include_relative(b"/dir", b"y", false);
+        plain.skip(20);
+        let plain = plain.finish().expect("it has steps");
+        assert!(is_sound(&plain, 120) && !is_sound(&plain, 119));
+        let mut packed = Recorder::new(true);
+        packed.send(100, Some((400, 7)));
+        let packed = packed.finish().expect("it has steps");
+        assert!(is_sound(&packed, 100));
+        for cut in 1..packed.len() {
+            assert_eq!(is_sound(&packed[..cut], 1000), cut == 1, "{cut}");
+        }
+        let with = |f: &dyn Fn(&mut Recorder)| {
+            let mut program = Recorder::new(true);
+            f(&mut program);
+            is_sound(&program.finish().expect("it has steps"), u64::MAX)
+        };
+        assert!(with(&|p| p.include(b"a", b"/", true)));
+        assert!(!with(&|p| p.include(b"a\r\nX: 1", b"/", true)));
+        assert!(!with(&|p| p.include(b"a", b"/\nX: 1", true)));
+        assert!(!with(&|p| p.include_relative(b"/\0", b"a", true)));
+        assert!(!with(&|p| (0..2).for_each(|_| p.send(1 << 63, Some((1, 1))))));
+        assert!(!with(&|p| (0..2).for_each(|_| p.send(1, Some((1 << 63, 1))))));
+        assert!(!is_sound(&[], 10) && !is_sound(&[2, 1, 1], 10) && !is_sound(&[0, 9], 10));
+        assert!(!is_sound(&[0, INCLUDE, 1, b'x', 0], 10), "no Host header");
+    }
+
+    /// A chain of bases does not use the stack.
+    #[test]
+    fn many_bases_are_read() {
+        let program: Vec<u8> = std::iter::once(0).chain([BASE, 0].repeat(1 << 20)).chain([SKIP, 1]).collect();
+        assert_eq!(Steps::new(&program).collect::<Vec<_>>(), [Step::Skip { length: 1 }]);
     }
 }

@@ -6,5 +6,6 @@ mod drain;
 mod memory;
 mod refusals;
 mod startup;
+mod survive;
 mod vcl_switch;
 mod wakeups;

@@ -20,18 +20,6 @@ const MAX_FUNCTION_LINES: usize = 70;
 
 const MAX_FIELDS: usize = 12;
 
-/// Types with more fields, and their numbers of fields. No value of these types lives as long as a request.
-const LARGER: [(&str, usize); 5] = [
-    // The contents of a VCL text: the tables of a program, and the attributes of a declaration.
-    ("crates/vcl/src/program.rs: Program", 17),
-    ("crates/vcl/src/program.rs: Backend", 20),
-    // They exist while a VCL text is compiled.
-    ("crates/vcl/src/compiler.rs: Compiler", 26),
-    ("crates/vcl/src/symbols.rs: Symbol", 16),
-    // The parent process has one of these.
-    ("crates/manager/src/manager.rs: Manager", 22),
-];
-
 /// Maximum number of disabled clippy lints, in the workspace's manifest and in the code together.
 const MAX_CLIPPY_EXCEPTIONS: usize = 12;
 
@@ -188,18 +176,13 @@ fn types_of_the_product_have_few_fields() {
     let crates = crates();
     let installed = reached(crates::INSTALLED, &crates);
     let is_product = |s: &&Source| s.krate() == crates::INSTALLED || installed.contains(s.krate());
-    let (mut faults, mut larger) = (Vec::new(), BTreeSet::new());
+    let mut faults = Vec::new();
     for s in sources().iter().filter(is_product).filter(|s| !s.is_test()) {
-        for found in s.structs().iter().filter(|found| found.fields > MAX_FIELDS) {
-            let name = format!("{}: {}", s.path, found.name);
-            if !LARGER.contains(&(name.as_str(), found.fields)) {
-                faults.push(format!("{}: {} has {} fields", at(s, found.line), found.name, found.fields));
-            }
-            larger.insert(name);
-        }
+        let larger = s.structs().into_iter().filter(|found| found.fields > MAX_FIELDS);
+        faults.extend(
+            larger.map(|found| format!("{}: {} has {} fields", at(s, found.line), found.name, found.fields)),
+        );
     }
-    let outdated = LARGER.iter().filter(|(name, _)| !larger.contains(*name));
-    faults.extend(outdated.map(|(name, _)| format!("{name} is an exception without need")));
     report("make parts with names of the domain", &faults);
 }
 

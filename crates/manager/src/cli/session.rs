@@ -119,7 +119,8 @@ pub struct Session {
 impl Session {
     /// Starts a session: sends the banner, or the challenge if a secret is required.
     pub fn begin(manager: &Manager, channel: CliChannel, origin: Origin, now: Instant) -> Session {
-        let wants_secret = matches!(origin, Origin::Telnet | Origin::Master) && manager.secret.is_some();
+        let wants_secret =
+            matches!(origin, Origin::Telnet | Origin::Master) && manager.instance.secret.is_some();
         let mut bytes = [0; auth::CHALLENGE];
         let login = match wants_secret.then(|| random(&mut bytes)) {
             None => Login::Authenticated,
@@ -376,7 +377,7 @@ impl Session {
         manager.complain.report(Level::Cli, &received);
         let unauthenticated = matches!(self.login, Login::Unauthenticated { .. });
         let reply = match check(&command.words, !unauthenticated) {
-            Ok(Some(found)) if found.spec.name == "auth" && manager.secret.is_some() => {
+            Ok(Some(found)) if found.spec.name == "auth" && manager.instance.secret.is_some() => {
                 self.offer(manager, throttle, command, now);
                 return Verdict::Keep;
             }
@@ -441,7 +442,7 @@ impl Session {
 
     fn check_secret(&mut self, manager: &Manager, throttle: &mut Throttle, now: Instant) {
         let Login::Checking { challenge, given, .. } = &self.login else { return };
-        let Some(secret) = &manager.secret else { return };
+        let Some(secret) = &manager.instance.secret else { return };
         let secret = match secret.read(&manager.jail) {
             Ok(secret) => secret,
             Err(error) => {

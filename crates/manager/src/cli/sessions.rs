@@ -150,7 +150,7 @@ impl Sessions {
     pub fn accept(&mut self, sockets: &CliSockets, at: usize, manager: &mut Manager) {
         self.serve_unauthenticated(manager);
         let now = Instant::now();
-        let secret = manager.secret.is_some();
+        let secret = manager.instance.secret.is_some();
         self.accepting.paused_until = None;
         for _ in 0..ACCEPTED_PER_ROUND {
             let admission = admission(&self.facts(), secret, false, now);
@@ -189,7 +189,7 @@ impl Sessions {
             let text = format!("Cannot accept on the management port: {}", os_error_text(error));
             manager.complain.report(Level::Error, &text);
         }
-        if let Some(other) = replaced_for_descriptors(&self.facts(), manager.secret.is_some(), now) {
+        if let Some(other) = replaced_for_descriptors(&self.facts(), manager.instance.secret.is_some(), now) {
             self.replace(other, manager, now);
         }
     }

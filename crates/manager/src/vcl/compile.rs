@@ -101,7 +101,7 @@ pub fn compile(text: Input, context: &CompileContext) -> Result<Compiled, String
     // The worker does not need the text.
     let sources = std::mem::take(&mut program.sources).into_iter().map(|source| (source.name, source.text));
     let mut modules: Vec<String> = Vec::new();
-    for import in &program.imports {
+    for import in &program.modules.imports {
         if !modules.contains(&import.module) {
             modules.push(import.module.clone());
         }

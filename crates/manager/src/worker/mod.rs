@@ -1,5 +1,6 @@
 //! The worker from the manager's side: a process, the link to it, and its output on stdout and stderr.
 
+pub mod inheritance;
 mod lines;
 mod process;
 mod relaunch;

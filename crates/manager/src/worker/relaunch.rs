@@ -2,14 +2,17 @@
 
 use std::time::{Duration, Instant};
 
+use super::inheritance::Inheritance;
+
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Tracks failed launches.
+/// Tracks failed launches, and the memory that a worker leaves to the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Relaunch {
     due: Option<Instant>,
     pause: Duration,
+    inheritance: Inheritance,
 }
 
 impl Relaunch {
@@ -22,7 +25,12 @@ impl Relaunch {
 
     /// Forgets failures, after a successful launch or when no worker is wanted.
     pub fn reset(&mut self) {
-        *self = Relaunch::default();
+        (self.due, self.pause) = (None, Duration::ZERO);
+    }
+
+    /// Returns the state of the workers' memory.
+    pub fn inheritance(&mut self) -> &mut Inheritance {
+        &mut self.inheritance
     }
 
     /// Returns the time of the next attempt, if a launch failed.

@@ -18,7 +18,7 @@ impl Manager {
     pub(crate) fn request(&mut self, body: Request) -> Reply {
         let timeout = self.cli_timeout();
         let complain = &self.complain;
-        let Some(worker) = self.worker.as_mut() else {
+        let Some(worker) = self.child.process.as_mut() else {
             return Reply::no(status::CANT, "");
         };
         let pid = worker.pid();
@@ -49,15 +49,15 @@ impl Manager {
     /// Sends SIGQUIT, and SIGKILL the second time: a stopped process reacts only to the latter.
     pub(super) fn kill_worker(&mut self) -> std::io::Result<()> {
         let _root = self.jail.raise();
-        self.worker.as_mut().map_or(Ok(()), Worker::kill_harder)
+        self.child.process.as_mut().map_or(Ok(()), Worker::kill_harder)
     }
 
     /// Kills a worker that does not reply. The end of its output then shows that it has ended.
     pub(crate) fn give_up_on_worker(&mut self) {
-        if !matches!(self.state, State::Running | State::Starting) {
+        if !matches!(self.child.state, State::Running | State::Starting) {
             return;
         }
-        let Some(pid) = self.worker.as_ref().map(Worker::pid) else { return };
+        let Some(pid) = self.child.process.as_ref().map(Worker::pid) else { return };
         let text = match self.kill_worker() {
             Ok(()) => format!("Child ({pid}) not responding to CLI, killed it."),
             Err(error) => format!("Failed to kill child with PID {pid}: {error}"),

@@ -10,6 +10,7 @@ use lacquer_http::date;
 use lacquer_params::{DebugBits, FeatureBits, Params};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::inheritance::Memory;
 use super::process::{End, Worker, panic_file, read_panic, tool};
 use super::state::State;
 use crate::complain::{Level, print_line};
@@ -22,13 +23,13 @@ const REOPEN_TRIES: u32 = 3;
 
 impl Manager {
     pub(crate) fn status_text(&self) -> String {
-        self.state.name().to_owned()
+        self.child.state.name().to_owned()
     }
 
     /// `start`
     pub(crate) fn start_command(&mut self) -> Reply {
-        let waits = self.relaunch.due().is_some();
-        if self.state != State::Stopped && !waits {
+        let waits = self.child.relaunch.due().is_some();
+        if self.child.state != State::Stopped && !waits {
             return Reply::no(status::CANT, format!("Child in state {}", self.status_text()));
         }
         if let Some(why) = self.catalogue.unready_reason() {
@@ -42,13 +43,14 @@ impl Manager {
 
     /// `stop`
     pub(crate) fn stop_command(&mut self) -> Reply {
-        if self.relaunch.due().is_some() {
-            self.relaunch.reset();
-            self.state = State::Stopped;
+        if self.child.relaunch.due().is_some() {
+            self.child.relaunch.reset();
+            self.child.relaunch.inheritance().stopped();
+            self.child.state = State::Stopped;
             self.refuse_connections();
             return Reply::ok("");
         }
-        if !matches!(self.state, State::Running | State::Draining) {
+        if !matches!(self.child.state, State::Running | State::Draining) {
             return Reply::no(status::CANT, format!("Child in state {}", self.status_text()));
         }
         self.stop();
@@ -58,20 +60,20 @@ impl Manager {
     /// Starts a worker and loads the catalogue into it. Reports and returns a failure. If a worker ran before, a failed
     /// launch is repeated later.
     pub(crate) fn launch(&mut self) -> Result<(), Reply> {
-        if !matches!(self.state, State::Stopped | State::Died) {
+        if !matches!(self.child.state, State::Stopped | State::Died) {
             return Ok(());
         }
-        let again = self.state == State::Died;
-        self.state = State::Starting;
+        let again = self.child.state == State::Died;
+        self.child.state = State::Starting;
         let outcome = self.launch_steps();
         match &outcome {
-            Ok(()) => self.relaunch.reset(),
+            Ok(()) => self.child.relaunch.reset(),
             Err(reply) => {
                 self.complain.report(Level::Error, &reply.text.lossy());
-                match self.worker {
+                match self.child.process {
                     _ if again => self.launch_later(),
                     Some(_) => self.stop(),
-                    None => self.state = State::Stopped,
+                    None => self.child.state = State::Stopped,
                 }
             }
         }
@@ -81,14 +83,14 @@ impl Manager {
     /// Schedules another launch after a failed one. Connections wait in the kernel's queue meanwhile.
     fn launch_later(&mut self) {
         self.clean_up_worker();
-        self.state = State::Died;
-        let pause = self.relaunch.failed(Instant::now()).as_secs_f64();
+        self.child.state = State::Died;
+        let pause = self.child.relaunch.failed(Instant::now()).as_secs_f64();
         self.complain.report(Level::Error, &format!("Child launch failed: trying again in {pause:.1}s"));
     }
 
     /// Repeats a failed launch when it is due.
     pub(crate) fn launch_if_due(&mut self, now: Instant) {
-        if self.relaunch.due().is_none_or(|due| due > now) {
+        if self.child.relaunch.due().is_none_or(|due| due > now) {
             return;
         }
         if self.params.values().auto_restart {
@@ -114,7 +116,7 @@ impl Manager {
             return Err(fail("Acceptor start", Reply::no(status::CANT, error.to_string())));
         }
         self.request_success(Request::Start).map_err(|reply| fail("Acceptor start", reply))?;
-        self.state = State::Running;
+        self.child.state = State::Running;
         Ok(())
     }
 
@@ -129,10 +131,11 @@ impl Manager {
         random(&mut secret).map_err(|error| cannot("make a secret for TLS tickets", error))?;
         let tls = self.tls.setup(now(), secret);
         self.renew_workdir();
+        let memory = self.child.relaunch.inheritance().begin(Instant::now(), self.params.values().keep_memory);
         for storage in &mut self.storages {
-            storage
-                .prepare(&self.jail, &self.complain)
-                .map_err(|error| cannot("clear the storage", error))?;
+            let is_emptied = memory != Memory::TakeOver || !storage.is_kept();
+            let prepared = storage.prepare(is_emptied, &self.jail, &self.complain);
+            prepared.map_err(|error| cannot("clear the storage", error))?;
         }
         let vsm = Shm::worker_dir(&self.jail, &self.complain)
             .map_err(|error| cannot("create its shared memory", error))?;
@@ -144,7 +147,8 @@ impl Manager {
             let _root = self.jail.raise();
             let _cores = CoreDumpsDisabled::when(self.params.values().feature.has(FeatureBits::NO_COREDUMP));
             let more = &self.params.values().jail_environment;
-            Worker::spawn(&self.program, more, &inherited).map_err(|error| cannot("start it", error))?
+            Worker::spawn(&self.instance.program, more, &inherited)
+                .map_err(|error| cannot("start it", error))?
         };
         let pid = worker.pid();
         self.complain.report(Level::Debug, &format!("Child ({pid}) Started"));
@@ -153,10 +157,10 @@ impl Manager {
             shm.show_worker(Some(pid));
         }
         let config = WorkerConfig {
-            identity: self.identity.clone(),
-            workdir: self.workdir.clone(),
+            identity: self.instance.identity.clone(),
+            workdir: self.instance.workdir.clone(),
             sockets: self.listeners.for_worker(),
-            storages: self.storages.iter().map(Storage::for_worker).collect(),
+            storages: self.storages.iter().map(|storage| storage.for_worker(memory)).collect(),
             address_space,
             params: for_worker(self.params.values()),
             credentials: self.jail.worker(),
@@ -168,8 +172,8 @@ impl Manager {
         // If the worker is already gone, `await_ready` notices.
         let _ =
             worker.notify(&ToWorker::Configure(Box::new(config)), seconds(self.params.values().cli_timeout));
-        self.worker = Some(worker);
-        self.panic_file = Some(panic);
+        self.child.process = Some(worker);
+        self.child.panic_file = Some(panic);
         Ok(pid)
     }
 
@@ -178,7 +182,7 @@ impl Manager {
         let startup = params.startup_timeout >= params.cli_timeout;
         let limit = if startup { params.startup_timeout } else { params.cli_timeout };
         let complain = &self.complain;
-        let Some(worker) = self.worker.as_mut() else { return Ok(()) };
+        let Some(worker) = self.child.process.as_mut() else { return Ok(()) };
         let pid = worker.pid();
         let start = Instant::now();
         let on_line = |line: &str| Manager::report_output(complain, Level::Error, pid, line);
@@ -224,7 +228,7 @@ impl Manager {
 
     /// Checks that the worker responds, and kills it otherwise.
     pub(crate) fn ping(&mut self) {
-        if self.state != State::Running {
+        if self.child.state != State::Running {
             return;
         }
         let reply = self.request(Request::Ping);
@@ -240,24 +244,24 @@ impl Manager {
     /// Lets the worker end when its connections have ended. It accepts no more of them. Returns false if there is no
     /// worker that could be drained.
     pub(crate) fn drain_worker(&mut self) -> bool {
-        if self.state != State::Running {
+        if self.child.state != State::Running {
             return false;
         }
         let timeout = self.cli_timeout();
-        let Some(worker) = self.worker.as_mut() else { return false };
+        let Some(worker) = self.child.process.as_mut() else { return false };
         if worker.notify(&ToWorker::Drain, timeout).is_err() {
             return false;
         }
-        self.state = State::Draining;
+        self.child.state = State::Draining;
         true
     }
 
     /// Stops the worker without an error.
     pub(crate) fn stop(&mut self) {
-        if !matches!(self.state, State::Running | State::Starting | State::Draining) {
+        if !matches!(self.child.state, State::Running | State::Starting | State::Draining) {
             return;
         }
-        self.state = State::Stopping;
+        self.child.state = State::Stopping;
         self.complain.report(Level::Debug, "Stopping Child");
         self.reap();
     }
@@ -265,7 +269,7 @@ impl Manager {
     /// Reads the worker's output and handles its end.
     pub(crate) fn listen_to_worker(&mut self) {
         let complain = &self.complain;
-        let Some(worker) = self.worker.as_mut() else { return };
+        let Some(worker) = self.child.process.as_mut() else { return };
         let pid = worker.pid();
         if !worker.listen(|line| Manager::report_output(complain, Level::Info, pid, line)) {
             self.reap();
@@ -274,13 +278,13 @@ impl Manager {
 
     /// Waits for the worker's end, records it, and starts another worker if this one died.
     fn reap(&mut self) {
-        if self.worker.is_none() {
+        if self.child.process.is_none() {
             return;
         }
         self.clean_up_worker();
-        let died = matches!(self.state, State::Running | State::Died);
+        let died = matches!(self.child.state, State::Running | State::Died);
         let restart = died && self.params.values().auto_restart;
-        self.state = if restart { State::Died } else { State::Stopped };
+        self.child.state = if restart { State::Died } else { State::Stopped };
         if restart {
             // Connections wait in the kernel's queue for the next worker.
             let _ = self.launch();
@@ -291,11 +295,18 @@ impl Manager {
 
     /// Waits for the worker's end, records it and removes its files.
     fn clean_up_worker(&mut self) {
-        let Some(mut worker) = self.worker.take() else { return };
+        let Some(mut worker) = self.child.process.take() else { return };
         let pid = worker.pid();
         worker.hang_up();
+        let died = matches!(self.child.state, State::Running | State::Starting | State::Died);
         let end = self.await_end(&mut worker, pid);
         self.record_end(pid, end);
+        if !died {
+            self.child.relaunch.inheritance().stopped();
+        } else if self.child.relaunch.inheritance().died(Instant::now()) {
+            let text = "Children died within a minute after they had taken over memory: the next one starts without it";
+            self.complain.report(Level::Error, text);
+        }
         self.record_panic(pid);
         if !self.params.values().debug.has(DebugBits::VTC_MODE) {
             Shm::remove_worker_dir(&self.jail);
@@ -367,7 +378,7 @@ impl Manager {
 
     fn record_panic(&mut self, pid: u32) {
         let limit = self.params.values().panic_buffer;
-        let Some(text_bytes) = self.panic_file.take().and_then(|file| read_panic(&file, limit)) else {
+        let Some(text_bytes) = self.child.panic_file.take().and_then(|file| read_panic(&file, limit)) else {
             return;
         };
         let text_bytes = String::from_utf8_lossy(&text_bytes);
@@ -375,7 +386,7 @@ impl Manager {
         let date = String::from_utf8_lossy(&date);
         let text = format!("Child ({pid}) Panic at: {date}\n{}", printable(&text_bytes));
         self.complain.report(Level::Error, &text);
-        self.panic = Some(text);
+        self.child.panic = Some(text);
         if let Some(shm) = &self.shm {
             shm.counters.child_panic.add(1);
         }

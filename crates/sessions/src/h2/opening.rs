@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use lacquer_engine::client::{Req, Start};
 use lacquer_engine::h2::{Conn, Stream};
-use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, TransactionSlot};
+use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, TaskContext, TransactionSlot};
 use lacquer_h2::hpack::Decoder;
 use lacquer_h2::request::{Body, Limits, RequestDecoder, RequestHead};
 use lacquer_h2::{Error, Note};
@@ -16,7 +16,7 @@ use lacquer_sources::clock;
 use super::request;
 
 pub struct Opening {
-    pub stream: Rc<Stream>,
+    stream: Rc<Stream>,
     slot: TransactionSlot<Req>,
     decoder: RequestDecoder,
     end_stream: bool,
@@ -32,7 +32,7 @@ fn log_note(conn: &Conn, req: &mut Req, note: &Note) {
 }
 
 pub fn limits(conn: &Conn) -> Limits {
-    let params = conn.services.params();
+    let params = conn.services().params();
     Limits::new(
         params.http_req_size as usize,
         params.http_req_hdr_len as usize,
@@ -49,17 +49,14 @@ impl Opening {
         end_stream: bool,
         hpack: &mut Decoder,
     ) -> Option<Opening> {
-        let services = &conn.services;
+        let services = conn.services();
         let params = services.params();
         let vcl = services.vcl()?;
         let stream = Stream::open(conn, id, t_first);
         let mut slot = TransactionSlot::take(services);
         slot.prepare(services.log(), &params);
         let start = Start {
-            services: services.clone(),
-            params,
-            sess: conn.sess.clone(),
-            vcl,
+            context: TaskContext { services: services.clone(), params, sess: conn.sess().clone(), vcl },
             tx: ClientTransport::Http2(stream.clone()),
             t_first,
             t_req: t_first,
@@ -74,16 +71,16 @@ impl Opening {
 
     /// Opens the stream of the request that was received with the upgrade. That request is complete.
     pub fn first(conn: &Rc<Conn>, req: &mut Req) -> Rc<Stream> {
-        conn.conduct.rules.borrow_mut().open_upgraded();
+        conn.conduct().open_upgraded();
         let stream = Stream::open(conn, 1, req.first_byte());
-        stream.proto.borrow_mut().expect(Body::None);
+        stream.expect(Body::None);
         req.move_to(ClientTransport::Http2(stream.clone()));
         stream
     }
 
     /// Decodes a fragment of the header block.
     pub fn feed(&mut self, hpack: &mut Decoder, fragment: &[u8], len: u32) -> Result<(), Error> {
-        let conn = &self.stream.conn;
+        let conn = self.stream.conn();
         let Some(req) = self.slot.transaction() else { return Ok(()) };
         req.charge_head(u64::from(len));
         let mut notes = Vec::new();
@@ -97,7 +94,7 @@ impl Opening {
 
     /// Completes the header block. Returns the request, which can be started.
     pub fn finish(mut self) -> Result<(Rc<Stream>, TransactionSlot<Req>), Error> {
-        let conn = self.stream.conn.clone();
+        let conn = self.stream.conn().clone();
         let Some(req) = self.slot.transaction() else { return Ok((self.stream, self.slot)) };
         let mut notes = Vec::new();
         let Logged { message, ws, .. } = req.req_headers();
@@ -109,7 +106,7 @@ impl Opening {
             Ok(head) => head,
             Err(error) => {
                 conn.log(Tag::Debug, format_args!("HPACK/FINI {}", error.name()));
-                request::finish(&conn.services, self.slot);
+                request::finish(conn.services(), self.slot);
                 self.stream.close();
                 return Err(error);
             }
@@ -120,14 +117,14 @@ impl Opening {
 
     /// Ends the request, because the connection ends before the header block is complete.
     pub fn abandon(self) {
-        request::finish(&self.stream.conn.services, self.slot);
+        request::finish(self.stream.conn().services(), self.slot);
         self.stream.close();
     }
 }
 
 fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) {
     req.head_complete(clock::real());
-    stream.proto.borrow_mut().expect(head.body);
+    stream.expect(head.body);
     let framing = match head.body {
         Body::None => Framing::NONE,
         Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },

@@ -3,13 +3,12 @@
 use std::rc::Rc;
 use std::task::Context;
 
-use lacquer_engine::h2::{Conn, FrameQuota, Stream, StreamEntry};
-use lacquer_h2::flow::INITIAL_WINDOW;
+use lacquer_engine::h2::{Conn, FrameQuota, Stream};
 use lacquer_h2::frame::{self, Frame, FrameHeader};
 use lacquer_h2::hpack::Decoder;
 use lacquer_h2::request::RequestDecoder;
 use lacquer_h2::rules::Admit;
-use lacquer_h2::stream::{State, charge_connection};
+use lacquer_h2::stream::State;
 use lacquer_h2::{Error, Reason, settings};
 use lacquer_http::{Message, Workspace};
 use lacquer_params::bits::DebugBits;
@@ -51,7 +50,7 @@ pub struct Receiver {
 impl Receiver {
     pub fn new(conn: &Rc<Conn>) -> Receiver {
         Receiver {
-            hpack: Decoder::new(conn.settings.local.header_table_size as usize),
+            hpack: Decoder::new(conn.settings().header_table_size as usize),
             conn: conn.clone(),
             block: None,
             now: clock::real(),
@@ -111,7 +110,7 @@ impl Receiver {
     }
 
     fn charge_reset(&self, stream: &Stream) -> Result<(), Error> {
-        let counted = self.conn.conduct.resets.borrow_mut().reset(clock::real(), stream.t_first);
+        let counted = self.conn.conduct().count_reset(clock::real(), stream.opened());
         if !counted.map_err(|fault| self.conn.log_fault(&fault))? {
             return Ok(());
         }
@@ -121,9 +120,8 @@ impl Receiver {
     /// Charges a reset to the client's address. All connections of an address share a budget, so opening a new
     /// connection does not help a client.
     fn charge_address(&self) -> Result<(), Error> {
-        let (conn, services) = (&self.conn, &self.conn.services);
-        let (table, ip) = (services.addresses(), conn.sess.ends.client.addr.ip());
-        if conn.sess.address.charge_reset(table, ip, &services.params()) {
+        let (conn, services) = (&self.conn, self.conn.services());
+        if conn.sess().charge_reset(services.addresses(), &services.params()) {
             return Ok(());
         }
         conn.log(Tag::SessError, format_args!("H2: Hit h2_rapid_reset_address_limit. Closing session."));
@@ -165,7 +163,7 @@ impl Receiver {
         let conn = self.conn.clone();
         let stream = if header.stream == 0 { None } else { Stream::find(&conn, header.stream) };
         let state = self.state_of(header.stream, stream.as_deref());
-        let admit = conn.conduct.rules.borrow_mut().admit(&mut header, state, &mut |n| conn.note(&n));
+        let admit = conn.conduct().admit(&mut header, state, &mut |n| conn.note(&n));
         let admit = admit.map_err(|fault| conn.log_fault(&fault))?;
         if matches!(admit, Admit::Ignore) {
             return Ok(());
@@ -187,7 +185,7 @@ impl Receiver {
             }
             Frame::GoAway { code, .. } => {
                 let error = Error::of_connection(code);
-                conn.conduct.goaway_seen.set(true);
+                conn.conduct().record_goaway();
                 conn.log(Tag::Debug, format_args!("GOAWAY {}", error.name()));
                 Err(error)
             }
@@ -201,8 +199,8 @@ impl Receiver {
     fn state_of(&self, id: u32, stream: Option<&Stream>) -> Option<State> {
         match stream {
             Some(stream) if stream.is_cancelled() => Some(State::Closed),
-            Some(stream) => Some(stream.proto.borrow().state),
-            None => self.conn.was_reset(id).then_some(State::Open),
+            Some(stream) => Some(stream.state()),
+            None => self.conn.conduct().was_reset(id).then_some(State::Open),
         }
     }
 
@@ -230,7 +228,7 @@ impl Receiver {
 
     /// Refuses a stream that the protocol's rules allow, and returns its error.
     fn refuse_stream(&self) -> Error {
-        self.conn.conduct.rules.borrow_mut().close_one();
+        self.conn.conduct().close_one();
         Error::Stream(Reason::RefusedStream)
     }
 
@@ -284,7 +282,7 @@ impl Receiver {
             return sound.or_else(|error| if error.is_connection() { Err(error) } else { Ok(()) });
         };
         sound?;
-        stream.proto.borrow_mut().trailers().map_err(|fault| conn.log_fault(&fault))?;
+        stream.receive_trailers().map_err(|fault| conn.log_fault(&fault))?;
         stream.end();
         Ok(())
     }
@@ -296,8 +294,11 @@ impl Receiver {
         data: &[u8],
         end: bool,
     ) -> Result<(), Error> {
-        self.charge_connection(header)?;
         let conn = &self.conn;
+        let more = conn.charge_received(header)?;
+        if more > 0 {
+            conn.queue(|out| frame::window_update(out, 0, more));
+        }
         if let Some(stream) = stream.filter(|stream| stream.error().is_none()) {
             if !data.is_empty() || end {
                 self.allow(ALLOWED_BY_DATA);
@@ -306,42 +307,21 @@ impl Receiver {
         }
         // Frames that the client sent before it received a reset are discarded. Others are an error and cause one
         // reset.
-        if conn.error().is_none() && !conn.was_reset(header.stream) {
+        if conn.error().is_none() && !conn.conduct().was_reset(header.stream) {
             conn.reset_stream(header.stream, Error::Stream(Reason::StreamClosed));
         }
         Ok(())
     }
 
-    /// Charges the whole frame, including padding, to the connection's window.
-    fn charge_connection(&self, header: &FrameHeader) -> Result<(), Error> {
-        let conn = &self.conn;
-        let mut window = conn.windows.receive.get();
-        charge_connection(&mut window, header).map_err(|fault| conn.log_fault(&fault))?;
-        let params = conn.services.params();
-        // Varnish applies a larger initial stream window to the connection's window too, and then sends no update.
-        let spare = conn.settings.local.initial_window_size.saturating_sub(INITIAL_WINDOW);
-        let low = (params.h2_rx_window_low_water as u32).saturating_sub(spare).max(INITIAL_WINDOW / 2);
-        let more = window.refill(low, params.h2_rx_window_increment as u32);
-        conn.windows.receive.set(window);
-        if more > 0 {
-            conn.queue(|out| frame::window_update(out, 0, more));
-        }
-        Ok(())
-    }
-
     fn data_of(&self, stream: &Stream, header: &FrameHeader, data: &[u8], end: bool) -> Result<(), Error> {
-        let (conn, id) = (&self.conn, stream.id);
-        stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.log_fault(&fault))?;
+        let (conn, id) = (&self.conn, stream.id());
+        stream.charge_data(header, data.len(), end).map_err(|fault| conn.log_fault(&fault))?;
         if !data.is_empty() && !stream.buffer_body(data, end) {
             let text = format_args!("H2: stream {id}: Failed to allocate request body buffer");
             conn.log(Tag::Debug, text);
             return Err(Error::Stream(Reason::InternalError));
         }
-        let room = conn.settings.local.initial_window_size;
-        let more = stream.proto.borrow_mut().rescue(stream.buffered() as usize, room);
-        if more > 0 {
-            conn.queue(|out| frame::window_update(out, id, more));
-        }
+        stream.rescue();
         if end {
             stream.end();
         }
@@ -372,27 +352,17 @@ impl Receiver {
         stream: Option<&Stream>,
         increment: u32,
     ) -> Result<(), Error> {
-        let conn = &self.conn;
         if header.stream == 0 {
-            let mut window = conn.windows.send.get();
-            let credited = window.credit(increment);
-            conn.windows.send.set(window);
-            conn.wake_streams();
-            return credited;
+            return self.conn.add_credit(increment);
         }
-        let Some(stream) = stream else { return Ok(()) };
-        let credited = stream.proto.borrow_mut().send.credit(increment);
-        if credited.is_ok() {
-            stream.wake();
-        }
-        credited
+        stream.map_or(Ok(()), |stream| stream.add_credit(increment))
     }
 }
 
 /// Applies the client's settings.
 pub fn apply_settings(conn: &Conn, entries: &[u8]) -> Result<(), Error> {
-    let unchecked = conn.services.params().debug.has(DebugBits::H2_NOCHECK);
-    let mut remote = conn.settings.remote.get();
+    let unchecked = conn.services().params().debug.has(DebugBits::H2_NOCHECK);
+    let mut remote = conn.client_settings();
     for entry in settings::entries(entries) {
         let applied = remote.apply(entry, unchecked);
         conn.note(&applied.note);
@@ -400,14 +370,9 @@ pub fn apply_settings(conn: &Conn, entries: &[u8]) -> Result<(), Error> {
             return Err(error);
         }
         if applied.window_delta != 0 {
-            Stream::each(conn, |stream| {
-                let mut proto = stream.proto.borrow_mut();
-                if proto.follows_settings() {
-                    proto.send.adjust(applied.window_delta);
-                }
-            });
+            Stream::each(conn, |stream| stream.follow_settings(applied.window_delta));
         }
-        conn.settings.remote.set(remote);
+        conn.set_client_settings(remote);
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::address_limit::TOO_MANY_REQUESTS;
 /// Starts the request. Most hits are complete when this returns. If many requests wait, the request starts only after
 /// the frames that were already received are handled, because one of them may reset the stream.
 pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, quota: &mut FrameQuota, cx: &mut Context<'_>) {
-    let services = stream.conn.services.clone();
+    let services = stream.conn().services().clone();
     let bound = services.bound(&services.params());
     let is_under_pressure = services.admission().is_under_pressure(bound);
     let watched = services.watched().clone();
@@ -32,7 +32,7 @@ pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, quota: &mut FrameQu
 
 /// Runs the request. A panic ends only this stream.
 async fn run(stream: Rc<Stream>, mut slot: TransactionSlot<Req>) {
-    let services = stream.conn.services.clone();
+    let services = stream.conn().services().clone();
     if let Some(req) = slot.transaction() {
         let work = (req.vxid(), Work::Request);
         let fault = lacquer_engine::faults::caught(&services, work, pin!(serve(req))).await;

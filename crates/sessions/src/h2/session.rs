@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use lacquer_engine::TransactionSlot;
 use lacquer_engine::client::Req;
 use lacquer_engine::h2::{Conn, Flush, FrameQuota, Stream};
+use lacquer_engine::{Timeout, TransactionSlot};
 use lacquer_h2::frame::{self, FrameHeader, Kind};
 use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
@@ -152,7 +152,7 @@ pub async fn serve(handover: Handover, upgraded: Option<super::Upgrade>) -> Sess
         conn,
     };
     let conn = session.conn.clone();
-    conn.queue(|out| frame::write_settings(out, &conn.settings.local));
+    conn.queue(|out| frame::write_settings(out, conn.settings()));
     let mut first = upgraded.map(|upgrade| upgrade.slot);
     let error = std::future::poll_fn(|cx| {
         if let Some(slot) = first.take() {
@@ -181,12 +181,12 @@ impl Session {
 
     /// Reads, handles and writes frames until there is nothing to do, or the connection ends.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
-        let services = self.conn.services.clone();
+        let services = self.conn.services().clone();
         self.conn.set_running(true);
-        self.buffer.take(&services.http2().buffers.input);
+        self.buffer.take(services.http2().buffers().input());
         let polled = self.work(cx);
         self.quota.release();
-        self.buffer.give(&services.http2().buffers.input);
+        self.buffer.give(services.http2().buffers().input());
         self.conn.set_running(false);
         if polled.is_pending() {
             self.conn.register(cx);
@@ -225,7 +225,7 @@ impl Session {
                 // The client does not cause this wait, so no deadline applies.
                 self.idle.disarm();
                 self.awaited = Awaited::Nothing;
-                self.quota.enqueue(&self.conn.services.http2().quota_queue, cx);
+                self.quota.enqueue(self.conn.services().http2().quota_queue(), cx);
                 return Poll::Pending;
             }
             if self.buffer.frame().is_some() {
@@ -248,7 +248,7 @@ impl Session {
     /// Tells the client that the connection will end soon, if the worker is about to stop. Requests that are on their
     /// way are still answered (RFC 9113 section 6.8).
     fn announce_end(&self) {
-        if self.conn.services.is_draining() && !self.conn.conduct.is_leaving.replace(true) {
+        if self.conn.services().is_draining() && !self.conn.conduct().begin_leaving() {
             self.conn.queue(|out| frame::goaway(out, LAST_STREAM, Reason::NoError.code()));
         }
     }
@@ -280,7 +280,7 @@ impl Session {
             self.begun = None;
         }
         match begun {
-            Some(header) if header.len > self.conn.settings.local.max_frame_size => {
+            Some(header) if header.len > self.conn.settings().max_frame_size => {
                 Err(self.receiver.frame_too_long())
             }
             _ => Ok(()),
@@ -300,17 +300,17 @@ impl Session {
         if awaited != Awaited::Progress {
             self.blocked = None;
         }
-        let params = self.conn.services.params();
+        let params = self.conn.services().params();
         match awaited {
             Awaited::Nothing => self.idle.disarm(),
             Awaited::Progress => self.expect_progress(&params),
             Awaited::Rest => {
                 let begun = self.begun.unwrap_or(self.active);
-                self.idle.arm(begun, self.conn.sess.idle_limit(&params));
+                self.idle.arm(begun, self.conn.sess().idle_limit(&params));
             }
             Awaited::Frame => {
-                self.idle.arm(self.active, self.conn.sess.idle_limit(&params));
-                let has_requested = self.conn.conduct.rules.borrow().highest > 0;
+                self.idle.arm(self.active, self.conn.sess().idle_limit(&params));
+                let has_requested = self.conn.conduct().highest() > 0;
                 self.idle.allow_shedding(if has_requested { Idleness::Kept } else { Idleness::Silent });
             }
         }
@@ -327,13 +327,13 @@ impl Session {
             return;
         }
         self.taken = taken;
-        let limit = clock::limit(self.conn.sess.timeouts.idle_send.get(params.idle_send_timeout));
+        let limit = clock::limit(self.conn.sess().send_idle_limit(params));
         self.idle.arm(now, limit.min(self.blocked_left(params)));
     }
 
     /// Returns the seconds left for the client to receive all bytes that waited when the socket became full.
     fn blocked_left(&self, params: &Params) -> f64 {
-        let total = clock::limit(self.conn.sess.timeouts.send.get(params.send_timeout));
+        let total = clock::limit(self.conn.sess().timeout(Timeout::Send, params));
         self.blocked.map_or(total, |blocked| total - self.idle.now().since(blocked.since))
     }
 
@@ -348,7 +348,7 @@ impl Session {
         match awaited {
             Awaited::Nothing => None,
             Awaited::Progress => {
-                if self.blocked_left(&self.conn.services.params()) <= 0.0 {
+                if self.blocked_left(&self.conn.services().params()) <= 0.0 {
                     self.conn.stalled("send_timeout");
                 } else if self.conn.taken() == self.taken {
                     self.conn.stalled("idle_send_timeout");
@@ -370,7 +370,7 @@ impl Session {
     fn eof(&mut self) -> Error {
         self.client_is_done = true;
         let frame = if self.buffer.is_empty() { "complete" } else { "partial" };
-        let goaway = u8::from(self.conn.conduct.goaway_seen.get());
+        let goaway = u8::from(self.conn.conduct().has_goaway());
         let text = format_args!("H2: HTC eof (Unexpected end of input) frame={frame} goaway={goaway}");
         self.conn.log(Tag::Debug, text);
         Error::Connection(Reason::NoError)
@@ -380,15 +380,15 @@ impl Session {
     async fn end(&mut self, error: Error) {
         let conn = self.conn.clone();
         self.quota = FrameQuota::default();
-        let sends_goaway = !conn.conduct.goaway_seen.replace(true) && error.sends_goaway();
+        let sends_goaway = !conn.conduct().record_goaway() && error.sends_goaway();
         if sends_goaway {
-            conn.queue(|out| frame::goaway(out, conn.conduct.rules.borrow().highest, error.code()));
+            conn.queue(|out| frame::goaway(out, conn.conduct().highest(), error.code()));
         }
         conn.fail(error);
         conn.log(Tag::Debug, format_args!("H2 CLEANUP {}", error.name()));
         Stream::each(&conn, |stream| stream.kill(error));
         self.receiver.abandon();
-        let limit = conn.sess.timeouts.idle_send.get(conn.services.params().idle_send_timeout);
+        let limit = conn.sess().send_idle_limit(&conn.services().params());
         let limit = clock::seconds(clock::limit(limit));
         let flushed = std::future::poll_fn(|cx| {
             conn.register(cx);
@@ -399,7 +399,7 @@ impl Session {
         });
         let _ = tokio::time::timeout(limit, flushed).await;
         if sends_goaway && !self.client_is_done {
-            let most = conn.services.params().lingering_close;
+            let most = conn.services().params().lingering_close;
             let seconds = if error == Error::Connection(Reason::NoError) { most.min(GRACE) } else { most };
             linger(conn.tx(), &mut self.rx, &self.idle, seconds).await;
         }

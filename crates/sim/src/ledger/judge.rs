@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::compose::Composition;
-use super::{Fate, Invalidation, Ledger, Rules, Sent};
+use super::{ARRIVAL, Fate, Invalidation, Ledger, Rules, Sent};
 use crate::http::Head;
 use crate::packing;
 use crate::page;
@@ -17,9 +17,6 @@ pub struct Got<'g> {
     pub head: &'g Head,
     pub body: &'g [u8],
 }
-
-/// The maximum time between the generation of a response by an origin and its arrival, in seconds.
-const ARRIVAL: f64 = 3.0;
 
 type Verdict = Result<(), String>;
 

@@ -9,6 +9,7 @@
 //! - A page that stays fresh is fetched once, however many clients request it at once. A response for one request
 //!   reaches no other request.
 //! - No page is refused while all origins respond.
+//! - When the worker is killed, the next one, which takes over its memory, keeps all these rules.
 //! - The response to a request that was sent while the worker is drained is the last one of its connection.
 //! - An upload arrives at the origin as the client sent it, or not at all.
 //! - A pipe carries all bytes in both directions.
@@ -20,7 +21,7 @@ mod compose;
 mod judge;
 mod pipes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use lacquer_http::date;
@@ -123,6 +124,8 @@ pub struct Ledger {
     complete: u64,
 }
 
+/// The maximum time between the generation of a response by an origin and its arrival, in seconds.
+const ARRIVAL: f64 = 3.0;
 /// The time in seconds after which an origin that fails its probes gets no more requests.
 const NOTICED: f64 = 10.0;
 /// The time in seconds after which all reactors know that the worker is drained.
@@ -167,6 +170,21 @@ impl Ledger {
     pub fn drain(&mut self) {
         self.note(format_args!("the worker is drained"));
         self.drained = Some(clock::real());
+    }
+
+    /// Records that the worker is killed. Pages that may not have arrived in full may be fetched again.
+    pub fn killed(&mut self) {
+        self.note(format_args!("the worker is killed"));
+        let now = clock::real();
+        let has_arrived = |fate: &Fate| fate.ended.is_some_and(|ended| ended + ARRIVAL < now);
+        let arrived: BTreeSet<&Key> = self
+            .sent
+            .iter()
+            .zip(&self.fates)
+            .filter(|(_, fate)| has_arrived(fate))
+            .map(|(sent, _)| &sent.key)
+            .collect();
+        self.fetches.retain(|key, _| arrived.contains(key));
     }
 
     /// Checks that the connection ends after the response to an HTTP/1 request that was sent at `requested`.

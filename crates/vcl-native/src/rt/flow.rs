@@ -108,7 +108,7 @@ pub unsafe extern "C" fn call(
         let function = vcl.imports.functions.get(function as usize).ok_or("No such module function")?;
         let (mut this, mut object_name) = (None, "");
         if let Some(object) = object.checked_sub(1) {
-            object_name = vcl.program.objects.get(object as usize).map_or("", |o| o.name.as_str());
+            object_name = vcl.program.modules.objects.get(object as usize).map_or("", |o| o.name.as_str());
             let state = vcl.objects.get(object as usize).and_then(|o| o.get());
             this = Some(state.ok_or_else(|| format!("Object {object_name} not initialized"))?);
         }
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn new_object(ctx: &mut Ctx<'_>, object: u32, args: *const
     guard(ctx, (), |ctx| {
         let vcl = ctx.vcl;
         let constructor = *vcl.imports.constructors.get(object as usize).ok_or("No such object")?;
-        let object_name = vcl.program.objects.get(object as usize).map_or("", |o| o.name.as_str());
+        let object_name = vcl.program.modules.objects.get(object as usize).map_or("", |o| o.name.as_str());
         let state = with_values(ctx, args, count as usize, |ctx, values| {
             // SAFETY: as in `call`.
             let values = unsafe { std::slice::from_raw_parts(values.as_ptr(), values.len()) };

@@ -110,17 +110,20 @@ pub fn program(subs: Vec<Sub>) -> Program {
             fold: false,
             pedantic: true,
         }],
-        imports: vec![Import { module: "trial".to_owned(), alias: "trial".to_owned() }],
-        functions: super::module::FUNCTIONS
-            .iter()
-            .map(|f| {
-                let (object, name) = f.split_once('.').unwrap_or(("", f));
-                Function { import: 0, object: object.to_owned(), name: name.to_owned() }
-            })
-            .collect(),
+        modules: Modules {
+            imports: vec![Import { module: "trial".to_owned(), alias: "trial".to_owned() }],
+            functions: super::module::FUNCTIONS
+                .iter()
+                .map(|f| {
+                    let (object, name) = f.split_once('.').unwrap_or(("", f));
+                    Function { import: 0, object: object.to_owned(), name: name.to_owned() }
+                })
+                .collect(),
+            objects: Vec::new(),
+            call_sites: 2,
+        },
         methods: vec![0; Method::COUNT],
         subs,
-        call_sites: 2,
         ..Program::default()
     }
 }

@@ -133,7 +133,7 @@ impl<'a> Ctx<'a> {
         }
         let vcl: &'a Instance = self.vcl;
         let declared = vcl.backends.iter().position(|&id| id == backend);
-        if let Some(declared) = declared.and_then(|at| vcl.program.backends.get(at)) {
+        if let Some(declared) = declared.and_then(|at| vcl.program.origins.backends.get(at)) {
             return Ok(Some(declared.name.as_bytes()));
         }
         match vcl.directors.get(backend) {

@@ -28,14 +28,15 @@ impl Instance {
             let module = modules.iter().copied().find(|m| m.name() == wanted);
             module.ok_or_else(|| format!("There is no module {wanted}"))
         };
-        let modules = program.imports.iter().map(|i| find(&i.module)).collect::<Result<Vec<_>, _>>()?;
-        let mut functions = Vec::with_capacity(program.functions.len());
-        for f in &program.functions {
+        let modules =
+            program.modules.imports.iter().map(|i| find(&i.module)).collect::<Result<Vec<_>, _>>()?;
+        let mut functions = Vec::with_capacity(program.modules.functions.len());
+        for f in &program.modules.functions {
             let module = modules.get(f.import as usize).ok_or("A function without its module")?;
             functions.push(resolve(*module, &f.object, &f.name)?);
         }
-        let mut constructors = Vec::with_capacity(program.objects.len());
-        for o in &program.objects {
+        let mut constructors = Vec::with_capacity(program.modules.objects.len());
+        for o in &program.modules.objects {
             let module = modules.get(o.import as usize).ok_or("An object without its module")?;
             let found = module.objects().iter().find(|t| t.name == o.type_name);
             let missing = || format!("Module {} has no object {}", module.name(), o.type_name);
@@ -52,13 +53,13 @@ impl Instance {
             regexes,
             acls: program.acls.iter().map(AclTable::new).collect(),
             imports: Imports { modules, functions, constructors },
-            objects: program.objects.iter().map(|_| OnceLock::new()).collect(),
+            objects: program.modules.objects.iter().map(|_| OnceLock::new()).collect(),
             directors: Directors::default(),
             backends: Vec::new(),
             default_backend: BackendId::NONE,
             subs: OnceLock::new(),
             states: ModuleStates {
-                call_sites: (0..program.call_sites).map(|_| OnceLock::new()).collect(),
+                call_sites: (0..program.modules.call_sites).map(|_| OnceLock::new()).collect(),
                 vcl: Mutex::default(),
                 bytes: Kept::default(),
             },
@@ -68,11 +69,11 @@ impl Instance {
 
     /// Creates the declared backends in the program's order; a `none` backend gets no director.
     pub fn add_backends(&mut self, mut make: impl FnMut(&Backend) -> Arc<dyn Director>) {
-        for backend in &self.program.backends {
+        for backend in &self.program.origins.backends {
             let id = if backend.none { BackendId::NONE } else { self.directors.add(make(backend)) };
             self.backends.push(id);
         }
-        let default = self.program.default_backend.and_then(|i| self.backends.get(i as usize));
+        let default = self.program.origins.default_backend.and_then(|i| self.backends.get(i as usize));
         self.default_backend = default.copied().unwrap_or(BackendId::NONE);
     }
 

@@ -172,7 +172,7 @@ pub fn show_stmt(program: &Program, stmt: &Stmt) -> String {
         Stmt::CallDynamic { sub, .. } => format!("call dynamic {}", show(sub)),
         Stmt::Do { call, .. } => show(call),
         Stmt::New { object, args, .. } => {
-            let object = &program.objects[*object as usize];
+            let object = &program.modules.objects[*object as usize];
             format!("new {} {}/{}", object.name, object.type_name, args.len())
         }
         Stmt::HashData { value, .. } => format!("hash {}", show(value)),
@@ -215,7 +215,7 @@ pub fn show(program: &Program, e: &Expr) -> String {
         }
         ExprKind::Regex(id) => format!("/{}/", program.regexes[*id as usize]),
         ExprKind::Acl(id) => program.acls[*id as usize].name.clone(),
-        ExprKind::Backend(id) => program.backends[*id as usize].name.clone(),
+        ExprKind::Backend(id) => program.origins.backends[*id as usize].name.clone(),
         ExprKind::Sub(id) => format!("sub {}", program.subs[*id as usize].name),
         ExprKind::Regsub { all, subject, regex, replacement } => {
             format!("regsub{}({} {} {})", u8::from(*all), one(subject), one(regex), one(replacement))
@@ -224,9 +224,10 @@ pub fn show(program: &Program, e: &Expr) -> String {
             format!("{}({})", if *upper { "up" } else { "low" }, one(value))
         }
         ExprKind::Call { function, args, object, call_site, .. } => {
-            let function = &program.functions[*function as usize];
+            let function = &program.modules.functions[*function as usize];
             let args: Vec<String> = args.iter().map(|a| a.as_ref().map_or("-".to_owned(), &one)).collect();
-            let object = object.map_or(String::new(), |o| format!("{}.", program.objects[o as usize].name));
+            let object =
+                object.map_or(String::new(), |o| format!("{}.", program.modules.objects[o as usize].name));
             let site = call_site.map_or(String::new(), |s| format!("#{s}"));
             format!("{object}{}{site}({})", function.name, args.join(" "))
         }

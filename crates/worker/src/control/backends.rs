@@ -76,7 +76,8 @@ impl Found {
                 let _ = writeln!(out, "    \"probe_details\": {value},");
             }
             if let Some(origin) = self.origin() {
-                for (family, addr) in [("ipv4", origin.spec.ipv4), ("ipv6", origin.spec.ipv6)] {
+                for (family, addr) in [("ipv4", origin.spec.address.ipv4), ("ipv6", origin.spec.address.ipv6)]
+                {
                     if let Some(addr) = addr {
                         let _ = writeln!(out, "    \"{family}\": \"{}\",", addr.ip());
                     }
@@ -94,7 +95,7 @@ fn find(process: &Process, pattern: Option<&str>) -> Vec<Found> {
     let (pattern, vcls) = match pattern {
         Some(pattern) if pattern.contains('.') => (pattern.to_owned(), programs(process)),
         other => {
-            let Some(active) = process.shared.vcls().active() else { return Vec::new() };
+            let Some(active) = process.shared().vcls().active() else { return Vec::new() };
             let within = other.filter(|p| !p.is_empty()).unwrap_or("*");
             (format!("{}.{within}", active.name), vec![active])
         }
@@ -112,11 +113,11 @@ fn find(process: &Process, pattern: Option<&str>) -> Vec<Found> {
 }
 
 fn programs(process: &Process) -> Vec<Arc<Vcl>> {
-    let present = process.shared.vcls().entries().into_iter().filter_map(|entry| match entry {
+    let present = process.shared().vcls().entries().into_iter().filter_map(|entry| match entry {
         Entry::Program(vcl) => Some(vcl),
         Entry::Label { .. } => None,
     });
-    present.chain(process.shared.vcls().leaving()).collect()
+    present.chain(process.shared().vcls().leaving()).collect()
 }
 
 #[derive(Default)]

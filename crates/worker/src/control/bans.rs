@@ -14,7 +14,8 @@ pub fn add(process: &Process, args: &[String]) -> Reply {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match BanSpec::from_cli(&words) {
         Ok(spec) => {
-            lacquer_engine::bans::enact(&process.shared, spec, Reason::BanCommand, Source::Management).wait();
+            lacquer_engine::bans::enact(process.shared(), spec, Reason::BanCommand, Source::Management)
+                .wait();
             Reply::ok("")
         }
         Err(why) => Reply::error(status::PARAM, why),
@@ -22,8 +23,8 @@ pub fn add(process: &Process, args: &[String]) -> Reply {
 }
 
 pub fn list(process: &Process, argv: &[String]) -> Reply {
-    let details = process.shared.params().debug.has(DebugBits::LURKER);
-    let bans = process.shared.cache().bans();
+    let details = process.shared().params().debug.has(DebugBits::LURKER);
+    let bans = process.shared().cache().bans();
     let text = if argv.get(1).is_some_and(|word| word == "-j") {
         json::reply(2, argv, clock::real(), &bans.json(details))
     } else {

@@ -11,7 +11,7 @@ use crate::process::Process;
 
 /// Applies a change of the certificates.
 pub fn change(process: &Arc<Process>, change: &[u8]) -> Reply {
-    let Some(store) = &process.certificates else {
+    let Some(store) = process.certificates() else {
         return Reply::error(status::CANT, "TLS has not been configured");
     };
     match Change::decode(change).and_then(|change| store.apply(change)) {
@@ -22,14 +22,14 @@ pub fn change(process: &Arc<Process>, change: &[u8]) -> Reply {
 
 /// Applies new parameters.
 pub fn tune(process: &Process, params: &Params) {
-    if let Some(store) = &process.certificates {
+    if let Some(store) = process.certificates() {
         store.offer_http2(params.feature.has(FeatureBits::HTTP2));
     }
 }
 
 /// Frees certificates that were removed, a part of them each time.
 pub fn poll(process: &Process) {
-    if let Some(store) = &process.certificates {
-        store.release(process.shared.params().tls_cleanup_batch as usize);
+    if let Some(store) = process.certificates() {
+        store.release(process.shared().params().tls_cleanup_batch as usize);
     }
 }

@@ -56,14 +56,14 @@ pub fn command(process: &Process, what: &str, args: &[String]) -> Reply {
 fn xid(process: &Process, args: &[String]) -> Reply {
     if let Some(next) = args.first() {
         knobs::set_xid_chunk(args.get(1).map_or(1, |chunk| leading_number(chunk) as u32));
-        process.shared.vxids().restart_at(leading_number(next).max(1));
+        process.shared().vxids().restart_at(leading_number(next).max(1));
     }
-    Reply::ok(format!("XID is {} chunk {}", process.shared.vxids().peek(), knobs::xid_chunk()))
+    Reply::ok(format!("XID is {} chunk {}", process.shared().vxids().peek(), knobs::xid_chunk()))
 }
 
 fn listen_address(process: &Process) -> Reply {
     let mut out = String::new();
-    for socket in &process.config.sockets {
+    for socket in process.sockets() {
         let _ = match &socket.address {
             ListenAddress::Ip(addr) => writeln!(out, "{} {} {}", socket.name, addr.ip(), addr.port()),
             ListenAddress::Unix(_) => writeln!(out, "{} {} -", socket.name, socket.endpoint),

@@ -45,11 +45,11 @@ pub fn serve(process: &Arc<Process>, entrance: &Entrance, mut manager: UnixStrea
         match link::receive(&mut manager) {
             Ok(ToWorker::Param(params)) => {
                 certificates::tune(process, &params);
-                process.shared.set_params(*params);
+                process.shared().set_params(*params);
                 helpers::params_changed();
             }
             Ok(ToWorker::Drain) => {
-                process.shared.log().write(Tag::CLI, Vxid::NONE, b"Drain");
+                process.shared().log().write(Tag::CLI, Vxid::NONE, b"Drain");
                 entrance.close(process);
                 is_draining = true;
             }
@@ -64,8 +64,8 @@ pub fn serve(process: &Arc<Process>, entrance: &Entrance, mut manager: UnixStrea
         }
     }
     let why = if is_draining { "Drained, worker stops" } else { "EOF on CLI connection, worker stops" };
-    process.shared.log().write(Tag::CLI, Vxid::NONE, why.as_bytes());
-    process.disks.iter().for_each(|disk| disk.running().close());
+    process.shared().log().write(Tag::CLI, Vxid::NONE, why.as_bytes());
+    process.disks().iter().for_each(|disk| disk.running().close());
     std::thread::sleep(lacquer_engine::knobs::shutdown_delay());
     ExitCode::SUCCESS
 }
@@ -83,7 +83,7 @@ pub fn serve_request(process: &Arc<Process>, body: Request) -> Reply {
     if matches!(body, Request::Barrier) {
         return Reply::ok("");
     }
-    let log = |text: std::fmt::Arguments<'_>| process.shared.log().write_fmt(Tag::CLI, Vxid::NONE, text);
+    let log = |text: std::fmt::Arguments<'_>| process.shared().log().write_fmt(Tag::CLI, Vxid::NONE, text);
     log(format_args!("Rd {}", words_of(&body)));
     let reply = carry_out(process, body);
     log(format_args!("Wr {:03} {} {}", reply.status, reply.text.len(), reply.text));
@@ -102,7 +102,7 @@ fn carry_out(process: &Arc<Process>, body: Request) -> Reply {
         Request::Cli { argv } => command(process, &argv),
         Request::Certificates { change } => certificates::change(process, &change),
         Request::Start => {
-            let _ = process.accepting.set(());
+            process.begin_accepting();
             Reply::ok("")
         }
         Request::Barrier => Reply::ok(""),

@@ -45,9 +45,9 @@ fn plural(count: usize, ending: &'static str) -> &'static str {
 }
 
 fn rows(process: &Process) -> Vec<Row> {
-    let entries = process.shared.vcls().entries();
-    let active = process.shared.vcls().active_name();
-    let leaving = process.shared.vcls().leaving();
+    let entries = process.shared().vcls().entries();
+    let active = process.shared().vcls().active_name();
+    let leaving = process.shared().vcls().leaving();
     let programs = || {
         let present = entries.iter().filter_map(|e| match e {
             Entry::Program(vcl) => Some(vcl),

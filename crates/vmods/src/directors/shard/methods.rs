@@ -88,7 +88,7 @@ fn set_rampup<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
 fn param_of(ctx: &Ctx<'_>, args: &Args<'_>, i: usize) -> Option<Arc<ParamObject>> {
     args.blob(i).filter(|b| b.kind == PARAM_BLOB)?;
     let name = args.bytes(i)?;
-    let at = ctx.vcl.program.objects.iter().position(|o| o.name.as_bytes() == name)?;
+    let at = ctx.vcl.program.modules.objects.iter().position(|o| o.name.as_bytes() == name)?;
     ctx.vcl.objects.get(at)?.get()?.clone().downcast::<ParamObject>().ok()
 }
 
