@@ -1,6 +1,7 @@
 //! Bans that outlive the process: each is a note in the first store that is kept. The note is written before the ban
 //! takes effect, and removed with the ban.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -35,7 +36,9 @@ impl BanList {
         if self.base.load(Ordering::Relaxed) > 0 && !is_gapless {
             return false;
         }
-        for initial in bans.extract_if(.., |ban| !stays(ban)) {
+        let (stay, gone): (VecDeque<_>, VecDeque<_>) = bans.drain(..).partition(stays);
+        *bans = stay;
+        for initial in gone {
             sub(&self.counters.bans, 1);
             sub(&self.counters.bans_added, 1);
             sub(&self.counters.bans_completed, u64::from(initial.is_completed()));

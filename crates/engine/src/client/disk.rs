@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::admit::admit;
 use super::{Req, Step};
-use crate::task::log_storage;
+use crate::task::TaskParts;
 
 /// A disk that does not respond within this time has nothing.
 const LONGEST_READ: Duration = Duration::from_secs(1);
@@ -29,14 +29,14 @@ pub fn begin(req: &Req) -> Option<DiskSearch> {
     if req.request.rules.always_miss {
         return None;
     }
-    req.task.services.cache().search_disks(&req.key.digest, req.request.received)
+    req.task.services().cache().search_disks(&req.key.digest, req.request.received)
 }
 
 /// Reads the objects of the request's key, newest first, and publishes the first one that the request matches. Returns
 /// the step that ends the request if it is not admitted.
 pub async fn search(req: &mut Req, busy: Busy, mut search: DiskSearch) -> Result<Searched, Step> {
     admit(req).await?;
-    req.task.services.flush_counters();
+    req.task.services().flush_counters();
     req.flush_enclosing().await;
     let found = loop {
         let Some(reading) = search.read_next() else { break None };
@@ -49,16 +49,13 @@ pub async fn search(req: &mut Req, busy: Busy, mut search: DiskSearch) -> Result
     req.task.stamp("Disk");
     let Some(found) = found else { return Ok(Searched::Nothing(busy)) };
     let stevedore = found.stevedore();
-    let log = &mut req.task.log;
+    let TaskParts { params, log, .. } = req.task.parts();
     let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
-    let mut nuke = Nuke::new(req.task.params.nuke_limit, &mut note);
+    let mut nuke = Nuke::new(params.nuke_limit, &mut note);
     match busy.publish_from_disk(found, &mut nuke) {
         Ok(awaited) => {
             drop(awaited);
-            let services = req.task.services.clone();
-            if let Some(stevedore) = services.stevedores().get(u32::from(stevedore)) {
-                log_storage(&mut req.task.log, stevedore.kind().name(), stevedore.name());
-            }
+            req.log_storage(u32::from(stevedore));
             Ok(Searched::Found)
         }
         Err(busy) => Ok(Searched::Nothing(busy)),
@@ -67,8 +64,8 @@ pub async fn search(req: &mut Req, busy: Busy, mut search: DiskSearch) -> Result
 
 fn is_match(req: &Req, found: &DiskObject) -> bool {
     let spec = found.vary();
-    let gzip = req.task.params.http_gzip_support;
+    let gzip = req.task.params().http_gzip_support;
     spec.is_empty()
         || req.request.rules.ignore_vary
-        || vary::matches(spec, &req.request.http, &req.task.ws, gzip)
+        || vary::matches(spec, &req.request.http, req.task.ws(), gzip)
 }
