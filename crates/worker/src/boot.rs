@@ -4,8 +4,8 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
-use lacquer_cache::disk::Disk;
 use lacquer_cache::Recovery;
+use lacquer_cache::disk::Disk;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_engine::{MAKERS, Names, Services, Shared, watched};

@@ -31,7 +31,8 @@ impl BanList {
         let mut bans = self.bans.write();
         let first = notes.first().map_or(newest.number, |note| note.number);
         // Older bans, which disks have recorded, stay if none is missing between them and the first one.
-        let is_gapless = self.newest.load(Ordering::Relaxed) >= first - 1 && self.newest.load(Ordering::Relaxed) <= newest.number;
+        let is_gapless = self.newest.load(Ordering::Relaxed) >= first - 1
+            && self.newest.load(Ordering::Relaxed) <= newest.number;
         let stays = |ban: &Arc<Ban>| self.base.load(Ordering::Relaxed) > 0 && ban.number < first;
         if self.base.load(Ordering::Relaxed) > 0 && !is_gapless {
             return false;
@@ -67,7 +68,9 @@ impl BanList {
         let _ = self.keeper.set(keeper.clone());
         // Only the initial ban, which has no conditions, and those from disks have none.
         for ban in bans.iter().filter(|ban| ban.note.get().is_none()) {
-            if let Some(note) = keeper.write_note(ban.number, ban.time, ban.past_text.get().map_or(&[], |text| text)) {
+            if let Some(note) =
+                keeper.write_note(ban.number, ban.time, ban.past_text.get().map_or(&[], |text| text))
+            {
                 let _ = ban.note.set(note);
                 if ban.is_completed() {
                     keeper.complete_note(note);

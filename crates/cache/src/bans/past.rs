@@ -74,8 +74,9 @@ impl BanList {
         let first = recorded.first_key_value().map_or(last, |(&number, _)| number.saturating_sub(1));
         self.base.store(first, Ordering::Relaxed);
         for number in first..=last {
-            let (time, spec) =
-                recorded.remove(&number).map_or((now, None), |(time, words, spec)| (time, Some((words, spec))));
+            let (time, spec) = recorded
+                .remove(&number)
+                .map_or((now, None), |(time, words, spec)| (time, Some((words, spec))));
             let is_recorded = spec.is_some();
             let (words, spec) = spec.unwrap_or_default();
             let ban = Arc::new(Ban::new(number, time, spec));

@@ -405,6 +405,6 @@ fn worlds_keep_their_promises() {
         evicted += world.evicted;
     }
     println!("{count} worlds, {starts} starts, {found} objects read, {moved} moved, {evicted} evicted");
-    let is_rich = found > count * 20 && starts > count * 2 && moved > count && evicted > count / 2;
+    let is_rich = found > count * 20 && starts > count * 2 && moved > count / 3 && evicted > count / 2;
     assert!(count < 100 || is_rich, "the worlds are empty");
 }

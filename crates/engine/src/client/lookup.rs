@@ -46,7 +46,9 @@ pub async fn lookup(req: &mut Req) -> Step {
                     Err(step) => return step,
                 };
             }
-            Lookup::Miss { busy, stale: None } if !has_searched && req.task.services().cache().has_disks() => {
+            Lookup::Miss { busy, stale: None }
+                if !has_searched && req.task.services().cache().has_disks() =>
+            {
                 has_searched = true;
                 let Some(search) = disk::begin(req) else { break Lookup::Miss { busy, stale: None } };
                 match Box::pin(disk::search(req, busy, search)).await {

@@ -14,8 +14,8 @@ use lacquer_flow::reuse;
 use lacquer_http::{SessClose, Workspace};
 use lacquer_net::descriptors::Need;
 use lacquer_net::{
-    CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Rx, SpokeFirst, Surplus, Taken,
-    TxHalf, Wanted, Watch, endpoint,
+    CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Rx, SpokeFirst,
+    Surplus, Taken, TxHalf, Wanted, Watch, endpoint,
 };
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;

@@ -280,7 +280,7 @@ fn a_full_store_drops_its_oldest_objects() {
     for n in 0..1500 {
         version(&mut client, n);
     }
-    kill_all(daemon);
+    drop(daemon);
     let before = pages.requests();
     let daemon = pages.daemon(&option);
     let mut client = connect(&daemon);

@@ -131,7 +131,8 @@ impl Manager {
         random(&mut secret).map_err(|error| cannot("make a secret for TLS tickets", error))?;
         let tls = self.tls.setup(now(), secret);
         self.renew_workdir();
-        let memory = self.child.relaunch.inheritance().begin(Instant::now(), self.params.values().keep_memory);
+        let memory =
+            self.child.relaunch.inheritance().begin(Instant::now(), self.params.values().keep_memory);
         for storage in &mut self.storages {
             let is_emptied = memory != Memory::TakeOver || !storage.is_kept();
             let prepared = storage.prepare(is_emptied, &self.jail, &self.complain);
