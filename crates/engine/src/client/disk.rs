@@ -25,7 +25,7 @@ pub enum Searched {
 
 /// Returns the search for the request's object, if a store may have one.
 #[cold]
-pub fn begin(req: &Req) -> Option<DiskSearch> {
+fn begin(req: &Req) -> Option<DiskSearch> {
     if req.request.rules.always_miss {
         return None;
     }
@@ -34,7 +34,8 @@ pub fn begin(req: &Req) -> Option<DiskSearch> {
 
 /// Reads the objects of the request's key, newest first, and publishes the first one that the request matches. Returns
 /// the step that ends the request if it is not admitted.
-pub async fn search(req: &mut Req, busy: Busy, mut search: DiskSearch) -> Result<Searched, Step> {
+pub async fn search(req: &mut Req, busy: Busy) -> Result<Searched, Step> {
+    let Some(mut search) = begin(req) else { return Ok(Searched::Nothing(busy)) };
     admit(req).await?;
     req.task.services().flush_counters();
     req.flush_enclosing().await;

@@ -50,8 +50,7 @@ pub async fn lookup(req: &mut Req) -> Step {
                 if !has_searched && req.task.services().cache().has_disks() =>
             {
                 has_searched = true;
-                let Some(search) = disk::begin(req) else { break Lookup::Miss { busy, stale: None } };
-                match Box::pin(disk::search(req, busy, search)).await {
+                match Box::pin(disk::search(req, busy)).await {
                     Ok(Searched::Found) => has_read = true,
                     Ok(Searched::Nothing(busy)) => break Lookup::Miss { busy, stale: None },
                     Err(step) => return step,

@@ -140,6 +140,15 @@ fn kill_all(mut daemon: Daemon) {
     assert!(until(|| !Path::new(&format!("/proc/{worker}/exe")).exists()));
 }
 
+/// Requests that need no or few bytes of a body.
+fn ask_for_parts(client: &mut Client) {
+    let large = body(50, 1, "");
+    let head = ask(client, "HEAD", "/50", "");
+    assert_eq!(head.header("Content-Length"), Some(&*large.len().to_string()));
+    let part = ask(client, "GET", "/50", "Range: bytes=700000-700099\r\n");
+    assert_eq!((part.status, &*part.body), (206, &large[700_000..700_100]));
+}
+
 #[test]
 fn objects_survive_the_end_of_all_processes() {
     let (pages, place) = (Pages::start(), Place::new("kill"));
@@ -172,12 +181,7 @@ fn objects_survive_the_end_of_all_processes() {
     assert_eq!(pages.requests() - before, 500 - hits, "variants were fetched");
     assert!(daemon.logs("disk s0"));
 
-    // Requests that need no or few bytes of the body.
-    let large = body(50, 1, "");
-    let head = ask(&mut client, "HEAD", "/50", "");
-    assert_eq!(head.header("Content-Length"), Some(&*large.len().to_string()));
-    let part = ask(&mut client, "GET", "/50", "Range: bytes=700000-700099\r\n");
-    assert_eq!((part.status, &*part.body), (206, &large[700_000..700_100]));
+    ask_for_parts(&mut client);
     drop(client);
 
     // Purges, bans and newer versions, of objects in memory and on the disk alone.
