@@ -44,7 +44,7 @@ pub struct Status {
     pub fault: Option<String>,
 }
 
-/// What the client does about a certificate.
+/// The state of the work for a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// An attempt is in progress.

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_mins(5);
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// What an order is for.
+/// The names of an order, and how they are verified.
 pub struct Request<'a> {
     pub names: &'a Names,
     pub methods: MethodChoice,

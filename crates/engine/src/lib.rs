@@ -47,6 +47,7 @@ mod slices;
 mod slow_client_tests;
 mod stable_values;
 mod stevedores;
+mod stream_wait;
 mod surplus;
 mod task;
 mod transaction_buffers;

@@ -1,6 +1,7 @@
 //! The time limits for a client to receive its response.
 
 use lacquer_net::disconnect::DisconnectPolicy;
+use lacquer_sources::clock::{self, Instant};
 
 #[derive(Clone, Copy, Debug)]
 pub struct SendLimits {
@@ -13,4 +14,35 @@ pub struct SendLimits {
     pub idle: f64,
     /// The policy for detecting that a client is gone while its response waits for more of the body.
     pub disconnect: DisconnectPolicy,
+}
+
+/// The time limits of a response on a stream.
+#[derive(Clone, Copy)]
+pub struct StreamLimits {
+    /// The seconds for which the client may take no byte.
+    idle: f64,
+    /// The time by which the whole response must be sent.
+    by: Option<Instant>,
+}
+
+impl StreamLimits {
+    pub fn new(limits: SendLimits) -> StreamLimits {
+        let left = |total: f64| clock::seconds((limits.since + total - clock::real()).max(0.0));
+        let by = (limits.total > 0.0).then(|| Instant::now() + left(limits.total));
+        StreamLimits { idle: limits.idle, by }
+    }
+
+    /// Returns the time by which the whole response must be sent.
+    pub fn by(self) -> Option<Instant> {
+        self.by
+    }
+
+    /// Returns the time until which a response may wait from now on, and the parameter that limits it.
+    pub fn longest_wait(self) -> (Instant, &'static str) {
+        let idle = Instant::now() + clock::seconds(clock::limit(self.idle));
+        match self.by {
+            Some(by) if by < idle => (by, "send_timeout"),
+            _ => (idle, "idle_send_timeout"),
+        }
+    }
 }

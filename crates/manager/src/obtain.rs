@@ -1,4 +1,4 @@
-//! What the ACME client asks of the manager, and the commands `acme.*`.
+//! Carries out the requests of the ACME client, and the commands `acme.*`.
 
 use std::path::PathBuf;
 

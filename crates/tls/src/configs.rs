@@ -11,8 +11,8 @@ use crate::client::Verifying;
 use crate::protocols::Protocols;
 use crate::settings::{Alpn, Settings};
 
-/// What a connection's settings depend on, apart from its certificate's: the protocols, ALPN, and the verification of
-/// clients.
+/// The properties that select the settings of a connection, apart from its certificate: the protocols, ALPN, and the
+/// verification of clients.
 pub type Wanted = (Protocols, Alpn, [u8; 32]);
 
 #[derive(Default)]

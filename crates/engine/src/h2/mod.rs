@@ -2,13 +2,13 @@
 //! of a connection share its state and its sending side. The sessions that read frames are in the crate
 //! `lacquer-sessions`; the protocol itself is in `lacquer-h2`.
 
+mod body;
 mod buffers;
 mod conduct;
 mod conn;
 mod data_frames;
 mod frame_quota;
 mod output;
-mod reader;
 mod receive_buffer;
 mod sender;
 mod sending;
@@ -20,7 +20,6 @@ pub use conn::{Conn, StreamEntry};
 pub use frame_quota::{FrameQuota, QuotaQueue};
 use lacquer_flow::persistence::Carrier;
 pub use output::Flush;
-pub use reader::StreamReader;
 pub use sender::StreamSender;
 pub use stream::{Gone, Stream};
 

@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use lacquer_net::ClientSocket;
-use lacquer_sources::clock::{self, Instant};
 use tokio::sync::Mutex;
 
 use super::buffers::Buffers;
@@ -53,26 +52,6 @@ pub enum Flush {
     Blocked,
     /// Another task is sending, and wakes this one afterwards.
     Busy,
-}
-
-/// The time limits for a client to receive a response.
-#[derive(Clone, Copy)]
-pub struct Limits {
-    /// The seconds for which the client may take no byte.
-    pub idle: f64,
-    /// The time by which the whole response must be sent.
-    pub by: Option<Instant>,
-}
-
-impl Limits {
-    /// Returns the time until which a response may wait from now on, and the parameter that limits it.
-    pub fn longest_wait(self) -> (Instant, &'static str) {
-        let idle = Instant::now() + clock::seconds(clock::limit(self.idle));
-        match self.by {
-            Some(by) if by < idle => (by, "send_timeout"),
-            _ => (idle, "idle_send_timeout"),
-        }
-    }
 }
 
 /// The sending side of a connection.

@@ -8,11 +8,10 @@ use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink};
 use lacquer_flow::delivery::End;
 use lacquer_h2::frame::{self, FrameHeader, Kind, flag as frame_flag};
 use lacquer_h2::{Error, Reason, response};
-use lacquer_sources::clock::{self, Instant};
 
-use super::output::Limits;
 use super::stream::{Gone, Stream};
-use crate::send_limits::SendLimits;
+use crate::send_limits::{SendLimits, StreamLimits};
+use crate::stream_wait::{self, ResponseStream};
 
 /// The largest piece that is copied to the gathered frames. Above this size, a separate write is cheaper.
 const COPY_MAX: usize = 8 * 1024;
@@ -36,7 +35,7 @@ struct Waiting {
 
 pub struct StreamSender {
     stream: Rc<Stream>,
-    limits: Limits,
+    limits: StreamLimits,
     block: Vec<u8>,
     head: Option<Waiting>,
     /// Small pieces of the body that are sent with later ones.
@@ -48,12 +47,11 @@ pub struct StreamSender {
 impl StreamSender {
     /// Opens the sink of a response. It assembles the header block in `buffer`.
     pub fn new(stream: Rc<Stream>, buffer: Vec<u8>, limits: SendLimits) -> StreamSender {
-        let left = |total: f64| clock::seconds((limits.since + total - clock::real()).max(0.0));
-        let by = (limits.total > 0.0).then(|| Instant::now() + left(limits.total));
-        stream.limit_response(by);
+        let limits = StreamLimits::new(limits);
+        stream.limit_response(limits.by());
         StreamSender {
             stream,
-            limits: Limits { idle: limits.idle, by },
+            limits,
             block: buffer,
             head: None,
             gathered: Vec::new(),
@@ -260,6 +258,16 @@ fn next_chunk(
     }
 }
 
+impl ResponseStream for Stream {
+    async fn gone(&self) {
+        self.gone().await;
+    }
+
+    fn expire(&self, limit: &'static str) {
+        self.expire(limit);
+    }
+}
+
 impl ResponseSink for StreamSender {
     fn head(&mut self, head: Head<'_>) -> usize {
         self.block.clear();
@@ -338,21 +346,7 @@ impl Sink for StreamSender {
     }
 
     async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
-        if object.state() == BodyState::Fetching {
-            return tokio::select! {
-                () = object.fetched(at) => Ok(()),
-                () = self.stream.gone() => Err(Gone.into()),
-            };
-        }
-        let (until, limit) = self.limits.longest_wait();
-        let more = tokio::time::timeout_at(until, object.more(at));
-        tokio::select! {
-            more = Box::pin(more) => more.map(drop).map_err(|_| {
-                self.stream.expire(limit);
-                Gone.into()
-            }),
-            () = self.stream.gone() => Err(Gone.into()),
-        }
+        stream_wait::wait_for(&*self.stream, self.limits, object, at).await
     }
 
     fn check(&mut self) -> Result<(), SendError> {

@@ -12,7 +12,8 @@ use tokio::sync::MutexGuard;
 
 use super::conn::Conn;
 use super::data_frames::DataFrames;
-use super::output::{Begun, Flush, Gathered, Limits};
+use super::output::{Begun, Flush, Gathered};
+use crate::send_limits::StreamLimits;
 
 /// The number of gathered bytes above which streams wait before they add more.
 const GATHERED_MAX: usize = 64 * 1024;
@@ -158,7 +159,13 @@ impl Conn {
 
     /// Sends DATA frames of one stream directly from `data`, after all gathered frames. Sends about as much as fits
     /// into one write, and returns the number of bytes of `data`. With `end`, the last byte ends the stream.
-    pub async fn send_data(&self, stream: u32, data: &[u8], end: bool, limits: Limits) -> Result<usize, ()> {
+    pub async fn send_data(
+        &self,
+        stream: u32,
+        data: &[u8],
+        end: bool,
+        limits: StreamLimits,
+    ) -> Result<usize, ()> {
         let turn = self.turn().await?;
         let begun = self.try_data(&turn, stream, data, end)?;
         self.complete(turn, stream, begun, limits).await
@@ -213,7 +220,7 @@ impl Conn {
         turn: Turn<'_>,
         stream: u32,
         mut begun: Begun,
-        limits: Limits,
+        limits: StreamLimits,
     ) -> Result<usize, ()> {
         if (begun.is_full || self.output.tx.held() > 0)
             && let Err(e) = self.write_rest(&mut begun, limits).await
@@ -227,7 +234,7 @@ impl Conn {
         Ok(begun.len)
     }
 
-    async fn write_rest(&self, begun: &mut Begun, limits: Limits) -> Result<(), WriteError> {
+    async fn write_rest(&self, begun: &mut Begun, limits: StreamLimits) -> Result<(), WriteError> {
         if begun.is_full && begun.len == 0 {
             self.in_time(self.output.tx.writable(), limits).await?;
         }
@@ -255,7 +262,7 @@ impl Conn {
     async fn in_time(
         &self,
         progress: impl Future<Output = io::Result<()>>,
-        limits: Limits,
+        limits: StreamLimits,
     ) -> Result<(), WriteError> {
         let (until, limit) = limits.longest_wait();
         match tokio::time::timeout_at(until, progress).await {
@@ -265,7 +272,7 @@ impl Conn {
     }
 
     /// Waits until frames may be added again.
-    pub async fn room(&self, stream: u32, limits: Limits) -> Result<(), ()> {
+    pub async fn room(&self, stream: u32, limits: StreamLimits) -> Result<(), ()> {
         while self.is_clogged() {
             // An empty write sends the gathered frames.
             self.send_data(stream, &[], false, limits).await?;

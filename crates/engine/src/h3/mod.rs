@@ -2,8 +2,8 @@
 //! a connection share its state. The sessions that open them are in the crate `lacquer-sessions`; the protocol itself is
 //! in `lacquer-h3`, and its transport in `lacquer-quic`.
 
+mod body;
 mod conn;
-mod reader;
 mod receiving;
 mod sender;
 mod stream;
@@ -12,7 +12,6 @@ mod tests;
 
 pub use conn::Conn;
 use lacquer_flow::persistence::Carrier;
-pub use reader::StreamReader;
 pub use receiving::{Failure, Head};
 pub use sender::StreamSender;
 pub use stream::Stream;

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use lacquer_cache::{BodyState, Chunk, Object, Read};
 use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink};
 use lacquer_h3::{Error, Reason, frame, response};
-use lacquer_sources::clock::{self, Instant};
 
 use super::stream::{Gone, Stream};
-use crate::send_limits::SendLimits;
+use crate::send_limits::{SendLimits, StreamLimits};
+use crate::stream_wait::{self, ResponseStream};
 
 /// The size up to which pieces of a body are collected before they are written.
 const GATHER_MAX: usize = 32 * 1024;
@@ -22,29 +22,9 @@ impl From<Gone> for SendError {
     }
 }
 
-/// The time limits for a client to receive a response.
-#[derive(Clone, Copy)]
-struct Limits {
-    /// The seconds for which the client may take no byte.
-    idle: f64,
-    /// The time by which the whole response must be sent.
-    by: Option<Instant>,
-}
-
-impl Limits {
-    /// Returns the time until which a response may wait from now on, and the parameter that limits it.
-    fn longest_wait(self) -> (Instant, &'static str) {
-        let idle = Instant::now() + clock::seconds(clock::limit(self.idle));
-        match self.by {
-            Some(by) if by < idle => (by, "send_timeout"),
-            _ => (idle, "idle_send_timeout"),
-        }
-    }
-}
-
 pub struct StreamSender {
     stream: Rc<Stream>,
-    limits: Limits,
+    limits: StreamLimits,
     block: Vec<u8>,
     /// The HEADERS frame waits for the first bytes of the body.
     has_head: bool,
@@ -61,12 +41,11 @@ pub struct StreamSender {
 impl StreamSender {
     /// Opens the sink of a response. It assembles the header section in `buffer`.
     pub fn new(stream: Rc<Stream>, buffer: Vec<u8>, limits: SendLimits) -> StreamSender {
-        let left = |total: f64| clock::seconds((limits.since + total - clock::real()).max(0.0));
-        let by = (limits.total > 0.0).then(|| Instant::now() + left(limits.total));
-        stream.send_by.set(by);
+        let limits = StreamLimits::new(limits);
+        stream.send_by.set(limits.by());
         StreamSender {
             stream,
-            limits: Limits { idle: limits.idle, by },
+            limits,
             block: buffer,
             has_head: false,
             gathered: Vec::new(),
@@ -207,6 +186,16 @@ fn next_chunk(object: &Object, from: u64, to: u64) -> Result<Option<Chunk<'_>>, 
     }
 }
 
+impl ResponseStream for Stream {
+    async fn gone(&self) {
+        self.gone().await;
+    }
+
+    fn expire(&self, limit: &'static str) {
+        self.expire(limit);
+    }
+}
+
 impl ResponseSink for StreamSender {
     fn head(&mut self, head: Head<'_>) -> usize {
         self.block.clear();
@@ -275,21 +264,7 @@ impl Sink for StreamSender {
     }
 
     async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
-        if object.state() == BodyState::Fetching {
-            return tokio::select! {
-                () = object.fetched(at) => Ok(()),
-                () = self.stream.gone() => Err(Gone.into()),
-            };
-        }
-        let (until, limit) = self.limits.longest_wait();
-        let more = tokio::time::timeout_at(until, object.more(at));
-        tokio::select! {
-            more = Box::pin(more) => more.map(drop).map_err(|_| {
-                self.stream.expire(limit);
-                Gone.into()
-            }),
-            () = self.stream.gone() => Err(Gone.into()),
-        }
+        stream_wait::wait_for(&*self.stream, self.limits, object, at).await
     }
 
     fn check(&mut self) -> Result<(), SendError> {

@@ -10,12 +10,13 @@ use lacquer_params::Params;
 use super::allowance::Allowance;
 use super::error::BodyError;
 use super::reader::BodyReader;
+use super::stream_reader::StreamReader;
 use crate::{h1, h2, h3};
 
 pub enum BodyInput {
     Http1(h1::ConnectionReader),
-    Http2(h2::StreamReader),
-    Http3(h3::StreamReader),
+    Http2(StreamReader<h2::Stream>),
+    Http3(StreamReader<h3::Stream>),
 }
 
 impl BodyInput {
@@ -27,12 +28,12 @@ impl BodyInput {
 
     /// Returns the reader of a body that arrives on an HTTP/2 stream.
     pub fn of_stream(stream: Rc<h2::Stream>) -> BodyInput {
-        BodyInput::Http2(h2::StreamReader::new(stream))
+        BodyInput::Http2(StreamReader::new(stream))
     }
 
     /// Returns the reader of a body that arrives on an HTTP/3 stream.
     pub fn of_http3_stream(stream: Rc<h3::Stream>) -> BodyInput {
-        BodyInput::Http3(h3::StreamReader::new(stream))
+        BodyInput::Http3(StreamReader::new(stream))
     }
 
     /// Returns the receiving side of the connection, if the request holds it.

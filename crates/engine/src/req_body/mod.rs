@@ -9,6 +9,7 @@ mod input;
 mod keep;
 mod kept;
 mod reader;
+mod stream_reader;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use lacquer_net::Rx;
 use lacquer_params::Params;
 use lacquer_sources::clock;
 pub use reader::BodyReader;
+pub use stream_reader::BodyStream;
 
 use crate::req_filters::BodyFilters;
 

@@ -29,7 +29,7 @@ use crate::trust_store;
 pub const PARAMETERS: [&str; 6] =
     ["acme_ca_file", "acme_challenge", "acme_contact", "acme_directory", "acme_dns_hook", "acme_folder"];
 
-/// What the options ask for.
+/// The certificates that the options name, and how to obtain them.
 #[derive(Debug)]
 pub struct Plan {
     settings: Settings,

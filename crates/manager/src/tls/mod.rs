@@ -33,7 +33,7 @@ pub struct Tls {
     pub catalogue: Catalogue,
     /// `None` if no listener asks for certificates.
     pub acme: Option<Acme>,
-    /// What starts the client as soon as a worker runs.
+    /// Starts the client as soon as a worker runs.
     pub plan: Option<Plan>,
 }
 

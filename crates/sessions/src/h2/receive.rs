@@ -16,7 +16,7 @@ use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
 use super::opening::{self, Opening};
-use super::request;
+use crate::stream_request;
 
 /// The limit on useless frames within [`USELESS_PERIOD`] seconds, beyond those that useful frames allow for. A client
 /// that exceeds it is treated as an attacker.
@@ -262,7 +262,7 @@ impl Receiver {
             Some(Block::Request(opening)) => {
                 let (stream, slot) = opening.finish()?;
                 self.allow(ALLOWED_BY_REQUEST);
-                request::start(stream, slot, quota, cx);
+                quota.count_request(stream_request::start(stream, slot, cx));
                 Ok(())
             }
             Some(Block::Refused(refused)) => {

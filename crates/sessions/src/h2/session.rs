@@ -20,7 +20,7 @@ use lacquer_sources::clock;
 use super::handover::Handover;
 use super::opening::Opening;
 use super::receive::Receiver;
-use super::request;
+use crate::stream_request;
 
 /// The number of bytes to read at a time. Longer frames extend the buffer.
 const READ: usize = 16 * 1024 + frame::HEADER_LEN;
@@ -176,7 +176,7 @@ impl Session {
     fn begin_upgraded(&mut self, mut slot: TransactionSlot<Req>, cx: &mut Context<'_>) {
         let Some(req) = slot.transaction() else { return };
         let stream = Opening::first(&self.conn, req);
-        request::start(stream, slot, &mut self.quota, cx);
+        self.quota.count_request(stream_request::start(stream, slot, cx));
     }
 
     /// Reads, handles and writes frames until there is nothing to do, or the connection ends.

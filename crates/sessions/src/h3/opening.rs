@@ -14,7 +14,6 @@ use lacquer_http::h1::Framing;
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
-use super::request;
 use crate::stream_request;
 
 /// The result of [`begin`].
@@ -50,7 +49,7 @@ pub fn begin(stream: &Rc<Stream>, head: Head, cx: &mut Context<'_>) -> Result<Op
     match decode_head(stream, req, &head) {
         Ok(decoded) => {
             accept(req, stream, &decoded)?;
-            let is_served = request::start(stream.clone(), slot, cx);
+            let is_served = stream_request::start(stream.clone(), slot, cx);
             Ok(Opened::Started { is_served })
         }
         Err(error) => {

@@ -1,51 +1,25 @@
-//! The request of a stream. It gets a task of its own only if it has to wait.
+//! The stream of a request.
 
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Context;
 
-use lacquer_engine::TransactionSlot;
-use lacquer_engine::activity::{Work, track_polls};
-use lacquer_engine::client::Req;
+use lacquer_engine::Services;
 use lacquer_engine::h3::Stream;
 use lacquer_h3::{Error, Reason};
-use lacquer_shm::Tag;
 
-use crate::stream_request;
+use crate::stream_request::RequestStream;
 
-/// Starts the request. Most hits are complete when this returns. If many requests wait, the request starts only after
-/// the packets that were already received are handled, because one of them may reset the stream. Returns whether it is
-/// complete.
-pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, cx: &mut Context<'_>) -> bool {
-    let services = stream.conn.services.clone();
-    let bound = services.bound(&services.params());
-    let is_under_pressure = services.admission().is_under_pressure(bound);
-    let watched = services.watched().clone();
-    let mut work = Box::pin(run(stream, slot));
-    let is_served = !is_under_pressure && work.as_mut().poll(cx).is_ready();
-    if !is_served {
-        tokio::task::spawn_local(async move {
-            track_polls(&watched.activity, Work::Request, work.as_mut()).await;
-        });
+impl RequestStream for Stream {
+    fn services(&self) -> &Rc<Services> {
+        &self.conn.services
     }
-    is_served
-}
 
-/// Runs the request. A panic ends only this stream.
-async fn run(stream: Rc<Stream>, mut slot: TransactionSlot<Req>) {
-    let services = stream.conn.services.clone();
-    if let Some(req) = slot.transaction() {
-        let work = (req.vxid(), Work::Request);
-        let fault = lacquer_engine::faults::caught(&services, work, pin!(stream_request::serve(req))).await;
-        if let Err(text) = fault {
-            req.log(Tag::Error, format!("Fault in this request: {text}").as_bytes());
+    fn reset_if_incomplete(&self) {
+        if !self.is_answered() && self.error().is_none() {
+            self.reset(Error::Stream(Reason::InternalError));
         }
-        services.counters().client_req.add(1);
     }
-    if !stream.is_answered() && stream.error().is_none() {
-        // The response is incomplete. The reset keeps the client from waiting for the rest.
-        stream.reset(Error::Stream(Reason::InternalError));
+
+    fn close(&self) {
+        self.close();
     }
-    stream_request::finish(&services, slot);
-    stream.close();
 }

@@ -287,7 +287,7 @@ struct Shown {
     places: Vec<String>,
     /// Options of curl.
     curl: String,
-    /// What the user should know about certificates.
+    /// Hints about certificates.
     notes: String,
 }
 

@@ -44,7 +44,7 @@ enum Source {
     },
 }
 
-/// What `--https` and its companions ask for.
+/// The settings of `--https` and its companions.
 #[derive(Debug)]
 pub struct Https {
     source: Source,

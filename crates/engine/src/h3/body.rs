@@ -1,0 +1,22 @@
+//! The body of a request, as the engine reads it.
+
+use std::io;
+
+use super::stream::Stream;
+use crate::req_body::BodyStream;
+
+impl BodyStream for Stream {
+    const RECEIVER: &'static str = "H3_BODY";
+
+    fn is_drained(&self) -> bool {
+        self.is_drained()
+    }
+
+    async fn read_body(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read(buffer).await.map_err(|_| io::ErrorKind::ConnectionReset.into())
+    }
+
+    fn refuse_body(&self) {
+        self.refuse_body();
+    }
+}

@@ -1,0 +1,75 @@
+//! Reads the body of a request from its stream of HTTP/2 or HTTP/3. The client marks the end, even if it announced a
+//! length.
+
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+
+use lacquer_params::Params;
+
+use super::allowance::Allowance;
+use super::error::BodyError;
+use super::reader::BodyReader;
+
+/// The bounds on the number of bytes in one read. Reading opens the stream's window.
+const STEP: usize = 16 * 1024;
+const STEP_MAX: usize = 1024 * 1024;
+
+/// A stream with the body of a request.
+pub trait BodyStream {
+    /// The log's name for the reader of such a body.
+    const RECEIVER: &'static str;
+
+    /// Returns whether the whole body was read.
+    fn is_drained(&self) -> bool;
+
+    /// Waits for bytes of the body, and reads them. Returns 0 at the end, and an error if the stream has ended before.
+    fn read_body(&self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>>;
+
+    /// Ends a stream whose body did not arrive in time.
+    fn refuse_body(&self);
+}
+
+pub struct StreamReader<S> {
+    stream: Rc<S>,
+}
+
+impl<S: BodyStream> StreamReader<S> {
+    pub fn new(stream: Rc<S>) -> Self {
+        StreamReader { stream }
+    }
+}
+
+impl<S: BodyStream> BodyReader for StreamReader<S> {
+    fn is_done(&self) -> bool {
+        self.stream.is_drained()
+    }
+
+    fn step(&self, params: &Params) -> usize {
+        (params.fetch_chunksize as usize).clamp(STEP, STEP_MAX)
+    }
+
+    async fn fill(
+        &mut self,
+        buffer: &mut [u8],
+        allowance: &mut Allowance,
+        params: &Params,
+    ) -> Result<Range<usize>, BodyError> {
+        let stream = &self.stream;
+        match allowance.wait(params, stream.read_body(buffer)).await {
+            Ok(n) => Ok(0..n),
+            Err(missed) => {
+                stream.refuse_body();
+                Err(BodyError::missed(missed, "stream gone"))
+            }
+        }
+    }
+
+    fn receiver(&self) -> &'static str {
+        S::RECEIVER
+    }
+
+    fn take(&mut self) -> Self {
+        StreamReader { stream: self.stream.clone() }
+    }
+}
