@@ -160,7 +160,7 @@ impl Cache {
 
     /// Calls `make` and evicts an object after each failure, until `make` succeeds or no more objects may be evicted.
     /// `make` gets the number of evictions so far. If all fails, a `large` allocation is tried once more in pieces.
-    fn with_room<T>(
+    pub(crate) fn with_room<T>(
         &self,
         stevedore: &Stevedore,
         large: bool,

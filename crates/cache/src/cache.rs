@@ -10,6 +10,7 @@ use lacquer_storage::{BodyState, BodyWriter, Stevedore};
 
 use crate::bans::{BanList, BanRequest, HeadReader, Verdict};
 use crate::descriptor::Descriptor;
+use crate::disk::Disks;
 use crate::expiry_events::ExpiryEvents;
 use crate::invalidation::InvalidationListener;
 use crate::object::{NO_SLOT, Object, flag};
@@ -65,6 +66,7 @@ pub struct Cache {
     pub(crate) evict_next: AtomicU64,
     pub(crate) tuning: Tuning,
     pub(crate) invalidation_listeners: Box<[Box<dyn InvalidationListener>]>,
+    pub(crate) disks: Disks,
 }
 
 /// Parameters that can change at any time.
@@ -86,7 +88,7 @@ pub(crate) fn slot_id(key: &Key, slot: u32) -> u32 {
 
 impl Cache {
     /// Creates a cache whose stores do not evict objects when they load bodies. See `Cache::new`.
-    pub(crate) fn without_load_eviction(config: Config, now: f64) -> Arc<Self> {
+    pub(crate) fn without_load_eviction(config: Config, disks: Disks, now: f64) -> Arc<Self> {
         let counters = Arc::new(CacheStats::default());
         let secret = config.stevedores.iter().find(|s| s.is_kept()).map(Stevedore::secret);
         Arc::new(Self {
@@ -105,6 +107,7 @@ impl Cache {
                 ban_dups: AtomicBool::new(config.ban_dups),
             },
             invalidation_listeners: config.invalidation_listeners.into(),
+            disks,
         })
     }
 
@@ -241,8 +244,10 @@ impl Cache {
         verdict
     }
 
-    /// Removes the object of a transaction if it is still in this slot. Returns whether it was.
-    pub fn kill_at(&self, id: u32, vxid: u64) -> bool {
+    /// Removes the object of a transaction if it is still in this slot, and all objects with a
+    /// [fingerprint](Self::fingerprint_of) from the stores on disks. Returns whether it was in the slot.
+    pub fn kill_at(&self, id: u32, vxid: u64, fingerprint: u64) -> bool {
+        drop(self.disks.forget(fingerprint));
         let mut deferred = DeferredWork::default();
         let Some((shard, slot)) = self.at(id) else { return false };
         let mut shard = shard.lock();
@@ -279,6 +284,13 @@ impl Cache {
             self.commit_indexed(&object);
             return object;
         }
+        let finished = self.compact(object);
+        self.commit_to_disk(&finished);
+        finished
+    }
+
+    /// Moves the body of an object into one span with its head, if it is small.
+    fn compact(&self, object: Arc<Object>) -> Arc<Object> {
         let Some(new) = object.compacted(COMPACT_MAX) else {
             self.keep_indexed(&object);
             return object;
@@ -308,6 +320,43 @@ impl Cache {
         if !object.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::TAGGED | flag::DYING) {
             stevedore.commit(object.stored(), &Descriptor::of(key, object).bytes());
         }
+    }
+
+    /// Passes an object that is in the index to the stores on disks.
+    #[inline]
+    fn commit_to_disk(&self, object: &Arc<Object>) {
+        if !self.disks.is_empty() {
+            self.commit_to_disks(object);
+        }
+    }
+
+    #[cold]
+    fn commit_to_disks(&self, object: &Arc<Object>) {
+        let Some((shard, slot)) = self.locate(object) else { return };
+        let shard = shard.lock();
+        if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
+            let key = object.key();
+            let dropped = self.disks.commit(&key, &shard, slot, object, &*self.bans.heads);
+            drop(shard);
+            drop(dropped);
+        }
+    }
+
+    /// Removes an object that must not be used from the index and from all stores, with all variants of its key there.
+    /// Returns whether it was in the index.
+    pub fn expel(&self, object: &Object) -> bool {
+        let fingerprint = self.fingerprint_of(object);
+        let found = self.kill(object);
+        drop(self.disks.forget(fingerprint));
+        found
+    }
+
+    /// Returns the number by which stores on disks find the objects of a key; 0 if there are none.
+    pub fn fingerprint_of(&self, object: &Object) -> u64 {
+        if self.disks.is_empty() {
+            return 0;
+        }
+        if object.slot_id().is_none() { 0 } else { lacquer_disk::fingerprint(&object.key()) }
     }
 
     /// Commits an object whose fetch ends. An object that is not in the index yet is committed when it is published.
@@ -415,18 +464,51 @@ impl Busy {
     }
 
     /// Publishes an object that can be purged by tags. Waiting requests are woken when the result is dropped.
-    pub fn publish_tagged(mut self, object: &Arc<Object>, mut tags: Vec<Tag>) -> Awaited {
+    pub fn publish_tagged(mut self, object: &Arc<Object>, tags: Vec<Tag>) -> Awaited {
+        let attach = |_: &Shard, bans: &BanList| {
+            bans.attach(object);
+            true
+        };
+        let awaited = self.insert(object, tags, attach);
+        if object.state() == BodyState::Complete {
+            self.cache.commit(self.key, object);
+            self.cache.commit_to_disk(object);
+        } else if object.is(flag::HFM) {
+            // Nothing that is older may be found after it.
+            self.cache.commit_to_disk(object);
+        }
+        awaited.unwrap_or_default()
+    }
+
+    /// Publishes an object if `attach` returns true, which makes it refer to a ban. It is called with the shard locked.
+    /// Returns `self` otherwise.
+    pub(crate) fn publish_if(
+        mut self,
+        object: &Arc<Object>,
+        attach: impl FnOnce(&Shard, &BanList) -> bool,
+    ) -> Result<Awaited, Self> {
+        self.insert(object, Vec::new(), attach).ok_or(self)
+    }
+
+    #[inline]
+    fn insert(
+        &mut self,
+        object: &Arc<Object>,
+        mut tags: Vec<Tag>,
+        attach: impl FnOnce(&Shard, &BanList) -> bool,
+    ) -> Option<Awaited> {
         tags.sort_unstable();
         tags.dedup();
-        self.done = true;
         let cache = &self.cache;
         let mut deferred = DeferredWork::default();
         let when = cache.events.clock().ticks(object.expires());
         {
             let mut shard = cache.shard(&self.key).lock();
             let id = slot_id(&self.key, self.slot);
+            if !attach(&shard, &cache.bans) {
+                return None;
+            }
             object.set_slot(id);
-            cache.bans.attach(object);
             if !tags.is_empty() {
                 object.set(flag::TAGGED);
                 cache.tags.insert(id, &tags);
@@ -446,10 +528,16 @@ impl Busy {
             cache.rush(&mut shard, &self.key, &mut deferred);
         }
         cache.events.inserted(object, when);
-        if object.state() == BodyState::Complete {
-            cache.commit(self.key, object);
-        }
-        Awaited(deferred)
+        self.done = true;
+        Some(Awaited(deferred))
+    }
+
+    pub(crate) fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        self.key
     }
 
     /// Returns whether requests wait for the result.

@@ -13,6 +13,7 @@ mod alloc;
 pub mod bans;
 mod cache;
 mod descriptor;
+pub mod disk;
 mod durable;
 mod evict;
 mod evicted;

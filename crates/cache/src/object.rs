@@ -41,6 +41,8 @@ pub mod flag {
     pub const CHGCE: u32 = 1 << 10;
     /// Was ESI-processed.
     pub const ESIPROC: u32 = 1 << 11;
+    /// Must not be written to a disk, because it was purged softly.
+    pub(crate) const UNSTORED: u32 = 1 << 12;
     /// Flags that the creator of an object may set.
     pub const GIVEN: u32 = HFM | HFP | PRIVATE | IMSCAND | GZIPED | CHGCE | ESIPROC;
 

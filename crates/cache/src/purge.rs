@@ -5,6 +5,7 @@ use lacquer_flow::lookup::Limits;
 
 use crate::cache::{Cache, slot_id};
 use crate::invalidation::{Purge, Ticket};
+use crate::object::flag;
 use crate::shard::DeferredWork;
 use crate::slab::{Digest, NONE, key_of};
 use crate::stats::{add, bump};
@@ -80,17 +81,24 @@ impl Cache {
     /// Begins a purge of all objects of a key, but not of fetches in progress.
     pub(crate) fn begin_purge(&self, digest: &Digest, purge: Purge, now: f64) -> Purging {
         let key = key_of(digest);
-        let mut slots = Vec::new();
+        let (mut slots, mut ticket) = (Vec::new(), Ticket::default());
         let shard = self.shard(&key).lock();
+        // Those that the steps will purge must not be passed to a disk in between.
+        let dropped = if self.disks.is_empty() { Vec::new() } else { self.disks.purge(&key, &mut ticket) };
         let mut slot = shard.first(&key);
         while slot != NONE {
             let entry = shard.slab.get(slot);
             if let Some(object) = &entry.object {
+                if !self.disks.is_empty() {
+                    object.set(flag::UNSTORED);
+                }
                 slots.push((slot_id(&key, slot), Found::Object { vxid: object.vxid() }));
             }
             slot = entry.next;
         }
-        Purging::new(purge, now, true, slots)
+        drop(shard);
+        drop(dropped);
+        Purging { ticket, ..Purging::new(purge, now, true, slots) }
     }
 
     /// Begins a purge of all objects that have any of the tags. A soft purge skips objects that are not fresh.

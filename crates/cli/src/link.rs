@@ -260,6 +260,23 @@ pub enum StorageKind {
     Malloc,
     /// A file, by its path.
     File(PathBuf),
+    /// Memory in front of a block store.
+    Disk(DiskConfig),
+}
+
+/// A block store on a device or in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskConfig {
+    /// Its path, for messages.
+    pub path: PathBuf,
+    /// The descriptor, with the lock of the store.
+    pub fd: i32,
+    /// A file that contains the id of the store after a failure, if the store could not be made invalid.
+    pub marker_fd: i32,
+    /// Shortest body that is stored, in bytes.
+    pub min: u64,
+    /// Longest body that is stored, in bytes.
+    pub max: u64,
 }
 
 /// The user and group that a process becomes.

@@ -92,12 +92,12 @@ fn fill(path: &Path, size: u64) -> u64 {
     while bytes < size / 10 * 9 {
         let len = length(count);
         let sample = Sample { key: key(count), body: Arc::clone(&body), len };
-        if running.store().commit(Box::new(sample)) {
-            count += 1;
-            bytes += len as u64;
-        } else {
+        while running.store().queued_bytes() > running.store().queue_limit() / 2 {
             thread::sleep(Duration::from_micros(200));
         }
+        drop(running.store().commit(Box::new(sample)));
+        count += 1;
+        bytes += len as u64;
     }
     running.close();
     let (took, used) = (began.elapsed().as_secs_f64(), cpu() - cpu_before);

@@ -17,6 +17,21 @@ const READ_UNIT: u64 = 512;
 const PLACE_BITS: u32 = 40;
 const SIZE_BITS: u32 = 16;
 const HIT: u64 = 1 << (PLACE_BITS + SIZE_BITS);
+/// The position of the part of a variant that is equal for variants of the same headers.
+const FAMILY_SHIFT: u32 = 20;
+
+/// Returns the number of a variant, from a hash of the names of the headers by which the object varies, and a hash of
+/// their values. No request matches two variants with equal names and different values. It may match two variants with
+/// different names.
+pub fn variant(names: u64, values: u64) -> u32 {
+    let values = (values as u32) & ((1 << FAMILY_SHIFT) - 1);
+    ((names as u32) << FAMILY_SHIFT) | values
+}
+
+/// Returns whether a request may match both variants of a key.
+pub fn are_rivals(a: u32, b: u32) -> bool {
+    a == b || a >> FAMILY_SHIFT != b >> FAMILY_SHIFT
+}
 
 /// An object on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +59,11 @@ impl Entry {
     /// Returns the length of the record, rounded up.
     pub fn read_len(&self) -> u64 {
         (self.packed >> PLACE_BITS & ((1 << SIZE_BITS) - 1)) * READ_UNIT
+    }
+
+    /// Returns whether a request may match both this object and one of `variant`, so that only the newer may stay.
+    pub(crate) fn rivals(&self, variant: u32) -> bool {
+        are_rivals(self.variant, variant)
     }
 
     pub fn is_hit(&self) -> bool {
@@ -164,22 +184,23 @@ impl Index {
         self.shards.iter().map(bytes).sum::<usize>() as u64
     }
 
-    /// Adds an object. Replaces an object with the same fingerprint and variant if `replaces` returns true for it;
-    /// otherwise that one stays.
-    pub fn insert(&self, entry: Entry, replaces: impl FnOnce(&Entry) -> bool) {
+    /// Adds an object in place of those that the same requests may match. If `replaces` returns false for one of them,
+    /// the index stays as it is.
+    pub fn insert(&self, entry: Entry, replaces: impl Fn(&Entry) -> bool) {
         let mut table = self.shard(entry.fingerprint).lock();
-        let same = table.find(entry.fingerprint).find(|&at| table.entries[at].variant == entry.variant);
-        match same {
-            Some(at) => {
-                if replaces(&table.entries[at]) {
-                    table.entries[at] = entry;
-                }
-            }
-            None => {
-                table.add(entry);
-                self.len.fetch_add(1, Ordering::Relaxed);
-            }
+        let is_rival = |old: &Entry| old.rivals(entry.variant);
+        let stays = |old: &Entry| is_rival(old) && !replaces(old);
+        if table.find(entry.fingerprint).any(|at| stays(&table.entries[at])) {
+            return;
         }
+        let mut removed = 0;
+        while let Some(at) = { table.find(entry.fingerprint).find(|&at| is_rival(&table.entries[at])) } {
+            table.remove(at);
+            removed += 1;
+        }
+        table.add(entry);
+        self.len.fetch_add(1, Ordering::Relaxed);
+        self.len.fetch_sub(removed, Ordering::Relaxed);
     }
 
     /// Returns the objects with a fingerprint.

@@ -223,6 +223,19 @@ impl Layout {
         blocks.sync()
     }
 
+    /// Drops the contents: writes superblocks with another id. When this returns without an error, the next start
+    /// finds an empty store.
+    pub fn renew(&self, blocks: &dyn Blocks, now: f64) -> io::Result<()> {
+        let id = xxh3_64_with_seed(&now.to_le_bytes(), self.id) ^ 1;
+        let superblock =
+            Self { id: if id == self.id { !id } else { id }, created: now, ..*self }.superblock();
+        blocks.write(0, superblock.bytes())?;
+        blocks.sync()?;
+        // The copy is read only if the first one is damaged.
+        blocks.write(BLOCK, superblock.bytes())?;
+        blocks.sync()
+    }
+
     /// Reads the superblock, or its copy if the first is damaged.
     pub fn open(blocks: &dyn Blocks) -> Result<Self, OpenError> {
         let has = blocks.size();

@@ -63,7 +63,10 @@ impl Store {
         bump(&self.stats.reads);
         add(&self.stats.read_bytes, len);
         read_around(&*self.blocks, candidate.entry.place(), len)
-            .inspect_err(|_| bump(&self.stats.errors))
+            .inspect_err(|_| {
+                bump(&self.stats.errors);
+                self.drop_damaged(candidate);
+            })
             .ok()
     }
 }
@@ -112,6 +115,24 @@ impl Loaded {
         read.is_some()
     }
 
+    /// Fills the window with the bytes from an offset on that were read. Returns their number, 0 after the last, or
+    /// `None` if they are damaged; the object is then removed from the store.
+    pub fn read_at(&self, from: u64, window: &mut [u8]) -> Option<usize> {
+        let (layout, header) = (&self.store.layout, &self.header);
+        let to = self.present().min(from + window.len() as u64);
+        let (at, _) = header.blocks_of(from, to);
+        let blocks = self.buffer.bytes().get(self.from + at as usize..).unwrap_or_default();
+        let mut filled = 0;
+        let read = read_body(layout, header.log, header.body, blocks, from, to, |piece| {
+            window[filled..filled + piece.len()].copy_from_slice(piece);
+            filled += piece.len();
+        });
+        if read.is_none() {
+            self.store.drop_damaged(&self.candidate);
+        }
+        read.map(|()| filled)
+    }
+
     /// Returns the body, to read from it later.
     pub fn body(&self) -> StoredBody {
         StoredBody {
@@ -136,8 +157,11 @@ impl StoredBody {
         bump(&store.stats.reads);
         add(&store.stats.read_bytes, len);
         let place = self.candidate.entry.place() + offset;
-        let read = read_around(&*store.blocks, place, len);
-        let (buffer, at) = read.inspect_err(|_| bump(&store.stats.errors)).ok()?;
+        let Ok((buffer, at)) = read_around(&*store.blocks, place, len) else {
+            bump(&store.stats.errors);
+            store.drop_damaged(&self.candidate);
+            return None;
+        };
         let bytes = &buffer.bytes()[at..at + len as usize];
         let mut filled = 0;
         let copied = read_body(&store.layout, self.candidate.log, self.body, bytes, from, to, |piece| {

@@ -16,7 +16,7 @@ impl Store {
     /// written.
     pub fn recover(&self) {
         if self.try_recover().is_err() {
-            self.fail();
+            self.fail(Vec::new());
         }
         self.has_objects.notify_all();
         self.has_records.notify_all();

@@ -35,21 +35,33 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts the threads. The index is read by one of them. Written objects are made durable within
-    /// `flush_interval`.
+    /// Starts all threads.
     pub fn start(store: Arc<Store>, flush_interval: Duration) -> io::Result<Self> {
+        let this = Self::with_readers(store)?;
+        this.start_writers(flush_interval)?;
+        Ok(this)
+    }
+
+    /// Starts the threads that read. The index stays empty until [`start_writers`](Self::start_writers) is called.
+    pub fn with_readers(store: Arc<Store>) -> io::Result<Self> {
         let readers = Arc::new(Readers::default());
-        let is_ending = Arc::new(AtomicBool::new(false));
-        let thread = |name: &str| Builder::new().name(name.to_owned()).stack_size(STACK);
         for _ in 0..READERS {
             let readers = Arc::clone(&readers);
             thread("disk-read").spawn(move || readers.run())?;
         }
-        let (this, end) = (Arc::clone(&store), Arc::clone(&is_ending));
-        let writer = thread("disk-write").spawn(move || write(&this, flush_interval, &end))?;
-        let (this, end) = (Arc::clone(&store), Arc::clone(&is_ending));
-        let journal = thread("disk-journal").spawn(move || keep_journal(&this, &end))?;
-        Ok(Self { store, readers, is_ending, threads: Mutex::new(vec![writer, journal]) })
+        Ok(Self { store, readers, is_ending: Arc::default(), threads: Mutex::default() })
+    }
+
+    /// Starts the threads that write. One of them first reads the index. Written objects are made durable within
+    /// `flush_interval`.
+    pub fn start_writers(&self, flush_interval: Duration) -> io::Result<()> {
+        let (store, end) = (Arc::clone(&self.store), Arc::clone(&self.is_ending));
+        let writer = thread("disk-write").spawn(move || write(&store, flush_interval, &end))?;
+        self.threads.lock().push(writer);
+        let (store, end) = (Arc::clone(&self.store), Arc::clone(&self.is_ending));
+        let journal = thread("disk-journal").spawn(move || keep_journal(&store, &end))?;
+        self.threads.lock().push(journal);
+        Ok(())
     }
 
     pub fn store(&self) -> &Arc<Store> {
@@ -74,6 +86,10 @@ impl Running {
             let _ = thread.join();
         }
     }
+}
+
+fn thread(name: &str) -> Builder {
+    Builder::new().name(name.to_owned()).stack_size(STACK)
 }
 
 impl fmt::Debug for Running {

@@ -1,7 +1,7 @@
 //! The state of a store's log: segments, objects that wait to be written, and records for the journal. One lock
 //! protects it; it is held for short computations only, never during a read or write.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,6 +37,25 @@ pub(crate) struct Queued {
     pub(crate) source: Source,
 }
 
+impl Queued {
+    /// Returns the entry for the object at a place on the device.
+    pub(crate) fn entry(&self, place: u64) -> Entry {
+        let Meta { key, variant, expires, .. } = self.meta;
+        Entry::new(fingerprint(&key), place, self.len, variant, expires)
+    }
+}
+
+/// Objects that left the queue. They are dropped with no lock held.
+#[derive(Default)]
+#[must_use = "objects are dropped with no lock held"]
+pub struct Dropped(pub(crate) Vec<Queued>);
+
+impl fmt::Debug for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dropped({} objects)", self.0.len())
+    }
+}
+
 impl fmt::Debug for Queued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Queued({} bytes)", self.len)
@@ -44,12 +63,19 @@ impl fmt::Debug for Queued {
 }
 
 /// A record that has a log position and is not in the index yet, because it is being written.
-#[derive(Debug)]
 pub(crate) struct Flying {
     pub(crate) entry: Entry,
     pub(crate) log: u64,
     pub(crate) ban: u32,
     pub(crate) is_purged: bool,
+    /// The object, which stays in memory until the index contains it.
+    pub(crate) content: Option<Box<dyn Content>>,
+}
+
+impl fmt::Debug for Flying {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Flying({:?} at {})", self.entry, self.log)
+    }
 }
 
 /// A segment.
@@ -74,6 +100,8 @@ pub enum Phase {
     /// The index is being read.
     Recovering,
     Working,
+    /// The device has failed. Its contents are being made invalid for the next start; purges and bans wait for that.
+    Failing,
     /// The device has failed, and is not used any more.
     Failed,
 }
@@ -107,8 +135,7 @@ impl fmt::Debug for Pending {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) phase: Phase,
-    pub(crate) queue: VecDeque<Queued>,
-    pub(crate) queued_bytes: u64,
+    pub(crate) queue: Queue,
     pub(crate) flying: Vec<Flying>,
     pub(crate) slots: Box<[Slot]>,
     /// The segment that is being written, and the offset of its free part.
@@ -124,12 +151,90 @@ pub(crate) struct State {
     pub(crate) is_journaling: bool,
 }
 
+/// The objects that wait to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    objects: VecDeque<Queued>,
+    bytes: u64,
+    /// The number of objects by fingerprint.
+    known: HashMap<u64, u32>,
+}
+
+impl Queue {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    pub(crate) fn first(&self) -> Option<&Queued> {
+        self.objects.front()
+    }
+
+    fn has(&self, fingerprint: u64) -> bool {
+        self.known.contains_key(&fingerprint)
+    }
+
+    fn note(&mut self, queued: &Queued) {
+        self.bytes += queued.len;
+        *self.known.entry(fingerprint(&queued.meta.key)).or_default() += 1;
+    }
+
+    fn forget(&mut self, queued: &Queued) {
+        self.bytes -= queued.len;
+        let fingerprint = fingerprint(&queued.meta.key);
+        if let Some(count) = self.known.get_mut(&fingerprint) {
+            *count -= 1;
+            if *count == 0 {
+                self.known.remove(&fingerprint);
+            }
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Queued> {
+        let next = self.objects.pop_front()?;
+        self.forget(&next);
+        Some(next)
+    }
+
+    pub(crate) fn push_front(&mut self, queued: Queued) {
+        self.note(&queued);
+        self.objects.push_front(queued);
+    }
+
+    pub(crate) fn push_back(&mut self, queued: Queued) {
+        self.note(&queued);
+        self.objects.push_back(queued);
+    }
+
+    /// Removes the objects for which `is_meant` returns true.
+    fn take(&mut self, is_meant: impl Fn(&Queued) -> bool) -> Vec<Queued> {
+        let mut rest = VecDeque::with_capacity(self.objects.len());
+        let mut taken = Vec::new();
+        for queued in std::mem::take(&mut self.objects) {
+            if is_meant(&queued) {
+                self.forget(&queued);
+                taken.push(queued);
+            } else {
+                rest.push_back(queued);
+            }
+        }
+        self.objects = rest;
+        taken
+    }
+
+    pub(crate) fn clear(&mut self) -> Dropped {
+        Dropped(std::mem::take(self).objects.into())
+    }
+}
+
 impl State {
     pub(crate) fn new(layout: &Layout, live: Live) -> Self {
         Self {
             phase: Phase::Recovering,
-            queue: VecDeque::new(),
-            queued_bytes: 0,
+            queue: Queue::default(),
             flying: Vec::new(),
             slots: (0..layout.segments).map(|_| Slot::default()).collect(),
             epoch: 0,
@@ -157,47 +262,34 @@ impl State {
         (epoch > 0).then(|| epoch * layout.segment + (entry.place() - layout.segment_at(slot)))
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Queued> {
-        let next = self.queue.pop_front()?;
-        self.queued_bytes -= next.len;
-        Some(next)
+    /// Returns whether there are objects with a fingerprint, or may be in the part of the store that is not known yet.
+    pub(crate) fn may_have(&self, index: &Index, fingerprint: u64) -> bool {
+        self.phase == Phase::Recovering
+            || self.is_emptying
+            || self.queue.has(fingerprint)
+            || self.flying.iter().any(|record| record.entry.fingerprint == fingerprint && !record.is_purged)
+            || index.has(fingerprint)
     }
 
-    pub(crate) fn push_front(&mut self, queued: Queued) {
-        self.queued_bytes += queued.len;
-        self.queue.push_front(queued);
-    }
-
-    pub(crate) fn push_back(&mut self, queued: Queued) {
-        self.queued_bytes += queued.len;
-        self.queue.push_back(queued);
-    }
-
-    /// Removes all objects with a fingerprint for which `is_meant` returns true for the variant. Returns whether there
-    /// were any, or may be in the part of the store that is not known yet.
+    /// Removes all objects with a fingerprint for whose variant `is_meant` returns true. Returns those that waited to be
+    /// written.
     pub(crate) fn drop_objects(
         &mut self,
         index: &Index,
         fingerprint_: u64,
-        is_meant: &dyn Fn(u32) -> bool,
-    ) -> bool {
-        let mut found = self.phase == Phase::Recovering || self.is_emptying;
-        let Self { queue, queued_bytes, flying, .. } = self;
-        queue.retain(|queued| {
-            let goes = fingerprint(&queued.meta.key) == fingerprint_ && is_meant(queued.meta.variant);
-            if goes {
-                *queued_bytes -= queued.len;
-                found = true;
-            }
-            !goes
-        });
+        is_meant: &dyn Fn(&Entry) -> bool,
+    ) -> Dropped {
+        let Self { queue, flying, .. } = self;
+        let dropped = if queue.has(fingerprint_) {
+            queue.take(|queued| fingerprint(&queued.meta.key) == fingerprint_ && is_meant(&queued.entry(0)))
+        } else {
+            Vec::new()
+        };
         for record in flying.iter_mut().filter(|record| record.entry.fingerprint == fingerprint_) {
-            if is_meant(record.entry.variant) && !record.is_purged {
-                record.is_purged = true;
-                found = true;
-            }
+            record.is_purged |= is_meant(&record.entry);
         }
-        index.remove_if(fingerprint_, |entry| is_meant(entry.variant)) > 0 || found
+        index.remove_if(fingerprint_, is_meant);
+        Dropped(dropped)
     }
 
     /// Records that the objects with a fingerprint are purged whose log positions are below `bound`.
@@ -221,7 +313,7 @@ impl State {
             return 0;
         }
         let slots = self.slots.iter().filter(|slot| slot.epoch > 0).map(|slot| slot.bans.0);
-        let queued = self.queue.iter().map(|queued| queued.meta.ban);
+        let queued = self.queue.objects.iter().map(|queued| queued.meta.ban);
         let flying = self.flying.iter().map(|flying| flying.ban);
         slots.chain(queued).chain(flying).min().unwrap_or(u32::MAX)
     }

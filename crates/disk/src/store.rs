@@ -12,7 +12,7 @@ use crate::index::{Entry, Index};
 use crate::journal::{self, Ban, Cursor};
 use crate::layout::{Layout, OpenError};
 use crate::record::{Key, fingerprint, record_len};
-use crate::state::{Content, Hold, Phase, Queued, Source, State};
+use crate::state::{Content, Dropped, Hold, Phase, Queued, Source, State};
 use crate::stats::{Stats, add, bump};
 
 /// The cache above the store. Called with no lock held.
@@ -22,6 +22,10 @@ pub trait Owner: Send + Sync {
 
     /// Drops the objects with this key whose bodies are on a device.
     fn forget(&self, key: &Key);
+
+    /// Receives the failure of the device. `is_invalid` states whether the next start finds the store empty; if not, it
+    /// must not be opened again.
+    fn failed(&self, is_invalid: bool);
 }
 
 /// The limits of a store.
@@ -146,28 +150,49 @@ impl Store {
         (self.clock)()
     }
 
-    /// Accepts an object, to be written later. Returns false if it has a wrong size or too many objects wait.
-    pub fn commit(&self, content: Box<dyn Content>) -> bool {
+    /// Returns the number of bytes that may wait to be written.
+    pub fn queue_limit(&self) -> u64 {
+        self.options.queue
+    }
+
+    /// Returns the number of bytes that wait to be written.
+    pub fn queued_bytes(&self) -> u64 {
+        self.state.lock().queue.bytes()
+    }
+
+    /// Accepts an object, to be written later. It replaces those that the same requests may match, at once in this
+    /// process, and for the next start when it is durable. If it has a wrong size, or too many objects wait, it is
+    /// refused, and all objects with its key are removed: they are older.
+    pub fn commit(&self, content: Box<dyn Content>) -> Dropped {
         let (meta, len, body) = {
             let parts = content.parts();
             (parts.meta, record_len(&parts), parts.body_len)
         };
         let Options { min, max, queue } = self.options;
-        if body < min || body > max || len > self.layout.largest_record() {
-            return false;
-        }
+        let has_size = (min..=max).contains(&body) && len <= self.layout.largest_record();
+        let fingerprint = fingerprint(&meta.key);
         let mut state = self.state.lock();
-        if state.phase == Phase::Failed || state.queued_bytes + len > queue.max(len) {
-            bump(&self.stats.refused);
-            return false;
+        if matches!(state.phase, Phase::Failing | Phase::Failed) {
+            return Dropped::default();
         }
-        state.push_back(Queued { meta, len, source: Source::Content(content) });
+        if !has_size || state.queue.bytes() + len > queue.max(len) {
+            if has_size {
+                bump(&self.stats.refused);
+            }
+            drop(state);
+            let dropped = self.purge_fingerprint(fingerprint, None);
+            drop(content);
+            return dropped;
+        }
+        let rivals = |old: &Entry| old.rivals(meta.variant);
+        let dropped = state.drop_objects(&self.index, fingerprint, &rivals);
+        state.queue.push_back(Queued { meta, len, source: Source::Content(content) });
         drop(state);
         self.has_objects.notify_one();
-        true
+        dropped
     }
 
-    /// Returns whether the store has objects that may have this key. Cheap.
+    /// Returns whether the index contains objects that may have this key. Cheap.
     pub fn may_have(&self, key: &Key) -> bool {
         !self.index.is_empty() && self.index.has(fingerprint(key))
     }
@@ -204,33 +229,32 @@ impl Store {
     }
 
     /// Removes all objects with a key. `hold` is dropped when that is durable.
-    pub fn purge(&self, key: &Key, hold: Option<Hold>) {
-        self.drop_objects(key, hold, &|_| true);
+    pub fn purge(&self, key: &Key, hold: Option<Hold>) -> Dropped {
+        self.purge_fingerprint(fingerprint(key), hold)
     }
 
-    /// Removes a variant of a key, because a newer object replaces it that this store does not contain.
-    pub fn replace(&self, key: &Key, variant: u32) {
-        self.drop_objects(key, None, &|other| other == variant);
-    }
-
-    fn drop_objects(&self, key: &Key, hold: Option<Hold>, is_meant: &dyn Fn(u32) -> bool) {
-        let fingerprint = fingerprint(key);
+    /// Removes all objects whose keys have a fingerprint.
+    pub fn purge_fingerprint(&self, fingerprint: u64, hold: Option<Hold>) -> Dropped {
         let mut state = self.state.lock();
-        // The record concerns all variants. To lose one more is harmless, and rare.
-        if !state.drop_objects(&self.index, fingerprint, is_meant) {
+        if state.phase == Phase::Failing {
+            state.pending.holds.extend(hold);
+            return Dropped::default();
+        }
+        if !state.may_have(&self.index, fingerprint) {
             // An earlier purge may have removed the objects. The answer waits for its record.
-            if state.pending.count > 0 || state.is_journaling {
+            if hold.is_some() && (state.pending.count > 0 || state.is_journaling) {
                 state.pending.holds.extend(hold);
                 drop(state);
                 self.has_records.notify_one();
             }
-            return;
+            return Dropped::default();
         }
-        state.drop_objects(&self.index, fingerprint, &|_| true);
+        let dropped = state.drop_objects(&self.index, fingerprint, &|_| true);
         let bound = state.next_log(&self.layout);
         state.record_purge(fingerprint, bound, hold);
         drop(state);
         self.has_records.notify_one();
+        dropped
     }
 
     /// Removes an object that is damaged.
@@ -247,10 +271,14 @@ impl Store {
     /// Records a ban. `hold` is dropped when it is durable.
     pub fn ban(&self, ban: Ban, hold: Option<Hold>) {
         let mut state = self.state.lock();
-        if state.phase != Phase::Failed {
-            state.record_ban(ban, hold);
-            drop(state);
-            self.has_records.notify_one();
+        match state.phase {
+            Phase::Failing => state.pending.holds.extend(hold),
+            Phase::Failed => {}
+            Phase::Recovering | Phase::Working => {
+                state.record_ban(ban, hold);
+                drop(state);
+                self.has_records.notify_one();
+            }
         }
     }
 
@@ -271,6 +299,9 @@ impl Store {
         let mut cursor = self.cursor.lock();
         let (pending, live, is_recovering) = {
             let mut state = self.state.lock();
+            if state.phase == Phase::Failing {
+                return false;
+            }
             let pending = std::mem::take(&mut state.pending);
             if pending.count == 0 && !pending.wants_checkpoint {
                 // Earlier records are durable, because the cursor is held while they are written.
@@ -300,11 +331,12 @@ impl Store {
             Ok(Ok(())) => Ok(()),
             Err(error) => Err(error),
         };
-        if written.is_err() {
-            self.fail();
-        }
         self.state.lock().is_journaling = false;
         drop(cursor);
+        if written.is_err() {
+            self.fail(pending.holds);
+            return true;
+        }
         // Now the answers go out.
         drop(pending);
         true
@@ -333,24 +365,43 @@ impl Store {
         state.live.purges.clear();
         state.live.bans.clear();
         state.flying.iter_mut().for_each(|record| record.is_purged = true);
-        state.queue.clear();
-        state.queued_bytes = 0;
+        let dropped = state.queue.clear();
         for slot in &mut state.slots {
             slot.bans = (u32::MAX, 0);
         }
         self.index.sweep(|_| true);
+        drop(state);
+        drop(dropped);
     }
 
-    /// Takes the device out of use: its objects are misses.
-    pub(crate) fn fail(&self) {
+    /// Takes the device out of use: its objects are misses. Purges and bans cannot be recorded from now on, so the
+    /// contents are made invalid for the next start, by a superblock with another id. Only then are `holds`, and those of
+    /// the purges and bans since, dropped.
+    pub(crate) fn fail(&self, holds: Vec<Hold>) {
         bump(&self.stats.errors);
         let mut state = self.state.lock();
-        state.phase = Phase::Failed;
-        state.queue.clear();
-        state.queued_bytes = 0;
-        let pending = std::mem::take(&mut state.pending);
+        match state.phase {
+            Phase::Failed => return,
+            Phase::Failing => {
+                state.pending.holds.extend(holds);
+                return;
+            }
+            Phase::Recovering | Phase::Working => state.phase = Phase::Failing,
+        }
+        let dropped = state.queue.clear();
         self.index.sweep(|_| true);
         drop(state);
+        drop(dropped);
+        let is_invalid = self.layout.renew(&*self.blocks, self.now()).is_ok();
+        if let Some(owner) = self.owner() {
+            owner.failed(is_invalid);
+        }
+        let pending = {
+            let mut state = self.state.lock();
+            state.phase = Phase::Failed;
+            std::mem::take(&mut state.pending)
+        };
+        drop(holds);
         drop(pending);
     }
 }

@@ -62,7 +62,7 @@ impl Writer {
     /// Takes the next object to the buffer, or writes the buffer. Failures take the store out of use.
     pub fn step(&mut self) -> Step {
         self.try_step().unwrap_or_else(|_| {
-            self.store.fail();
+            self.store.fail(Vec::new());
             Step::Idle
         })
     }
@@ -73,7 +73,7 @@ impl Writer {
             if std::mem::take(&mut self.is_dirty) { self.store.blocks.sync() } else { Ok(()) }
         });
         if flushed.is_err() {
-            self.store.fail();
+            self.store.fail(Vec::new());
         }
     }
 
@@ -88,21 +88,21 @@ impl Writer {
         if state.phase != Phase::Working {
             return Ok(Step::Idle);
         }
-        let Some(queued) = state.pop() else { return Ok(Step::Idle) };
+        let Some(queued) = state.queue.pop() else { return Ok(Step::Idle) };
         match self.room(&state, queued.len) {
             Room::Here => {
                 let log = self.register(&mut state, &queued);
                 drop(state);
-                self.take(&queued, log);
+                self.take(queued, log);
             }
             Room::NextBatch => {
-                state.push_front(queued);
+                state.queue.push_front(queued);
                 drop(state);
                 self.write_batch()?;
                 self.fit_buffer(&store);
             }
             Room::NextSegment => {
-                state.push_front(queued);
+                state.queue.push_front(queued);
                 drop(state);
                 self.seal()?;
                 if !self.open_next()? {
@@ -128,17 +128,17 @@ impl Writer {
     fn register(&mut self, state: &mut State, queued: &Queued) -> u64 {
         let layout = &self.store.layout;
         let log = state.epoch * layout.segment + state.offset;
-        let (meta, len) = (queued.meta, queued.len);
-        let entry = Entry::new(fingerprint(&meta.key), layout.place(log), len, meta.variant, meta.expires);
-        state.flying.push(Flying { entry, log, ban: meta.ban, is_purged: false });
-        state.offset += len;
+        let meta = queued.meta;
+        let entry = queued.entry(layout.place(log));
+        state.flying.push(Flying { entry, log, ban: meta.ban, is_purged: false, content: None });
+        state.offset += queued.len;
         let slot = layout.slot(state.epoch) as usize;
         let bans = &mut state.slots[slot].bans;
         *bans = (bans.0.min(meta.ban), bans.1.max(meta.ban));
         log
     }
 
-    fn take(&mut self, queued: &Queued, log: u64) {
+    fn take(&mut self, queued: Queued, log: u64) {
         let layout = &self.store.layout;
         let len = queued.len as usize;
         let out = &mut self.buffer.bytes_mut()[self.filled..self.filled + len];
@@ -152,10 +152,13 @@ impl Writer {
             }
         };
         if encoded.is_none() {
-            // The object has no place after all.
+            // The object has no place after all. It has replaced older ones, which must not be found again.
             let mut state = self.store.state.lock();
             state.flying.retain(|flying| flying.log != log);
             state.offset -= queued.len;
+            state.record_purge(fingerprint(&queued.meta.key), log + 1, None);
+            drop(state);
+            self.store.has_records.notify_one();
             return;
         }
         self.filled += len;
@@ -170,6 +173,12 @@ impl Writer {
         self.summary.add(record, meta.ban);
         bump(&self.store.stats.written);
         add(&self.store.stats.written_bytes, queued.len);
+        if let Source::Content(content) = queued.source {
+            let mut state = self.store.state.lock();
+            if let Some(flying) = state.flying.last_mut().filter(|flying| flying.log == log) {
+                flying.content = Some(content);
+            }
+        }
     }
 
     /// Writes the buffer, and adds its objects to the index.
@@ -187,12 +196,15 @@ impl Writer {
         self.filled = 0;
         let mut state = store.state.lock();
         state.offset = self.start;
-        for Flying { entry, log, is_purged, .. } in std::mem::take(&mut state.flying) {
-            if !is_purged {
+        let written = std::mem::take(&mut state.flying);
+        for &Flying { entry, log, is_purged, .. } in &written {
+            if !is_purged && state.phase == Phase::Working {
                 let is_older = |old: &Entry| state.log_of(&store.layout, old).is_none_or(|old| old < log);
                 store.index.insert(entry, is_older);
             }
         }
+        drop(state);
+        drop(written);
         Ok(())
     }
 
@@ -204,7 +216,7 @@ impl Writer {
 
     /// Makes the empty buffer as large as the next object needs.
     fn fit_buffer(&mut self, store: &Store) {
-        let needs = store.state.lock().queue.front().map_or(0, |queued| queued.len as usize).max(BATCH);
+        let needs = store.state.lock().queue.first().map_or(0, |queued| queued.len as usize).max(BATCH);
         if needs.next_multiple_of(BLOCK as usize) != self.buffer.bytes().len() {
             self.buffer = Aligned::new(needs);
         }
@@ -232,7 +244,7 @@ impl Writer {
     pub fn close(&mut self) {
         while self.step() == Step::More {}
         if self.store.phase() == Phase::Working && self.seal().is_err() {
-            self.store.fail();
+            self.store.fail(Vec::new());
         }
         self.flush();
     }
@@ -305,7 +317,7 @@ impl Writer {
             match queued {
                 Some(queued) => {
                     kept += queued.len;
-                    state.push_front(queued);
+                    state.queue.push_front(queued);
                 }
                 None => bump(&store.stats.evicted),
             }

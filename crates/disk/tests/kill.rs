@@ -78,10 +78,10 @@ fn uses_a_store_until_killed() {
         version += 1;
         let key_number = version.wrapping_mul(0x9e37_79b9) % KEYS;
         let sample = Sample { key: key_number, version: version.to_le_bytes(), body: body(version) };
-        running.store().commit(Box::new(sample));
+        drop(running.store().commit(Box::new(sample)));
         if version.is_multiple_of(5) {
             let purged = version / 5 % KEYS;
-            running.store().purge(&key(purged), Some(Box::new(Answer(purged, version))));
+            drop(running.store().purge(&key(purged), Some(Box::new(Answer(purged, version)))));
         }
         if version.is_multiple_of(50) {
             let line = format!("\nversion {version}\n");

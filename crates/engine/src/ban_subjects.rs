@@ -38,6 +38,14 @@ impl HeadReader for PackedHeads {
         PackedHead::check(head).is_ok()
     }
 
+    fn vary(&self, vary: &[u8], each: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+        for entry in lacquer_http::vary::entries(vary) {
+            // With `http_gzip_support`, the value of this header does not matter.
+            let is_ignored = entry.name.eq_ignore_ascii_case(b"accept-encoding");
+            each(entry.name, entry.value.filter(|_| !is_ignored));
+        }
+    }
+
     fn is_sound_extra(&self, extra: &[u8], body: u64) -> bool {
         object_attributes::is_sound(extra, body)
     }

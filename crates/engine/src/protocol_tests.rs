@@ -66,6 +66,8 @@ impl World {
             params,
             stevedores: vec![stevedore],
             hooks: Hooks::default(),
+            disks: Vec::new(),
+            past_bans: Default::default(),
             descriptors: 100,
             invalidation_listeners: Vec::new(),
         };

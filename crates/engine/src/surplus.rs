@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lacquer_net::{Endpoint, Received, SpokeFirst, Surplus};
+use lacquer_net::{CachedObject, Endpoint, Received, SpokeFirst, Surplus};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock::{self, Instant};
@@ -58,7 +58,11 @@ pub fn handle(services: &Services, endpoint: &Endpoint, surplus: &Surplus) -> St
 /// Removes objects from the cache that may be the responses to other requests. Returns the number of objects removed.
 pub fn drop_objects<'r>(services: &Services, objects: impl Iterator<Item = &'r Received>) -> usize {
     let cache = services.cache();
-    let dropped = objects.filter(|object| cache.kill_at(object.slot_id, object.vxid)).count();
+    let kill = |received: &&Received| {
+        let CachedObject { slot_id, vxid, fingerprint } = received.object;
+        cache.kill_at(slot_id, vxid, fingerprint)
+    };
+    let dropped = objects.filter(kill).count();
     services.counters().backend_surplus_objects.add(dropped as u64);
     dropped
 }

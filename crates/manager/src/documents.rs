@@ -67,6 +67,8 @@ const OPTIONS: &[(&str, &[(&str, &str)])] = &[
             ("", "  -s default (=malloc)"),
             ("", "  -s malloc[,size]"),
             ("", "  -s file,path[,size]"),
+            ("", "  -s disk,path[,size=s][,memory=s]"),
+            ("", "      [,min=s][,max=s]"),
             ("-l size", "Size of the log in shared memory [80m]"),
         ],
     ),

@@ -10,6 +10,7 @@ mod commands;
 mod complain;
 mod daemon;
 mod datagrams;
+mod disk_storage;
 mod documents;
 mod environment;
 mod fault;

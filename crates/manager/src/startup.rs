@@ -22,7 +22,7 @@ use crate::options::raw_args::{Mode, Ordered, RawOptions};
 use crate::secret::Secret;
 use crate::service::{Service, Signals};
 use crate::shm::Shm;
-use crate::storage::{Storage, StorageArguments};
+use crate::storage::{Opens, Storage, StorageArguments};
 use crate::tls;
 use crate::vcl::Catalogue;
 use crate::vcl::compile::{Input, read_along};
@@ -303,7 +303,8 @@ pub fn run(
     if !compile_only {
         workdir::check_room(&workdir, params.values().vsl_space)?;
     }
-    let storages = storages.make(&jail, &complain)?;
+    let opens = if compile_only { Opens::NoDisk } else { Opens::Everything };
+    let storages = storages.make(opens, &jail, &complain)?;
     let instance = Instance {
         program: program.clone(),
         identity,

@@ -12,6 +12,7 @@ use lacquer_params::number::parse_bytes;
 use rustix::fs::{MemfdFlags, OFlags};
 
 use crate::complain::Complain;
+use crate::disk_storage::{DiskArguments, DiskFile};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named;
@@ -39,6 +40,15 @@ pub struct Storage {
     file: OwnedFd,
     /// The table of its objects, with which they outlive the worker.
     records: Option<OwnedFd>,
+    /// The block store behind the memory.
+    disk: Option<DiskFile>,
+}
+
+/// What is opened: the stores on disks only if they are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opens {
+    Everything,
+    NoDisk,
 }
 
 /// The `-s` arguments.
@@ -68,7 +78,7 @@ impl StorageArguments {
     }
 
     /// Creates all storages: the default one if none is given, and Transient, which is last.
-    pub fn make(mut self, jail: &Jail, complain: &Complain) -> Outcome<Vec<Storage>> {
+    pub fn make(mut self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Vec<Storage>> {
         if self.specs.is_empty() {
             self.add(DEFAULT)?;
         }
@@ -76,7 +86,7 @@ impl StorageArguments {
             self.add("Transient=default")?;
         }
         self.specs.sort_by_key(|spec| spec.name == TRANSIENT);
-        self.specs.iter().map(|spec| spec.make(jail, complain)).collect()
+        self.specs.iter().map(|spec| spec.make(opens, jail, complain)).collect()
     }
 }
 
@@ -92,12 +102,13 @@ fn size_of(text: &str, context: &str) -> Outcome<u64> {
 }
 
 impl StorageSpec {
-    fn make(&self, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
+    fn make(&self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
         match self.method.as_str() {
             "malloc" | "default" => self.memory(),
             // The test suite's storage with faults on demand. Here it is memory without the faults.
             "debug" => self.limited_memory(None),
             "file" => self.file(jail, complain),
+            "disk" => self.disk(opens, jail, complain),
             "persistent" => Err(Fault::usage(
                 "-spersistent has been deprecated, please see:\n  \
                  https://www.varnish-cache.org/docs/trunk/phk/persistent.html\nfor details.",
@@ -124,11 +135,24 @@ impl StorageSpec {
             kind: StorageKind::Malloc,
             size,
             file,
+            disk: None,
             records: self.records()?,
         };
         storage
             .clear()
             .map_err(|e| Fault::plain(format!("(-smalloc) allocation error: {}", os_error_text(&e))))?;
+        Ok(storage)
+    }
+
+    fn disk(&self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
+        let arguments = DiskArguments::parse(&self.arguments)?;
+        let mut storage = self.limited_memory(Some(arguments.memory()))?;
+        // Objects in this memory are on the disk, too.
+        storage.records = None;
+        if opens == Opens::Everything {
+            let _root = jail.raise();
+            storage.disk = Some(arguments.open(&self.name, complain)?);
+        }
         Ok(storage)
     }
 
@@ -173,7 +197,7 @@ impl StorageSpec {
         let kind = StorageKind::File(PathBuf::from(path));
         let (name, method) = (self.name.clone(), self.method.clone());
         let (file, records) = (file.into(), self.records()?);
-        let storage = Storage { name, method, kind, size: Some(size), file, records };
+        let storage = Storage { name, method, kind, size: Some(size), file, records, disk: None };
         storage
             .clear()
             .map_err(|e| Fault::plain(format!("(-sfile) allocation error: {}", os_error_text(&e))))?;
@@ -235,6 +259,13 @@ impl Storage {
         &self.method
     }
 
+    /// Prepares the storage for a new worker: memory is emptied unless it is kept, and a disk that has failed is not used.
+    pub fn prepare(&mut self, is_emptied: bool, jail: &Jail, complain: &Complain) -> std::io::Result<()> {
+        let _root = jail.raise();
+        self.disk = self.disk.take().filter(|disk| disk.is_usable(complain));
+        if is_emptied { self.clear() } else { Ok(()) }
+    }
+
     /// Discards the content and frees the memory, before a worker starts to use it.
     pub fn clear(&self) -> std::io::Result<()> {
         rustix::fs::ftruncate(&self.file, 0)?;
@@ -257,7 +288,10 @@ impl Storage {
         let records = self.records.as_ref().filter(|_| memory != Memory::NotKept);
         StorageConfig {
             name: self.name.clone(),
-            kind: self.kind.clone(),
+            kind: self
+                .disk
+                .as_ref()
+                .map_or_else(|| self.kind.clone(), |disk| StorageKind::Disk(disk.config().clone())),
             size: self.size,
             fd: self.file.as_raw_fd(),
             records: records.map(|file| RecordsConfig { fd: file.as_raw_fd(), take_over }),
@@ -271,7 +305,9 @@ impl Storage {
 
     /// The descriptors that the worker inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.file.as_fd()).chain(self.records.as_ref().map(OwnedFd::as_fd))
+        let records = self.records.as_ref().map(OwnedFd::as_fd);
+        let disk = self.disk.iter().flat_map(DiskFile::descriptors);
+        std::iter::once(self.file.as_fd()).chain(records).chain(disk)
     }
 }
 
@@ -299,7 +335,7 @@ mod tests {
         for argument in arguments {
             all.add(argument)?;
         }
-        all.make(&Jail::none(), &Complain::new(false, "test"))
+        all.make(Opens::Everything, &Jail::none(), &Complain::new(false, "test"))
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub use negotiated::Negotiated;
 pub use opening::{Opening, tls_reason_of};
 pub use peek::{Peeked, PeerState, SAMPLE};
 pub use pool::{Pools, Resting, Surplus, Taken, Wanted};
-pub use record::{Exchange, Received, Record};
+pub use record::{CachedObject, Exchange, Received, Record};
 pub use rx::Rx;
 pub use rx_half::RxHalf;
 pub use stream::Stream;

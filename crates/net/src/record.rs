@@ -30,11 +30,20 @@ const LONGEST_REST: Duration = Duration::from_millis(500);
 /// The same after an early response.
 const LONGEST_REST_IF_EARLY: Duration = Duration::from_secs(1);
 
-/// A cached object that was received over a connection, identified by its slot in the cache.
+/// The identity of a cached object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct CachedObject {
+    /// Its slot in the cache.
     pub slot_id: u32,
     pub vxid: u64,
+    /// The number by which stores on disks find it; 0 if there are none.
+    pub fingerprint: u64,
+}
+
+/// A cached object that was received over a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub object: CachedObject,
     /// The object was the first response of its connection.
     pub is_first: bool,
 }
@@ -46,8 +55,7 @@ pub struct Exchange {
     pub is_bodyless: bool,
     /// Microseconds from the request to the head of the response.
     pub took: u64,
-    /// The slot id and the VXID of the cached object.
-    pub object: Option<(u32, u64)>,
+    pub object: Option<CachedObject>,
 }
 
 /// How long a connection rests after a response, and how firmly.
@@ -103,11 +111,11 @@ impl Record {
     }
 
     pub(crate) fn add(&mut self, exchange: &Exchange) {
-        if let Some((slot_id, vxid)) = exchange.object {
+        if let Some(object) = exchange.object {
             if self.received.len() >= MOST_OBJECTS {
                 self.received.pop_front();
             }
-            self.received.push_back(Received { slot_id, vxid, is_first: self.responses == 0 });
+            self.received.push_back(Received { object, is_first: self.responses == 0 });
             self.unproven = (self.unproven + 1).min(MOST_OBJECTS);
         }
         self.responses = self.responses.saturating_add(1);
@@ -253,7 +261,11 @@ mod tests {
     }
 
     fn exchange(millis: u64, vxid: u64) -> Exchange {
-        Exchange { is_bodyless: false, took: millis * 1000, object: Some((7, vxid)) }
+        Exchange {
+            is_bodyless: false,
+            took: millis * 1000,
+            object: Some(CachedObject { slot_id: 7, vxid, fingerprint: 0 }),
+        }
     }
 
     #[test]
@@ -354,7 +366,7 @@ mod tests {
         for vxid in 0..2000 {
             record.add(&exchange(1, vxid));
         }
-        let all: Vec<u64> = record.received().map(|received| received.vxid).collect();
+        let all: Vec<u64> = record.received().map(|received| received.object.vxid).collect();
         assert_eq!((all.len(), all[0], all[1023]), (1024, 976, 1999));
         assert!(record.received().all(|received| !received.is_first));
     }

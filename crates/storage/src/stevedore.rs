@@ -13,6 +13,7 @@ use crate::body::{BodyState, BodyWriter, ChunkSizes};
 use crate::device::{Committed, Device, Recovered};
 use crate::first::Parts;
 use crate::kept::{KeptNote, KeptObject, Note, Taken};
+use crate::load::Extent;
 use crate::stored::{Spans, Stored};
 
 /// The kind of a storage, by its name in `-s`.
@@ -20,6 +21,8 @@ use crate::stored::{Spans, Stored};
 pub enum Kind {
     Malloc,
     File,
+    /// Memory in front of a block store.
+    Disk,
 }
 
 impl Kind {
@@ -27,6 +30,7 @@ impl Kind {
         match self {
             Self::Malloc => "malloc",
             Self::File => "file",
+            Self::Disk => "disk",
         }
     }
 }
@@ -132,6 +136,16 @@ impl Stevedore {
     /// store, was stored whole in one span, is incomplete, or is not in memory.
     pub fn share(&self, parts: Parts<'_>, body: &Stored) -> Result<Option<Stored>, Full> {
         Stored::sharing(&self.arena, parts, body)
+    }
+
+    /// Stores the head of a complete object whose body is at `extent`.
+    pub fn on_device(
+        &self,
+        parts: Parts<'_>,
+        body_len: u64,
+        extent: Box<dyn Extent>,
+    ) -> Result<Stored, Full> {
+        Stored::on_device(&self.arena, parts, body_len, extent)
     }
 
     /// Passes a complete object to the device, if there is one and the object is not on it already. `descriptor` is the

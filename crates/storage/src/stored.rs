@@ -308,6 +308,14 @@ impl Stored {
         }
     }
 
+    /// Returns whether its body is on a device.
+    pub fn is_on_device(&self) -> bool {
+        match &self.spans {
+            Spans::Whole(_) => false,
+            Spans::Streamed(body) => body.is_settled(),
+        }
+    }
+
     /// Returns whether another object shares its body, so that dropping it frees only its head.
     pub fn is_shared(&self) -> bool {
         match &self.spans {

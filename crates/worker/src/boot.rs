@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
 use lacquer_cache::Recovery;
+use lacquer_cache::disk::Disk;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_engine::{MAKERS, Names, Services, Shared, watched};
@@ -17,8 +18,10 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::accept::{self, Entrance, Inherited};
 use crate::balancer::ConnectionBalancer;
+use crate::disk_counters::CountedDisk;
+use crate::disks::Disks;
 use crate::process::Process;
-use crate::{reactor, storages};
+use crate::{disks, reactor, storages};
 
 /// The number of descriptors for which the kernel's table is allocated at the start. Each takes eight bytes.
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
@@ -70,13 +73,15 @@ fn grow_descriptor_table(any: &UnixStream) {
 fn share_inherited(config: WorkerConfig, certificates: Option<Store>) -> Result<Arc<Process>, String> {
     let dir = open_dir(lacquer_system::inherit(config.vsm_fd))?;
     let stevedores = storages::inherited(&config.storages, config.address_space.reserve)?;
-    let process = share(config, dir, stevedores, Vec::new(), certificates)?;
+    let disks = disks::open(&config.storages);
+    let process = share(config, dir, stevedores, disks, Vec::new(), certificates)?;
     let Recovery { indexed, refused } = process.shared().recovery();
     if indexed + refused > 0 {
         eprintln!(
             "Took over {indexed} objects of the last worker, dropped {refused} that have expired or are damaged"
         );
     }
+    disks::start(process.disks())?;
     Ok(process)
 }
 
@@ -99,9 +104,15 @@ pub fn share(
     config: WorkerConfig,
     dir: VsmDir,
     stevedores: Vec<Stevedore>,
+    disks: Disks,
     invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
     certificates: Option<Store>,
 ) -> Result<Arc<Process>, String> {
+    let counted = |disk: &Disk| {
+        let name = config.storages.get(usize::from(disk.stevedore)).map_or("", |storage| &storage.name);
+        CountedDisk::new(disk.running.clone(), name, &dir)
+    };
+    let counted_disks = disks.disks.iter().map(counted).collect();
     let names = Names {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         identity: config.identity.clone(),
@@ -112,11 +123,13 @@ pub fn share(
         stevedores,
         hooks: crate::helpers::hooks(),
         invalidation_listeners,
+        disks: disks.disks,
+        past_bans: disks.past_bans,
         descriptors: descriptor_limit(),
     };
     let shared = Shared::create(&dir, setup)?;
     let watched = watched(config.params.reactor_count());
-    Ok(Arc::new(Process::new(shared, dir, config.sockets, certificates, watched)))
+    Ok(Arc::new(Process::new(shared, dir, config.sockets, certificates, counted_disks, watched)))
 }
 
 fn start_reactors(process: &Arc<Process>) -> Result<Arc<ConnectionBalancer>, String> {

@@ -11,6 +11,8 @@ mod balancer;
 mod boot;
 mod control;
 mod datagrams;
+mod disk_counters;
+mod disks;
 mod helpers;
 mod locks;
 mod memory_trimmer;

@@ -9,6 +9,7 @@ use lacquer_shm::VsmDir;
 use lacquer_tls::Store;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::disk_counters::CountedDisk;
 use crate::locks::Locks;
 use crate::runtimes::Runtimes;
 use crate::tag_counters::TagCounters;
@@ -24,6 +25,8 @@ pub struct Process {
     accepting: OnceLock<()>,
     /// The certificates, if a listener has TLS.
     certificates: Option<Store>,
+    /// The stores on disks.
+    disks: Vec<CountedDisk>,
     /// The state of each reactor that the watchdog reads.
     watched: Vec<Arc<Watched>>,
 }
@@ -34,6 +37,7 @@ impl Process {
         dir: VsmDir,
         sockets: Vec<ListenSocket>,
         certificates: Option<Store>,
+        disks: Vec<CountedDisk>,
         watched: Vec<Arc<Watched>>,
     ) -> Process {
         Process {
@@ -45,6 +49,7 @@ impl Process {
             vsm: Mutex::new(dir),
             accepting: OnceLock::new(),
             certificates,
+            disks,
             watched,
         }
     }
@@ -68,6 +73,11 @@ impl Process {
         self.certificates.as_ref()
     }
 
+    /// Returns the stores on disks.
+    pub fn disks(&self) -> &[CountedDisk] {
+        &self.disks
+    }
+
     /// Returns the state of each reactor that the watchdog reads.
     pub fn watched(&self) -> &[Arc<Watched>] {
         &self.watched
@@ -83,9 +93,10 @@ impl Process {
         self.tag_counters.show(&self.vsm());
     }
 
-    /// Copies the counters of locks and of tags to the shared memory.
+    /// Copies the counters of locks, tags and disks to the shared memory.
     pub fn publish_counters(&self) {
         self.locks.publish();
+        self.disks.iter().for_each(CountedDisk::publish);
         self.tag_counters.publish(self.shared.cache().tag_stats());
     }
 

@@ -15,6 +15,7 @@ use lacquer_params::Params;
 use lacquer_sources::clock;
 use lacquer_storage::Stevedore;
 
+use crate::disks::Disks;
 use crate::process::Process;
 use crate::{boot, control, helpers, reactor, vcl_life};
 
@@ -52,7 +53,7 @@ impl Engine {
         storages: Vec<Stevedore>,
         listeners: Vec<Box<dyn InvalidationListener>>,
     ) -> Result<Engine, String> {
-        let process = boot::share(config, boot::open_dir(dir)?, storages, listeners, None)?;
+        let process = boot::share(config, boot::open_dir(dir)?, storages, Disks::default(), listeners, None)?;
         process.runtimes().add(tokio::runtime::Handle::current());
         let watched = process.watched().iter().enumerate();
         let services = watched

@@ -16,6 +16,7 @@ pub fn inherited(configs: &[StorageConfig], reserve: u64) -> Result<Vec<Stevedor
         let kind = match config.kind {
             StorageKind::Malloc => Kind::Malloc,
             StorageKind::File(_) => Kind::File,
+            StorageKind::Disk(_) => Kind::Disk,
         };
         Ok(Stevedore::new(&config.name, kind, index as u8, arena))
     };

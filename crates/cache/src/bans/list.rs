@@ -23,6 +23,8 @@ const HEAD_LEN: u64 = 16;
 /// The number of bans that are tested, copied or dropped at a time: at a few microseconds per test, less than half a
 /// millisecond.
 pub(crate) const GROUP: usize = 64;
+/// Objects on disks that were not tested against more than this many bans are not used. It bounds the list.
+const MOST_ON_DISKS: u32 = 10_000;
 
 /// A ban in the list.
 #[derive(Debug)]
@@ -35,12 +37,15 @@ pub(crate) struct Ban {
     pub(crate) objects: AtomicI64,
     /// The ban in the store that the next process takes over.
     pub(crate) note: OnceLock<Note>,
+    /// The text of that note, for a ban from a disk.
+    pub(crate) past_text: OnceLock<Vec<u8>>,
 }
 
 impl Ban {
     pub(crate) fn new(number: u32, time: f64, spec: BanSpec) -> Self {
         let (completed, objects) = (AtomicBool::new(false), AtomicI64::new(0));
-        Self { number, time, tests: spec.tests, completed, objects, note: OnceLock::new() }
+        let (note, past_text) = (OnceLock::new(), OnceLock::new());
+        Self { number, time, tests: spec.tests, completed, objects, note, past_text }
     }
 
     pub(crate) fn is_completed(&self) -> bool {
@@ -105,9 +110,15 @@ pub struct BanList {
     pub(crate) heads: Box<dyn HeadReader>,
     pub(crate) counters: Arc<CacheStats>,
     kick: Option<Box<dyn Fn() + Send + Sync>>,
+    /// Returns the oldest ban that an object on a disk was last tested against.
+    pub(crate) on_disks: OnceLock<OldestBan>,
+    /// Objects from disks that were last tested against an older ban refer to this one: between them, there was none.
+    pub(crate) base: AtomicU32,
     /// The store that keeps the bans for the next process.
     pub(crate) keeper: OnceLock<Stevedore>,
 }
+
+pub(crate) type OldestBan = Box<dyn Fn() -> u32 + Send + Sync>;
 
 impl BanList {
     pub(crate) fn new(
@@ -123,22 +134,27 @@ impl BanList {
             heads,
             counters,
             kick,
+            on_disks: OnceLock::new(),
+            base: AtomicU32::new(0),
             keeper: OnceLock::new(),
         };
         // The ban that the first objects refer to.
-        list.add(BanSpec::default(), now, false);
+        list.add(BanSpec::default(), now, false, |_, _| {});
         list.complete(&list.bans.read()[0]);
         list
     }
 
-    /// Adds a ban. With `dups` (parameter `ban_dups`), older equal bans are completed.
-    pub(crate) fn add(&self, spec: BanSpec, now: f64, dups: bool) {
+    /// Adds a ban. With `dups` (parameter `ban_dups`), older equal bans are completed. `record` receives the number and
+    /// the words of the ban before it takes effect, with the list locked.
+    pub(crate) fn add(&self, spec: BanSpec, now: f64, dups: bool, record: impl FnOnce(u32, &[String])) {
         let c = &self.counters;
         let depends_on_time = spec.tests.iter().any(|t| t.field.depends_on_time());
         let conditions = fingerprint(&spec.tests);
         let text = self.keeper.get().map(|_| text::encode(spec.words()));
         let mut bans = self.bans.write();
-        let ban = Arc::new(Ban::new(self.newest.load(Ordering::Relaxed) + 1, now, spec));
+        let number = self.newest.load(Ordering::Relaxed) + 1;
+        record(number, spec.words());
+        let ban = Arc::new(Ban::new(number, now, spec));
         // Before the ban takes effect: the next process knows all bans that were answered.
         if let (Some(keeper), Some(text)) = (self.keeper.get(), text)
             && let Some(note) = keeper.write_note(ban.number, now, &text)
@@ -302,9 +318,10 @@ impl BanList {
         let c = &self.counters;
         let mut gone = Vec::with_capacity(GROUP);
         let mut bans = self.bans.write();
+        let needed = self.needed(&bans);
         while gone.len() < GROUP
             && bans.len() > 1
-            && bans.back().is_some_and(|b| b.objects.load(Ordering::Relaxed) <= 0)
+            && bans.back().is_some_and(|b| b.objects.load(Ordering::Relaxed) <= 0 && b.number < needed)
         {
             let Some(ban) = bans.pop_back() else { break };
             if let (Some(keeper), Some(&note)) = (self.keeper.get(), ban.note.get()) {
@@ -320,6 +337,24 @@ impl BanList {
             gone.push(ban);
         }
         gone
+    }
+
+    /// Returns the number of the ban before which objects on disks need none.
+    fn needed(&self, bans: &VecDeque<Arc<Ban>>) -> u32 {
+        let Some(oldest) = self.on_disks.get() else { return u32::MAX };
+        let newest = bans.front().map_or(0, |ban| ban.number);
+        oldest().max(newest.saturating_sub(MOST_ON_DISKS))
+    }
+
+    /// Makes an object from a disk refer to the ban that it was last tested against. Returns false if that is no longer
+    /// in the list.
+    pub(crate) fn attach_at(&self, object: &Object, number: u32) -> bool {
+        let bans = self.bans.read();
+        let number = number.max(self.base.load(Ordering::Relaxed));
+        let Some(ban) = find(&bans, number) else { return false };
+        ban.objects.fetch_add(1, Ordering::Relaxed);
+        object.set_ban(number);
+        true
     }
 
     /// Copies the list, newest first, without bans that are dropped concurrently.

@@ -6,6 +6,7 @@ mod build;
 mod list;
 mod lurker;
 mod notes;
+mod past;
 mod render;
 mod test;
 mod text;
@@ -14,6 +15,7 @@ pub use build::BanSpec;
 pub use list::BanList;
 pub use list::Verdict;
 pub use lurker::LurkerParams;
+pub use past::PastBans;
 
 /// Reads packed heads. Their format is opaque to the cache.
 pub trait HeadReader: Send + Sync {
@@ -23,6 +25,11 @@ pub trait HeadReader: Send + Sync {
     /// Returns whether a head from a previous process can be read. The other functions are called only for heads that
     /// this process wrote or that passed this check.
     fn is_sound(&self, head: &[u8]) -> bool;
+    /// Passes the headers in a Vary specification to `each`: the name, and the value if requests with another value
+    /// never match. The default treats any two specifications as such that a request may match both.
+    fn vary(&self, vary: &[u8], each: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+        each(vary, None);
+    }
 
     /// Returns whether the data of filters from a previous process can be read, for a body of `body` bytes.
     fn is_sound_extra(&self, extra: &[u8], _body: u64) -> bool {

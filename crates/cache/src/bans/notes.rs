@@ -1,6 +1,7 @@
 //! Bans that outlive the process: each is a note in the first store that is kept. The note is written before the ban
 //! takes effect, and removed with the ban.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -28,7 +29,17 @@ impl BanList {
             return false;
         }
         let mut bans = self.bans.write();
-        for initial in bans.drain(..) {
+        let first = notes.first().map_or(newest.number, |note| note.number);
+        // Older bans, which disks have recorded, stay if none is missing between them and the first one.
+        let is_gapless = self.newest.load(Ordering::Relaxed) >= first - 1
+            && self.newest.load(Ordering::Relaxed) <= newest.number;
+        let stays = |ban: &Arc<Ban>| self.base.load(Ordering::Relaxed) > 0 && ban.number < first;
+        if self.base.load(Ordering::Relaxed) > 0 && !is_gapless {
+            return false;
+        }
+        let (stay, gone): (VecDeque<_>, VecDeque<_>) = bans.drain(..).partition(stays);
+        *bans = stay;
+        for initial in gone {
             sub(&self.counters.bans, 1);
             sub(&self.counters.bans_added, 1);
             sub(&self.counters.bans_completed, u64::from(initial.is_completed()));
@@ -55,9 +66,11 @@ impl BanList {
     pub(crate) fn write_notes(&self, keeper: &Stevedore) {
         let bans = self.bans.write();
         let _ = self.keeper.set(keeper.clone());
-        // Only the initial ban has none. It has no conditions.
+        // Only the initial ban, which has no conditions, and those from disks have none.
         for ban in bans.iter().filter(|ban| ban.note.get().is_none()) {
-            if let Some(note) = keeper.write_note(ban.number, ban.time, &[]) {
+            if let Some(note) =
+                keeper.write_note(ban.number, ban.time, ban.past_text.get().map_or(&[], |text| text))
+            {
                 let _ = ban.note.set(note);
                 if ban.is_completed() {
                     keeper.complete_note(note);

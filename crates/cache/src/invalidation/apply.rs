@@ -21,7 +21,9 @@ impl Cache {
             listener.invalidated(&event, arrival, &mut purging.ticket);
         }
         if let Action::Ban(conditions) = event.into_action() {
-            self.bans.add(conditions, when, self.tuning.ban_dups.load(Ordering::Relaxed));
+            let record =
+                |number: u32, words: &[String]| self.disks.ban(number, when, words, &mut purging.ticket);
+            self.bans.add(conditions, when, self.tuning.ban_dups.load(Ordering::Relaxed), record);
         }
         purging
     }

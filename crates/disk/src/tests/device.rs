@@ -122,9 +122,10 @@ impl Blocks for SimulatedDevice {
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.0.lock();
+        let was_on = !state.is_off;
         let outcome = state.change();
         // A write that the cut interrupts may have an effect.
-        if outcome.is_ok() || state.cut_after == Some(0) {
+        if was_on && (outcome.is_ok() || state.cut_after == Some(0)) {
             state.writes.push((at, bytes.to_vec()));
         }
         outcome?;

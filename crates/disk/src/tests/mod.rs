@@ -1,6 +1,7 @@
 //! Tests of the store over a simulated device.
 
 mod device;
+mod failure;
 mod format;
 mod index;
 mod worlds;

@@ -107,6 +107,8 @@ impl Owner for Uses {
     }
 
     fn forget(&self, _: &Key) {}
+
+    fn failed(&self, _: bool) {}
 }
 
 /// The answers that a store has given, which the next start must keep.
@@ -250,13 +252,13 @@ impl World {
         let expires = if self.random.below(6) == 0 { 500 } else { 5000 };
         let sample = Sample::new(number, variant, version, self.ledger.ban, expires);
         self.ledger.objects.insert(version, sample.clone());
-        self.store.commit(Box::new(sample));
+        drop(self.store.commit(Box::new(sample)));
     }
 
     fn purge(&mut self, number: u64) {
         let answered = Arc::new(AtomicBool::new(false));
         let hold = Flag(Arc::clone(&answered));
-        self.store.purge(&key(number), Some(Box::new(hold)));
+        drop(self.store.purge(&key(number), Some(Box::new(hold))));
         let version = self.ledger.version;
         self.ledger.purged.insert(number, version);
         self.ledger.purges.push((number, version, answered));
@@ -403,6 +405,6 @@ fn worlds_keep_their_promises() {
         evicted += world.evicted;
     }
     println!("{count} worlds, {starts} starts, {found} objects read, {moved} moved, {evicted} evicted");
-    let is_rich = found > count * 20 && starts > count * 2 && moved > count && evicted > count / 2;
+    let is_rich = found > count * 20 && starts > count * 2 && moved > count / 3 && evicted > count / 2;
     assert!(count < 100 || is_rich, "the worlds are empty");
 }

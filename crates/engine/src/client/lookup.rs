@@ -12,6 +12,7 @@ use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
 
 use super::admit::admit;
+use super::disk::{self, Searched};
 use super::parts::LookupRules;
 use super::{Req, Step, presence};
 use crate::fetch::{self, Mode, Outcome};
@@ -26,7 +27,7 @@ impl LookupRules {
 
 pub async fn lookup(req: &mut Req) -> Step {
     let mut resumed = None;
-    let mut waited = false;
+    let (mut waited, mut has_searched, mut has_read) = (false, false, false);
     let mut predicted = Vec::new();
     let mut lease = LongWorkLease::default();
     let found = loop {
@@ -45,11 +46,23 @@ pub async fn lookup(req: &mut Req) -> Step {
                     Err(step) => return step,
                 };
             }
+            Lookup::Miss { busy, stale: None }
+                if !has_searched && req.task.services().cache().has_disks() =>
+            {
+                has_searched = true;
+                match Box::pin(disk::search(req, busy)).await {
+                    Ok(Searched::Found) => has_read = true,
+                    Ok(Searched::Nothing(busy)) => break Lookup::Miss { busy, stale: None },
+                    Err(step) => return step,
+                }
+            }
             found => break found,
         }
     };
     if waited {
         req.task.stamp("Waitinglist");
+    }
+    if waited || has_read {
         if matches!(&found, Lookup::Hit(object) if object.state() == BodyState::Complete) {
             req.client.permit = None;
         }

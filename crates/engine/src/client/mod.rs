@@ -8,6 +8,7 @@ mod admit;
 mod body;
 mod challenge;
 mod deliver;
+mod disk;
 mod esi;
 mod for_fetch;
 mod for_session;

@@ -14,8 +14,8 @@ use lacquer_flow::reuse;
 use lacquer_http::{SessClose, Workspace};
 use lacquer_net::descriptors::Need;
 use lacquer_net::{
-    Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Rx, SpokeFirst, Surplus, Taken,
-    TxHalf, Wanted, Watch, endpoint,
+    CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Rx, SpokeFirst,
+    Surplus, Taken, TxHalf, Wanted, Watch, endpoint,
 };
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
@@ -475,7 +475,7 @@ impl OriginConnection {
 
     /// Returns the connection to the pool. `object` is the cached object that was received over it.
     pub fn recycle(self, services: &Services, object: Option<&Object>) {
-        let exchange = self.exchange(object);
+        let exchange = self.exchange(services, object);
         services.counters().backend_recycle.add(1);
         let quiet = surplus::quiet_time(&services.params());
         let (connection, slot) = self.into_parts();
@@ -484,7 +484,7 @@ impl OriginConnection {
 
     /// Observes the connection for a while, then closes it. `object` is the cached object that was received over it.
     pub fn retire(self, services: &Services, object: Option<&Object>) {
-        let exchange = self.exchange(object);
+        let exchange = self.exchange(services, object);
         let quiet = surplus::quiet_time(&services.params());
         // If the origin is only suspected, there may be many such connections.
         let watch = if self.close.is_some() || self.has_faulty_origin() { Watch::Long } else { Watch::Short };
@@ -493,11 +493,15 @@ impl OriginConnection {
         services.pools().retire(services.id(), endpoint, connection, Some(&exchange), (watch, quiet));
     }
 
-    fn exchange(&self, object: Option<&Object>) -> Exchange {
+    fn exchange(&self, services: &Services, object: Option<&Object>) -> Exchange {
+        let identity = |object: &Object| {
+            let fingerprint = services.cache().fingerprint_of(object);
+            Some(CachedObject { slot_id: object.slot_id()?, vxid: object.vxid(), fingerprint })
+        };
         Exchange {
             is_bodyless: self.reply.is_bodyless(),
             took: self.reply.microseconds(),
-            object: object.and_then(|object| Some((object.slot_id()?, object.vxid()))),
+            object: object.and_then(identity),
         }
     }
 }

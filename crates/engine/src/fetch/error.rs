@@ -44,7 +44,7 @@ pub async fn error(f: &mut Fetch) -> Step {
     if let Some(stale) = f.product.stale.take()
         && validation::error_replaces_stale(f.response.lifetime, awaited)
     {
-        f.task.services().cache().kill(&stale);
+        f.task.services().cache().expel(&stale);
     }
     let (object, _) = f.settle(Stored::Begun(draft));
     Step::Done(Some(object))

@@ -300,7 +300,7 @@ impl Fetch {
     /// published.
     fn drop_if_foreign(&self, ended: &Ended, object: &Object) {
         if ended.is_foreign {
-            self.task.services().cache().kill(object);
+            self.task.services().cache().expel(object);
         }
     }
 

@@ -137,9 +137,10 @@ impl Manager {
         self.renew_workdir();
         let memory =
             self.child.relaunch.inheritance().begin(Instant::now(), self.params.values().keep_memory);
-        for storage in self.storages.iter().filter(|storage| memory != Memory::TakeOver || !storage.is_kept())
-        {
-            storage.clear().map_err(|error| cannot("clear the storage", error))?;
+        for storage in &mut self.storages {
+            let is_emptied = memory != Memory::TakeOver || !storage.is_kept();
+            let prepared = storage.prepare(is_emptied, &self.jail, &self.complain);
+            prepared.map_err(|error| cannot("clear the storage", error))?;
         }
         let vsm = Shm::worker_dir(&self.jail, &self.complain)
             .map_err(|error| cannot("create its shared memory", error))?;

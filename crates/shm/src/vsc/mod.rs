@@ -13,12 +13,12 @@ pub use desc::{CounterDesc, Format, Level, Semantics, SetDesc};
 pub use main_table::{LocalMain, Main};
 pub use segment::Segment;
 pub use sets_table::{
-    Lck, LocalLck, LocalMempool, LocalMgt, LocalSma, LocalSmf, LocalSmu, LocalVbe, LocalVcp, LocalWaiter,
-    LocalXkey, Mempool, Mgt, Sma, Smf, Smu, Vbe, Vcp, Waiter, Xkey,
+    Disk, Lck, LocalDisk, LocalLck, LocalMempool, LocalMgt, LocalSma, LocalSmf, LocalSmu, LocalVbe, LocalVcp,
+    LocalWaiter, LocalXkey, Mempool, Mgt, Sma, Smf, Smu, Vbe, Vcp, Waiter, Xkey,
 };
 
 /// The descriptions of all sets, for the documentation and for tests.
-pub static SETS: [&SetDesc; 11] = [
+pub static SETS: [&SetDesc; 12] = [
     Main::DESC,
     Mgt::DESC,
     Mempool::DESC,
@@ -29,5 +29,6 @@ pub static SETS: [&SetDesc; 11] = [
     Lck::DESC,
     Vcp::DESC,
     Waiter::DESC,
+    Disk::DESC,
     Xkey::DESC,
 ];

@@ -146,6 +146,31 @@ counter_set! {
 }
 
 counter_set! {
+    Disk / LocalDisk { name: "DISK", order: 45, oneliner: "Counters of stores on disks", docs: "One set for each storage of the kind disk. Its memory has the set SMA." }
+
+    g_objects: Gauge Info Integer "Objects" "Number of objects on the disk.";
+    g_index_bytes: Gauge Info Bytes "Index" "Memory of the index in bytes.";
+    g_segments: Gauge Info Integer "Segments in use" "Number of segments that contain objects.";
+    g_segments_free: Gauge Info Integer "Segments not in use" "Number of segments that contain no objects.";
+    g_queued_bytes: Gauge Info Bytes "Bytes queued" "Bytes that wait to be written.";
+    g_failed: Gauge Info Integer "Failed" "1 if the disk has failed and is not used.";
+    c_recovered: Counter Info Integer "Objects recovered" "Objects that were found on the disk at the start.";
+    c_written: Counter Info Integer "Objects written" "Objects that were written.";
+    c_written_bytes: Counter Info Bytes "Bytes of objects written" "Bytes of the objects that were written.";
+    c_device_bytes: Counter Info Bytes "Bytes written" "Bytes that were written to the disk, with everything.";
+    c_moved: Counter Info Integer "Objects moved" "Objects in use that were written again when their segment was reused.";
+    c_evicted: Counter Info Integer "Objects evicted" "Objects that left the disk when their segment was reused.";
+    c_refused: Counter Info Integer "Objects refused" "Objects that were not written because too many bytes waited.";
+    c_reads: Counter Info Integer "Reads" "Reads of objects.";
+    c_read_bytes: Counter Info Bytes "Bytes read" "Bytes of objects that were read.";
+    c_damaged: Counter Info Integer "Objects damaged" "Objects that were removed because their checksum was wrong or they could not be read.";
+    c_errors: Counter Info Integer "Errors" "Reads and writes that failed.";
+    c_journaled: Counter Info Integer "Journal records" "Purges and bans that were recorded.";
+    c_pinned: Counter Info Integer "Segments kept" "Segments that could not be reused because responses were sent from them.";
+    c_cleared: Counter Info Integer "Contents dropped" "Times at which all objects were dropped because the journal was full.";
+}
+
+counter_set! {
     Xkey / LocalXkey { name: "XKEY", order: 90, oneliner: "Counters of purging by tags", docs: "Shown when a VCL imports the module xkey. The sizes are those that Varnish's module would need." }
 
     g_keys: Gauge Info Integer "Tags" "Tags that objects in the cache have.";

@@ -65,6 +65,7 @@ pub fn serve(process: &Arc<Process>, entrance: &Entrance, mut manager: UnixStrea
     }
     let why = if is_draining { "Drained, worker stops" } else { "EOF on CLI connection, worker stops" };
     process.shared().log().write(Tag::CLI, Vxid::NONE, why.as_bytes());
+    process.disks().iter().for_each(|disk| disk.running().close());
     std::thread::sleep(lacquer_engine::knobs::shutdown_delay());
     ExitCode::SUCCESS
 }

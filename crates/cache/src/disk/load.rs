@@ -1,0 +1,110 @@
+//! Moves an object from a store to memory, and publishes it.
+
+use std::sync::Arc;
+
+use lacquer_storage::{ChunkSizes, Full, Layout, Parts, Stevedore, Stored};
+
+use crate::alloc::Nuke;
+use crate::bans::PastBans;
+use crate::cache::{Awaited, Busy, Cache, Config};
+use crate::disk::extent::{DiskBody, DiskExtent};
+use crate::disk::owner::CacheOwner;
+use crate::disk::search::DiskObject;
+use crate::disk::stores::has_rival;
+use crate::disk::{Disk, Disks};
+use crate::object::Object;
+use crate::slab::NONE;
+
+/// The least size of the pieces of a body.
+const LEAST_PIECE: usize = 16 * 1024;
+
+impl Cache {
+    /// Creates a cache with stores on disks, whose previous bans are `past`. No later call may pass a time before `now`.
+    /// The threads that write to the stores are started afterwards.
+    pub fn with_disks(config: Config, disks: Vec<Disk>, past: PastBans, now: f64) -> Arc<Self> {
+        let cache = Self::prepared(config, Disks::new(disks), now);
+        cache.bans.restore_past(past, now);
+        if cache.has_disks() {
+            let this = Arc::downgrade(&cache);
+            let oldest = move |cache: Arc<Self>| {
+                cache.disks.iter().map(|disk| disk.store().oldest_ban()).min().unwrap_or(u32::MAX)
+            };
+            let weak = this.clone();
+            let _ = cache.bans.on_disks.set(Box::new(move || weak.upgrade().map_or(u32::MAX, oldest)));
+            for (index, disk) in cache.disks.iter().enumerate() {
+                disk.store().set_owner(Box::new(CacheOwner { cache: this.clone(), disk: index }));
+            }
+        }
+        cache
+    }
+}
+
+impl Busy {
+    /// Moves an object to memory and publishes it, if it is still in its store. Returns `self` if it is not, is damaged,
+    /// or has no room.
+    pub fn publish_from_disk(self, found: DiskObject, nuke: &mut Nuke<'_>) -> Result<Awaited, Self> {
+        let DiskObject { loaded, descriptor, disk, stevedore } = found;
+        let cache = Arc::clone(self.cache());
+        let Some(disk) = cache.disks.get(disk) else { return Err(self) };
+        let Some(stevedore) = cache.stevedores.get(usize::from(stevedore)) else { return Err(self) };
+        let (candidate, ban) = (loaded.candidate().clone(), loaded.ban());
+        let is_whole = loaded.present() == loaded.body_len();
+        let stored = if is_whole {
+            let mut body = Vec::with_capacity(loaded.body_len() as usize);
+            let is_sound = loaded.read_present(|piece| body.extend_from_slice(piece));
+            let parts = Parts { head: &[loaded.fields().head], extra: loaded.fields().extra };
+            is_sound.then(|| cache.store_whole(stevedore, parts, &body, nuke).ok()).flatten()
+        } else {
+            let (head, extra) = (loaded.fields().head.to_vec(), loaded.fields().extra.to_vec());
+            let length = loaded.body_len();
+            let body = DiskBody::new(&disk.running, loaded);
+            let parts = Parts { head: &[&head], extra: &extra };
+            let make = |_| stevedore.on_device(parts, length, Box::new(DiskExtent(Arc::clone(&body))));
+            cache.with_room(stevedore, false, nuke, make).ok()
+        };
+        let Some(stored) = stored else { return Err(self) };
+        let object = Object::new(stored, &descriptor.spec(), stevedore.index());
+        let store = disk.store();
+        let (key, heads) = (self.key(), &*cache.bans.heads);
+        let published = self.publish_if(&object, |shard, bans| {
+            // An object that was published meanwhile is newer.
+            if has_rival(shard, &key, NONE, &object, heads) || !bans.attach_at(&object, ban) {
+                return false;
+            }
+            let is_alive = store.is_alive(&candidate);
+            if !is_alive {
+                bans.detach(&object);
+            }
+            is_alive
+        });
+        if published.is_ok() {
+            store.hit(&candidate);
+        }
+        published
+    }
+}
+
+impl Cache {
+    /// Stores an object whose body was read whole.
+    fn store_whole(
+        &self,
+        stevedore: &Stevedore,
+        parts: Parts<'_>,
+        body: &[u8],
+        nuke: &mut Nuke<'_>,
+    ) -> Result<Stored, Full> {
+        if stevedore.is_small(body.len() as u64) {
+            return self.with_room(stevedore, false, nuke, |_| stevedore.complete(parts, body));
+        }
+        let sizes = ChunkSizes { first: LEAST_PIECE, max: body.len() + parts.head[0].len() + 64 };
+        let begin = |_| stevedore.begin(parts, Some(body.len() as u64), sizes, Layout::Pieces);
+        let (stored, mut writer) = self.with_room(stevedore, true, nuke, begin)?;
+        let mut rest = body;
+        while !rest.is_empty() {
+            self.reserve(stevedore, &mut writer, nuke)?;
+            rest = &rest[writer.write(rest)?..];
+        }
+        writer.finish();
+        Ok(stored)
+    }
+}

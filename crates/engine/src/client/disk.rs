@@ -1,0 +1,72 @@
+//! The search in the stores on disks, after a lookup that found nothing in memory.
+
+use std::time::Duration;
+
+use lacquer_cache::disk::{DiskObject, DiskSearch};
+use lacquer_cache::{Busy, Nuke};
+use lacquer_http::vary;
+use lacquer_shm::Tag;
+use tokio::time::timeout;
+
+use super::admit::admit;
+use super::{Req, Step};
+use crate::task::TaskParts;
+
+/// A disk that does not respond within this time has nothing.
+const LONGEST_READ: Duration = Duration::from_secs(1);
+
+/// The result of a search.
+pub enum Searched {
+    /// An object was published: look up again.
+    Found,
+    /// There is none: fetch it.
+    Nothing(Busy),
+}
+
+/// Returns the search for the request's object, if a store may have one.
+#[cold]
+fn begin(req: &Req) -> Option<DiskSearch> {
+    if req.request.rules.always_miss {
+        return None;
+    }
+    req.task.services().cache().search_disks(&req.key.digest, req.request.received)
+}
+
+/// Reads the objects of the request's key, newest first, and publishes the first one that the request matches. Returns
+/// the step that ends the request if it is not admitted.
+pub async fn search(req: &mut Req, busy: Busy) -> Result<Searched, Step> {
+    let Some(mut search) = begin(req) else { return Ok(Searched::Nothing(busy)) };
+    admit(req).await?;
+    req.task.services().flush_counters();
+    req.flush_enclosing().await;
+    let found = loop {
+        let Some(reading) = search.read_next() else { break None };
+        match timeout(LONGEST_READ, reading).await {
+            Ok(Some(found)) if is_match(req, &found) => break Some(found),
+            Ok(_) => {}
+            Err(_) => break None,
+        }
+    };
+    req.task.stamp("Disk");
+    let Some(found) = found else { return Ok(Searched::Nothing(busy)) };
+    let stevedore = found.stevedore();
+    let TaskParts { params, log, .. } = req.task.parts();
+    let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
+    let mut nuke = Nuke::new(params.nuke_limit, &mut note);
+    match busy.publish_from_disk(found, &mut nuke) {
+        Ok(awaited) => {
+            drop(awaited);
+            req.log_storage(u32::from(stevedore));
+            Ok(Searched::Found)
+        }
+        Err(busy) => Ok(Searched::Nothing(busy)),
+    }
+}
+
+fn is_match(req: &Req, found: &DiskObject) -> bool {
+    let spec = found.vary();
+    let gzip = req.task.params().http_gzip_support;
+    spec.is_empty()
+        || req.request.rules.ignore_vary
+        || vary::matches(spec, &req.request.http, req.task.ws(), gzip)
+}
