@@ -17,7 +17,7 @@ use crate::stats::{Stats, add, bump};
 
 /// The cache above the store. Called with no lock held.
 pub trait Owner: Send + Sync {
-    /// Returns whether an object with this key is in memory.
+    /// Returns whether an object with this key is in memory and was hit there.
     fn is_used(&self, key: &Key) -> bool;
 
     /// Drops the objects with this key whose bodies are on a device.

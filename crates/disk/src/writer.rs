@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::blocks::{Aligned, BLOCK, read_around};
 use crate::index::Entry;
+use crate::layout::Layout;
 use crate::record::{Header, encode, fingerprint, relocate};
 use crate::segment::{self, FIRST, Summarized, Summary};
 use crate::state::{Flying, Phase, Queued, Source, State};
@@ -14,7 +15,7 @@ use crate::store::Store;
 
 /// The number of bytes that are written at a time. Longer records are written alone.
 const BATCH: usize = 1 << 20;
-/// The longest record for which no larger buffer is needed.
+/// The part of a segment's objects that may be written again when it is reused: one half.
 const KEPT_DIVISOR: u64 = 2;
 
 /// Writes the objects of a store.
@@ -255,15 +256,16 @@ impl Writer {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
         for _ in 0..layout.segments {
-            let (epoch, old) = {
+            let (epoch, old, next) = {
                 let mut state = store.state.lock();
                 state.is_emptying = true;
                 let epoch = state.epoch + 1;
-                (epoch, state.slots[layout.slot(epoch) as usize].epoch)
+                let next = state.queue.first().map_or(0, |queued| queued.len);
+                (epoch, state.slots[layout.slot(epoch) as usize].epoch, next)
             };
             let slot = layout.slot(epoch);
             if old > 0 {
-                self.empty(slot, old)?;
+                self.empty(slot, old, next)?;
             }
             let mut state = store.state.lock();
             state.epoch = epoch;
@@ -291,8 +293,9 @@ impl Writer {
         Ok(false)
     }
 
-    /// Removes the objects of a segment from the index. Those that are in use are queued to be written again.
-    fn empty(&mut self, slot: u64, epoch: u64) -> io::Result<()> {
+    /// Removes the objects of a segment from the index. Those that are in use are queued to be written again, as far
+    /// as they leave room in the segment for the next object, of `next` bytes.
+    fn empty(&mut self, slot: u64, epoch: u64, next: u64) -> io::Result<()> {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
         let Some(summary) = segment::read_summary(layout, &*store.blocks, slot, epoch)? else {
@@ -301,13 +304,14 @@ impl Writer {
         };
         let base = layout.segment_at(slot);
         let now = store.now();
+        let most = most_kept(layout, summary.records.len() + 1, next);
         let mut kept = 0;
         for record in &summary.records {
             let place = base + record.offset;
             let fingerprint = fingerprint(&record.key);
             let Some(entry) = store.index.at(fingerprint, place) else { continue };
             let is_wanted = f64::from(entry.expires) > now
-                && kept + record.len <= layout.segment / KEPT_DIVISOR
+                && kept + record.len <= most
                 && (entry.is_hit() || store.owner().is_some_and(|owner| owner.is_used(&record.key)));
             let queued = if is_wanted { self.reread(record, epoch, place) } else { None };
             let mut state = store.state.lock();
@@ -348,6 +352,15 @@ impl Writer {
             source: Source::Moved { header, bytes: bytes.to_vec() },
         })
     }
+}
+
+/// Returns how many bytes of a segment with `count` records may be written again, so that an object of `next` bytes has
+/// room beside them.
+fn most_kept(layout: &Layout, count: usize, next: u64) -> u64 {
+    // Each batch begins at a block.
+    let gaps = (layout.segment / BATCH as u64 + 2) * BLOCK;
+    let room = segment::limit(layout, count).saturating_sub(FIRST + gaps + next);
+    room.min(layout.segment / KEPT_DIVISOR)
 }
 
 /// Writes the summary of a segment. Its records must be durable.

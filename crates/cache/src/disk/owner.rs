@@ -18,7 +18,17 @@ pub(crate) struct CacheOwner {
 
 impl Owner for CacheOwner {
     fn is_used(&self, key: &Key) -> bool {
-        self.cache.upgrade().is_some_and(|cache| cache.shard(key).lock().first(key) != NONE)
+        let Some(cache) = self.cache.upgrade() else { return false };
+        let shard = cache.shard(key).lock();
+        let mut next = shard.first(key);
+        while next != NONE {
+            let entry = shard.slab.get(next);
+            if entry.object.as_ref().is_some_and(|object| object.hits() > 0) {
+                return true;
+            }
+            next = entry.next;
+        }
+        false
     }
 
     fn forget(&self, key: &Key) {

@@ -4,4 +4,5 @@ mod device;
 mod failure;
 mod format;
 mod index;
+mod reuse;
 mod worlds;
