@@ -61,6 +61,7 @@ pub use account::Account;
 pub use client_transport::ClientTransport;
 pub use h1::write_message;
 pub use init_host::InitHost;
+pub use lacquer_cache::disk::OpenDisks;
 pub use logged::Logged;
 pub use makers::MAKERS;
 pub use req_body::{BodyInput, ReqBody};

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use lacquer_cache::disk::OpenDisks;
 use lacquer_cache::{ChunkSizes, Hooks, Object};
 use lacquer_deliver::{Behind, Head, MessageHead, ResponseSink, SendError, Sink};
 use lacquer_flow::delivery::End as BodyEnd;
@@ -66,8 +67,7 @@ impl World {
             params,
             stevedores: vec![stevedore],
             hooks: Hooks::default(),
-            disks: Vec::new(),
-            past_bans: Default::default(),
+            disks: OpenDisks::default(),
             descriptors: 100,
             invalidation_listeners: Vec::new(),
         };

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use lacquer_cache::bans::PastBans;
-use lacquer_cache::disk::Disk;
+use lacquer_cache::disk::OpenDisks;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cache::{Cache, Config, Hooks, Recovery};
 use lacquer_net::Pools;
@@ -74,17 +73,15 @@ pub struct Setup {
     pub invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
     /// The number of descriptors that the process may have.
     pub descriptors: u64,
-    /// The stores on disks, and the bans that they have recorded.
-    pub disks: Vec<Disk>,
-    pub past_bans: PastBans,
+    /// The stores on disks.
+    pub disks: OpenDisks,
 }
 
 impl Shared {
     /// Creates the shared state, with its counters and its log in the shared-memory directory `vsm`.
     pub fn create(vsm: &VsmDir, setup: Setup) -> Result<Shared, String> {
         let text = |e: VsmError| e.to_string();
-        let Setup { names, params, stevedores, hooks, invalidation_listeners, descriptors, disks, past_bans } =
-            setup;
+        let Setup { names, params, stevedores, hooks, invalidation_listeners, descriptors, disks } = setup;
         let counters: Arc<Segment<Main>> = Arc::new(Segment::create(vsm, "").map_err(text)?);
         counters.pools.set(u64::from(params.thread_pools));
         let numbering = if params.vsl_varnish9 { Numbering::Varnish9 } else { Numbering::Varnish7 };
@@ -100,7 +97,7 @@ impl Shared {
             ban_dups: params.ban_dups,
             invalidation_listeners,
         };
-        let cache = Cache::with_disks(config, disks, past_bans, clock::real());
+        let cache = Cache::with_disks(config, disks, clock::real());
         let recovery = cache.recover().map_err(|e| format!("a storage cannot be read: {e}"))?;
         let reactors = params.reactor_count();
         let vxids = Vxids::new(stevedores.all());

@@ -77,7 +77,8 @@ impl DiskArguments {
         self.memory
     }
 
-    /// Opens and locks the store of the storage with this name. The marker is in the current directory. Creates it in a file that does not exist or is empty, and on an empty device.
+    /// Opens and locks the store of the storage with this name. The marker is in the current
+    /// directory. Creates the store in a file that does not exist or is empty, and on an empty device.
     pub fn open(&self, name: &str, complain: &Complain) -> Outcome<DiskFile> {
         let path = path_of(&self.path);
         let fault =

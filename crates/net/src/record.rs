@@ -350,7 +350,10 @@ mod tests {
         let begun = Instant::now();
         let mut record = new_record(begun);
         let doubtful = |record: &Record, millis| {
-            record.doubtful(Duration::from_millis(millis), QUIET).map(|found| found.vxid).collect::<Vec<_>>()
+            record
+                .doubtful(Duration::from_millis(millis), QUIET)
+                .map(|found| found.object.vxid)
+                .collect::<Vec<_>>()
         };
         (1..4).for_each(|vxid| record.add(&exchange(1, vxid)));
         assert_eq!(doubtful(&record, 10), [3, 2], "the first is not");

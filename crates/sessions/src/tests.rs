@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cache::Hooks;
-use lacquer_engine::{MAKERS, Names, Services, Setup, Shared};
+use lacquer_engine::{MAKERS, Names, OpenDisks, Services, Setup, Shared};
 use lacquer_h2::frame::{FrameHeader, Kind};
 use lacquer_http::{SessClose, h1};
 use lacquer_net::memory::{Ends, Limits, connection};
@@ -63,6 +63,7 @@ impl World {
             params: Params { vsl_space: 1 << 20, thread_pools: 1, feature, ..Params::default() },
             stevedores: vec![Stevedore::new("Transient", Storage::Malloc, 0, arena)],
             hooks: Hooks::default(),
+            disks: OpenDisks::default(),
             descriptors: 100,
             invalidation_listeners: Vec::new(),
         };

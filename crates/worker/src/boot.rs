@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
 use lacquer_cache::Recovery;
-use lacquer_cache::disk::Disk;
+use lacquer_cache::disk::{Disk, OpenDisks};
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_engine::{MAKERS, Names, Services, Shared, watched};
@@ -19,7 +19,6 @@ use rustix::process::{Resource, getrlimit};
 use crate::accept::{self, Entrance, Inherited};
 use crate::balancer::ConnectionBalancer;
 use crate::disk_counters::CountedDisk;
-use crate::disks::Disks;
 use crate::process::Process;
 use crate::{disks, reactor, storages};
 
@@ -104,7 +103,7 @@ pub fn share(
     config: WorkerConfig,
     dir: VsmDir,
     stevedores: Vec<Stevedore>,
-    disks: Disks,
+    disks: OpenDisks,
     invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
     certificates: Option<Store>,
 ) -> Result<Arc<Process>, String> {
@@ -123,8 +122,7 @@ pub fn share(
         stevedores,
         hooks: crate::helpers::hooks(),
         invalidation_listeners,
-        disks: disks.disks,
-        past_bans: disks.past_bans,
+        disks,
         descriptors: descriptor_limit(),
     };
     let shared = Shared::create(&dir, setup)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_cache::bans::PastBans;
-use lacquer_cache::disk::Disk;
+use lacquer_cache::disk::{Disk, OpenDisks};
 use lacquer_cli::link::{DiskConfig, StorageConfig, StorageKind};
 use lacquer_disk::{FileDevice, Options, Running, Store};
 use lacquer_sources::clock;
@@ -20,17 +20,10 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 const MOST_QUEUED: u64 = 64 << 20;
 const QUEUED_PART: u64 = 4;
 
-/// The stores, and the bans that they have recorded.
-#[derive(Default)]
-pub struct Disks {
-    pub disks: Vec<Disk>,
-    pub past_bans: PastBans,
-}
-
 /// Opens the stores of the storages. A store that cannot be opened is reported and not used: its storage has memory
 /// only.
-pub fn open(storages: &[StorageConfig]) -> Disks {
-    let mut all = Disks::default();
+pub fn open(storages: &[StorageConfig]) -> OpenDisks {
+    let mut all = OpenDisks::default();
     for (index, storage) in storages.iter().enumerate() {
         let StorageKind::Disk(config) = &storage.kind else { continue };
         let memory = storage.size.unwrap_or(u64::MAX);
@@ -43,7 +36,11 @@ pub fn open(storages: &[StorageConfig]) -> Disks {
                 all.disks.push(Disk { running: Arc::new(running), stevedore: index as u8, failed });
             }
             Err(error) => {
-                eprintln!("Storage {}: {}: {error}; only memory is used", storage.name, config.path.display())
+                eprintln!(
+                    "Storage {}: {}: {error}; only memory is used",
+                    storage.name,
+                    config.path.display()
+                );
             }
         }
     }

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use lacquer_cache::disk::OpenDisks;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{Request, WorkerConfig};
 use lacquer_engine::activity::Work;
@@ -15,7 +16,6 @@ use lacquer_params::Params;
 use lacquer_sources::clock;
 use lacquer_storage::Stevedore;
 
-use crate::disks::Disks;
 use crate::process::Process;
 use crate::{boot, control, helpers, reactor, vcl_life};
 
@@ -53,7 +53,8 @@ impl Engine {
         storages: Vec<Stevedore>,
         listeners: Vec<Box<dyn InvalidationListener>>,
     ) -> Result<Engine, String> {
-        let process = boot::share(config, boot::open_dir(dir)?, storages, Disks::default(), listeners, None)?;
+        let process =
+            boot::share(config, boot::open_dir(dir)?, storages, OpenDisks::default(), listeners, None)?;
         process.runtimes().add(tokio::runtime::Handle::current());
         let watched = process.watched().iter().enumerate();
         let services = watched

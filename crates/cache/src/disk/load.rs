@@ -5,13 +5,12 @@ use std::sync::Arc;
 use lacquer_storage::{ChunkSizes, Full, Layout, Parts, Stevedore, Stored};
 
 use crate::alloc::Nuke;
-use crate::bans::PastBans;
 use crate::cache::{Awaited, Busy, Cache, Config};
 use crate::disk::extent::{DiskBody, DiskExtent};
 use crate::disk::owner::CacheOwner;
 use crate::disk::search::DiskObject;
 use crate::disk::stores::has_rival;
-use crate::disk::{Disk, Disks};
+use crate::disk::{Disks, OpenDisks};
 use crate::object::Object;
 use crate::slab::NONE;
 
@@ -19,11 +18,12 @@ use crate::slab::NONE;
 const LEAST_PIECE: usize = 16 * 1024;
 
 impl Cache {
-    /// Creates a cache with stores on disks, whose previous bans are `past`. No later call may pass a time before `now`.
+    /// Creates a cache with stores on disks. No later call may pass a time before `now`.
     /// The threads that write to the stores are started afterwards.
-    pub fn with_disks(config: Config, disks: Vec<Disk>, past: PastBans, now: f64) -> Arc<Self> {
+    pub fn with_disks(config: Config, disks: OpenDisks, now: f64) -> Arc<Self> {
+        let OpenDisks { disks, past_bans } = disks;
         let cache = Self::prepared(config, Disks::new(disks), now);
-        cache.bans.restore_past(past, now);
+        cache.bans.restore_past(past_bans, now);
         if cache.has_disks() {
             let this = Arc::downgrade(&cache);
             let oldest = move |cache: Arc<Self>| {

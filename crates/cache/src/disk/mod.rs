@@ -22,5 +22,5 @@ mod stores;
 mod variant;
 
 pub use search::{DiskObject, DiskSearch, Reading};
-pub use stores::Disk;
 pub(crate) use stores::Disks;
+pub use stores::{Disk, OpenDisks};

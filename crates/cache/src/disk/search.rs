@@ -104,7 +104,7 @@ impl DiskSearch {
 
 enum State {
     Reading(Option<Waker>),
-    Done(Option<DiskObject>),
+    Done(Option<Box<DiskObject>>),
 }
 
 /// The read of an object: a future of the object, if it has the key and is sound.
@@ -116,7 +116,7 @@ impl Future for Reading {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self.0.lock() {
-            State::Done(found) => Poll::Ready(found.take()),
+            State::Done(found) => Poll::Ready(found.take().map(|found| *found)),
             State::Reading(waker) => {
                 *waker = Some(cx.waker().clone());
                 Poll::Pending
@@ -137,7 +137,7 @@ impl Promise {
         let mut state = self.0.lock();
         let State::Reading(waker) = &mut *state else { return };
         let waker = waker.take();
-        *state = State::Done(found);
+        *state = State::Done(found.map(Box::new));
         drop(state);
         if let Some(waker) = waker {
             waker.wake();

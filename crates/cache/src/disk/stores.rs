@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lacquer_disk::{Ban, Dropped, Running, Store};
 
-use crate::bans::HeadReader;
+use crate::bans::{HeadReader, PastBans};
 use crate::disk::content::Resident;
 use crate::disk::variant;
 use crate::invalidation::Ticket;
@@ -26,6 +26,14 @@ impl Disk {
     pub(crate) fn store(&self) -> &Arc<Store> {
         self.running.store()
     }
+}
+
+/// The stores when the worker starts.
+#[derive(Default)]
+pub struct OpenDisks {
+    pub disks: Vec<Disk>,
+    /// The bans that they have recorded.
+    pub past_bans: PastBans,
 }
 
 /// All stores.

@@ -62,10 +62,9 @@ pub async fn lookup(req: &mut Req) -> Step {
     if waited {
         req.task.stamp("Waitinglist");
     }
-    if waited || has_read {
-        if matches!(&found, Lookup::Hit(object) if object.state() == BodyState::Complete) {
-            req.client.permit = None;
-        }
+    let is_complete = matches!(&found, Lookup::Hit(object) if object.state() == BodyState::Complete);
+    if (waited || has_read) && is_complete {
+        req.client.permit = None;
     }
     match found {
         Lookup::Hit(object) => {
