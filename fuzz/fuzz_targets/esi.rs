@@ -1,7 +1,7 @@
 //! The ESI program of a body is the same however the network splits the body, and covers it exactly.
 #![no_main]
 
-use lacquer_filters::esi::{Esi, Options, Order, Player};
+use lacquer_filters::esi::{Esi, Options, Step, Steps};
 use lacquer_filters::{Filter, Flow, Report};
 use libfuzzer_sys::fuzz_target;
 
@@ -32,10 +32,10 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(whole.program, cut.program);
     assert_eq!(whole.notes, cut.notes);
     if let Some(program) = whole.program {
-        let length = |order| match order {
-            Order::Send { length, .. } | Order::Skip { length } => length,
-            Order::Include { .. } => 0,
+        let length = |step| match step {
+            Step::Send { length, .. } | Step::Skip { length } => length,
+            Step::Include { .. } => 0,
         };
-        assert_eq!(Player::new(&program).map(length).sum::<u64>(), body.len() as u64);
+        assert_eq!(Steps::new(&program).map(length).sum::<u64>(), body.len() as u64);
     }
 });

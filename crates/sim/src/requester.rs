@@ -64,6 +64,8 @@ impl Requester {
             "GET" | "HEAD" => self.add_conditions(&mut requested),
             _ => {}
         }
+        let PageRequest { method, key, range, .. } = &requested;
+        self.ledger.borrow_mut().note(format_args!("request {number} begins: {method} {key:?} {range:?}"));
         requested
     }
 

@@ -9,6 +9,7 @@ use crate::bundle::{Bundle, File, Files};
 use crate::change::{Change, Entry, FrontendSetup, Rank, Setup};
 use crate::client::{ClientCertificate, ClientVerification};
 use crate::frontend::Frontend;
+use crate::quic_secret::QuicSecret;
 use crate::store::Store;
 use crate::ticketer::TicketSecret;
 use crate::{Algorithms, Protocols, Settings};
@@ -48,8 +49,9 @@ fn frontend(pem: &[u8]) -> &'static Frontend {
             clients,
         };
         let ticket_secret = TicketSecret::new([1; 32], 1.8e9);
-        let store =
-            Store::new(Setup { frontends: vec![setup], protocols: Protocols::default(), ticket_secret });
+        let quic_secret = QuicSecret::new([1; 32]);
+        let protocols = Protocols::default();
+        let store = Store::new(Setup { frontends: vec![setup], protocols, ticket_secret, quic_secret });
         store.offer_http2(true);
         let certificate = File { name: "c", bytes: pem };
         let files = Files { certificate, key: None, dh: None, staple: None };

@@ -14,7 +14,7 @@ pub mod client;
 mod configs;
 mod der;
 mod frontend;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod leaf;
 mod name;

@@ -10,7 +10,7 @@ mod bodyaccess;
 mod cookie;
 mod digest;
 mod directors;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod geoip;
 mod geoip2;

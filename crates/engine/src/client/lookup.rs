@@ -30,6 +30,7 @@ pub async fn lookup(req: &mut Req) -> Step {
     let (mut waited, mut has_searched, mut has_read) = (false, false, false);
     let mut predicted = Vec::new();
     let mut lease = LongWorkLease::default();
+    let mut has_flushed = req.inclusion.into.is_none();
     let found = loop {
         match lookup_once(req, resumed.take(), &mut predicted, &lease) {
             Lookup::Unfinished(next) => {
@@ -37,10 +38,15 @@ pub async fn lookup(req: &mut Req) -> Step {
                 let services = req.task.services().clone();
                 Box::pin(lease.next(services.long_work())).await;
             }
+            // The client may take long to read what precedes an include. No other request may wait for it meanwhile.
+            found if !has_flushed && delays_others(&found) => {
+                give_up(found);
+                req.flush_enclosing().await;
+                has_flushed = true;
+            }
             Lookup::Wait(wait) => {
                 waited = true;
                 req.task.services().flush_counters();
-                req.flush_enclosing().await;
                 resumed = match Box::pin(wait_for_other(req, wait)).await {
                     Ok(resumed) => Some(resumed),
                     Err(step) => return step,
@@ -92,6 +98,18 @@ pub async fn lookup(req: &mut Req) -> Step {
             Step::Pass
         }
         Lookup::Wait(_) | Lookup::Unfinished(_) => Step::VclFail,
+    }
+}
+
+/// Returns whether other requests may wait until this one goes on.
+fn delays_others(found: &Lookup) -> bool {
+    matches!(found, Lookup::Miss { .. } | Lookup::HitMiss { .. } | Lookup::Wait(_))
+}
+
+/// Lets another request take the place of this one, which will look up again.
+fn give_up(found: Lookup) {
+    if let Lookup::Miss { busy, .. } | Lookup::HitMiss { busy, .. } = found {
+        busy.release();
     }
 }
 
@@ -221,7 +239,9 @@ pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
         return step;
     }
     req.task.services().counters().s_fetch.add(1);
-    req.flush_enclosing().await;
+    if matches!(mode, Mode::Pass) {
+        req.flush_enclosing().await;
+    }
     let outcome = fetch::for_request(req, mode).await;
     if matches!(outcome, Outcome::ClientGone) {
         return presence::abandon(req);

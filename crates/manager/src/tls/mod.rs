@@ -62,7 +62,7 @@ fn report_validity(complain: &Complain, path: &Path, leaf: &Leaf) {
 }
 
 /// Parses a file of `-A`, for the fuzz target.
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub fn parse_file(text: &str) -> Option<String> {
     config::parse(text).err().map(|fault| fault.text(text))
 }

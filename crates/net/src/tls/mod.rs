@@ -25,6 +25,6 @@ pub use accept::{Acceptance, accept, connect};
 pub use connection::{Connection, Rx, Tx};
 pub use facts::{Certificate, TlsFacts};
 pub use failure::{Culprit, Failure};
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub use hello::ja3;
 pub use turns::HandshakeTurns;
