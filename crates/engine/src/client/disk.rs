@@ -38,7 +38,6 @@ pub async fn search(req: &mut Req, busy: Busy) -> Result<Searched, Step> {
     let Some(mut search) = begin(req) else { return Ok(Searched::Nothing(busy)) };
     admit(req).await?;
     req.task.services().flush_counters();
-    req.flush_enclosing().await;
     let found = loop {
         let Some(reading) = search.read_next() else { break None };
         match timeout(LONGEST_READ, reading).await {
