@@ -37,7 +37,9 @@ simulate: cargo
 	@scripts/need $(BUILD_PACKAGES)
 	@SIMULATE_SECONDS=$${SIMULATE_SECONDS:-600} cargo test --release -p lacquer-sim --test simulation every_world -- --nocapture
 
-## make deep                  the long tests: attacks in full, fuzzing, and the public suites (VC=DIR CT=DIR)
+## make deep                  the long tests: attacks in full, fuzzing, public clients of HTTP/3, simulated worlds and
+##                            the bugs that they must find, Miri, ThreadSanitizer, loom with more thread switches, and
+##                            the public suites (VC=DIR CT=DIR)
 deep: cargo
 	@VC="$(VC)" CT="$(CT)" scripts/deep
 

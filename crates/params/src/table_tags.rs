@@ -1,4 +1,4 @@
-//! The names of the log's tags by number, for `vsl_mask`.
+//! The names of the log's tags by number, for `vsl_mask`. `crates/shm/tests/tables.rs` compares them with the tags.
 
 /// The index is the tag's number; number 0 is reserved.
 pub(crate) const TAGS: &[&str] = &[
@@ -96,4 +96,7 @@ pub(crate) const TAGS: &[&str] = &[
     "VCL_use",
     "Notice",
     "VdpAcct",
+    "BackendSSL",
+    "TLS",
+    "ReqTarget",
 ];

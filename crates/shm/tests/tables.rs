@@ -1,6 +1,8 @@
 //! Compares the tables of counters and log tags with the names that Varnish's users expect, and lists all names that
 //! are missing or have changed their meaning.
 
+use lacquer_params::VslMask;
+use lacquer_params::bits::BitSet;
 use lacquer_shm::Tag;
 use lacquer_shm::vsc::SETS;
 
@@ -32,6 +34,12 @@ fn every_known_tag_is_defined_with_its_number() {
     let missing: Vec<String> =
         rows(TAGS).map(|row| row.join(" ")).filter(|row| !ours.contains(row)).collect();
     assert!(missing.is_empty(), "missing or different:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn vsl_mask_names_every_tag_by_its_number() {
+    let tags: Vec<&str> = Tag::ALL.iter().map(|tag| tag.name()).collect();
+    assert_eq!(VslMask::default().names()[1..], tags);
 }
 
 #[test]
