@@ -68,8 +68,8 @@ pub async fn lookup(req: &mut Req) -> Step {
     if waited {
         req.task.stamp("Waitinglist");
     }
-    let is_complete = matches!(&found, Lookup::Hit(object) if object.state() == BodyState::Complete);
-    if (waited || has_read) && is_complete {
+    if (waited || has_read) && matches!(&found, Lookup::Hit(object) if object.state() == BodyState::Complete)
+    {
         req.client.permit = None;
     }
     match found {
