@@ -72,6 +72,13 @@ pub async fn lookup(req: &mut Req) -> Step {
     {
         req.client.permit = None;
     }
+    act_on(req, found, &predicted).await
+}
+
+/// Returns the step that follows from the result of the lookup. `predicted` contains the headers by which the response
+/// is likely to vary.
+#[inline]
+async fn act_on(req: &mut Req, found: Lookup, predicted: &[u8]) -> Step {
     match found {
         Lookup::Hit(object) => {
             log_hit(req, &object);
@@ -82,7 +89,7 @@ pub async fn lookup(req: &mut Req) -> Step {
             hit(req, object, busy).await
         }
         Lookup::Miss { busy, stale } => {
-            busy.predict_vary(&predicted);
+            busy.predict_vary(predicted);
             Step::Miss { busy, stale }
         }
         Lookup::HitMiss { busy, marker, stale } => {
