@@ -57,11 +57,11 @@ impl Decoder {
     /// Begins to decode the field section of a stream. If it is blocked, the caller must begin again after
     /// [`Decoder::receive`] has returned true, or call [`Decoder::cancel`].
     pub fn begin<'a>(&mut self, stream: u64, section: &'a [u8]) -> Result<Begun<'a>, QpackError> {
-        let prefix = Prefix::read(section, &self.table)?;
         let known = self.blocked.iter().position(|&(blocked, _)| blocked == stream);
+        let prefix = Prefix::read(section, &self.table, known.map(|at| self.blocked[at].1))?;
         if prefix.required > self.table.inserted() {
             match known {
-                Some(at) => self.blocked[at].1 = prefix.required,
+                Some(_) => {}
                 None if self.blocked.len() >= self.max_blocked => return Err(QpackError::Blocked),
                 None => self.blocked.push((stream, prefix.required)),
             }

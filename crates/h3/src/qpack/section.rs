@@ -35,13 +35,17 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    /// Reads the prefix, for a decoder with this table.
-    pub(super) fn read(section: &[u8], table: &Table) -> Result<Prefix, QpackError> {
+    /// Reads the prefix, for a decoder with this table. `known` is the required count of a section that was blocked: it
+    /// is encoded relative to the insertions at the time when the section arrived.
+    pub(super) fn read(section: &[u8], table: &Table, known: Option<u64>) -> Result<Prefix, QpackError> {
         let (encoded, at) = integer::read(section, 8)?.ok_or(QpackError::Truncated)?;
         let rest = &section[at..];
         let (delta, used) = integer::read(rest, 7)?.ok_or(QpackError::Truncated)?;
         let is_negative = rest[0] & 0x80 != 0;
-        let required = required(encoded, table.max_entries(), table.inserted())?;
+        let required = match known {
+            Some(required) => required,
+            None => required(encoded, table.max_entries(), table.inserted())?,
+        };
         let base = if is_negative {
             required.checked_sub(delta + 1).ok_or(QpackError::InsertCount)?
         } else {
