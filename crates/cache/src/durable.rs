@@ -8,7 +8,7 @@ use lacquer_storage::{Stevedore, Stored};
 
 use crate::cache::{Busy, Cache, Config};
 use crate::descriptor::Descriptor;
-use crate::disk::Disks;
+use crate::disk::OpenDisks;
 use crate::evicted::Evicted;
 use crate::object::Object;
 use crate::stats::bump;
@@ -17,14 +17,7 @@ use crate::take_over::Recovery;
 impl Cache {
     /// Creates a cache. No later call may pass a time before `now`.
     pub fn new(config: Config, now: f64) -> Arc<Self> {
-        Self::prepared(config, Disks::default(), now)
-    }
-
-    /// Creates a cache whose stores evict objects when they load bodies.
-    pub(crate) fn prepared(config: Config, disks: Disks, now: f64) -> Arc<Self> {
-        let cache = Self::without_load_eviction(config, disks, now);
-        cache.install_load_eviction();
-        cache
+        Self::with_disks(config, OpenDisks::default(), now)
     }
 
     /// Indexes the objects that the stores contain from a previous process. Must be called once, before the first
@@ -59,7 +52,7 @@ impl Cache {
     }
 
     /// Allows stores to evict their objects when they load bodies from the device.
-    fn install_load_eviction(self: &Arc<Self>) {
+    pub(crate) fn install_load_eviction(self: &Arc<Self>) {
         let loads = |it: &&Stevedore| it.has_device() || self.disks.has_stevedore(it.index());
         for stevedore in self.stevedores.iter().filter(loads) {
             let (cache, index): (Weak<Cache>, u8) = (Arc::downgrade(self), stevedore.index());

@@ -18,13 +18,14 @@ use crate::slab::NONE;
 const LEAST_PIECE: usize = 16 * 1024;
 
 impl Cache {
-    /// Creates a cache with stores on disks. No later call may pass a time before `now`.
-    /// The threads that write to the stores are started afterwards.
+    /// Creates a cache with stores on disks. No later call may pass a time before `now`. The threads that write to the
+    /// stores are started afterwards.
     pub fn with_disks(config: Config, disks: OpenDisks, now: f64) -> Arc<Self> {
         let OpenDisks { disks, past_bans } = disks;
-        let cache = Self::prepared(config, Disks::new(disks), now);
-        cache.bans.restore_past(past_bans, now);
+        let cache = Self::without_load_eviction(config, Disks::new(disks), now);
+        cache.install_load_eviction();
         if cache.has_disks() {
+            cache.bans.restore_past(past_bans, now);
             let this = Arc::downgrade(&cache);
             let oldest = move |cache: Arc<Self>| {
                 cache.disks.iter().map(|disk| disk.store().oldest_ban()).min().unwrap_or(u32::MAX)

@@ -152,6 +152,21 @@ fn bans_survive() {
     assert_eq!(outcome(&w.lookup(2)), Outcome::Miss(None));
 }
 
+/// The first bans are no longer in the list.
+#[test]
+fn objects_survive_after_old_bans_are_gone() {
+    let arena = empty();
+    let (w, _) = World::over(arena.clone(), T0, 1000);
+    for n in 0..5 {
+        w.cache.ban(&["obj.http.foo", "==", &n.to_string()], T0);
+    }
+    w.cache.bans().clean_tail();
+    w.fill(1, 100.0, |s| s.head = b"Foo: 1");
+    let (_, w, recovery) = w.killed(&arena);
+    assert_eq!(recovery, Recovery { indexed: 1, refused: 0 });
+    assert!(matches!(w.lookup(1), Lookup::Hit(_)));
+}
+
 /// A number to which no ban can be added empties the store.
 #[test]
 fn bans_with_impossible_numbers_are_refused() {
