@@ -353,10 +353,11 @@ impl Cache {
 
     /// Returns the number by which stores on disks find the objects of a key; 0 if there are none.
     pub fn fingerprint_of(&self, object: &Object) -> u64 {
-        if self.disks.is_empty() {
-            return 0;
+        if self.disks.is_empty() || object.slot_id().is_none() {
+            0
+        } else {
+            lacquer_disk::fingerprint(&object.key())
         }
-        if object.slot_id().is_none() { 0 } else { lacquer_disk::fingerprint(&object.key()) }
     }
 
     /// Commits an object whose fetch ends. An object that is not in the index yet is committed when it is published.

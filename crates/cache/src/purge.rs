@@ -7,7 +7,7 @@ use crate::cache::{Cache, slot_id};
 use crate::invalidation::{Purge, Ticket};
 use crate::object::flag;
 use crate::shard::DeferredWork;
-use crate::slab::{Digest, NONE, key_of};
+use crate::slab::{Digest, key_of};
 use crate::stats::{add, bump};
 use crate::tags::Tag;
 
@@ -85,16 +85,13 @@ impl Cache {
         let shard = self.shard(&key).lock();
         // Those that the steps will purge must not be passed to a disk in between.
         let dropped = if self.disks.is_empty() { Vec::new() } else { self.disks.purge(&key, &mut ticket) };
-        let mut slot = shard.first(&key);
-        while slot != NONE {
-            let entry = shard.slab.get(slot);
-            if let Some(object) = &entry.object {
+        for slot in shard.slots(&key) {
+            if let Some(object) = &shard.slab.get(slot).object {
                 if !self.disks.is_empty() {
                     object.set(flag::UNSTORED);
                 }
                 slots.push((slot_id(&key, slot), Found::Object { vxid: object.vxid() }));
             }
-            slot = entry.next;
         }
         drop(shard);
         drop(dropped);

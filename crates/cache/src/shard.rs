@@ -64,6 +64,12 @@ impl Shard {
         self.table.len()
     }
 
+    /// Returns the slots of a key, the newest first.
+    pub(crate) fn slots(&self, key: &Key) -> impl Iterator<Item = u32> {
+        let slot = |slot: u32| (slot != NONE).then_some(slot);
+        std::iter::successors(slot(self.first(key)), move |&at| slot(self.slab.get(at).next))
+    }
+
     /// Returns the first slot of a key, or `NONE`.
     pub(crate) fn first(&self, key: &Key) -> u32 {
         self.table.find(key_hash(key), |&s| self.slab.has_key(s, key)).copied().unwrap_or(NONE)

@@ -1,5 +1,6 @@
 //! `-s disk`: a block store on a device or in a file, with memory in front of it. The manager opens and locks it.
 
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -81,8 +82,7 @@ impl DiskArguments {
     /// directory. Creates the store in a file that does not exist or is empty, and on an empty device.
     pub fn open(&self, name: &str, complain: &Complain) -> Outcome<DiskFile> {
         let path = path_of(&self.path);
-        let fault =
-            |text: &dyn std::fmt::Display| Fault::plain(format!("(-sdisk) {}: {text}", path.display()));
+        let fault = |text: &dyn Display| about(&path, text);
         if self.size.is_none() && !path.exists() {
             return Err(fault(&"there is no store; add size=, such as size=100G, to create one"));
         }
@@ -125,8 +125,7 @@ impl DiskArguments {
     }
 
     fn create(&self, path: &Path, file: &File) -> Outcome<()> {
-        let fault =
-            |text: &dyn std::fmt::Display| Fault::plain(format!("(-sdisk) {}: {text}", path.display()));
+        let fault = |text: &dyn Display| about(path, text);
         let found = device(file).map_err(|error| fault(&error))?;
         if !is_blank(&found) {
             return Err(fault(&OpenError::Foreign));
@@ -142,6 +141,10 @@ impl DiskArguments {
         let layout = Layout::plan(size, u64::from_le_bytes(id), now()).map_err(|error| fault(&error))?;
         layout.create(&device).map_err(|error| fault(&os_error_text(&error)))
     }
+}
+
+fn about(path: &Path, text: &dyn Display) -> Fault {
+    Fault::plain(format!("(-sdisk) {}: {text}", path.display()))
 }
 
 fn device(file: &File) -> std::io::Result<FileDevice> {

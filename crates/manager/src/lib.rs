@@ -43,7 +43,7 @@ use std::process::ExitCode;
 
 pub use machine::Machine;
 pub use startup::backend_vcl;
-#[cfg(any(fuzzing, test))]
+#[cfg(fuzzing)]
 pub use tls::parse_file;
 
 use crate::daemon::Background;

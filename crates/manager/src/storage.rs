@@ -44,7 +44,7 @@ pub struct Storage {
     disk: Option<DiskFile>,
 }
 
-/// What is opened: the stores on disks only if they are used.
+/// Tells which storages to open. A check of a configuration opens no store on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opens {
     Everything,

@@ -14,7 +14,7 @@ pub mod client;
 mod configs;
 mod der;
 mod frontend;
-#[cfg(any(fuzzing, test))]
+#[cfg(fuzzing)]
 pub mod fuzzing;
 mod leaf;
 mod name;

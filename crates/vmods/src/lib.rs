@@ -10,7 +10,7 @@ mod bodyaccess;
 mod cookie;
 mod digest;
 mod directors;
-#[cfg(any(fuzzing, test))]
+#[cfg(fuzzing)]
 pub mod fuzzing;
 mod geoip;
 mod geoip2;

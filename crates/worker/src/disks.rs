@@ -51,21 +51,16 @@ fn open_one(config: &DiskConfig, memory: u64, past: &mut PastBans) -> Result<Run
     let text = |error: io::Error| error.to_string();
     let file = File::from(lacquer_system::inherit(config.fd));
     let options = Options { min: config.min, max: config.max, queue: MOST_QUEUED.min(memory / QUEUED_PART) };
-    let open = |file: &File| {
-        let device = FileDevice::new(file.try_clone().map_err(text)?).map_err(text)?;
-        Store::open(Box::new(device), options, clock::real).map_err(|error| error.to_string())
-    };
-    let mut store = open(&file)?;
+    let device = || file.try_clone().and_then(FileDevice::new).map_err(text);
+    let open = || Store::open(Box::new(device()?), options, clock::real).map_err(|error| error.to_string());
+    let mut store = open()?;
     if !past.add(store.past()) {
         eprintln!(
             "{}: its bans contradict those of another storage; its objects are dropped",
             config.path.display()
         );
-        store
-            .layout()
-            .renew(&FileDevice::new(file.try_clone().map_err(text)?).map_err(text)?, clock::real())
-            .map_err(text)?;
-        store = open(&file)?;
+        store.layout().renew(&device()?, clock::real()).map_err(text)?;
+        store = open()?;
     }
     Running::with_readers(store).map_err(text)
 }

@@ -339,6 +339,15 @@ impl BanList {
         gone
     }
 
+    /// Removes bans from the counters that those of a previous process replace.
+    pub(crate) fn uncount(&self, replaced: impl IntoIterator<Item = Arc<Ban>>) {
+        for ban in replaced {
+            sub(&self.counters.bans, 1);
+            sub(&self.counters.bans_added, 1);
+            sub(&self.counters.bans_completed, u64::from(ban.is_completed()));
+        }
+    }
+
     /// Returns the number of the ban before which objects on disks need none.
     fn needed(&self, bans: &VecDeque<Arc<Ban>>) -> u32 {
         let Some(oldest) = self.on_disks.get() else { return u32::MAX };

@@ -12,7 +12,6 @@ use crate::bans::list::{Ban, BanList, find};
 use crate::bans::test::fingerprint;
 use crate::bans::text::decode;
 use crate::object::Object;
-use crate::stats::sub;
 
 /// The highest number of a ban that is taken over: an attacker could choose one to which no ban can be added.
 const MOST_BANS: u32 = u32::MAX / 2;
@@ -39,11 +38,7 @@ impl BanList {
         }
         let (stay, gone): (VecDeque<_>, VecDeque<_>) = bans.drain(..).partition(stays);
         *bans = stay;
-        for initial in gone {
-            sub(&self.counters.bans, 1);
-            sub(&self.counters.bans_added, 1);
-            sub(&self.counters.bans_completed, u64::from(initial.is_completed()));
-        }
+        self.uncount(gone);
         self.newest.store(newest.number, Ordering::Release);
         let mut by_fingerprint = self.by_fingerprint.lock();
         by_fingerprint.clear();

@@ -10,7 +10,6 @@ use crate::bans::build::BanSpec;
 use crate::bans::list::{Ban, BanList};
 use crate::bans::test::fingerprint;
 use crate::bans::text::encode;
-use crate::stats::sub;
 
 /// The maximum difference between the numbers of the oldest and the newest ban.
 const MOST: u32 = 1 << 22;
@@ -63,11 +62,7 @@ impl BanList {
             // The initial ban has no effect on objects of previous processes.
             return self.base.store(self.newest.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        for initial in bans.drain(..) {
-            sub(&self.counters.bans, 1);
-            sub(&self.counters.bans_added, 1);
-            sub(&self.counters.bans_completed, u64::from(initial.is_completed()));
-        }
+        self.uncount(bans.drain(..));
         let mut by_fingerprint = self.by_fingerprint.lock();
         by_fingerprint.clear();
         // A ban without effect comes first, for objects that must be tested against all others.

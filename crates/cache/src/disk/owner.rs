@@ -20,15 +20,9 @@ impl Owner for CacheOwner {
     fn is_used(&self, key: &Key) -> bool {
         let Some(cache) = self.cache.upgrade() else { return false };
         let shard = cache.shard(key).lock();
-        let mut next = shard.first(key);
-        while next != NONE {
-            let entry = shard.slab.get(next);
-            if entry.object.as_ref().is_some_and(|object| object.hits() > 0) {
-                return true;
-            }
-            next = entry.next;
-        }
-        false
+        shard
+            .slots(key)
+            .any(|slot| shard.slab.get(slot).object.as_ref().is_some_and(|object| object.hits() > 0))
     }
 
     fn forget(&self, key: &Key) {

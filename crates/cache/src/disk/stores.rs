@@ -11,7 +11,7 @@ use crate::disk::variant;
 use crate::invalidation::Ticket;
 use crate::object::{Object, flag};
 use crate::shard::Shard;
-use crate::slab::{Key, NONE};
+use crate::slab::Key;
 
 /// A store behind the memory of a storage.
 pub struct Disk {
@@ -128,20 +128,16 @@ pub(crate) fn has_rival(
     object: &Object,
     heads: &dyn HeadReader,
 ) -> bool {
-    let mut next = shard.first(key);
-    if next == slot {
+    if shard.first(key) == slot {
         return false;
     }
     let variant_of = |object: &Object| variant::of(heads, object.vary().unwrap_or_default());
     let own = variant_of(object);
-    while next != slot && next != NONE {
-        let entry = shard.slab.get(next);
-        if entry.object.as_ref().is_some_and(|newer| lacquer_disk::are_rivals(own, variant_of(newer))) {
-            return true;
-        }
-        next = entry.next;
-    }
-    false
+    let is_rival = |newer: &Object| lacquer_disk::are_rivals(own, variant_of(newer));
+    shard
+        .slots(key)
+        .take_while(|&newer| newer != slot)
+        .any(|newer| shard.slab.get(newer).object.as_deref().is_some_and(is_rival))
 }
 
 impl fmt::Debug for Disk {

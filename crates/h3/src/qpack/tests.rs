@@ -250,6 +250,8 @@ fn blocked_streams_are_limited() {
     assert_eq!(decoder.unblocked().count(), 0);
     assert_eq!(output(&mut decoder), b"\x40\x88\x84");
     // Another section of a stream may need more insertions.
+    assert_eq!(decode(&mut decoder, 4, b"\x03\x00\x80"), Ok(None));
+    decoder.cancel(4);
     assert_eq!(decode(&mut decoder, 4, b"\x04\x00\x80"), Ok(None));
     decoder.receive(b"\x41b\x012").unwrap();
     assert_eq!(decoder.unblocked().count(), 0);

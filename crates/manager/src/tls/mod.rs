@@ -62,7 +62,7 @@ fn report_validity(complain: &Complain, path: &Path, leaf: &Leaf) {
 }
 
 /// Parses a file of `-A`, for the fuzz target.
-#[cfg(any(fuzzing, test))]
+#[cfg(fuzzing)]
 pub fn parse_file(text: &str) -> Option<String> {
     config::parse(text).err().map(|fault| fault.text(text))
 }

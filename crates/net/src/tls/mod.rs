@@ -25,6 +25,6 @@ pub use accept::{Acceptance, accept, connect};
 pub use connection::{Connection, Rx, Tx};
 pub use facts::{Certificate, TlsFacts};
 pub use failure::{Culprit, Failure};
-#[cfg(any(fuzzing, test))]
+#[cfg(fuzzing)]
 pub use hello::ja3;
 pub use turns::HandshakeTurns;
