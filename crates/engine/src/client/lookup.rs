@@ -33,6 +33,16 @@ pub async fn lookup(req: &mut Req) -> Step {
     let mut has_flushed = req.inclusion.into.is_none();
     let found = loop {
         match lookup_once(req, resumed.take(), &mut predicted, &lease) {
+            Lookup::Hit(object) => {
+                if waited {
+                    req.task.stamp("Waitinglist");
+                }
+                if (waited || has_read) && object.state() == BodyState::Complete {
+                    req.client.permit = None;
+                }
+                log_hit(req, &object);
+                return hit(req, object, None).await;
+            }
             Lookup::Unfinished(next) => {
                 resumed = next;
                 let services = req.task.services().clone();
@@ -68,22 +78,13 @@ pub async fn lookup(req: &mut Req) -> Step {
     if waited {
         req.task.stamp("Waitinglist");
     }
-    if (waited || has_read) && matches!(&found, Lookup::Hit(object) if object.state() == BodyState::Complete)
-    {
-        req.client.permit = None;
-    }
-    act_on(req, found, &predicted).await
+    not_fresh(req, found, &predicted).await
 }
 
-/// Returns the step that follows from the result of the lookup. `predicted` contains the headers by which the response
-/// is likely to vary.
-#[inline]
-async fn act_on(req: &mut Req, found: Lookup, predicted: &[u8]) -> Step {
+/// Returns the step that follows from a lookup that found no fresh object. `predicted` contains the headers by which the
+/// response is likely to vary.
+async fn not_fresh(req: &mut Req, found: Lookup, predicted: &[u8]) -> Step {
     match found {
-        Lookup::Hit(object) => {
-            log_hit(req, &object);
-            hit(req, object, None).await
-        }
         Lookup::Grace { object, busy } => {
             log_hit(req, &object);
             hit(req, object, busy).await
@@ -104,7 +105,7 @@ async fn act_on(req: &mut Req, found: Lookup, predicted: &[u8]) -> Step {
             req.found.is_hitpass = true;
             Step::Pass
         }
-        Lookup::Wait(_) | Lookup::Unfinished(_) => Step::VclFail,
+        Lookup::Hit(_) | Lookup::Wait(_) | Lookup::Unfinished(_) => Step::VclFail,
     }
 }
 
