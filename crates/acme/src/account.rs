@@ -3,6 +3,7 @@
 use instant_acme::{Account, AccountBuilder, AccountCredentials, NewAccount};
 
 use crate::api::{block_on, with_nonces};
+use crate::external_account::ExternalAccount;
 use crate::fault::Fault;
 use crate::folder::{self, Folder};
 use crate::link::Link;
@@ -48,6 +49,7 @@ pub fn open(
     }
     let contact: Vec<&str> = settings.contacts.iter().map(String::as_str).collect();
     let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+    let external = settings.external_account.as_ref().map(ExternalAccount::key);
     let url = settings.directory.url();
     let mut builders = Vec::new();
     for _ in 0..crate::api::NONCE_TRIES {
@@ -55,7 +57,7 @@ pub fn open(
     }
     let created = with_nonces(|| {
         let builder = builders.pop().ok_or(instant_acme::Error::Str("no nonce was accepted"))?;
-        block_on(builder.create(&new, url.to_owned(), None))
+        block_on(builder.create(&new, url.to_owned(), external.as_ref()))
     });
     let (account, credentials) = created.map_err(|error| Fault::from(error).during("new account"))?;
     let text = serde_json::to_vec(&credentials).map_err(Fault::new)?;

@@ -51,6 +51,10 @@ impl From<instant_acme::Error> for Fault {
             error if error.to_string().contains("UnknownIssuer") => Fault::new(format_args!(
                 "{error}: no trusted authority has signed the server's certificate; name its authority in acme_ca_file"
             )),
+            // RFC 8555, section 7.3.4: the server accepts only accounts of its customers.
+            error if error.to_string().contains("externalAccountRequired") => Fault::new(format_args!(
+                "{error}; name the file with the key of the external account in acme_external_account"
+            )),
             error => Fault::new(error),
         }
     }

@@ -9,6 +9,7 @@ mod account;
 mod api;
 mod challenge;
 mod client;
+mod external_account;
 mod fault;
 mod folder;
 mod hook;
@@ -27,6 +28,7 @@ mod transport;
 
 pub use challenge::{Challenge, Method};
 pub use client::{Client, State, Status};
+pub use external_account::ExternalAccount;
 pub use folder::Folder;
 pub use link::{Event, Inbox};
 pub use name::Names;

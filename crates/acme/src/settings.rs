@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use http::Uri;
 
 use crate::challenge::Method;
+use crate::external_account::ExternalAccount;
 
 const PRODUCTION: &str = "https://acme-v02.api.letsencrypt.org/directory";
 const STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
@@ -85,6 +86,8 @@ pub struct Settings {
     pub directory: Directory,
     /// The operator's addresses for the server, each a URL such as `mailto:`.
     pub contacts: Vec<String>,
+    /// The account at the authority to which a new ACME account is bound.
+    pub external_account: Option<ExternalAccount>,
     pub methods: MethodChoice,
     /// The program that adds and removes DNS records.
     pub hook: Option<PathBuf>,

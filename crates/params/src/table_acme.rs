@@ -21,6 +21,10 @@ acme_dns_hook: Text = "" { }
     "Program that adds and removes DNS records for dns-01. It is called with add or remove, the name of the TXT record \
      and its value, as the manager's user. It ends when the name servers of the zone have the record.\n\nRead when \
      the daemon starts.";
+acme_external_account: Text = "" { }
+    "File with the key of an external account, for authorities that issue certificates to their customers only: the \
+     key identifier and the HMAC key in base64url, separated by a blank or a line end. It is used when the account at \
+     the ACME server is created.\n\nRead when the daemon starts.";
 acme_folder: Text = "/var/lib/lacquer/acme" { }
     "Folder for the account and the certificates, which survive restarts there. Only root may \
      enter it, or the user who starts a daemon without root.\n\nRead when the daemon starts.";

@@ -37,6 +37,7 @@ fn attempt_at(url: &str, trusted: &[u8]) -> Attempt {
     let settings = Settings {
         directory: Directory::parse(url).unwrap(),
         contacts: Vec::new(),
+        external_account: None,
         methods: MethodChoice::parse("http-01").unwrap(),
         hook: None,
         trusted: trusted.to_vec(),

@@ -17,7 +17,10 @@ use site::{Ports, Site};
 /// Returns the programs, unless they are missing.
 macro_rules! pebble_or_skip {
     ($ports:expr, $validity:expr) => {
-        match Pebble::start($ports, $validity) {
+        pebble_or_skip!(&[], $ports, $validity)
+    };
+    ($customers:expr, $ports:expr, $validity:expr) => {
+        match Pebble::start($customers, $ports, $validity) {
             Some(pebble) => pebble,
             None => return eprintln!("skipped: set PEBBLE=$(scripts/pebble)"),
         }
@@ -127,4 +130,38 @@ fn damaged_files_are_replaced() {
     site.await_certificates(1);
     assert_ne!(handshake(ports.tls, "a.example").expect("a certificate"), first);
     assert!(site.files().iter().any(|path| path.ends_with("account.json.bad")), "{:?}", site.files());
+}
+
+/// A key of 32 bytes in base64url, and another one.
+const KEYS: [&str; 2] =
+    ["zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9w4", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"];
+
+#[test]
+fn a_certificate_for_customers_of_the_authority() {
+    let ports = Ports::choose();
+    let pebble = pebble_or_skip!(&[("customer-1", KEYS[0])], &ports, DAYS);
+    let file = std::env::temp_dir().join(format!("lacquer-external-{}-{}", std::process::id(), ports.tls));
+    let option = format!("acme_external_account={}", file.display());
+    let mut site = Site::start(&pebble, &ports, "a.example", &["-p", "acme_challenge=http-01"]);
+    let limit = Duration::from_mins(1);
+    let fails = |site: &mut Site, why: &str| {
+        let found = pebble::until(limit, || site.daemon().ok("acme.list").contains(why));
+        assert!(found, "{}", site.daemon().ok("acme.list"));
+    };
+    fails(&mut site, "in acme_external_account");
+    drop(site);
+    for (key, is_right) in [(KEYS[1], false), (KEYS[0], true)] {
+        fs::write(&file, format!("customer-1\n{key}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let options = ["-p", "acme_challenge=http-01", "-p", &option];
+        let mut site = Site::start(&pebble, &ports, "a.example", &options);
+        if is_right {
+            site.await_certificates(1);
+        } else {
+            fails(&mut site, "new account: ");
+        }
+        assert!(!site.daemon().ok("param.show acme_external_account").contains(key));
+        assert!(!site.daemon().stderr().contains(key));
+    }
+    fs::remove_file(&file).unwrap();
 }

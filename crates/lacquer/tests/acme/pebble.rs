@@ -1,5 +1,6 @@
 //! Pebble with its DNS server, in which every name is 127.0.0.1.
 
+use std::collections::HashMap;
 use std::fs;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -31,8 +32,9 @@ pub fn until(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
 }
 
 impl Pebble {
-    /// Starts both servers. Certificates are valid for `validity` seconds.
-    pub fn start(ports: &Ports, validity: u64) -> Option<Pebble> {
+    /// Starts both servers for the owners of external accounts, each an identifier and a key in base64url; for everybody
+    /// if there is none. Certificates are valid for `validity` seconds.
+    pub fn start(customers: &[(&str, &str)], ports: &Ports, validity: u64) -> Option<Pebble> {
         let programs = PathBuf::from(std::env::var_os("PEBBLE")?);
         let port = free_port();
         let folder = std::env::temp_dir().join(format!("lacquer-pebble-{}-{port}", std::process::id()));
@@ -48,6 +50,8 @@ impl Pebble {
             "privateKey": path("server.key"),
             "httpPort": ports.http,
             "tlsPort": ports.tls,
+            "externalAccountBindingRequired": !customers.is_empty(),
+            "externalAccountMACKeys": customers.iter().copied().collect::<HashMap<_, _>>(),
             "profiles": { "default": { "description": "", "validityPeriod": validity } },
         }});
         fs::write(path("config.json"), config.to_string()).unwrap();

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lacquer_acme::{
-    Challenge, Client, Directory, Event, Folder, Inbox, Method, MethodChoice, Names, Rights, Settings, State,
-    Status, Stored,
+    Challenge, Client, Directory, Event, ExternalAccount, Folder, Inbox, Method, MethodChoice, Names, Rights,
+    Settings, State, Status, Stored,
 };
 use lacquer_cli::json;
 use lacquer_http::date;
@@ -22,12 +22,19 @@ use super::config::Paths;
 use crate::complain::{Complain, Level};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
-use crate::regular_file::read_vcl;
+use crate::regular_file::{read_pem, read_vcl};
 use crate::trust_store;
 
 /// The parameters that the client reads at its start.
-pub const PARAMETERS: [&str; 6] =
-    ["acme_ca_file", "acme_challenge", "acme_contact", "acme_directory", "acme_dns_hook", "acme_folder"];
+pub const PARAMETERS: [&str; 7] = [
+    "acme_ca_file",
+    "acme_challenge",
+    "acme_contact",
+    "acme_directory",
+    "acme_dns_hook",
+    "acme_external_account",
+    "acme_folder",
+];
 
 /// The certificates that the options name, and how to obtain them.
 #[derive(Debug)]
@@ -144,6 +151,7 @@ impl Plan {
         let settings = Settings {
             directory,
             contacts: contacts(&params.acme_contact)?,
+            external_account: external_account(&params.acme_external_account, jail)?,
             methods,
             hook,
             trusted: trusted(&params.acme_ca_file, complain)?,
@@ -171,6 +179,19 @@ impl Plan {
         let (client, inbox) = Client::start(self.settings, self.folder, self.all, rights)?;
         Ok(Acme { client, inbox, responses: Responses::default() })
     }
+}
+
+/// Reads the key of the external account, which only root may be able to read.
+fn external_account(file: &str, jail: &Jail) -> Outcome<Option<ExternalAccount>> {
+    if file.is_empty() {
+        return Ok(None);
+    }
+    let read = {
+        let _root = jail.raise();
+        read_pem(Path::new(file))
+    };
+    let parsed = read.map_err(|error| os_error_text(&error)).and_then(|text| ExternalAccount::parse(&text));
+    parsed.map(Some).map_err(|why| wrong("acme_external_account", format_args!("{file}: {why}")))
 }
 
 /// Returns the authorities of the server's certificate. Without a trust store of the system, stored certificates are
