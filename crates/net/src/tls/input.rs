@@ -118,9 +118,4 @@ impl Input {
     pub fn clear(&mut self) {
         *self = Input::default();
     }
-
-    /// Returns whether a record has begun that is not complete.
-    pub fn has_partial_record(&self) -> bool {
-        !self.sealed.is_empty()
-    }
 }
