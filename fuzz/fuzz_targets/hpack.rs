@@ -12,7 +12,7 @@ type Field = (Vec<u8>, Vec<u8>);
 
 /// Decodes a block that arrives in pieces of `step` bytes.
 fn decode(decoder: &mut Decoder, block: &[u8], step: usize) -> Result<Vec<Field>, HpackError> {
-    let (mut fields, mut out) = (Vec::new(), vec![0; decoder.room_for(block)]);
+    let (mut fields, mut out) = (Vec::new(), vec![0; decoder.field_size_bound(block)]);
     let (mut start, mut end) = (0, 0);
     decoder.begin();
     loop {

@@ -16,7 +16,7 @@ type Field = (Vec<u8>, Vec<u8>);
 /// Returns the fields of a section, or `None` if it is blocked.
 fn decode(decoder: &mut Decoder, stream: u64, section: &[u8]) -> Result<Option<Vec<Field>>, QpackError> {
     let Begun::Section(mut section) = decoder.begin(stream, section)? else { return Ok(None) };
-    let (mut fields, mut out) = (Vec::new(), vec![0; decoder.room_for(&section)]);
+    let (mut fields, mut out) = (Vec::new(), vec![0; decoder.field_size_bound(&section)]);
     loop {
         match decoder.next(&mut section, &mut out)? {
             Step::Field(line) => fields.push((line.name(&out).to_vec(), line.value(&out).to_vec())),

@@ -45,7 +45,7 @@ fn round(services: &Services, counted: &mut usize, cx: &mut Context<'_>) -> usiz
     for found in &swept.surplus {
         surplus::handle_idle(services, found);
     }
-    surplus::drop_objects(services, swept.doubtful.iter());
+    surplus::drop_objects(services, swept.unproven.iter());
     let before = std::mem::replace(counted, swept.kept);
     let waiter = &services.pool_counters().waiter;
     waiter.conns.add(swept.kept.saturating_sub(before) as u64);

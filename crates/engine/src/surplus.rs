@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lacquer_net::{CachedObject, Endpoint, Received, SpokeFirst, Surplus};
+use lacquer_net::{CachedObject, Endpoint, Received, Surplus, Unsolicited};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock::{self, Instant};
@@ -26,7 +26,7 @@ pub fn may_be_response(sample: &[u8]) -> bool {
         || (1..START.len()).any(|len| sample.ends_with(&START[..len]))
 }
 
-/// Handles surplus bytes: suspects the endpoint, and removes doubtful objects. Returns the text for the log.
+/// Handles surplus bytes: suspects the endpoint, and removes unproven objects. Returns the text for the log.
 pub fn handle(services: &Services, endpoint: &Endpoint, surplus: &Surplus) -> String {
     let shared = services.shared();
     let params = services.params();
@@ -34,14 +34,14 @@ pub fn handle(services: &Services, endpoint: &Endpoint, surplus: &Surplus) -> St
     // The first response on a connection belongs to another request only if its own response follows it.
     let is_response = may_be_response(&surplus.sample);
     let period = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
-    let spoke_first = if is_response { surplus.spoke_first } else { SpokeFirst::No };
+    let unsolicited = if is_response { surplus.unsolicited } else { Unsolicited::No };
     let elsewhere = if is_response {
-        endpoint.trust().fault(Instant::now(), period, spoke_first);
+        endpoint.trust().fault(Instant::now(), period, unsolicited);
         shared.pools().retire_all(endpoint, quiet_time(&params))
     } else {
         // The rest of a body does not shift responses. Other connections are not reused either, but stay open,
         // because bytes that arrive on them would reveal a worse fault.
-        endpoint.trust().suspect(Instant::now(), period, spoke_first);
+        endpoint.trust().suspect(Instant::now(), period, unsolicited);
         Vec::new()
     };
     let here = surplus.received.iter().filter(|received| is_response || !received.is_first);

@@ -30,10 +30,11 @@ pub enum LengthField {
     Set(u64),
 }
 
-/// Returns whether a response with this status never has a body.
+/// Returns whether a response with this status never has a body. VCL may use statuses above 999, of which the client
+/// receives the last three digits.
 #[inline]
 fn is_bodyless(status: u16) -> bool {
-    status < 200 || status == 204 || status == 304
+    matches!(status % 1000, ..200 | 204 | 304)
 }
 
 impl Facts {
@@ -177,6 +178,10 @@ mod tests {
             ((204, HEAD, Some(9), Some(9)), false, Remove),
             ((304, GET, Some(9), Some(9)), false, Remove),
             ((404, GET, None, Some(9)), true, Set(9)),
+            ((1200, GET, Some(9), Some(9)), true, Keep),
+            ((1204, GET, Some(9), Some(9)), false, Remove),
+            ((2304, GET, None, Some(9)), false, Remove),
+            ((65103, GET, None, None), false, Remove),
         ];
         for ((status, is_head, announced, length), sends_body, field) in table {
             let facts =

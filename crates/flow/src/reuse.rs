@@ -141,14 +141,14 @@ pub struct Surplus {
     pub is_foreign: bool,
     /// The origin may have sent a response before the first request of this connection. In that case all later
     /// responses are shifted.
-    pub may_have_spoken_first: bool,
+    pub may_be_unsolicited: bool,
 }
 
 /// Classifies bytes after the end of a response. `is_bodyless` means that the protocol allows no body for the
 /// response, so the bytes may be a forbidden body. `may_be_response` means that the bytes look like the head of a
 /// response.
 pub fn judge_surplus(is_reused: bool, is_bodyless: bool, may_be_response: bool) -> Surplus {
-    Surplus { is_foreign: is_reused || may_be_response, may_have_spoken_first: !is_bodyless }
+    Surplus { is_foreign: is_reused || may_be_response, may_be_unsolicited: !is_bodyless }
 }
 
 #[cfg(test)]
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn bytes_after_a_response_are_classified() {
         let table = [
-            // reused, bodyless, looks like a response: is foreign, may have spoken first
+            // reused, bodyless, looks like a response: is foreign, may be unsolicited
             ((false, false, false), (false, true)),
             ((false, false, true), (true, true)),
             ((false, true, false), (false, false)),
@@ -254,8 +254,8 @@ mod tests {
             ((true, false, false), (true, true)),
             ((true, true, true), (true, false)),
         ];
-        for ((is_reused, is_bodyless, may_be_response), (is_foreign, may_have_spoken_first)) in table {
-            let expected = Surplus { is_foreign, may_have_spoken_first };
+        for ((is_reused, is_bodyless, may_be_response), (is_foreign, may_be_unsolicited)) in table {
+            let expected = Surplus { is_foreign, may_be_unsolicited };
             assert_eq!(judge_surplus(is_reused, is_bodyless, may_be_response), expected);
         }
     }

@@ -71,13 +71,13 @@ impl ReceiveWindow {
         self.refill_within(low_water, increment, MAX_WINDOW as u32)
     }
 
-    /// Adds and returns new credit for a stream, limited by the `room` for its body.
+    /// Adds and returns new credit for a stream, so that the window does not exceed `largest`.
     #[must_use]
-    pub fn refill_within(&mut self, low_water: u32, increment: u32, room: u32) -> u32 {
+    pub fn refill_within(&mut self, low_water: u32, increment: u32, largest: u32) -> u32 {
         if self.0 >= i64::from(low_water) {
             return 0;
         }
-        let credit = (i64::from(room) - self.0).clamp(0, i64::from(increment));
+        let credit = (i64::from(largest) - self.0).clamp(0, i64::from(increment));
         self.0 += credit;
         credit as u32
     }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn receive_windows_are_refilled_up_to_the_room() {
+    fn receive_windows_are_refilled_up_to_the_limit() {
         let mut window = ReceiveWindow::new(100);
         assert!(window.charge(100));
         assert!(!window.charge(1));

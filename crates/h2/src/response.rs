@@ -53,11 +53,11 @@ mod tests {
 
     #[test]
     fn the_out_of_workspace_response_is_a_valid_block() {
-        let (mut decoder, mut input, mut room) = (Decoder::new(0), OUT_OF_WORKSPACE, [0; 64]);
+        let (mut decoder, mut input, mut out) = (Decoder::new(0), OUT_OF_WORKSPACE, [0; 64]);
         for expected in [&b":status: 500"[..], b"content-length: 0", b"server: Varnish"] {
-            let Ok(Step::Field(line)) = decoder.next(&mut input, &mut room) else { panic!() };
-            assert_eq!(&room[..line.len], expected);
+            let Ok(Step::Field(line)) = decoder.next(&mut input, &mut out) else { panic!() };
+            assert_eq!(&out[..line.len], expected);
         }
-        assert_eq!(decoder.next(&mut input, &mut room), Ok(Step::End));
+        assert_eq!(decoder.next(&mut input, &mut out), Ok(Step::End));
     }
 }

@@ -107,9 +107,9 @@ impl Stream {
     /// Adds and returns credit for a stream that is stuck: all credit is used up, and no bytes are buffered whose
     /// reading would add credit, because the peer has sent only padding. Otherwise returns 0.
     #[must_use]
-    pub fn rescue(&mut self, buffered: usize, room: u32) -> u32 {
+    pub fn rescue(&mut self, buffered: usize, window: u32) -> u32 {
         let is_stuck = self.state < State::HalfClosedRemote && self.receive.left() == 0 && buffered == 0;
-        if is_stuck { self.receive.refill_within(1, room, room) } else { 0 }
+        if is_stuck { self.receive.refill_within(1, window, window) } else { 0 }
     }
 }
 

@@ -168,7 +168,7 @@ impl Workspace {
     pub fn alloc(&mut self, len: usize) -> Result<Text, Overflow> {
         // Both lengths are multiples of the alignment, so the rounded length fits if `len` does.
         if len > self.bytes.len() - self.free {
-            self.find_room(len)?;
+            self.provide_memory(len)?;
         }
         let text = Text::at(self.free, len);
         self.free += round_up(len);
@@ -177,7 +177,7 @@ impl Workspace {
 
     /// Allocates the memory, if that has not happened yet. Fails if there is no room.
     #[cold]
-    fn find_room(&mut self, len: usize) -> Result<(), Overflow> {
+    fn provide_memory(&mut self, len: usize) -> Result<(), Overflow> {
         if len > self.free_space() {
             self.overflowed = true;
             return Err(Overflow);

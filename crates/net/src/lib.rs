@@ -58,5 +58,5 @@ pub use rx::Rx;
 pub use rx_half::RxHalf;
 pub use stream::Stream;
 pub use tls::{Culprit, Failure, HandshakeTurns, TlsFacts};
-pub use trust::{SpokeFirst, Watch};
+pub use trust::{Unsolicited, Watch};
 pub use tx_half::TxHalf;

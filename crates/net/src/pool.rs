@@ -26,7 +26,7 @@ use crate::peek::Peeked;
 use crate::record::{Exchange, Received, Rest};
 use crate::retired::Retired;
 use crate::trial::Stage;
-use crate::trust::{SpokeFirst, Watch};
+use crate::trust::{Unsolicited, Watch};
 
 /// The maximum number of connections to one endpoint that rest in full in one pool. A request that would add one more
 /// retires its connection, so that many responses without a body exhaust neither the descriptors nor the origin's
@@ -112,7 +112,7 @@ pub struct Surplus {
     pub ends: Box<str>,
     /// The first of the bytes.
     pub sample: Vec<u8>,
-    pub spoke_first: SpokeFirst,
+    pub unsolicited: Unsolicited,
     /// Cached objects that were received over the connection.
     pub received: Vec<Received>,
 }
@@ -124,7 +124,7 @@ impl Surplus {
             endpoint,
             ends: connection.facts.ends().into(),
             sample,
-            spoke_first: record.spoke_first(),
+            unsolicited: record.unsolicited(),
             received: record.received().collect(),
         }
     }
@@ -139,7 +139,7 @@ pub struct PoolSweep {
     pub kept: usize,
     pub surplus: Vec<Surplus>,
     /// Cached objects that may be responses to other requests, although no surplus bytes were found.
-    pub doubtful: Vec<Received>,
+    pub unproven: Vec<Received>,
 }
 
 impl ReactorPool {
@@ -448,7 +448,7 @@ impl Pools {
     pub fn retire_all(&self, endpoint: &Endpoint, quiet: Duration) -> Vec<Received> {
         let now = Instant::now();
         let until = now + endpoint.trust().watch_time(Watch::Long, quiet);
-        let mut doubtful = Vec::new();
+        let mut unproven = Vec::new();
         for pool in &self.reactors {
             let mut own = pool.lock();
             let Some(Idle { ready, resting, retired, .. }) = own.idle.get_mut(&endpoint.id()) else {
@@ -456,11 +456,11 @@ impl Pools {
             };
             for pooled in ready.drain(..).chain(resting.drain(..)) {
                 let idle = now.saturating_duration_since(pooled.since);
-                doubtful.extend(pooled.connection.record.doubtful(idle, quiet));
+                unproven.extend(pooled.connection.record.unproven_after(idle, quiet));
                 retired.add(pooled.connection, until);
             }
         }
-        doubtful
+        unproven
     }
 
     /// Closes connections that the peer has closed, that have surplus bytes, that were idle for longer than `limit`
@@ -504,7 +504,7 @@ impl Pools {
                 Surplus::new(endpoint.clone(), &connection, sample)
             };
             swept.surplus.extend(seen.surplus.into_iter().map(faulty));
-            swept.doubtful.extend(seen.doubtful);
+            swept.unproven.extend(seen.unproven);
             swept.gone += seen.closed;
             swept.kept += ready.len() + resting.len() + retired.len();
             if let Some(endpoint) = endpoint.upgrade().filter(|_| swept.gone > gone) {

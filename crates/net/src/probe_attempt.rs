@@ -142,8 +142,8 @@ async fn receive(
         match timeout_at(deadline, rx.read(&mut buffer)).await {
             Ok(Ok(0)) => return Ok(response),
             Ok(Ok(n)) => {
-                let room = MAX_EXAMINED - response.len();
-                response.extend_from_slice(&buffer[..n.min(room)]);
+                let left = MAX_EXAMINED - response.len();
+                response.extend_from_slice(&buffer[..n.min(left)]);
             }
             // Many servers close a TLS connection without close_notify. The status line is all that matters here.
             Ok(Err(e)) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(response),

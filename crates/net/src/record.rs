@@ -15,7 +15,7 @@ use lacquer_sources::clock::Instant;
 use crate::capacity::Counted;
 use crate::response_times::ResponseTimes;
 use crate::trial::TrialGuard;
-use crate::trust::SpokeFirst;
+use crate::trust::Unsolicited;
 
 /// The maximum number of objects that are recorded for one connection.
 const MOST_OBJECTS: usize = 1024;
@@ -161,17 +161,17 @@ impl Record {
 
     /// Returns whether the first response may have been sent before its request, so that all responses are shifted by
     /// one. Bytes after a response without a body have a more likely cause.
-    pub fn spoke_first(&self) -> SpokeFirst {
+    pub fn unsolicited(&self) -> Unsolicited {
         match (self.began_quietly, self.is_bodyless) {
-            (true, _) => SpokeFirst::Refuted,
-            (false, true) => SpokeFirst::No,
-            (false, false) => SpokeFirst::Maybe,
+            (true, _) => Unsolicited::Refuted,
+            (false, true) => Unsolicited::No,
+            (false, false) => Unsolicited::Maybe,
         }
     }
 
     /// Returns the objects that belong to other requests if the connection was out of step when it was closed, after
     /// `idle` without a byte.
-    pub fn doubtful(&self, idle: Duration, quiet: Duration) -> impl Iterator<Item = Received> + '_ {
+    pub fn unproven_after(&self, idle: Duration, quiet: Duration) -> impl Iterator<Item = Received> + '_ {
         (idle < self.required_silence(quiet)).then(|| self.unproven()).into_iter().flatten()
     }
 
@@ -346,21 +346,21 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_doubtful_until_the_next_proof() {
+    fn objects_are_unproven_until_the_next_proof() {
         let begun = Instant::now();
         let mut record = new_record(begun);
-        let doubtful = |record: &Record, millis| {
+        let unproven = |record: &Record, millis| {
             record
-                .doubtful(Duration::from_millis(millis), QUIET)
+                .unproven_after(Duration::from_millis(millis), QUIET)
                 .map(|found| found.object.vxid)
                 .collect::<Vec<_>>()
         };
         (1..4).for_each(|vxid| record.add(&exchange(1, vxid)));
-        assert_eq!(doubtful(&record, 10), [3, 2], "the first is not");
-        assert_eq!(doubtful(&record, 50), [0; 0]);
+        assert_eq!(unproven(&record, 10), [3, 2], "the first is not");
+        assert_eq!(unproven(&record, 50), [0; 0]);
         record.was_quiet(QUIET, QUIET, begun);
         record.add(&exchange(1, 4));
-        assert_eq!(doubtful(&record, 10), [4]);
+        assert_eq!(unproven(&record, 10), [4]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) struct Swept {
     pub surplus: Vec<(Box<Connection>, Vec<u8>)>,
     /// Objects of connections that the origin closed before it had read all requests. It has sent fewer responses
     /// than were received here.
-    pub doubtful: Vec<Received>,
+    pub unproven: Vec<Received>,
 }
 
 impl Retired {
@@ -61,7 +61,7 @@ impl Retired {
                 }
                 Poll::Pending | Poll::Ready(Peeked::Quiet) => watched.connection.tx.reset(),
                 Poll::Ready(Peeked::Closed) => {}
-                Poll::Ready(Peeked::Broken) => swept.doubtful.extend(watched.connection.record.unproven()),
+                Poll::Ready(Peeked::Broken) => swept.unproven.extend(watched.connection.record.unproven()),
                 Poll::Ready(Peeked::Bytes(sample)) => swept.surplus.push((watched.connection, sample)),
             }
             swept.closed += 1;

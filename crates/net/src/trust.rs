@@ -31,11 +31,11 @@ const UNCHECKED: u32 = 0;
 /// New connections are not checked, because the surplus bytes had another cause.
 const EXPLAINED: u32 = u32::MAX - 1;
 /// All new connections are checked.
-const SPEAKS_FIRST: u32 = u32::MAX;
+const ALL_CHECKED: u32 = u32::MAX;
 
 /// Whether an origin sent a response before the first request of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpokeFirst {
+pub enum Unsolicited {
     No,
     Maybe,
     Yes,
@@ -93,18 +93,18 @@ impl Trust {
     }
 
     /// Records a fault that puts the responses on all connections in doubt, and suspects the origin.
-    pub fn fault(&self, now: Instant, period: Duration, spoke_first: SpokeFirst) {
-        self.suspect(now, period, spoke_first);
+    pub fn fault(&self, now: Instant, period: Duration, unsolicited: Unsolicited) {
+        self.suspect(now, period, unsolicited);
         self.faults.fetch_add(1, Ordering::Release);
     }
 
     /// Suspects the origin for `period`. A new trial follows.
-    pub fn suspect(&self, now: Instant, period: Duration, spoke_first: SpokeFirst) {
+    pub fn suspect(&self, now: Instant, period: Duration, unsolicited: Unsolicited) {
         let before = if self.is_suspected(now) { self.openings.load(Ordering::Relaxed) } else { UNCHECKED };
-        let openings = match (before, spoke_first) {
-            (_, SpokeFirst::Yes) | (SPEAKS_FIRST, _) => SPEAKS_FIRST,
-            (_, SpokeFirst::Refuted) => EXPLAINED,
-            (UNCHECKED, SpokeFirst::Maybe) => CHECKS,
+        let openings = match (before, unsolicited) {
+            (_, Unsolicited::Yes) | (ALL_CHECKED, _) => ALL_CHECKED,
+            (_, Unsolicited::Refuted) => EXPLAINED,
+            (UNCHECKED, Unsolicited::Maybe) => CHECKS,
             (known, _) => known,
         };
         self.openings.store(openings, Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl Trust {
     }
 
     /// Returns whether a new connection must be quiet for a while before its first request is sent.
-    pub fn may_speak_first(&self, now: Instant) -> bool {
+    pub fn checks_new_connections(&self, now: Instant) -> bool {
         let openings = self.openings.load(Ordering::Relaxed);
         openings != UNCHECKED && openings != EXPLAINED && self.is_suspected(now)
     }
@@ -133,7 +133,7 @@ impl Trust {
     /// Records that a new connection was quiet before its first request.
     pub fn opened_quietly(&self) {
         let next = |openings| match openings {
-            UNCHECKED | EXPLAINED | SPEAKS_FIRST => None,
+            UNCHECKED | EXPLAINED | ALL_CHECKED => None,
             left => Some(left - 1),
         };
         let _ = self.openings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
@@ -239,10 +239,10 @@ mod tests {
         let after = |seconds| begun + Duration::from_secs(seconds);
         let trust = Trust::new(begun);
         assert!(!trust.is_suspected(begun));
-        trust.fault(after(10), Duration::from_mins(1), SpokeFirst::No);
-        assert!(!trust.may_speak_first(after(11)));
-        trust.fault(after(20), Duration::from_secs(1), SpokeFirst::Yes);
-        assert!(trust.may_speak_first(after(60)) && !trust.may_speak_first(after(70)));
+        trust.fault(after(10), Duration::from_mins(1), Unsolicited::No);
+        assert!(!trust.checks_new_connections(after(11)));
+        trust.fault(after(20), Duration::from_secs(1), Unsolicited::Yes);
+        assert!(trust.checks_new_connections(after(60)) && !trust.checks_new_connections(after(70)));
         for (seconds, suspected) in [(10, true), (30, true), (69, true), (70, false), (500, false)] {
             assert_eq!(trust.is_suspected(after(seconds)), suspected, "after {seconds} s");
         }
@@ -253,22 +253,22 @@ mod tests {
     fn quiet_new_connections_end_the_check_of_new_connections() {
         let begun = Instant::now();
         let trust = Trust::new(begun);
-        let fault = |spoke| trust.fault(begun, Duration::from_mins(1), spoke);
+        let fault = |first| trust.fault(begun, Duration::from_mins(1), first);
         let now = begun + Duration::from_secs(1);
-        fault(SpokeFirst::Maybe);
+        fault(Unsolicited::Maybe);
         for _ in 0..CHECKS {
-            assert!(trust.may_speak_first(now));
+            assert!(trust.checks_new_connections(now));
             trust.opened_quietly();
         }
-        assert!(!trust.may_speak_first(now), "it was cleared");
-        fault(SpokeFirst::Maybe);
-        assert!(trust.may_speak_first(now), "another fault starts the checks again");
-        fault(SpokeFirst::Yes);
+        assert!(!trust.checks_new_connections(now), "it was cleared");
+        fault(Unsolicited::Maybe);
+        assert!(trust.checks_new_connections(now), "another fault starts the checks again");
+        fault(Unsolicited::Yes);
         (0..=CHECKS).for_each(|_| trust.opened_quietly());
-        assert!(trust.may_speak_first(now));
-        fault(SpokeFirst::No);
-        fault(SpokeFirst::Refuted);
-        assert!(trust.may_speak_first(now));
+        assert!(trust.checks_new_connections(now));
+        fault(Unsolicited::No);
+        fault(Unsolicited::Refuted);
+        assert!(trust.checks_new_connections(now));
     }
 
     #[test]
@@ -276,14 +276,14 @@ mod tests {
         let begun = Instant::now();
         let trust = Trust::new(begun);
         let now = begun + Duration::from_secs(1);
-        for (spoke, checked) in
-            [(SpokeFirst::Maybe, true), (SpokeFirst::Refuted, false), (SpokeFirst::Maybe, false)]
+        for (first, checked) in
+            [(Unsolicited::Maybe, true), (Unsolicited::Refuted, false), (Unsolicited::Maybe, false)]
         {
-            trust.fault(begun, Duration::from_mins(1), spoke);
-            assert_eq!(trust.may_speak_first(now), checked, "{spoke:?}");
+            trust.fault(begun, Duration::from_mins(1), first);
+            assert_eq!(trust.checks_new_connections(now), checked, "{first:?}");
         }
-        trust.fault(begun, Duration::from_mins(1), SpokeFirst::Yes);
-        assert!(trust.may_speak_first(now));
+        trust.fault(begun, Duration::from_mins(1), Unsolicited::Yes);
+        assert!(trust.checks_new_connections(now));
     }
 
     #[test]

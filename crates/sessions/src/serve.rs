@@ -265,7 +265,7 @@ async fn reject(
     status: u16,
 ) -> Option<SessClose> {
     let req = slot.transaction()?;
-    req.lend_rx(connection.take_rx());
+    req.set_rx(connection.take_rx());
     req.minimal_response(status).await;
     finish(services, connection, slot)
 }

@@ -280,13 +280,13 @@ impl Connection {
     fn decode(&mut self) -> Result<Head, Broken> {
         let block = std::mem::take(&mut self.block);
         let (mut rest, mut head) = (&block[..], Head::default());
-        let mut room = vec![0; self.decoder.room_for(rest)];
+        let mut out = vec![0; self.decoder.field_size_bound(rest)];
         self.decoder.begin();
         loop {
-            match self.decoder.next(&mut rest, &mut room) {
+            match self.decoder.next(&mut rest, &mut out) {
                 Ok(Step::Field(line)) => {
                     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                    let (name, value) = (text(line.name(&room)), text(line.value(&room)));
+                    let (name, value) = (text(line.name(&out)), text(line.value(&out)));
                     if name == ":status" {
                         head.start = format!("HTTP/2 {value}");
                     } else {

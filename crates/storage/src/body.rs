@@ -460,7 +460,7 @@ impl BodyWriter {
 
     /// Reserves like `reserve`, but fails with `Full` instead of reserving a piece that is much smaller than `least`.
     pub fn reserve_from(&mut self, least: usize) -> Result<(), Full> {
-        if self.span.as_ref().is_some_and(|s| s.room() > 0) {
+        if self.span.as_ref().is_some_and(|s| s.free_len() > 0) {
             return Ok(());
         }
         let len = self.len();

@@ -176,7 +176,7 @@ impl Residency {
         let Some(length) = self.loaded.lock().plan(at, end) else { return Ok(()) };
         let found = allocate(arena, length, eviction);
         let writer = found.inspect_err(|_| self.loaded.lock().end_loading(at))?;
-        let wanted = writer.room().min(length as usize);
+        let wanted = writer.free_len().min(length as usize);
         self.extent.load(Load::new(at, wanted, writer, receiver));
         Ok(())
     }

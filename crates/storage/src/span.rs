@@ -205,23 +205,23 @@ impl SpanWriter {
         &self.span
     }
 
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn free_len(&self) -> usize {
         self.span.capacity() - self.span.len()
     }
 
     /// Returns the part that is not written yet. Its bytes have no meaning before they are written.
     pub(crate) fn window(&mut self) -> &mut [u8] {
         let filled = self.span.len();
-        let room = self.span.capacity() - filled;
-        let ptr = self.span.arena.mapping().at(self.span.at + filled as u64, room).as_ptr();
+        let free = self.span.capacity() - filled;
+        let ptr = self.span.arena.mapping().at(self.span.at + filled as u64, free).as_ptr();
         // SAFETY: [at + filled, at + capacity) belongs to this span; readers stay below `filled`; there
         // is one writer per span and this borrows it mutably; `commit` and `trim` need it mutably too.
-        unsafe { std::slice::from_raw_parts_mut(ptr, room) }
+        unsafe { std::slice::from_raw_parts_mut(ptr, free) }
     }
 
     /// Makes the first `n` bytes of the window visible to readers.
     pub(crate) fn commit(&mut self, n: usize) {
-        assert!(n <= self.room(), "commit beyond the window");
+        assert!(n <= self.free_len(), "commit beyond the window");
         self.span.filled.fetch_add(n as u32, Ordering::Release);
     }
 

@@ -104,7 +104,7 @@ impl Stored {
             _ => Err(full),
         })?;
         parts.write(&mut writer);
-        let shared = one_span.is_some() && writer.room() > 0;
+        let shared = one_span.is_some() && writer.free_len() > 0;
         let (body, writer) = Body::begin(writer, head, shared, expected, sizes);
         Ok((Self::new(Spans::Streamed(body))?, writer))
     }

@@ -31,9 +31,9 @@ impl Text {
 
 impl std::fmt::Write for Text {
     fn write_str(&mut self, s: &str) -> std::fmt::Result {
-        let room = &mut self.bytes[self.len..];
-        let n = s.len().min(room.len());
-        room[..n].copy_from_slice(&s.as_bytes()[..n]);
+        let free = &mut self.bytes[self.len..];
+        let n = s.len().min(free.len());
+        free[..n].copy_from_slice(&s.as_bytes()[..n]);
         self.len += n;
         if n == s.len() { Ok(()) } else { Err(std::fmt::Error) }
     }

@@ -73,13 +73,13 @@ impl<'a> Ctx<'a> {
     /// Copies a value into the workspace. `None`: out of workspace.
     pub fn copy_value<T: Copy>(&mut self, value: T) -> Option<&'a T> {
         let size = size_of::<T>();
-        let is_aligned = |room: &[u8]| room.as_ptr().cast::<T>().is_aligned();
+        let is_aligned = |memory: &[u8]| memory.as_ptr().cast::<T>().is_aligned();
         // Workspaces have a sufficient alignment in practice. Otherwise the allocation is abandoned for a larger one.
-        let first = self.host.alloc(size).filter(|room| room.len() >= size)?;
-        let room = if is_aligned(first) { first } else { self.host.alloc(size + align_of::<T>())? };
-        let from = room.as_ptr().align_offset(align_of::<T>());
-        let room = room.get_mut(from..)?.get_mut(..size)?;
-        let at = room.as_mut_ptr().cast::<MaybeUninit<T>>();
+        let first = self.host.alloc(size).filter(|memory| memory.len() >= size)?;
+        let memory = if is_aligned(first) { first } else { self.host.alloc(size + align_of::<T>())? };
+        let from = memory.as_ptr().align_offset(align_of::<T>());
+        let memory = memory.get_mut(from..)?.get_mut(..size)?;
+        let at = memory.as_mut_ptr().cast::<MaybeUninit<T>>();
         // SAFETY: `at` is aligned for a `T` and has space for one, which is borrowed mutably until it is written;
         // afterwards nothing writes to it until `'a` ends, as the host promises.
         unsafe { Some((*at).write(value)) }

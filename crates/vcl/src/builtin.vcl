@@ -216,7 +216,7 @@ sub vcl_beresp_control {
 }
 
 sub vcl_beresp_vary {
-    if (beresp.http.Vary == "*") {
+    if (beresp.http.Vary ~ "(^|,)[ \t]*[*][ \t]*(,|$)") {
         call vcl_beresp_hitmiss;
     }
 }

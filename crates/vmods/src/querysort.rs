@@ -3,7 +3,7 @@
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
 use crate::standard;
-use crate::support::{CallResult, Table, overflow, room};
+use crate::support::{CallResult, Table, free_workspace, overflow};
 
 pub(crate) static MODULE: Table = Table {
     name: "querysort",
@@ -16,7 +16,7 @@ pub(crate) static MODULE: Table = Table {
 fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(url) = args.str(0) else { return Ok(Value::Str(None)) };
     let Some(sorted) = sorted(url) else { return Ok(Value::Str(Some(url))) };
-    if sorted.len() >= room(ctx) {
+    if sorted.len() >= free_workspace(ctx) {
         overflow(ctx);
         return Ok(Value::Str(Some(url)));
     }

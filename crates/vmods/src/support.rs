@@ -99,7 +99,7 @@ fn workspace(ctx: &Ctx<'_>) -> &'static str {
 }
 
 /// Returns the free bytes of the workspace; without a workspace, there is no limit.
-pub(crate) fn room(ctx: &mut Ctx<'_>) -> usize {
+pub(crate) fn free_workspace(ctx: &mut Ctx<'_>) -> usize {
     ctx.host.workspace_free(workspace(ctx)).unwrap_or(usize::MAX)
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn overflow(ctx: &mut Ctx<'_>) {
 
 /// Copies into the workspace, for functions that report a full workspace themselves: no overflow is recorded.
 pub(crate) fn copy_if_room<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Option<&'a [u8]> {
-    if bytes.len() >= room(ctx) {
+    if bytes.len() >= free_workspace(ctx) {
         return None;
     }
     ctx.try_copy(bytes)

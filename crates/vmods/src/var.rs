@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, Func, ModuleError, Value};
 
-use crate::support::{CallResult, DONE, Table, room, text};
+use crate::support::{CallResult, DONE, Table, free_workspace, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "var",
@@ -52,7 +52,7 @@ struct Variables(HashMap<Vec<u8>, Held>);
 const VARIABLE: usize = 56;
 
 fn charge(ctx: &mut Ctx<'_>, bytes: usize, what: &str) -> Result<(), ModuleError> {
-    if bytes > room(ctx) || ctx.host.alloc(bytes).is_none() {
+    if bytes > free_workspace(ctx) || ctx.host.alloc(bytes).is_none() {
         return Err(format!("vmod_var: {what}: out of workspace").into());
     }
     Ok(())

@@ -42,8 +42,8 @@ pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
 #[cold]
 fn log_too_many_headers(req: &mut Req, object: &ObjRef) {
     if let Some(head) = pack::PackedHead::new(object.head()).filter(|_| !req.task.ws().overflowed()) {
-        let (count, room) = (head.count() + FIRST_HEADER, req.task.params().http_max_hdr);
-        req.log_error(&format!("Too many headers to Decode object ({count} vs. {room})"));
+        let (count, most) = (head.count() + FIRST_HEADER, req.task.params().http_max_hdr);
+        req.log_error(&format!("Too many headers to Decode object ({count} vs. {most})"));
     }
 }
 

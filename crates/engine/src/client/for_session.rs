@@ -1,4 +1,4 @@
-//! The part of a request's interface that sessions use before and after the steps: receiving the head, lending the
+//! The part of a request's interface that sessions use before and after the steps: receiving the head, handing over the
 //! receiving side of the connection and taking it back, and ending the transaction.
 
 use std::rc::Rc;
@@ -109,10 +109,10 @@ impl Req {
         self.client.account.req_header += bytes;
     }
 
-    /// Lends the receiving side of the connection to the request, which may read a body from it.
+    /// Sets the receiving side of the connection, from which the request may read a body.
     #[inline]
-    pub fn lend_rx(&mut self, rx: Option<Rx>) {
-        self.request.body.lend_rx(rx);
+    pub fn set_rx(&mut self, rx: Option<Rx>) {
+        self.request.body.set_rx(rx);
     }
 
     /// Takes back the receiving side. Returns `None` while a fetch still reads the body from it.

@@ -243,7 +243,7 @@ async fn carry(
     };
     let has_unsent = to_origin.has_unsent.get();
     connection.set_unsent(has_unsent);
-    req.request.body.lend_rx(Some(client));
+    req.request.body.set_rx(Some(client));
     reason
 }
 

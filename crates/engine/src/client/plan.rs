@@ -73,7 +73,7 @@ impl Facts {
 
 impl Plan {
     /// Creates a plan with the filters of these names. `choose` selects the client's range; it gets the plan with the
-    /// filters before the range filter. Returns an error if a name is unknown: the list from this name on.
+    /// filters before the range filter. Returns an error if a name is unknown or misplaced: the list from this name on.
     pub fn new(names: &[u8], facts: Facts, choose: impl Fn(&Plan) -> Portion) -> Result<Plan, &[u8]> {
         let mut plan = Plan { length: facts.stored, ..Plan::default() };
         for (name, rest) in lacquer_filters::names(names) {
@@ -91,6 +91,8 @@ impl Plan {
                     plan.take(portion);
                 }
                 b"esi" if !facts.has_includes => {}
+                // Includes are at positions of the whole body.
+                b"esi" if plan.to.is_some() => return Err(rest),
                 b"esi" => {
                     plan.esi = true;
                     plan.length = delivery::including_length(plan.length);
@@ -222,5 +224,7 @@ mod tests {
         let change = Change::Unsatisfiable { why: "why", whole: Some(100) };
         assert_eq!((plan.length, plan.changes), (Some(0), vec![change]));
         assert_eq!(Plan::new(b" gunzip sort x", facts, |_| Portion::Whole).err(), Some(&b"sort x"[..]));
+        let part = |_: &Plan| Portion::Part { low: 5, high: 10 };
+        assert_eq!(Plan::new(b"range esi", PAGE, part).err(), Some(&b"esi"[..]), "includes after a range");
     }
 }

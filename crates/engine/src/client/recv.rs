@@ -88,7 +88,7 @@ pub async fn recv(req: &mut Req) -> Step {
     if let Some(why) = h1::request_fault(&req.request.original, req.task.ws()) {
         return Box::pin(refuse(req, why)).await;
     }
-    // Only HTTP/2 allows a body with HEAD. An origin that ignores the body would parse it as the next request.
+    // HTTP/2 and HTTP/3 allow a body with HEAD. An origin that ignores the body would parse it as the next request.
     if req.request.body.is_available() && req.request.original.method(req.task.ws()) == b"HEAD" {
         return Box::pin(refuse(req, "Body in a HEAD request")).await;
     }

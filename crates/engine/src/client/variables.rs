@@ -210,12 +210,13 @@ pub fn unset(req: &mut Req, var: Var) -> HostResult<()> {
 }
 
 pub fn set_str(req: &mut Req, var: Var, value: Option<&[u8]>) -> HostResult<()> {
+    let features = req.task.params().feature;
     match var {
-        Var::ReqMethod => headers::set_start(&mut req.req_headers(), Slot::Method, var, value),
-        Var::ReqUrl => headers::set_start(&mut req.req_headers(), Slot::Url, var, value),
-        Var::ReqProto => headers::set_start(&mut req.req_headers(), Slot::Proto, var, value),
-        Var::RespProto => headers::set_start(&mut req.resp_headers(), Slot::Proto, var, value),
-        Var::RespReason => headers::set_start(&mut req.resp_headers(), Slot::Reason, var, value),
+        Var::ReqMethod => headers::set_start(&mut req.req_headers(), Slot::Method, var, value, features),
+        Var::ReqUrl => headers::set_start(&mut req.req_headers(), Slot::Url, var, value, features),
+        Var::ReqProto => headers::set_start(&mut req.req_headers(), Slot::Proto, var, value, features),
+        Var::RespProto => headers::set_start(&mut req.resp_headers(), Slot::Proto, var, value, features),
+        Var::RespReason => headers::set_start(&mut req.resp_headers(), Slot::Reason, var, value, features),
         Var::BereqMethod => set_pipe_text(req, Slot::Method, var, value),
         Var::BereqUrl => set_pipe_text(req, Slot::Url, var, value),
         Var::BereqProto => set_pipe_text(req, Slot::Proto, var, value),
@@ -245,8 +246,9 @@ pub fn set_str(req: &mut Req, var: Var, value: Option<&[u8]>) -> HostResult<()> 
 }
 
 fn set_pipe_text(req: &mut Req, slot: Slot, var: Var, value: Option<&[u8]>) -> HostResult<()> {
+    let features = req.task.params().feature;
     match req.pipe_headers() {
-        Some(mut bereq) => headers::set_start(&mut bereq, slot, var, value),
+        Some(mut bereq) => headers::set_start(&mut bereq, slot, var, value, features),
         None => misplaced(var),
     }
 }

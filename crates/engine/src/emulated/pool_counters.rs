@@ -38,8 +38,8 @@ impl PoolCounters {
     }
 
     /// Returns the pool that a reactor is assigned to.
-    pub fn pool(&self, services: usize) -> Arc<Pool> {
-        self.pools[services % self.pools.len()].clone()
+    pub fn pool(&self, reactor: usize) -> Arc<Pool> {
+        self.pools[reactor % self.pools.len()].clone()
     }
 }
 
@@ -62,9 +62,9 @@ pub struct LocalPoolCounters {
 }
 
 impl LocalPoolCounters {
-    pub fn new(all: &PoolCounters, services: usize) -> LocalPoolCounters {
+    pub fn new(all: &PoolCounters, reactor: usize) -> LocalPoolCounters {
         LocalPoolCounters {
-            pool: all.pool(services),
+            pool: all.pool(reactor),
             sharers: all.reactors.div_ceil(all.pools.len()).max(1) as u32,
             req: LocalMempool::default(),
             sess: LocalMempool::default(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lacquer_flow::retry::{self, Exchange, Next, Tried};
 use lacquer_http::{SessClose, h1, header_table as h};
-use lacquer_net::{ConnectError, ConnectStage, Peeked, SpokeFirst, Taken};
+use lacquer_net::{ConnectError, ConnectStage, Peeked, Taken, Unsolicited};
 use lacquer_shm::Tag;
 use lacquer_sources::clock::Instant;
 use lacquer_vcl_runtime::{BackendId, Ctx};
@@ -211,7 +211,7 @@ impl Fetch {
     fn refuse_early_bytes(&mut self, connection: OriginConnection, sample: Vec<u8>) {
         self.task.stamp("Bereq");
         log_close(self.task.log_mut(), &connection, Some(SessClose::RxJunk.name()));
-        let text = connection.close_faulty(self.task.services(), sample, SpokeFirst::Yes);
+        let text = connection.close_faulty(self.task.services(), sample, Unsolicited::Yes);
         self.task.log_mut().put(Tag::Error, text.as_bytes());
     }
 
@@ -221,7 +221,7 @@ impl Fetch {
         if connection.is_reused() {
             return None;
         }
-        let is_checked = connection.origin().endpoint.trust().may_speak_first(Instant::now());
+        let is_checked = connection.origin().endpoint.trust().checks_new_connections(Instant::now());
         if is_checked {
             connection.rx_mut().confirm();
             Box::pin(tokio::time::sleep(surplus::quiet_time(self.task.params()))).await;

@@ -14,8 +14,8 @@ use lacquer_flow::reuse;
 use lacquer_http::{SessClose, Workspace};
 use lacquer_net::descriptors::Need;
 use lacquer_net::{
-    CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Rx, SpokeFirst,
-    Surplus, Taken, TxHalf, Wanted, Watch, endpoint,
+    CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Rx, Surplus,
+    Taken, TxHalf, Unsolicited, Wanted, Watch, endpoint,
 };
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
@@ -190,8 +190,8 @@ impl OriginConnection {
     }
 
     /// Returns whether the first response on this connection may have arrived before its request.
-    pub fn spoke_first(&self) -> SpokeFirst {
-        self.link.record().spoke_first()
+    pub fn unsolicited(&self) -> Unsolicited {
+        self.link.record().unsolicited()
     }
 
     /// Returns whether the response may belong to another request.
@@ -457,20 +457,20 @@ impl OriginConnection {
 
     /// Closes a connection on which bytes were read that belong to no request, and handles these bytes. Returns the
     /// text for the log.
-    pub fn close_faulty(self, services: &Services, sample: Vec<u8>, spoke_first: SpokeFirst) -> String {
+    pub fn close_faulty(self, services: &Services, sample: Vec<u8>, unsolicited: Unsolicited) -> String {
         let (connection, slot) = self.into_parts();
         let endpoint = &slot.origin().endpoint;
-        let fault = Surplus { spoke_first, ..Surplus::new(Arc::downgrade(endpoint), &connection, sample) };
+        let fault = Surplus { unsolicited, ..Surplus::new(Arc::downgrade(endpoint), &connection, sample) };
         connection.forget();
         surplus::handle(services, endpoint, &fault)
     }
 
     /// Removes the objects that were received over this connection and may be the responses to other requests. No
     /// byte arrived for `silence` after the last of them.
-    pub fn drop_doubtful(&self, services: &Services, silence: Duration) {
+    pub fn drop_unproven(&self, services: &Services, silence: Duration) {
         let quiet = surplus::quiet_time(&services.params());
-        let doubtful: Vec<_> = self.link.record().doubtful(silence, quiet).collect();
-        surplus::drop_objects(services, doubtful.iter());
+        let unproven: Vec<_> = self.link.record().unproven_after(silence, quiet).collect();
+        surplus::drop_objects(services, unproven.iter());
     }
 
     /// Returns the connection to the pool. `object` is the cached object that was received over it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lacquer_cache::Object;
 use lacquer_flow::reuse::{self, Doubt, End, Used};
 use lacquer_http::SessClose;
-use lacquer_net::{SAMPLE, SpokeFirst};
+use lacquer_net::{SAMPLE, Unsolicited};
 use lacquer_shm::Tag;
 use lacquer_sources::clock::Instant;
 
@@ -83,9 +83,9 @@ impl Fetch {
         let doubt = reuse::doubt(is_reused, || connection.has_faulty_origin(), is_read);
         match doubt {
             Doubt::None => {}
-            Doubt::Foreign => connection.drop_doubtful(self.task.services(), Duration::ZERO),
+            Doubt::Foreign => connection.drop_unproven(self.task.services(), Duration::ZERO),
             Doubt::Unconfirmed => {
-                connection.drop_doubtful(self.task.services(), connection.reply().silence());
+                connection.drop_unproven(self.task.services(), connection.reply().silence());
             }
         }
         let end = end_of(&connection, reason);
@@ -104,12 +104,12 @@ impl Fetch {
         log_close(self.task.log_mut(), &connection, Some(SessClose::RxJunk.name()));
         let (is_reused, is_bodyless) = (connection.is_reused(), connection.reply().is_bodyless());
         let judged = reuse::judge_surplus(is_reused, is_bodyless, surplus::may_be_response(&sample));
-        let spoke_first = match connection.spoke_first() {
-            SpokeFirst::Refuted => SpokeFirst::Refuted,
-            _ if judged.may_have_spoken_first => SpokeFirst::Maybe,
-            _ => SpokeFirst::No,
+        let unsolicited = match connection.unsolicited() {
+            Unsolicited::Refuted => Unsolicited::Refuted,
+            _ if judged.may_be_unsolicited => Unsolicited::Maybe,
+            _ => Unsolicited::No,
         };
-        let text = connection.close_faulty(self.task.services(), sample, spoke_first);
+        let text = connection.close_faulty(self.task.services(), sample, unsolicited);
         self.task.log_mut().put(Tag::Error, text.as_bytes());
         Ended { is_foreign: judged.is_foreign, leaving: None }
     }

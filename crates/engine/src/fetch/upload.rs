@@ -90,7 +90,11 @@ impl Fetch {
             self.fetch_error("Failure to push processors");
             return None;
         }
-        let has_coding = has_body && self.request.http.has(self.task.ws(), h::TRANSFER_ENCODING);
+        if !has_body {
+            // An earlier attempt, whose body VCL has unset since, may have declared a chunked body.
+            self.bereq_headers().unset(h::TRANSFER_ENCODING);
+        }
+        let has_coding = self.request.http.has(self.task.ws(), h::TRANSFER_ENCODING);
         // An earlier attempt may have declared a chunked body.
         upload.chunked |= has_coding && !self.request.http.has(self.task.ws(), h::CONTENT_LENGTH);
         if upload.chunked {

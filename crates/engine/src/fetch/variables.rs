@@ -216,12 +216,13 @@ pub fn unset(f: &mut Fetch, var: Var) -> HostResult<()> {
 }
 
 pub fn set_str(f: &mut Fetch, var: Var, value: Option<&[u8]>) -> HostResult<()> {
+    let features = f.task.params().feature;
     match var {
-        Var::BereqMethod => headers::set_start(&mut f.bereq_headers(), Slot::Method, var, value),
-        Var::BereqUrl => headers::set_start(&mut f.bereq_headers(), Slot::Url, var, value),
-        Var::BereqProto => headers::set_start(&mut f.bereq_headers(), Slot::Proto, var, value),
-        Var::BerespProto => headers::set_start(&mut f.beresp_headers(), Slot::Proto, var, value),
-        Var::BerespReason => headers::set_start(&mut f.beresp_headers(), Slot::Reason, var, value),
+        Var::BereqMethod => headers::set_start(&mut f.bereq_headers(), Slot::Method, var, value, features),
+        Var::BereqUrl => headers::set_start(&mut f.bereq_headers(), Slot::Url, var, value, features),
+        Var::BereqProto => headers::set_start(&mut f.bereq_headers(), Slot::Proto, var, value, features),
+        Var::BerespProto => headers::set_start(&mut f.beresp_headers(), Slot::Proto, var, value, features),
+        Var::BerespReason => headers::set_start(&mut f.beresp_headers(), Slot::Reason, var, value, features),
         Var::BereqFilters => {
             let copied = keep(f.task.ws_mut(), value);
             assign(&mut f.request.filters, copied);

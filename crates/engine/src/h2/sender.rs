@@ -69,7 +69,7 @@ impl StreamSender {
     async fn send_head(&mut self) -> Result<(), SendError> {
         let Some(Waiting { ends }) = self.head else { return Ok(()) };
         let conn = self.stream.conn();
-        conn.room(self.stream.id(), self.limits).await.map_err(|()| Gone)?;
+        conn.until_unclogged(self.stream.id(), self.limits).await.map_err(|()| Gone)?;
         if self.stream.error().is_some() {
             return Err(Gone.into());
         }

@@ -272,7 +272,7 @@ impl Conn {
     }
 
     /// Waits until frames may be added again.
-    pub async fn room(&self, stream: u32, limits: StreamLimits) -> Result<(), ()> {
+    pub async fn until_unclogged(&self, stream: u32, limits: StreamLimits) -> Result<(), ()> {
         while self.is_clogged() {
             // An empty write sends the gathered frames.
             self.send_data(stream, &[], false, limits).await?;

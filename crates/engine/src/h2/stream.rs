@@ -204,8 +204,8 @@ impl Stream {
 
     /// Extends the client's window if padding has used it up.
     pub fn rescue(&self) {
-        let room = self.conn.settings().initial_window_size;
-        let more = self.proto.borrow_mut().rescue(self.buffered() as usize, room);
+        let window = self.conn.settings().initial_window_size;
+        let more = self.proto.borrow_mut().rescue(self.buffered() as usize, window);
         if more > 0 {
             self.conn.queue(|out| frame::window_update(out, self.id, more));
         }
@@ -298,9 +298,10 @@ impl Stream {
         if self.has_ended() {
             return;
         }
-        let room = u64::from(self.conn.settings().initial_window_size).saturating_sub(self.buffered()) as u32;
+        let window =
+            u64::from(self.conn.settings().initial_window_size).saturating_sub(self.buffered()) as u32;
         let (low, step) = (params.h2_rx_window_low_water as u32, params.h2_rx_window_increment as u32);
-        let more = self.proto.borrow_mut().receive.refill_within(low, step, room);
+        let more = self.proto.borrow_mut().receive.refill_within(low, step, window);
         if more > 0 {
             self.conn.queue(|out| frame::window_update(out, self.id, more));
         }

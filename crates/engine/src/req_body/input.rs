@@ -54,7 +54,7 @@ impl BodyInput {
     }
 
     #[inline]
-    pub(super) fn lend_rx(&mut self, rx: Option<Rx>) {
+    pub(super) fn set_rx(&mut self, rx: Option<Rx>) {
         if let BodyInput::Http1(reader) = self {
             reader.rx = rx;
         }

@@ -83,10 +83,10 @@ impl ReqBody {
         }
     }
 
-    /// Lends the request the receiving side of its connection. Does nothing for a stream.
+    /// Sets the receiving side of the connection, from which the body is read. Does nothing for a stream.
     #[inline]
-    pub fn lend_rx(&mut self, rx: Option<Rx>) {
-        self.input.lend_rx(rx);
+    pub fn set_rx(&mut self, rx: Option<Rx>) {
+        self.input.set_rx(rx);
     }
 
     /// Takes the receiving side back. Returns `None` for a stream, and while a fetch still reads the body.

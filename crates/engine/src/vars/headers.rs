@@ -9,12 +9,28 @@ use lacquer_vcl_runtime::{HeaderEdit, HostResult};
 
 use crate::logged::Logged;
 
+/// Returns an error if the value would end the start line, or contains another control character (feature
+/// `validate_headers`). VCL may have decoded it from what a client sent.
+pub fn check_start(features: FeatureBits, name: &str, value: &[u8]) -> HostResult<()> {
+    if !features.has(FeatureBits::VALIDATE_HEADERS) || is_valid_line(value) {
+        return Ok(());
+    }
+    Err(format!("Bad {name}: {}", value.escape_ascii()))
+}
+
 /// Sets a field of the start line.
-pub fn set_start(to: &mut Logged<'_>, slot: Slot, var: Var, value: Option<&[u8]>) -> HostResult<()> {
+pub fn set_start(
+    to: &mut Logged<'_>,
+    slot: Slot,
+    var: Var,
+    value: Option<&[u8]>,
+    features: FeatureBits,
+) -> HostResult<()> {
     let value = value.unwrap_or_default();
     if value.is_empty() {
         return Err(format!("Setting {} to empty string", var.name()));
     }
+    check_start(features, var.name(), value)?;
     if to.message.put_copy(to.ws, slot, value).is_err() {
         return Err(format!("Workspace overflow ({})", var.name()));
     }
@@ -106,12 +122,22 @@ pub fn collect(to: &mut Logged<'_>, name: HeaderName<'_>, separator: &[u8]) {
     }
 }
 
-/// Calls `edit` with every line, and applies the results. Keeps the order of the lines.
-pub fn edit(to: &mut Logged<'_>, edit: &mut dyn FnMut(&[u8]) -> HeaderEdit) {
+/// Calls `edit` with every line, and applies the results. Keeps the order of the lines. Changes nothing if a new line
+/// has a bad character.
+pub fn edit(
+    to: &mut Logged<'_>,
+    edit: &mut dyn FnMut(&[u8]) -> HeaderEdit,
+    features: FeatureBits,
+) -> HostResult<()> {
     let fields: Vec<Field> = to.message.fields().to_vec();
     let edits: Vec<HeaderEdit> = fields.iter().map(|field| edit(field.line(to.ws))).collect();
     if edits.iter().all(|e| *e == HeaderEdit::Keep) {
-        return;
+        return Ok(());
+    }
+    for edit in &edits {
+        if let HeaderEdit::Replace(line) = edit {
+            check_start(features, "header", line)?;
+        }
     }
     for field in &fields {
         to.message.unset(to.ws, HeaderName::new(field.name(to.ws)), |_| {});
@@ -136,6 +162,7 @@ pub fn edit(to: &mut Logged<'_>, edit: &mut dyn FnMut(&[u8]) -> HeaderEdit) {
             to.log.put(Tag::LostHeader, field.line(to.ws));
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

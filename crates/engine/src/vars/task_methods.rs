@@ -111,11 +111,12 @@ macro_rules! task_methods {
             http: HttpId,
             edit: &mut dyn FnMut(&[u8]) -> HeaderEdit,
         ) -> HostResult<()> {
-            headers::edit(&mut self.changeable(http)?, edit);
-            Ok(())
+            let features = self.task.params().feature;
+            headers::edit(&mut self.changeable(http)?, edit, features)
         }
 
         fn return_status(&mut self, status: i64, reason: Option<&[u8]>) -> HostResult<()> {
+            headers::check_start(self.task.params().feature, "reason", reason.unwrap_or_default())?;
             self.response.status = status as u16;
             self.response.reason = match reason {
                 None => fixed_text_table::reason_text(self.response.status),

@@ -16,7 +16,7 @@ pub enum Step {
     More {
         needed: usize,
     },
-    /// There is no room for the field. Nothing was consumed; see [`Decoder::room_for`].
+    /// There is no room for the field. Nothing was consumed; see [`Decoder::field_size_bound`].
     Full,
 }
 
@@ -92,7 +92,7 @@ impl Decoder {
 
     /// Returns a size of `out` that is always sufficient for the next field of `input`: no byte of a string expands
     /// to more than two, and a name may come from the table.
-    pub fn room_for(&self, input: &[u8]) -> usize {
+    pub fn field_size_bound(&self, input: &[u8]) -> usize {
         2 * input.len() + self.table.size() + 64
     }
 

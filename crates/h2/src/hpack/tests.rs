@@ -160,7 +160,7 @@ fn invalid_sizes_and_numbers_are_rejected() {
 }
 
 #[test]
-fn an_incomplete_field_or_missing_room_consumes_nothing() {
+fn an_incomplete_field_or_a_small_buffer_consumes_nothing() {
     let mut block = Vec::new();
     encode::remembered(&mut block, b"user-agent", b"something of some length");
     for cut in 1..block.len() {
@@ -170,11 +170,11 @@ fn an_incomplete_field_or_missing_room_consumes_nothing() {
         assert_eq!((input.len(), decoder.table().count()), (cut, 0));
     }
     let line = "user-agent: something of some length";
-    for room in 0..line.len() {
+    for len in 0..line.len() {
         let (mut decoder, mut input) = (Decoder::new(4096), &block[..]);
-        assert_eq!(decoder.next(&mut input, &mut vec![0; room]), Ok(Step::Full));
+        assert_eq!(decoder.next(&mut input, &mut vec![0; len]), Ok(Step::Full));
         assert_eq!(decoder.table().count(), 0);
-        let enough = decoder.room_for(input);
+        let enough = decoder.field_size_bound(input);
         assert!(matches!(decoder.next(&mut input, &mut vec![0; enough]), Ok(Step::Field(_))));
         assert_eq!((input.len(), decoder.table().count()), (0, 1));
     }

@@ -102,7 +102,7 @@ impl RequestBuilder {
 
     /// Returns the buffer to which the next field must be decoded.
     #[inline]
-    pub fn room<'a>(&'a mut self, ws: &'a mut Workspace) -> &'a mut [u8] {
+    pub fn field_buffer<'a>(&'a mut self, ws: &'a mut Workspace) -> &'a mut [u8] {
         match self.error {
             None if !self.is_trailers => &mut ws.get_mut(self.area)[self.used..],
             _ => &mut self.spill[..],

@@ -85,7 +85,7 @@ impl RequestDecoder {
     ) -> Result<usize, Error> {
         let mut left = input;
         loop {
-            let out = self.builder.room(ws);
+            let out = self.builder.field_buffer(ws);
             match decoder.next(&mut left, out).map_err(|error| damaged(error, log))? {
                 Step::Field(line) => self.builder.add(line, ws, msg, log)?,
                 Step::End => return Ok(input.len()),
@@ -93,7 +93,7 @@ impl RequestDecoder {
                     self.needed = needed;
                     return Ok(input.len() - left.len());
                 }
-                Step::Full => self.builder.overflow(decoder.room_for(left)),
+                Step::Full => self.builder.overflow(decoder.field_size_bound(left)),
             }
         }
     }

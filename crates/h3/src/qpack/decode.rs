@@ -122,7 +122,7 @@ impl Decoder {
 
     /// Returns a size of a buffer that is always sufficient for the next field of a section: no byte of a string
     /// expands to more than two, and a name may come from a table.
-    pub fn room_for(&self, input: &Section<'_>) -> usize {
+    pub fn field_size_bound(&self, input: &Section<'_>) -> usize {
         2 * input.left() + self.table.size() + 128
     }
 

@@ -19,7 +19,7 @@ pub enum Step {
     Field(Line),
     /// The section has ended.
     End,
-    /// There is no room for the field. Nothing was consumed; see [`super::Decoder::room_for`].
+    /// There is no room for the field. Nothing was consumed; see [`super::Decoder::field_size_bound`].
     Full,
 }
 

@@ -8,7 +8,7 @@ use lacquer_testing::{Random, rounds};
 /// Returns the lines of a section, or `None` if it is blocked.
 fn decode(decoder: &mut Decoder, stream: u64, bytes: &[u8]) -> Result<Option<Vec<String>>, QpackError> {
     let Begun::Section(mut section) = decoder.begin(stream, bytes)? else { return Ok(None) };
-    let (mut lines, mut out) = (Vec::new(), vec![0; decoder.room_for(&section)]);
+    let (mut lines, mut out) = (Vec::new(), vec![0; decoder.field_size_bound(&section)]);
     loop {
         match decoder.next(&mut section, &mut out)? {
             Step::Field(line) => lines.push(String::from_utf8_lossy(&out[..line.len]).into_owned()),

@@ -66,10 +66,10 @@ fn fields(
     let Begun::Section(mut section) = begun else { return Ok(None) };
     let mut builder = build(ws, msg);
     loop {
-        let out = builder.room(ws);
+        let out = builder.field_buffer(ws);
         match decoder.next(&mut section, out).map_err(|error| damaged(error, log))? {
             Step::Field(line) => builder.add(line, ws, msg, log)?,
-            Step::Full => builder.overflow(decoder.room_for(&section)),
+            Step::Full => builder.overflow(decoder.field_size_bound(&section)),
             Step::End => break,
         }
         if builder.error().is_some() {

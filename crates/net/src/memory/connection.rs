@@ -108,7 +108,7 @@ impl State {
 
     /// Passes on bytes of the write buffer, as many as the window allows.
     fn pass_on(&mut self) {
-        let n = self.buffer.bytes.len().min(self.room(|state| &state.to_peer));
+        let n = self.buffer.bytes.len().min(self.free_space(|state| &state.to_peer));
         if self.to_peer.is_unread && !self.buffer.bytes.is_empty() {
             self.reset();
         } else if n > 0 {
@@ -117,7 +117,7 @@ impl State {
         }
     }
 
-    fn room(&self, pipe: fn(&State) -> &Pipe) -> usize {
+    fn free_space(&self, pipe: fn(&State) -> &Pipe) -> usize {
         self.limits.window.saturating_sub(pipe(self).bytes.len())
     }
 
@@ -133,7 +133,7 @@ impl State {
     /// Returns the number of bytes that a write would accept.
     fn writable(&self) -> usize {
         match self.limits.buffer {
-            0 => self.room(|state| &state.to_peer),
+            0 => self.free_space(|state| &state.to_peer),
             size => size.saturating_sub(self.buffer.bytes.len()),
         }
     }
@@ -287,7 +287,7 @@ fn poll_finish(state: &Shared, cx: &Context<'_>) -> Poll<io::Result<()>> {
     if state.limits.buffer == 0 || state.buffer.has_ended {
         return Poll::Ready(Ok(()));
     }
-    if state.room(|state| &state.to_peer) == 0 {
+    if state.free_space(|state| &state.to_peer) == 0 {
         state.register(cx);
         return Poll::Pending;
     }
@@ -393,8 +393,9 @@ impl Tx {
             if !state.is_writable() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            let room = if state.to_peer.is_unread { usize::MAX } else { state.room(|state| &state.to_peer) };
-            room.min(state.limits.step).min(part.len())
+            let free =
+                if state.to_peer.is_unread { usize::MAX } else { state.free_space(|state| &state.to_peer) };
+            free.min(state.limits.step).min(part.len())
         };
         let mut bytes = vec![0; most];
         let n = part.read(&mut bytes)?;
@@ -512,7 +513,7 @@ impl Peer {
     pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let is_ready = |state: &State| {
-                state.is_reset || state.to_engine.is_unread || state.room(|state| &state.to_engine) > 0
+                state.is_reset || state.to_engine.is_unread || state.free_space(|state| &state.to_engine) > 0
             };
             when(&self.0, is_ready).await;
             let mut state = self.0.lock();
@@ -522,7 +523,7 @@ impl Peer {
             if state.is_reset {
                 return Err(Errno::CONNRESET.into());
             }
-            let (now, rest) = bytes.split_at(bytes.len().min(state.room(|state| &state.to_engine)));
+            let (now, rest) = bytes.split_at(bytes.len().min(state.free_space(|state| &state.to_engine)));
             state.to_engine.bytes.extend(now);
             state.wake_all();
             bytes = rest;

@@ -118,7 +118,7 @@ impl Connection {
 
     /// Receives bytes. Fails with `WouldBlock` if there are none.
     fn receive(&self, session: &mut Session) -> io::Result<()> {
-        match self.socket.try_receive(session.input().room()) {
+        match self.socket.try_receive(session.input().free_space()) {
             Ok(0) => Ok(session.end_of_stream()?),
             Ok(n) => {
                 session.input().received(n);

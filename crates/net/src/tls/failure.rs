@@ -143,14 +143,6 @@ impl Failure {
         }
     }
 
-    /// Returns whether verification of the peer's certificate has failed.
-    pub fn certificate_error(&self) -> Option<&CertificateError> {
-        match self {
-            Failure::Handshake(Error::InvalidCertificate(error)) => Some(error),
-            _ => None,
-        }
-    }
-
     /// Returns the text for the log record `TLS` or `BackendSSL`, in the format of OpenSSL's errors.
     pub fn log_text(&self) -> String {
         match self {

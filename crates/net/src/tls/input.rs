@@ -44,8 +44,8 @@ impl Input {
         n
     }
 
-    /// Returns the room for further bytes. Data must have been taken.
-    pub fn room(&mut self) -> &mut [u8] {
+    /// Returns the free space for further bytes. Data must have been taken.
+    pub fn free_space(&mut self) -> &mut [u8] {
         let (bytes, is_large) = match &self.buffer {
             Some(buffer) => (self.sealed.len(), buffer.len() == SIZE),
             None => (0, false),
@@ -117,10 +117,5 @@ impl Input {
     /// Drops all bytes.
     pub fn clear(&mut self) {
         *self = Input::default();
-    }
-
-    /// Returns whether a record has begun that is not complete.
-    pub fn has_partial_record(&self) -> bool {
-        !self.sealed.is_empty()
     }
 }

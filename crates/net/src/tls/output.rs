@@ -128,14 +128,14 @@ impl Output {
 
     /// Adds bytes of the handshake.
     pub fn add_sealed(&mut self, bytes: &[u8]) {
-        let room = self.room();
-        if bytes.len() <= room.len() {
-            room[..bytes.len()].copy_from_slice(bytes);
+        let space = self.free_space();
+        if bytes.len() <= space.len() {
+            space[..bytes.len()].copy_from_slice(bytes);
             self.end += bytes.len();
         }
     }
 
-    fn room(&mut self) -> &mut [u8] {
+    fn free_space(&mut self) -> &mut [u8] {
         &mut self.buffer.get_or_insert_with(Buffer::new)[self.end..]
     }
 
@@ -167,15 +167,15 @@ impl Output {
     fn seal_one(&mut self, key: &mut RecordKey, parts: &mut Parts<'_>, len: usize) -> Result<(), Failure> {
         parts.skip_empty();
         let at = key.plain_at();
-        let room = self.room();
+        let space = self.free_space();
         let plain = match parts.contiguous(len) {
             Some(bytes) => Plain::Elsewhere(bytes),
             None => {
-                parts.copy_to(&mut room[at..at + len]);
+                parts.copy_to(&mut space[at..at + len]);
                 Plain::InPlace
             }
         };
-        let total = key.seal(kind::DATA, len, plain, room)?;
+        let total = key.seal(kind::DATA, len, plain, space)?;
         self.held.push_back(Held { begin: self.end, end: self.end + total, data: len });
         self.end += total;
         self.burst = self.burst.saturating_add(len);
@@ -184,9 +184,9 @@ impl Output {
 
     /// Seals a message of the protocol. Does nothing if the buffer is full, because the peer takes nothing.
     pub fn seal_message(&mut self, key: &mut RecordKey, kind: u8, message: &[u8]) -> Result<(), Failure> {
-        let room = self.room();
-        if room.len() >= message.len() + OVERHEAD {
-            self.end += key.seal(kind, message.len(), Plain::Elsewhere(message), room)?;
+        let space = self.free_space();
+        if space.len() >= message.len() + OVERHEAD {
+            self.end += key.seal(kind, message.len(), Plain::Elsewhere(message), space)?;
         }
         Ok(())
     }

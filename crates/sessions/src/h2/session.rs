@@ -54,7 +54,7 @@ impl Buffer {
     }
 
     /// Returns the free space to read into. It has room for at least the rest of the incomplete frame.
-    fn room(&mut self) -> &mut [u8] {
+    fn free_space(&mut self) -> &mut [u8] {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
         }
@@ -231,7 +231,7 @@ impl Session {
             if self.buffer.frame().is_some() {
                 continue;
             }
-            match self.rx.poll_read(cx, self.buffer.room()) {
+            match self.rx.poll_read(cx, self.buffer.free_space()) {
                 Poll::Ready(Ok(n)) if n > 0 => {
                     self.buffer.end += n;
                     self.receiver.read_at(clock::real());
@@ -425,10 +425,10 @@ mod tests {
         for step in [1, 7, 9, 1000, 16_393, 30_000] {
             let (mut buffer, mut seen, mut rest) = (Buffer::default(), Vec::new(), &wire[..]);
             while !rest.is_empty() {
-                let room = buffer.room();
-                assert!(!room.is_empty());
-                let n = step.min(room.len()).min(rest.len());
-                room[..n].copy_from_slice(&rest[..n]);
+                let space = buffer.free_space();
+                assert!(!space.is_empty());
+                let n = step.min(space.len()).min(rest.len());
+                space[..n].copy_from_slice(&rest[..n]);
                 rest = &rest[n..];
                 buffer.end += n;
                 while let Some(header) = buffer.frame() {

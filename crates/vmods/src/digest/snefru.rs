@@ -38,13 +38,13 @@ fn compress(chain: &mut [u32], input: &[u8]) {
 
 /// Hashes a message. It is padded with zeros to whole blocks, and its length in bits is in a separate last block.
 fn digest<const CHAIN: usize>(message: &[u8]) -> Vec<u8> {
-    let room = (WORDS - CHAIN) * 4;
+    let block = (WORDS - CHAIN) * 4;
     let mut padded = message.to_vec();
-    padded.resize(message.len().next_multiple_of(room) + room - 8, 0);
+    padded.resize(message.len().next_multiple_of(block) + block - 8, 0);
     padded.extend_from_slice(&(message.len() as u64).wrapping_mul(8).to_be_bytes());
 
     let mut chain = [0; CHAIN];
-    for input in padded.chunks_exact(room) {
+    for input in padded.chunks_exact(block) {
         compress(&mut chain, input);
     }
     chain.iter().flat_map(|word| word.to_be_bytes()).collect()

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
 use super::glob;
-use crate::support::{CallResult, overflow, room, text};
+use crate::support::{CallResult, free_workspace, overflow, text};
 
 pub fn toupper<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     text(ctx, &args.joined(0).to_ascii_uppercase())
@@ -35,7 +35,7 @@ pub fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     // The workspace that Varnish needs: the copy, and a pointer for either end of each parameter.
     let parameters = url.split(|b| *b == b'&').count();
     let needed = (url.len() + 1).next_multiple_of(8) + (2 * parameters + 2).max(4) * 8;
-    if needed > room(ctx) {
+    if needed > free_workspace(ctx) {
         overflow(ctx);
         return Ok(Value::Str(Some(url)));
     }
