@@ -73,6 +73,10 @@ impl Bound {
 }
 
 /// The counts of waiting requests, over all reactors.
+///
+/// A request is queued before it tries to take a permit, and a permit is returned before the queue is looked at. Both
+/// counts are changed in one order for all threads (`SeqCst`), so at least one side sees the other, and no wake-up is
+/// lost. A failed attempt does not change the counts, since it could make another one fail.
 #[derive(Default)]
 pub struct Admission {
     waiting: AtomicU64,
@@ -86,8 +90,8 @@ pub struct Permit(Arc<Admission>);
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-        if self.0.queued.load(Ordering::Relaxed) > 0 {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        if self.0.queued.load(Ordering::SeqCst) > 0 {
             self.0.freed.notify_one();
         }
     }
@@ -110,12 +114,9 @@ impl Admission {
     }
 
     fn take(self: &Arc<Self>, bound: Bound) -> Option<Permit> {
-        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        if before < bound.most {
-            return Some(Permit(self.clone()));
-        }
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        None
+        let more = |waiting| (waiting < bound.most).then_some(waiting + 1);
+        let taken = self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+        taken.is_ok().then(|| Permit(self.clone()))
     }
 
     /// Returns a permit regardless of the bound, for a part of a request that was admitted already.
@@ -134,7 +135,7 @@ impl Admission {
     pub fn queue(&self, bound: Bound) -> Option<Queued<'_>> {
         let queued = Queued(self);
         self.evict(None);
-        (self.queued.fetch_add(1, Ordering::Relaxed) < bound.queue).then_some(queued)
+        (self.queued.fetch_add(1, Ordering::SeqCst) < bound.queue).then_some(queued)
     }
 
     /// Waits in the queue for a permit.
