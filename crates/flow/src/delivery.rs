@@ -30,6 +30,13 @@ pub enum LengthField {
     Set(u64),
 }
 
+/// Returns whether a client takes a response with this status for an interim one, which another one follows. It receives
+/// the last three digits.
+#[inline]
+pub fn is_interim(status: u16) -> bool {
+    status % 1000 < 200
+}
+
 /// Returns whether a response with this status never has a body. VCL may use statuses above 999, of which the client
 /// receives the last three digits.
 #[inline]
