@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) patch python3 util-linux valgrind strace
 
-.PHONY: help run test build dist attack deep simulate conformance http3-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
+.PHONY: help run test build dist attack deep simulate conformance http3-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -37,9 +37,9 @@ simulate: cargo
 	@scripts/need $(BUILD_PACKAGES)
 	@SIMULATE_SECONDS=$${SIMULATE_SECONDS:-600} cargo test --release -p lacquer-sim --test simulation every_world -- --nocapture
 
-## make deep                  the long tests: attacks in full, fuzzing, public clients of HTTP/3, simulated worlds and
-##                            the bugs that they must find, Miri, ThreadSanitizer, loom with more thread switches, and
-##                            the public suites (VC=DIR CT=DIR)
+## make deep                  the long tests: attacks in full, fuzzing, public clients of HTTP/3 and WebSocket, simulated
+##                            worlds and the bugs that they must find, Miri, ThreadSanitizer, loom with more thread
+##                            switches, and the public suites (VC=DIR CT=DIR)
 deep: cargo
 	@VC="$(VC)" CT="$(CT)" scripts/deep
 
@@ -53,6 +53,11 @@ conformance: build
 http3-clients: build
 	@scripts/need python3-venv
 	@conformance/http3-clients $(ARGS)
+
+## make websocket-clients     public implementations of WebSocket, over HTTP/1.1, HTTP/2 and HTTP/3
+websocket-clients: build
+	@scripts/need python3-venv
+	@conformance/websocket-clients $(ARGS)
 
 ## make cache-tests CT=DIR    the RFC 9111 suite, from a checkout of http-tests/cache-tests
 cache-tests: build

@@ -16,7 +16,7 @@ use lacquer_h2::{Error, Fault};
 use lacquer_http::{Message, Workspace};
 use libfuzzer_sys::fuzz_target;
 
-const LIMITS: Limits = Limits { req_size: 2048, hdr_len: 1024, list_size: 3072 };
+const LIMITS: Limits = Limits { req_size: 2048, hdr_len: 1024, list_size: 3072, extended_connect: true, ordered: false };
 const MAX_FRAME: u32 = 16384;
 
 struct Connection {

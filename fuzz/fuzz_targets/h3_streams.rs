@@ -10,7 +10,7 @@ use lacquer_h3::{Connection, Error, Fault, RequestStream, UniStream};
 use lacquer_http::{Message, Workspace};
 use libfuzzer_sys::fuzz_target;
 
-const LIMITS: Limits = Limits { req_size: 2048, hdr_len: 1024, list_size: 3072 };
+const LIMITS: Limits = Limits { req_size: 2048, hdr_len: 1024, list_size: 3072, extended_connect: true, ordered: false };
 const NOW: f64 = 1.0;
 const STREAMS: usize = 4;
 
@@ -110,7 +110,7 @@ impl Client {
         }
         let (mut ws, mut msg) = (Workspace::new(8192), Message::new(32));
         match decode(qpack, stream, &section, (&mut ws, &mut msg), &LIMITS, false, &mut |_| ())? {
-            Decoded::Done(RequestHead { body }) => {
+            Decoded::Done(RequestHead { body, .. }) => {
                 self.requests[at].stream.expect(body);
                 self.log.push(format!("{at}: {body:?}"));
                 as_http1::check(&mut msg, &ws);

@@ -2,6 +2,7 @@
 //! ([`crate::req_body`]) and the sink of the response ([`ClientSink`]), which is opened here, this is the only part of
 //! a request that depends on the protocol.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
@@ -16,6 +17,7 @@ use crate::h1::{self, Sender};
 use crate::h2::{self, Stream, StreamSender};
 use crate::h3;
 use crate::protocol::Protocol;
+use crate::req_body::BodyStream;
 use crate::send_limits::SendLimits;
 
 #[derive(Clone)]
@@ -89,6 +91,34 @@ impl ClientTransport {
         match self {
             ClientTransport::Http1(tx) => Some(tx.clone()),
             ClientTransport::Http2(_) | ClientTransport::Http3(_) => None,
+        }
+    }
+
+    /// Reads bytes that the client sends on its stream. Returns 0 at their end. Fails if the stream was reset, and for
+    /// HTTP/1.
+    pub async fn read_stream(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            ClientTransport::Http1(_) => Err(io::ErrorKind::Unsupported.into()),
+            ClientTransport::Http2(stream) => stream.read_body(buffer).await,
+            ClientTransport::Http3(stream) => stream.read_body(buffer).await,
+        }
+    }
+
+    /// Lifts the limits of responses from a stream that becomes a tunnel, which has its own.
+    pub fn begin_tunnel(&self) {
+        if let ClientTransport::Http2(stream) = self {
+            stream.begin_tunnel();
+        }
+    }
+
+    /// Resets a stream that ends out of order. Does nothing for HTTP/1.
+    pub fn cancel(&self) {
+        match self {
+            ClientTransport::Http2(stream) if stream.error().is_none() => {
+                stream.reset(Error::Stream(Reason::Cancel));
+            }
+            ClientTransport::Http3(stream) if stream.error().is_none() => stream.cancel(),
+            ClientTransport::Http1(_) | ClientTransport::Http2(_) | ClientTransport::Http3(_) => {}
         }
     }
 

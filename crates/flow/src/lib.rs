@@ -20,6 +20,7 @@ pub mod retry;
 pub mod reuse;
 pub mod storing;
 pub mod transfer;
+pub mod upgrade;
 pub mod validation;
 
 pub use lifetime::Lifetime;

@@ -1,4 +1,4 @@
-//! The settings of HTTP/2 (RFC 9113 section 6.5.2), as a table of number, name, default and range.
+//! The settings of HTTP/2 (RFC 9113 section 6.5.2, RFC 8441 section 3), as a table of number, name, default and range.
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
@@ -56,6 +56,7 @@ settings! {
     initial_window_size InitialWindowSize 4, 65535, 0..=0x7fff_ffff, Reason::FlowControlError;
     max_frame_size MaxFrameSize 5, 16384, 16384..=0x00ff_ffff, Reason::ProtocolError;
     max_header_list_size MaxHeaderListSize 6, 0x7fff_ffff, 0..=0xffff_ffff, Reason::ProtocolError;
+    enable_connect_protocol EnableConnectProtocol 8, 0, 0..=1, Reason::ProtocolError;
 }
 
 /// The maximum number of entries in a frame. No client needs so many, and each entry may require a visit of all
@@ -163,6 +164,7 @@ mod tests {
         assert_eq!(peer.max_frame_size, 16384);
         assert_eq!(peer.apply((5, 64), true).error, None);
         assert_eq!(peer.max_frame_size, 64);
+        assert_eq!(peer.apply((8, 2), false).error, Some(Error::Connection(Reason::ProtocolError)));
         assert_eq!(peer.apply((2, 2), false).error, Some(Error::Connection(Reason::ProtocolError)));
     }
 
@@ -174,5 +176,8 @@ mod tests {
         Settings { max_concurrent_streams: 100, max_header_list_size: 32768, ..Settings::DEFAULT }
             .encode(&mut out);
         assert_eq!(out, b"\0\x03\0\0\0\x64\0\x06\0\0\x80\0");
+        out.clear();
+        Settings { enable_connect_protocol: 1, ..Settings::DEFAULT }.encode(&mut out);
+        assert_eq!(out, b"\0\x08\0\0\0\x01");
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod ascii;
 pub mod authority;
+pub mod base64;
 pub mod body_status;
 pub mod conditional;
 pub mod date;
@@ -21,6 +22,7 @@ pub mod range;
 mod session_close_table;
 mod text;
 pub mod vary;
+pub mod websocket;
 pub mod workspace;
 
 pub use body_status::BodyStatus;

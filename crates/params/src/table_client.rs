@@ -97,5 +97,10 @@ tcp_keepalive_probes: Uint = "9" { units = "probes", min = "1", max = "100",
 tcp_keepalive_time: Duration = "7200" { units = "seconds", min = "1", max = "7200",
         flags = EXPERIMENTAL | PLATFORM_DEPENDENT, default_reason = "platform dependent" }
     "Idle time of a connection before TCP sends keep-alive probes. Does not apply to UNIX sockets.";
+upgrade_protocols: Text = "" { }
+    "Protocols that a client may upgrade to, separated by commas, such as websocket. A request for one of them is passed, \
+     and if the origin answers with 101, the connection becomes a tunnel within the limits of pipe_timeout, \
+     pipe_task_deadline and pipe_sess_max. Over HTTP/2 and HTTP/3, extended CONNECT is offered. Empty: a request for \
+     another protocol is an ordinary request, unless VCL pipes it.";
     } };
 }

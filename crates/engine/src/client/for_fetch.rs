@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use lacquer_cache::Object;
-use lacquer_http::Message;
+use lacquer_flow::upgrade::{self, Wish};
+use lacquer_http::{BodyStatus, Message, header_table as h};
 use lacquer_vcl_runtime::BackendId;
 
 use super::Req;
@@ -75,6 +76,32 @@ impl Req {
 
     pub(crate) fn transport(&self) -> &ClientTransport {
         &self.client.tx
+    }
+
+    /// Returns the protocol that the client wishes to switch to, if the parameter `upgrade_protocols` lists it.
+    #[inline]
+    pub(crate) fn wanted_protocol(&self) -> Option<&[u8]> {
+        if self.task.params().upgrade_protocols.is_empty() { None } else { self.listed_protocol() }
+    }
+
+    #[cold]
+    fn listed_protocol(&self) -> Option<&[u8]> {
+        let (request, ws) = (&self.request.http, self.task.ws());
+        let wish = Wish {
+            method: request.method(ws),
+            version: self.request.original.version(),
+            is_extended: self.client.is_extended,
+            is_included: self.is_included(),
+            has_body: self.request.body.status() != BodyStatus::None,
+            connection: request.get(ws, h::CONNECTION),
+            upgrade: request.get(ws, h::UPGRADE),
+        };
+        upgrade::wanted(&wish, self.task.params().upgrade_protocols.as_bytes())
+    }
+
+    /// Returns whether the request was an extended CONNECT.
+    pub(crate) fn is_extended_connect(&self) -> bool {
+        self.client.is_extended
     }
 
     /// Returns whether another request includes this one.

@@ -40,6 +40,11 @@ impl Req {
         self.task.log_vcl();
     }
 
+    /// Records that the request was an extended CONNECT, which has the form of a request to upgrade.
+    pub fn mark_extended_connect(&mut self) {
+        self.client.is_extended = true;
+    }
+
     /// Counts the request against its client address for as long as it exists. Returns false, with the reason in the
     /// log, if `client_max_requests` is reached.
     #[inline]

@@ -14,7 +14,7 @@ use lacquer_vcl::types::{Action, Method};
 use super::admit::admit;
 use super::disk::{self, Searched};
 use super::parts::LookupRules;
-use super::{Req, Step, presence};
+use super::{Req, Step, presence, tunnel};
 use crate::fetch::{self, Mode, Outcome};
 use crate::slices::{LongWorkLease, Slice};
 use crate::task::TaskParts;
@@ -257,6 +257,7 @@ pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
     req.ignore_body().await;
     match outcome {
         Outcome::Object(object) => Step::Deliver(ObjRef::shared(object)),
+        Outcome::Tunnel(tunnel) => Box::pin(tunnel::run(req, tunnel)).await,
         Outcome::Nothing | Outcome::ClientGone => {
             req.response.status = 503;
             Step::Synth

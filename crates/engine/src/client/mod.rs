@@ -29,6 +29,7 @@ mod step;
 mod synth;
 mod top;
 mod transmit;
+mod tunnel;
 mod variables;
 
 use lacquer_flow::retry;

@@ -79,10 +79,10 @@ fn make_bereq(req: &mut Req) -> Box<PipeRequest> {
 }
 
 /// A slot among the piped connections (`pipe_sess_max`). Dropping it frees the slot.
-struct PipeSlot(std::sync::Arc<crate::shared::Shared>);
+pub(super) struct PipeSlot(std::sync::Arc<crate::shared::Shared>);
 
 impl PipeSlot {
-    fn take(req: &Req) -> Option<PipeSlot> {
+    pub fn take(req: &Req) -> Option<PipeSlot> {
         let shared = req.task.services().shared().clone();
         let limit = u64::from(req.task.params().pipe_sess_max);
         if limit > 0 && shared.counters().n_pipe.get() >= limit {
@@ -168,17 +168,18 @@ async fn connect_and_carry(req: &mut Req, pipe: &mut PipeRequest, account: &mut 
 }
 
 /// The limits of a pipe. `idle` and `left` are in seconds.
-struct Limits {
+pub(super) struct Limits {
     /// The longest time without a byte in either direction.
-    idle: f64,
+    pub idle: f64,
     /// The time left until the deadline.
-    left: f64,
+    pub left: f64,
 }
 
 impl Limits {
-    fn of(req: &Req, pipe: &PipeRequest) -> Limits {
+    /// `deadline` is the deadline that VCL has set.
+    pub fn of(req: &Req, deadline: Option<f64>) -> Limits {
         let params = req.task.params();
-        let deadline = pipe.task_deadline.unwrap_or(params.pipe_task_deadline);
+        let deadline = deadline.unwrap_or(params.pipe_task_deadline);
         let begun = req.task.sess().opened().max(req.task.first_event());
         let left =
             if deadline > 0.0 { (begun + deadline - clock::real()).max(0.001) } else { clock::limit(0.0) };
@@ -197,7 +198,7 @@ async fn carry(
     let Some(tx) = req.client.tx.whole_connection() else { return SessClose::RxBody };
     // The client's direction ends in order only by the origin's end, see `Receiver::copy`.
     tx.cut();
-    let limits = Limits::of(req, pipe);
+    let limits = Limits::of(req, pipe.task_deadline);
     let (mut out, body) = (Vec::with_capacity(1024), req.request.body.cached());
     let head = lacquer_http::h1::write_request_head(&pipe.bereq, req.task.ws(), &mut out);
     let pending = client.take_read_ahead();
@@ -248,20 +249,20 @@ async fn carry(
 }
 
 /// The receiving end of one direction of a pipe.
-struct Receiver<'p> {
+pub(super) struct Receiver<'p> {
     tx: &'p TxHalf,
     /// The time of the last byte in either direction.
     moved: &'p Cell<Instant>,
     /// The receiver has not accepted all bytes yet.
-    has_unsent: Cell<bool>,
+    pub has_unsent: Cell<bool>,
 }
 
 impl<'p> Receiver<'p> {
-    fn new(tx: &'p TxHalf, moved: &'p Cell<Instant>) -> Receiver<'p> {
+    pub fn new(tx: &'p TxHalf, moved: &'p Cell<Instant>) -> Receiver<'p> {
         Receiver { tx, moved, has_unsent: Cell::new(false) }
     }
 
-    async fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub async fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
         self.has_unsent.set(true);
         while !bytes.is_empty() {
             let written = self.tx.write_some(bytes).await?;
@@ -288,7 +289,7 @@ impl<'p> Receiver<'p> {
 
     /// Copies bytes until the sender ends or the receiver is gone, then ends the receiver's direction. Only if all bytes
     /// were copied, it ends in order.
-    async fn copy(&self, from: &mut Rx, count: &mut u64) {
+    pub async fn copy(&self, from: &mut Rx, count: &mut u64) {
         let mut buffer = vec![0u8; 16 * 1024];
         while let Ok(n) = from.read(&mut buffer).await {
             if n == 0 && self.tx.end().await.is_ok() {
@@ -304,7 +305,7 @@ impl<'p> Receiver<'p> {
 }
 
 /// Returns when no byte has moved for `limit`.
-async fn stalled(moved: &Cell<Instant>, limit: Duration) {
+pub(super) async fn stalled(moved: &Cell<Instant>, limit: Duration) {
     loop {
         let until = moved.get() + limit;
         if until <= Instant::now() {
@@ -316,7 +317,7 @@ async fn stalled(moved: &Cell<Instant>, limit: Duration) {
 
 /// Returns when the client's connection is broken. A client that has only shut down its sending side still waits for
 /// bytes; the limits of the pipe bound that.
-async fn gone(tx: &TxHalf) {
+pub(super) async fn gone(tx: &TxHalf) {
     tx.peer_shut_down().await;
     tx.broken().await;
 }

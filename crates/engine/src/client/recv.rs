@@ -174,6 +174,8 @@ async fn hash(req: &mut Req) -> bool {
 fn next_step(req: &mut Req, handling: Action) -> Step {
     match handling {
         Action::Purge => Step::Purge,
+        // A request for another protocol has no use for an object.
+        Action::Hash if req.wanted_protocol().is_some() => Step::Pass,
         Action::Hash => Step::Lookup,
         Action::Pass => Step::Pass,
         Action::Synth => Step::Synth,

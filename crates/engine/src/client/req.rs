@@ -117,6 +117,7 @@ impl Req {
                 account: Account::default(),
                 close: None,
                 is_piped: false,
+                is_extended: false,
                 is_reset: false,
                 permit: None,
                 active_request: None,

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use lacquer_deliver::{Head, MessageHead, ResponseSink, SendError, Sink, Source};
 use lacquer_flow::delivery::{self, End};
 use lacquer_flow::persistence::{self, Carrier, Consequence, Sent};
+use lacquer_flow::upgrade;
 use lacquer_http::header_table::{self as h, HeaderName};
 use lacquer_http::{SessClose, h1};
 use lacquer_net::disconnect::DisconnectPolicy;
@@ -79,7 +80,7 @@ fn fail(req: &mut Req, reason: SessClose, end: End) {
 
 /// Opens the sink of a response.
 #[inline]
-fn open(req: &mut Req) -> ClientSink {
+pub(super) fn open(req: &mut Req) -> ClientSink {
     let limits = SendLimits {
         total: req.task.sess().timeout(Timeout::Send, req.task.params()),
         since: req.task.last_event(),
@@ -96,12 +97,26 @@ fn settle_head(req: &mut Req, carrier: Carrier) {
     match carrier {
         Carrier::Connection => settle_connection(req),
         Carrier::Stream => {
+            if req.client.is_extended {
+                deny_tunnel(req);
+            }
             req.task.log_mut().put(Tag::RespProtocol, req.client.tx.protocol().version.as_bytes());
             let _ = h1::decide_connection(&mut req.response.http, req.task.ws_mut(), SessClose::RespClose);
         }
     }
     if req.task.sess().listener().alternative().is_some() {
         announce_alternative(req);
+    }
+}
+
+/// Changes a success in response to an extended CONNECT, which its client would take for the beginning of a tunnel.
+#[cold]
+fn deny_tunnel(req: &mut Req) {
+    let status = req.response.http.status();
+    let allowed = upgrade::status_without_tunnel(status);
+    if allowed != status {
+        req.log_error("The origin does not speak the protocol of the extended CONNECT");
+        req.resp_headers().respond(allowed, None);
     }
 }
 

@@ -83,7 +83,8 @@ impl Fetch {
         if !self.request.http.has(self.task.ws(), h::HOST) {
             self.bereq_headers().add(h::HOST, &origin.host);
         }
-        let mut fresh_only = false;
+        // A 101 on a connection that has served others might belong to one of their requests.
+        let mut fresh_only = self.attempt.asks_upgrade;
         loop {
             let mut connection = self.connect(id, &origin, fresh_only).await?;
             let is_reused = connection.is_reused();

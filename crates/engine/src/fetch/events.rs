@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lacquer_cache::Object;
 
+use super::upgraded::{Ended, Upgraded};
 use crate::admission::Orphan;
 use crate::req_body::ReqBody;
 
@@ -16,6 +17,10 @@ pub struct FetchEvents {
     /// The request's body, which the fetch no longer needs.
     pub body: Cell<Option<ReqBody>>,
     pub started: Cell<Option<Started>>,
+    /// The connection, which has become a tunnel.
+    pub upgraded: Cell<Option<Box<Upgraded>>>,
+    /// In the other direction: the end of the tunnel.
+    pub ended: Cell<Option<Box<Ended>>>,
     /// In the other direction: the request's client is gone.
     pub client_gone: Cell<bool>,
     /// The id of the endpoint that the fetch uses.

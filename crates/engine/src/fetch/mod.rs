@@ -29,6 +29,9 @@ mod run;
 mod start;
 mod state;
 mod transit;
+mod tunnel;
+mod upgrade;
+mod upgraded;
 mod upload;
 mod variables;
 
@@ -45,6 +48,8 @@ use lacquer_shm::{Tag, Vxid};
 pub use parts::Mode;
 pub use pipe::PipeCall;
 pub use state::Fetch;
+pub use tunnel::Tunnel;
+pub use upgraded::{Ended, Upgraded};
 
 use crate::client::{Req, while_fetching, while_waiting};
 
@@ -52,6 +57,8 @@ use crate::client::{Req, while_fetching, while_waiting};
 pub enum Outcome {
     /// The object can be delivered.
     Object(Arc<Object>),
+    /// The connection to the origin has become a tunnel.
+    Tunnel(Tunnel),
     /// There is no object.
     Nothing,
     /// The client left before there was a result.
@@ -86,6 +93,9 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
         driver.detach(req.task.services());
         return Outcome::ClientGone;
     };
+    if let Some(upgraded) = driver.events().upgraded.take() {
+        return Outcome::Tunnel(Tunnel::new(driver, upgraded));
+    }
     driver.detach(req.task.services());
     req.task.stamp("Fetch");
     let object = started.and_then(|Started(object)| object);

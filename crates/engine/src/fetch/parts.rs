@@ -12,6 +12,7 @@ use lacquer_vcl_runtime::BackendId;
 
 use super::connection::OriginConnection;
 use super::events::FetchEvents;
+use super::upgraded::Wanted;
 use crate::admission::Permit;
 use crate::req_body::ReqBody;
 
@@ -81,6 +82,8 @@ pub struct Purpose {
     pub(super) is_background: bool,
     pub(super) is_hitpass: bool,
     pub(super) is_hitmiss: bool,
+    /// The protocol that the origin is asked for.
+    pub(super) upgrade: Option<Box<Wanted>>,
 }
 
 /// The request that waits for the fetch.
@@ -89,7 +92,7 @@ pub struct Waiter {
     /// The event that the fetch has started or failed was sent.
     pub(super) is_notified: bool,
     /// The permit to wait, held for as long as the fetch runs.
-    pub(super) _permit: Option<Permit>,
+    pub(super) permit: Option<Permit>,
 }
 
 /// The retries that VCL has made.
@@ -171,6 +174,8 @@ pub struct Attempt {
     pub(super) has_esi: bool,
     pub(super) encoding_changed: bool,
     pub(super) error_action: bool,
+    /// The request asks for another protocol.
+    pub(super) asks_upgrade: bool,
     pub(super) timeouts: Timeouts,
     /// Limits the bytes that are stored or filtered before other tasks run.
     pub(super) pace: Pace,

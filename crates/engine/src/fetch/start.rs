@@ -22,7 +22,7 @@ use super::events::FetchEvents;
 use super::parts::{
     Account, Attempt, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
 };
-use super::{Fetch, Mode, gone, response};
+use super::{Fetch, Mode, gone, response, upgrade};
 use crate::client::Req;
 use crate::task::{Task, TaskBuffers, TaskContext};
 use crate::transaction_buffers::TransactionBuffers;
@@ -45,6 +45,7 @@ pub fn from_request(
     };
     copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
     let identity = copy_identity(req, &mut memory.ws);
+    let upgrade = if is_pass { upgrade::wanted(req) } else { None };
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
     let task = new_task(req, params, memory.ws, memory.log, memory.out);
     let now = task.now();
@@ -83,8 +84,9 @@ pub fn from_request(
             is_background: false,
             is_hitpass: inputs.is_hitpass,
             is_hitmiss: inputs.is_hitmiss,
+            upgrade,
         },
-        waiter: Waiter { events, is_notified: false, _permit: inputs.permit },
+        waiter: Waiter { events, is_notified: false, permit: inputs.permit },
         attempt: Attempt::new(),
         retries: Retries::default(),
     }
@@ -135,6 +137,9 @@ pub fn make_bereq(f: &mut Fetch) {
     }
     headers.force_slot(Slot::Proto, fixed::HTTP_11);
     add_conditions(f);
+    if f.purpose.upgrade.is_some() {
+        upgrade::ask(f);
+    }
     f.request.snapshot = f.task.ws().mark();
     f.request.original.clone_from(&f.request.http);
     if f.request.body.is_none() {
@@ -186,6 +191,9 @@ pub async fn start(f: &mut Fetch) -> Step {
         }
         _ => return Step::Fail,
     }
+    if f.purpose.upgrade.is_some() {
+        upgrade::settle(f);
+    }
     f.response.http.clear();
     f.attempt.error_action = false;
     f.task.stamp("Fetch");
@@ -194,6 +202,9 @@ pub async fn start(f: &mut Fetch) -> Step {
     f.response.entered = now;
     let Some(mut connection) = responded else { return Step::Error };
     connection.reply_mut().head_received(now);
+    if f.attempt.asks_upgrade && f.response.http.status() == 101 {
+        return Box::pin(upgrade::accept(f, connection)).await;
+    }
     if connection.reply().framing().status == BodyStatus::Error {
         f.close_origin(connection, Some(SessClose::RxBody));
         f.task.log_mut().put(Tag::Error, b"Body cannot be fetched");

@@ -335,6 +335,7 @@ fn local_settings(params: &Params) -> Settings {
         initial_window_size: params.h2_initial_window_size as u32,
         max_frame_size: params.h2_max_frame_size as u32,
         max_header_list_size: params.http_req_size as u32,
+        enable_connect_protocol: u32::from(!params.upgrade_protocols.is_empty()),
         ..Settings::DEFAULT
     }
 }

@@ -39,6 +39,8 @@ pub struct Stream {
     send_by: Cell<Option<Instant>>,
     /// The parameter whose limit ended the response.
     limit_hit: Cell<Option<&'static str>>,
+    /// The stream is a tunnel, which has its own limits.
+    is_tunnel: Cell<bool>,
 }
 
 /// Wakers for the body, for a window, and for the end of the stream.
@@ -78,6 +80,7 @@ impl Stream {
             wakers: Wakers::default(),
             send_by: Cell::new(None),
             limit_hit: Cell::new(None),
+            is_tunnel: Cell::new(false),
         });
         conn.enter(id, stream.clone());
         stream
@@ -316,6 +319,11 @@ impl Stream {
 
     // The response.
 
+    /// Lifts the limits of responses from a stream that becomes a tunnel.
+    pub fn begin_tunnel(&self) {
+        self.is_tunnel.set(true);
+    }
+
     /// Sets the time by which the response must be sent.
     pub fn limit_response(&self, by: Option<Instant>) {
         self.send_by.set(by);
@@ -358,19 +366,30 @@ impl Stream {
         self.proto.borrow().send.available().min(self.conn.credit())
     }
 
+    /// Waits until both windows are open, or the stream has ended.
+    async fn wait_for_credit(&self) -> Result<(), Gone> {
+        std::future::poll_fn(|cx| {
+            if self.error().is_some() {
+                return Poll::Ready(Err(Gone));
+            }
+            if self.credit() > 0 {
+                return Poll::Ready(Ok(()));
+            }
+            *self.wakers.sender.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
     async fn wait_for_window(&self) -> Result<(), Gone> {
+        if self.is_tunnel.get() {
+            return self.wait_for_credit().await;
+        }
         self.conn.count_waiting(1);
         let max_wait = clock::limit(self.conn.services().params().h2_window_timeout);
         let by = Instant::now() + clock::seconds(max_wait);
         let until = self.send_by.get().map_or(by, |send_by| send_by.min(by));
-        let windows = std::future::poll_fn(|cx| {
-            if self.error().is_some() || self.credit() > 0 {
-                return Poll::Ready(());
-            }
-            *self.wakers.sender.borrow_mut() = Some(cx.waker().clone());
-            Poll::Pending
-        });
-        let opened = tokio::time::timeout_at(until, windows).await.is_ok();
+        let opened = tokio::time::timeout_at(until, self.wait_for_credit()).await.is_ok();
         if !opened && self.error().is_none() {
             if Instant::now() >= by { self.refuse_window() } else { self.expire("send_timeout") }
         }

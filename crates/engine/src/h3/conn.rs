@@ -51,7 +51,10 @@ impl Conn {
             services,
             sess,
             quic,
-            protocol: RefCell::new(Connection::new(settings::Settings::of_server(params.http_req_size))),
+            protocol: RefCell::new(Connection::new(settings::Settings {
+                connect_protocol: !params.upgrade_protocols.is_empty(),
+                ..settings::Settings::of_server(params.http_req_size)
+            })),
             resets: RefCell::new(resets),
             account: Cell::default(),
             error: Cell::new(None),
@@ -90,6 +93,7 @@ impl Conn {
             params.http_req_hdr_len as usize,
             params.h2_max_header_list_size as usize,
         )
+        .with_extended_connect(!params.upgrade_protocols.is_empty())
     }
 
     pub fn error(&self) -> Option<Error> {

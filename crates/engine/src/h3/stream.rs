@@ -217,6 +217,11 @@ impl Stream {
         }
     }
 
+    /// Resets a stream that ends out of order.
+    pub fn cancel(&self) {
+        self.reset(Error::Stream(Reason::RequestCancelled));
+    }
+
     // The response.
 
     /// Writes bytes. Returns how many the connection has accepted, which is 0 if it is full.

@@ -1,7 +1,8 @@
 //! Assembles a request from decoded fields: each becomes a line of the message, in an area of the request's workspace.
 //! HTTP/2 and HTTP/3 share it. The rules that differ depend on the [`Version`].
 
-use super::check::{CALM, Log, MALFORMED, Role, check, check_trailer, connection_specific, shown};
+use super::check::{CALM, Log, MALFORMED, Role, check, check_trailer, connection_specific, shown, unknown};
+use super::extended;
 use super::{Body, Limits, Version};
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
@@ -20,6 +21,8 @@ const HOST_IN_AUTHORITY: usize = ":authority".len() - "host".len();
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHead {
     pub body: Body,
+    /// The request was an extended CONNECT. Its "body" is the client's side of the tunnel.
+    pub is_extended: bool,
 }
 
 /// The fields of a request, or of trailers, that were decoded so far.
@@ -35,6 +38,10 @@ pub struct RequestBuilder {
     /// The number of bytes by which the decoded fields may still grow.
     left: usize,
     seen: Seen,
+    /// Pseudo-headers must precede other fields.
+    ordered: bool,
+    /// Extended CONNECT is available.
+    extended_connect: bool,
     /// The block contains trailers, which are checked and discarded.
     is_trailers: bool,
     /// The error of the stream. It is reported at the end of the block.
@@ -48,6 +55,8 @@ pub struct RequestBuilder {
 struct Seen {
     scheme: bool,
     authority: bool,
+    /// The value of `:protocol`.
+    protocol: Option<Text>,
     /// A field that is not a pseudo-header.
     header: bool,
 }
@@ -89,6 +98,8 @@ impl RequestBuilder {
             hdr_len: limits.hdr_len,
             left: limits.list_size,
             seen: Seen::default(),
+            ordered: limits.ordered || version == Version::Http3,
+            extended_connect: limits.extended_connect,
             is_trailers: false,
             error: None,
             spill: Vec::new(),
@@ -152,8 +163,11 @@ impl RequestBuilder {
                 self.seen.header = true;
                 header(whole, whole, line.name_len, ws, msg, log)
             }
-            _ if self.seen.header && self.version == Version::Http3 => {
-                Err(late(&shown(ws.get(whole), line.name_len), log))
+            _ if self.seen.header && self.ordered => Err(late(&shown(ws.get(whole), line.name_len), log)),
+            Role::Protocol if !self.extended_connect => Err(unknown(ws.get(whole), log)),
+            Role::Protocol => {
+                let is_second = self.seen.protocol.replace(whole.tail(line.name_len + 2)).is_some();
+                if is_second { Err(duplicate(":protocol", log)) } else { Ok(()) }
             }
             Role::Method => start_line(Slot::Method, whole, line, ws, msg, log),
             Role::Path => start_line(Slot::Url, whole, line, ws, msg, log),
@@ -203,7 +217,11 @@ impl RequestBuilder {
         if self.seen.authority {
             join_hosts(ws, msg);
         }
-        request(self.version, ws, msg, end_stream, log)
+        if let Some(protocol) = self.seen.protocol {
+            extended::become_upgrade(ws, msg, protocol, log)?;
+        }
+        let body = request(self.version, ws, msg, end_stream, log)?;
+        Ok(RequestHead { body, is_extended: self.seen.protocol.is_some() })
     }
 
     /// Ends trailers.
@@ -233,7 +251,7 @@ fn request(
     msg: &Message,
     end_stream: bool,
     log: Log<'_>,
-) -> Result<RequestHead, Error> {
+) -> Result<Body, Error> {
     let mut debug = |text: &'static str| {
         log(Note::new(Tag::Debug, text));
         MALFORMED
@@ -266,7 +284,7 @@ fn request(
         log(Note::new(Tag::Debug, "Missing :authority"));
         return Err(MALFORMED);
     }
-    Ok(RequestHead { body })
+    Ok(body)
 }
 
 /// Returns whether the request has no host, or an empty one. HTTP/3 requires one for `http` and `https` (RFC 9114

@@ -1,6 +1,6 @@
 //! Checks of a request's fields (RFC 9113 sections 8.2 and 8.3), with the records that Varnish writes. They are
 //! stricter than Varnish in one point: connection-specific fields make a request malformed, as the RFC requires. They
-//! are as lenient as Varnish in one point: pseudo-headers may follow other fields.
+//! are as lenient as Varnish in one point: without TLS, pseudo-headers may follow other fields.
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
@@ -22,6 +22,8 @@ pub(super) enum Role {
     Path,
     Scheme,
     Authority,
+    /// Of extended CONNECT. It is unknown unless that is available.
+    Protocol,
     Header,
 }
 
@@ -96,7 +98,8 @@ fn pseudo(name: &[u8], value: &[u8], bytes: &[u8], log: Log<'_>) -> Result<Role,
         b":path" => Role::Path,
         b":scheme" => Role::Scheme,
         b":authority" => return Ok(Role::Authority),
-        _ => return Err(bogus(log, MALFORMED, format!("Unknown pseudo-header: {}", shown(bytes, EXCERPT)))),
+        b":protocol" => Role::Protocol,
+        _ => return Err(unknown(bytes, log)),
     };
     if role == Role::Path {
         if !value.is_empty() && value[0] != b'/' && value != b"*" {
@@ -114,6 +117,12 @@ fn pseudo(name: &[u8], value: &[u8], bytes: &[u8], log: Log<'_>) -> Result<Role,
         return Err(bogus(log, MALFORMED, format!("Empty pseudo-header {}", shown(name, name.len()))));
     }
     Ok(role)
+}
+
+/// Returns the error for a pseudo-header that does not exist.
+#[cold]
+pub(super) fn unknown(line: &[u8], log: Log<'_>) -> Error {
+    bogus(log, MALFORMED, format!("Unknown pseudo-header: {}", shown(line, EXCERPT)))
 }
 
 /// Returns the error for a connection-specific field.

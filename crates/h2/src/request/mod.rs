@@ -1,10 +1,13 @@
 //! Decodes a header block into a request. The fields are decoded in place, in an area of the request's workspace:
 //! each becomes a line of the message. An error of one stream does not stop the decoding, because the following
 //! fields may change the tables that both sides share.
+//!
+//! Extended CONNECT becomes a request to upgrade, in the form that HTTP/1.1 has for it.
 
 mod builder;
 mod check;
 mod decode;
+mod extended;
 
 #[cfg(test)]
 mod tests;
@@ -40,6 +43,10 @@ pub struct Limits {
     pub hdr_len: usize,
     /// Maximum total bytes of all fields, including discarded ones; beyond it the connection ends.
     pub list_size: usize,
+    /// Extended CONNECT is available (RFC 8441, RFC 9220): this side has announced it.
+    pub extended_connect: bool,
+    /// Pseudo-headers must precede other fields, as RFC 9113 section 8.3 demands.
+    pub ordered: bool,
 }
 
 impl Limits {
@@ -47,6 +54,18 @@ impl Limits {
     /// the last one is smaller than the first, one and a half times the first is used instead.
     pub fn new(req_size: usize, hdr_len: usize, max_list_size: usize) -> Limits {
         let list_size = if max_list_size < req_size { req_size + req_size / 2 } else { max_list_size };
-        Limits { req_size, hdr_len, list_size }
+        Limits { req_size, hdr_len, list_size, extended_connect: false, ordered: false }
+    }
+
+    /// Returns the limits of a connection whose requests must have their pseudo-headers first, or not.
+    #[must_use]
+    pub fn with_order(self, is_required: bool) -> Limits {
+        Limits { ordered: is_required, ..self }
+    }
+
+    /// Returns the limits of a connection on which extended CONNECT is available, or not.
+    #[must_use]
+    pub fn with_extended_connect(self, is_available: bool) -> Limits {
+        Limits { extended_connect: is_available, ..self }
     }
 }

@@ -7,7 +7,8 @@ use crate::hpack::{Decoder, encode};
 use lacquer_http::{Message, Slot, Workspace};
 use lacquer_testing::{Random, rounds};
 
-const LIMITS: Limits = Limits { req_size: 4096, hdr_len: 200, list_size: 6000 };
+const LIMITS: Limits =
+    Limits { req_size: 4096, hdr_len: 200, list_size: 6000, extended_connect: false, ordered: false };
 const STREAM: Error = Error::Stream(Reason::ProtocolError);
 const CALM: Error = Error::Stream(Reason::EnhanceYourCalm);
 
@@ -28,6 +29,8 @@ fn literal(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
         out.extend_from_slice(text);
     }
 }
+
+type Fields = &'static [(&'static str, &'static str)];
 
 struct Outcome {
     result: Result<RequestHead, Error>,
@@ -77,7 +80,7 @@ fn a_request_is_decoded_from_any_fragments() {
     for cut in (0..bytes.len()).step_by(if cfg!(miri) { 7 } else { 1 }) {
         let (head, tail) = bytes.split_at(cut);
         let outcome = decode(&[head, tail], true);
-        assert_eq!(outcome.result, Ok(RequestHead { body: Body::None }));
+        assert_eq!(outcome.result, Ok(RequestHead { body: Body::None, is_extended: false }));
         assert_eq!(outcome.notes, []);
         assert_eq!(outcome.msg.text(Slot::Proto), lacquer_http::fixed::HTTP_20);
         assert_eq!(outcome.msg.method(&outcome.ws), b"GET");
@@ -97,6 +100,69 @@ fn a_request_is_decoded_from_any_fragments() {
 }
 
 #[test]
+fn extended_connect_becomes_a_request_to_upgrade() {
+    const CONNECT: &[(&str, &str)] = &[(":method", "CONNECT"), (":scheme", "https"), (":path", "/chat")];
+    let limits = LIMITS.with_extended_connect(true);
+    let ask = |limits: &Limits, fields: &[&[(&str, &str)]], end_stream| {
+        decode_with(&mut Decoder::new(4096), limits, &[&block(&fields.concat())], end_stream)
+    };
+    for (end_stream, body) in [(false, Body::UntilEnd), (true, Body::None)] {
+        let fields = [(":protocol", "websocket"), ("sec-websocket-version", "13")];
+        let outcome = ask(&limits, &[CONNECT, &fields], end_stream);
+        assert_eq!(outcome.result, Ok(RequestHead { body, is_extended: true }));
+        assert_eq!((&outcome.notes[..], outcome.msg.method(&outcome.ws)), (&[][..], &b"GET"[..]));
+        let lines =
+            ["scheme: https", "sec-websocket-version: 13", "Connection: Upgrade", "Upgrade: websocket"];
+        assert_eq!(outcome.lines(), lines);
+    }
+    let refused: &[(Limits, Fields, Fields, &str)] = &[
+        (LIMITS, CONNECT, &[(":protocol", "websocket")], "Unknown pseudo-header: :protocol: websocket"),
+        (limits, MINIMUM, &[(":protocol", "websocket")], "Pseudo-header :protocol without CONNECT"),
+        (limits, CONNECT, &[(":protocol", "")], "Empty pseudo-header :protocol"),
+        (limits, CONNECT, &[(":protocol", "a"), (":protocol", "a")], "Duplicate pseudo-header :protocol"),
+        (limits, CONNECT, &[(":protocol", "a"), ("content-length", "0")], "Content-Length in an extended"),
+        (
+            limits,
+            CONNECT,
+            &[(":protocol", "a"), ("upgrade", "b")],
+            "Illegal connection-specific field: upgrade",
+        ),
+        (limits, &CONNECT[..2], &[(":protocol", "websocket")], "Missing :path"),
+    ];
+    for (limits, start, fields, text) in refused {
+        let outcome = ask(limits, &[start, fields], false);
+        assert_eq!(outcome.result, Err(STREAM), "{fields:?}");
+        assert!(
+            outcome.notes.iter().any(|note| note.text.starts_with(text)),
+            "{fields:?} {:?}",
+            outcome.notes
+        );
+    }
+    // Values that are no tokens cannot add fields to the request.
+    for value in ["web socket", "a,b", "a\r\nb: c", "a:b"] {
+        let outcome = ask(&limits, &[CONNECT, &[(":protocol", value)]], false);
+        assert_eq!(outcome.result, Err(STREAM), "{value:?}");
+    }
+    assert_eq!(
+        ask(&limits, &[&CONNECT[..1], &CONNECT[2..], &[(":protocol", "a")]], false).result,
+        Err(Error::Stream(Reason::MissingScheme))
+    );
+}
+
+#[test]
+fn pseudo_headers_come_first_if_that_is_required() {
+    let fields = [&MINIMUM[..2], &[("accept", "*/*")], &MINIMUM[2..]].concat();
+    for (required, expected) in
+        [(false, Ok(RequestHead { body: Body::None, is_extended: false })), (true, Err(STREAM))]
+    {
+        let limits = LIMITS.with_order(required);
+        let outcome = decode_with(&mut Decoder::new(4096), &limits, &[&block(&fields)], true);
+        assert_eq!(outcome.result, expected);
+        assert!(outcome.notes.iter().all(|note| note.text == "Pseudo-header after other fields: :scheme"));
+    }
+}
+
+#[test]
 fn unused_workspace_is_returned() {
     let bytes = with(&[("a", "b")]);
     let outcome = decode(&[&bytes], true);
@@ -107,7 +173,7 @@ fn unused_workspace_is_returned() {
 fn equal_authority_and_host_are_merged() {
     let hosts = |fields| {
         let outcome = decode(&[&with(fields)], true);
-        assert_eq!(outcome.result, Ok(RequestHead { body: Body::None }));
+        assert_eq!(outcome.result, Ok(RequestHead { body: Body::None, is_extended: false }));
         outcome.lines().into_iter().filter(|line| line.starts_with("host")).collect::<Vec<_>>()
     };
     assert_eq!(hosts(&[(":authority", "a"), ("host", "a")]), ["host: a"]);
@@ -120,7 +186,7 @@ fn equal_authority_and_host_are_merged() {
 #[test]
 fn lengths_become_canonical() {
     let outcome = decode(&[&with(&[("content-length", "007")])], false);
-    assert_eq!(outcome.result, Ok(RequestHead { body: Body::Length(7) }));
+    assert_eq!(outcome.result, Ok(RequestHead { body: Body::Length(7), is_extended: false }));
     assert_eq!(outcome.lines(), ["scheme: http", "Content-Length: 7"]);
 }
 
@@ -206,7 +272,8 @@ fn limits_refuse_the_stream_and_then_end_the_connection() {
     assert_eq!(outcome.notes, [Note::new(Tag::LostHeader, "Too many headers: a: b (http_max_hdr)")]);
 
     let many = vec![("a", &*long); 8];
-    let small = Limits { req_size: 512, hdr_len: 200, list_size: 2000 };
+    let small =
+        Limits { req_size: 512, hdr_len: 200, list_size: 2000, extended_connect: false, ordered: false };
     let outcome = decode_with(&mut Decoder::new(4096), &small, &[&with(&many)], true);
     assert_eq!(outcome.result, Err(Error::Stream(Reason::ReqSize)));
     assert_eq!(outcome.notes, [Note::new(Tag::LostHeader, "Header list too large (http_req_size)")]);

@@ -11,7 +11,8 @@ use lacquer_http::{Message, Slot, Workspace, fixed};
 use lacquer_testing::{Random, rounds};
 use std::borrow::Cow;
 
-const LIMITS: Limits = Limits { req_size: 4096, hdr_len: 200, list_size: 6000 };
+const LIMITS: Limits =
+    Limits { req_size: 4096, hdr_len: 200, list_size: 6000, extended_connect: false, ordered: false };
 const MALFORMED: Error = Error::Stream(Reason::MessageError);
 const LOADED: Error = Error::Stream(Reason::ExcessiveLoad);
 
@@ -64,7 +65,7 @@ fn with(fields: &[(&'static str, &'static str)], end_stream: bool) -> Outcome {
 }
 
 fn done(body: Body) -> Result<Decoded<RequestHead>, Error> {
-    Ok(Decoded::Done(RequestHead { body }))
+    Ok(Decoded::Done(RequestHead { body, is_extended: false }))
 }
 
 #[test]
@@ -79,6 +80,32 @@ fn a_request_is_decoded() {
     let lines =
         ["scheme: https", "host: example.com", "cookie: a=b; c=d", "accept: */*", "empty: ", "te: trailers"];
     assert_eq!(outcome.lines(), lines);
+}
+
+#[test]
+fn extended_connect_becomes_a_request_to_upgrade() {
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "https"),
+        (":authority", "example.com"),
+        (":path", "/chat"),
+    ];
+    let limits = LIMITS.with_extended_connect(true);
+    let outcome = decode_with(&mut Decoder::new(4096, 16), &limits, &section(&fields), false);
+    assert_eq!(
+        outcome.result,
+        Ok(Decoded::Done(RequestHead { body: Body::UntilEnd, is_extended: true })),
+        "{:?}",
+        outcome.notes
+    );
+    assert_eq!(outcome.msg.method(&outcome.ws), b"GET");
+    let lines = ["scheme: https", "host: example.com", "Connection: Upgrade", "Upgrade: websocket"];
+    assert_eq!(outcome.lines(), lines);
+    assert_eq!(request(&fields, false).result, Err(MALFORMED));
+    let without_host = [&fields[..3], &fields[4..]].concat();
+    let outcome = decode_with(&mut Decoder::new(4096, 16), &limits, &section(&without_host), false);
+    assert_eq!(outcome.result, Err(MALFORMED));
 }
 
 #[test]

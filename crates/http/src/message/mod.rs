@@ -12,7 +12,7 @@ use crate::fixed_text_table::{self, fixed};
 use crate::header_table::{self, Filter, HeaderName, UNKNOWN, bit};
 use crate::workspace::{Overflow, Text, Workspace};
 
-pub(crate) use tokens::split_list;
+pub use tokens::split_list;
 pub(crate) use transfer::{LINE_END, write_lines};
 
 /// The fields of the start line, with the numbers of the corresponding log tags.

@@ -8,7 +8,7 @@ use crate::header_table::HeaderName;
 use crate::workspace::Workspace;
 
 /// Returns the non-empty elements of a list, without surrounding blanks.
-pub(crate) fn split_list(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+pub fn split_list(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     list.split(move |&b| b == separator).map(trim_ows).filter(|e| !e.is_empty())
 }
 

@@ -38,6 +38,9 @@ pub fn limits(conn: &Conn) -> Limits {
         params.http_req_hdr_len as usize,
         params.h2_max_header_list_size as usize,
     )
+    // Varnish's tester, which has no TLS, sends `:path` after other fields.
+    .with_order(conn.sess().negotiated_protocol().is_some())
+    .with_extended_connect(conn.settings().enable_connect_protocol == 1)
 }
 
 impl Opening {
@@ -126,9 +129,14 @@ fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) {
     req.head_complete(clock::real());
     stream.expect(head.body);
     let framing = match head.body {
+        // The bytes of a tunnel are no body.
+        _ if head.is_extended => Framing::NONE,
         Body::None => Framing::NONE,
         Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },
         Body::UntilEnd => Framing { status: BodyStatus::Eof, content_length: 0 },
     };
     req.accept(ReqBody::new(BodyInput::of_stream(stream.clone()), framing));
+    if head.is_extended {
+        req.mark_extended_connect();
+    }
 }

@@ -107,10 +107,15 @@ fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) -> Result<(), 
     req.head_complete(clock::real());
     stream.expect(head.body)?;
     let framing = match head.body {
+        // The bytes of a tunnel are no body.
+        _ if head.is_extended => Framing::NONE,
         Body::None => Framing::NONE,
         Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },
         Body::UntilEnd => Framing { status: BodyStatus::Eof, content_length: 0 },
     };
     req.accept(ReqBody::new(BodyInput::of_http3_stream(stream.clone()), framing));
+    if head.is_extended {
+        req.mark_extended_connect();
+    }
     Ok(())
 }

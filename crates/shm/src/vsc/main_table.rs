@@ -147,6 +147,8 @@ crate::mapping::counter_set! {
     pipe_limited: Counter Info Integer "Pipes refused"
         "Sessions not piped because the limit pipe_sess_max was reached.";
     s_pipe: Counter Info Integer "Pipes" "Sessions that were piped.";
+    s_upgrade: Counter Info Integer "Upgrades"
+        "Requests whose connection became a tunnel, because the origin has agreed to another protocol.";
     s_pass: Counter Info Integer "Passes" "Requests passed to a backend without a cache lookup.";
     s_fetch: Counter Info Integer "Fetches" "Fetches started, including background fetches.";
     s_bgfetch: Counter Info Integer "Background fetches"

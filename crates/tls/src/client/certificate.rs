@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use aws_lc_rs::digest;
+use lacquer_http::base64::encode as base64;
 
 use crate::leaf;
 use crate::name;
@@ -84,21 +85,6 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-/// Encodes bytes in base64 (RFC 4648 section 4).
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits =
-            group.iter().enumerate().fold(0u32, |bits, (at, byte)| bits | u32::from(*byte) << (16 - 8 * at));
-        for at in 0..4 {
-            let digit = char::from(ALPHABET[(bits >> (18 - 6 * at) & 0x3f) as usize]);
-            text.push(if at <= group.len() { digit } else { '=' });
-        }
-    }
-    text
 }
 
 #[cfg(test)]
