@@ -91,6 +91,12 @@ def timed(port, path, connections, seconds):
     return own_load(port, path, connections, ["--seconds", seconds])
 
 
+def scattered(port, path, connections, seconds, among, first):
+    """Sends as many requests as the time allows; {} in the path is replaced by numbers below `among`, in no order. The
+    sequence depends on `first`."""
+    return own_load(port, path, connections, ["--seconds", seconds, "--among", among, "--first", first])
+
+
 def own_load(port, path, connections, options, goes_first=False):
     command = [HELPER, "load", "--connect", f"127.0.0.1:{port}", "--connections", connections, "--path", path, *options]
     scheduled = ["chrt", "--fifo", "1"] if goes_first else []

@@ -30,6 +30,9 @@ ORIGIN_CORE = CORES[2] if len(CORES) > 2 else LOAD_CORE
 # The folder for the files of servers and load generators: on tmpfs, if there is one.
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
+# The folder for caches on a disk.
+DISK = os.environ.get("BENCH_DISK", "/var/tmp")
+
 # The size of every cache in MB. Scenarios that need more set another value.
 STORAGE_MB = 256
 
@@ -61,6 +64,7 @@ class Setup:
     cli_port: int = 0
     pem: str = ""  # certificate and key of a listener with TLS
     tls_origin: bool = False
+    disk_mb: int = 0  # the size of a cache on a disk; storage_mb is then the memory in front of it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +93,7 @@ def filled(template, setup, **more):
     target.write_text(text.substitute(
         port=setup.port, origin=setup.origin, dir=setup.dir, connections=most_connections(),
         descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0], storage_mb=setup.storage_mb, twice_storage_mb=2 * setup.storage_mb,
-        storage_bytes=setup.storage_mb << 20, **more))
+        storage_bytes=setup.storage_mb << 20, disk_mb=setup.disk_mb or 2 * setup.storage_mb, **more))
     return target
 
 
@@ -166,8 +170,8 @@ def varnish_like(program):
         secret = s.dir / "secret"
         secret.write_text("bench\n")
         s.cli_port = free_port()
-        return [program, "-F", *listening(s), *fetching(s), "-n", s.dir / "name",
-                "-s", f"malloc,{s.storage_mb}M", "-T", f"127.0.0.1:{s.cli_port}", "-S", secret,
+        storage = f"disk,{s.dir / 'store'},size={s.disk_mb}M,memory={s.storage_mb}M" if s.disk_mb else f"malloc,{s.storage_mb}M"
+        return [program, "-F", *listening(s), *fetching(s), "-n", s.dir / "name", "-s", storage, "-T", f"127.0.0.1:{s.cli_port}", "-S", secret,
                 *(["-p", "feature=+http2"] if s.http2 else [])]
     return command
 
@@ -192,7 +196,7 @@ def nginx(template):
 
 def trafficserver(s):
     for folder in ("cache", "log", "run"):
-        (s.dir / folder).mkdir()
+        (s.dir / folder).mkdir(exist_ok=True)
         (s.dir / folder).chmod(0o777)  # the server drops its privileges
     for template in (BENCH / "peers/trafficserver").iterdir():
         filled(template.relative_to(BENCH / "peers"), s)
@@ -223,6 +227,7 @@ SERVERS = {s.name: s for s in [
     Server("nginx", "cache", "nginx", nginx("nginx.conf")),
     Server("squid", "cache", "squid", lambda s: ["squid", "-N", "-f", filled("squid.conf", s)]),
     Server("trafficserver", "cache", "traffic_server", trafficserver),
+    Server("nginx-disk", "cache", "nginx", nginx("nginx-disk.conf")),
     Server("nginx-file", "file", "nginx", nginx("nginx-file.conf")),
     Server("floor", "floor", str(HELPER), floor()),
     Server("floor-sendfile", "floor", str(HELPER), floor("--sendfile")),
@@ -286,12 +291,12 @@ class Field:
     """The origin and the selected servers of one scenario, running side by side."""
 
     def __init__(self, names, sizes=(1400,), storage_mb=STORAGE_MB, origin_options=(), floor_options=(), http2=False,
-                 vcl="", ssi=False, tls=False):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="bench", dir=SCRATCH))
+                 vcl="", ssi=False, tls=False, disk_mb=0, scratch=SCRATCH):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="bench", dir=scratch))
         self.dir.chmod(0o755)
         self.servers, self.setups, self.helpers = {}, {}, []
         self.settings = dict(sizes=tuple(sizes), storage_mb=storage_mb, origin_options=tuple(origin_options),
-                             floor_options=floor_options, http2=http2, vcl=vcl, ssi=ssi, log_socket=str(self.dir / "syslog"))
+                             floor_options=floor_options, http2=http2, vcl=vcl, ssi=ssi, disk_mb=disk_mb, log_socket=str(self.dir / "syslog"))
         self.settings["pem"] = make_pem(self.dir) if tls else ""
         try:
             self.origin_port = free_port()
@@ -324,6 +329,13 @@ class Field:
         command = [*under, *SERVERS[name].command(setup), *options]
         self.servers[label] = Running(name, pinned(cores, command), setup.port, directory, timeout)
         self.setups[label] = setup
+        return self.servers[label]
+
+    def restart(self, label, name, cores=SERVER_CORE, under=(), timeout=60):
+        """Starts a server again that has ended, with its folder and port."""
+        setup = self.setups[label]
+        command = pinned(cores, [*under, *SERVERS[name].command(setup)])
+        self.servers[label] = Running(name, command, setup.port, setup.dir, timeout)
         return self.servers[label]
 
     def processes_of(self, server):

@@ -3,7 +3,8 @@ and returns Results: for every server the values of every round."""
 
 from .bodies import esi, gzip
 from .common import Options, steadier
-from .management import bans, restart, startup, vcl_cost, vcl_load
+from .disks import disk_fill, disk_hit, disk_restart
+from .management import bans, restart, startup, vcl_cost, vcl_load, warm_restart
 from .objects import churn, memory
 from . import tls
 from .traffic import burden, connections, dynamic, hit_sizes, http2, image, latency, misses, news, passes, reactors
@@ -38,7 +39,8 @@ SCENARIOS = {
     "tls-origin": tls.origin,
 }
 
-# Long scenarios that test endurance rather than speed. They run only when they are named.
-BY_NAME_ONLY = {"churn": churn, "burden": burden}
+# Long scenarios, and those that need root and a disk. They run only when they are named.
+BY_NAME_ONLY = {"churn": churn, "burden": burden, "disk-hit": disk_hit, "disk-fill": disk_fill, "disk-restart": disk_restart,
+                "warm-restart": warm_restart}
 
 __all__ = ["BY_NAME_ONLY", "SCENARIOS", "Options"]

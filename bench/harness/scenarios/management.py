@@ -156,9 +156,22 @@ def restart(options):
     return [result]
 
 
-def killed_under_load(server):
+def warm_restart(options):
+    """As restart, with many objects in memory: how many of them the next worker serves, and when."""
+    objects = 100_000 if options.objects > 100_000 else 5000
+    columns = [Column("gap", "ms without an answer", 0), Column("failures", "new connections refused or broken", 0),
+               Column("errors", "requests lost of the load", 0), Column("kept", "% hits after", 1, "more")]
+    result = Result("warm-restart", f"the worker is killed under load with {objects:,} objects in memory", columns, "gap")
+    with Field(options.chosen(VCL_SERVERS), storage_mb=512) as running:
+        for _ in range(options.rounds):
+            for name, server in running.servers.items():
+                result.add(name, killed_under_load(server, objects))
+    return [result]
+
+
+def killed_under_load(server, objects=1000):
     word, outcome = token(), {}
-    load.counted(server.port, 1000, 8, f"/1400/{word}/{{}}")
+    load.counted(server.port, objects, 8, f"/1400/{word}/{{}}")
     probe = Probe(server.port)
     others = threading.Thread(target=lambda: outcome.update(load.wrk(server.port, "/1400/page", 16, 3)))
     probe.start()
@@ -170,17 +183,17 @@ def killed_under_load(server):
     probe.ends = True
     probe.join()
     return {"gap": probe.longest_gap() * 1000, "failures": probe.failures, "errors": outcome["errors"],
-            "kept": hits(server.port, word)}
+            "kept": hits(server.port, word, objects)}
 
 
-def hits(port, word, count=100):
+def hits(port, word, objects, count=100):
     """Returns the percentage of previously stored objects that are still served from the cache."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    found = 0
-    for i in range(count):
+    count, found = max(count, objects // 200), 0
+    for i in range(0, objects, objects // count):
         connection.request("GET", f"/1400/{word}/{i}")
         answer = connection.getresponse()
         answer.read()
         found += len(answer.getheader("X-Varnish", "").split()) == 2
     connection.close()
-    return found * 100 / count
+    return found * 100 / len(range(0, objects, objects // count))

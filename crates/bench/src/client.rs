@@ -18,12 +18,27 @@ pub struct Plan {
     next: u64,
     end: u64,
     until: Option<Instant>,
+    /// If not 0, the numbers in paths are below it, in no order.
+    among: u64,
+}
+
+/// Returns a number below `limit` that follows from `n`.
+fn scattered(n: u64, limit: u64) -> u64 {
+    let mut mixed = n.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) % limit
 }
 
 impl Plan {
     pub fn new(path: &str, header: &str, next: u64, end: u64, until: Option<Instant>) -> Self {
         let header = if header.is_empty() { String::new() } else { format!("{header}\r\n") };
-        Self { path: path.to_owned(), header, next, end, until }
+        Self { path: path.to_owned(), header, next, end, until, among: 0 }
+    }
+
+    /// Takes the numbers in paths from those below `limit`, in no order. 0 is no limit.
+    pub fn among(mut self, limit: u64) -> Self {
+        self.among = limit;
+        self
     }
 
     pub fn left(&self) -> usize {
@@ -34,7 +49,8 @@ impl Plan {
         if self.next == self.end || self.until.is_some_and(|until| now >= until) {
             return None;
         }
-        let path = self.path.replace("{}", &self.next.to_string());
+        let number = if self.among > 0 { scattered(self.next, self.among) } else { self.next };
+        let path = self.path.replace("{}", &number.to_string());
         self.next += 1;
         Some(format!("GET {path} HTTP/1.1\r\nHost: bench\r\n{}\r\n", self.header))
     }

@@ -1,6 +1,7 @@
 //! The load generator. Sends a number of requests, or as many as a duration allows, over persistent connections. Each
 //! connection sends its next request when the response to the last is complete, or requests are due at a rate
-//! ([`paced`]). `{}` in the path is replaced by a running number, so every request can be for another object. The
+//! ([`paced`]). `{}` in the path is replaced by a running number, so every request can be for another object; with
+//! `--among N`, by a number below N, in no order. The
 //! latency of each request is recorded, so that the whole distribution is available. The kernel discards bodies without
 //! copying them, so that with large bodies the server's core is saturated before the load generator's.
 
@@ -27,7 +28,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     // With a rate, each connection begins with a request that is not counted.
     let end = first + count + if rate > 0.0 { connections as u64 } else { 0 };
     let until = (seconds > 0.0).then(|| Instant::now() + Duration::from_secs_f64(seconds));
-    let mut plan = Plan::new(options.text("path", "/"), options.text("header", ""), first, end, until);
+    let mut plan = Plan::new(options.text("path", "/"), options.text("header", ""), first, end, until)
+        .among(options.number("among", 0)?);
     let tally = if rate > 0.0 {
         paced::drive_all(address, connections, &mut plan, rate)
     } else {

@@ -130,8 +130,17 @@ fn has(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|w| w.eq_ignore_ascii_case(part))
 }
 
-/// Returns the size that a path requests: `/1400/anything` requests 1400 bytes.
+/// The least size of mixed bodies, and the number of sizes. Each is twice the previous one.
+const MIXED: (usize, usize) = (4096, 7);
+
+/// Returns the size that a path requests: `/1400/anything` requests 1400 bytes, and `/mixed/anything/N` one of seven sizes
+/// from 4 to 256 kB, which depends on N.
 fn size_in(path: &[u8]) -> Option<usize> {
+    if path.starts_with(b"/mixed/") {
+        let last = path.rsplit(|&byte| byte == b'/').next()?;
+        let number: usize = std::str::from_utf8(last).ok()?.parse().ok()?;
+        return Some(MIXED.0 << (number % MIXED.1));
+    }
     let path = path.strip_prefix(b"/")?;
     let digits = path.iter().take_while(|b| b.is_ascii_digit()).count();
     std::str::from_utf8(&path[..digits]).ok()?.parse().ok()
@@ -160,5 +169,8 @@ mod tests {
     fn a_path_contains_its_size() {
         assert_eq!(size_in(path(b"GET /1400/page HTTP/1.1\r\n\r\n")), Some(1400));
         assert_eq!(size_in(path(b"GET /page/1400 HTTP/1.1\r\n\r\n")), None);
+        let sizes = [0, 1, 6, 7].map(|number| size_in(format!("/mixed/a/{number}").as_bytes()));
+        assert_eq!(sizes, [4096, 8192, 262_144, 4096].map(Some));
+        assert_eq!(size_in(b"/mixed/a/x"), None);
     }
 }

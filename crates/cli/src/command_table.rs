@@ -174,7 +174,8 @@ pub const COMMANDS: &[CommandSpec] = &[
     command("start", "start", 0, 0, "Start the worker."),
     command("status", "status [-j]", 0, 0, "Show whether the worker runs.").json(),
     command("stop", "stop", 0, 0, "Stop the worker."),
-    command("storage.list", "storage.list [-j]", 0, 0, "List the storages.").json(),
+    command("storage.list", "storage.list [-j]", 0, 0, "List the storages, with their figures while the worker runs.")
+        .json(),
     command("tls.cert.commit", "tls.cert.commit", 0, 0, "Put the staged changes of certificates into effect."),
     command("tls.cert.discard", "tls.cert.discard <cert-id>", 1, 1, "Stage the removal of a certificate.")
         .more("  Connections that use it continue."),

@@ -12,6 +12,7 @@ pub mod command_table;
 pub mod frame;
 pub mod glob;
 pub mod help;
+pub mod human;
 pub mod json;
 pub mod link;
 pub mod status;

@@ -76,10 +76,17 @@ pub enum Request {
         name: String,
     },
     /// Run a command of the CLI that belongs to the worker, with its words and options as given:
-    /// `vcl.list`, `ban`, `ban.list`, `backend.list`, `backend.set_health`, `storage.list`, `debug.*` ...
+    /// `vcl.list`, `ban`, `ban.list`, `backend.list`, `backend.set_health`, `debug.*` ...
     Cli {
         /// The words, the command first.
         argv: Vec<String>,
+    },
+    /// Run `storage.list`, whose words are given.
+    ListStorages {
+        /// The words, the command first.
+        argv: Vec<String>,
+        /// The method of each storage, as it was given.
+        methods: Vec<String>,
     },
     /// Change the certificates of listeners with TLS.
     Certificates {
@@ -260,8 +267,18 @@ pub enum StorageKind {
     Malloc,
     /// A file, by its path.
     File(PathBuf),
-    /// Memory in front of a block store.
-    Disk(DiskConfig),
+    /// Memory in front of block stores.
+    Disk(DisksConfig),
+}
+
+/// The block stores of a storage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DisksConfig {
+    /// The stores. Each object is in one of them.
+    pub disks: Vec<DiskConfig>,
+    /// A file to which the ids of stores are appended, each of eight bytes, that have failed and could not be made
+    /// invalid.
+    pub marker_fd: i32,
 }
 
 /// A block store on a device or in a file.
@@ -271,8 +288,8 @@ pub struct DiskConfig {
     pub path: PathBuf,
     /// The descriptor, with the lock of the store.
     pub fd: i32,
-    /// A file that contains the id of the store after a failure, if the store could not be made invalid.
-    pub marker_fd: i32,
+    /// The id of the store.
+    pub id: u64,
     /// Shortest body that is stored, in bytes.
     pub min: u64,
     /// Longest body that is stored, in bytes.

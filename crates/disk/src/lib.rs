@@ -19,6 +19,7 @@
 
 mod blocks;
 mod file;
+mod health;
 mod index;
 mod journal;
 mod layout;
@@ -38,14 +39,15 @@ mod tests;
 
 pub use blocks::{Aligned, BLOCK, Blocks};
 pub use file::{FileDevice, open_file, path_of, reserve};
+pub use health::{Event, Operation, Reason};
 pub use index::{Entry, Index, are_rivals, variant};
 pub use journal::Ban;
 pub use layout::{LEAST_SIZE, Layout, OpenError, VERSION};
 pub use read::{Loaded, StoredBody};
 pub use record::{Fields, Key, Meta, Parts, fingerprint, record_len};
-pub use report::{CLASSES, Report, class_limit, report};
+pub use report::{CLASSES, Report, UsedSegments, class_limit, report};
 pub use running::Running;
 pub use state::{Content, Dropped, Hold, Phase};
 pub use stats::Stats;
-pub use store::{Candidate, Options, Owner, Past, Store};
+pub use store::{Candidate, Figures, Options, Owner, Past, Store};
 pub use writer::{Step, Writer};

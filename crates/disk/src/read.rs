@@ -60,12 +60,12 @@ impl Store {
     }
 
     fn read(&self, candidate: &Candidate, len: u64) -> Option<(Aligned, usize)> {
-        bump(&self.stats.reads);
-        add(&self.stats.read_bytes, len);
+        bump(&self.health.stats.reads);
+        add(&self.health.stats.read_bytes, len);
         read_around(&*self.blocks, candidate.entry.place(), len)
             .inspect_err(|_| {
-                bump(&self.stats.errors);
-                self.drop_damaged(candidate);
+                self.drop_unreadable(candidate);
+                self.check_health();
             })
             .ok()
     }
@@ -154,12 +154,12 @@ impl StoredBody {
             return Some(0);
         }
         let (offset, len) = blocks_of(self.body_at, self.body, from, to);
-        bump(&store.stats.reads);
-        add(&store.stats.read_bytes, len);
+        bump(&store.health.stats.reads);
+        add(&store.health.stats.read_bytes, len);
         let place = self.candidate.entry.place() + offset;
         let Ok((buffer, at)) = read_around(&*store.blocks, place, len) else {
-            bump(&store.stats.errors);
-            store.drop_damaged(&self.candidate);
+            store.drop_unreadable(&self.candidate);
+            store.check_health();
             return None;
         };
         let bytes = &buffer.bytes()[at..at + len as usize];

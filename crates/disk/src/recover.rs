@@ -3,9 +3,10 @@
 
 use std::io;
 
+use crate::health::Reason;
 use crate::index::Entry;
 use crate::record::fingerprint;
-use crate::segment::{self, InUse, Summary};
+use crate::segment::{self, Begun, InUse, Summary};
 use crate::state::Phase;
 use crate::stats::bump;
 use crate::store::Store;
@@ -16,8 +17,10 @@ impl Store {
     /// written.
     pub fn recover(&self) {
         if self.try_recover().is_err() {
-            self.fail(Vec::new());
+            let reason = if self.health.has_failed() { Reason::Reads } else { Reason::Write };
+            self.fail(Vec::new(), reason);
         }
+        self.check_health();
         self.has_objects.notify_all();
         self.has_records.notify_all();
     }
@@ -25,20 +28,30 @@ impl Store {
     fn try_recover(&self) -> io::Result<()> {
         let layout = self.layout;
         let tail = self.state.lock().live.tail;
-        let InUse { epochs, newest, .. } = InUse::read(&layout, &*self.blocks, tail);
+        let InUse { epochs, newest, unreadable } = InUse::read(&layout, &*self.blocks, tail);
+        for (slot, error) in unreadable {
+            self.wipe(slot, error)?;
+        }
         {
             let mut state = self.state.lock();
-            for &epoch in &epochs {
-                state.slots[layout.slot(epoch) as usize].epoch = epoch;
+            for &Begun { epoch, at } in &epochs {
+                let slot = &mut state.slots[layout.slot(epoch) as usize];
+                (slot.epoch, slot.begun) = (epoch, at);
             }
         }
-        for epoch in epochs {
+        for Begun { epoch, .. } in epochs {
             // The tail may have moved meanwhile.
             let tail = self.state.lock().live.tail;
-            if segment::is_in_use(&layout, epoch, tail)
-                && let Ok(summary) = self.contents(epoch)
-            {
-                self.index_segment(epoch, &summary);
+            if !segment::is_in_use(&layout, epoch, tail) {
+                continue;
+            }
+            match self.contents(epoch)? {
+                Ok(summary) => self.index_segment(epoch, &summary),
+                Err(error) => {
+                    let slot = layout.slot(epoch);
+                    self.wipe(slot, error)?;
+                    self.state.lock().slots[slot as usize].epoch = 0;
+                }
             }
         }
         let mut state = self.state.lock();
@@ -54,17 +67,31 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the summary of a segment. If it has none, reads its records and writes one.
-    fn contents(&self, epoch: u64) -> io::Result<Summary> {
+    /// Overwrites a segment that cannot be read. Purges do not concern its objects, which the index does not contain, so
+    /// no later start may find them. Fails with the error of the read if the device has failed altogether.
+    fn wipe(&self, slot: u64, error: io::Error) -> io::Result<()> {
+        if self.health.has_failed() {
+            return Err(error);
+        }
+        segment::wipe(&self.layout, &*self.blocks, slot)
+    }
+
+    /// Returns the summary of a segment, or why it cannot be read. If it has none, reads its records and writes one.
+    fn contents(&self, epoch: u64) -> io::Result<io::Result<Summary>> {
         let layout = &self.layout;
         let slot = layout.slot(epoch);
-        if let Some(summary) = segment::read_summary(layout, &*self.blocks, slot, epoch)? {
-            return Ok(summary);
+        match segment::read_summary(layout, &*self.blocks, slot, epoch) {
+            Ok(Some(summary)) => return Ok(Ok(summary)),
+            Ok(None) => {}
+            Err(error) => return Ok(Err(error)),
         }
-        let summary = segment::scan(layout, &*self.blocks, slot, epoch)?;
+        let summary = match segment::scan(layout, &*self.blocks, slot, epoch) {
+            Ok(summary) => summary,
+            Err(error) => return Ok(Err(error)),
+        };
         self.blocks.sync()?;
         write_summary(self, epoch, &summary)?;
-        Ok(summary)
+        Ok(Ok(summary))
     }
 
     fn index_segment(&self, epoch: u64, summary: &Summary) {
@@ -85,7 +112,7 @@ impl Store {
                 let entry = Entry::new(fingerprint, place, record.len, record.variant, record.expires);
                 let is_older = |old: &Entry| state.log_of(layout, old).is_none_or(|old| old < log);
                 self.index.insert(entry, is_older);
-                bump(&self.stats.recovered);
+                bump(&self.health.stats.recovered);
             }
         }
     }

@@ -6,16 +6,24 @@ use crate::blocks::{Aligned, Blocks};
 use crate::journal;
 use crate::layout::{Layout, OpenError};
 use crate::record::{Header, fingerprint};
-use crate::segment::{self, InUse};
+use crate::segment::{self, Begun, InUse};
 
 /// The number of classes of sizes: up to 1 kB, 4 kB, 16 kB and so on.
 pub const CLASSES: usize = 9;
+
+/// The segments that contain objects.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UsedSegments {
+    pub count: u64,
+    /// The time at which the oldest was begun, in seconds since the epoch.
+    pub oldest: Option<f64>,
+}
 
 /// The contents of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub layout: Option<Layout>,
-    pub used_segments: u64,
+    pub used: UsedSegments,
     /// Objects that the next start will find, and the bytes of their records.
     pub objects: u64,
     pub bytes: u64,
@@ -57,10 +65,11 @@ pub fn report(
     };
     let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, live.tail);
     report.unreadable.extend(unreadable.into_iter().map(|(slot, error)| (slot, error.to_string())));
-    report.used_segments = epochs.len() as u64;
+    report.used.count = epochs.len() as u64;
+    report.used.oldest = epochs.iter().map(|begun| begun.at).filter(|&at| at > 0.0).reduce(f64::min);
     let mut buffer = Aligned::new(if verify { layout.segment as usize } else { 0 });
     let all = epochs.len() as u64 * layout.segment;
-    for (done, &epoch) in epochs.iter().rev().enumerate() {
+    for (done, &Begun { epoch, .. }) in epochs.iter().rev().enumerate() {
         progress(done as u64 * layout.segment, all);
         let slot = layout.slot(epoch);
         let read =

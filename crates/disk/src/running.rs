@@ -1,15 +1,16 @@
-//! The threads of a store: one writes objects, one writes the journal, and several read.
+//! The threads of a store: one writes objects, one writes the journal, one observes the device, and several read.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, park_timeout};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::health::TICK;
 use crate::store::Store;
 use crate::writer::{Step, Writer};
 
@@ -42,14 +43,17 @@ impl Running {
         Ok(this)
     }
 
-    /// Starts the threads that read. The index stays empty until [`start_writers`](Self::start_writers) is called.
+    /// Starts the threads that read, and one that observes how long they take. The index stays empty until [`start_writers`](Self::start_writers) is called.
     pub fn with_readers(store: Arc<Store>) -> io::Result<Self> {
         let readers = Arc::new(Readers::default());
         for _ in 0..READERS {
             let readers = Arc::clone(&readers);
             thread("disk-read").spawn(move || readers.run())?;
         }
-        Ok(Self { store, readers, is_ending: Arc::default(), threads: Mutex::default() })
+        let is_ending = Arc::<AtomicBool>::default();
+        let (watched, end) = (Arc::clone(&store), Arc::clone(&is_ending));
+        let watch = thread("disk-watch").spawn(move || watch(&watched, &end))?;
+        Ok(Self { store, readers, is_ending, threads: Mutex::new(vec![watch]) })
     }
 
     /// Starts the threads that write. One of them first reads the index. Written objects are made durable within
@@ -83,6 +87,7 @@ impl Running {
             drop(self.store.state.lock());
             self.store.has_objects.notify_all();
             self.store.has_records.notify_all();
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
@@ -143,6 +148,14 @@ fn write(store: &Arc<Store>, flush_interval: Duration, is_ending: &AtomicBool) {
             // There is no segment to write to, for now.
             store.has_objects.wait_for(&mut state, flush_interval);
         }
+    }
+}
+
+/// Observes how long reads and writes take.
+fn watch(store: &Store, is_ending: &AtomicBool) {
+    while !is_ending.load(Ordering::SeqCst) {
+        park_timeout(TICK);
+        store.watch_step();
     }
 }
 

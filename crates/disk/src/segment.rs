@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! header   4 kB: u32 "LQsg" | u32 0 | u64 epoch | u64 checksum of the preceding bytes
+//!          | f64 time at which the segment was begun | u64 checksum of the preceding bytes
 //! records  each at a multiple of 64 bytes; after a write, at the next multiple of 4 kB
 //! summary  24 bytes key | u32 offset and u32 length in units of 64 bytes | u32 variant | u32 expires, for each record
 //! footer   last 4 kB: u32 "LQft" | u32 records | u64 epoch | u32 oldest and u32 newest ban tested
@@ -25,6 +26,8 @@ pub(crate) const FIRST: u64 = BLOCK;
 const SUMMARY_ENTRY: usize = 24 + 4 * 4;
 /// The length of the end of a segment that is read first. It contains most summaries.
 const TAIL_READ: u64 = 32 << 10;
+/// The number of bytes that are overwritten at a time. The length of each segment is a multiple of it.
+const WIPE: u64 = 256 << 10;
 
 /// A record in a summary.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,17 +71,28 @@ fn seed(layout: &Layout, epoch: u64) -> u64 {
 }
 
 /// Returns the first block of a segment.
-pub(crate) fn header(layout: &Layout, epoch: u64) -> Aligned {
+pub(crate) fn header(layout: &Layout, epoch: u64, begun: f64) -> Aligned {
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&u64::from(HEADER).to_le_bytes());
     bytes.extend_from_slice(&epoch.to_le_bytes());
     let checksum = layout.checksum(seed(layout, epoch), &bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes.extend_from_slice(&begun.to_le_bytes());
+    let checksum = layout.checksum(seed(layout, epoch) + 2, &bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
     Aligned::copy_of(&bytes)
 }
 
-/// Reads the epoch of a segment. Returns `None` if the segment was never written.
-pub(crate) fn read_epoch(layout: &Layout, blocks: &dyn Blocks, slot: u64) -> io::Result<Option<u64>> {
+/// A segment that was begun.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Begun {
+    pub epoch: u64,
+    /// The time, in seconds since the epoch of the clock. 0 if it is not known.
+    pub at: f64,
+}
+
+/// Reads the header of a segment. Returns `None` if the segment was never written.
+pub(crate) fn read_header(layout: &Layout, blocks: &dyn Blocks, slot: u64) -> io::Result<Option<Begun>> {
     let (buffer, _) = read_around(blocks, layout.segment_at(slot), BLOCK)?;
     let mut reader = Reader::new(buffer.bytes());
     let (magic, epoch, checksum) = (reader.u64(), reader.u64(), reader.u64());
@@ -87,14 +101,20 @@ pub(crate) fn read_epoch(layout: &Layout, blocks: &dyn Blocks, slot: u64) -> io:
         && epoch < LAST_LOG / layout.segment
         && layout.slot(epoch) == slot
         && checksum == layout.checksum(seed(layout, epoch), &buffer.bytes()[..16]);
-    Ok(is_sound.then_some(epoch))
+    if !is_sound {
+        return Ok(None);
+    }
+    // The time was added later. The positions of the first bytes are those of the first programs.
+    let (time, checksum) = (f64::from_bits(reader.u64()), reader.u64());
+    let has_time = checksum == layout.checksum(seed(layout, epoch) + 2, &buffer.bytes()[..32]);
+    Ok(Some(Begun { epoch, at: if has_time && time.is_finite() { time } else { 0.0 } }))
 }
 
 /// The segments that may contain objects.
 pub(crate) struct InUse {
-    /// Their epochs, the newest first.
-    pub epochs: Vec<u64>,
-    /// The newest epoch that was ever begun. Its log positions are not used again.
+    /// The newest first.
+    pub epochs: Vec<Begun>,
+    /// The newest epoch that may have been begun. Its log positions are not used again.
     pub newest: u64,
     /// The segments that cannot be read, with the reason. They contain nothing.
     pub unreadable: Vec<(u64, io::Error)>,
@@ -105,18 +125,30 @@ impl InUse {
     pub fn read(layout: &Layout, blocks: &dyn Blocks, tail: u64) -> Self {
         let mut found = Self { epochs: Vec::new(), newest: tail / layout.segment, unreadable: Vec::new() };
         for slot in 0..layout.segments {
-            match read_epoch(layout, blocks, slot) {
-                Ok(epoch) => found.epochs.extend(epoch),
+            match read_header(layout, blocks, slot) {
+                Ok(begun) => found.epochs.extend(begun),
                 Err(error) => found.unreadable.push((slot, error)),
             }
         }
-        found.epochs.sort_unstable_by(|a, b| b.cmp(a));
-        found.newest = found.epochs.first().copied().unwrap_or(0).max(found.newest);
-        found
-            .epochs
-            .retain(|&epoch| epoch + layout.segments > found.newest && is_in_use(layout, epoch, tail));
+        found.epochs.sort_unstable_by_key(|begun| std::cmp::Reverse(begun.epoch));
+        found.newest = found.epochs.first().map_or(0, |first| first.epoch).max(found.newest);
+        // Each segment that cannot be read may have a newer epoch.
+        found.newest += found.unreadable.len() as u64;
+        found.epochs.retain(|&Begun { epoch, .. }| {
+            epoch + layout.segments > found.newest && is_in_use(layout, epoch, tail)
+        });
         found
     }
+}
+
+/// Overwrites a segment with zeros, so that no start finds a record in it. The header is the last to be overwritten.
+pub(crate) fn wipe(layout: &Layout, blocks: &dyn Blocks, slot: u64) -> io::Result<()> {
+    let zeros = Aligned::new(WIPE as usize);
+    let at = layout.segment_at(slot);
+    for offset in (0..layout.segment / WIPE).rev() {
+        blocks.write(at + offset * WIPE, zeros.bytes())?;
+    }
+    blocks.sync()
 }
 
 /// Returns whether a segment contains log positions from `tail` on.

@@ -83,6 +83,8 @@ impl fmt::Debug for Flying {
 pub(crate) struct Slot {
     /// 0 if no object in it is in use.
     pub(crate) epoch: u64,
+    /// The time at which it was begun. 0 if that is not known.
+    pub(crate) begun: f64,
     pub(crate) bans: (u32, u32),
     /// Each reader of an object in the segment has a clone.
     pub(crate) pin: Arc<()>,
@@ -90,7 +92,7 @@ pub(crate) struct Slot {
 
 impl Default for Slot {
     fn default() -> Self {
-        Self { epoch: 0, bans: (u32::MAX, 0), pin: Arc::new(()) }
+        Self { epoch: 0, begun: 0.0, bans: (u32::MAX, 0), pin: Arc::new(()) }
     }
 }
 

@@ -34,8 +34,10 @@ stats! {
     reads, read_bytes,
     /// Objects whose checksum was wrong.
     damaged,
-    /// Reads and writes that failed.
-    errors,
+    /// Reads, and writes and flushes, that failed.
+    read_errors, write_errors,
+    /// Reads, writes and flushes that took more than a second.
+    slow,
     /// Purges and bans in the journal, and the groups in which they were written.
     journaled, journal_groups,
     /// Objects that were found at start.

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Condvar, Mutex};
 
 use crate::blocks::Blocks;
+use crate::health::{Event, Health, Observed, Reason};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Ban, Cursor};
 use crate::layout::{Layout, OpenError};
@@ -49,7 +50,7 @@ pub struct Store {
     pub(crate) blocks: Box<dyn Blocks>,
     pub(crate) index: Index,
     pub(crate) state: Mutex<State>,
-    pub(crate) stats: Stats,
+    pub(crate) health: Arc<Health>,
     /// Wakes the writer and the journal.
     pub(crate) has_objects: Condvar,
     pub(crate) has_records: Condvar,
@@ -58,6 +59,20 @@ pub struct Store {
     clock: fn() -> f64,
     owner: OnceLock<Box<dyn Owner>>,
     cursor: Mutex<Cursor>,
+}
+
+/// The state of a store, for people.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    pub phase: Phase,
+    /// Whether reads take long, so that objects are misses.
+    pub is_stalled: bool,
+    /// The bytes that the store occupies, and those of its segments that contain objects.
+    pub size: u64,
+    pub used: u64,
+    pub objects: u64,
+    /// The time at which the oldest segment that contains objects was begun, in seconds since the epoch.
+    pub oldest: Option<f64>,
 }
 
 /// The records of the previous process that still matter.
@@ -88,13 +103,15 @@ impl Store {
     ) -> Result<Arc<Self>, OpenError> {
         let layout = Layout::open(&*blocks)?;
         let (live, cursor) = journal::read(&layout, &*blocks)?;
+        let health = Arc::<Health>::default();
+        let blocks = Box::new(Observed { blocks, health: Arc::clone(&health) });
         let past = Past { bans: live.bans.clone(), last_ban: live.last_ban };
         Ok(Arc::new(Self {
             layout,
             blocks,
             index: Index::default(),
             state: Mutex::new(State::new(&layout, live)),
-            stats: Stats::default(),
+            health,
             has_objects: Condvar::new(),
             has_records: Condvar::new(),
             past,
@@ -119,7 +136,7 @@ impl Store {
     }
 
     pub fn stats(&self) -> &Stats {
-        &self.stats
+        &self.health.stats
     }
 
     pub fn past(&self) -> &Past {
@@ -138,6 +155,45 @@ impl Store {
     /// Returns the memory that the index occupies, in bytes.
     pub fn index_bytes(&self) -> u64 {
         self.index.bytes()
+    }
+
+    /// Returns the figures for people.
+    pub fn figures(&self) -> Figures {
+        let (state, layout) = (self.state.lock(), &self.layout);
+        let used = state.slots.iter().filter(|slot| slot.epoch > 0);
+        let begun = used.clone().map(|slot| slot.begun).filter(|&begun| begun > 0.0);
+        Figures {
+            phase: state.phase,
+            is_stalled: self.health.is_stalled(),
+            size: layout.size(),
+            used: used.count() as u64 * layout.segment,
+            objects: self.objects(),
+            oldest: begun.reduce(f64::min),
+        }
+    }
+
+    /// Returns whether the device is in use. Cheap.
+    pub fn works(&self) -> bool {
+        !self.health.is_out()
+    }
+
+    /// Takes the events since the last call, and the number of those that had no room.
+    pub fn take_events(&self) -> (Vec<Event>, u64) {
+        self.health.take_events()
+    }
+
+    /// Observes how long reads and writes take. Must be called every 250 ms.
+    pub fn watch_step(&self) {
+        if self.health.tick() {
+            self.fail(Vec::new(), Reason::Stall);
+        }
+    }
+
+    /// Takes the device out of use if too many reads have failed. Must be called with no lock held.
+    pub(crate) fn check_health(&self) {
+        if self.health.has_failed() {
+            self.fail(Vec::new(), Reason::Reads);
+        }
     }
 
     /// Returns the number of segments that contain objects, and the number of all segments.
@@ -177,7 +233,7 @@ impl Store {
         }
         if !has_size || state.queue.bytes() + len > queue.max(len) {
             if has_size {
-                bump(&self.stats.refused);
+                bump(&self.health.stats.refused);
             }
             drop(state);
             let dropped = self.purge_fingerprint(fingerprint, None);
@@ -192,16 +248,16 @@ impl Store {
         dropped
     }
 
-    /// Returns whether the index contains objects that may have this key. Cheap.
+    /// Returns whether the index contains objects that may have this key, and the device responds. Cheap.
     pub fn may_have(&self, key: &Key) -> bool {
-        !self.index.is_empty() && self.index.has(fingerprint(key))
+        !self.index.is_empty() && self.index.has(fingerprint(key)) && !self.health.is_stalled()
     }
 
     /// Returns the objects that may have this key and are of use at `now`, newest first.
     pub fn candidates(&self, key: &Key, now: f64) -> Vec<Candidate> {
         let mut entries = self.index.get(fingerprint(key));
         entries.retain(|entry| f64::from(entry.expires) > now);
-        if entries.is_empty() {
+        if entries.is_empty() || self.health.is_stalled() {
             return Vec::new();
         }
         let state = self.state.lock();
@@ -259,7 +315,18 @@ impl Store {
 
     /// Removes an object that is damaged.
     pub(crate) fn drop_damaged(&self, candidate: &Candidate) {
-        bump(&self.stats.damaged);
+        self.note_damaged(candidate.entry.place());
+        self.drop_unreadable(candidate);
+    }
+
+    /// Counts and reports the damaged object at a place.
+    pub(crate) fn note_damaged(&self, place: u64) {
+        bump(&self.health.stats.damaged);
+        self.health.report(Event::Damaged { at: place });
+    }
+
+    /// Removes an object that cannot be read.
+    pub(crate) fn drop_unreadable(&self, candidate: &Candidate) {
         let mut state = self.state.lock();
         if self.index.remove(candidate.entry.fingerprint, candidate.entry.place()) {
             // Without this, an older object with the same key would be found at the next start.
@@ -312,8 +379,8 @@ impl Store {
                 journal::Live { tail: state.live.tail, last_ban: state.live.last_ban, ..Default::default() };
             (pending, tail, state.phase == Phase::Recovering)
         };
-        add(&self.stats.journaled, pending.count);
-        bump(&self.stats.journal_groups);
+        add(&self.health.stats.journaled, pending.count);
+        bump(&self.health.stats.journal_groups);
         let written = if pending.wants_checkpoint {
             Ok(Err(journal::NoRoom))
         } else {
@@ -334,7 +401,7 @@ impl Store {
         self.state.lock().is_journaling = false;
         drop(cursor);
         if written.is_err() {
-            self.fail(pending.holds);
+            self.fail(pending.holds, Reason::Write);
             return true;
         }
         // Now the answers go out.
@@ -359,7 +426,7 @@ impl Store {
 
     /// Drops all objects, and with them the records that concern them: the journal has no room for these.
     fn clear(&self) {
-        bump(&self.stats.cleared);
+        bump(&self.health.stats.cleared);
         let mut state = self.state.lock();
         state.live.tail = state.next_log(&self.layout);
         state.live.purges.clear();
@@ -376,9 +443,8 @@ impl Store {
 
     /// Takes the device out of use: its objects are misses. Purges and bans cannot be recorded from now on, so the
     /// contents are made invalid for the next start, by a superblock with another id. Only then are `holds`, and those of
-    /// the purges and bans since, dropped.
-    pub(crate) fn fail(&self, holds: Vec<Hold>) {
-        bump(&self.stats.errors);
+    /// the purges and bans since, dropped. A device that stalls is not written to.
+    pub(crate) fn fail(&self, holds: Vec<Hold>, reason: Reason) {
         let mut state = self.state.lock();
         match state.phase {
             Phase::Failed => return,
@@ -392,7 +458,8 @@ impl Store {
         self.index.sweep(|_| true);
         drop(state);
         drop(dropped);
-        let is_invalid = self.layout.renew(&*self.blocks, self.now()).is_ok();
+        self.health.take_out(reason);
+        let is_invalid = reason != Reason::Stall && self.layout.renew(&*self.blocks, self.now()).is_ok();
         if let Some(owner) = self.owner() {
             owner.failed(is_invalid);
         }

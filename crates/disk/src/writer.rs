@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::blocks::{Aligned, BLOCK, read_around};
+use crate::health::Reason;
 use crate::index::Entry;
 use crate::layout::Layout;
 use crate::record::{Header, encode, fingerprint, relocate};
@@ -63,19 +64,29 @@ impl Writer {
     /// Takes the next object to the buffer, or writes the buffer. Failures take the store out of use.
     pub fn step(&mut self) -> Step {
         self.try_step().unwrap_or_else(|_| {
-            self.store.fail(Vec::new());
+            self.store.fail(Vec::new(), Reason::Write);
             Step::Idle
         })
     }
 
     /// Writes the buffer, and makes everything durable.
     pub fn flush(&mut self) {
+        if !self.store.works() {
+            return self.give_up();
+        }
         let flushed = self.write_batch().and_then(|()| {
             if std::mem::take(&mut self.is_dirty) { self.store.blocks.sync() } else { Ok(()) }
         });
         if flushed.is_err() {
-            self.store.fail(Vec::new());
+            self.store.fail(Vec::new(), Reason::Write);
         }
+    }
+
+    /// Drops what is not written: the device is out of use.
+    fn give_up(&mut self) {
+        (self.filled, self.is_dirty) = (0, false);
+        let flying = std::mem::take(&mut self.store.state.lock().flying);
+        drop(flying);
     }
 
     /// Returns whether something would be lost.
@@ -148,7 +159,7 @@ impl Writer {
                 encode(layout, log, &content.parts(), out, &mut |from, window| content.read(from, window))
             }
             Source::Moved { header, bytes } => {
-                bump(&self.store.stats.moved);
+                bump(&self.store.health.stats.moved);
                 relocate(layout, header, bytes, log, out)
             }
         };
@@ -172,8 +183,8 @@ impl Writer {
             expires: meta.expires,
         };
         self.summary.add(record, meta.ban);
-        bump(&self.store.stats.written);
-        add(&self.store.stats.written_bytes, queued.len);
+        bump(&self.store.health.stats.written);
+        add(&self.store.health.stats.written_bytes, queued.len);
         if let Source::Content(content) = queued.source {
             let mut state = self.store.state.lock();
             if let Some(flying) = state.flying.last_mut().filter(|flying| flying.log == log) {
@@ -211,7 +222,7 @@ impl Writer {
 
     fn write(&mut self, at: u64, len: usize) -> io::Result<()> {
         self.is_dirty = true;
-        add(&self.store.stats.device_written_bytes, len as u64);
+        add(&self.store.health.stats.device_written_bytes, len as u64);
         self.store.blocks.write(at, &self.buffer.bytes()[..len])
     }
 
@@ -245,7 +256,7 @@ impl Writer {
     pub fn close(&mut self) {
         while self.step() == Step::More {}
         if self.store.phase() == Phase::Working && self.seal().is_err() {
-            self.store.fail(Vec::new());
+            self.store.fail(Vec::new(), Reason::Write);
         }
         self.flush();
     }
@@ -265,7 +276,7 @@ impl Writer {
             };
             let slot = layout.slot(epoch);
             if old > 0 {
-                self.empty(slot, old, next)?;
+                self.empty(slot, old, next);
             }
             let mut state = store.state.lock();
             state.epoch = epoch;
@@ -276,15 +287,17 @@ impl Writer {
             found.epoch = 0;
             found.bans = (u32::MAX, 0);
             if Arc::strong_count(&found.pin) > 1 {
-                bump(&store.stats.pinned);
+                bump(&store.health.stats.pinned);
                 continue;
             }
             drop(state);
-            let header = segment::header(layout, epoch);
+            let begun = store.now();
+            let header = segment::header(layout, epoch, begun);
             store.blocks.write(layout.segment_at(slot), header.bytes())?;
             store.blocks.sync()?;
             let mut state = store.state.lock();
-            state.slots[slot as usize].epoch = epoch;
+            let found = &mut state.slots[slot as usize];
+            (found.epoch, found.begun) = (epoch, begun);
             state.offset = FIRST;
             state.is_emptying = false;
             self.start = FIRST;
@@ -295,12 +308,13 @@ impl Writer {
 
     /// Removes the objects of a segment from the index. Those that are in use are queued to be written again, as far
     /// as they leave room in the segment for the next object, of `next` bytes.
-    fn empty(&mut self, slot: u64, epoch: u64, next: u64) -> io::Result<()> {
+    fn empty(&mut self, slot: u64, epoch: u64, next: u64) {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
-        let Some(summary) = segment::read_summary(layout, &*store.blocks, slot, epoch)? else {
+        let Ok(Some(summary)) = segment::read_summary(layout, &*store.blocks, slot, epoch) else {
             store.index.sweep(|entry| layout.slot_of(entry.place()) == Some(slot));
-            return Ok(());
+            store.check_health();
+            return;
         };
         let base = layout.segment_at(slot);
         let now = store.now();
@@ -323,14 +337,13 @@ impl Writer {
                     kept += queued.len;
                     state.queue.push_front(queued);
                 }
-                None => bump(&store.stats.evicted),
+                None => bump(&store.health.stats.evicted),
             }
             drop(state);
             if let Some(owner) = store.owner() {
                 owner.forget(&record.key);
             }
         }
-        Ok(())
     }
 
     /// Reads an object that will be written again.
@@ -341,7 +354,7 @@ impl Writer {
         let bytes = &buffer.bytes()[from..from + record.len as usize];
         let mut header = Header::decode(&store.layout, log, bytes)?;
         if !header.is_sound(&store.layout, bytes) {
-            bump(&store.stats.damaged);
+            store.note_damaged(place);
             return None;
         }
         let is_old = log < store.state.lock().start;
@@ -368,6 +381,6 @@ pub(crate) fn write_summary(store: &Store, epoch: u64, summary: &Summary) -> io:
     let layout = &store.layout;
     let bytes = segment::encode(layout, epoch, summary);
     let len = bytes.bytes().len() as u64;
-    add(&store.stats.device_written_bytes, len);
+    add(&store.health.stats.device_written_bytes, len);
     store.blocks.write(layout.segment_at(layout.slot(epoch)) + layout.segment - len, bytes.bytes())
 }

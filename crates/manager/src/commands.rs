@@ -93,6 +93,10 @@ impl Manager {
             "status" if json => in_envelope(&json::string(&self.status_text())),
             "status" => Reply::ok(format!("Child in state {}", self.status_text())),
             "stop" => self.stop_command(),
+            "storage.list" if self.running() => {
+                let methods = self.storages.iter().map(|storage| storage.method().to_owned()).collect();
+                self.request(Request::ListStorages { argv: words.to_vec(), methods })
+            }
             "storage.list" if json => in_envelope(&storage::list_json(&self.storages)),
             "storage.list" => Reply::ok(storage::list(&self.storages)),
             name if name.starts_with("tls.cert.") => self.tls_command(name, args, json).into(),

@@ -1,4 +1,4 @@
-//! `-s disk`: a block store on a device or in a file, with memory in front of it. The manager opens and locks it.
+//! `-s disk`: block stores on devices or in files, with memory in front of them. The manager opens and locks them.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use lacquer_cli::link::DiskConfig;
+use lacquer_cli::link::{DiskConfig, DisksConfig};
 use lacquer_disk::{
     Aligned, BLOCK, Blocks, FileDevice, LEAST_SIZE, Layout, OpenError, open_file, path_of, reserve,
 };
@@ -23,6 +23,8 @@ const MEMORY: u64 = 256 << 20;
 const LEAST_MEMORY: u64 = 16 << 20;
 /// The beginning of the marker's name.
 const MARKER: &str = "_.disk-";
+/// The most bytes of a marker that are read.
+const MOST_MARKED: u64 = 1 << 20;
 /// The length of the beginning of a device that must be empty.
 const CHECKED: u64 = 1 << 20;
 
@@ -78,9 +80,8 @@ impl DiskArguments {
         self.memory
     }
 
-    /// Opens and locks the store of the storage with this name. The marker is in the current
-    /// directory. Creates the store in a file that does not exist or is empty, and on an empty device.
-    pub fn open(&self, name: &str, complain: &Complain) -> Outcome<DiskFile> {
+    /// Opens and locks the store. Creates it in a file that does not exist or is empty, and on an empty device.
+    fn open(&self, complain: &Complain) -> Outcome<DiskFile> {
         let path = path_of(&self.path);
         let fault = |text: &dyn Display| about(&path, text);
         if self.size.is_none() && !path.exists() {
@@ -107,21 +108,11 @@ impl DiskArguments {
             Err(OpenError::Empty) => self.create(&path, &file)?,
             Err(error) => return Err(fault(&error)),
         }
-        let (min, max) = (self.min, self.max);
-        let marker_name = format!("{MARKER}{name}");
-        let marker = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&marker_name);
-        let marker = marker.map_err(|error| {
-            Fault::plain(format!("(-sdisk) cannot create the file {marker_name}: {}", os_error_text(&error)))
-        })?;
-        let (fd, marker_fd) = (file.as_raw_fd(), marker.as_raw_fd());
-        let config = DiskConfig { path, fd, marker_fd, min, max };
-        Ok(DiskFile { config, file, marker })
+        let created = FileDevice::new(file.try_clone().map_err(|error| io(&error))?);
+        let created = created.map_err(|error| io(&error))?;
+        let id = Layout::open(&created).map_err(|error| fault(&error))?.id;
+        let config = DiskConfig { path, fd: file.as_raw_fd(), id, min: self.min, max: self.max };
+        Ok(DiskFile { config, file, is_used: true })
     }
 
     fn create(&self, path: &Path, file: &File) -> Outcome<()> {
@@ -159,57 +150,115 @@ fn is_blank(device: &FileDevice) -> bool {
 
 /// An open store.
 #[derive(Debug)]
-pub struct DiskFile {
+struct DiskFile {
     config: DiskConfig,
     file: File,
-    /// Contains the id of a store that failed and could not be made invalid.
+    /// Whether the next worker uses it.
+    is_used: bool,
+}
+
+/// The open stores of a storage.
+#[derive(Debug)]
+pub struct DiskFiles {
+    disks: Vec<DiskFile>,
+    /// Contains the ids of stores that failed and could not be made invalid.
     marker: File,
 }
 
-impl DiskFile {
-    /// Returns the description for the worker.
-    pub fn config(&self) -> &DiskConfig {
-        &self.config
+impl DiskFiles {
+    /// Opens the stores of the storage with this name. The marker is in the current directory.
+    pub fn open(name: &str, arguments: &[DiskArguments], complain: &Complain) -> Outcome<Self> {
+        let disks = arguments.iter().map(|one| one.open(complain)).collect::<Outcome<Vec<DiskFile>>>()?;
+        let marker_name = format!("{MARKER}{name}");
+        let mut options = OpenOptions::new();
+        let marker =
+            options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&marker_name);
+        let marker = marker.map_err(|error| {
+            Fault::plain(format!("(-sdisk) cannot create the file {marker_name}: {}", os_error_text(&error)))
+        })?;
+        Ok(Self { disks, marker })
+    }
+
+    /// Returns the description for the worker, if it uses a store.
+    pub fn config(&self) -> Option<DisksConfig> {
+        let used = self.disks.iter().filter(|disk| disk.is_used);
+        let disks: Vec<DiskConfig> = used.map(|disk| disk.config.clone()).collect();
+        (!disks.is_empty()).then(|| DisksConfig { disks, marker_fd: self.marker.as_raw_fd() })
     }
 
     /// Returns the descriptors that the worker inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        [self.file.as_fd(), self.marker.as_fd()].into_iter()
+        self.disks.iter().map(|disk| disk.file.as_fd()).chain([self.marker.as_fd()])
     }
 
-    /// Drops the contents of a store that failed while it was in use: purges may have been answered that it has not
-    /// recorded. Returns false if that is impossible; the store must then not be used.
-    pub fn is_usable(&self, complain: &Complain) -> bool {
-        let mut id = [0; 8];
-        if self.marker.read_exact_at(&mut id, 0).is_err() {
-            return true;
-        }
-        let path = self.config.path.display();
-        let renewed = device(&self.file).map_err(OpenError::from).and_then(|device| {
-            let layout = Layout::open(&device)?;
-            let is_meant = layout.id == u64::from_le_bytes(id);
-            if is_meant {
-                layout.renew(&device, now())?;
-            }
-            self.marker.set_len(0)?;
-            Ok(is_meant)
-        });
-        match renewed {
-            Ok(is_meant) => {
-                if is_meant {
-                    complain.report(
-                        Level::Info,
-                        &format!("(-sdisk) {path}: the disk had failed; it starts empty"),
-                    );
+    /// Prepares the stores for the next worker. Drops the contents of those that failed while they were in use: purges may
+    /// have been answered that they have not recorded. The next worker does not use a store for which that is impossible.
+    pub fn prepare(&mut self, complain: &Complain) {
+        let marked = read_marker(&self.marker);
+        let mut left = marked.clone();
+        for disk in &mut self.disks {
+            let prepared = disk.prepare(&marked);
+            disk.is_used = prepared.is_ok();
+            let path = disk.config.path.display();
+            match prepared {
+                Ok(None) => {}
+                Ok(Some(dropped)) => {
+                    left.retain(|&id| id != dropped);
+                    let text = format!("(-sdisk) {path}: the disk had failed; it starts empty");
+                    complain.report(Level::Info, &text);
                 }
-                true
-            }
-            Err(error) => {
-                let text = format!("(-sdisk) {path}: the disk has failed: {error}; only memory is used");
-                complain.report(Level::Error, &text);
-                false
+                Err(error) => {
+                    let text = format!("(-sdisk) {path}: the disk has failed and is not used: {error}");
+                    complain.report(Level::Error, &text);
+                    // Purges that are answered from now on are not recorded.
+                    if !left.contains(&disk.config.id) {
+                        left.push(disk.config.id);
+                    }
+                }
             }
         }
+        if left != marked
+            && let Err(error) = write_marker(&self.marker, &left)
+        {
+            let text = format!(
+                "(-sdisk) the file {MARKER}NAME cannot be written ({}): make new stores on disks that have failed with \
+                 `lacquer storage create --force`, or purged objects may come back",
+                os_error_text(&error)
+            );
+            complain.report(Level::Error, &text);
+        }
+    }
+}
+
+fn write_marker(marker: &File, ids: &[u64]) -> std::io::Result<()> {
+    let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    marker.write_all_at(&bytes, 0)?;
+    marker.set_len(bytes.len() as u64)?;
+    marker.sync_all()
+}
+
+/// Reads the ids of stores that have failed.
+fn read_marker(marker: &File) -> Vec<u64> {
+    let length = marker.metadata().map_or(0, |found| found.len()).min(MOST_MARKED);
+    let mut bytes = vec![0; length as usize];
+    if marker.read_exact_at(&mut bytes, 0).is_err() {
+        return Vec::new();
+    }
+    bytes.as_chunks().0.iter().map(|&id| u64::from_le_bytes(id)).collect()
+}
+
+impl DiskFile {
+    /// Reads the id of the store. Drops its contents if it is one of those that have failed, and returns the old id.
+    fn prepare(&mut self, marked: &[u64]) -> Result<Option<u64>, OpenError> {
+        let device = device(&self.file)?;
+        let layout = Layout::open(&device)?;
+        self.config.id = layout.id;
+        if !marked.contains(&layout.id) {
+            return Ok(None);
+        }
+        layout.renew(&device, now())?;
+        self.config.id = Layout::open(&device)?.id;
+        Ok(Some(layout.id))
     }
 }
 
@@ -244,5 +293,42 @@ mod tests {
             let fault = parse(words).unwrap_err().to_string();
             assert!(fault.contains(text), "{fault}");
         }
+    }
+
+    /// Stores that failed begin empty, and one that cannot be read is not used until it was emptied.
+    #[test]
+    fn stores_that_failed_are_emptied() {
+        let folder = std::env::temp_dir().join(format!("lacquer-marker-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let complain = Complain::new(false, "test");
+        let path = |name: &str| folder.join(name);
+        let open =
+            |name| parse(&format!("{},size=16m", path(name).display())).unwrap().open(&complain).unwrap();
+        let marker = File::options().read(true).write(true).create_new(true).open(path("marker")).unwrap();
+        let mut files = DiskFiles { disks: vec![open("a"), open("b")], marker };
+        let ids = |files: &DiskFiles| {
+            files.config().map_or_else(Vec::new, |config| config.disks.iter().map(|disk| disk.id).collect())
+        };
+        let set_size = |size| File::options().write(true).open(path("a")).unwrap().set_len(size).unwrap();
+        let before = ids(&files);
+        files.prepare(&complain);
+        assert_eq!(ids(&files), before);
+        // Another store of the storage has failed earlier, and its id stays.
+        write_marker(&files.marker, &[77, before[1]]).unwrap();
+        files.prepare(&complain);
+        let after = ids(&files);
+        assert!(after[0] == before[0] && after[1] != before[1], "{before:?} {after:?}");
+        assert_eq!(read_marker(&files.marker), [77]);
+        let size = path("a").metadata().unwrap().len();
+        set_size(1 << 20);
+        files.prepare(&complain);
+        assert_eq!(ids(&files), [after[1]]);
+        assert_eq!(read_marker(&files.marker), [77, before[0]]);
+        set_size(size);
+        files.prepare(&complain);
+        let last = ids(&files);
+        assert!(last.len() == 2 && last[0] != before[0] && last[1] == after[1], "{last:?}");
+        assert_eq!(read_marker(&files.marker), [77]);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -12,7 +12,7 @@ use lacquer_params::number::parse_bytes;
 use rustix::fs::{MemfdFlags, OFlags};
 
 use crate::complain::Complain;
-use crate::disk_storage::{DiskArguments, DiskFile};
+use crate::disk_storage::{DiskArguments, DiskFiles};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named;
@@ -28,6 +28,8 @@ struct StorageSpec {
     name: String,
     method: String,
     arguments: Vec<String>,
+    /// The arguments of further disks of the same storage.
+    more_disks: Vec<Vec<String>>,
 }
 
 /// One storage.
@@ -40,8 +42,8 @@ pub struct Storage {
     file: OwnedFd,
     /// The table of its objects, with which they outlive the worker.
     records: Option<OwnedFd>,
-    /// The block store behind the memory.
-    disk: Option<DiskFile>,
+    /// The block stores behind the memory.
+    disks: Option<DiskFiles>,
 }
 
 /// Tells which storages to open. A check of a configuration opens no store on a disk.
@@ -59,7 +61,7 @@ pub struct StorageArguments {
 }
 
 impl StorageArguments {
-    /// Parses one `-s` and returns the storage's name.
+    /// Parses one `-s` and returns the storage's name. Disks with the same name are one storage.
     pub fn add(&mut self, argument: &str) -> Outcome<&str> {
         let parsed = named::parse(argument, "-s")?;
         let (method, arguments) = parsed.fields.split_first().expect("at least one field");
@@ -70,10 +72,16 @@ impl StorageArguments {
             self.unnamed += 1;
             format!("s{}", self.unnamed - 1)
         });
-        if self.specs.iter().any(|other| other.name == name) {
-            return Err(Fault::usage(format!("(-s {argument}) '{name}' is already defined")));
+        if let Some(at) = self.specs.iter().position(|other| other.name == name) {
+            let known = &mut self.specs[at];
+            if [method, &known.method].into_iter().any(|method| method != "disk") {
+                return Err(Fault::usage(format!("(-s {argument}) '{name}' is already defined")));
+            }
+            known.more_disks.push(arguments.to_vec());
+            return Ok(&known.name);
         }
-        self.specs.push(StorageSpec { name, method: method.clone(), arguments: arguments.to_vec() });
+        let (method, arguments) = (method.clone(), arguments.to_vec());
+        self.specs.push(StorageSpec { name, method, arguments, more_disks: Vec::new() });
         Ok(&self.specs[self.specs.len() - 1].name)
     }
 
@@ -135,7 +143,7 @@ impl StorageSpec {
             kind: StorageKind::Malloc,
             size,
             file,
-            disk: None,
+            disks: None,
             records: self.records()?,
         };
         storage
@@ -145,13 +153,16 @@ impl StorageSpec {
     }
 
     fn disk(&self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
-        let arguments = DiskArguments::parse(&self.arguments)?;
-        let mut storage = self.limited_memory(Some(arguments.memory()))?;
+        let all = [&self.arguments].into_iter().chain(&self.more_disks);
+        let arguments =
+            all.map(|words| DiskArguments::parse(words)).collect::<Outcome<Vec<DiskArguments>>>()?;
+        let memory = arguments.iter().fold(0, |sum: u64, disk| sum.saturating_add(disk.memory()));
+        let mut storage = self.limited_memory(Some(memory))?;
         // Objects in this memory are on the disk, too.
         storage.records = None;
         if opens == Opens::Everything {
             let _root = jail.raise();
-            storage.disk = Some(arguments.open(&self.name, complain)?);
+            storage.disks = Some(DiskFiles::open(&self.name, &arguments, complain)?);
         }
         Ok(storage)
     }
@@ -197,7 +208,7 @@ impl StorageSpec {
         let kind = StorageKind::File(PathBuf::from(path));
         let (name, method) = (self.name.clone(), self.method.clone());
         let (file, records) = (file.into(), self.records()?);
-        let storage = Storage { name, method, kind, size: Some(size), file, records, disk: None };
+        let storage = Storage { name, method, kind, size: Some(size), file, records, disks: None };
         storage
             .clear()
             .map_err(|e| Fault::plain(format!("(-sfile) allocation error: {}", os_error_text(&e))))?;
@@ -262,7 +273,9 @@ impl Storage {
     /// Prepares the storage for a new worker: memory is emptied unless it is kept, and a disk that has failed is not used.
     pub fn prepare(&mut self, is_emptied: bool, jail: &Jail, complain: &Complain) -> std::io::Result<()> {
         let _root = jail.raise();
-        self.disk = self.disk.take().filter(|disk| disk.is_usable(complain));
+        if let Some(disks) = &mut self.disks {
+            disks.prepare(complain);
+        }
         if is_emptied { self.clear() } else { Ok(()) }
     }
 
@@ -286,12 +299,10 @@ impl Storage {
     pub fn for_worker(&self, memory: Memory) -> StorageConfig {
         let take_over = memory == Memory::TakeOver;
         let records = self.records.as_ref().filter(|_| memory != Memory::NotKept);
+        let disks = self.disks.as_ref().and_then(DiskFiles::config);
         StorageConfig {
             name: self.name.clone(),
-            kind: self
-                .disk
-                .as_ref()
-                .map_or_else(|| self.kind.clone(), |disk| StorageKind::Disk(disk.config().clone())),
+            kind: disks.map_or_else(|| self.kind.clone(), StorageKind::Disk),
             size: self.size,
             fd: self.file.as_raw_fd(),
             records: records.map(|file| RecordsConfig { fd: file.as_raw_fd(), take_over }),
@@ -306,8 +317,8 @@ impl Storage {
     /// The descriptors that the worker inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let records = self.records.as_ref().map(OwnedFd::as_fd);
-        let disk = self.disk.iter().flat_map(DiskFile::descriptors);
-        std::iter::once(self.file.as_fd()).chain(records).chain(disk)
+        let disks = self.disks.iter().flat_map(DiskFiles::descriptors);
+        std::iter::once(self.file.as_fd()).chain(records).chain(disks)
     }
 }
 
@@ -360,6 +371,8 @@ mod tests {
                 "(-s main=default,100m) 'main' is already defined",
             ),
             (&["default,10m", "s0=default,100m"], "(-s s0=default,100m) 's0' is already defined"),
+            (&["big=malloc,10m", "big=disk,/x"], "'big' is already defined"),
+            (&["big=disk,/x", "big=disk,/y,size=1m"], "(-sdisk) size= is too small"),
             (&["malloc,10"], "too small, did you forget"),
             (&["nosuch"], "Unknown stevedore method \"nosuch\""),
             (&["file"], "path is mandatory"),

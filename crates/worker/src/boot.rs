@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
 use lacquer_cache::Recovery;
-use lacquer_cache::disk::{Disk, OpenDisks};
+use lacquer_cache::disk::OpenDisks;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_engine::{MAKERS, Names, Services, Shared, watched};
@@ -18,9 +18,8 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::accept::{self, Entrance, Inherited};
 use crate::balancer::ConnectionBalancer;
-use crate::disk_counters::CountedDisk;
 use crate::process::Process;
-use crate::{disks, reactor, storages};
+use crate::{disk_counters, disks, reactor, storages};
 
 /// The number of descriptors for which the kernel's table is allocated at the start. Each takes eight bytes.
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
@@ -107,11 +106,7 @@ pub fn share(
     invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
     certificates: Option<Store>,
 ) -> Result<Arc<Process>, String> {
-    let counted = |disk: &Disk| {
-        let name = config.storages.get(usize::from(disk.stevedore)).map_or("", |storage| &storage.name);
-        CountedDisk::new(disk.running.clone(), name, &dir)
-    };
-    let counted_disks = disks.disks.iter().map(counted).collect();
+    let counted_disks = disk_counters::count(&disks.disks, &config.storages, &dir);
     let names = Names {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         identity: config.identity.clone(),

@@ -1,50 +1,146 @@
-//! The counters of stores on disks in shared memory.
+//! The counters of stores on disks in shared memory, and their events in the log.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lacquer_disk::{Phase, Running, Store};
+use lacquer_cache::disk::Disk as OpenDisk;
+use lacquer_cli::link::StorageConfig;
+use lacquer_disk::{Event, Phase, Running, Store};
 use lacquer_shm::vsc::Disk;
-use lacquer_shm::{Segment, VsmDir};
+use lacquer_shm::{Log, Segment, Tag, VsmDir, Vxid};
+use lacquer_sources::clock;
+use parking_lot::Mutex;
+
+/// The time in seconds after which a failed or slow operation or a damaged object is printed again. The log contains all.
+const PRINT_EVERY: f64 = 60.0;
+
+/// The events that were printed.
+struct Printed {
+    /// The time of the last one that is repeated only after a while.
+    at: f64,
+    /// Whether the disk was said to be slow, and not that it responds again.
+    has_stall: bool,
+}
 
 /// A store, and its counters. Without space in shared memory, there are none.
 pub struct CountedDisk {
     running: Arc<Running>,
+    stevedore: u8,
+    /// The name of its storage.
+    name: String,
+    path: PathBuf,
     counters: Option<Segment<Disk>>,
+    printed: Mutex<Printed>,
+}
+
+/// Creates the counters of all stores. Those of several stores of one storage have the storage's name and a number.
+pub fn count(disks: &[OpenDisk], storages: &[StorageConfig], vsm: &VsmDir) -> Vec<CountedDisk> {
+    let counted = |(at, disk): (usize, &OpenDisk)| {
+        let name = storages.get(usize::from(disk.stevedore)).map_or("", |storage| &storage.name);
+        let is_same = |other: &&OpenDisk| other.stevedore == disk.stevedore;
+        let counters = match disks.iter().filter(is_same).count() {
+            1 => name.to_owned(),
+            _ => format!("{name}.{}", disks[..at].iter().filter(is_same).count()),
+        };
+        CountedDisk::new(disk, name, Segment::create(vsm, &counters).ok())
+    };
+    disks.iter().enumerate().map(counted).collect()
 }
 
 impl CountedDisk {
-    pub fn new(running: Arc<Running>, name: &str, vsm: &VsmDir) -> Self {
-        Self { running, counters: Segment::create(vsm, name).ok() }
+    fn new(disk: &OpenDisk, name: &str, counters: Option<Segment<Disk>>) -> Self {
+        Self {
+            running: Arc::clone(&disk.running),
+            stevedore: disk.stevedore,
+            name: name.to_owned(),
+            path: disk.path.clone(),
+            counters,
+            printed: Mutex::new(Printed { at: f64::NEG_INFINITY, has_stall: false }),
+        }
     }
 
     pub fn running(&self) -> &Arc<Running> {
         &self.running
     }
 
-    /// Copies the store's counters into shared memory.
-    pub fn publish(&self) {
+    /// Returns the number of its storage.
+    pub fn stevedore(&self) -> u8 {
+        self.stevedore
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Copies the store's counters into shared memory, and its events into the log.
+    pub fn publish(&self, log: &Log) {
+        let store = self.running.store();
         if let Some(to) = &self.counters {
-            copy(self.running.store(), to);
+            copy(store, to);
+        }
+        let (events, lost) = store.take_events();
+        for event in events {
+            self.report(log, &event);
+        }
+        if lost > 0 {
+            let text = format_args!("Storage {}: {}: {lost} more events", self.name, self.path.display());
+            log.write_fmt(Tag::Error, Vxid::NONE, text);
+        }
+    }
+
+    /// Writes an event to the log. Prints changes of the disk's state, and other events from time to time.
+    fn report(&self, log: &Log, event: &Event) {
+        let text = format!("Storage {}: {}: {event}", self.name, self.path.display());
+        log.write(Tag::Error, Vxid::NONE, text.as_bytes());
+        if self.printed.lock().is_due(event, clock::monotonic()) {
+            eprintln!("{text}");
         }
     }
 }
 
+impl Printed {
+    /// Returns whether an event is printed now.
+    fn is_due(&mut self, event: &Event, now: f64) -> bool {
+        match event {
+            Event::TakenOut(_) => return true,
+            Event::Responds => return std::mem::take(&mut self.has_stall),
+            Event::Failed { .. } | Event::Damaged { .. } | Event::Slow { .. } => {}
+        }
+        let is_due = now - self.at >= PRINT_EVERY;
+        if is_due {
+            self.at = now;
+            self.has_stall |= matches!(event, Event::Slow { .. });
+        }
+        is_due
+    }
+}
+
 fn copy(store: &Store, to: &Disk) {
+    let stats = store.stats();
     macro_rules! copy {
         ($($from:ident $to:ident)*) => {
-            $(to.$to.set(store.stats().$from.load(Ordering::Relaxed));)*
+            $(to.$to.set(stats.$from.load(Ordering::Relaxed));)*
         };
     }
     copy!(recovered c_recovered written c_written written_bytes c_written_bytes moved c_moved);
     copy!(device_written_bytes c_device_bytes evicted c_evicted refused c_refused reads c_reads);
-    copy!(read_bytes c_read_bytes damaged c_damaged errors c_errors journaled c_journaled);
-    copy!(pinned c_pinned cleared c_cleared);
+    copy!(read_bytes c_read_bytes damaged c_damaged journaled c_journaled pinned c_pinned);
+    copy!(cleared c_cleared read_errors c_read_errors write_errors c_write_errors slow c_slow);
+    to.c_errors.set(stats.read_errors.load(Ordering::Relaxed) + stats.write_errors.load(Ordering::Relaxed));
     let (used, all) = store.segments();
     to.g_objects.set(store.objects());
     to.g_index_bytes.set(store.index_bytes());
     to.g_segments.set(used);
     to.g_segments_free.set(all - used);
     to.g_queued_bytes.set(store.queued_bytes());
-    to.g_failed.set(u64::from(matches!(store.phase(), Phase::Failing | Phase::Failed)));
+    let figures = store.figures();
+    let has_failed = matches!(figures.phase, Phase::Failing | Phase::Failed);
+    to.g_failed.set(u64::from(has_failed));
+    to.g_state.set(match figures.phase {
+        Phase::Failing | Phase::Failed => 3,
+        _ if figures.is_stalled => 2,
+        Phase::Recovering => 0,
+        Phase::Working => 1,
+    });
 }

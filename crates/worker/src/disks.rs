@@ -11,6 +11,7 @@ use lacquer_cache::disk::{Disk, OpenDisks};
 use lacquer_cli::link::{DiskConfig, StorageConfig, StorageKind};
 use lacquer_disk::{FileDevice, Options, Running, Store};
 use lacquer_sources::clock;
+use parking_lot::Mutex;
 
 use crate::disk_counters::CountedDisk;
 
@@ -20,27 +21,55 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 const MOST_QUEUED: u64 = 64 << 20;
 const QUEUED_PART: u64 = 4;
 
+/// The file to which the ids of stores are appended that have failed. The manager reads it before it passes the stores to
+/// the next worker, and at its next start.
+struct Marker(Mutex<File>);
+
+impl Marker {
+    /// Ensures that the contents of a disk that has failed are not used again.
+    fn add(&self, label: &str, id: u64) {
+        let file = self.0.lock();
+        let add = || {
+            // An incomplete id is skipped.
+            let at = file.metadata()?.len().next_multiple_of(8);
+            file.write_all_at(&id.to_le_bytes(), at)?;
+            file.sync_all()
+        };
+        if let Err(error) = add() {
+            eprintln!(
+                "{label}: the disk has failed, and this cannot be recorded ({error}): before the next start of the \
+                 daemon, make a new store with `lacquer storage create --force`, or purged objects may come back"
+            );
+        }
+    }
+}
+
 /// Opens the stores of the storages. A store that cannot be opened is reported and not used: its storage has memory
-/// only.
+/// and the other stores only.
 pub fn open(storages: &[StorageConfig]) -> OpenDisks {
     let mut all = OpenDisks::default();
     for (index, storage) in storages.iter().enumerate() {
         let StorageKind::Disk(config) = &storage.kind else { continue };
-        let memory = storage.size.unwrap_or(u64::MAX);
-        match open_one(config, memory, &mut all.past_bans) {
-            Ok(running) => {
-                let name = storage.name.clone();
-                let marker = File::from(lacquer_system::inherit(config.marker_fd));
-                let id = running.store().layout().id;
-                let failed = Box::new(move |is_invalid| record_failure(&name, is_invalid, &marker, id));
-                all.disks.push(Disk { running: Arc::new(running), stevedore: index as u8, failed });
-            }
-            Err(error) => {
-                eprintln!(
-                    "Storage {}: {}: {error}; only memory is used",
-                    storage.name,
-                    config.path.display()
-                );
+        let marker = Arc::new(Marker(Mutex::new(File::from(lacquer_system::inherit(config.marker_fd)))));
+        let memory = storage.size.unwrap_or(u64::MAX) / config.disks.len() as u64;
+        for disk in &config.disks {
+            let label = format!("Storage {}: {}", storage.name, disk.path.display());
+            match open_one(disk, memory, &mut all.past_bans) {
+                Ok(running) => {
+                    let (id, marker) = (running.store().layout().id, Arc::clone(&marker));
+                    let failed = move |is_invalid: bool| {
+                        if !is_invalid {
+                            marker.add(&label, id);
+                        }
+                    };
+                    let (running, path) = (Arc::new(running), disk.path.clone());
+                    all.disks.push(Disk { running, path, stevedore: index as u8, failed: Box::new(failed) });
+                }
+                Err(error) => {
+                    eprintln!("{label}: {error}; the disk is not used");
+                    // Purges that are answered meanwhile are not recorded.
+                    marker.add(&label, disk.id);
+                }
             }
         }
     }
@@ -63,22 +92,6 @@ fn open_one(config: &DiskConfig, memory: u64, past: &mut PastBans) -> Result<Run
         store = open()?;
     }
     Running::with_readers(store).map_err(text)
-}
-
-/// Ensures that the contents of a disk that has failed are not used again, and reports the failure.
-fn record_failure(name: &str, is_invalid: bool, marker: &File, id: u64) {
-    let text = "the disk has failed and is not used until the next start, which finds it empty";
-    if is_invalid {
-        return eprintln!("Storage {name}: {text}");
-    }
-    // The manager compares the id before it opens the store for the next worker, and at its next start.
-    match marker.write_all_at(&id.to_le_bytes(), 0).and_then(|()| marker.sync_all()) {
-        Ok(()) => eprintln!("Storage {name}: {text}"),
-        Err(error) => eprintln!(
-            "Storage {name}: the disk has failed, and this cannot be recorded ({error}): before the next start of the \
-             daemon, make a new store with `lacquer storage create --force`, or purged objects may come back"
-        ),
-    }
 }
 
 /// Starts to read the index of each store, and to write.

@@ -93,10 +93,10 @@ impl Process {
         self.tag_counters.show(&self.vsm());
     }
 
-    /// Copies the counters of locks, tags and disks to the shared memory.
+    /// Copies the counters of locks, tags and disks, and the events of disks, to the shared memory.
     pub fn publish_counters(&self) {
         self.locks.publish();
-        self.disks.iter().for_each(CountedDisk::publish);
+        self.disks.iter().for_each(|disk| disk.publish(self.shared.log()));
         self.tag_counters.publish(self.shared.cache().tag_stats());
     }
 

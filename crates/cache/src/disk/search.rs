@@ -95,6 +95,10 @@ impl DiskSearch {
         let running = Arc::clone(&self.cache.disks.get(disk)?.running);
         let store = Arc::clone(running.store());
         running.read(move || {
+            // The request has given up: the disk was slow.
+            if !promise.is_awaited() {
+                return;
+            }
             let loaded = store.load(&candidate, &key);
             promise.keep(loaded.and_then(|loaded| DiskObject::new(&cache, disk, &key, loaded)));
         });
@@ -129,6 +133,10 @@ impl Future for Reading {
 struct Promise(Arc<Mutex<State>>);
 
 impl Promise {
+    fn is_awaited(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     fn keep(self, found: Option<DiskObject>) {
         self.end(found);
     }

@@ -1,6 +1,7 @@
 //! The stores, and the operations of all of them together.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use lacquer_disk::{Ban, Dropped, Running, Store};
@@ -16,6 +17,8 @@ use crate::slab::Key;
 /// A store behind the memory of a storage.
 pub struct Disk {
     pub running: Arc<Running>,
+    /// The path of its device, for messages.
+    pub path: PathBuf,
     /// The number of the storage.
     pub stevedore: u8,
     /// Receives the failure of the store: whether its contents are invalid for the next start.
@@ -100,14 +103,31 @@ impl Disks {
         if has_rival(shard, key, slot, object, heads) {
             return Vec::new();
         }
-        let store = |disk: &Disk| {
-            if disk.stevedore == object.stevedore() && !object.is(NEVER) {
+        let chosen = if object.is(NEVER) { None } else { self.store_for(key, object.stevedore()) };
+        let store = |(index, disk): (usize, &Disk)| {
+            if chosen == Some(index) {
                 disk.store().commit(Box::new(Resident::new(*key, object, heads)))
             } else {
                 disk.store().purge(key, None)
             }
         };
-        self.0.iter().map(store).collect()
+        self.0.iter().enumerate().map(store).collect()
+    }
+
+    /// Chooses the store for a key among those of a storage that work, in proportion to their sizes. While the same stores
+    /// work, the choice is the same. If one fails, only its keys get another.
+    fn store_for(&self, key: &Key, stevedore: u8) -> Option<usize> {
+        let is_meant = |(_, disk): &(usize, &Disk)| disk.stevedore == stevedore && disk.store().works();
+        let mut stores = self.0.iter().enumerate().filter(is_meant);
+        let (first, _) = stores.next()?;
+        if stores.clone().next().is_none() {
+            return Some(first);
+        }
+        let score = |(index, disk): (usize, &Disk)| {
+            (weighted(key, index as u64, disk.store().layout().size()), index)
+        };
+        let all = self.0.iter().enumerate().filter(is_meant).map(score);
+        all.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, index)| index)
     }
 
     /// Records a ban in all stores. The ticket waits until it is durable.
@@ -117,6 +137,19 @@ impl Disks {
             disk.store().ban(ban, Some(Box::new(ticket.hold())));
         }
     }
+}
+
+/// Returns the score of a store for a key. That of the highest score is chosen, and the number of keys for which that is
+/// the case is in proportion to the size.
+fn weighted(key: &Key, store: u64, size: u64) -> f64 {
+    let mut mixed = store.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for word in key.as_chunks::<8>().0 {
+        mixed = (mixed ^ u64::from_le_bytes(*word)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        mixed ^= mixed >> 32;
+    }
+    // In (0, 1).
+    let even = ((mixed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+    size as f64 / -even.ln()
 }
 
 /// Returns whether one of the objects of the key that were published later than that in `slot` may match the same
@@ -143,5 +176,39 @@ pub(crate) fn has_rival(
 impl fmt::Debug for Disk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Disk({}, {:?})", self.stevedore, self.running)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::weighted;
+    use crate::slab::Key;
+
+    fn chosen(number: u64, sizes: &[u64]) -> usize {
+        let mut key: Key = [0; 24];
+        key[..8].copy_from_slice(&number.to_le_bytes());
+        let scores = sizes.iter().enumerate().map(|(store, &size)| weighted(&key, store as u64, size));
+        let best = scores.enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+        best.expect("there are stores").0
+    }
+
+    #[test]
+    fn stores_get_keys_in_proportion_to_their_sizes() {
+        let mut counts = [0; 3];
+        for number in 0..40_000 {
+            counts[chosen(number, &[100 << 30, 200 << 30, 100 << 30])] += 1;
+        }
+        let expected = [10_000, 20_000, 10_000];
+        let is_near = |(count, expected): (&i32, &i32)| (count - expected).abs() < 400;
+        assert!(counts.iter().zip(&expected).all(is_near), "{counts:?}");
+    }
+
+    #[test]
+    fn a_store_less_moves_only_its_keys() {
+        for number in 0..1000 {
+            let with = chosen(number, &[1 << 30, 1 << 30, 1 << 30]);
+            let without = chosen(number, &[1 << 30, 1 << 30]);
+            assert!(with == without || with == 2, "{number}: {with}, {without}");
+        }
     }
 }

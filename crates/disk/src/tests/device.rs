@@ -21,6 +21,8 @@ struct State {
     /// The number of writes and syncs until the power is cut.
     cut_after: Option<u64>,
     is_off: bool,
+    /// How many of a thousand reads fail.
+    failing_reads: u64,
     random: Random,
 }
 
@@ -41,6 +43,7 @@ impl SimulatedDevice {
             writes: Vec::new(),
             cut_after: None,
             is_off: false,
+            failing_reads: 0,
             random: Random(seed),
         })))
     }
@@ -48,6 +51,11 @@ impl SimulatedDevice {
     /// Cuts the power after `n` more writes and syncs: these and later ones fail.
     pub fn cut_after(&self, n: u64) {
         self.0.lock().cut_after = Some(n);
+    }
+
+    /// Lets reads fail from now on: this number of a thousand.
+    pub fn fail_reads(&self, of_thousand: u64) {
+        self.0.lock().failing_reads = of_thousand;
     }
 
     pub fn is_off(&self) -> bool {
@@ -83,6 +91,7 @@ impl SimulatedDevice {
             writes: Vec::new(),
             cut_after: None,
             is_off: false,
+            failing_reads: 0,
             random,
         })))
     }
@@ -111,8 +120,9 @@ impl Blocks for SimulatedDevice {
     }
 
     fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let state = self.0.lock();
-        if state.is_off {
+        let mut state = self.0.lock();
+        let failing = state.failing_reads;
+        if state.is_off || (failing > 0 && state.random.below(1000) < failing) {
             return Err(broken());
         }
         let at = at as usize;

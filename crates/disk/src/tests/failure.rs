@@ -115,6 +115,14 @@ fn run(refused: impl Fn(&Layout) -> Range<u64>) -> (Option<bool>, bool) {
     assert!(answered.load(Ordering::Relaxed), "the answer goes out");
     assert_eq!(store.phase(), Phase::Failed);
     assert!(!store.may_have(&KEY));
+    let failed = store.stats().write_errors.load(Ordering::Relaxed);
+    drop(store.commit(Box::new(Page)));
+    writer.step();
+    writer.flush();
+    assert!(
+        !writer.is_dirty() && store.stats().write_errors.load(Ordering::Relaxed) == failed,
+        "it is not used any more"
+    );
     worn.is_broken.store(false, Ordering::Relaxed);
     let next = match open() {
         Err(OpenError::Empty) => return (*is_invalid.lock(), false),

@@ -3,6 +3,7 @@
 mod device;
 mod failure;
 mod format;
+mod health;
 mod index;
 mod reuse;
 mod worlds;

@@ -160,6 +160,9 @@ struct World {
     writer: Writer,
     ledger: Ledger,
     is_flipped: bool,
+    /// Whether reads have failed since the last start.
+    has_failing_reads: bool,
+    failures: u64,
     found: u64,
     starts: u64,
     moved: u64,
@@ -193,6 +196,8 @@ impl World {
             writer,
             ledger,
             is_flipped,
+            has_failing_reads: false,
+            failures: 0,
             found: 0,
             starts: 0,
             moved: 0,
@@ -207,7 +212,8 @@ impl World {
             self.step();
             self.ledger.collect(self.device.is_off());
             if self.store.phase() == Phase::Failed {
-                assert!(self.device.is_off(), "seed {}: the store failed on a working device", self.seed);
+                let is_excused = self.device.is_off() || self.has_failing_reads;
+                assert!(is_excused, "seed {}: the store failed on a working device", self.seed);
                 self.restart();
             }
         }
@@ -233,6 +239,7 @@ impl World {
             96 if self.random.below(3) == 0 => self.restart(),
             97 if self.random.below(3) == 0 => self.writer.close(),
             96 | 97 => self.end_responses(),
+            98 if self.random.below(16) == 0 => self.fail_reads(),
             98 if self.random.below(8) == 0 => {
                 self.is_flipped = true;
                 let at = crate::blocks::BLOCK
@@ -243,6 +250,11 @@ impl World {
                 self.writer.step();
             }),
         }
+    }
+
+    fn fail_reads(&mut self) {
+        self.has_failing_reads = true;
+        self.device.fail_reads([0, 5, 50, 300, 1000][self.random.index(5)]);
     }
 
     fn commit(&mut self, number: u64) {
@@ -279,7 +291,8 @@ impl World {
             let (seed, is_flipped) = (self.seed, self.is_flipped);
             let Some(loaded) = self.store.load(&candidate, &key(number)) else {
                 let other = self.store.load(&candidate, &key(number ^ 1));
-                let is_excused = other.is_some() || is_flipped || self.device.is_off();
+                let is_excused =
+                    other.is_some() || is_flipped || self.has_failing_reads || self.device.is_off();
                 assert!(is_excused, "seed {seed}: an object in the index cannot be read");
                 continue;
             };
@@ -304,7 +317,10 @@ impl World {
                     let end = (from as usize + window.len()).min(sample.body.len());
                     assert_eq!(window[..n], sample.body[from as usize..end], "seed {seed}: wrong bytes");
                 }
-                None => assert!(is_flipped || self.device.is_off(), "seed {seed}: a body cannot be read"),
+                None => {
+                    let is_excused = is_flipped || self.has_failing_reads || self.device.is_off();
+                    assert!(is_excused, "seed {seed}: a body cannot be read");
+                }
             }
             let newest_purged = self.ledger.purged.get(&number).copied().unwrap_or(0);
             assert!(version > newest_purged, "seed {seed}: version {version} of {number} was purged");
@@ -324,7 +340,7 @@ impl World {
             let mut window = vec![0; body.len()];
             let is_read = stored.read(0, &mut window).is_some();
             assert!(
-                is_read || self.is_flipped || self.device.is_off(),
+                is_read || self.is_flipped || self.has_failing_reads || self.device.is_off(),
                 "seed {}: a response is cut off",
                 self.seed
             );
@@ -335,6 +351,12 @@ impl World {
     fn restart(&mut self) {
         self.held.clear();
         self.ledger.collect(self.device.is_off());
+        if self.store.phase() == Phase::Failed && !self.device.is_off() {
+            // The next start finds nothing, not even bans.
+            self.failures += 1;
+            self.ledger.recorded_bans.clear();
+        }
+        self.has_failing_reads = false;
         self.starts += 1;
         self.moved += self.store.stats().moved.load(Ordering::Relaxed);
         self.evicted += self.store.stats().evicted.load(Ordering::Relaxed);
@@ -359,7 +381,11 @@ impl World {
             self.purge(number);
             self.store.journal_step();
         }
+        if self.random.below(12) == 0 {
+            self.fail_reads();
+        }
         self.store.recover();
+        self.device.fail_reads(0);
         self.check_bans(&known);
         self.ledger.ban = past.last_ban;
         self.check_all();
@@ -393,7 +419,7 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn worlds_keep_their_promises() {
-    let (mut found, mut starts, mut moved, mut evicted) = (0, 0, 0, 0);
+    let (mut found, mut starts, mut moved, mut evicted, mut failures) = (0, 0, 0, 0, 0);
     let seeds = seeds();
     let count = seeds.end - seeds.start;
     for seed in seeds {
@@ -403,8 +429,15 @@ fn worlds_keep_their_promises() {
         starts += world.starts;
         moved += world.moved;
         evicted += world.evicted;
+        failures += world.failures;
     }
-    println!("{count} worlds, {starts} starts, {found} objects read, {moved} moved, {evicted} evicted");
-    let is_rich = found > count * 20 && starts > count * 2 && moved > count && evicted > count / 2;
+    println!(
+        "{count} worlds, {starts} starts, {found} objects read, {moved} moved, {evicted} evicted, {failures} failures of reads"
+    );
+    let is_rich = found > count * 20
+        && starts > count * 2
+        && moved > count
+        && evicted > count / 2
+        && failures > count / 100;
     assert!(count < 100 || is_rich, "the worlds are empty");
 }

@@ -32,10 +32,10 @@ sub vcl_deliver { set resp.http.hits = obj.hits; }
 "#;
 
 /// A folder with a store, which is removed at the end of the test.
-struct Place(PathBuf);
+pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
-    fn new(name: &str) -> Place {
+    pub(crate) fn new(name: &str) -> Place {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("lacquer-disk-{name}-{}-{number}", std::process::id()));
@@ -43,7 +43,7 @@ impl Place {
         Place(path)
     }
 
-    fn store(&self) -> PathBuf {
+    pub(crate) fn store(&self) -> PathBuf {
         self.0.join("lacquer.store")
     }
 
@@ -74,13 +74,13 @@ fn body(n: u64, version: usize, variant: &str) -> Vec<u8> {
 }
 
 /// An origin of numbered pages in versions. `/N/VARIANT` varies by the header `X-V`.
-struct Pages {
+pub(crate) struct Pages {
     origin: Origin,
-    version: Arc<AtomicUsize>,
+    pub(crate) version: Arc<AtomicUsize>,
 }
 
 impl Pages {
-    fn start() -> Pages {
+    pub(crate) fn start() -> Pages {
         let version = Arc::new(AtomicUsize::new(1));
         let current = Arc::clone(&version);
         let origin = Origin::start(move |path, stream| {
@@ -101,26 +101,30 @@ impl Pages {
         Pages { origin, version }
     }
 
-    fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.origin.requests()
     }
 
     /// Starts a daemon, and waits until it has read the index: until then, requests are misses.
-    fn daemon(&self, option: &str) -> Daemon {
-        let daemon = Daemon::start(&vcl(self.origin.address, SUBS), &["-s", option]);
+    pub(crate) fn daemon(&self, option: &str) -> Daemon {
+        self.daemon_with(&["-s", option])
+    }
+
+    pub(crate) fn daemon_with(&self, options: &[&str]) -> Daemon {
+        let daemon = Daemon::start(&vcl(self.origin.address, SUBS), options);
         thread::sleep(Duration::from_millis(500));
         daemon
     }
 }
 
-fn ask(client: &mut Client, method: &str, path: &str, headers: &str) -> Response {
+pub(crate) fn ask(client: &mut Client, method: &str, path: &str, headers: &str) -> Response {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\n");
     let response = client.send(&request).and_then(|()| client.response_to(method));
     response.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
 }
 
 /// Returns the version of a page, after checking its body.
-fn version(client: &mut Client, n: u64) -> usize {
+pub(crate) fn version(client: &mut Client, n: u64) -> usize {
     let response = ask(client, "GET", &format!("/{n}"), "");
     assert_eq!(response.status, 200, "{n}");
     let version = response.header("X-Version").and_then(|text| text.parse().ok()).expect("a version");
@@ -129,18 +133,18 @@ fn version(client: &mut Client, n: u64) -> usize {
 }
 
 /// Checks the bodies of pages.
-fn read_all(client: &mut Client, pages: Range<u64>) {
+pub(crate) fn read_all(client: &mut Client, pages: Range<u64>) {
     for n in pages {
         version(client, n);
     }
 }
 
-fn connect(daemon: &Daemon) -> Client {
+pub(crate) fn connect(daemon: &Daemon) -> Client {
     Client::connect(daemon.address).expect("it accepts")
 }
 
 /// Waits until the objects are durable, and kills all processes.
-fn kill_all(mut daemon: Daemon) {
+pub(crate) fn kill_all(mut daemon: Daemon) {
     thread::sleep(Duration::from_millis(2500));
     let (manager, worker) = (daemon.manager(), daemon.worker());
     signal(worker, "-KILL");

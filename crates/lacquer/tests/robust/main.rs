@@ -1,10 +1,12 @@
 //! The daemon in operation: it is drained at SIGTERM, VCLs are replaced under load, data exceeds memory, bad options are refused, startup is
 //! fast. Each test starts `lacquerd` with ephemeral ports on 127.0.0.1 and sends it requests over plain sockets.
 
+mod devices;
 mod disk;
 mod drain;
 mod memory;
 mod refusals;
+mod several_disks;
 mod startup;
 mod survive;
 mod vcl_switch;

@@ -154,6 +154,8 @@ counter_set! {
     g_segments_free: Gauge Info Integer "Segments not in use" "Number of segments that contain no objects.";
     g_queued_bytes: Gauge Info Bytes "Bytes queued" "Bytes that wait to be written.";
     g_failed: Gauge Info Integer "Failed" "1 if the disk has failed and is not used.";
+    g_state: Gauge Info Integer "State"
+        "0 while the index is read, 1 if the disk works, 2 if it does not respond, 3 if it has failed.";
     c_recovered: Counter Info Integer "Objects recovered" "Objects that were found on the disk at the start.";
     c_written: Counter Info Integer "Objects written" "Objects that were written.";
     c_written_bytes: Counter Info Bytes "Bytes of objects written" "Bytes of the objects that were written.";
@@ -163,8 +165,11 @@ counter_set! {
     c_refused: Counter Info Integer "Objects refused" "Objects that were not written because too many bytes waited.";
     c_reads: Counter Info Integer "Reads" "Reads of objects.";
     c_read_bytes: Counter Info Bytes "Bytes read" "Bytes of objects that were read.";
-    c_damaged: Counter Info Integer "Objects damaged" "Objects that were removed because their checksum was wrong or they could not be read.";
-    c_errors: Counter Info Integer "Errors" "Reads and writes that failed.";
+    c_damaged: Counter Info Integer "Objects damaged" "Objects that were removed because their checksum was wrong.";
+    c_errors: Counter Info Integer "Errors" "Reads, writes and flushes that failed.";
+    c_read_errors: Counter Info Integer "Read errors" "Reads that failed.";
+    c_write_errors: Counter Info Integer "Write errors" "Writes and flushes that failed.";
+    c_slow: Counter Info Integer "Slow operations" "Reads, writes and flushes that took more than a second.";
     c_journaled: Counter Info Integer "Journal records" "Purges and bans that were recorded.";
     c_pinned: Counter Info Integer "Segments kept" "Segments that could not be reused because responses were sent from them.";
     c_cleared: Counter Info Integer "Contents dropped" "Times at which all objects were dropped because the journal was full.";

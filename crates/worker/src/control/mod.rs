@@ -8,6 +8,7 @@ mod backends;
 mod certificates;
 mod debug;
 mod reply;
+mod storages;
 mod vcl_list;
 
 use std::os::unix::net::UnixStream;
@@ -100,6 +101,7 @@ fn carry_out(process: &Arc<Process>, body: Request) -> Reply {
         Request::UseVcl { name } => vcl_life::use_for_new(process, &name),
         Request::DiscardVcl { name } => vcl_life::discard(process, &name),
         Request::Cli { argv } => command(process, &argv),
+        Request::ListStorages { argv, methods } => storages::list(process, &argv, &methods),
         Request::Certificates { change } => certificates::change(process, &change),
         Request::Challenges { pages, certificates } => {
             certificates::set_challenges(process, pages, &certificates)
@@ -126,7 +128,7 @@ fn words_of(body: &Request) -> String {
         }
         Request::UseVcl { name } => format!("vcl.use {name}"),
         Request::DiscardVcl { name } => format!("vcl.discard {name}"),
-        Request::Cli { argv } => argv.join(" "),
+        Request::Cli { argv } | Request::ListStorages { argv, .. } => argv.join(" "),
         Request::Certificates { .. } => "tls.cert.commit".to_owned(),
         Request::Challenges { .. } => "acme.challenges".to_owned(),
         Request::Start => "start".to_owned(),

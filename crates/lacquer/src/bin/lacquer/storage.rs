@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use lacquer_cli::human::{bytes, duration};
 use lacquer_disk::{
     Aligned, Blocks, FileDevice, Layout, OpenError, Report, VERSION, class_limit, open_file, path_of, report,
     reserve,
@@ -148,10 +149,14 @@ fn describe(path: &Path, report: &Report) -> String {
     let Some(layout) = &report.layout else { return text };
     let age = duration(now() - layout.created);
     let _ = writeln!(text, "{}: format version {VERSION}, made {age} ago", path.display());
-    let (used, all, each) = (report.used_segments, layout.segments, bytes(layout.segment));
+    let (used, all, each) = (report.used.count, layout.segments, bytes(layout.segment));
     let _ = writeln!(text, "  size      {}, {used} of {all} segments of {each} in use", bytes(layout.size()));
     let (objects, size) = (report.objects, bytes(report.bytes));
-    let _ = writeln!(text, "  objects   {objects} with {size}");
+    let oldest = report
+        .used
+        .oldest
+        .map_or_else(String::new, |at| format!(", the oldest {} old", duration(now() - at)));
+    let _ = writeln!(text, "  objects   {objects} with {size}{oldest}");
     let (purged, expired) = (report.purged, report.expired);
     let _ = writeln!(text, "  not used  {purged} purged, {expired} expired");
     let _ = writeln!(
@@ -165,24 +170,4 @@ fn describe(path: &Path, report: &Report) -> String {
         let _ = writeln!(text, "  up to {:>8} {count:>10} {bar}", bytes(class_limit(class)));
     }
     text
-}
-
-/// Returns a number of bytes in a form for people.
-fn bytes(n: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let unit = (0..units.len()).rev().find(|&unit| n >= 1 << (10 * unit)).unwrap_or(0);
-    let value = n as f64 / (1_u64 << (10 * unit)) as f64;
-    if unit == 0 || value >= 100.0 || value == value.trunc() {
-        format!("{value:.0} {}", units[unit])
-    } else {
-        format!("{value:.1} {}", units[unit])
-    }
-}
-
-/// Returns a duration in its largest unit.
-fn duration(seconds: f64) -> String {
-    let units = [("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0)];
-    let found = units.into_iter().find(|(_, length)| seconds >= 2.0 * length);
-    let (name, length) = found.unwrap_or(("seconds", 1.0));
-    format!("{:.0} {name}", (seconds / length).max(0.0))
 }

@@ -1,0 +1,307 @@
+//! Devices whose reads fail or do not end.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::device::SimulatedDevice;
+use crate::blocks::Blocks;
+use crate::health::{Event, Operation, Reason};
+use crate::layout::Layout;
+use crate::record::{Key, Meta, Parts};
+use crate::state::{Content, Phase};
+use crate::store::{Options, Owner, Store};
+use crate::writer::{Step, Writer};
+
+/// A device with failing reads and reads that wait.
+#[derive(Clone)]
+struct Ill {
+    device: SimulatedDevice,
+    /// The number of reads that fail next.
+    failing: Arc<AtomicU32>,
+    /// Whether reads wait.
+    stall: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Ill {
+    fn new() -> Self {
+        let layout = Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 5, created: 1.0 };
+        let device = SimulatedDevice::new(layout.size(), 1);
+        layout.create(&device).expect("the device works");
+        Self { device, failing: Arc::default(), stall: Arc::default() }
+    }
+
+    fn open(&self) -> Arc<Store> {
+        Store::open(Box::new(self.clone()), Options::default(), || 1000.0).expect("there is a store")
+    }
+
+    /// Opens the store and reads the index.
+    fn start(&self) -> Arc<Store> {
+        let store = self.open();
+        store.recover();
+        while store.journal_step() {}
+        store
+    }
+
+    fn set_stalled(&self, is_stalled: bool) {
+        *self.stall.0.lock() = is_stalled;
+        self.stall.1.notify_all();
+    }
+}
+
+impl Blocks for Ill {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+
+    fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let mut is_stalled = self.stall.0.lock();
+        while *is_stalled {
+            self.stall.1.wait(&mut is_stalled);
+        }
+        let take = |left: u32| left.checked_sub(1);
+        if self.failing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        self.device.read(at, buffer)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.device.write(at, bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.device.sync()
+    }
+}
+
+struct Page(u8);
+
+fn key(number: u8) -> Key {
+    [number; 24]
+}
+
+impl Content for Page {
+    fn parts(&self) -> Parts<'_> {
+        let meta = Meta { key: key(self.0), variant: 0, expires: 5000, ban: 1 };
+        Parts { meta, descriptor: b"page", head: b"head", extra: &[], body_len: 4 }
+    }
+
+    fn read(&self, from: u64, window: &mut [u8]) -> usize {
+        let rest = &b"body"[from as usize..];
+        window[..rest.len()].copy_from_slice(rest);
+        rest.len()
+    }
+}
+
+/// Stores pages, and ends their segment.
+fn fill(store: &Arc<Store>, pages: std::ops::Range<u8>) {
+    let mut writer = Writer::new(Arc::clone(store));
+    pages.for_each(|page| drop(store.commit(Box::new(Page(page)))));
+    while writer.step() == Step::More {}
+    writer.close();
+}
+
+fn is_read(store: &Arc<Store>, page: u8) -> bool {
+    let key = key(page);
+    store.candidates(&key, 1000.0).iter().any(|candidate| store.load(candidate, &key).is_some())
+}
+
+struct Flag(Arc<AtomicBool>);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Purges a page. Returns whether the answer went out.
+fn purge(store: &Arc<Store>, page: u8) -> bool {
+    let answered = Arc::new(AtomicBool::new(false));
+    drop(store.purge(&key(page), Some(Box::new(Flag(Arc::clone(&answered))))));
+    while store.journal_step() {}
+    answered.load(Ordering::Relaxed)
+}
+
+fn counts(store: &Store) -> [u64; 4] {
+    let stats = store.stats();
+    [&stats.read_errors, &stats.write_errors, &stats.damaged, &stats.slow]
+        .map(|count| count.load(Ordering::Relaxed))
+}
+
+#[test]
+fn an_object_that_cannot_be_read_is_a_miss() {
+    let ill = Ill::new();
+    let store = ill.start();
+    fill(&store, 1..4);
+    ill.failing.store(1, Ordering::Relaxed);
+    assert_eq!([1, 2, 3, 1].map(|page| is_read(&store, page)), [false, true, true, false]);
+    assert_eq!(counts(&store), [1, 0, 0, 0]);
+    let (events, lost) = store.take_events();
+    let is_meant =
+        |event: &Event| matches!(event, Event::Failed { operation: Operation::Read, at, .. } if *at > 0);
+    assert!(events.len() == 1 && is_meant(&events[0]) && lost == 0, "{events:?}");
+    assert!(events[0].to_string().contains("Input/output error"), "{}", events[0]);
+    assert_eq!(store.phase(), Phase::Working);
+    while store.journal_step() {}
+    // The next start does not find it either: there may be an older object of its key.
+    assert_eq!([1, 2, 3].map(|page| is_read(&ill.start(), page)), [false, true, true]);
+}
+
+#[test]
+fn a_damaged_object_is_reported() {
+    let ill = Ill::new();
+    let store = ill.start();
+    fill(&store, 1..3);
+    let place = store.candidates(&key(1), 1000.0)[0].entry.place();
+    ill.device.flip(place + 20, 3);
+    assert_eq!([1, 2].map(|page| is_read(&store, page)), [false, true]);
+    assert_eq!(counts(&store), [0, 0, 1, 0]);
+    assert_eq!(store.take_events().0, [Event::Damaged { at: place }]);
+}
+
+#[test]
+fn a_device_whose_reads_fail_is_taken_out() {
+    let ill = Ill::new();
+    let store = ill.start();
+    fill(&store, 1..40);
+    ill.failing.store(9, Ordering::Relaxed);
+    let read = |pages: std::ops::Range<u8>| pages.filter(|&page| is_read(&store, page)).count();
+    assert_eq!(read(1..10), 0);
+    assert_eq!((store.phase(), read(10..20)), (Phase::Working, 10));
+    ill.failing.store(u32::MAX, Ordering::Relaxed);
+    assert_eq!(read(20..30), 0);
+    assert_eq!(store.phase(), Phase::Failed);
+    assert_eq!(store.take_events().0.last(), Some(&Event::TakenOut(Reason::Reads)));
+    assert!(purge(&store, 35));
+    ill.failing.store(0, Ordering::Relaxed);
+    let next = ill.start();
+    assert_eq!((next.phase(), next.objects()), (Phase::Working, 0));
+}
+
+#[test]
+fn one_failure_in_two_hundred_reads_is_borne() {
+    let ill = Ill::new();
+    let store = ill.start();
+    fill(&store, 1..250);
+    for page in 1..=30 {
+        ill.failing.store(1, Ordering::Relaxed);
+        assert!(!is_read(&store, page));
+        (50..249).for_each(|page| assert!(is_read(&store, page)));
+    }
+    assert_eq!(store.phase(), Phase::Working);
+}
+
+/// The store is not asked for objects while a read does not end.
+#[test]
+fn a_device_that_stalls_has_nothing_until_it_responds() {
+    let ill = Ill::new();
+    let store = ill.start();
+    fill(&store, 1..3);
+    ill.set_stalled(true);
+    thread::scope(|scope| {
+        let read = scope.spawn(|| is_read(&store, 1));
+        wait_until_reading(&store);
+        (0..3).for_each(|_| store.watch_step());
+        assert!(store.may_have(&key(2)), "too early");
+        (0..3).for_each(|_| store.watch_step());
+        assert!(!store.may_have(&key(2)) && store.candidates(&key(2), 1000.0).is_empty());
+        assert!(store.figures().is_stalled);
+        ill.set_stalled(false);
+        assert!(read.join().expect("it ends"), "a slow read is a read");
+    });
+    store.watch_step();
+    assert!(store.may_have(&key(2)) && is_read(&store, 2) && !store.figures().is_stalled);
+    assert_eq!(counts(&store), [0, 0, 0, 1]);
+    let (events, _) = store.take_events();
+    assert!(
+        matches!(events[..], [Event::Slow { operation: Operation::Read, .. }, Event::Responds]),
+        "{events:?}"
+    );
+}
+
+/// Waits until the read of a page has begun.
+fn wait_until_reading(store: &Store) {
+    while store.health.operations() == 0 {
+        thread::yield_now();
+    }
+}
+
+struct Reports(Arc<Mutex<Option<bool>>>);
+
+impl Owner for Reports {
+    fn is_used(&self, _: &Key) -> bool {
+        false
+    }
+
+    fn forget(&self, _: &Key) {}
+
+    fn failed(&self, is_invalid: bool) {
+        *self.0.lock() = Some(is_invalid);
+    }
+}
+
+/// Nothing is written to it: that might not end either.
+#[test]
+fn a_device_that_never_responds_is_taken_out() {
+    let ill = Ill::new();
+    let store = ill.start();
+    let reported = Arc::default();
+    store.set_owner(Box::new(Reports(Arc::clone(&reported))));
+    fill(&store, 1..3);
+    ill.set_stalled(true);
+    thread::scope(|scope| {
+        scope.spawn(|| is_read(&store, 1));
+        wait_until_reading(&store);
+        (0..121).for_each(|_| store.watch_step());
+        assert_eq!((store.phase(), *reported.lock()), (Phase::Failed, Some(false)));
+        assert!(purge(&store, 2), "the answer goes out");
+        ill.set_stalled(false);
+    });
+    assert_eq!(store.take_events().0.last(), Some(&Event::TakenOut(Reason::Stall)));
+}
+
+/// A segment that could not be read at a start is not found by the next one: purges did not concern it.
+#[test]
+fn a_purged_object_in_an_unreadable_segment_does_not_come_back() {
+    // The first reads of a start are those of the headers, then come those of the summaries.
+    for failing in 1..12 {
+        let ill = Ill::new();
+        fill(&ill.start(), 1..4);
+        let store = ill.open();
+        ill.failing.store(failing, Ordering::Relaxed);
+        store.recover();
+        ill.failing.store(0, Ordering::Relaxed);
+        while store.journal_step() {}
+        let is_known = is_read(&store, 1);
+        assert!(purge(&store, 1));
+        assert!(!is_read(&store, 1));
+        // A page that was written afterwards is found, and no other.
+        let is_working = store.phase() == Phase::Working;
+        fill(&store, 9..10);
+        let next = ill.start();
+        assert!(!is_read(&next, 1), "{failing} failing reads");
+        assert_eq!(is_read(&next, 2), is_known, "{failing} failing reads");
+        assert_eq!(is_read(&next, 9), is_working, "{failing} failing reads");
+    }
+}
+
+/// Many events of a disk that fails do not fill the memory.
+#[test]
+fn events_are_bounded() {
+    let ill = Ill::new();
+    let store = ill.start();
+    fill(&store, 1..250);
+    for page in 1..250 {
+        if let Some(candidate) = store.candidates(&key(page), 1000.0).first() {
+            ill.device.flip(candidate.entry.place() + 20, 3);
+        }
+    }
+    assert_eq!((1..250).filter(|&page| is_read(&store, page)).count(), 0);
+    let (events, lost) = store.take_events();
+    assert_eq!((events.len(), lost), (100, 149));
+    assert_eq!((store.take_events().0.len(), store.phase()), (0, Phase::Working));
+}
