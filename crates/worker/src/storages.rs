@@ -33,7 +33,8 @@ fn inherit_arena(config: &StorageConfig, reserve: u64) -> io::Result<Arc<Arena>>
         match config.records {
             None => Arena::from_fd(file, config.size, reserve),
             Some(RecordsConfig { fd, take_over }) => {
-                let files = KeptFiles { arena: file, records: lacquer_system::inherit(fd), take_over };
+                let records = lacquer_system::inherit(fd);
+                let files = KeptFiles { arena: file, records, take_over, predecessor: None, pins: None };
                 Arena::kept(files, config.size, reserve)
             }
         }
