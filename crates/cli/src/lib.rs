@@ -14,6 +14,7 @@ pub mod glob;
 pub mod help;
 pub mod json;
 pub mod link;
+pub mod peer;
 pub mod status;
 
 pub use lacquer_params::tokenize;

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -124,6 +124,13 @@ impl DiskArguments {
         Ok(DiskFile { config, file, marker })
     }
 
+    /// Continues with a store that is open and locked.
+    pub fn adopt(&self, file: OwnedFd, marker: OwnedFd) -> DiskFile {
+        let (path, file, marker) = (path_of(&self.path), File::from(file), File::from(marker));
+        let (fd, marker_fd) = (file.as_raw_fd(), marker.as_raw_fd());
+        DiskFile { config: DiskConfig { path, fd, marker_fd, min: self.min, max: self.max }, file, marker }
+    }
+
     fn create(&self, path: &Path, file: &File) -> Outcome<()> {
         let fault = |text: &dyn Display| about(path, text);
         let found = device(file).map_err(|error| fault(&error))?;
@@ -170,6 +177,11 @@ impl DiskFile {
     /// Returns the description for the worker.
     pub fn config(&self) -> &DiskConfig {
         &self.config
+    }
+
+    /// Returns the numbers of the descriptors of the device and of its marker.
+    pub fn numbers(&self) -> (RawFd, RawFd) {
+        (self.config.fd, self.config.marker_fd)
     }
 
     /// Returns the descriptors that the worker inherits.

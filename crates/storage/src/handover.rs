@@ -51,8 +51,10 @@ impl Arena {
         {
             let allocator = self.allocator();
             let Handover::Frozen(held) = &allocator.handover else { return Ok(()) };
-            allocator.runs.all().for_each(|(start, n)| used.remove(start, n));
-            held.iter().for_each(|&(start, n, _)| used.remove(start, n));
+            let held = held.iter().map(|&(start, n, _)| (start, n));
+            for (start, n) in allocator.runs.all().chain(held) {
+                used.remove(start, n);
+            }
         }
         system::write(pins, &used.to_bytes(), 0)
     }

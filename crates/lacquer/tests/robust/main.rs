@@ -7,5 +7,6 @@ mod memory;
 mod refusals;
 mod startup;
 mod survive;
+mod upgrade;
 mod vcl_switch;
 mod wakeups;
