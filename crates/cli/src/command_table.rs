@@ -203,6 +203,9 @@ pub const COMMANDS: &[CommandSpec] = &[
         "  A failure leaves all of them as they are. There must be no staged changes.",
     ),
     command("tls.cert.rollback", "tls.cert.rollback", 0, 0, "Forget the staged changes of certificates."),
+    command("upgrade", "upgrade", 0, 0, "Replace the running program by the one in its file, without losing a request.")
+        .more("  The reply comes before the upgrade; this connection is then closed. ``upgrade.show`` shows the result."),
+    command("upgrade.show", "upgrade.show", 0, 0, "Show the result of the last upgrade."),
     command("vcl.deps", "vcl.deps [-j]", 0, 0, "List VCL programs and labels with their dependencies.").json(),
     command("vcl.discard", "vcl.discard <name_pattern>...", 1, 1, "Discard VCL programs and labels.")
         .any_number()

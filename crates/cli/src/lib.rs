@@ -15,6 +15,7 @@ pub mod help;
 pub mod human;
 pub mod json;
 pub mod link;
+pub mod peer;
 pub mod status;
 
 pub use lacquer_params::tokenize;

@@ -11,6 +11,9 @@ use lacquer_params::Params;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+/// The version of the messages. A manager that was upgraded continues only with a worker of the same version.
+pub const VERSION: u32 = 1;
+
 /// The hidden first argument that makes the program a worker: `--worker-link=FD`.
 pub const WORKER_ARGUMENT: &str = "--worker-link=";
 
@@ -33,6 +36,9 @@ pub enum ToWorker {
         /// The request.
         body: Request,
     },
+    /// Another worker accepts connections from now on: accept no more, and exit when those that are open have ended.
+    /// There is no reply.
+    Retire,
 }
 
 /// A request of the manager.
@@ -106,6 +112,25 @@ pub enum Request {
     Ping,
     /// Reply, without a log record, after all earlier messages were handled.
     Barrier,
+    /// Prepare for another worker that takes over the objects while this one lives: write no more to their memory, report
+    /// its use in the files of pins, and send invalidations to the other worker.
+    HandOver,
+    /// The other worker failed to start, and has ended: continue.
+    Resume,
+    /// Report the use of memory again, after `HandOver`.
+    ReportUse,
+    /// Use the memory that the previous worker does not use anymore; all of it if that worker has ended.
+    ReleaseMemory {
+        /// Whether it has ended.
+        all: bool,
+    },
+    /// Reply with the health of all backends, for `TakeHealth`.
+    Health,
+    /// Continue with the health of backends that another worker knows.
+    TakeHealth {
+        /// Its reply to `Health`.
+        text: String,
+    },
 }
 
 /// The temperature that the user set for a VCL program.
@@ -174,6 +199,17 @@ pub struct WorkerConfig {
     pub manager_pid: u32,
     /// If a listener has TLS, its settings: `lacquer_tls::Setup` in postcard's format.
     pub tls: Option<Vec<u8>>,
+    /// The sockets that connect workers which serve at the same time.
+    pub peers: PeerSockets,
+}
+
+/// The sockets that connect a worker to the one before and the one after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerSockets {
+    /// For the worker that takes over from this one.
+    pub successor: Option<i32>,
+    /// For the worker from which this one takes over, if that lives.
+    pub predecessor: Option<i32>,
 }
 
 /// The division of a worker's address space.
@@ -258,6 +294,12 @@ pub struct RecordsConfig {
     pub fd: i32,
     /// Whether storage and table contain the objects of the last worker. Otherwise both are empty.
     pub take_over: bool,
+    /// The table of a worker that still lives and has replied to `HandOver`. The other table is empty then.
+    pub predecessor: Option<i32>,
+    /// The file of pins: the pages that a worker uses which has replied to `HandOver`.
+    pub pins_fd: i32,
+    /// Whether such a worker lives.
+    pub is_pinned: bool,
 }
 
 /// Kinds of storage.

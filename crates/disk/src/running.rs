@@ -91,6 +91,13 @@ impl Running {
             let _ = thread.join();
         }
     }
+
+    /// Writes everything, and leaves the device to another process. Its objects are misses from now on. Reads that have
+    /// begun may continue: the other process may overwrite what they read, which their checksums show.
+    pub fn retire(&self) {
+        self.close();
+        self.store.retire();
+    }
 }
 
 fn thread(name: &str) -> Builder {

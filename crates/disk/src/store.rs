@@ -441,6 +441,18 @@ impl Store {
         drop(dropped);
     }
 
+    /// Stops the use of the device, which another process uses from now on.
+    pub(crate) fn retire(&self) {
+        let mut state = self.state.lock();
+        state.phase = Phase::Failed;
+        let dropped = state.queue.clear();
+        self.index.sweep(|_| true);
+        let pending = std::mem::take(&mut state.pending);
+        drop(state);
+        // Their holds wake tasks.
+        drop((dropped, pending));
+    }
+
     /// Takes the device out of use: its objects are misses. Purges and bans cannot be recorded from now on, so the
     /// contents are made invalid for the next start, by a superblock with another id. Only then are `holds`, and those of
     /// the purges and bans since, dropped. A device that stalls is not written to.

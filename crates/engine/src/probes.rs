@@ -80,6 +80,16 @@ impl Prober {
         self.history.lock().add(attempt, &self.settings);
     }
 
+    /// Returns the bitmap of the good attempts.
+    pub fn good_attempts(&self) -> u64 {
+        self.history.lock().map(Fact::Happy)
+    }
+
+    /// Continues with the good attempts of another process.
+    pub fn resume(&self, happy: u64) {
+        self.history.lock().resume(happy, &self.settings);
+    }
+
     /// Clears the history.
     pub fn reset(&self) {
         *self.history.lock() = History::new(&self.settings);

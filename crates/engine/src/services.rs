@@ -342,6 +342,11 @@ impl Services {
         self.is_draining.get()
     }
 
+    /// Returns whether another worker reads from the UDP sockets.
+    pub fn has_retired(&self) -> bool {
+        self.shared.drain().has_retired()
+    }
+
     /// Waits for the beginning of the drain.
     pub async fn drain_begun(&self) {
         if !self.is_draining() {

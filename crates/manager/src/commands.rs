@@ -100,6 +100,8 @@ impl Manager {
             "storage.list" if json => in_envelope(&storage::list_json(&self.storages)),
             "storage.list" => Reply::ok(storage::list(&self.storages)),
             name if name.starts_with("tls.cert.") => self.tls_command(name, args, json).into(),
+            "upgrade" => self.upgrade_command(),
+            "upgrade.show" => Reply::ok(self.upgrade_show()),
             "vcl.deps" if json => Reply::ok(json::reply(1, words, now(), &self.catalogue.deps_json())),
             "vcl.deps" => Reply::ok(self.catalogue.deps()),
             "vcl.discard" => self.vcl_discard(args).into(),

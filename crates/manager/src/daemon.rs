@@ -2,11 +2,12 @@
 //! reports whether it started, with the reported exit code. The copy writes its report to the descriptor that would be
 //! its standard input.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -15,6 +16,11 @@ use crate::fault::{Fault, Outcome};
 
 /// The hidden first argument of the copy in the background.
 pub const ARGUMENT: &str = "--in-background";
+
+/// Returns the last component of the program's path.
+pub fn basename(program: &OsStr) -> String {
+    Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
+}
 
 fn cannot(error: impl std::fmt::Display) -> Fault {
     Fault::plain(format!("Cannot go into the background: {error}"))

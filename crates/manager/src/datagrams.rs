@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Socket, Type};
 
@@ -38,6 +38,11 @@ impl Datagrams {
     pub fn bind(address: SocketAddr) -> io::Result<Datagrams> {
         check_free(address)?;
         Ok(Datagrams { address: Some(address), sockets: vec![bind(address)?] })
+    }
+
+    /// Continues with sockets that are bound to an address.
+    pub fn adopt(address: SocketAddr, sockets: Vec<OwnedFd>) -> Datagrams {
+        Datagrams { address: Some(address), sockets: sockets.into_iter().map(Socket::from).collect() }
     }
 
     /// Opens or closes sockets until there is one for each reactor. A socket that no reactor reads would lose packets.

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -115,6 +115,13 @@ impl DiskArguments {
         Ok(DiskFile { config, file, is_used: true })
     }
 
+    /// Continues with a store that is open and locked. [`DiskFiles::prepare`] reads its id.
+    fn adopt(&self, file: OwnedFd) -> DiskFile {
+        let (path, file) = (path_of(&self.path), File::from(file));
+        let config = DiskConfig { path, fd: file.as_raw_fd(), id: 0, min: self.min, max: self.max };
+        DiskFile { config, file, is_used: false }
+    }
+
     fn create(&self, path: &Path, file: &File) -> Outcome<()> {
         let fault = |text: &dyn Display| about(path, text);
         let found = device(file).map_err(|error| fault(&error))?;
@@ -184,6 +191,18 @@ impl DiskFiles {
         let used = self.disks.iter().filter(|disk| disk.is_used);
         let disks: Vec<DiskConfig> = used.map(|disk| disk.config.clone()).collect();
         (!disks.is_empty()).then(|| DisksConfig { disks, marker_fd: self.marker.as_raw_fd() })
+    }
+
+    /// Continues with the stores of a storage, which are open and locked. The next worker uses those that
+    /// [`DiskFiles::prepare`] finds in order.
+    pub fn adopt(arguments: &[DiskArguments], files: Vec<OwnedFd>, marker: OwnedFd) -> Self {
+        let disks = arguments.iter().zip(files).map(|(one, file)| one.adopt(file)).collect();
+        Self { disks, marker: File::from(marker) }
+    }
+
+    /// Returns the numbers of the descriptors of the devices and of their marker.
+    pub fn numbers(&self) -> (Vec<RawFd>, RawFd) {
+        (self.disks.iter().map(|disk| disk.config.fd).collect(), self.marker.as_raw_fd())
     }
 
     /// Returns the descriptors that the worker inherits.

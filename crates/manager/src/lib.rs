@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod address_space;
+mod bound_sockets;
 mod cli;
 mod client_certificates;
 mod commands;
@@ -30,30 +31,27 @@ mod startup;
 mod storage;
 mod tls;
 mod trust_store;
+mod upgrade;
 mod users;
 mod vcl;
 mod version;
 mod workdir;
 mod worker;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 pub use machine::Machine;
 pub use startup::backend_vcl;
 #[cfg(fuzzing)]
 pub use tls::parse_file;
+pub use upgrade::request as request_upgrade;
 
 use crate::daemon::Background;
 use crate::fault::{Fault, Outcome};
 use crate::options::raw_args::{self, LETTERS, Mode, Request};
-
-/// Returns the last component of the program's path.
-fn basename(program: &OsStr) -> String {
-    Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
-}
+use crate::upgrade::Adopted;
 
 /// Runs the daemon with the process's arguments.
 pub fn main() -> ExitCode {
@@ -79,12 +77,19 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
     if in_background {
         arguments.remove(0);
     }
+    let adopted = match arguments.first() {
+        Some(first) => Adopted::from_argument(first)?,
+        None => None,
+    };
+    if adopted.is_some() {
+        arguments.remove(0);
+    }
     let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     if words == ["--optstring"] {
         println!("{LETTERS}");
         return Ok(0);
     }
-    let name = basename(program);
+    let name = daemon::basename(program);
     match raw_args::parse(&words)? {
         Request::Version => {
             eprint!("{}", version::long(&name));
@@ -101,14 +106,14 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
             show(&documents::usage(&name));
             Ok(2)
         }
-        Request::Run(raw) if raw.mode == Mode::Daemon && !in_background => {
+        Request::Run(raw) if raw.mode == Mode::Daemon && !in_background && adopted.is_none() => {
             daemon::background(program, &arguments)
         }
         Request::Run(raw) => {
             // The name that `ps` and `pgrep` show; starting through /proc/self/exe has set it to "exe".
             let _ = std::fs::write("/proc/self/comm", &name);
             let mut background = if in_background { Some(Background::begin()?) } else { None };
-            let outcome = startup::run(&raw, program, &name, &mut background);
+            let outcome = startup::run(&raw, program, &arguments, adopted, &mut background);
             match (outcome, background) {
                 (Err(fault), Some(background)) => {
                     eprint!("{fault}");

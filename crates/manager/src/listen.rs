@@ -11,12 +11,14 @@ use lacquer_acme::Names;
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::bound_sockets::{BoundSocket, BoundSockets};
 use crate::client_certificates::ClientOptions;
 use crate::datagrams::Datagrams;
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named::{self, NamedArgument};
 use crate::resolve::resolve_range;
+use crate::upgrade::ListenerState;
 use crate::users;
 
 const DEFAULT_PORT: u16 = 80;
@@ -52,6 +54,8 @@ pub struct Listeners {
     /// The certificates that `acme=` asks for, each once.
     acme: Vec<Names>,
     unnamed: usize,
+    /// Sockets that are bound already.
+    bound: BoundSockets,
 }
 
 fn is_unix(endpoint: &str) -> bool {
@@ -231,7 +235,7 @@ impl Listeners {
         }
         for listener in &mut self.all[before..] {
             listener.clients.clone_from(&clients);
-            if http3 {
+            if http3 && listener.datagrams.numbers().is_empty() {
                 listener.datagrams = listener.bind_datagrams(jail)?;
             }
         }
@@ -297,9 +301,15 @@ impl Listeners {
         jail: &Jail,
     ) -> Outcome<()> {
         self.clash(endpoint, |other| *other == ListenAddress::Ip(address))?;
-        let bound = {
-            let _root = jail.raise();
-            bind_tcp(address)
+        let adopted = self.bound.take_tcp(name, address);
+        let (listening, datagrams, bound) = match adopted {
+            Some(BoundSocket { socket, datagrams, is_listening, .. }) => {
+                (is_listening, datagrams, Ok(socket))
+            }
+            None => {
+                let _root = jail.raise();
+                (false, Datagrams::default(), bind_tcp(address))
+            }
         };
         let socket = match bound {
             Ok(socket) => socket,
@@ -322,10 +332,10 @@ impl Listeners {
             transport,
             address: ListenAddress::Ip(bound),
             permissions: Permissions::default(),
-            datagrams: Datagrams::default(),
+            datagrams,
             clients: ClientOptions::default(),
             socket,
-            listening: false,
+            listening,
         });
         Ok(())
     }
@@ -346,9 +356,15 @@ impl Listeners {
             return Err(Fault::usage(format!("Got no socket(s) for {name}={endpoint} ({why})")));
         }
         self.clash(endpoint, |other| matches!(other, ListenAddress::Unix(path) if path == endpoint))?;
-        let _root = jail.raise();
-        let socket = bind_unix(endpoint, &permissions)
-            .map_err(|e| Fault::usage(format!("Could not get socket {endpoint}: {}", os_error_text(&e))))?;
+        let (listening, socket) = match self.bound.take_unix(&name, endpoint) {
+            Some(bound) => (bound.is_listening, bound.socket),
+            None => {
+                let _root = jail.raise();
+                let fault =
+                    |e| Fault::usage(format!("Could not get socket {endpoint}: {}", os_error_text(&e)));
+                (false, bind_unix(endpoint, &permissions).map_err(fault)?)
+            }
+        };
         self.all.push(Listener {
             name,
             endpoint: endpoint.to_owned(),
@@ -358,9 +374,26 @@ impl Listeners {
             clients: ClientOptions::default(),
             socket,
             datagrams: Datagrams::default(),
-            listening: false,
+            listening,
         });
         Ok(())
+    }
+
+    /// Uses these sockets for the listeners that are added.
+    pub fn adopt(&mut self, bound: BoundSockets) {
+        self.bound = bound;
+    }
+
+    /// Returns the sockets for the program that replaces this one.
+    pub fn describe(&self) -> Vec<ListenerState> {
+        let describe = |listener: &Listener| ListenerState {
+            name: listener.name.clone(),
+            address: listener.address.clone(),
+            fd: listener.socket.as_raw_fd(),
+            datagrams: listener.datagrams.numbers(),
+            is_listening: listener.listening,
+        };
+        self.all.iter().map(describe).collect()
     }
 
     /// Returns whether there was no `-a`.

@@ -17,9 +17,10 @@ use crate::secret::Secret;
 use crate::shm::Shm;
 use crate::storage::Storage;
 use crate::tls;
+use crate::upgrade::Upgrade;
 use crate::vcl::Catalogue;
 use crate::workdir::{PidFile, Renewal};
-use crate::worker::{Relaunch, State, Worker};
+use crate::worker::{Relaunch, Retiring, State, Worker};
 
 /// The reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +89,7 @@ pub(crate) struct Instance {
     pub(crate) secret: Option<Secret>,
     pub(crate) pid_files: Vec<PidFile>,
     pub(crate) started: std::time::Instant,
+    pub(crate) upgrade: Upgrade,
 }
 
 /// The worker process, and the state of its supervision.
@@ -100,6 +102,8 @@ pub(crate) struct Child {
     pub(crate) panic_file: Option<std::fs::File>,
     /// The panic message of the last worker that died with one.
     pub(crate) panic: Option<String>,
+    /// The worker before this one, while it serves its last requests.
+    pub(crate) retiring: Option<Retiring>,
 }
 
 impl Manager {

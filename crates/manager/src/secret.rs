@@ -35,6 +35,16 @@ impl Secret {
         Secret { path, made: None }
     }
 
+    /// Returns the path, and the content if the manager created it.
+    pub fn describe(&self) -> (PathBuf, Option<Vec<u8>>) {
+        (self.path.clone(), self.made.map(|made| made.to_vec()))
+    }
+
+    /// Continues with a secret that [`describe`](Self::describe) returned in another process.
+    pub fn adopt(path: PathBuf, made: Option<Vec<u8>>) -> Secret {
+        Secret { path, made: made.and_then(|made| made.try_into().ok()) }
+    }
+
     /// Creates a secret in the working directory.
     pub fn make(directory: &Path, jail: &Jail) -> Outcome<Secret> {
         let shown = directory.display();

@@ -8,26 +8,29 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 
 use crate::cli::{CliChannel, CliSockets, Master, Origin, Sessions};
 use crate::complain::{Level, print_line};
 use crate::fault::{Fault, Outcome};
 use crate::manager::{Manager, seconds};
-use crate::worker::State;
+use crate::worker::{Retiring, State};
 
 /// Seconds until the first check for idle VCL programs. Later checks follow `vcl_cooldown`.
 const FIRST_COOLING: f64 = 3.0;
+/// The time between checks whether an upgrade can begin.
+const UPGRADE_POLL: Duration = Duration::from_millis(20);
 
-/// The signals that end the daemon, as descriptors to poll.
+/// The signals that end or upgrade the daemon, as descriptors to poll.
 #[derive(Debug)]
 pub struct Signals {
     terminate: UnixStream,
     interrupt: UnixStream,
+    upgrade: UnixStream,
 }
 
 impl Signals {
-    /// Catches SIGTERM and SIGINT from now on, and ignores SIGHUP.
+    /// Catches SIGTERM, SIGINT and SIGUSR2 from now on, and ignores SIGHUP.
     pub fn watch() -> std::io::Result<Signals> {
         let watch = |signal| -> std::io::Result<UnixStream> {
             let (ours, theirs) = UnixStream::pair()?;
@@ -36,7 +39,7 @@ impl Signals {
             Ok(ours)
         };
         signal_hook::flag::register(SIGHUP, std::sync::Arc::default())?;
-        Ok(Signals { terminate: watch(SIGTERM)?, interrupt: watch(SIGINT)? })
+        Ok(Signals { terminate: watch(SIGTERM)?, interrupt: watch(SIGINT)?, upgrade: watch(SIGUSR2)? })
     }
 
     fn which(&mut self) -> Option<EndSignal> {
@@ -70,7 +73,9 @@ impl EndSignal {
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Terminate,
+    Upgrade,
     Worker,
+    Retiring,
     Acme,
     CliSocket(usize),
     Session(usize, PollFlags),
@@ -156,6 +161,9 @@ impl Service {
             if !self.serve_sessions() {
                 return;
             }
+            if self.timers.drained.is_none() {
+                self.manager.upgrade_if_wanted(&self.sockets, self.sessions.are_quiet());
+            }
         }
     }
 
@@ -164,7 +172,11 @@ impl Service {
         let sessions = self.sessions.deadline(Instant::now());
         let relaunch = self.manager.child.relaunch.due();
         let Timers { uptime, ping, cooling, drained } = self.timers;
-        let timers = [Some(uptime), ping, Some(cooling), drained, master, sessions, relaunch];
+        let retiring = self.manager.child.retiring.as_ref().map(Retiring::deadline);
+        let is_wanted = self.manager.instance.upgrade.is_wanted();
+        let upgrade = is_wanted.then(|| Instant::now() + UPGRADE_POLL);
+        let timers =
+            [Some(uptime), ping, Some(cooling), drained, master, sessions, relaunch, retiring, upgrade];
         timers.into_iter().flatten().min().unwrap_or_else(Instant::now)
     }
 
@@ -180,9 +192,15 @@ impl Service {
             sources.push(Source::Terminate);
             fds.push(PollFd::new(signal, PollFlags::IN));
         }
+        sources.push(Source::Upgrade);
+        fds.push(PollFd::new(&self.signals.upgrade, PollFlags::IN));
         if let Some(worker) = &self.manager.child.process {
             sources.push(Source::Worker);
             fds.push(PollFd::from_borrowed_fd(worker.output(), PollFlags::IN));
+        }
+        if let Some(retiring) = &self.manager.child.retiring {
+            sources.push(Source::Retiring);
+            fds.push(PollFd::from_borrowed_fd(retiring.output(), PollFlags::IN));
         }
         if let Some(acme) = &self.manager.tls.acme {
             sources.push(Source::Acme);
@@ -221,7 +239,14 @@ impl Service {
                     return signal == EndSignal::Terminate && self.drain();
                 }
             }
+            Source::Upgrade => {
+                if self.signals.upgrade.read(&mut [0; 64]).is_ok_and(|n| n > 0) {
+                    self.manager.complain.report(Level::Info, "Manager got SIGUSR2");
+                    self.manager.instance.upgrade.want();
+                }
+            }
             Source::Worker => self.manager.listen_to_worker(),
+            Source::Retiring => self.manager.listen_to_retiring(),
             Source::Acme => self.manager.serve_acme(),
             Source::CliSocket(at) => self.sessions.accept(&self.sockets, at, &mut self.manager),
             Source::Master => match self.master.as_mut().map(Master::finish) {
@@ -254,7 +279,8 @@ impl Service {
     /// Returns whether the worker has ended after a drain, or the time for that is over.
     fn is_drained(&self) -> bool {
         let Some(limit) = self.timers.drained else { return false };
-        self.manager.child.process.is_none() || limit <= Instant::now()
+        let child = &self.manager.child;
+        (child.process.is_none() && child.retiring.is_none()) || limit <= Instant::now()
     }
 
     /// Serves the sessions for a round. Returns false when the daemon ends.
@@ -278,6 +304,7 @@ impl Service {
             self.manager.renew_workdir();
         }
         self.manager.launch_if_due(now);
+        self.manager.follow_retiring(now);
         if self.timers.cooling <= now {
             self.manager.cool_vcls();
             let pause = (self.manager.params.values().vcl_cooldown * 0.45).clamp(0.1, 86_400.0);

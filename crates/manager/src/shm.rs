@@ -15,6 +15,10 @@ use crate::complain::Complain;
 use crate::fault::{Fault, Outcome};
 use crate::jail::Jail;
 
+/// The directory of a worker that is to replace another one, and that of the replaced one.
+const NEXT_DIRNAME: &str = "_.vsm_next";
+const LAST_DIRNAME: &str = "_.vsm_last";
+
 /// The manager's shared memory.
 #[derive(Debug)]
 pub struct Shm {
@@ -84,6 +88,18 @@ impl Shm {
         Ok(())
     }
 
+    /// Returns the counters, in their order.
+    pub fn counts(&self) -> Vec<u64> {
+        self.counters.counters().iter().map(lacquer_shm::Counter::get).collect()
+    }
+
+    /// Continues with counters of another process.
+    pub fn set_counts(&self, counts: &[u64]) {
+        for (counter, count) in self.counters.counters().iter().zip(counts) {
+            counter.set(*count);
+        }
+    }
+
     /// Publishes the process id of the worker, or removes it.
     pub fn show_worker(&mut self, pid: Option<u32>) {
         self.worker = None;
@@ -92,14 +108,35 @@ impl Shm {
         }
     }
 
-    /// Creates an empty directory for a new worker.
-    pub fn worker_dir(jail: &Jail, complain: &Complain) -> io::Result<OwnedFd> {
+    /// Creates an empty directory for a new worker. While another one uses the directory (`beside`), it has another name
+    /// until [`show_next`](Self::show_next).
+    pub fn worker_dir(beside: bool, jail: &Jail, complain: &Complain) -> io::Result<OwnedFd> {
+        let name = if beside { NEXT_DIRNAME } else { CHILD_DIRNAME };
         let fd = {
             let _root = jail.raise();
-            vsm::make_dir(Path::new(CHILD_DIRNAME), vsm::CHILD_DIR_MODE).map_err(io::Error::other)?
+            vsm::make_dir(Path::new(name), vsm::CHILD_DIR_MODE).map_err(io::Error::other)?
         };
         jail.give_to_worker(&fd, complain);
         Ok(fd)
+    }
+
+    /// Replaces the directory of the previous worker by that of the next one. Readers then find the new log.
+    pub fn show_next(jail: &Jail) -> io::Result<()> {
+        let _root = jail.raise();
+        let _ = vsm::remove_dir(Path::new(LAST_DIRNAME));
+        match std::fs::rename(CHILD_DIRNAME, LAST_DIRNAME) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        std::fs::rename(NEXT_DIRNAME, CHILD_DIRNAME)?;
+        let _ = vsm::remove_dir(Path::new(LAST_DIRNAME));
+        Ok(())
+    }
+
+    /// Removes the directory of a worker that was to be the next one.
+    pub fn remove_next(jail: &Jail) {
+        let _root = jail.raise();
+        let _ = vsm::remove_dir(Path::new(NEXT_DIRNAME));
     }
 
     /// Removes the directory of a worker that has ended.

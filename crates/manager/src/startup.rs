@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use lacquer_cli::tokenize::{Rules, split};
 use lacquer_params::{DebugBits, ParamSet};
@@ -11,6 +12,7 @@ use lacquer_vcl::Text;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::system::Uname;
 
+use crate::bound_sockets::BoundSockets;
 use crate::cli::{CliSockets, Master};
 use crate::complain::{Complain, Level, print_line};
 use crate::daemon::{self, Background};
@@ -24,6 +26,7 @@ use crate::service::{Service, Signals};
 use crate::shm::Shm;
 use crate::storage::{Opens, Storage, StorageArguments};
 use crate::tls;
+use crate::upgrade::{Adopted, Upgrade};
 use crate::vcl::Catalogue;
 use crate::vcl::compile::{Input, read_along};
 use crate::version;
@@ -102,7 +105,8 @@ fn platform_defaults(params: &mut ParamSet) {
 }
 
 impl ParsedOptions {
-    fn from(raw: &RawOptions, jail: &Jail) -> Outcome<ParsedOptions> {
+    /// With `adopted`, uses its files and parameters, and reads no VCL.
+    fn from(raw: &RawOptions, jail: &Jail, adopted: Option<&mut Adopted>) -> Outcome<ParsedOptions> {
         let mut parsed = ParsedOptions {
             params: ParamSet::new(),
             listeners: Listeners::default(),
@@ -112,6 +116,13 @@ impl ParsedOptions {
             tls: tls::Startup::default(),
         };
         platform_defaults(&mut parsed.params);
+        let reads_vcl = adopted.is_none();
+        if let Some(adopted) = adopted {
+            let fault = |error| Fault::plain(format!("Cannot use the sockets: {}", os_error_text(&error)));
+            parsed.listeners.adopt(BoundSockets::adopt(adopted.take_listeners()).map_err(fault)?);
+            parsed.storages.adopt(adopted.take_storages());
+            parsed.vcl.clear();
+        }
         // Varnish binds the listeners of -A first, which has an effect on names and on the first fault.
         for option in &raw.ordered {
             if let Ordered::Tls(path) = option {
@@ -119,7 +130,9 @@ impl ParsedOptions {
             }
         }
         for option in &raw.ordered {
-            parsed.take(option, jail)?;
+            if reads_vcl || !matches!(option, Ordered::Vcl(_) | Ordered::Init(_)) {
+                parsed.take(option, jail)?;
+            }
         }
         Ok(parsed)
     }
@@ -271,36 +284,39 @@ fn protect_memory(dumpable: bool) {
     }
 }
 
-/// Sets everything up and serves until the end. Returns the exit code. `name` is the last component of `program`.
+/// Sets everything up and serves until the end. Returns the exit code. `arguments` are those of the user. With
+/// `adopted`, continues with the state of another program, or only checks it.
 pub fn run(
     raw: &RawOptions,
     program: &OsString,
-    name: &str,
+    arguments: &[OsString],
+    mut adopted: Option<Adopted>,
     background: &mut Option<Background>,
 ) -> Outcome<u8> {
     raise_descriptor_limit();
-    let complain = Complain::new(matches!(raw.mode, Mode::Debug | Mode::Foreground), name);
+    let name = daemon::basename(program);
+    let complain = Complain::new(matches!(raw.mode, Mode::Debug | Mode::Foreground), &name);
+    let upgrade = Upgrade::new(arguments);
     let jail = Jail::enter(raw.jail.as_deref())?;
-    let ParsedOptions { mut params, listeners, storages, vcl, init, tls } = ParsedOptions::from(raw, &jail)?;
-    complain.tune(params.values());
-    let secret = given_secret(raw, &jail)?;
+    let ParsedOptions { mut params, listeners, storages, vcl, init, tls } =
+        ParsedOptions::from(raw, &jail, adopted.as_mut())?;
+    restore_params(&mut params, adopted.as_ref(), &complain);
+    let secret = match &mut adopted {
+        Some(adopted) => adopted.secret(),
+        None => given_secret(raw, &jail)?.map(Secret::given),
+    };
     let pid_paths: Vec<PathBuf> =
         raw.pid_files.iter().map(|p| std::path::absolute(p).unwrap_or_else(|_| PathBuf::from(p))).collect();
 
     protect_memory(params.values().jail_dumpable);
     let compile_only = raw.mode == Mode::Compile;
     let tls = certificates(tls, &listeners, &mut params, &jail, &complain, compile_only)?;
-    let environment = std::env::var("VARNISH_DEFAULT_N").ok();
-    let named = raw.workdir.as_deref().or(environment.as_deref());
-    let workdir = match named {
-        None if compile_only => temporary_workdir(),
-        named => workdir::path(named),
-    };
+    let workdir = workdir_of(raw);
     let host = rustix::system::uname();
     let identity = identity(raw, &host.nodename().to_string_lossy())?;
     let hash = raw.hash_method()?;
     workdir::enter(&workdir, &jail, &complain)?;
-    if !compile_only {
+    if !compile_only && adopted.is_none() {
         workdir::check_room(&workdir, params.values().vsl_space)?;
     }
     let opens = if compile_only { Opens::NoDisk } else { Opens::Everything };
@@ -310,9 +326,10 @@ pub fn run(
         identity,
         platform: platform(&host, &jail, &storages, hash),
         workdir,
-        secret: secret.map(Secret::given),
+        secret,
         pid_files: Vec::new(),
-        started: std::time::Instant::now(),
+        started: adopted.as_ref().map_or_else(Instant::now, Adopted::started),
+        upgrade,
     };
     let mut manager = Manager {
         complain,
@@ -332,14 +349,55 @@ pub fn run(
         return Ok(compile_and_print(&mut manager, &vcl));
     }
     manager.address_space().map_err(|fault| Fault::plain(fault.to_string()))?;
-    load_vcl(&mut manager, &vcl)?;
-    for path in pid_paths.iter().chain([&manager.instance.workdir.join("_.pid")]) {
-        manager.instance.pid_files.push(PidFile::open(path, &manager.jail)?);
+    prepare(&mut manager, adopted.as_mut(), &vcl, &pid_paths)?;
+    if adopted.as_ref().is_some_and(|adopted| adopted.is_check) {
+        return Ok(0);
+    }
+    serve(manager, raw, init, adopted, background)
+}
+
+/// Applies the parameters, after those of another program were set.
+fn restore_params(params: &mut ParamSet, adopted: Option<&Adopted>, complain: &Complain) {
+    for why in adopted.iter().flat_map(|adopted| adopted.restore_params(params)) {
+        complain.report(Level::Info, &format!("Parameter {why}"));
+    }
+    complain.tune(params.values());
+}
+
+/// Returns the working directory.
+fn workdir_of(raw: &RawOptions) -> PathBuf {
+    let environment = std::env::var("VARNISH_DEFAULT_N").ok();
+    let named = raw.workdir.as_deref().or(environment.as_deref());
+    match named {
+        None if raw.mode == Mode::Compile => temporary_workdir(),
+        named => workdir::path(named),
+    }
+}
+
+/// Loads the VCL programs, locks the working directory and the files of `-P`, and binds the default address if there is
+/// no `-a`.
+fn prepare(
+    manager: &mut Manager,
+    adopted: Option<&mut Adopted>,
+    vcl: &[StartVcl],
+    pid_paths: &[PathBuf],
+) -> Outcome<()> {
+    match adopted {
+        Some(adopted) => {
+            adopted.restore_vcls(manager)?;
+            manager.instance.pid_files = adopted.pid_files()?;
+        }
+        None => {
+            load_vcl(manager, vcl)?;
+            for path in pid_paths.iter().chain([&manager.instance.workdir.join("_.pid")]) {
+                manager.instance.pid_files.push(PidFile::open(path, &manager.jail)?);
+            }
+        }
     }
     if manager.listeners.is_empty() {
         manager.listeners.add(DEFAULT_LISTEN, &manager.jail)?;
     }
-    serve(manager, raw, init, background)
+    Ok(())
 }
 
 fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
@@ -384,23 +442,18 @@ fn serve(
     mut manager: Manager,
     raw: &RawOptions,
     init: Option<File>,
+    mut adopted: Option<Adopted>,
     background: &mut Option<Background>,
 ) -> Outcome<u8> {
     let mut shm = Shm::create(&manager.jail)?;
     shm.publish("-i", &manager.instance.identity)?;
     let master = Master::new(&raw.masters)?;
-    let mut sockets = CliSockets::default();
-    let default_cli = [DEFAULT_CLI.to_owned()];
-    let cli = if raw.cli.is_empty() { &default_cli[..] } else { &raw.cli[..] };
-    for argument in cli.iter().filter(|argument| *argument != "none") {
-        let shown = sockets.add(argument, &manager.jail)?;
-        shm.publish("-T", &shown)?;
-    }
+    let sockets = cli_sockets(raw, adopted.as_mut(), &manager.jail, &mut shm)?;
     for file in &mut manager.instance.pid_files {
         file.write()
             .map_err(|error| Fault::plain(format!("Could not write pid-file: {}", os_error_text(&error))))?;
     }
-    if raw.secret.is_none() {
+    if raw.secret.is_none() && adopted.is_none() {
         manager.instance.secret = Some(Secret::make(&manager.instance.workdir, &manager.jail)?);
     }
     if let Some(secret) = &manager.instance.secret {
@@ -419,16 +472,44 @@ fn serve(
     manager.complain.report(Level::Debug, &format!("Platform: {}", manager.instance.platform));
     let signals = Signals::watch()
         .map_err(|error| Fault::plain(format!("Cannot watch for signals: {}", os_error_text(&error))))?;
+    if adopted.is_some() {
+        lacquer_system::release_signals();
+    }
     let mut service = Service::new(manager, sockets, master, signals);
-    let outcome = serve_until_the_end(&mut service, raw, init, background);
+    let outcome = serve_until_the_end(&mut service, raw, init, adopted, background);
     end(service);
     outcome
+}
+
+/// Listens on the addresses of `-T`, or takes over the sockets, and publishes their addresses.
+fn cli_sockets(
+    raw: &RawOptions,
+    adopted: Option<&mut Adopted>,
+    jail: &Jail,
+    shm: &mut Shm,
+) -> Outcome<CliSockets> {
+    if let Some(adopted) = adopted {
+        let (sockets, shown) = adopted.cli()?;
+        if !shown.is_empty() {
+            shm.publish("-T", &shown)?;
+        }
+        return Ok(sockets);
+    }
+    let mut sockets = CliSockets::default();
+    let default_cli = [DEFAULT_CLI.to_owned()];
+    let cli = if raw.cli.is_empty() { &default_cli[..] } else { &raw.cli[..] };
+    for argument in cli.iter().filter(|argument| *argument != "none") {
+        let shown = sockets.add(argument, jail)?;
+        shm.publish("-T", &shown)?;
+    }
+    Ok(sockets)
 }
 
 fn serve_until_the_end(
     service: &mut Service,
     raw: &RawOptions,
     init: Option<File>,
+    adopted: Option<Adopted>,
     background: &mut Option<Background>,
 ) -> Outcome<u8> {
     if raw.mode == Mode::Debug {
@@ -438,15 +519,10 @@ fn serve_until_the_end(
         service.run_file(file)?;
     }
     let manager = &mut service.manager;
-    let why_not = manager.catalogue.unready_reason();
-    if let Some(why) = why_not.filter(|_| raw.mode != Mode::Debug && !raw.has_vcl()) {
-        manager.complain.report(Level::Error, why);
-    }
-    let mut code = 0;
-    if why_not.is_none() && raw.mode != Mode::Debug && manager.child.state == State::Stopped {
-        // `launch` has reported a failure.
-        code = if manager.launch().is_ok() { 0 } else { 2 };
-    }
+    let code = match adopted {
+        Some(adopted) => adopted.replace_worker(manager).map(|()| 0)?,
+        None => first_launch(manager, raw),
+    };
     if let Some(background) = background.take() {
         background.done(code);
     }
@@ -461,6 +537,17 @@ fn serve_until_the_end(
     service.manager.stop();
     service.manager.complain.report(Level::Info, "manager dies");
     Ok(service.manager.exit_status)
+}
+
+/// Starts the first worker, unless the daemon waits for commands. Returns the exit code.
+fn first_launch(manager: &mut Manager, raw: &RawOptions) -> u8 {
+    let why_not = manager.catalogue.unready_reason();
+    if let Some(why) = why_not.filter(|_| raw.mode != Mode::Debug && !raw.has_vcl()) {
+        manager.complain.report(Level::Error, why);
+    }
+    let starts = why_not.is_none() && raw.mode != Mode::Debug && manager.child.state == State::Stopped;
+    // `launch` has reported a failure.
+    if !starts || manager.launch().is_ok() { 0 } else { 2 }
 }
 
 /// Cleans up after success or failure.

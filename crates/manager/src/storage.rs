@@ -16,6 +16,7 @@ use crate::disk_storage::{DiskArguments, DiskFiles};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named;
+use crate::upgrade::{StorageState, take};
 use crate::worker::inheritance::Memory;
 
 const TRANSIENT: &str = "Transient";
@@ -44,6 +45,21 @@ pub struct Storage {
     records: Option<OwnedFd>,
     /// The block stores behind the memory.
     disks: Option<DiskFiles>,
+    /// The file for the pages that a worker uses which hands over the memory.
+    pins: Option<OwnedFd>,
+    /// Whether such a worker lives.
+    is_pinned: bool,
+    /// The files of that worker, until the next one has taken over.
+    before: Option<Before>,
+}
+
+/// The files that only the worker uses which hands over its memory.
+#[derive(Debug)]
+enum Before {
+    /// The table of its objects. The memory is shared.
+    Records(OwnedFd),
+    /// Its memory, which is not shared.
+    Memory(OwnedFd),
 }
 
 /// Tells which storages to open. A check of a configuration opens no store on a disk.
@@ -58,6 +74,8 @@ pub enum Opens {
 pub struct StorageArguments {
     specs: Vec<StorageSpec>,
     unnamed: usize,
+    /// The files of storages that exist already.
+    existing: Vec<StorageState>,
 }
 
 impl StorageArguments {
@@ -94,7 +112,20 @@ impl StorageArguments {
             self.add("Transient=default")?;
         }
         self.specs.sort_by_key(|spec| spec.name == TRANSIENT);
-        self.specs.iter().map(|spec| spec.make(opens, jail, complain)).collect()
+        let Self { specs, mut existing, .. } = self;
+        let make = |spec: &StorageSpec| match existing
+            .iter()
+            .position(|state| state.name == spec.name && state.method == spec.method)
+        {
+            Some(at) => spec.adopt(&existing.remove(at)),
+            None => spec.make(opens, jail, complain),
+        };
+        specs.iter().map(make).collect()
+    }
+
+    /// Uses these files for the storages that are made.
+    pub fn adopt(&mut self, existing: Vec<StorageState>) {
+        self.existing = existing;
     }
 }
 
@@ -125,6 +156,39 @@ impl StorageSpec {
         }
     }
 
+    /// Continues with the files of a storage.
+    fn adopt(&self, state: &StorageState) -> Outcome<Storage> {
+        let owned =
+            |fd| take(fd).map_err(|e| Fault::plain(format!("storage {}: {}", self.name, os_error_text(&e))));
+        let (records, pins) = match state.kept {
+            Some((records, pins)) => (Some(owned(records)?), Some(owned(pins)?)),
+            None => (None, None),
+        };
+        let disks = match &state.disks {
+            Some((files, marker)) => {
+                let files = files.iter().map(|&fd| owned(fd)).collect::<Outcome<Vec<OwnedFd>>>()?;
+                Some(DiskFiles::adopt(&self.disk_arguments()?, files, owned(*marker)?))
+            }
+            None => None,
+        };
+        let kind = match self.method.as_str() {
+            "file" => StorageKind::File(PathBuf::from(self.arguments.first().map_or("", String::as_str))),
+            _ => StorageKind::Malloc,
+        };
+        Ok(Storage {
+            name: self.name.clone(),
+            method: self.method.clone(),
+            kind,
+            size: state.size,
+            file: owned(state.fd)?,
+            records,
+            disks,
+            pins,
+            is_pinned: false,
+            before: None,
+        })
+    }
+
     fn memory(&self) -> Outcome<Storage> {
         let size = match self.arguments.as_slice() {
             [] => None,
@@ -145,6 +209,9 @@ impl StorageSpec {
             file,
             disks: None,
             records: self.records()?,
+            pins: self.pins()?,
+            is_pinned: false,
+            before: None,
         };
         storage
             .clear()
@@ -153,13 +220,11 @@ impl StorageSpec {
     }
 
     fn disk(&self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
-        let all = [&self.arguments].into_iter().chain(&self.more_disks);
-        let arguments =
-            all.map(|words| DiskArguments::parse(words)).collect::<Outcome<Vec<DiskArguments>>>()?;
+        let arguments = self.disk_arguments()?;
         let memory = arguments.iter().fold(0, |sum: u64, disk| sum.saturating_add(disk.memory()));
         let mut storage = self.limited_memory(Some(memory))?;
         // Objects in this memory are on the disk, too.
-        storage.records = None;
+        (storage.records, storage.pins) = (None, None);
         if opens == Opens::Everything {
             let _root = jail.raise();
             storage.disks = Some(DiskFiles::open(&self.name, &arguments, complain)?);
@@ -167,20 +232,25 @@ impl StorageSpec {
         Ok(storage)
     }
 
+    /// Parses the arguments of all disks.
+    fn disk_arguments(&self) -> Outcome<Vec<DiskArguments>> {
+        let all = [&self.arguments].into_iter().chain(&self.more_disks);
+        all.map(|words| DiskArguments::parse(words)).collect()
+    }
+
     /// Creates the table of objects. The objects of Transient end with the worker.
     fn records(&self) -> Outcome<Option<OwnedFd>> {
         if self.name == TRANSIENT { Ok(None) } else { self.memory_file("records").map(Some) }
     }
 
+    /// Creates the file of pins, if the objects can outlive the worker.
+    fn pins(&self) -> Outcome<Option<OwnedFd>> {
+        if self.name == TRANSIENT { Ok(None) } else { self.memory_file("pins").map(Some) }
+    }
+
     fn memory_file(&self, content: &str) -> Outcome<OwnedFd> {
-        // The kernel accepts 249 bytes; names are ASCII.
-        let label = format!("{content}.{:.200}", self.name);
-        rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC).map_err(|error| {
-            Fault::plain(format!(
-                "(-s{}) cannot create memory: {}",
-                self.method,
-                os_error_text(&error.into())
-            ))
+        memory_file(content, &self.name).map_err(|error| {
+            Fault::plain(format!("(-s{}) cannot create memory: {}", self.method, os_error_text(&error)))
         })
     }
 
@@ -207,13 +277,20 @@ impl StorageSpec {
         jail.give_to_worker(&file, complain);
         let kind = StorageKind::File(PathBuf::from(path));
         let (name, method) = (self.name.clone(), self.method.clone());
-        let (file, records) = (file.into(), self.records()?);
-        let storage = Storage { name, method, kind, size: Some(size), file, records, disks: None };
+        let (file, records, pins) = (file.into(), self.records()?, self.pins()?);
+        let (size, disks, is_pinned, before) = (Some(size), None, false, None);
+        let storage = Storage { name, method, kind, size, file, records, disks, pins, is_pinned, before };
         storage
             .clear()
             .map_err(|e| Fault::plain(format!("(-sfile) allocation error: {}", os_error_text(&e))))?;
         Ok(storage)
     }
+}
+
+fn memory_file(content: &str, name: &str) -> std::io::Result<OwnedFd> {
+    // The kernel accepts 249 bytes; names are ASCII.
+    let label = format!("{content}.{name:.200}");
+    Ok(rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC)?)
 }
 
 /// Opens or creates a file; in a directory, creates one without a name.
@@ -265,6 +342,19 @@ impl Storage {
         &self.name
     }
 
+    /// Returns the files for the program that replaces this one.
+    pub fn describe(&self) -> StorageState {
+        let kept = self.records.as_ref().zip(self.pins.as_ref());
+        StorageState {
+            name: self.name.clone(),
+            method: self.method.clone(),
+            size: self.size,
+            fd: self.file.as_raw_fd(),
+            kept: kept.map(|(records, pins)| (records.as_raw_fd(), pins.as_raw_fd())),
+            disks: self.disks.as_ref().map(DiskFiles::numbers),
+        }
+    }
+
     /// Returns the method's name as it was given.
     pub fn method(&self) -> &str {
         &self.method
@@ -289,6 +379,45 @@ impl Storage {
         Ok(())
     }
 
+    /// Prepares the storage for a worker that starts while another one lives: kept memory is shared, and the new worker
+    /// gets a table of its own. Other memory is new.
+    pub fn share(&mut self) -> std::io::Result<()> {
+        if let Some(records) = &mut self.records {
+            let anew = memory_file("records", &self.name)?;
+            self.before = Some(Before::Records(std::mem::replace(records, anew)));
+            self.is_pinned = true;
+            return Ok(());
+        }
+        if matches!(self.kind, StorageKind::File(_)) {
+            let text =
+                format!("storage {} is a file, which two workers cannot use at the same time", self.name);
+            return Err(std::io::Error::other(text));
+        }
+        let anew = memory_file("storage", &self.name)?;
+        rustix::fs::ftruncate(&anew, self.size.unwrap_or(0))?;
+        self.before = Some(Before::Memory(std::mem::replace(&mut self.file, anew)));
+        Ok(())
+    }
+
+    /// Takes back the files of the worker that lives, because the next one failed to start.
+    pub fn unshare(&mut self) {
+        match self.before.take() {
+            Some(Before::Records(records)) => (self.records, self.is_pinned) = (Some(records), false),
+            Some(Before::Memory(file)) => self.file = file,
+            None => {}
+        }
+    }
+
+    /// Closes the files that only the previous worker uses, after the next one has taken over.
+    pub fn taken_over(&mut self) {
+        self.before = None;
+    }
+
+    /// Records that the worker that has handed over the memory has ended.
+    pub fn unpin(&mut self) {
+        self.is_pinned = false;
+    }
+
     /// Returns whether its objects can outlive the worker.
     pub fn is_kept(&self) -> bool {
         self.records.is_some()
@@ -297,15 +426,25 @@ impl Storage {
     /// Returns the storage's description for a worker, which continues with the objects of the last one if `memory` is
     /// [`Memory::TakeOver`].
     pub fn for_worker(&self, memory: Memory) -> StorageConfig {
-        let take_over = memory == Memory::TakeOver;
-        let records = self.records.as_ref().filter(|_| memory != Memory::NotKept);
+        let take_over = matches!(memory, Memory::TakeOver | Memory::Shared);
+        let kept = self.records.as_ref().zip(self.pins.as_ref()).filter(|_| memory != Memory::NotKept);
+        let predecessor = match &self.before {
+            Some(Before::Records(records)) => Some(records.as_raw_fd()),
+            _ => None,
+        };
         let disks = self.disks.as_ref().and_then(DiskFiles::config);
         StorageConfig {
             name: self.name.clone(),
             kind: disks.map_or_else(|| self.kind.clone(), StorageKind::Disk),
             size: self.size,
             fd: self.file.as_raw_fd(),
-            records: records.map(|file| RecordsConfig { fd: file.as_raw_fd(), take_over }),
+            records: kept.map(|(records, pins)| RecordsConfig {
+                fd: records.as_raw_fd(),
+                take_over,
+                predecessor,
+                pins_fd: pins.as_raw_fd(),
+                is_pinned: self.is_pinned,
+            }),
         }
     }
 
@@ -316,7 +455,12 @@ impl Storage {
 
     /// The descriptors that the worker inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let records = self.records.as_ref().map(OwnedFd::as_fd);
+        let before = match &self.before {
+            Some(Before::Records(records)) => Some(records),
+            _ => None,
+        };
+        let kept = [self.records.as_ref(), self.pins.as_ref(), before];
+        let records = kept.into_iter().flatten().map(OwnedFd::as_fd);
         let disks = self.disks.iter().flat_map(DiskFiles::descriptors);
         std::iter::once(self.file.as_fd()).chain(records).chain(disks)
     }

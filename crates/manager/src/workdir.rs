@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -156,6 +157,20 @@ impl PidFile {
                 return Ok(PidFile { file, path: path.to_owned() });
             }
         }
+    }
+
+    /// Returns the path and the number of the descriptor.
+    pub fn describe(&self) -> (PathBuf, RawFd) {
+        (self.path.clone(), self.file.as_raw_fd())
+    }
+
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Continues with a file that this process has locked with another program.
+    pub fn adopt(path: PathBuf, file: OwnedFd) -> PidFile {
+        PidFile { file: File::from(file), path }
     }
 
     /// Writes our process id.

@@ -152,6 +152,16 @@ impl History {
             self.rate = if self.rate < AVERAGE_OVER { self.rate + 1.0 } else { self.rate };
             self.average += (self.last - self.average) / self.rate;
         }
+        self.count(settings);
+    }
+
+    /// Continues the history of another process, with the bitmap of its good attempts.
+    pub fn resume(&mut self, happy: u64, settings: &Settings) {
+        self.maps[Fact::Happy as usize] = happy;
+        self.count(settings);
+    }
+
+    fn count(&mut self, settings: &Settings) {
         let window = 1u64.checked_shl(settings.window).map_or(u64::MAX, |bit| bit - 1);
         self.good = (self.map(Fact::Happy) & window).count_ones();
     }

@@ -158,6 +158,34 @@ impl ParamSet {
         self.change(name, Some(text))
     }
 
+    /// Returns the parameters that differ from their defaults, with their values, for [`Self::restore`].
+    pub fn changed(&self) -> Vec<(String, String)> {
+        let value = |entry: &Entry| self.value_text(entry.spec.name).filter(|text| *text != entry.default);
+        self.entries.iter().filter_map(|entry| Some((entry.spec.name.to_owned(), value(entry)?))).collect()
+    }
+
+    /// Sets the parameters as in another set, even those that are read-only: those in the list to their values, and the
+    /// others to their defaults. Returns the reasons why some of them could not be set.
+    pub fn restore(&mut self, changed: &[(String, String)]) -> Vec<String> {
+        let mut refused = Vec::new();
+        // Twice, because the bounds of some depend on others.
+        for _ in 0..2 {
+            refused.clear();
+            for entry in self.entries.clone() {
+                let wanted = changed.iter().find(|(name, _)| name == entry.spec.name);
+                let text = wanted.map_or(&entry.default, |(_, text)| text);
+                if self.value_text(entry.spec.name).as_ref() != Some(text)
+                    && let Err(why) = self.write(&entry, text)
+                {
+                    refused.push(format!("{}: {why}", entry.spec.name));
+                }
+            }
+        }
+        let unknown = changed.iter().filter(|(name, _)| self.entry(name).is_none());
+        refused.extend(unknown.map(|(name, _)| format!("{name} is unknown")));
+        refused
+    }
+
     /// Sets a parameter to its default.
     pub fn reset(&mut self, name: &str) -> Result<Effect, SetError> {
         self.change(name, None)
@@ -357,5 +385,24 @@ mod tests {
         assert_eq!(status(&mut set, "accept_filter", "on"), Err(300));
         assert_eq!(status(&mut set, "first_byte_timeout", "never"), Ok(Effect::Now));
         assert_eq!(status(&mut set, "listen_depth", "7"), Ok(Effect::AtRestart));
+    }
+
+    #[test]
+    fn a_set_is_restored_even_where_it_is_read_only() {
+        let mut before = ParamSet::new();
+        for (name, value) in
+            [("vsl_reclen", "5000"), ("vsl_buffer", "1m"), ("default_ttl", "7"), ("thread_pool_min", "7000")]
+        {
+            let _ = before.set(name, value);
+        }
+        let mut after = ParamSet::new();
+        after.set("default_grace", "1").unwrap();
+        after.protect("default_ttl").unwrap();
+        assert!(after.restore(&before.changed()).is_empty());
+        assert_eq!(after.values(), before.values());
+        assert_eq!(after.changed(), before.changed());
+        let refused = after.restore(&[("default_ttl".into(), "x".into()), ("nosuch".into(), "1".into())]);
+        assert_eq!(refused.len(), 2, "{refused:?}");
+        assert!(refused[0].starts_with("default_ttl: ") && refused[1] == "nosuch is unknown");
     }
 }

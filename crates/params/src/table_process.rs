@@ -16,6 +16,8 @@ cli_timeout: Timeout = "60.000" { units = "seconds", min = "0" }
 drain_timeout: Timeout = "20.000" { units = "seconds", min = "0" }
     "Time in which requests in progress may end after the daemon got SIGTERM. New connections are refused meanwhile, \
      and idle ones are closed. With 0, or at a second SIGTERM, the daemon stops at once.";
+retire_timeout: Timeout = "3600.000" { units = "seconds", min = "0" }
+    "Time in which the replaced worker may finish its last requests after an upgrade.";
 startup_timeout: Timeout = "0.000" { units = "seconds", min = "0" }
     "Maximum time for the worker to start, if it exceeds cli_timeout.";
 ping_interval: Uint = "3" { units = "seconds", min = "0", flags = MUST_RESTART }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lacquer_cache::invalidation::InvalidationListener;
-use lacquer_cli::link::{AddressSpace, Request, WorkerConfig};
+use lacquer_cli::link::{AddressSpace, PeerSockets, Request, WorkerConfig};
 use lacquer_net::memory;
 use lacquer_params::{ParamSet, Params};
 use lacquer_sources::clock;
@@ -299,6 +299,7 @@ impl World {
             panic_fd: -1,
             manager_pid: std::process::id(),
             tls: None,
+            peers: PeerSockets::default(),
         };
         let dir = File::open(place)?.into();
         let journal = Journal::default();

@@ -3,17 +3,20 @@
 
 use std::fmt;
 use std::io;
+use std::ops::DerefMut;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 #[cfg(not(miri))]
 use parking_lot::Mutex;
 
+use crate::copy::copy_file;
 use crate::dirty::Dirty;
 pub use crate::full::Full;
 use crate::mapping::Mapping;
 use crate::part_memory::PartMemory;
+use crate::pins::Handover;
 use crate::record::Place;
 use crate::records::Records;
 use crate::runs::Runs;
@@ -39,6 +42,8 @@ const EMPTY_SLABS: u32 = 8;
 /// A table of records that is taken over may exceed the size of its arena by this many bytes. Objects take more bytes of
 /// the arena than of the table, but bans take none.
 const LONGEST_SPARE: u64 = 64 << 20;
+/// The units of transaction numbers that a process may hand out after the next one has copied its table.
+const SERIALS_OF_PREDECESSOR: u32 = 1024;
 /// The maximum length of a span.
 const MAX_SPAN: usize = (u32::MAX - PAGE) as usize;
 
@@ -110,10 +115,11 @@ impl Allocation {
 }
 
 #[derive(Debug)]
-struct Allocator {
-    runs: Runs,
-    slabs: Slabs,
+pub(crate) struct Allocator {
+    pub(crate) runs: Runs,
+    pub(crate) slabs: Slabs,
     dirty: Dirty,
+    pub(crate) handover: Handover,
 }
 
 /// A mapped file with an allocator in it.
@@ -128,6 +134,9 @@ pub struct Arena {
     evict: OnceLock<Evict>,
     parts: PartMemory,
     records: Records,
+    /// The arena for allocations during a handover.
+    overflow: OnceLock<Arc<Arena>>,
+    uses_overflow: AtomicBool,
 }
 
 /// The files of an arena that outlives the process.
@@ -138,6 +147,11 @@ pub struct KeptFiles {
     /// Whether the files contain objects of an earlier process. If so, [`crate::Stevedore::recover`] must be called
     /// before any other operation.
     pub take_over: bool,
+    /// The table of a process that still lives and has [frozen](Arena::freeze) the arena. `records` is empty then, and
+    /// becomes a copy of it.
+    pub predecessor: Option<OwnedFd>,
+    /// The pages that another process may still use, until [`Arena::release_pins`].
+    pub pins: Option<OwnedFd>,
 }
 
 pub(crate) type Evict = Box<dyn Fn() -> bool + Send + Sync>;
@@ -149,19 +163,29 @@ impl Arena {
     /// As long as the arena or a part of it lives, nothing else may write to the file, map it for writing or make it
     /// shorter. That includes another arena over the file.
     pub unsafe fn from_fd(fd: OwnedFd, size: Option<u64>, reserve: u64) -> io::Result<Arc<Self>> {
-        Self::over(fd, size, reserve, Records::anonymous()?, false)
+        Self::over(fd, size, reserve, Records::anonymous()?, false, None)
     }
 
     /// Creates an arena like [`Self::from_fd`] whose objects another process can take over later.
     ///
     /// # Safety
-    /// The same as for `from_fd`, for both files.
+    /// The same as for `from_fd`, for both files. Only a process that has frozen an arena over the first file, whose use
+    /// of it the pins contain, may use that at the same time.
     pub unsafe fn kept(files: KeptFiles, size: Option<u64>, reserve: u64) -> io::Result<Arc<Self>> {
-        let KeptFiles { arena, records, take_over } = files;
-        let most = if take_over { size.unwrap_or(reserve).saturating_add(LONGEST_SPARE) } else { 0 };
+        let KeptFiles { arena, records, take_over, predecessor, pins } = files;
+        // Both the bytes of the arena and its table may have grown since `reserve` was computed for another process.
+        let bytes = size.unwrap_or_else(|| reserve.max(system::length(arena.as_fd())));
+        let most = if take_over { bytes.saturating_add(LONGEST_SPARE) } else { 0 };
+        if let Some(before) = predecessor.as_ref().filter(|before| system::length(before.as_fd()) <= most) {
+            copy_file(before.as_fd(), records.as_fd())?;
+        }
         // SAFETY: the caller promises it.
         let records = unsafe { Records::new(records, true, most)? };
-        Self::over(arena, size, reserve, records, take_over)
+        if predecessor.is_some() {
+            // The other process continues to hand out numbers.
+            records.raise_serial(records.serial().saturating_add(SERIALS_OF_PREDECESSOR));
+        }
+        Self::over(arena, size, reserve, records, take_over, pins)
     }
 
     fn over(
@@ -170,15 +194,21 @@ impl Arena {
         reserve: u64,
         records: Records,
         take_over: bool,
+        pins: Option<OwnedFd>,
     ) -> io::Result<Arc<Self>> {
         let (mapping, bytes) = match size {
             Some(size) => {
                 let size = size - size % u64::from(PAGE);
-                if take_over && system::length(fd.as_fd()) > size {
+                if take_over && pins.is_none() && system::length(fd.as_fd()) > size {
                     system::resize(fd.as_fd(), size)?;
                 }
                 system::extend(fd.as_fd(), size)?;
                 (Mapping::new(fd, size as usize)?, size)
+            }
+            // Another process maps the file with its present length.
+            None if pins.is_some() => {
+                let bytes = system::length(fd.as_fd());
+                (Mapping::new(fd, usize::try_from(bytes).map_err(io::Error::other)?)?, bytes)
             }
             None => map_reserve(&fd, reserve)?,
         };
@@ -188,19 +218,38 @@ impl Arena {
         let geometry = Geometry::for_size(bytes);
         let pages = u32::try_from(bytes / u64::from(PAGE)).unwrap_or(u32::MAX);
         let slabs = Slabs::new(geometry, if size.is_none() { EMPTY_SLABS } else { 0 });
+        let is_shared = pins.is_some();
+        let handover = match pins {
+            Some(pins) => Handover::pinned(pages, pins.as_fd())?,
+            None => Handover::None,
+        };
         let arena = Self {
             // This also discards the content that an earlier user of the descriptor left. Recovery does so for the
             // pages that no object uses.
-            can_punch: if take_over { mapping.can_punch() } else { mapping.punch(0, bytes).is_ok() },
+            can_punch: if take_over || is_shared {
+                mapping.can_punch()
+            } else {
+                mapping.punch(0, bytes).is_ok()
+            },
             mapping,
             limit: size,
             geometry,
             counters: Counters::default(),
-            allocator: Mutex::new(Allocator { runs: Runs::new(pages), slabs, dirty: Dirty::default() }),
+            allocator: Mutex::new(Allocator {
+                runs: Runs::new(pages),
+                slabs,
+                dirty: Dirty::default(),
+                handover,
+            }),
             evict: OnceLock::new(),
             parts: PartMemory::new(bytes),
             records,
+            overflow: OnceLock::new(),
+            uses_overflow: AtomicBool::new(false),
         };
+        if is_shared {
+            arena.make_overflow()?;
+        }
         arena.counters.g_space.store(size.unwrap_or(0), Ordering::Relaxed);
         Ok(Arc::new(arena))
     }
@@ -213,6 +262,23 @@ impl Arena {
 
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    pub(crate) fn allocator(&self) -> impl DerefMut<Target = Allocator> + '_ {
+        self.allocator.lock()
+    }
+
+    pub(crate) fn overflow_slot(&self) -> &OnceLock<Arc<Arena>> {
+        &self.overflow
+    }
+
+    pub(crate) fn uses_overflow(&self) -> &AtomicBool {
+        &self.uses_overflow
+    }
+
+    /// Returns the number of its pages.
+    pub(crate) fn pages(&self) -> u32 {
+        u32::try_from(self.mapping.len() as u64 / u64::from(PAGE)).unwrap_or(u32::MAX)
     }
 
     /// Returns the configured size, if there is one.
@@ -266,7 +332,7 @@ impl Arena {
             return None;
         }
         let mut guard = self.allocator.lock();
-        let Allocator { runs, slabs, dirty } = &mut *guard;
+        let Allocator { runs, slabs, dirty, .. } = &mut *guard;
         let allocation = if place.slot == 0 {
             let pages = filled.max(1).div_ceil(PAGE);
             let first = u32::try_from(place.at / u64::from(PAGE)).ok()?;
@@ -286,8 +352,14 @@ impl Arena {
         Some(allocation)
     }
 
-    /// Returns all free pages to the system. A socket may still hold some of them for a process that has ended.
+    /// Returns all free pages to the system, except those that another process may use. A socket may still hold some of
+    /// them for a process that has ended.
     pub(crate) fn punch_free_pages(&self) -> io::Result<()> {
+        {
+            let mut guard = self.allocator.lock();
+            let Allocator { runs, slabs, handover, .. } = &mut *guard;
+            handover.pin(runs, slabs);
+        }
         let mut from = 0;
         loop {
             let next = self.allocator.lock().runs.next_from(from);
@@ -331,7 +403,10 @@ impl Arena {
 
     fn find(&self, size: u32) -> Option<(u64, Allocation)> {
         let mut guard = self.allocator.lock();
-        let Allocator { runs, slabs, dirty } = &mut *guard;
+        let Allocator { runs, slabs, dirty, handover } = &mut *guard;
+        if handover.is_frozen() {
+            return None;
+        }
         if size <= self.geometry.max_small()
             && let Some((at, slot)) = slabs.take(size, runs, dirty)
         {
@@ -379,9 +454,12 @@ impl Arena {
 
     /// Makes pages available for reuse. The pages are first removed from the file if a socket may hold them, or if
     /// the arena has no limit and enough free pages are resident already.
-    fn release_pages(&self, at: u64, bytes: u32, sent: bool) {
+    pub(crate) fn release_pages(&self, at: u64, bytes: u32, sent: bool) {
         let pages = bytes / PAGE;
         let mut allocator = self.allocator.lock();
+        if allocator.handover.hold((at / u64::from(PAGE)) as u32, pages, sent) {
+            return;
+        }
         let is_surplus = self.limit.is_none()
             && pages >= RETURN_PAGES
             && allocator.dirty.pages() + u64::from(pages) > KEPT_PAGES;
@@ -403,16 +481,23 @@ impl Arena {
     /// Returns the number of bytes that are resident but not in use. Memory that is allocated and not yet written
     /// counts as in use, so the real number may be higher.
     pub fn surplus(&self) -> u64 {
-        system::resident(self.mapping.fd()).saturating_sub(self.used())
+        let more = self.overflow.get().map_or(0, |overflow| overflow.surplus());
+        system::resident(self.mapping.fd()).saturating_sub(self.used()) + more
     }
 
     /// Returns all free pages to the system, some at a time, so that other threads can allocate in between.
     pub fn return_free_pages(&self) {
+        if let Some(overflow) = self.overflow.get() {
+            overflow.return_free_pages();
+        }
         let mut from = 0;
         loop {
             let next = {
                 let mut allocator = self.allocator.lock();
-                let Allocator { runs, dirty, .. } = &mut *allocator;
+                let Allocator { runs, dirty, handover, .. } = &mut *allocator;
+                if handover.is_frozen() {
+                    return;
+                }
                 let next = dirty.next(runs, from, AT_ONCE);
                 if next.is_none() {
                     dirty.clear();

@@ -114,7 +114,12 @@ fn list(spans: &Spans, body_from: usize, tags: &[u64]) -> Option<Vec<u64>> {
     match spans {
         Spans::Whole(span) => words[1] = u64::from(check(&span.bytes()[body_from..])) << 32,
         Spans::Streamed(body) => {
+            let arena = body.first().arena();
             body.for_each_kept(&mut |part| {
+                // Spans in the overflow end with this process.
+                if !Arc::ptr_eq(part.span().arena(), arena) {
+                    return None;
+                }
                 match part {
                     KeptPart::Extra(span) => {
                         words[1] |= 1;
@@ -173,8 +178,11 @@ impl Arena {
         self.records().with(note.0, |record| record.add_hits(1));
     }
 
-    /// Removes a note.
+    /// Removes a note. It stays while the arena is frozen, because objects that the next process finds may refer to it.
     pub fn remove_note(&self, note: Note) {
+        if self.allocator().handover.is_frozen() {
+            return;
+        }
         self.records().remove(note.0);
     }
 

@@ -2,14 +2,12 @@
 //! process finds if this one is killed now.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::arena::{Arena, KeptFiles};
+use crate::copy::copy_file;
 use crate::system;
-
-/// The bytes that are copied at a time.
-const AT_ONCE: usize = 64 << 10;
 
 /// The files of an arena that nothing uses.
 #[derive(Debug)]
@@ -26,7 +24,8 @@ impl UnusedFiles {
 
     /// Creates an arena of `size` bytes over the files, which takes over their objects.
     pub fn open(self, size: u64) -> io::Result<Arc<Arena>> {
-        let files = KeptFiles { arena: self.arena, records: self.records, take_over: true };
+        let Self { arena, records } = self;
+        let files = KeptFiles { arena, records, take_over: true, predecessor: None, pins: None };
         // SAFETY: the files are new or copies, and known only to this value, which does not lend their descriptors to
         // other crates.
         unsafe { Arena::kept(files, Some(size), size) }
@@ -41,20 +40,4 @@ impl Arena {
         copy_file(self.records().fd(), copy.records.as_fd())?;
         Ok(copy)
     }
-}
-
-fn copy_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
-    let length = system::length(from);
-    system::resize(to, length)?;
-    let mut buffer = vec![0; AT_ONCE];
-    let mut at = 0;
-    while let Some(data) = system::next_data(from, at) {
-        let read = system::read(from, &mut buffer, data)?;
-        if read == 0 {
-            break;
-        }
-        system::write(to, &buffer[..read], data)?;
-        at = data + read as u64;
-    }
-    Ok(())
 }

@@ -10,15 +10,20 @@
 //! held during a system call that can take long, nor while wakers or a device are called.
 
 mod arena;
+mod bits;
 mod blocks;
 mod body;
 mod chunk;
+mod copy;
 mod device;
 #[cfg(all(test, not(loom)))]
 mod device_tests;
 mod dirty;
 mod first;
 mod full;
+mod handover;
+#[cfg(all(test, not(loom), not(miri)))]
+mod handover_tests;
 #[cfg(all(test, not(loom), not(miri)))]
 mod hostile_tests;
 mod kept;
@@ -31,6 +36,7 @@ mod loom_tests;
 mod mapping;
 mod part_memory;
 mod piece;
+mod pins;
 mod record;
 mod records;
 mod residency;

@@ -34,6 +34,10 @@ impl Mapping {
         system::can_punch(self.fd())
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -50,3 +50,12 @@ pub(crate) enum KeptPart<'a> {
     Extra(&'a Span),
     Piece { span: &'a Arc<Span>, skip: usize, sums: &'a [u32] },
 }
+
+impl KeptPart<'_> {
+    pub(crate) fn span(&self) -> &Span {
+        match self {
+            Self::Extra(span) => span,
+            Self::Piece { span, .. } => span,
+        }
+    }
+}

@@ -78,6 +78,11 @@ impl Runs {
         fits
     }
 
+    /// Returns all runs: the first page and the number of pages.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.by_start.iter().map(|(&start, &n)| (start, n))
+    }
+
     /// Returns the length of the longest run.
     pub(crate) fn longest(&self) -> u32 {
         self.by_len.last().map_or(0, |&(len, _)| len)

@@ -49,6 +49,8 @@ struct Slab {
     used: u32,
     slots: u32,
     free: Box<[u64]>,
+    /// Another process may use its free slots.
+    is_closed: bool,
 }
 
 impl Slab {
@@ -60,7 +62,7 @@ impl Slab {
         {
             *last = (1 << (slots % 64)) - 1;
         }
-        Self { slot, used: 0, slots, free }
+        Self { slot, used: 0, slots, free, is_closed: false }
     }
 
     fn take(&mut self) -> Option<u32> {
@@ -157,14 +159,14 @@ impl Slabs {
         let page = (base / u64::from(PAGE)) as u32;
         let slab = self.by_page.get_mut(&page)?;
         debug_assert_eq!(slab.slot, size);
-        if slab.used == slab.slots {
+        if slab.used == slab.slots && !slab.is_closed {
             self.partial.insert((size, page));
         }
         slab.give(((at - base) / u64::from(size)) as u32);
         if slab.used > 0 {
             return None;
         }
-        if self.empty < self.most_empty {
+        if self.empty < self.most_empty && !slab.is_closed {
             self.empty += 1;
             return None;
         }
@@ -204,6 +206,32 @@ impl Slabs {
             self.partial.remove(&(size, page));
         }
         true
+    }
+
+    /// Closes all slabs: another process may use their free slots. Frees those without a slot in use.
+    pub(crate) fn close(&mut self, runs: &mut Runs) {
+        let geometry = self.geometry;
+        self.by_page.retain(|&page, slab| {
+            slab.is_closed = true;
+            if slab.used == 0 {
+                runs.give(page, geometry.slab_bytes(slab.slot) / PAGE);
+            }
+            slab.used > 0
+        });
+        self.partial.clear();
+        self.empty = 0;
+    }
+
+    /// Opens the closed slabs whose pages no other process uses. `is_free` gets the first page and the number of pages.
+    pub(crate) fn open(&mut self, is_free: impl Fn(u32, u32) -> bool) {
+        for (&page, slab) in &mut self.by_page {
+            if slab.is_closed && is_free(page, self.geometry.slab_bytes(slab.slot) / PAGE) {
+                slab.is_closed = false;
+                if slab.used < slab.slots {
+                    self.partial.insert((slab.slot, page));
+                }
+            }
+        }
     }
 
     fn grow(&mut self, class: u32, runs: &mut Runs, dirty: &mut Dirty) -> Option<(u32, u32)> {

@@ -185,9 +185,15 @@ pub(crate) struct SpanWriter {
 }
 
 impl SpanWriter {
-    /// Allocates an empty span of at least `capacity` bytes.
+    /// Allocates an empty span of at least `capacity` bytes. During a handover, it may be in the overflow of the arena.
     pub(crate) fn new(arena: &Arc<Arena>, capacity: usize) -> Result<Self, Full> {
-        Ok(Self::at(arena, arena.alloc(capacity)?))
+        match arena.alloc(capacity) {
+            Ok(found) => Ok(Self::at(arena, found)),
+            Err(full) => {
+                let overflow = arena.overflow().ok_or(full)?;
+                Ok(Self::at(overflow, overflow.alloc(capacity)?))
+            }
+        }
     }
 
     /// Like [`SpanWriter::new`], for a part of a body on a device.

@@ -5,6 +5,7 @@
 //! it, bodies until the device has written them, and parts of bodies that are being read.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -203,6 +204,27 @@ impl Stevedore {
         found: &mut dyn FnMut(KeptObject) -> bool,
     ) -> io::Result<Taken> {
         self.arena.take_over(notes, found)
+    }
+
+    /// Ends the allocation and the reuse of its memory, for a process that takes it over while this one lives; see
+    /// [`Arena::freeze`].
+    pub fn freeze(&self, pins: BorrowedFd<'_>) -> io::Result<()> {
+        self.arena.freeze(pins)
+    }
+
+    /// Writes the pages that this process still uses, after [`freeze`](Self::freeze).
+    pub fn report_use(&self, pins: BorrowedFd<'_>) -> io::Result<()> {
+        self.arena.report_use(pins)
+    }
+
+    /// Continues to use the memory after [`freeze`](Self::freeze). The other process must have ended.
+    pub fn thaw(&self) {
+        self.arena.thaw();
+    }
+
+    /// Releases the pages that the previous process does not use anymore; see [`Arena::release_pins`].
+    pub fn release_pins(&self, pins: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        self.arena.release_pins(pins)
     }
 
     /// Writes a note for the next process. If that is impossible, the next process will take over nothing.

@@ -3,6 +3,7 @@
 
 pub mod call_names_table;
 pub mod confine;
+mod exec;
 mod fatal;
 mod heap;
 
@@ -10,6 +11,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
+pub use exec::{exec, release_signals};
 pub use fatal::{die, prepare_thread, set_panic_fd, watch_for_faults};
 pub use heap::{free_heap, limit_heaps, prepare_heap, trim_heap};
 

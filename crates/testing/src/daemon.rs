@@ -143,6 +143,11 @@ impl Daemon {
         read.unwrap_or_else(|error| panic!("no reply from the daemon: {error}: {}", self.stderr()))
     }
 
+    /// Reads the banner of the program that has replaced the daemon.
+    pub fn banner(&mut self) {
+        self.answer();
+    }
+
     /// Sends a management command and returns its status and text.
     pub fn cli(&mut self, command: &str) -> (u16, String) {
         writeln!(self.cli_in, "{command}").expect("the daemon reads");

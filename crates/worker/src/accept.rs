@@ -4,9 +4,11 @@
 //! If the reactors waited on the sockets, the kernel would wake all of them for each client. A dedicated thread also
 //! accepts connections while a reactor is busy with long work.
 
+use std::cell::Cell;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lacquer_cli::link::{ListenAddress, ListenSocket};
@@ -16,6 +18,7 @@ use lacquer_quic::Group;
 use lacquer_sources::clock::{self, Instant};
 use lacquer_tls::Store;
 use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
@@ -87,19 +90,39 @@ impl Inherited {
 pub struct Entrance {
     sockets: Vec<Inherited>,
     balancer: Arc<ConnectionBalancer>,
+    /// Wakes the threads that accept connections, to make them end.
+    stop: Arc<OwnedFd>,
+    /// The number of these threads.
+    acceptors: Arc<AtomicUsize>,
+    has_retired: Cell<bool>,
 }
 
 impl Entrance {
     /// Refuses further connections.
     pub fn close(&self, process: &Process) {
-        // The threads that accept connections end at the first failure from now on.
-        process.shared().drain().begin(clock::monotonic());
+        self.stop(process);
         self.sockets.iter().for_each(Inherited::close);
     }
 
-    /// Returns the number of open connections.
-    pub fn connections(&self) -> usize {
-        self.balancer.connections()
+    /// Leaves further connections to another worker.
+    pub fn retire(&self, process: &Process) {
+        self.has_retired.set(true);
+        process.shared().drain().retire();
+        self.stop(process);
+    }
+
+    pub fn has_retired(&self) -> bool {
+        self.has_retired.get()
+    }
+
+    fn stop(&self, process: &Process) {
+        process.shared().drain().begin(clock::monotonic());
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+
+    /// Returns whether no connection is open, and none is being accepted.
+    pub fn is_empty(&self) -> bool {
+        self.acceptors.load(Ordering::Acquire) == 0 && self.balancer.connections() == 0
     }
 }
 
@@ -109,21 +132,37 @@ pub fn start(
     balancer: Arc<ConnectionBalancer>,
     sockets: Vec<Inherited>,
 ) -> Result<Entrance, String> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let stop = eventfd(0, flags).map_err(|e| format!("cannot create an event: {e}"))?;
+    let (stop, acceptors) = (Arc::new(stop), Arc::new(AtomicUsize::new(sockets.len())));
     for socket in &sockets {
-        let acceptor =
-            Acceptor { process: process.clone(), balancer: balancer.clone(), socket: socket.clone() };
+        let acceptor = Acceptor {
+            process: process.clone(),
+            balancer: balancer.clone(),
+            socket: socket.clone(),
+            stop: stop.clone(),
+            acceptors: acceptors.clone(),
+        };
         std::thread::Builder::new()
             .name(format!("accept-{}", acceptor.socket.listener.name()))
             .spawn(move || acceptor.run())
             .map_err(|e| format!("cannot start a thread that accepts connections: {e}"))?;
     }
-    Ok(Entrance { sockets, balancer })
+    Ok(Entrance { sockets, balancer, stop, acceptors, has_retired: Cell::new(false) })
 }
 
 struct Acceptor {
     process: Arc<Process>,
     balancer: Arc<ConnectionBalancer>,
     socket: Inherited,
+    stop: Arc<OwnedFd>,
+    acceptors: Arc<AtomicUsize>,
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.acceptors.fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl Acceptor {
@@ -135,12 +174,14 @@ impl Acceptor {
         for (reactor, datagrams) in std::mem::take(&mut *datagrams.lock()).into_iter().enumerate() {
             self.balancer.send_socket(reactor, datagrams);
         }
-        if let Err(e) = rustix::io::ioctl_fionbio(fd, false) {
+        if let Err(e) = rustix::io::ioctl_fionbio(fd, true) {
             eprintln!("Cannot accept connections on {}: {e}", listener.name());
             return;
         }
         let mut pause = 0.0f64;
-        loop {
+        // Another worker may accept connections on the same socket: a thread that waits in `accept` could not be stopped
+        // without taking one of them.
+        while !self.process.shared().drain().has_begun() {
             match accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(fd) => {
                     let params = self.process.shared().params();
@@ -150,10 +191,16 @@ impl Acceptor {
                     }
                     self.balancer.send(Accepted { fd, listener: listener.clone() });
                 }
+                Err(Errno::AGAIN) => self.wait_for_connection(),
                 Err(_) if self.process.shared().drain().has_begun() => return,
                 Err(e) => pause = self.handle_failure(e, pause),
             }
         }
+    }
+
+    fn wait_for_connection(&self) {
+        let mut fds = [PollFd::new(&self.socket.fd, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
+        let _ = poll(&mut fds, None);
     }
 
     /// Requests that idle connections are closed, and waits while only reserved descriptors are left. Meanwhile, new

@@ -18,7 +18,9 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::accept::{self, Entrance, Inherited};
 use crate::balancer::ConnectionBalancer;
+use crate::peers::Peers;
 use crate::process::Process;
+use crate::successor::Handover;
 use crate::{disk_counters, disks, reactor, storages};
 
 /// The number of descriptors for which the kernel's table is allocated at the start. Each takes eight bytes.
@@ -70,9 +72,17 @@ fn grow_descriptor_table(any: &UnixStream) {
 /// Takes over the shared-memory directory and the storages from the manager.
 fn share_inherited(config: WorkerConfig, certificates: Option<Store>) -> Result<Arc<Process>, String> {
     let dir = open_dir(lacquer_system::inherit(config.vsm_fd))?;
-    let stevedores = storages::inherited(&config.storages, config.address_space.reserve)?;
+    let storages = storages::inherited(&config.storages, config.address_space.reserve)?;
     let disks = disks::open(&config.storages);
-    let process = share(config, dir, stevedores, disks, Vec::new(), certificates)?;
+    let socket = |fd: Option<RawFd>| fd.map(|fd| UnixStream::from(lacquer_system::inherit(fd)));
+    let (successor, predecessor) = (socket(config.peers.successor), socket(config.peers.predecessor));
+    let peers = Peers::default();
+    let listeners: Vec<Box<dyn InvalidationListener>> = vec![Box::new(peers.clone())];
+    let process = share(config, dir, storages.stevedores, disks, listeners, certificates)?;
+    process.set_handover(Handover { peers: peers.clone(), successor, pins: storages.pins });
+    if let Some(predecessor) = predecessor {
+        peers.open(process.shared(), predecessor)?;
+    }
     let Recovery { indexed, refused } = process.shared().recovery();
     if indexed + refused > 0 {
         eprintln!(

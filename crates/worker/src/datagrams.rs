@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lacquer_engine::Services;
 use lacquer_engine::activity::{Work, track_polls};
@@ -11,6 +12,9 @@ use lacquer_quic::{Connection, Host, Settings};
 use lacquer_sessions::h3;
 
 use crate::balancer::{Datagrams, LeaseOffice};
+
+/// The time between checks whether another worker reads from the socket.
+const RETIRED_CHECK: Duration = Duration::from_millis(100);
 
 /// Serves the connections of a socket.
 struct Sessions {
@@ -48,9 +52,19 @@ pub fn start(services: &Rc<Services>, datagrams: Datagrams, office: LeaseOffice)
     let sessions = Sessions { services: services.clone(), listener, office };
     match seed.start(sessions) {
         Ok(endpoint) => {
-            let watched = services.watched().clone();
+            let (watched, services) = (services.watched().clone(), services.clone());
             tokio::task::spawn_local(async move {
-                track_polls(&watched.activity, Work::Accepting, pin!(endpoint.run())).await;
+                let retired = async {
+                    while !services.has_retired() {
+                        tokio::time::sleep(RETIRED_CHECK).await;
+                    }
+                };
+                let serving = pin!(endpoint.run());
+                tokio::select! {
+                    () = track_polls(&watched.activity, Work::Accepting, serving) => {}
+                    // The next worker reads from the socket. Packets for connections of this one would be lost.
+                    () = retired => {}
+                }
             });
         }
         Err(e) => eprintln!("Cannot serve HTTP/3 on {name}: {e}"),

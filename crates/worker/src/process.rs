@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::disk_counters::CountedDisk;
 use crate::locks::Locks;
 use crate::runtimes::Runtimes;
+use crate::successor::Handover;
 use crate::tag_counters::TagCounters;
 
 pub struct Process {
@@ -29,6 +30,7 @@ pub struct Process {
     disks: Vec<CountedDisk>,
     /// The state of each reactor that the watchdog reads.
     watched: Vec<Arc<Watched>>,
+    handover: OnceLock<Handover>,
 }
 
 impl Process {
@@ -51,6 +53,7 @@ impl Process {
             certificates,
             disks,
             watched,
+            handover: OnceLock::new(),
         }
     }
 
@@ -81,6 +84,15 @@ impl Process {
     /// Returns the state of each reactor that the watchdog reads.
     pub fn watched(&self) -> &[Arc<Watched>] {
         &self.watched
+    }
+
+    /// Sets what a handover to another worker requires. Only the first call has an effect.
+    pub fn set_handover(&self, handover: Handover) {
+        let _ = self.handover.set(handover);
+    }
+
+    pub fn handover(&self) -> Option<&Handover> {
+        self.handover.get()
     }
 
     /// Locks the index of the shared memory.

@@ -153,7 +153,7 @@ async fn carry(
             tx.cut();
             let both = between_connections((&mut rx, &tx), connection, early, &moved, account);
             let reason = within(&limits, &moved, both).await;
-            req.request.body.lend_rx(Some(rx));
+            req.request.body.set_rx(Some(rx));
             reason
         }
         Client::Stream { transport, mut sink } => {

@@ -9,5 +9,6 @@ mod refusals;
 mod several_disks;
 mod startup;
 mod survive;
+mod upgrade;
 mod vcl_switch;
 mod wakeups;

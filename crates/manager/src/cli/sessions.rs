@@ -123,6 +123,11 @@ impl Sessions {
         }
     }
 
+    /// Returns whether no session compiles a program, or has an unread reply or an unfinished command.
+    pub fn are_quiet(&self) -> bool {
+        self.all.iter().all(|session| session.is_quiet() && session.held() == 0)
+    }
+
     /// Returns whether new connections are accepted now.
     pub fn accepts(&self, now: Instant) -> bool {
         self.accepting.paused_until.is_none_or(|until| until <= now)

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
@@ -72,6 +72,14 @@ impl CliSockets {
             return Err(Fault::usage(format!("-T {argument} could not be listened on.")));
         }
         Ok(shown)
+    }
+
+    /// Takes over sockets. Also returns the text to publish in shared memory.
+    pub fn adopt(sockets: Vec<OwnedFd>) -> (CliSockets, String) {
+        let listeners: Vec<TcpListener> = sockets.into_iter().map(TcpListener::from).collect();
+        let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok());
+        let shown = bound.map(|address| pair(address) + "\n").collect();
+        (CliSockets { listeners }, shown)
     }
 
     /// Returns the descriptors to poll for new connections.

@@ -9,6 +9,7 @@ use lacquer_vcl::{Options, Text, vcl_load_text};
 use crate::environment;
 use crate::jail::Jail;
 use crate::machine::Machine;
+use crate::vcl::saved::SavedFiles;
 
 /// A checked program.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +55,8 @@ pub enum Input {
     },
     /// A file, searched in `vcl_path`.
     File(String),
+    /// The texts of a program that was compiled before, with their names, the main text first.
+    Saved(Vec<(String, Vec<u8>)>),
 }
 
 /// Reads a file. A relative name is searched in the directories of `path`.
@@ -89,6 +92,11 @@ pub fn compile(text: Input, context: &CompileContext) -> Result<Compiled, String
         ..Options::new(lacquer_vmods::catalogue(), &machine, &machine)
     };
     let outcome = match text {
+        Input::Saved(texts) => {
+            let files = SavedFiles::new(&machine, texts);
+            let (name, text) = files.main();
+            lacquer_vcl::compile(&name, text, &Options { files: &files, ..options })
+        }
         Input::Given { name, text } => lacquer_vcl::compile(&name, text, &options),
         Input::File(name) => lacquer_vcl::compile_file(&name, &options),
     };

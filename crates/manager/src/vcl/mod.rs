@@ -6,6 +6,7 @@ mod commands;
 mod compilation;
 pub mod compile;
 mod list;
+mod saved;
 
 pub use catalogue::Catalogue;
 pub use compilation::Compilation;

@@ -17,6 +17,8 @@ pub enum Memory {
     Empty,
     /// The memory of the last worker.
     TakeOver,
+    /// The memory of a worker that still lives.
+    Shared,
 }
 
 /// The state of the workers' memory.
@@ -44,6 +46,21 @@ impl Inheritance {
             (false, true) => Memory::Empty,
             (false, false) => Memory::NotKept,
         }
+    }
+
+    /// Returns whether the objects of the current worker are kept.
+    pub fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// Continues with a worker that was started by another program.
+    pub fn adopt(&mut self, is_kept: bool) {
+        *self = Self { is_kept, ..Self::default() };
+    }
+
+    /// Records that a worker takes over the memory of one that lives.
+    pub fn share(&mut self, now: Instant) {
+        self.taken_at = Some(now);
     }
 
     /// Records that the worker died. Returns whether the next one will therefore start with empty memory.

@@ -1,13 +1,19 @@
 //! The worker from the manager's side: a process, the link to it, and its output on stdout and stderr.
 
+mod child;
+mod departure;
+mod end;
+mod handover;
 pub mod inheritance;
 mod lines;
 mod process;
 mod relaunch;
 mod requests;
+mod retiring;
 mod state;
 mod supervise;
 
 pub use process::Worker;
 pub use relaunch::Relaunch;
+pub use retiring::Retiring;
 pub use state::State;

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use lacquer_cli::link::{self, FromWorker, Request, ToWorker, WORKER_ARGUMENT};
@@ -15,8 +15,10 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::{Pid, Signal};
 
+use super::child::Process;
 use super::lines::Lines;
 use crate::environment;
+use crate::upgrade::{WorkerState, take};
 
 /// Size of the output pipe in bytes: the worker may write this much before the manager reads.
 const OUTPUT_BUFFER: usize = 1 << 20;
@@ -27,13 +29,15 @@ const READS: usize = OUTPUT_BUFFER / 4096;
 /// A worker process.
 #[derive(Debug)]
 pub struct Worker {
-    process: Child,
+    process: Process,
     link: UnixStream,
     output: OwnedFd,
     lines: Lines,
     received: Vec<u8>,
     next_id: u64,
     killed: bool,
+    /// Our end of its connection to the next worker, until that has inherited it and has started.
+    peer: Option<UnixStream>,
 }
 
 /// The result of a request.
@@ -95,14 +99,20 @@ fn program(name: &OsString, more: &str) -> io::Result<Command> {
 }
 
 impl Worker {
-    /// Starts a worker. It inherits the descriptors with their numbers, and the variables that `more` names.
-    pub fn spawn(name: &OsString, more: &str, inherited: &[BorrowedFd<'_>]) -> io::Result<Worker> {
+    /// Starts a worker. It inherits the descriptors with their numbers, and the variables that `more` names. Also returns
+    /// the socket for the next worker, which it has inherited, to be described in its configuration.
+    pub fn spawn(
+        name: &OsString,
+        more: &str,
+        inherited: &[BorrowedFd<'_>],
+    ) -> io::Result<(Worker, UnixStream)> {
         let (link, theirs) = UnixStream::pair()?;
+        let (peer, successor) = UnixStream::pair()?;
         let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
         // A small pipe buffer is acceptable.
         let _ = fcntl_setpipe_size(&output, OUTPUT_BUFFER);
         rustix::io::ioctl_fionbio(&output, true)?;
-        let passed = || inherited.iter().copied().chain([theirs.as_fd()]);
+        let passed = || inherited.iter().copied().chain([theirs.as_fd(), successor.as_fd()]);
         for fd in passed() {
             fcntl_setfd(fd, FdFlags::empty())?;
         }
@@ -115,8 +125,8 @@ impl Worker {
         for fd in passed() {
             fcntl_setfd(fd, FdFlags::CLOEXEC)?;
         }
-        let process = process?;
-        Ok(Worker {
+        let process = Process::Started(process?);
+        let worker = Worker {
             process,
             link,
             output,
@@ -124,7 +134,52 @@ impl Worker {
             received: Vec::new(),
             next_id: 1,
             killed: false,
+            peer: Some(peer),
+        };
+        Ok((worker, successor))
+    }
+
+    /// Returns the state for the program that replaces this one. `panic` is its panic file.
+    pub fn describe(&self, panic: Option<RawFd>, is_kept: bool) -> WorkerState {
+        WorkerState {
+            pid: self.pid(),
+            link: self.link.as_raw_fd(),
+            output: self.output.as_raw_fd(),
+            peer: self.peer.as_ref().map(AsRawFd::as_raw_fd),
+            panic,
+            next_id: self.next_id,
+            received: self.received.clone(),
+            is_kept,
+        }
+    }
+
+    /// Continues with a worker that the program before this one has started.
+    pub fn adopt(state: WorkerState) -> io::Result<Worker> {
+        Ok(Worker {
+            process: Process::adopt(state.pid)?,
+            link: UnixStream::from(take(state.link)?),
+            output: take(state.output)?,
+            lines: Lines::default(),
+            received: state.received,
+            next_id: state.next_id,
+            killed: false,
+            peer: state.peer.map(take).transpose()?.map(UnixStream::from),
         })
+    }
+
+    /// Returns the descriptors that another program needs to continue with it.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [self.link.as_fd(), self.output.as_fd()].into_iter().chain(self.peer())
+    }
+
+    /// Returns the end of its connection to the next worker that the next one inherits.
+    pub fn peer(&self) -> Option<BorrowedFd<'_>> {
+        self.peer.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Closes our copy of that end, so that the end of the next worker is the end of the connection.
+    pub fn close_peer(&mut self) {
+        self.peer = None;
     }
 
     /// The process id.

@@ -33,6 +33,10 @@ impl Relaunch {
         &mut self.inheritance
     }
 
+    pub fn inheritance_ref(&self) -> &Inheritance {
+        &self.inheritance
+    }
+
     /// Returns the time of the next attempt, if a launch failed.
     pub fn due(&self) -> Option<Instant> {
         self.due

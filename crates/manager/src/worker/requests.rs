@@ -38,6 +38,16 @@ impl Manager {
         if matches!(reply.status, status::OK | status::TRUNCATED) { Ok(reply) } else { Err(reply) }
     }
 
+    /// Passes the health of backends to the new worker, which would have to probe them first.
+    pub(super) fn pass_health(&mut self, old: &mut Worker) {
+        let timeout = self.cli_timeout();
+        if let RequestResult::Reply { status: status::OK, text } =
+            old.request(Request::Health, timeout, |_| {})
+        {
+            self.request(Request::TakeHealth { text });
+        }
+    }
+
     /// Sends a change of certificates to the worker, if one runs. A worker that starts later gets all certificates.
     pub(crate) fn send_certificates(&mut self, change: &Change) -> Result<(), Reply> {
         if self.running() && !change.is_empty() {

@@ -1,17 +1,15 @@
-//! Starts, stops and restarts the worker, and records its end.
+//! Starts, stops and restarts the worker.
 
-use std::fmt::Write as _;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use lacquer_cli::link::{FromWorker, Request, ToWorker, WorkerConfig};
+use lacquer_cli::link::{FromWorker, PeerSockets, Request, ToWorker, WorkerConfig};
 use lacquer_cli::status;
-use lacquer_http::date;
 use lacquer_params::{DebugBits, FeatureBits, Params};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::inheritance::Memory;
-use super::process::{End, Worker, panic_file, read_panic, tool};
+use super::process::{Worker, panic_file, tool};
 use super::state::State;
 use crate::complain::{Level, print_line};
 use crate::manager::{Manager, Reply, seconds};
@@ -65,7 +63,7 @@ impl Manager {
         }
         let again = self.child.state == State::Died;
         self.child.state = State::Starting;
-        let outcome = self.launch_steps();
+        let outcome = self.launch_steps(None);
         match &outcome {
             Ok(()) => {
                 self.child.relaunch.reset();
@@ -104,8 +102,9 @@ impl Manager {
         }
     }
 
-    fn launch_steps(&mut self) -> Result<(), Reply> {
-        let pid = self.spawn()?;
+    /// Starts a worker. `beside` is the one that serves, and from which the new one takes over.
+    pub(super) fn launch_steps(&mut self, beside: Option<&mut Worker>) -> Result<(), Reply> {
+        let pid = self.spawn(beside.as_deref())?;
         self.await_ready()?;
         print_line("Child launched OK");
         let fail = |what: &str, reply: Reply| {
@@ -115,6 +114,9 @@ impl Manager {
         let certificates = self.tls.catalogue.in_use();
         self.send_certificates(&certificates).map_err(|reply| fail("Pushing certificates", reply))?;
         self.send_challenges().map_err(|reply| fail("Pushing challenges", reply))?;
+        if let Some(beside) = beside {
+            self.pass_health(beside);
+        }
         let depth = self.params.values().listen_depth;
         if let Err(error) = self.listeners.listen(depth) {
             return Err(fail("Acceptor start", Reply::no(status::CANT, error.to_string())));
@@ -124,7 +126,7 @@ impl Manager {
         Ok(())
     }
 
-    fn spawn(&mut self) -> Result<u32, Reply> {
+    fn spawn(&mut self, beside: Option<&Worker>) -> Result<u32, Reply> {
         let cannot = |what: &str, error: std::io::Error| {
             Reply::no(status::CANT, format!("Child failed on launch: cannot {what}: {error}"))
         };
@@ -135,14 +137,11 @@ impl Manager {
         random(&mut secret).map_err(|error| cannot("make a secret for TLS tickets", error))?;
         let tls = self.tls.catalogue.setup(now(), secret);
         self.renew_workdir();
-        let memory =
-            self.child.relaunch.inheritance().begin(Instant::now(), self.params.values().keep_memory);
-        for storage in &mut self.storages {
-            let is_emptied = memory != Memory::TakeOver || !storage.is_kept();
-            let prepared = storage.prepare(is_emptied, &self.jail, &self.complain);
-            prepared.map_err(|error| cannot("clear the storage", error))?;
-        }
-        let vsm = Shm::worker_dir(&self.jail, &self.complain)
+        let memory = match beside {
+            Some(_) => Memory::Shared,
+            None => self.prepare_storages().map_err(|error| cannot("clear the storage", error))?,
+        };
+        let vsm = Shm::worker_dir(beside.is_some(), &self.jail, &self.complain)
             .map_err(|error| cannot("create its shared memory", error))?;
         let panic = panic_file().map_err(|error| cannot("create its panic buffer", error))?;
         let reactors = self.params.values().reactor_count();
@@ -152,7 +151,8 @@ impl Manager {
         let mut inherited = vec![vsm.as_fd(), panic.as_fd()];
         inherited.extend(self.listeners.descriptors());
         inherited.extend(self.storages.iter().flat_map(Storage::descriptors));
-        let mut worker = {
+        inherited.extend(beside.and_then(Worker::peer));
+        let (mut worker, successor) = {
             let _root = self.jail.raise();
             let _cores = CoreDumpsDisabled::when(self.params.values().feature.has(FeatureBits::NO_COREDUMP));
             let more = &self.params.values().jail_environment;
@@ -177,6 +177,10 @@ impl Manager {
             panic_fd: panic.as_raw_fd(),
             manager_pid: std::process::id(),
             tls: tls.map(|setup| setup.encode()),
+            peers: PeerSockets {
+                successor: Some(successor.as_raw_fd()),
+                predecessor: beside.and_then(Worker::peer).map(|peer| peer.as_raw_fd()),
+            },
         };
         // If the worker is already gone, `await_ready` notices.
         let _ =
@@ -184,6 +188,21 @@ impl Manager {
         self.child.process = Some(worker);
         self.child.panic_file = Some(panic);
         Ok(pid)
+    }
+
+    /// Prepares the storages for a worker that starts while there is no other.
+    fn prepare_storages(&mut self) -> std::io::Result<Memory> {
+        let keep = self.params.values().keep_memory;
+        let memory = self.child.relaunch.inheritance().begin(Instant::now(), keep);
+        if memory != Memory::TakeOver {
+            // It may still read the memory that is about to be emptied.
+            self.kill_retiring();
+        }
+        for storage in &mut self.storages {
+            let is_emptied = memory != Memory::TakeOver || !storage.is_kept();
+            storage.prepare(is_emptied, &self.jail, &self.complain)?;
+        }
+        Ok(memory)
     }
 
     fn await_ready(&mut self) -> Result<(), Reply> {
@@ -272,6 +291,7 @@ impl Manager {
         }
         self.child.state = State::Stopping;
         self.complain.report(Level::Debug, "Stopping Child");
+        self.kill_retiring();
         self.reap();
     }
 
@@ -337,69 +357,6 @@ impl Manager {
         self.complain.report(Level::Error, "Could not reopen listening sockets. Exiting.");
         std::process::exit(1);
     }
-
-    fn await_end(&self, worker: &mut Worker, pid: u32) -> End {
-        let complain = &self.complain;
-        let on_line = |line: &str| Manager::report_output(complain, Level::Info, pid, line);
-        if let Some(end) = worker.wait(seconds(self.params.values().cli_timeout), on_line) {
-            return end;
-        }
-        complain.report(Level::Error, &format!("Child ({pid}) not dying (waitpid = 0), killing"));
-        {
-            let _root = self.jail.raise();
-            let _ = worker.kill_harder();
-            if worker.wait(Duration::from_secs(1), on_line).is_none() {
-                let _ = worker.kill_harder();
-            }
-        }
-        worker.wait_killed(on_line).unwrap_or(End { code: Some(1), signal: None, core: false })
-    }
-
-    fn record_end(&mut self, pid: u32, end: End) {
-        let clean = end.code == Some(0);
-        let mut text = format!("Child ({pid}) {}", if clean { "ended" } else { "died" });
-        let counters = self.shm.as_ref().map(|shm| &shm.counters);
-        if let Some(code) = end.code.filter(|code| *code != 0) {
-            let _ = write!(text, " status={code}");
-            self.exit_status |= 0x20;
-            if let Some(counters) = counters {
-                if code == 1 { counters.child_exit.add(1) } else { counters.child_stop.add(1) }
-            }
-        }
-        if let Some(signal) = end.signal {
-            let _ = write!(text, " signal={signal}");
-            self.exit_status |= 0x40;
-            if let Some(counters) = counters {
-                counters.child_died.add(1);
-            }
-        }
-        if end.core {
-            text.push_str(" (core dumped)");
-            if !self.params.values().feature.has(FeatureBits::NO_COREDUMP) {
-                self.exit_status |= 0x80;
-            }
-            if let Some(counters) = counters {
-                counters.child_dump.add(1);
-            }
-        }
-        self.complain.report(if clean { Level::Info } else { Level::Error }, &text);
-    }
-
-    fn record_panic(&mut self, pid: u32) {
-        let limit = self.params.values().panic_buffer;
-        let Some(text_bytes) = self.child.panic_file.take().and_then(|file| read_panic(&file, limit)) else {
-            return;
-        };
-        let text_bytes = String::from_utf8_lossy(&text_bytes);
-        let date = date::format(now());
-        let date = String::from_utf8_lossy(&date);
-        let text = format!("Child ({pid}) Panic at: {date}\n{}", printable(&text_bytes));
-        self.complain.report(Level::Error, &text);
-        self.child.panic = Some(text);
-        if let Some(shm) = &self.shm {
-            shm.counters.child_panic.add(1);
-        }
-    }
 }
 
 /// Returns the parameters of a worker. They disable the jail if the worker runs under a tool.
@@ -409,24 +366,6 @@ fn for_worker(params: &Params) -> Params {
         (params.jail_syscalls, params.jail_files, params.jail_dumpable) = (false, false, true);
     }
     params
-}
-
-/// Returns the text with unprintable characters escaped, except line feeds.
-fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' => out.push('\n'),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
-                let _ = write!(out, "\\{:03o}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// Guard during whose lifetime started processes cannot dump core.

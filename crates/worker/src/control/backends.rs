@@ -234,3 +234,39 @@ pub fn set_health(process: &Process, args: &[String]) -> Reply {
     }
     Reply::ok("")
 }
+
+/// Returns the health of all backends and directors, one a line: the name, what the operator set, and the bitmap of
+/// good probes.
+pub fn health(process: &Process) -> String {
+    let line = |found: &Found| {
+        let admin = match found.cell.admin() {
+            AdminHealth::Healthy => "healthy",
+            AdminHealth::Sick => "sick",
+            AdminHealth::Auto | AdminHealth::Deleted => "auto",
+        };
+        let prober = found.origin().and_then(|origin| origin.prober.as_ref());
+        let good = prober.map_or_else(|| "-".to_owned(), |prober| format!("{:x}", prober.good_attempts()));
+        format!("{} {admin} {good}\n", found.name)
+    };
+    find(process, Some("*.*")).iter().map(line).collect()
+}
+
+/// Continues with the health that another worker has reported. Backends that it does not know stay as they are.
+pub fn take_health(process: &Process, text: &str) {
+    let found = find(process, Some("*.*"));
+    for line in text.lines() {
+        let [name, admin, good] = line.split(' ').collect::<Vec<&str>>()[..] else { continue };
+        let Some(backend) = found.iter().find(|backend| backend.name == name) else { continue };
+        match admin {
+            "healthy" => backend.cell.set_admin(AdminHealth::Healthy),
+            "sick" => backend.cell.set_admin(AdminHealth::Sick),
+            _ => {}
+        }
+        if let Some(origin) = backend.origin()
+            && let (Some(prober), Ok(good)) = (&origin.prober, u64::from_str_radix(good, 16))
+        {
+            prober.resume(good);
+            crate::probing::report(origin, process.shared().log());
+        }
+    }
+}

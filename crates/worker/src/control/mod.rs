@@ -25,7 +25,7 @@ use rustix::io::Errno;
 
 use crate::accept::Entrance;
 use crate::process::Process;
-use crate::{helpers, vcl_life};
+use crate::{handover, helpers, vcl_life};
 
 /// The time between checks of programs that cool down, while no request arrives.
 const ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -37,8 +37,11 @@ pub fn serve(process: &Arc<Process>, entrance: &Entrance, mut manager: UnixStrea
         let has_request = wait_for_message(&manager);
         vcl_life::poll(process);
         certificates::poll(process);
-        if is_draining && entrance.connections() == 0 {
+        if is_draining && entrance.is_empty() {
             break;
+        }
+        if entrance.has_retired() && process.shared().drain().closes_idle(clock::monotonic()) {
+            handover::drop_objects(process);
         }
         if !has_request {
             continue;
@@ -52,6 +55,11 @@ pub fn serve(process: &Arc<Process>, entrance: &Entrance, mut manager: UnixStrea
             Ok(ToWorker::Drain) => {
                 process.shared().log().write(Tag::CLI, Vxid::NONE, b"Drain");
                 entrance.close(process);
+                is_draining = true;
+            }
+            Ok(ToWorker::Retire) => {
+                process.shared().log().write(Tag::CLI, Vxid::NONE, b"Retire");
+                entrance.retire(process);
                 is_draining = true;
             }
             Ok(ToWorker::Request { id, body }) => {
@@ -110,6 +118,15 @@ fn carry_out(process: &Arc<Process>, body: Request) -> Reply {
             process.begin_accepting();
             Reply::ok("")
         }
+        Request::HandOver => handover::hand_over(process),
+        Request::Resume => handover::resume(process),
+        Request::ReportUse => handover::report_use(process),
+        Request::ReleaseMemory { all } => handover::release_memory(process, all),
+        Request::Health => Reply::ok(backends::health(process)),
+        Request::TakeHealth { text } => {
+            backends::take_health(process, &text);
+            Reply::ok("")
+        }
         Request::Barrier => Reply::ok(""),
         Request::Ping => Reply::ok(format!("PONG {} 1.0", clock::real() as i64)),
     }
@@ -132,6 +149,11 @@ fn words_of(body: &Request) -> String {
         Request::Certificates { .. } => "tls.cert.commit".to_owned(),
         Request::Challenges { .. } => "acme.challenges".to_owned(),
         Request::Start => "start".to_owned(),
+        Request::HandOver => "handover".to_owned(),
+        Request::Resume => "resume".to_owned(),
+        Request::ReportUse | Request::ReleaseMemory { .. } | Request::Health | Request::TakeHealth { .. } => {
+            "handover.progress".to_owned()
+        }
         Request::Ping | Request::Barrier => "ping".to_owned(),
     }
 }

@@ -11,6 +11,7 @@ mod https;
 mod listen;
 mod run;
 mod storage;
+mod upgrade;
 
 use args::{Command, Opt};
 use std::process::ExitCode;
@@ -82,6 +83,17 @@ const COMMANDS: &[Command] = &[
         ],
         examples: &[("lacquer check /etc/varnish/default.vcl", "check a file before it is loaded")],
         run: check::run,
+    },
+    Command {
+        name: "upgrade",
+        operand: None,
+        summary: "replace a running daemon by the new version of its program",
+        about: "Lets the daemon replace itself by the program that is now in its file, without losing a request or a\n\
+                cached object. Waits until that is done. If the new program cannot continue, the old one does, and\n\
+                the exit code is 2.",
+        options: &[Opt::one("name", "DIR", "working directory of the daemon, its option -n")],
+        examples: &[("apt upgrade && lacquer upgrade", "install a new version and use it")],
+        run: upgrade::run,
     },
     Command {
         name: "demo-origin",

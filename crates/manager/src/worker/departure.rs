@@ -1,0 +1,70 @@
+//! The departure of a worker that was replaced: it serves its last requests, and leaves its memory to the next one.
+
+use std::time::Instant;
+
+use lacquer_cli::link::Request;
+use lacquer_cli::status;
+
+use super::process::RequestResult;
+use super::retiring::{REPORT_EVERY, Retiring};
+use super::state::State;
+use crate::complain::Level;
+use crate::manager::{Manager, seconds};
+use crate::storage::Storage;
+
+impl Manager {
+    /// Reads the output of the old worker, and handles its end.
+    pub(crate) fn listen_to_retiring(&mut self) {
+        let complain = &self.complain;
+        let Some(retiring) = &mut self.child.retiring else { return };
+        let pid = retiring.worker.pid();
+        if !retiring.worker.listen(|line| Manager::report_output(complain, Level::Info, pid, line)) {
+            self.reap_retiring();
+        }
+    }
+
+    /// Ends the old worker at once.
+    pub(crate) fn kill_retiring(&mut self) {
+        if let Some(retiring) = &mut self.child.retiring {
+            retiring.worker.hang_up();
+            self.reap_retiring();
+        }
+    }
+
+    fn reap_retiring(&mut self) {
+        let Some(Retiring { mut worker, panic_file, .. }) = self.child.retiring.take() else { return };
+        let pid = worker.pid();
+        worker.hang_up();
+        let end = self.await_end(&mut worker, pid);
+        self.record_end(pid, end);
+        let current = std::mem::replace(&mut self.child.panic_file, panic_file);
+        self.record_panic(pid);
+        self.child.panic_file = current;
+        self.storages.iter_mut().for_each(Storage::unpin);
+        if self.child.state == State::Running {
+            self.request(Request::ReleaseMemory { all: true });
+        }
+    }
+
+    /// Lets the new worker use the memory that the old one does not use anymore, and ends the old one when its time is
+    /// over.
+    pub(crate) fn follow_retiring(&mut self, now: Instant) {
+        let timeout = self.cli_timeout();
+        let limit = seconds(self.params.values().retire_timeout);
+        let Some(retiring) = &mut self.child.retiring else { return };
+        if retiring.next_report > now {
+            return;
+        }
+        retiring.next_report = now + REPORT_EVERY;
+        if now.duration_since(retiring.since) > limit {
+            self.complain.report(Level::Info, "The replaced child has not ended in time (retire_timeout)");
+            self.kill_retiring();
+            return;
+        }
+        let reported = retiring.worker.request(Request::ReportUse, timeout, |_| {});
+        let is_ok = matches!(reported, RequestResult::Reply { status: status::OK, .. });
+        if is_ok && self.child.state == State::Running {
+            self.request(Request::ReleaseMemory { all: false });
+        }
+    }
+}
