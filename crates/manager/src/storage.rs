@@ -380,8 +380,12 @@ impl Storage {
     }
 
     /// Prepares the storage for a worker that starts while another one lives: kept memory is shared, and the new worker
-    /// gets a table of its own. Other memory is new.
-    pub fn share(&mut self) -> std::io::Result<()> {
+    /// gets a table of its own. Other memory is new, and a disk that has failed is not used.
+    pub fn share(&mut self, jail: &Jail, complain: &Complain) -> std::io::Result<()> {
+        if let Some(disks) = &mut self.disks {
+            let _root = jail.raise();
+            disks.prepare(complain);
+        }
         if let Some(records) = &mut self.records {
             let anew = memory_file("records", &self.name)?;
             self.before = Some(Before::Records(std::mem::replace(records, anew)));

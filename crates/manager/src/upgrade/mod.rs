@@ -1,7 +1,7 @@
 //! The upgrade: the daemon replaces itself by the program that is now in its file, without losing a request or an object.
 //!
 //! 1. The manager writes its state to a file in memory ([`state`]) and lets the new program check it: options,
-//!    certificates, parameters and all VCL programs ([`check`]). If it refuses, nothing has changed.
+//!    certificates, parameters and all VCL programs ([`begin`]). If it refuses, nothing has changed.
 //! 2. The manager executes the new program in its place. The process id, the worker and all descriptors stay ([`adopt`]).
 //! 3. The new manager starts a new worker, which takes over the objects and then the clients, as at
 //!    `worker/handover.rs`. The old worker serves the requests that it has, and ends.

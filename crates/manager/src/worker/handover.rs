@@ -50,7 +50,8 @@ impl Manager {
 
     fn launch_beside(&mut self, old: &mut Worker) -> Result<(), Reply> {
         let cannot = |error: std::io::Error| Reply::no(status::CANT, error.to_string());
-        self.storages.iter_mut().try_for_each(Storage::share).map_err(cannot)?;
+        let share = |storage: &mut Storage| storage.share(&self.jail, &self.complain);
+        self.storages.iter_mut().try_for_each(share).map_err(cannot)?;
         self.child.state = State::Starting;
         self.launch_steps(Some(old))?;
         self.storages.iter_mut().for_each(Storage::taken_over);
