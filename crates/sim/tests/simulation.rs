@@ -1,6 +1,7 @@
 //! Runs worlds of many seeds, for `SIMULATE_SECONDS`, from the seed `SIMULATE_FROM` on. `SIMULATE_SEED` runs one seed
 //! alone.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -24,7 +25,8 @@ fn within_limit(seed: u64, world: impl FnOnce() -> Report) -> Report {
     let (ended, end) = mpsc::channel::<()>();
     let watch = thread::spawn(move || {
         if end.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("SIMULATE_SEED={seed}: the world is stuck");
+            // The test harness would drop the output of `eprintln`, because the process ends here.
+            let _ = writeln!(std::io::stderr(), "SIMULATE_SEED={seed}: the world is stuck");
             std::process::exit(1);
         }
     });
