@@ -30,18 +30,23 @@ pub enum LengthField {
     Set(u64),
 }
 
-/// Returns whether a client takes a response with this status for an interim one, which another one follows. It receives
-/// the last three digits.
+/// Returns the status that the client receives. VCL may use statuses above 999, of which it receives the last three
+/// digits.
 #[inline]
-pub fn is_interim(status: u16) -> bool {
-    status % 1000 < 200
+fn received(status: u16) -> u16 {
+    if status > 999 { status % 1000 } else { status }
 }
 
-/// Returns whether a response with this status never has a body. VCL may use statuses above 999, of which the client
-/// receives the last three digits.
+/// Returns whether a client takes a response with this status for an interim one, which another one follows.
+#[inline]
+pub fn is_interim(status: u16) -> bool {
+    received(status) < 200
+}
+
+/// Returns whether a response with this status never has a body.
 #[inline]
 fn is_bodyless(status: u16) -> bool {
-    matches!(status % 1000, ..200 | 204 | 304)
+    matches!(received(status), ..200 | 204 | 304)
 }
 
 impl Facts {
