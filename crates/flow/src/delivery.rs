@@ -30,23 +30,12 @@ pub enum LengthField {
     Set(u64),
 }
 
-/// Returns the status that the client receives. VCL may use statuses above 999, of which it receives the last three
-/// digits.
-#[inline]
-fn received(status: u16) -> u16 {
-    if status > 999 { status % 1000 } else { status }
-}
-
-/// Returns whether a client takes a response with this status for an interim one, which another one follows.
-#[inline]
-pub fn is_interim(status: u16) -> bool {
-    received(status) < 200
-}
-
-/// Returns whether a response with this status never has a body.
+/// Returns whether a response with this status never has a body. VCL may use statuses above 999, of which the client
+/// receives the last three digits.
 #[inline]
 fn is_bodyless(status: u16) -> bool {
-    matches!(received(status), ..200 | 204 | 304)
+    let received = if status > 999 { status % 1000 } else { status };
+    matches!(received, ..200 | 204 | 304)
 }
 
 impl Facts {

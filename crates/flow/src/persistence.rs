@@ -23,17 +23,11 @@ pub fn after_body(close: Option<SessClose>, is_broken: bool) -> Option<SessClose
     }
 }
 
-/// Closes the connection after the response if the worker is about to stop, or if the status is one of interim responses
-/// (VCL has set it): the client waits for another response, and would take that to its next request for it. A connection
-/// of streams announces its end by itself.
+/// Closes the connection after the response if the worker is about to stop. A connection of streams announces its end
+/// by itself.
 #[inline]
-pub fn before_response(
-    close: Option<SessClose>,
-    carrier: Carrier,
-    is_draining: bool,
-    is_interim: bool,
-) -> Option<SessClose> {
-    let ends = (is_draining || is_interim) && carrier == Carrier::Connection;
+pub fn before_response(close: Option<SessClose>, carrier: Carrier, is_draining: bool) -> Option<SessClose> {
+    let ends = is_draining && carrier == Carrier::Connection;
     close.or(ends.then_some(SessClose::RespClose))
 }
 
@@ -142,18 +136,17 @@ mod tests {
     }
 
     #[test]
-    fn connections_end_with_a_response_that_must_be_the_last() {
+    fn connections_end_with_the_response_while_the_worker_is_drained() {
         let table = [
-            // the reason so far, the carrier, whether the worker is drained, whether the status is interim: the reason
-            ((None, Carrier::Connection, false, false), None),
-            ((None, Carrier::Connection, true, false), Some(RespClose)),
-            ((None, Carrier::Connection, false, true), Some(RespClose)),
-            ((None, Carrier::Stream, true, true), None),
-            ((Some(ReqClose), Carrier::Connection, true, true), Some(ReqClose)),
+            // the reason so far, the carrier, whether the worker is drained: the reason
+            ((None, Carrier::Connection, false), None),
+            ((None, Carrier::Connection, true), Some(RespClose)),
+            ((None, Carrier::Stream, true), None),
+            ((Some(ReqClose), Carrier::Connection, true), Some(ReqClose)),
         ];
-        for ((close, carrier, is_draining, is_interim), expected) in table {
+        for ((close, carrier, is_draining), expected) in table {
             assert_eq!(
-                before_response(close, carrier, is_draining, is_interim),
+                before_response(close, carrier, is_draining),
                 expected,
                 "{close:?} {carrier:?} {is_draining}"
             );

@@ -117,9 +117,7 @@ pub fn close_after_bad_body(req: &mut Req) {
 pub fn settle_connection(req: &mut Req) {
     close_after_bad_body(req);
     let is_draining = req.task.services().is_draining();
-    let is_interim = delivery::is_interim(req.response.http.status());
-    let carrier = req.client.tx.carrier();
-    req.client.close = persistence::before_response(req.client.close, carrier, is_draining, is_interim);
+    req.client.close = persistence::before_response(req.client.close, req.client.tx.carrier(), is_draining);
     let ws = req.task.ws();
     let has_close = req.response.http.value_is(ws, h::CONNECTION, b"close");
     let (close, announcement) =
