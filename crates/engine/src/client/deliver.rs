@@ -113,7 +113,6 @@ pub fn close_after_bad_body(req: &mut Req) {
 }
 
 /// Decides whether the connection stays open after the response, and sets the `Connection` header accordingly.
-#[inline]
 pub fn settle_connection(req: &mut Req) {
     close_after_bad_body(req);
     let is_draining = req.task.services().is_draining();
