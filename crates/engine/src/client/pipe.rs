@@ -185,6 +185,19 @@ impl Limits {
             if deadline > 0.0 { (begun + deadline - clock::real()).max(0.001) } else { clock::limit(0.0) };
         Limits { idle: clock::limit(params.pipe_timeout), left }
     }
+
+    /// Runs both directions within the limits. Returns the reason for their end.
+    pub async fn run<T>(
+        &self,
+        moved: &Cell<Instant>,
+        both: impl Future<Output = Result<T, SessClose>>,
+    ) -> SessClose {
+        tokio::select! {
+            done = both => done.err().unwrap_or(SessClose::TxPipe),
+            () = stalled(moved, clock::seconds(self.idle)) => SessClose::RxTimeout,
+            () = tokio::time::sleep(clock::seconds(self.left)) => SessClose::RxTimeout,
+        }
+    }
 }
 
 /// Sends the request, then copies bytes both ways until both directions have ended or a limit has expired.
@@ -219,29 +232,8 @@ async fn carry(
         to_origin.copy(&mut client, &mut account.from_client).await;
         Ok(())
     };
-    // A read detects the end of the client, but no read happens while bytes wait for the origin. So the client is also
-    // watched.
-    let up = async {
-        tokio::select! {
-            biased;
-            done = up => done,
-            () = gone(&tx) => Err(SessClose::RemClose),
-        }
-    };
-    let down = async {
-        let to_client = Receiver::new(&tx, &moved);
-        if to_client.send(&early).await.is_ok() {
-            account.from_origin += early.len() as u64;
-        }
-        to_client.copy(from_origin, &mut account.from_origin).await;
-        Ok(())
-    };
-    let both = async { tokio::try_join!(up, down) };
-    let reason = tokio::select! {
-        done = both => done.err().unwrap_or(SessClose::TxPipe),
-        () = stalled(&moved, clock::seconds(limits.idle)) => SessClose::RxTimeout,
-        () = tokio::time::sleep(clock::seconds(limits.left)) => SessClose::RxTimeout,
-    };
+    let down = down((&tx, &moved), &early, from_origin, &mut account.from_origin);
+    let reason = limits.run(&moved, async { tokio::try_join!(unless_gone(up, &tx), down) }).await;
     let has_unsent = to_origin.has_unsent.get();
     connection.set_unsent(has_unsent);
     req.request.body.set_rx(Some(client));
@@ -304,8 +296,36 @@ impl<'p> Receiver<'p> {
     }
 }
 
+/// Runs the direction to the origin until the client is gone. A read detects the end of the client, but no read happens
+/// while bytes wait for the origin. So the client is also watched.
+pub(super) async fn unless_gone(
+    up: impl Future<Output = Result<(), SessClose>>,
+    tx: &TxHalf,
+) -> Result<(), SessClose> {
+    tokio::select! {
+        biased;
+        done = up => done,
+        () = gone(tx) => Err(SessClose::RemClose),
+    }
+}
+
+/// Runs the direction to the client: sends the bytes that were read ahead, then copies the others.
+pub(super) async fn down(
+    (tx, moved): (&TxHalf, &Cell<Instant>),
+    early: &[u8],
+    from_origin: &mut Rx,
+    count: &mut u64,
+) -> Result<(), SessClose> {
+    let to_client = Receiver::new(tx, moved);
+    if to_client.send(early).await.is_ok() {
+        *count += early.len() as u64;
+    }
+    to_client.copy(from_origin, count).await;
+    Ok(())
+}
+
 /// Returns when no byte has moved for `limit`.
-pub(super) async fn stalled(moved: &Cell<Instant>, limit: Duration) {
+async fn stalled(moved: &Cell<Instant>, limit: Duration) {
     loop {
         let until = moved.get() + limit;
         if until <= Instant::now() {
@@ -317,7 +337,7 @@ pub(super) async fn stalled(moved: &Cell<Instant>, limit: Duration) {
 
 /// Returns when the client's connection is broken. A client that has only shut down its sending side still waits for
 /// bytes; the limits of the pipe bound that.
-pub(super) async fn gone(tx: &TxHalf) {
+async fn gone(tx: &TxHalf) {
     tx.peer_shut_down().await;
     tx.broken().await;
 }

@@ -10,9 +10,9 @@ use lacquer_flow::persistence::Carrier;
 use lacquer_http::{SessClose, header_table as h, pack, websocket};
 use lacquer_net::disconnect::DisconnectPolicy;
 use lacquer_net::{ClientSocket, Rx};
-use lacquer_sources::clock::{self, Instant};
+use lacquer_sources::clock::Instant;
 
-use super::pipe::{Limits, PipeSlot, Receiver, gone, stalled};
+use super::pipe::{Limits, PipeSlot, Receiver, down, unless_gone};
 use super::{Req, Step, respond};
 use crate::client_sink::ClientSink;
 use crate::client_transport::ClientTransport;
@@ -152,13 +152,13 @@ async fn carry(
             // The client's direction ends in order only by the origin's end.
             tx.cut();
             let both = between_connections((&mut rx, &tx), connection, early, &moved, account);
-            let reason = within(&limits, &moved, both).await;
+            let reason = limits.run(&moved, both).await;
             req.request.body.set_rx(Some(rx));
             reason
         }
         Client::Stream { transport, mut sink } => {
             let both = with_stream((&transport, &mut sink), connection, early, &moved, account);
-            let reason = within(&limits, &moved, both).await;
+            let reason = limits.run(&moved, both).await;
             if reason != SessClose::TxPipe {
                 transport.cancel();
                 connection.set_unsent(true);
@@ -168,51 +168,28 @@ async fn carry(
     }
 }
 
-/// Runs both directions within the limits.
-async fn within(limits: &Limits, moved: &Cell<Instant>, both: impl Future<Output = SessClose>) -> SessClose {
-    tokio::select! {
-        reason = both => reason,
-        () = stalled(moved, clock::seconds(limits.idle)) => SessClose::RxTimeout,
-        () = tokio::time::sleep(clock::seconds(limits.left)) => SessClose::RxTimeout,
-    }
-}
-
 async fn between_connections(
     (rx, tx): (&mut Rx, &ClientSocket),
     connection: &mut OriginConnection,
     early: &[u8],
     moved: &Cell<Instant>,
     account: &mut Account,
-) -> SessClose {
+) -> Result<(), SessClose> {
     // Bytes that the client has sent before the 101 belong to the new protocol, because the origin has agreed to it.
     let pending = rx.take_read_ahead();
     let (from_origin, origin_tx) = connection.halves();
-    let (to_origin, to_client) = (Receiver::new(origin_tx, moved), Receiver::new(tx, moved));
+    let to_origin = Receiver::new(origin_tx, moved);
     let up = async {
         to_origin.send(&pending).await.map_err(|_| SessClose::TxError)?;
         account.from_client += pending.len() as u64;
         to_origin.copy(rx, &mut account.from_client).await;
         Ok(())
     };
-    // A read detects the end of the client, but no read happens while bytes wait for the origin.
-    let up = async {
-        tokio::select! {
-            biased;
-            done = up => done,
-            () = gone(tx) => Err(SessClose::RemClose),
-        }
-    };
-    let down = async {
-        if to_client.send(early).await.is_ok() {
-            account.from_origin += early.len() as u64;
-        }
-        to_client.copy(from_origin, &mut account.from_origin).await;
-        Ok(())
-    };
-    let reason = tokio::try_join!(up, down).err().unwrap_or(SessClose::TxPipe);
+    let down = down((tx, moved), early, from_origin, &mut account.from_origin);
+    let done = tokio::try_join!(unless_gone(up, tx), down);
     let has_unsent = to_origin.has_unsent.get();
     connection.set_unsent(has_unsent);
-    reason
+    done.map(|_| ())
 }
 
 /// Copies bytes between a stream and the origin. A reset of either side resets the other.
@@ -222,7 +199,7 @@ async fn with_stream(
     early: &[u8],
     moved: &Cell<Instant>,
     account: &mut Account,
-) -> SessClose {
+) -> Result<((), ()), SessClose> {
     let (from_origin, origin_tx) = connection.halves();
     let to_origin = Receiver::new(origin_tx, moved);
     let up = async {
@@ -247,7 +224,7 @@ async fn with_stream(
             send_to_stream(sink, &buffer[..n], moved, &mut account.from_origin).await?;
         }
     };
-    tokio::try_join!(up, down).err().unwrap_or(SessClose::TxPipe)
+    tokio::try_join!(up, down)
 }
 
 async fn send_to_stream(
