@@ -5,7 +5,6 @@
 
 pub mod ascii;
 pub mod authority;
-pub mod base64;
 pub mod body_status;
 pub mod conditional;
 pub mod date;

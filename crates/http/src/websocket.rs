@@ -1,8 +1,9 @@
 //! The fields of WebSocket's opening handshake (RFC 6455 section 4).
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
-use crate::base64;
 use crate::header_table::HeaderName;
 
 pub const KEY: HeaderName<'static> = HeaderName::new(b"Sec-WebSocket-Key");
@@ -13,12 +14,12 @@ const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Returns the value of `Sec-WebSocket-Key` for a nonce.
 pub fn key(nonce: [u8; 16]) -> String {
-    base64::encode(&nonce)
+    STANDARD.encode(nonce)
 }
 
 /// Returns the value of `Sec-WebSocket-Accept` that confirms a key.
 pub fn accept(key: &[u8]) -> String {
-    base64::encode(&Sha1::new().chain_update(key).chain_update(GUID).finalize())
+    STANDARD.encode(Sha1::new().chain_update(key).chain_update(GUID).finalize())
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use aws_lc_rs::digest;
-use lacquer_http::base64::encode as base64;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 use crate::leaf;
 use crate::name;
@@ -62,7 +63,7 @@ impl ClientCertificate {
 
     /// Returns it in the form of PEM.
     pub fn pem(&self) -> String {
-        let text = base64(&self.der);
+        let text = STANDARD.encode(&self.der);
         let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
         let mut rest = text.as_str();
         while !rest.is_empty() {
@@ -76,7 +77,7 @@ impl ClientCertificate {
 
     /// Returns it as the value of the field `Client-Cert` (RFC 9440).
     pub fn header_value(&self) -> String {
-        format!(":{}:", base64(&self.der))
+        format!(":{}:", STANDARD.encode(&self.der))
     }
 }
 
@@ -98,9 +99,10 @@ mod tests {
         for (plain, encoded) in
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
         {
-            assert_eq!(base64(plain.as_bytes()), encoded);
+            assert_eq!(STANDARD.encode(plain), encoded);
         }
-        assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
+        assert_eq!(STANDARD.encode([0xfb, 0xff, 0xfe]), "+//+");
+        assert_eq!(STANDARD.encode([0xff, 0xef, 0xfe]), "/+/+");
     }
 
     #[test]
@@ -124,7 +126,7 @@ mod tests {
         assert_eq!(certificate.pem().replace('\n', ""), made.pem().replace(['\r', '\n'], ""));
         assert!(certificate.pem().lines().all(|line| line.len() <= PEM_LINE));
         let value = certificate.header_value();
-        assert_eq!(base64(made.der()), value.trim_matches(':'));
+        assert_eq!(STANDARD.encode(made.der()), value.trim_matches(':'));
     }
 
     #[test]
