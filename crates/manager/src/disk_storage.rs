@@ -108,16 +108,12 @@ impl DiskArguments {
             Err(OpenError::Empty) => self.create(&path, &file)?,
             Err(error) => return Err(fault(&error)),
         }
-        let created = FileDevice::new(file.try_clone().map_err(|error| io(&error))?);
-        let created = created.map_err(|error| io(&error))?;
-        let id = Layout::open(&created).map_err(|error| fault(&error))?.id;
-        let config = DiskConfig { path, fd: file.as_raw_fd(), id, min: self.min, max: self.max };
-        Ok(DiskFile { config, file, is_used: true })
+        Ok(self.adopt(file))
     }
 
     /// Continues with a store that is open and locked. [`DiskFiles::prepare`] reads its id.
-    fn adopt(&self, file: OwnedFd) -> DiskFile {
-        let (path, file) = (path_of(&self.path), File::from(file));
+    fn adopt(&self, file: File) -> DiskFile {
+        let path = path_of(&self.path);
         let config = DiskConfig { path, fd: file.as_raw_fd(), id: 0, min: self.min, max: self.max };
         DiskFile { config, file, is_used: false }
     }
@@ -196,7 +192,7 @@ impl DiskFiles {
     /// Continues with the stores of a storage, which are open and locked. The next worker uses those that
     /// [`DiskFiles::prepare`] finds in order.
     pub fn adopt(arguments: &[DiskArguments], files: Vec<OwnedFd>, marker: OwnedFd) -> Self {
-        let disks = arguments.iter().zip(files).map(|(one, file)| one.adopt(file)).collect();
+        let disks = arguments.iter().zip(files).map(|(one, file)| one.adopt(File::from(file))).collect();
         Self { disks, marker: File::from(marker) }
     }
 
@@ -329,6 +325,7 @@ mod tests {
             files.config().map_or_else(Vec::new, |config| config.disks.iter().map(|disk| disk.id).collect())
         };
         let set_size = |size| File::options().write(true).open(path("a")).unwrap().set_len(size).unwrap();
+        files.prepare(&complain);
         let before = ids(&files);
         files.prepare(&complain);
         assert_eq!(ids(&files), before);

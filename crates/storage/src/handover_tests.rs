@@ -101,7 +101,7 @@ fn both_processes_keep_their_bytes_and_no_page_is_lost() {
 
         old.freeze(pins.as_fd()).expect("memory");
         let lengths: HashMap<u64, usize> = olds.iter().map(|(n, (_, length))| (*n, *length)).collect();
-        // What the old process drops before the table is copied is not found.
+        // The new process does not find objects that the old one drops before the table is copied.
         olds.retain(|_, _| random.below(20) > 0);
         let new = next(&old, &pins, true);
         let mut news = taken(&new, &lengths);
