@@ -131,7 +131,19 @@ class Tunnel:
         return self.code
 
 
-class Http2:
+class Changing:
+    """Connections whose events set `changed`."""
+
+    async def until(self, condition):
+        async def wait():
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+        await asyncio.wait_for(wait(), PATIENCE)
+
+
+class Http2(Changing):
     """Connections of HTTP/2 with WebSocket in their streams, by the package `h2`."""
 
     MOST = 90
@@ -156,14 +168,6 @@ class Http2:
         finally:
             running.cancel()
             writer.close()
-
-    async def until(self, condition):
-        async def wait():
-            while not condition():
-                self.changed.clear()
-                await self.changed.wait()
-
-        await asyncio.wait_for(wait(), PATIENCE)
 
     async def run(self):
         while data := await self.reader.read(1 << 16):
@@ -224,7 +228,7 @@ def connect_fields(path):
     ]
 
 
-class Http3(QuicConnectionProtocol):
+class Http3(Changing, QuicConnectionProtocol):
     """Connections of HTTP/3 with WebSocket in their streams, by the package `aioquic`."""
 
     MOST = 90
@@ -242,14 +246,6 @@ class Http3(QuicConnectionProtocol):
         async with quic_connect("127.0.0.1", port, configuration=options, create_protocol=Http3) as self:
             await self.until(lambda: (self.h3.received_settings or {}).get(Setting.ENABLE_CONNECT_PROTOCOL))
             yield self
-
-    async def until(self, condition):
-        async def wait():
-            while not condition():
-                self.changed.clear()
-                await self.changed.wait()
-
-        await asyncio.wait_for(wait(), PATIENCE)
 
     def quic_event_received(self, event):
         for happened in self.h3.handle_event(event):

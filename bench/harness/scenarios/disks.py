@@ -107,6 +107,15 @@ def fio(mode, seconds, folder, megabytes, *more):
             "p50": percentiles.get("50.000000", 0) / 1e6, "p99": percentiles.get("99.000000", 0) / 1e6}
 
 
+def turns(options, running, floor):
+    """Yields the servers, and fio if it is installed, in each round in another order. `floor` is a folder for fio."""
+    floor.mkdir()
+    for _ in range(options.rounds):
+        for name in mixed([*running.servers, *(["fio"] if shutil.which("fio") else [])]):
+            settle()
+            yield name
+
+
 def disk_hit(options):
     """Random hits of 4 to 256 kB, all equally likely, by 64 clients."""
     columns = [Column("rps", "requests/s", 0, "more"), Column("mb_s", "MB/s", 0, "more"), Column("cpu_us", "CPU µs/request"),
@@ -120,22 +129,19 @@ def disk_hit(options):
     with DiskField(options.chosen(SERVERS), objects) as running:
         running.fill(path)
         floor = running.dir / "fio"
-        floor.mkdir()
-        for _ in range(options.rounds):
-            for name in mixed([*running.servers, *(["fio"] if shutil.which("fio") else [])]):
-                settle()
-                if name == "fio":
-                    more = ("--bssplit=" + split, f"--iodepth={DEPTH}", "--blockalign=4k", "--norandommap")
-                    result.add(name, fio("randread", seconds, floor, objects * MEAN / 1e6, *more))
-                    continue
-                first, server = random.getrandbits(40), running.servers[name]
-                outcome = {}
+        for name in turns(options, running, floor):
+            if name == "fio":
+                more = ("--bssplit=" + split, f"--iodepth={DEPTH}", "--blockalign=4k", "--norandommap")
+                result.add(name, fio("randread", seconds, floor, objects * MEAN / 1e6, *more))
+                continue
+            first, server = random.getrandbits(40), running.servers[name]
+            outcome = {}
 
-                def drive(port):
-                    outcome.update(load.scattered(port, path, DEPTH, seconds, objects, first))
-                    return outcome
-                values = load.measured(server, drive, running.origin_port)
-                result.add(name, {**values, "mb_s": outcome["bytes"] / outcome["seconds"] / 1e6})
+            def drive(port):
+                outcome.update(load.scattered(port, path, DEPTH, seconds, objects, first))
+                return outcome
+            values = load.measured(server, drive, running.origin_port)
+            result.add(name, {**values, "mb_s": outcome["bytes"] / outcome["seconds"] / 1e6})
     return [result]
 
 
@@ -149,29 +155,26 @@ def disk_fill(options):
     # Only a part of the objects of each round stays.
     with DiskField(options.chosen(SERVERS), objects * (options.rounds + 1)) as running:
         floor = running.dir / "fio"
-        floor.mkdir()
-        for _ in range(options.rounds):
-            for name in mixed([*running.servers, *(["fio"] if shutil.which("fio") else [])]):
-                settle()
-                if name == "fio":
-                    megabytes = objects * MEAN / 1e6
-                    more = ("--bs=1m", "--iodepth=4", "--end_fsync=1")
-                    result.add(name, {"mb_s": fio("write", max(options.seconds, 3), floor, megabytes, *more)["mb_s"]})
-                    continue
-                server, path, outcome = running.servers[name], f"/mixed/{token()}/{{}}", {}
-                before = written_bytes(server)
+        for name in turns(options, running, floor):
+            if name == "fio":
+                megabytes = objects * MEAN / 1e6
+                more = ("--bs=1m", "--iodepth=4", "--end_fsync=1")
+                result.add(name, {"mb_s": fio("write", max(options.seconds, 3), floor, megabytes, *more)["mb_s"]})
+                continue
+            server, path, outcome = running.servers[name], f"/mixed/{token()}/{{}}", {}
+            before = written_bytes(server)
 
-                def drive(port):
-                    started = time.perf_counter()
-                    outcome.update(load.counted(port, objects, DEPTH, path))
-                    os.sync()
-                    outcome["seconds"] = time.perf_counter() - started
-                    return outcome
-                values = load.measured(server, drive, running.origin_port)
-                time.sleep(1.5)
+            def drive(port):
+                started = time.perf_counter()
+                outcome.update(load.counted(port, objects, DEPTH, path))
                 os.sync()
-                written = (written_bytes(server) - before) / outcome["bytes"]
-                result.add(name, {**values, "mb_s": outcome["bytes"] / outcome["seconds"] / 1e6, "written": written})
+                outcome["seconds"] = time.perf_counter() - started
+                return outcome
+            values = load.measured(server, drive, running.origin_port)
+            time.sleep(1.5)
+            os.sync()
+            written = (written_bytes(server) - before) / outcome["bytes"]
+            result.add(name, {**values, "mb_s": outcome["bytes"] / outcome["seconds"] / 1e6, "written": written})
     return [result]
 
 
