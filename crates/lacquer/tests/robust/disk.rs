@@ -107,7 +107,8 @@ impl Pages {
 
     /// Starts a daemon, and waits until it has read the index: until then, requests are misses.
     pub(crate) fn daemon(&self, option: &str) -> Daemon {
-        self.daemon_with(&["-s", option])
+        // Evictions of 50 small pages, the default, do not always free enough for a long one: its response would be cut.
+        self.daemon_with(&["-s", option, "-p", "nuke_limit=1000"])
     }
 
     pub(crate) fn daemon_with(&self, options: &[&str]) -> Daemon {
