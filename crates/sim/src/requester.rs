@@ -149,7 +149,11 @@ impl Requester {
             if !vxid.is_some_and(|vxid| self.journal.has_recorded(vxid as u64)) {
                 ledger.fault(&format!("{} {vxid:?} is answered before it is recorded", requested.method));
             }
-            ledger.invalidated(&requested.key.path, requested.at);
+            if requested.method == "PURGE" {
+                ledger.purged(&requested.key.path, requested.at);
+            } else {
+                ledger.invalidated(&requested.key.path, requested.at);
+            }
             return Ok(());
         }
         ledger.check(&Got { requested, status, head, body });

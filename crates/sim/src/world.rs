@@ -157,6 +157,8 @@ struct Nature {
     drains_after: Option<u64>,
     /// The time in milliseconds after which the worker is killed. The next one takes over its memory.
     dies_after: Option<u64>,
+    /// Then the worker is killed only at the next purge, if there is one within `PURGE_WITHIN`.
+    dies_at_purge: bool,
     reactors: usize,
     /// See [`Requester::is_patient`].
     is_patient: bool,
@@ -179,6 +181,8 @@ const MOST_AT_ONCE: usize = 4;
 const HELP_EVERY: Duration = Duration::from_millis(100);
 /// The time between the death of a worker and the start of the next one, in seconds.
 const RESTART: f64 = 0.1;
+/// In seconds.
+const PURGE_WITHIN: f64 = 5.0;
 const HELP_SELDOM: Duration = Duration::from_secs(2);
 
 impl Nature {
@@ -186,15 +190,15 @@ impl Nature {
         let nature = Nature::choose_any(chance);
         match below(chance, 10) {
             0 => nature.with_a_faulty_device_only(),
-            1 | 2 => nature.with_a_killed_worker(below(chance, 25_000)),
+            1 | 2 => nature.with_a_killed_worker(below(chance, 25_000), percent(chance, 50)),
             _ => nature,
         }
     }
 
     /// Objects on a device do not outlive the worker in memory.
-    fn with_a_killed_worker(self, milliseconds: u64) -> Nature {
+    fn with_a_killed_worker(self, milliseconds: u64, dies_at_purge: bool) -> Nature {
         let dies_after = Some(milliseconds);
-        Nature { dies_after, ends_after: None, drains_after: None, has_device: false, ..self }
+        Nature { dies_after, dies_at_purge, ends_after: None, drains_after: None, has_device: false, ..self }
     }
 
     /// Leaves no other reason for a refused request than a bad decision after a failed read.
@@ -213,6 +217,7 @@ impl Nature {
             ends_after: percent(chance, 10).then(|| below(chance, 20_000)),
             drains_after: percent(chance, 20).then(|| below(chance, 20_000)),
             dies_after: None,
+            dies_at_purge: false,
             reactors: one_of(chance, &[1, 2]),
             is_patient: percent(chance, 40),
             changes_vcl: percent(chance, 60),
@@ -337,6 +342,9 @@ impl World {
         }
         if let Some(milliseconds) = self.nature.dies_after {
             sleep(Duration::from_millis(milliseconds)).await;
+            if self.nature.dies_at_purge {
+                self.next_purge().await;
+            }
             self.ledger.borrow_mut().killed();
             return self.arena.copy_files().map(Some);
         }
@@ -352,6 +360,15 @@ impl World {
         tokio::task::spawn_local(help(self.engine.clone(), self.log.clone(), HELP_SELDOM));
         self.drop_all().await;
         Ok(None)
+    }
+
+    /// Waits until a client has purged a page.
+    async fn next_purge(&self) {
+        let before = self.ledger.borrow().purges();
+        let end = clock::real() + PURGE_WITHIN;
+        while self.ledger.borrow().purges() == before && clock::real() < end {
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 
     fn open_origins(&self) {

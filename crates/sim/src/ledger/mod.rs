@@ -110,6 +110,8 @@ pub struct Ledger {
     sent: Vec<Sent>,
     fates: Vec<Fate>,
     invalidations: Vec<Invalidation>,
+    /// The number of invalidations that are purges.
+    purges: u64,
     fetches: BTreeMap<Key, u32>,
     uploads: Vec<Upload>,
     pipes: Vec<Pipe>,
@@ -272,6 +274,15 @@ impl Ledger {
             done: clock::real(),
             after: self.requests,
         });
+    }
+
+    pub fn purged(&mut self, path: &str, requested: f64) {
+        self.purges += 1;
+        self.invalidated(path, requested);
+    }
+
+    pub fn purges(&self) -> u64 {
+        self.purges
     }
 
     /// Records the head of a response that a client received.
