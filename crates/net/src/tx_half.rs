@@ -99,12 +99,15 @@ impl TxHalf {
         }
     }
 
-    /// Sends bytes of a file, as many as there is room for, and removes them from `part`. Returns their number.
+    /// Sends bytes of a file, and removes them from `part`. Returns their number. If it sends fewer than there are, there
+    /// may be room for more: a signal can end `sendfile` early.
     pub fn try_send_file(&self, part: &mut impl FilePart) -> io::Result<usize> {
-        if let TxHalf::Memory(tx) = self {
-            return tx.send_file(part);
+        match self {
+            TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, || part.send(self.as_fd())),
+            TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, || part.send(self.as_fd())),
+            TxHalf::Tls(_) => part.send(self.as_fd()),
+            TxHalf::Memory(tx) => tx.send_file(part),
         }
-        self.try_send(part.len(), || part.send(self.as_fd()))
     }
 
     /// Runs `send`, which returns how many bytes of `len` it wrote. A short write has filled the socket; the next
@@ -450,6 +453,37 @@ mod tests {
         peer.read(&mut [0]).await.expect("there are bytes");
         tokio::time::timeout(second, tx.end()).await.expect("there is room now").expect("the peer reads");
         assert!(peer.has_farewell());
+    }
+
+    /// A part of a file that is sent a few bytes at a time, as if signals interrupted it.
+    struct Interrupted(usize);
+
+    impl FilePart for Interrupted {
+        fn len(&self) -> usize {
+            self.0
+        }
+
+        fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+            let sent = rustix::net::send(socket, &[b'x'; 10][..self.0.min(10)], SendFlags::NOSIGNAL)?;
+            self.0 -= sent;
+            Ok(sent)
+        }
+
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            unreachable!("sockets send files")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_part_of_a_file_that_is_sent_early_does_not_wait_for_room() {
+        let (near, far) = tokio::net::UnixStream::pair().expect("there are descriptors");
+        let tx = TxHalf::Unix(near.into_split().1);
+        tx.writable().await.expect("it is open");
+        let mut part = Interrupted(35);
+        let sent: Vec<usize> = (0..4).map(|_| tx.try_send_file(&mut part).expect("there is room")).collect();
+        assert_eq!(sent, [10, 10, 10, 5]);
+        drop(far);
+        assert!(tx.try_send_file(&mut Interrupted(10)).is_err(), "the peer is gone");
     }
 
     #[tokio::test(start_paused = true)]
