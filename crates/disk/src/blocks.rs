@@ -21,7 +21,7 @@ pub trait Blocks: Send + Sync {
 }
 
 /// Zeroed memory of whole blocks, aligned to a block.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Aligned {
     bytes: Vec<u8>,
     from: usize,
@@ -55,14 +55,20 @@ impl Aligned {
 
 /// Reads `len` bytes from any position. Returns the blocks that contain them, and the index of the first byte.
 pub fn read_around(blocks: &dyn Blocks, at: u64, len: u64) -> io::Result<(Aligned, usize)> {
+    let (first, len) = span_around(blocks, at, len)?;
+    let mut buffer = Aligned::new(len);
+    blocks.read(first, buffer.bytes_mut())?;
+    Ok((buffer, (at - first) as usize))
+}
+
+/// Returns the position and the length of the blocks that contain `len` bytes from a position on.
+pub(crate) fn span_around(blocks: &dyn Blocks, at: u64, len: u64) -> io::Result<(u64, usize)> {
     let first = at / BLOCK * BLOCK;
     let end = (at + len).next_multiple_of(BLOCK);
     if end > blocks.size() {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the device is shorter than its contents"));
     }
-    let mut buffer = Aligned::new((end - first) as usize);
-    blocks.read(first, buffer.bytes_mut())?;
-    Ok((buffer, (at - first) as usize))
+    Ok((first, (end - first) as usize))
 }
 
 /// Reads integers from the beginning of bytes. After a failure, all reads return zero.

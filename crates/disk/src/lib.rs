@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod buffers;
 mod file;
 mod health;
 mod index;

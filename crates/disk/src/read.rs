@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::blocks::{Aligned, read_around};
+use crate::buffers::Buffer;
 use crate::record::{FIXED, Fields, Header, Key, blocks_of, fingerprint, read_body};
 use crate::stats::{add, bump};
 use crate::store::{Candidate, Store};
@@ -18,7 +18,7 @@ pub struct Loaded {
     store: Arc<Store>,
     candidate: Candidate,
     header: Header,
-    buffer: Aligned,
+    buffer: Buffer,
     from: usize,
 }
 
@@ -59,10 +59,11 @@ impl Store {
         (header.meta.key == *key).then_some(loaded)
     }
 
-    fn read(&self, candidate: &Candidate, len: u64) -> Option<(Aligned, usize)> {
+    fn read(&self, candidate: &Candidate, len: u64) -> Option<(Buffer, usize)> {
         bump(&self.health.stats.reads);
         add(&self.health.stats.read_bytes, len);
-        read_around(&*self.blocks, candidate.entry.place(), len)
+        self.buffers
+            .read(&*self.blocks, candidate.entry.place(), len)
             .inspect_err(|_| {
                 self.drop_unreadable(candidate);
                 self.check_health();
@@ -157,7 +158,7 @@ impl StoredBody {
         bump(&store.health.stats.reads);
         add(&store.health.stats.read_bytes, len);
         let place = self.candidate.entry.place() + offset;
-        let Ok((buffer, at)) = read_around(&*store.blocks, place, len) else {
+        let Ok((buffer, at)) = store.buffers.read(&*store.blocks, place, len) else {
             store.drop_unreadable(&self.candidate);
             store.check_health();
             return None;

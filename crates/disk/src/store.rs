@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Condvar, Mutex};
 
 use crate::blocks::Blocks;
+use crate::buffers::Buffers;
 use crate::health::{Event, Health, Observed, Reason};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Ban, Cursor};
@@ -48,6 +49,7 @@ impl Default for Options {
 pub struct Store {
     pub(crate) layout: Layout,
     pub(crate) blocks: Box<dyn Blocks>,
+    pub(crate) buffers: Arc<Buffers>,
     pub(crate) index: Index,
     pub(crate) state: Mutex<State>,
     pub(crate) health: Arc<Health>,
@@ -109,6 +111,7 @@ impl Store {
         Ok(Arc::new(Self {
             layout,
             blocks,
+            buffers: Arc::default(),
             index: Index::default(),
             state: Mutex::new(State::new(&layout, live)),
             health,

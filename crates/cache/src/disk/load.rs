@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use lacquer_storage::{ChunkSizes, Full, Layout, Parts, Stevedore, Stored};
+use lacquer_disk::Loaded;
+use lacquer_storage::{BodyWriter, ChunkSizes, Full, Layout, Parts, Stevedore, Stored};
 
 use crate::alloc::Nuke;
 use crate::cache::{Awaited, Busy, Cache, Config};
@@ -51,10 +52,7 @@ impl Busy {
         let (candidate, ban) = (loaded.candidate().clone(), loaded.ban());
         let is_whole = loaded.present() == loaded.body_len();
         let stored = if is_whole {
-            let mut body = Vec::with_capacity(loaded.body_len() as usize);
-            let is_sound = loaded.read_present(|piece| body.extend_from_slice(piece));
-            let parts = Parts { head: &[loaded.fields().head], extra: loaded.fields().extra };
-            is_sound.then(|| cache.store_whole(stevedore, parts, &body, nuke).ok()).flatten()
+            cache.store_whole(stevedore, &loaded, nuke)
         } else {
             let (head, extra) = (loaded.fields().head.to_vec(), loaded.fields().extra.to_vec());
             let length = loaded.body_len();
@@ -86,26 +84,42 @@ impl Busy {
 }
 
 impl Cache {
-    /// Stores an object whose body was read whole.
-    fn store_whole(
-        &self,
-        stevedore: &Stevedore,
-        parts: Parts<'_>,
-        body: &[u8],
-        nuke: &mut Nuke<'_>,
-    ) -> Result<Stored, Full> {
-        if stevedore.is_small(body.len() as u64) {
-            return self.with_room(stevedore, false, nuke, |_| stevedore.complete(parts, body));
+    /// Stores an object that was read whole. Returns `None` if it is damaged or has no room.
+    fn store_whole(&self, stevedore: &Stevedore, loaded: &Loaded, nuke: &mut Nuke<'_>) -> Option<Stored> {
+        let length = loaded.body_len();
+        let parts = Parts { head: &[loaded.fields().head], extra: loaded.fields().extra };
+        if stevedore.is_small(length) {
+            let mut body = Vec::with_capacity(length as usize);
+            let is_sound = loaded.read_present(|piece| body.extend_from_slice(piece));
+            let make = |_| stevedore.complete(parts, &body);
+            return is_sound.then(|| self.with_room(stevedore, false, nuke, make).ok()).flatten();
         }
-        let sizes = ChunkSizes { first: LEAST_PIECE, max: body.len() + parts.head[0].len() + 64 };
-        let begin = |_| stevedore.begin(parts, Some(body.len() as u64), sizes, Layout::Pieces);
-        let (stored, mut writer) = self.with_room(stevedore, true, nuke, begin)?;
-        let mut rest = body;
-        while !rest.is_empty() {
-            self.reserve(stevedore, &mut writer, nuke)?;
-            rest = &rest[writer.write(rest)?..];
+        let sizes = ChunkSizes { first: LEAST_PIECE, max: length as usize + parts.head[0].len() + 64 };
+        let begin = |_| stevedore.begin(parts, Some(length), sizes, Layout::Pieces);
+        let (stored, mut writer) = self.with_room(stevedore, true, nuke, begin).ok()?;
+        let mut has_room = true;
+        // Each piece is verified before it is copied.
+        let is_sound = loaded.read_present(|piece| {
+            has_room = has_room && self.append(stevedore, &mut writer, piece, nuke).is_ok();
+        });
+        if !is_sound || !has_room {
+            return None;
         }
         writer.finish();
-        Ok(stored)
+        Some(stored)
+    }
+
+    fn append(
+        &self,
+        stevedore: &Stevedore,
+        writer: &mut BodyWriter,
+        mut bytes: &[u8],
+        nuke: &mut Nuke<'_>,
+    ) -> Result<(), Full> {
+        while !bytes.is_empty() {
+            self.reserve(stevedore, writer, nuke)?;
+            bytes = &bytes[writer.write(bytes)?..];
+        }
+        Ok(())
     }
 }

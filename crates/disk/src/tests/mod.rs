@@ -1,5 +1,6 @@
 //! Tests of the store over a simulated device.
 
+mod buffers;
 mod device;
 mod failure;
 mod format;
