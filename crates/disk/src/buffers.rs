@@ -1,6 +1,7 @@
 //! Memory for reads. It is used again, because fresh memory would have to be zeroed and mapped page by page.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -38,7 +39,7 @@ impl Buffers {
         Ok((buffer, (at - first) as usize))
     }
 
-    fn take(self: &Arc<Self>, len: usize) -> Buffer {
+    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Buffer {
         let kept = if len <= LENGTH { self.0.lock().pop() } else { None };
         let memory = kept.unwrap_or_else(|| Aligned::new(len.max(LENGTH)));
         Buffer { memory, len, home: Arc::clone(self) }
@@ -48,6 +49,17 @@ impl Buffers {
 impl Buffer {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.memory.bytes()[..self.len]
+    }
+
+    /// Lends the memory to the kernel: returns it, the place of the blocks in it, and a function that takes it back.
+    pub(crate) fn lend(mut self) -> (Vec<u8>, Range<usize>, impl FnOnce(Vec<u8>) -> Self + Send) {
+        let (memory, place) = std::mem::take(&mut self.memory).into_parts();
+        let (start, len) = (place.start, self.len);
+        let take_back = move |memory| {
+            self.memory = Aligned::from_parts(memory, place);
+            self
+        };
+        (memory, start..start + len, take_back)
     }
 }
 

@@ -227,7 +227,7 @@ impl Health {
         self.state.lock().operations.len()
     }
 
-    fn begin(&self, operation: Operation, at: u64) -> u64 {
+    pub(crate) fn begin(&self, operation: Operation, at: u64) -> u64 {
         let mut state = self.state.lock();
         state.last_id += 1;
         let (id, begun) = (state.last_id, state.tick);
@@ -235,7 +235,7 @@ impl Health {
         id
     }
 
-    fn end(&self, id: u64, operation: Operation, at: u64, result: &io::Result<()>) {
+    pub(crate) fn end(&self, id: u64, operation: Operation, at: u64, result: &io::Result<()>) {
         let mut state = self.state.lock();
         if let Some(index) = state.operations.iter().position(|running| running.id == id) {
             state.operations.swap_remove(index);

@@ -31,21 +31,40 @@ pub struct StoredBody {
     body: u64,
 }
 
+/// Returns the number of bytes that are read first of a record.
+pub(crate) fn first_read(candidate: &Candidate) -> u64 {
+    let len = candidate.entry.read_len();
+    if len > WHOLE { BEGINNING } else { len }
+}
+
 impl Store {
     /// Reads a candidate. Returns `None` if it has another key, is damaged, or cannot be read. A damaged one is removed.
     pub fn load(self: &Arc<Self>, candidate: &Candidate, key: &Key) -> Option<Loaded> {
-        let mut len = candidate.entry.read_len();
-        if len > WHOLE {
-            len = BEGINNING;
-        }
-        let (mut buffer, mut from) = self.read(candidate, len)?;
-        let Some(header) = Header::decode(&self.layout, candidate.log, &buffer.bytes()[from..]) else {
-            self.drop_damaged(candidate);
-            return None;
-        };
+        let (mut buffer, mut from) = self.read(candidate, first_read(candidate))?;
+        let header = self.header(candidate, &buffer.bytes()[from..])?;
         if buffer.bytes().len() - from < header.body_at() as usize {
             (buffer, from) = self.read(candidate, header.body_at())?;
         }
+        self.accept(candidate, key, header, (buffer, from))
+    }
+
+    /// Decodes the header of a candidate. Removes a damaged one.
+    pub(crate) fn header(&self, candidate: &Candidate, bytes: &[u8]) -> Option<Header> {
+        let header = Header::decode(&self.layout, candidate.log, bytes);
+        if header.is_none() {
+            self.drop_damaged(candidate);
+        }
+        header
+    }
+
+    /// Accepts a candidate that was read, if it has the key and its fields are sound. Removes a damaged one.
+    pub(crate) fn accept(
+        self: &Arc<Self>,
+        candidate: &Candidate,
+        key: &Key,
+        header: Header,
+        (buffer, from): (Buffer, usize),
+    ) -> Option<Loaded> {
         let Some(_) = header.fields(&self.layout, &buffer.bytes()[from..]) else {
             self.drop_damaged(candidate);
             return None;
@@ -60,15 +79,23 @@ impl Store {
     }
 
     fn read(&self, candidate: &Candidate, len: u64) -> Option<(Buffer, usize)> {
-        bump(&self.health.stats.reads);
-        add(&self.health.stats.read_bytes, len);
+        self.count_read(len);
         self.buffers
             .read(&*self.blocks, candidate.entry.place(), len)
-            .inspect_err(|_| {
-                self.drop_unreadable(candidate);
-                self.check_health();
-            })
+            .inspect_err(|_| self.read_failed(candidate))
             .ok()
+    }
+
+    pub(crate) fn count_read(&self, len: u64) {
+        bump(&self.health.stats.reads);
+        add(&self.health.stats.read_bytes, len);
+    }
+
+    /// Removes an object that cannot be read. Takes the device out of use if too many reads have failed, which blocks the
+    /// thread.
+    pub(crate) fn read_failed(&self, candidate: &Candidate) {
+        self.drop_unreadable(candidate);
+        self.check_health();
     }
 }
 
@@ -155,12 +182,10 @@ impl StoredBody {
             return Some(0);
         }
         let (offset, len) = blocks_of(self.body_at, self.body, from, to);
-        bump(&store.health.stats.reads);
-        add(&store.health.stats.read_bytes, len);
+        store.count_read(len);
         let place = self.candidate.entry.place() + offset;
         let Ok((buffer, at)) = store.buffers.read(&*store.blocks, place, len) else {
-            store.drop_unreadable(&self.candidate);
-            store.check_health();
+            store.read_failed(&self.candidate);
             return None;
         };
         let bytes = &buffer.bytes()[at..at + len as usize];

@@ -1,6 +1,5 @@
 //! The threads of a store: one writes objects, one writes the journal, one observes the device, and several read.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -8,24 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle, park_timeout};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+
+use lacquer_rings::Ring;
 
 use crate::health::TICK;
-use crate::store::Store;
+use crate::load::{Load, Receiver};
+use crate::readers::Readers;
+use crate::record::Key;
+use crate::store::{Candidate, Store};
 use crate::writer::{Step, Writer};
 
 /// The number of threads that read, and thus the depth of the device's queue.
 const READERS: usize = 32;
 const STACK: usize = 256 << 10;
-
-type Task = Box<dyn FnOnce() + Send>;
-
-/// The threads that read.
-#[derive(Default)]
-struct Readers {
-    tasks: Mutex<VecDeque<Task>>,
-    has_tasks: Condvar,
-}
 
 /// A store at work.
 pub struct Running {
@@ -33,18 +28,21 @@ pub struct Running {
     readers: Arc<Readers>,
     is_ending: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The index of the device among the files of each [`Ring`].
+    file: Option<u32>,
 }
 
 impl Running {
     /// Starts all threads.
     pub fn start(store: Arc<Store>, flush_interval: Duration) -> io::Result<Self> {
-        let this = Self::with_readers(store)?;
+        let this = Self::with_readers(store, None)?;
         this.start_writers(flush_interval)?;
         Ok(this)
     }
 
-    /// Starts the threads that read, and one that observes how long they take. The index stays empty until [`start_writers`](Self::start_writers) is called.
-    pub fn with_readers(store: Arc<Store>) -> io::Result<Self> {
+    /// Starts the threads that read, and one that observes how long they take. The index stays empty until
+    /// [`start_writers`](Self::start_writers) is called. `file` is the index of the device among the files of each ring.
+    pub fn with_readers(store: Arc<Store>, file: Option<u32>) -> io::Result<Self> {
         let readers = Arc::new(Readers::default());
         for _ in 0..READERS {
             let readers = Arc::clone(&readers);
@@ -53,7 +51,7 @@ impl Running {
         let is_ending = Arc::<AtomicBool>::default();
         let (watched, end) = (Arc::clone(&store), Arc::clone(&is_ending));
         let watch = thread("disk-watch").spawn(move || watch(&watched, &end))?;
-        Ok(Self { store, readers, is_ending, threads: Mutex::new(vec![watch]) })
+        Ok(Self { store, readers, is_ending, threads: Mutex::new(vec![watch]), file })
     }
 
     /// Starts the threads that write. One of them first reads the index. Written objects are made durable within
@@ -74,8 +72,23 @@ impl Running {
 
     /// Runs a function that reads on one of the threads for that.
     pub fn read(&self, task: impl FnOnce() + Send + 'static) {
-        self.readers.tasks.lock().push_back(Box::new(task));
-        self.readers.has_tasks.notify_one();
+        self.readers.add(task);
+    }
+
+    /// Reads a candidate with a key: in the ring of this thread, which passes it to the receiver later, or on another
+    /// thread.
+    pub fn load(&self, ring: Option<&Ring>, candidate: Candidate, key: Key, receiver: impl Receiver) {
+        let task = Load {
+            store: Arc::clone(&self.store),
+            readers: Arc::clone(&self.readers),
+            candidate,
+            key,
+            receiver,
+        };
+        match ring.zip(self.file) {
+            Some((ring, file)) if ring.has_room() => task.in_ring(ring, file),
+            _ => task.on_thread(),
+        }
     }
 
     /// Writes everything, and ends the threads that write.
@@ -107,23 +120,6 @@ fn thread(name: &str) -> Builder {
 impl fmt::Debug for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Running({:?})", self.store)
-    }
-}
-
-impl Readers {
-    fn run(&self) {
-        loop {
-            let task = {
-                let mut tasks = self.tasks.lock();
-                loop {
-                    match tasks.pop_front() {
-                        Some(task) => break task,
-                        None => self.has_tasks.wait(&mut tasks),
-                    }
-                }
-            };
-            task();
-        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use lacquer_cache::disk::Ring;
 use lacquer_cache::{Cache, FrontTable, Lookup, LookupArgs, Resumed};
 use lacquer_http::date::DateCache;
 use lacquer_net::deadlines::{Deadlines, Idleness};
@@ -57,7 +58,7 @@ pub struct Services {
     is_draining: Cell<bool>,
 }
 
-/// The reactor's own counters, transaction ids and cached texts.
+/// The reactor's own counters, transaction ids, cached texts and queue of reads.
 struct Own {
     counters: LocalMain,
     pool_counters: LocalPoolCounters,
@@ -65,6 +66,8 @@ struct Own {
     front: RefCell<FrontTable>,
     date: RefCell<DateCache>,
     via: Rc<str>,
+    /// Reads disks, if the kernel can do that without a thread.
+    ring: Option<Rc<Ring>>,
     /// Wakes connections when the drain begins.
     drain_begun: Notify,
 }
@@ -114,6 +117,7 @@ impl Services {
                 front: RefCell::new(FrontTable::new(FRONT_ENTRIES)),
                 date: RefCell::new(DateCache::default()),
                 via: format!("1.1 {} (Varnish/7.7)", shared.identity()).into(),
+                ring: shared.cache().take_ring().map(Rc::new),
                 drain_begun: Notify::new(),
             },
             live: Live {
@@ -154,6 +158,11 @@ impl Services {
 
     pub fn cache(&self) -> &Arc<Cache> {
         self.shared.cache()
+    }
+
+    /// Returns the reactor's queue of reads from disks, if the kernel has such queues.
+    pub fn ring(&self) -> Option<&Rc<Ring>> {
+        self.own.ring.as_ref()
     }
 
     pub fn stevedores(&self) -> &Stevedores {

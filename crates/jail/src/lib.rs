@@ -45,8 +45,9 @@ impl Missing {
     }
 }
 
-/// Confines this process, which must not have other threads yet.
-pub fn enter(config: &WorkerConfig) -> Result<Missing, String> {
+/// Confines this process, which must not have other threads yet. `has_rings` states whether it uses rings of io_uring that
+/// exist already.
+pub fn enter(config: &WorkerConfig, has_rings: bool) -> Result<Missing, String> {
     let mut missing = Missing::default();
     if let Some(who) = &config.credentials {
         missing.note("namespaces", namespaces());
@@ -60,18 +61,18 @@ pub fn enter(config: &WorkerConfig) -> Result<Missing, String> {
     system::die_with_parent();
     system::set_dumpable(config.params.jail_dumpable);
     missing.note("no_new_privs", set_no_new_privs(true).map_err(io::Error::from));
-    confine_by_parameters(&config.params, config.vsm_fd, &mut missing);
+    confine_by_parameters(&config.params, config.vsm_fd, has_rings, &mut missing);
     Ok(missing)
 }
 
-fn confine_by_parameters(params: &Params, vsm: i32, missing: &mut Missing) {
+fn confine_by_parameters(params: &Params, vsm: i32, has_rings: bool, missing: &mut Missing) {
     if params.jail_files {
         missing.note("Landlock", files::restrict(&params.jail_read, vsm));
     } else {
         missing.off("Landlock", "jail_files");
     }
     if params.jail_syscalls {
-        let program = rules::program(getpid().as_raw_nonzero().get().cast_unsigned());
+        let program = rules::program(getpid().as_raw_nonzero().get().cast_unsigned(), has_rings);
         missing.note("seccomp", confine::install_filter(&program));
     } else {
         missing.off("seccomp", "jail_syscalls");

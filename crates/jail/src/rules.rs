@@ -3,8 +3,8 @@
 //! The list contains the calls of the worker in all test cases, and those that the C library needs for memory, threads,
 //! name resolution with its modules (`nsswitch.conf`), and backtraces. All other calls trap. These include those that
 //! an intruder needs next: another program, another process, another identity, new mounts, raw sockets, kernel
-//! interfaces with a history of vulnerabilities (io_uring, bpf, userfaultfd, keyrings), and code that is written at run
-//! time.
+//! interfaces with a history of vulnerabilities (bpf, userfaultfd, keyrings, and io_uring except for the reads of
+//! `lacquer_rings`), and code that is written at run time.
 
 use lacquer_system::call_names_table as names;
 use lacquer_system::confine::Instruction;
@@ -180,12 +180,15 @@ fn conditional(own: u32) -> Vec<(&'static str, Vec<Vec<Check>>, Verdict)> {
     ]
 }
 
-/// Returns the seccomp program of a worker with this process id.
-pub fn program(own: u32) -> Vec<Instruction> {
+/// Returns the seccomp program of a worker with this process id. `has_rings` allows the use of rings of io_uring, though
+/// not to create or change one: those that exist can read the disks and do nothing else.
+pub fn program(own: u32, has_rings: bool) -> Vec<Instruction> {
     let hot: Vec<u32> = HOT.iter().filter_map(|name| names::number(name)).collect();
     let plain = HOT.iter().chain(ALLOWED.iter().copied().flatten());
     let mut rules: Vec<Rule> =
         plain.filter_map(|name| names::number(name)).map(|call| Rule::always(call, Verdict::Allow)).collect();
+    let uses_rings = names::number("io_uring_enter").filter(|_| has_rings);
+    rules.extend(uses_rings.map(|call| Rule::always(call, Verdict::Allow)));
     for (name, allowed, otherwise) in conditional(own) {
         rules.extend(names::number(name).map(|call| Rule::when(call, allowed, otherwise)));
     }
@@ -222,7 +225,7 @@ mod tests {
 
     #[test]
     fn calls_that_an_intruder_needs_trap() {
-        let program = program(OWN);
+        let program = program(OWN, false);
         let others = "execve execveat vfork fork ptrace process_vm_readv process_vm_writev mount umount2 unshare setns \
             chroot pivot_root setuid setgid setresuid setgroups capset bpf perf_event_open userfaultfd \
             io_uring_setup io_uring_enter keyctl add_key request_key init_module finit_module kexec_load \
@@ -237,8 +240,17 @@ mod tests {
     }
 
     #[test]
+    fn rings_can_be_used_but_not_created() {
+        let program = program(OWN, true);
+        assert_eq!(verdict(&program, of("io_uring_enter", &[])), ALLOW);
+        for name in ["io_uring_setup", "io_uring_register"] {
+            assert_eq!(verdict(&program, of(name, &[])), TRAP, "{name}");
+        }
+    }
+
+    #[test]
     fn arguments_are_checked() {
-        let program = program(OWN);
+        let program = program(OWN, false);
         let exec = u64::from(EXECUTABLE);
         let (read, write) = (libc::PROT_READ as u64, u64::from(WRITABLE));
         let thread = 0x3d_0f00;
@@ -278,7 +290,7 @@ mod tests {
 
     #[test]
     fn frequent_calls_need_few_instructions() {
-        let program = program(OWN);
+        let program = program(OWN, false);
         for name in HOT {
             let Some(number) = names::number(name) else { continue };
             let (verdict, steps) = run(&program, call(number, &[]));

@@ -18,6 +18,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::accept::{self, Entrance, Inherited};
 use crate::balancer::ConnectionBalancer;
+use crate::disks::Devices;
 use crate::peers::Peers;
 use crate::process::Process;
 use crate::successor::Handover;
@@ -46,10 +47,11 @@ pub fn boot(link: RawFd) -> Result<(Arc<Process>, Entrance, UnixStream), String>
     let certificates = certificates(&mut config)?;
     let sockets = config.sockets.iter().map(|socket| Inherited::new(socket, certificates.as_ref()));
     let sockets = sockets.collect::<Result<Vec<Inherited>, String>>()?;
-    if let Some(line) = lacquer_jail::enter(&config)?.line() {
+    let devices = Devices::prepare(&config.storages, config.params.reactor_count());
+    if let Some(line) = lacquer_jail::enter(&config, devices.has_rings())?.line() {
         eprintln!("{line}");
     }
-    let process = share_inherited(config, certificates)?;
+    let process = share_inherited(config, devices, certificates)?;
     let balancer = start_reactors(&process)?;
     let entrance = accept::start(&process, balancer, sockets)?;
     crate::helpers::start(&process)?;
@@ -70,10 +72,14 @@ fn grow_descriptor_table(any: &UnixStream) {
 }
 
 /// Takes over the shared-memory directory and the storages from the manager.
-fn share_inherited(config: WorkerConfig, certificates: Option<Store>) -> Result<Arc<Process>, String> {
+fn share_inherited(
+    config: WorkerConfig,
+    devices: Devices,
+    certificates: Option<Store>,
+) -> Result<Arc<Process>, String> {
     let dir = open_dir(lacquer_system::inherit(config.vsm_fd))?;
     let storages = storages::inherited(&config.storages, config.address_space.reserve)?;
-    let disks = disks::open(&config.storages);
+    let disks = disks::open(&config.storages, devices);
     let socket = |fd: Option<RawFd>| fd.map(|fd| UnixStream::from(lacquer_system::inherit(fd)));
     let (successor, predecessor) = (socket(config.peers.successor), socket(config.peers.predecessor));
     let peers = Peers::default();

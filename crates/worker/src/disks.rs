@@ -1,13 +1,15 @@
 //! The block stores behind storages: opened from the descriptors that the manager has locked.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_cache::bans::PastBans;
-use lacquer_cache::disk::{Disk, OpenDisks};
+use lacquer_cache::disk::{Disk, OpenDisks, Ring};
 use lacquer_cli::link::{DiskConfig, StorageConfig, StorageKind};
 use lacquer_disk::{FileDevice, Options, Running, Store};
 use lacquer_sources::clock;
@@ -44,17 +46,59 @@ impl Marker {
     }
 }
 
+/// The number of reads that a reactor has in progress at a time. More are left to threads.
+const DEPTH: u32 = 128;
+
+/// The descriptors of the disks, and the rings that read them.
+#[derive(Default)]
+pub struct Devices {
+    files: HashMap<RawFd, (File, u32)>,
+    rings: Vec<Ring>,
+}
+
+impl Devices {
+    /// Takes the descriptors of the storages' disks, and creates a ring for each reactor. In its jail, a process cannot
+    /// create rings.
+    pub fn prepare(storages: &[StorageConfig], reactors: usize) -> Devices {
+        let disks = storages.iter().filter_map(|storage| match &storage.kind {
+            StorageKind::Disk(config) => Some(&config.disks),
+            _ => None,
+        });
+        let numbers = disks.flatten().map(|disk| disk.fd);
+        let files: Vec<(RawFd, File)> =
+            numbers.map(|number| (number, File::from(lacquer_system::inherit(number)))).collect();
+        let mut rings = Vec::new();
+        if !files.is_empty() {
+            let borrowed: Vec<_> = files.iter().map(|(_, file)| file.as_fd()).collect();
+            match (0..reactors).map(|_| Ring::new(&borrowed, DEPTH)).collect() {
+                Ok(made) => rings = made,
+                Err(error) => {
+                    eprintln!("Disks are read by threads, because io_uring is not available: {error}");
+                }
+            }
+        }
+        let numbered = files.into_iter().zip(0..).map(|((number, file), index)| (number, (file, index)));
+        Devices { files: numbered.collect(), rings }
+    }
+
+    pub fn has_rings(&self) -> bool {
+        !self.rings.is_empty()
+    }
+}
+
 /// Opens the stores of the storages. A store that cannot be opened is reported and not used: its storage has memory
 /// and the other stores only.
-pub fn open(storages: &[StorageConfig]) -> OpenDisks {
-    let mut all = OpenDisks::default();
+pub fn open(storages: &[StorageConfig], devices: Devices) -> OpenDisks {
+    let Devices { mut files, rings } = devices;
+    let mut all = OpenDisks { rings, ..OpenDisks::default() };
     for (index, storage) in storages.iter().enumerate() {
         let StorageKind::Disk(config) = &storage.kind else { continue };
         let marker = Arc::new(Marker(Mutex::new(File::from(lacquer_system::inherit(config.marker_fd)))));
         let memory = storage.size.unwrap_or(u64::MAX) / config.disks.len() as u64;
         for disk in &config.disks {
             let label = format!("Storage {}: {}", storage.name, disk.path.display());
-            match open_one(disk, memory, &mut all.past_bans) {
+            let Some(device) = files.remove(&disk.fd) else { continue };
+            match open_one(disk, device, memory, &mut all.past_bans) {
                 Ok(running) => {
                     let (id, marker) = (running.store().layout().id, Arc::clone(&marker));
                     let failed = move |is_invalid: bool| {
@@ -76,9 +120,13 @@ pub fn open(storages: &[StorageConfig]) -> OpenDisks {
     all
 }
 
-fn open_one(config: &DiskConfig, memory: u64, past: &mut PastBans) -> Result<Running, String> {
+fn open_one(
+    config: &DiskConfig,
+    (file, index): (File, u32),
+    memory: u64,
+    past: &mut PastBans,
+) -> Result<Running, String> {
     let text = |error: io::Error| error.to_string();
-    let file = File::from(lacquer_system::inherit(config.fd));
     let options = Options { min: config.min, max: config.max, queue: MOST_QUEUED.min(memory / QUEUED_PART) };
     let device = || file.try_clone().and_then(FileDevice::new).map_err(text);
     let open = || Store::open(Box::new(device()?), options, clock::real).map_err(|error| error.to_string());
@@ -91,7 +139,7 @@ fn open_one(config: &DiskConfig, memory: u64, past: &mut PastBans) -> Result<Run
         store.layout().renew(&device()?, clock::real()).map_err(text)?;
         store = open()?;
     }
-    Running::with_readers(store).map_err(text)
+    Running::with_readers(store, Some(index)).map_err(text)
 }
 
 /// Starts to read the index of each store, and to write.

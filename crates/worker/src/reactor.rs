@@ -5,6 +5,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 
+use lacquer_cache::disk::Ring;
 use lacquer_engine::activity::{Work, track_polls};
 use lacquer_engine::{Services, origin_watch};
 use lacquer_sources::clock;
@@ -29,6 +30,9 @@ pub fn run(runtime: &LocalRuntime, services: &Rc<Services>, arrivals: UnboundedR
     runtime.block_on(async {
         spawn(services, Work::Accepting, arrivals::serve(services.clone(), arrivals));
         spawn(services, Work::Sweeping, keep_sweeping(services.clone()));
+        if let Some(ring) = services.ring() {
+            spawn(services, Work::Housekeeping, Ring::run(ring.clone()));
+        }
         // A round checks all connections, however many there are, without being interrupted.
         let watching = tokio::task::unconstrained(origin_watch::watch(services.clone()));
         spawn(services, Work::Housekeeping, watching);

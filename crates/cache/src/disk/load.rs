@@ -22,8 +22,8 @@ impl Cache {
     /// Creates a cache with stores on disks. No later call may pass a time before `now`. The threads that write to the
     /// stores are started afterwards.
     pub fn with_disks(config: Config, disks: OpenDisks, now: f64) -> Arc<Self> {
-        let OpenDisks { disks, past_bans } = disks;
-        let cache = Self::without_load_eviction(config, Disks::new(disks), now);
+        let OpenDisks { disks, past_bans, rings } = disks;
+        let cache = Self::without_load_eviction(config, Disks::new(disks, rings), now);
         cache.install_load_eviction();
         if cache.has_disks() {
             cache.bans.restore_past(past_bans, now);

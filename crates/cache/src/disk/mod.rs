@@ -21,6 +21,7 @@ mod search;
 mod stores;
 mod variant;
 
+pub use lacquer_disk::Ring;
 pub use search::{DiskObject, DiskSearch, Reading};
 pub(crate) use stores::Disks;
 pub use stores::{Disk, OpenDisks};

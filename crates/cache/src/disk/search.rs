@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use lacquer_disk::{Candidate, Loaded};
+use lacquer_disk::{Candidate, Loaded, Receiver, Ring};
 
 use crate::cache::Cache;
 use crate::descriptor::Descriptor;
@@ -70,6 +70,11 @@ impl Cache {
         !self.disks.is_empty()
     }
 
+    /// Takes a ring for a reactor, if there is one left.
+    pub fn take_ring(&self) -> Option<Ring> {
+        self.disks.take_ring()
+    }
+
     /// Begins the search for an object that is not in memory. Returns `None` if no store can have one.
     pub fn search_disks(self: &Arc<Self>, digest: &Digest, now: f64) -> Option<DiskSearch> {
         let key = key_of(digest);
@@ -86,22 +91,13 @@ impl Cache {
 }
 
 impl DiskSearch {
-    /// Starts to read the next object. Returns `None` if there are no more.
-    pub fn read_next(&mut self) -> Option<Reading> {
+    /// Starts to read the next object, in the ring of this thread if there is one. Returns `None` if there are no more.
+    pub fn read_next(&mut self, ring: Option<&Ring>) -> Option<Reading> {
         let (disk, candidate) = self.candidates.pop_front()?;
         let result = Arc::new(Mutex::new(State::Reading(None)));
-        let promise = Promise(Arc::clone(&result));
-        let (cache, key) = (Arc::clone(&self.cache), self.key);
-        let running = Arc::clone(&self.cache.disks.get(disk)?.running);
-        let store = Arc::clone(running.store());
-        running.read(move || {
-            // The request has given up: the disk was slow.
-            if !promise.is_awaited() {
-                return;
-            }
-            let loaded = store.load(&candidate, &key);
-            promise.keep(loaded.and_then(|loaded| DiskObject::new(&cache, disk, &key, loaded)));
-        });
+        let (cache, promise) = (Arc::clone(&self.cache), Promise(Arc::clone(&result)));
+        let awaited = AwaitedObject { cache, disk, key: self.key, promise };
+        self.cache.disks.get(disk)?.running.load(ring, candidate, self.key, awaited);
         Some(Reading(result))
     }
 }
@@ -126,6 +122,25 @@ impl Future for Reading {
                 Poll::Pending
             }
         }
+    }
+}
+
+/// Receives an object from a store.
+struct AwaitedObject {
+    cache: Arc<Cache>,
+    disk: usize,
+    key: Key,
+    promise: Promise,
+}
+
+impl Receiver for AwaitedObject {
+    fn is_awaited(&self) -> bool {
+        self.promise.is_awaited()
+    }
+
+    fn receive(self, loaded: Option<Loaded>) {
+        let Self { cache, disk, key, promise } = self;
+        promise.keep(loaded.and_then(|loaded| DiskObject::new(&cache, disk, &key, loaded)));
     }
 }
 

@@ -7,4 +7,5 @@ mod format;
 mod health;
 mod index;
 mod reuse;
+mod ring;
 mod worlds;

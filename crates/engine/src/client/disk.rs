@@ -39,7 +39,8 @@ pub async fn search(req: &mut Req, busy: Busy) -> Result<Searched, Step> {
     admit(req).await?;
     req.task.services().flush_counters();
     let found = loop {
-        let Some(reading) = search.read_next() else { break None };
+        let ring = req.task.services().ring().map(|ring| &**ring);
+        let Some(reading) = search.read_next(ring) else { break None };
         match timeout(LONGEST_READ, reading).await {
             Ok(Some(found)) if is_match(req, &found) => break Some(found),
             Ok(_) => {}

@@ -1,0 +1,178 @@
+//! Reads of files that do not block their thread, by the kernel's io_uring.
+//!
+//! io_uring has had many vulnerabilities, so a ring can do only one thing: read the files that were named when it was
+//! created. The kernel refuses every other operation on it, and a process that may not create rings anymore can use
+//! those that it has.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::mem;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::rc::Rc;
+
+use io_uring::register::Restriction;
+use io_uring::squeue::Flags;
+use io_uring::{Builder, IoUring, opcode, types};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Receives the result of a read and its memory.
+pub type Done = Box<dyn FnOnce(io::Result<()>, Vec<u8>) + Send>;
+
+/// A queue of reads, of one thread. Its descriptor is readable when reads have ended.
+pub struct Ring(RefCell<Inner>);
+
+/// A read of a file, whose descriptor is not passed because the ring knows it.
+pub struct Read {
+    /// The index of the file.
+    pub file: u32,
+    /// The position in the file.
+    pub at: u64,
+    /// The memory, and the part of it that is to be filled.
+    pub memory: Vec<u8>,
+    pub range: Range<usize>,
+    pub done: Done,
+}
+
+struct Inner {
+    ring: IoUring,
+    depth: usize,
+    last: u64,
+    /// The reads in progress, by number. The kernel writes to their memory.
+    reads: HashMap<u64, Read>,
+}
+
+impl Ring {
+    /// Creates a ring that reads these files, `depth` at a time.
+    pub fn new(files: &[BorrowedFd<'_>], depth: u32) -> io::Result<Self> {
+        // Without interrupts of the thread, if the kernel can do that.
+        let ring = builder().setup_coop_taskrun().build(depth).or_else(|_| builder().build(depth))?;
+        let files: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
+        let submitter = ring.submitter();
+        submitter.register_files(&files)?;
+        submitter.register_restrictions(&mut [
+            Restriction::sqe_op(opcode::Read::CODE),
+            Restriction::sqe_flags_required(Flags::FIXED_FILE.bits()),
+        ])?;
+        submitter.register_enable_rings()?;
+        let inner = Inner { depth: depth as usize, last: 0, reads: HashMap::new(), ring };
+        Ok(Self(RefCell::new(inner)))
+    }
+
+    /// Returns whether another read can be started.
+    pub fn has_room(&self) -> bool {
+        let inner = self.0.borrow();
+        inner.reads.len() < inner.depth
+    }
+
+    /// Starts a read. Returns it if its range is wrong or there is no room.
+    pub fn read(&self, read: Read) -> Result<(), Read> {
+        self.0.borrow_mut().start(read)
+    }
+
+    /// Ends the reads that the kernel has completed.
+    pub fn complete(&self) {
+        let ended = self.0.borrow_mut().take_ended();
+        for (read, result) in ended {
+            (read.done)(result, read.memory);
+        }
+    }
+
+    /// Ends reads whenever the kernel has completed some. Runs until it is canceled, in a runtime of tokio.
+    pub async fn run(self: Rc<Self>) {
+        // SAFETY: the ring has one descriptor, and keeps it open until its end.
+        let watched = unsafe { AsyncFd::register_with_interest(Rc::clone(&self), Interest::READABLE) };
+        let Ok(watched) = watched else { return };
+        while let Ok(mut ready) = watched.readable().await {
+            // Before the reads: those that end meanwhile make the descriptor ready again.
+            ready.clear_ready();
+            self.complete();
+        }
+    }
+
+    /// Returns the number of reads in progress.
+    pub fn in_progress(&self) -> usize {
+        self.0.borrow().reads.len()
+    }
+}
+
+fn builder() -> Builder {
+    let mut builder = IoUring::builder();
+    builder.setup_r_disabled();
+    builder
+}
+
+impl Inner {
+    fn start(&mut self, mut read: Read) -> Result<(), Read> {
+        let is_valid = read.range.start <= read.range.end && read.range.end <= read.memory.len();
+        let length = u32::try_from(read.range.len());
+        let (true, Ok(length)) = (is_valid && self.reads.len() < self.depth, length) else {
+            return Err(read);
+        };
+        let to = read.memory[read.range.clone()].as_mut_ptr();
+        let number = self.last + 1;
+        let entry = opcode::Read::new(types::Fixed(read.file), to, length).offset(read.at).build();
+        let entry = entry.user_data(number);
+        // SAFETY: the kernel writes to the range of the memory, until it reports the end of the read. The memory stays in
+        // `reads` for so long, or is leaked; its address does not change when the vector is moved, and nobody accesses it.
+        if unsafe { self.ring.submission().push(&entry) }.is_err() {
+            return Err(read);
+        }
+        self.last = number;
+        self.reads.insert(number, read);
+        // If the kernel has no memory for it now, the next call submits it.
+        let _ = self.ring.submit();
+        Ok(())
+    }
+
+    fn take_ended(&mut self) -> Vec<(Read, io::Result<()>)> {
+        if !self.ring.submission().is_empty() {
+            let _ = self.ring.submit();
+        }
+        let reads = &mut self.reads;
+        let completion = self.ring.completion();
+        let ended = completion.filter_map(|entry| {
+            let read = reads.remove(&entry.user_data())?;
+            let result = match usize::try_from(entry.result()) {
+                Ok(n) if n == read.range.len() => Ok(()),
+                Ok(_) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "fewer bytes than expected")),
+                Err(_) => Err(io::Error::from_raw_os_error(-entry.result())),
+            };
+            Some((read, result))
+        });
+        ended.collect()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The kernel may write to this memory even after the end of the ring.
+        for (_, read) in self.reads.drain() {
+            mem::forget(read.memory);
+        }
+    }
+}
+
+impl AsRawFd for Ring {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.borrow().ring.as_raw_fd()
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ring({} reads)", self.in_progress())
+    }
+}
+
+impl fmt::Debug for Read {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Read({} bytes at {} of file {})", self.range.len(), self.at, self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const LENGTH: usize = 100_000;
+
+fn byte(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+/// Returns a file of `LENGTH` bytes, without a name.
+fn file() -> File {
+    let path = std::env::temp_dir().join(format!("lacquer-ring-{}-{:?}", std::process::id(), Instant::now()));
+    let mut file = File::options().create_new(true).read(true).write(true).open(&path).expect("a file");
+    std::fs::remove_file(&path).expect("it exists");
+    let bytes: Vec<u8> = (0..LENGTH).map(byte).collect();
+    file.write_all(&bytes).expect("it has room");
+    file
+}
+
+/// Returns a ring, or `None` where the kernel or the container has none.
+fn ring(files: &[&File], depth: u32) -> Option<Ring> {
+    let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+    match Ring::new(&files, depth) {
+        Ok(ring) => Some(ring),
+        Err(error) => {
+            println!("skipped: no io_uring here: {error}");
+            None
+        }
+    }
+}
+
+type Ended = (io::Result<()>, Vec<u8>);
+
+fn read(at: u64, length: usize, range: Range<usize>) -> (Read, Receiver<Ended>) {
+    let (sender, receiver) = channel();
+    let done = Box::new(move |result, memory| sender.send((result, memory)).expect("it is awaited"));
+    (Read { file: 0, at, memory: vec![9; length], range, done }, receiver)
+}
+
+fn wait(ring: &Ring, ended: &Receiver<Ended>) -> Ended {
+    let begun = Instant::now();
+    loop {
+        ring.complete();
+        if let Ok(ended) = ended.try_recv() {
+            return ended;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "the read does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn reads_fill_their_range_only() {
+    let file = file();
+    let Some(ring) = ring(&[&file], 8) else { return };
+    let (request, ended) = read(1000, 500, 100..300);
+    ring.read(request).expect("there is room");
+    let (result, memory) = wait(&ring, &ended);
+    result.expect("the file can be read");
+    let expected = |at: usize| if (100..300).contains(&at) { byte(1000 + at - 100) } else { 9 };
+    assert_eq!(memory, (0..500).map(expected).collect::<Vec<u8>>());
+    assert_eq!(ring.in_progress(), 0);
+}
+
+#[test]
+fn reads_beyond_the_end_and_of_unknown_files_fail() {
+    let file = file();
+    let Some(ring) = ring(&[&file], 8) else { return };
+    for (file, at) in [(0, LENGTH as u64 - 10), (0, 1 << 40), (1, 0), (u32::MAX, 0)] {
+        let (mut request, ended) = read(at, 50, 0..50);
+        request.file = file;
+        ring.read(request).expect("there is room");
+        wait(&ring, &ended).0.expect_err("there are no such bytes");
+    }
+}
+
+#[test]
+fn wrong_ranges_and_reads_beyond_the_depth_are_refused() {
+    let file = file();
+    let Some(ring) = ring(&[&file], 2) else { return };
+    for range in [0..51, 51..51, 60..70] {
+        let (request, _) = read(0, 50, range);
+        ring.read(request).expect_err("the range exceeds the memory");
+    }
+    let reversed = Range { start: 2, end: 1 };
+    ring.read(read(0, 50, reversed).0).expect_err("the range is reversed");
+    let (first, first_ended) = read(0, 50, 0..50);
+    let (second, second_ended) = read(0, 50, 0..0);
+    ring.read(first).expect("there is room");
+    ring.read(second).expect("there is room");
+    ring.read(read(0, 50, 0..50).0).expect_err("two are in progress");
+    for ended in [first_ended, second_ended] {
+        wait(&ring, &ended).0.expect("the file can be read");
+    }
+    let (again, ended) = read(7, 50, 0..50);
+    ring.read(again).expect("there is room again");
+    assert_eq!(wait(&ring, &ended).1[0], byte(7));
+}
+
+#[test]
+fn a_read_may_start_the_next_one() {
+    let file = file();
+    let Some(ring) = ring(&[&file], 1).map(std::sync::Arc::new) else { return };
+    let (next, ended) = read(5, 10, 0..10);
+    let (sender, receiver) = channel();
+    let first = Read {
+        file: 0,
+        at: 0,
+        memory: vec![0; 10],
+        range: 0..10,
+        done: Box::new(move |_, _| sender.send(()).expect("it is awaited")),
+    };
+    ring.read(first).expect("there is room");
+    let begun = Instant::now();
+    while receiver.try_recv().is_err() {
+        ring.complete();
+        assert!(begun.elapsed() < Duration::from_secs(20), "the read does not end");
+    }
+    ring.read(next).expect("the first has ended");
+    assert_eq!(wait(&ring, &ended).1[0], byte(5));
+}
+
+#[test]
+fn a_ring_may_end_before_its_reads() {
+    let file = file();
+    let Some(ring) = ring(&[&file], 64) else { return };
+    let ended: Vec<_> = (0..64)
+        .map(|number| {
+            let (request, ended) = read(number * 1000, 1000, 0..1000);
+            ring.read(request).expect("there is room");
+            ended
+        })
+        .collect();
+    drop(ring);
+    // Their functions are dropped.
+    assert!(ended.iter().all(|ended| ended.recv_timeout(Duration::from_secs(20)).is_err()));
+}
+
+#[test]
+fn other_operations_are_refused() {
+    let file = file();
+    let Some(ring) = ring(&[&file], 8) else { return };
+    let mut inner = ring.0.borrow_mut();
+    let write = opcode::Write::new(types::Fixed(0), [1].as_ptr(), 1).build().user_data(1);
+    let by_descriptor = opcode::Nop::new().build().user_data(2);
+    for entry in [write, by_descriptor] {
+        // SAFETY: the kernel refuses the operation, and does not read the memory.
+        unsafe { inner.ring.submission().push(&entry) }.expect("there is room");
+        inner.ring.submit_and_wait(1).expect("the ring works");
+        let entry = inner.ring.completion().next().expect("it has ended");
+        assert_eq!(entry.result(), -13, "EACCES");
+    }
+    inner.ring.submitter().register_files(&[0]).expect_err("nothing can be registered");
+}
+
+#[test]
+fn a_runtime_ends_reads() {
+    let file = file();
+    let Some(ring) = ring(&[&file], 8).map(Rc::new) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default());
+    runtime.expect("there is memory").block_on(async {
+        let running = tokio::task::spawn_local(Rc::clone(&ring).run());
+        for at in 0..50 {
+            let (sender, receiver) = tokio::sync::oneshot::channel();
+            let done = Box::new(move |_: io::Result<()>, memory: Vec<u8>| {
+                sender.send(memory[0]).expect("it is awaited");
+            });
+            let memory = vec![0; 4096];
+            ring.read(Read { file: 0, at, memory, range: 0..4096, done }).expect("there is room");
+            let read = tokio::time::timeout(Duration::from_secs(20), receiver).await;
+            assert_eq!(read.expect("it ends").expect("it succeeds"), byte(at as usize));
+        }
+        running.abort();
+    });
+}
