@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use crate::blocks::{Aligned, BLOCK, Blocks, span_around};
 
 /// The length of a buffer. Longer reads have memory of their own.
-const LENGTH: usize = (144 << 10) + BLOCK as usize;
+const LENGTH: usize = (272 << 10) + BLOCK as usize;
 /// The number of buffers that are kept.
-const KEPT: usize = 64;
+const KEPT: usize = 32;
 
 /// The buffers that no read uses.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use crate::stats::{add, bump};
 use crate::store::{Candidate, Store};
 
 /// A record up to this length is read at once.
-const WHOLE: u64 = 144 << 10;
+const WHOLE: u64 = 272 << 10;
 /// The part of a longer record that is read first.
 const BEGINNING: u64 = 128 << 10;
 

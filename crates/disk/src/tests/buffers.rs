@@ -29,7 +29,7 @@ fn memory_is_used_again_without_the_bytes_of_earlier_reads() {
 fn reads_of_all_lengths_get_memory_and_those_beyond_the_end_fail() {
     let device = SimulatedDevice::new(1 << 20, 1);
     let buffers = Arc::<Buffers>::default();
-    for len in [1, BLOCK, 148 << 10, (148 << 10) + 1, 1 << 20] {
+    for len in [1, BLOCK, 276 << 10, (276 << 10) + 1, 1 << 20] {
         let (buffer, _) = buffers.read(&device, 0, len).expect("the device is long enough");
         assert_eq!(buffer.bytes().len() as u64, len.next_multiple_of(BLOCK));
     }

@@ -62,6 +62,9 @@ pub struct Sender {
 
 /// The size from which on stored bodies are sent without copying. Below it, copying is cheaper.
 const SENDFILE_MIN: usize = 48 * 1024;
+/// The number of hits from which on they are: pages that a socket has received must be returned to the system before
+/// they are used again, which costs more than a copy if the object is evicted after one hit.
+const HITS_BEFORE_SENDFILE: u32 = 2;
 /// The size up to which pieces of a body are collected before they are sent.
 const GATHER_MAX: usize = 32 * 1024;
 /// The largest number of stored chunks in one write.
@@ -289,7 +292,9 @@ impl Sender {
     /// head, large ones with sendfile. Returns the position after them. If the socket is full, waits without a chunk.
     async fn run(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         let written = match object.read(from, to) {
-            Read::Mapped(chunk) if chunk.len() >= SENDFILE_MIN => self.try_file(&chunk),
+            Read::Mapped(chunk) if chunk.len() >= SENDFILE_MIN && object.hits() >= HITS_BEFORE_SENDFILE => {
+                self.try_file(&chunk)
+            }
             Read::Mapped(chunk) if from + (chunk.len() as u64) < to => {
                 self.try_chunks(object, chunk, from, to)
             }
