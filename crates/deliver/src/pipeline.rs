@@ -269,14 +269,19 @@ impl<S: Sink> EsiInclude<S> {
         self.pipeline.check()
     }
 
-    /// Prepares the include for its body. Returns false, with the failure recorded, if the body cannot be included.
+    /// Prepares the include for its body. Returns false, with the failure recorded, if the body cannot be included or
+    /// the client is gone.
     pub async fn prepare(&mut self, object: Option<&Object>, gzipped: bool, has_esi: bool) -> bool {
         self.mode = match object {
             Some(object) if self.is_gzip && gzipped && !has_esi => {
                 // An incomplete body would corrupt the gzip stream, so wait for the whole body. The fetch must not
                 // wait for this reader.
                 object.stored().delivered(u64::MAX, false);
-                let is_whole = object.end().await != BodyState::Failed;
+                if let Err(gone) = self.pipeline.wait_for(object, u64::MAX).await {
+                    self.failure = Some(gone);
+                    return false;
+                }
+                let is_whole = object.state() != BodyState::Failed;
                 let marks = if is_whole { Box::pin(self.scan(object)).await } else { None };
                 let Some(marks) = marks else {
                     if self.failure.is_none() {

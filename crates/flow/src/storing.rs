@@ -1,7 +1,8 @@
 //! Decisions about storing a response: the requests that it may serve, its storage, and how its body is stored.
 
 use lacquer_http::h1::Framing;
-use lacquer_http::{BodyStatus, Message, Workspace, vary};
+use lacquer_http::vary::{self, VaryError};
+use lacquer_http::{BodyStatus, Message, Workspace};
 
 use crate::lifetime::Lifetime;
 
@@ -82,16 +83,19 @@ pub enum Variant {
     Of(Vec<u8>),
     /// `Vary` is invalid, so they are unknown: the object serves only its own request.
     Unknown,
+    /// `Vary` is `*`: the object serves only its own request.
+    None,
 }
 
 /// Decides which variant a response is (RFC 9111 section 4.1). A passed response needs none.
 #[inline]
 pub fn variant(is_pass: bool, response: &Message, request: &Message, ws: &Workspace) -> Variant {
     let mut packed = Vec::new();
-    if is_pass || vary::create(response, ws, request, ws, &mut packed).is_ok() {
-        Variant::Of(packed)
-    } else {
-        Variant::Unknown
+    let created = if is_pass { Ok(false) } else { vary::create(response, ws, request, ws, &mut packed) };
+    match created {
+        Ok(_) => Variant::Of(packed),
+        Err(VaryError::Everything) => Variant::None,
+        Err(_) => Variant::Unknown,
     }
 }
 
@@ -177,6 +181,8 @@ mod tests {
             (None, false, false, true),
             (Some("Vary: Accept-Language"), false, true, true),
             (Some("Vary: Accept-Language"), true, false, true),
+            (Some("Vary: *"), true, false, true),
+            (Some("Vary: Accept-Language, *"), true, false, true),
             (Some(&*long), false, false, false),
             (Some(&*long), true, false, true),
         ];
@@ -193,7 +199,19 @@ mod tests {
                     assert_eq!((is_known, has_variant), (true, !packed.is_empty()), "{line:?} {is_pass}");
                 }
                 Variant::Unknown => assert!(!is_known, "{line:?} {is_pass}"),
+                Variant::None => panic!("{line:?} {is_pass}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_response_that_varies_on_everything_is_for_its_own_request() {
+        for line in ["Vary: *", "Vary: Accept-Language, *"] {
+            let mut ws = Workspace::new(4096);
+            let (mut response, request) = (Message::new(64), Message::new(64));
+            response.set_response(&mut ws, 200).expect("there is room");
+            response.append_line_copy(&mut ws, line.as_bytes()).expect("there is room");
+            assert_eq!(variant(false, &response, &request, &ws), Variant::None, "{line:?}");
         }
     }
 

@@ -17,12 +17,17 @@ const ABSENT: usize = 0xffff;
 const END: [u8; 3] = [0xff, 0xff, 0];
 const MAX_NAME: usize = 127;
 
-/// An error in a `Vary` header, because of which the response cannot be cached. Logged as `Error`.
+/// The name in `Vary` that stands for everything, also outside of the request.
+const EVERYTHING: &[u8] = b"*";
+
+/// The reason why a response cannot be cached: an error in its `Vary`, or that it varies on everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VaryError {
     NameTooLong,
     ValueTooLong,
     Malformed,
+    /// No other request matches (RFC 9111 section 4.1).
+    Everything,
 }
 
 impl VaryError {
@@ -31,6 +36,7 @@ impl VaryError {
             VaryError::NameTooLong => "Vary header name length exceeded",
             VaryError::ValueTooLong => "Vary header maximum length exceeded",
             VaryError::Malformed => "Malformed Vary header",
+            VaryError::Everything => "Vary header is *",
         }
     }
 }
@@ -102,6 +108,9 @@ fn push_all(vary: &[u8], bereq: &Message, ws: &Workspace, out: &mut Vec<u8>) -> 
             return Err(VaryError::NameTooLong);
         }
         let name = &vary[at..at + len];
+        if name == EVERYTHING {
+            return Err(VaryError::Everything);
+        }
         if !name.is_empty() {
             let value = request_value(bereq, ws, name);
             if value.as_ref().is_some_and(|value| value.len() >= ABSENT) {
@@ -156,11 +165,13 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 /// Returns whether the request matches this variant. With gzip support `Accept-Encoding` is ignored: all requests get
-/// the gzipped object, which is decompressed on delivery if necessary.
+/// the gzipped object, which is decompressed on delivery if necessary. A variant that varies on everything, which an
+/// earlier release may have stored, never matches.
 pub fn matches(spec: &[u8], req: &Message, ws: &Workspace, gzip_support: bool) -> bool {
     entries(spec).all(|entry| {
         (gzip_support && ACCEPT_ENCODING.matches(entry.name))
-            || request_value(req, ws, entry.name).as_deref().map(kept) == entry.value
+            || entry.name != EVERYTHING
+                && request_value(req, ws, entry.name).as_deref().map(kept) == entry.value
     })
 }
 
@@ -250,6 +261,23 @@ mod tests {
         }
         let (msg, ws) = message(&[]);
         assert!(matches(&END, &msg, &ws, false));
-        assert!(!matches(&spec("Vary: *", &["*: x"]).unwrap(), &msg, &ws, false));
+    }
+
+    #[test]
+    fn a_response_that_varies_on_everything_matches_no_request() {
+        for vary in ["Vary: *", "Vary: Foo, *", "Vary:\t* , Foo", "Vary: ,*"] {
+            for request in [&[][..], &["*: x"], &["Foo: x"]] {
+                assert_eq!(spec(vary, request), Err(VaryError::Everything), "{vary:?} {request:?}");
+            }
+        }
+        assert!(spec("Vary: Foo*, *Bar, **", &[]).is_ok());
+        let mut stored = Vec::new();
+        push_entry(&mut stored, b"Foo", None);
+        push_entry(&mut stored, b"*", None);
+        stored.extend_from_slice(&END);
+        for request in [&[][..], &["*: x"], &["*:"]] {
+            let (msg, ws) = message(request);
+            assert!(!matches(&stored, &msg, &ws, false) && !matches(&stored, &msg, &ws, true));
+        }
     }
 }

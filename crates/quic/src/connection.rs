@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::error::{ReadError, WriteError};
 use crate::event::{CloseReason, Event};
 use crate::mailbox::Mailbox;
+use crate::settings::send_window;
 use crate::timer::Timer;
 use crate::tls_session::HandshakeFacts;
 
@@ -38,6 +39,8 @@ pub struct Connection {
     mailbox: Rc<Mailbox>,
     timer: RefCell<Timer>,
     unsent: RefCell<Option<Unsent>>,
+    /// The most bytes of responses that are held until the client has acknowledged them.
+    most_unacknowledged: u64,
     is_handshaking: Cell<bool>,
     is_drained: Cell<bool>,
 }
@@ -56,6 +59,7 @@ impl Connection {
         core: &Rc<Core>,
         handle: ConnectionHandle,
         state: quinn_proto::Connection,
+        most_unacknowledged: u64,
     ) -> Rc<Connection> {
         Rc::new(Connection {
             mailbox: core.add(handle),
@@ -64,6 +68,7 @@ impl Connection {
             state: RefCell::new(state),
             timer: RefCell::new(Timer::new()),
             unsent: RefCell::default(),
+            most_unacknowledged,
             is_handshaking: Cell::new(true),
             is_drained: Cell::new(false),
         })
@@ -84,6 +89,8 @@ impl Connection {
         if state.poll_timeout().is_some_and(|due| due <= now()) {
             state.handle_timeout(now());
         }
+        let congestion_window = state.congestion_state().window();
+        state.set_send_window(send_window(congestion_window, self.most_unacknowledged));
         while let Some(event) = state.poll() {
             events.extend(translate(event));
         }

@@ -172,7 +172,8 @@ impl<H: Host> Endpoint<H> {
             })
         });
         if let Ok((handle, state)) = accepted {
-            self.host.serve(Connection::new(&self.core, handle, state));
+            let send_window = self.host.settings().send_window;
+            self.host.serve(Connection::new(&self.core, handle, state, send_window));
         }
     }
 }

@@ -337,6 +337,11 @@ fn malformed_requests_end_their_stream_with_their_error() {
         ),
         ("many fields", ExcessiveLoad, headers(&[INDEX, &[("a", "b"); 100]])),
         ("a long field", ExcessiveLoad, with(("a", &long))),
+        (
+            "large trailers",
+            ExcessiveLoad,
+            [headers(&[UPLOAD]), headers(&[&[("a", &long[..8000]); 8]])].concat(),
+        ),
         ("a section that is announced as long", ExcessiveLoad, vec![1, 0x80, 0x10, 0, 0]),
         ("nothing", RequestIncomplete, vec![]),
         ("a reserved frame only", RequestIncomplete, frame(GREASE, b"x")),
@@ -506,6 +511,21 @@ fn incomplete_requests_are_bounded_and_end() {
         }
     });
     served.serves();
+    // A request in progress goes on when the field section of another one is late.
+    run(async {
+        let mut client = attack(served.address, &[control(settings(&[]))]).await;
+        client.write(&Write(To::Request(0), part[..40].to_vec(), End::Open)).await;
+        let upload = |bytes: Vec<u8>, end| Write(To::Request(1), bytes, end);
+        client.write(&upload(headers(&[UPLOAD, &[("content-length", "10")]]), End::Open)).await;
+        for _ in 0..9 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            client.write(&upload(frame(0, b"x"), End::Open)).await;
+        }
+        assert_eq!(client.reset().await, Some(Reason::ExcessiveLoad.code()));
+        client.write(&upload(frame(0, b"x"), End::Finish)).await;
+        client.responses.remove(0);
+        assert_eq!(client.reset().await, None, "the request in progress is answered");
+    });
     // A client that trickles has the same time.
     run(async {
         let mut client = attack(served.address, &[control(settings(&[]))]).await;

@@ -304,6 +304,39 @@ fn a_client_that_does_not_read_is_bounded() {
     });
 }
 
+/// Clients that acknowledge nothing hold little memory.
+#[test]
+fn clients_that_acknowledge_nothing_hold_little() {
+    const CLIENTS: u64 = 40;
+    let mut served = start(&[]);
+    served.serves();
+    run(async {
+        let mut clients = Vec::new();
+        for seed in 0..CLIENTS {
+            let relay = Relay::start(served.address, Faults { lost: 0, repeated: 0, delayed: 0 }, seed);
+            let client = Client::connect(relay.address).await;
+            client.get(if seed == 0 { "/10000000" } else { "/100" }).await;
+            clients.push((relay, client));
+        }
+        let before = served.daemon.resident().memory;
+        let (mut streams, long) = (Vec::new(), "x".repeat(400));
+        for (relay, client) in &clients {
+            relay.mute();
+            let (mut send, receive) = client.open("GET", "/10000000", &[("x-long", &long)]).await;
+            send.finish().expect("it is open");
+            streams.push((send, receive));
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let grown = served.daemon.resident().memory.saturating_sub(before);
+        assert!(grown < CLIENTS * (300 << 10), "{} kB for {CLIENTS} clients", grown >> 10);
+        for (_, receive) in &mut streams {
+            let mut some = [0; 1000];
+            assert!(receive.read(&mut some).await.is_ok_and(|n| n.is_some()), "the response has begun");
+        }
+    });
+    served.serves();
+}
+
 /// A new worker resets the connections of the old one at once, and serves new ones.
 #[test]
 fn clients_notice_that_the_worker_was_replaced() {

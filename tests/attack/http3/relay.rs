@@ -10,6 +10,8 @@ use lacquer_testing::Random;
 
 /// The largest datagram.
 const DATAGRAM: usize = 65_535;
+/// A size that requests with long fields exceed, and acknowledgments do not.
+const ACKNOWLEDGMENT: usize = 200;
 
 /// The faults of a relay, in percent of the datagrams.
 #[derive(Clone, Copy)]
@@ -24,6 +26,7 @@ pub struct Faults {
 pub struct Relay {
     pub address: SocketAddr,
     is_over: Arc<AtomicBool>,
+    is_mute: Arc<AtomicBool>,
 }
 
 impl Relay {
@@ -37,13 +40,17 @@ impl Relay {
             socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         }
         let (over, first) = (is_over.clone(), (towards.try_clone(), back.try_clone()));
+        let is_mute = Arc::new(AtomicBool::new(false));
+        let mute = is_mute.clone();
         let client = Arc::new(std::sync::Mutex::new(None));
         let latest = client.clone();
         let (from, to) = (first.0.expect("a socket"), first.1.expect("a socket"));
         thread::spawn(move || {
             relay(&from, faults, Random(seed), &over, |bytes, sender| {
                 *latest.lock().expect("a lock") = Some(sender);
-                let _ = to.send(bytes);
+                if bytes.len() > ACKNOWLEDGMENT || !mute.load(Ordering::Relaxed) {
+                    let _ = to.send(bytes);
+                }
             });
         });
         let over = is_over.clone();
@@ -54,7 +61,12 @@ impl Relay {
                 }
             });
         });
-        Relay { address, is_over }
+        Relay { address, is_over, is_mute }
+    }
+
+    /// Loses the client's acknowledgments from now on.
+    pub fn mute(&self) {
+        self.is_mute.store(true, Ordering::Relaxed);
     }
 }
 

@@ -4,7 +4,10 @@ mod slow_clients;
 mod slow_store;
 
 use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use lacquer_cache::bans::{BanRequest, HeadReader};
 use lacquer_cache::{
@@ -82,6 +85,7 @@ impl Sink for Recorder {
     }
 
     async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+        self.check()?;
         object.more(at).await;
         Ok(())
     }
@@ -408,6 +412,18 @@ fn a_malformed_include_and_a_gone_client_are_reported() {
     assert!(!run(include.prepare(Some(&broken), true, false)));
     include.fail();
     assert!(matches!(include.into_parts().2, Err(SendError::Include)));
+
+    // A body that is to be included as a whole is not waited for if the client is gone.
+    let (object, writer) = world.begin(0);
+    let gone = Recorder { breaks_after: Some(0), ..recorder(9) };
+    let mut include = EsiInclude::new(pipeline(Vec::new(), gone), true, Checksum::default(), false);
+    let prepared = {
+        let mut prepare = pin!(include.prepare(Some(&object), true, false));
+        run(poll_fn(|cx| Poll::Ready(prepare.as_mut().poll(cx))))
+    };
+    assert_eq!(prepared, Poll::Ready(false), "it does not wait for the fetch");
+    assert!(matches!(include.into_parts().2, Err(SendError::Io(_))));
+    drop(writer);
 
     let body = Random(1).bytes(200_000);
     let object = world.complete(&body);

@@ -41,6 +41,13 @@ pub enum Change {
     Unsatisfiable { why: &'static str, whole: Option<u64> },
 }
 
+impl Change {
+    /// Returns whether the response is that of a range request.
+    fn is_of_range(&self) -> bool {
+        matches!(self, Change::Part { .. } | Change::Parts | Change::Unsatisfiable { .. })
+    }
+}
+
 /// The part of a body to send to the client.
 #[derive(Debug)]
 pub enum Portion {
@@ -73,7 +80,9 @@ impl Facts {
 
 impl Plan {
     /// Creates a plan with the filters of these names. `choose` selects the client's range; it gets the plan with the
-    /// filters before the range filter. Returns an error if a name is unknown or misplaced: the list from this name on.
+    /// filters before the range filter. Only the first range filter that applies has an effect, because a response has
+    /// one `Content-Range` (RFC 9110 section 14.4). Returns an error if a name is unknown or misplaced: the list from
+    /// this name on.
     pub fn new(names: &[u8], facts: Facts, choose: impl Fn(&Plan) -> Portion) -> Result<Plan, &[u8]> {
         let mut plan = Plan { length: facts.stored, ..Plan::default() };
         for (name, rest) in lacquer_filters::names(names) {
@@ -85,8 +94,8 @@ impl Plan {
                     plan.filters.push(Box::new(Gunzip::for_delivery()));
                     plan.changes.push(Change::Unpacked);
                 }
+                b"range" if plan.changes.iter().any(Change::is_of_range) => {}
                 b"range" => {
-                    plan.filter_range();
                     let portion = choose(&plan);
                     plan.take(portion);
                 }
@@ -186,9 +195,7 @@ mod tests {
 
     #[test]
     fn a_range_before_other_filters_is_a_filter() {
-        for (names, filters) in
-            [("range", vec![]), ("range gunzip", vec!["range", "gunzip"]), ("range range", vec!["range"])]
-        {
+        for (names, filters) in [("range", vec![]), ("range gunzip", vec!["range", "gunzip"])] {
             let facts = Facts { has_includes: false, ..PAGE };
             let plan = Plan::new(names.as_bytes(), facts, |_| Portion::Part { low: 5, high: 10 });
             let plan = plan.expect("the names are known");
@@ -197,6 +204,33 @@ mod tests {
             assert_eq!(plan.to.is_none(), !filters.is_empty(), "{names}");
             assert!(names != "range gunzip" || plan.length.is_none(), "{names}");
         }
+    }
+
+    #[test]
+    fn a_range_is_applied_once() {
+        let facts = Facts { has_includes: false, ..PAGE };
+        let part = |_: &Plan| Portion::Part { low: 5, high: 10 };
+        let cut = |whole| Change::Part { low: 5, high: 10, whole };
+        for (names, changes, filters) in [
+            ("range range", vec![cut(Some(100))], vec![]),
+            ("range range  range", vec![cut(Some(100))], vec![]),
+            ("range gunzip range", vec![cut(Some(100)), Change::Unpacked], vec!["range", "gunzip"]),
+            ("gunzip range range", vec![Change::Unpacked, cut(Some(300))], vec!["gunzip", "range"]),
+        ] {
+            let plan = Plan::new(names.as_bytes(), facts, part).expect("the names are known");
+            let found: Vec<_> = plan.filters.iter().map(|filter| filter.name()).collect();
+            assert_eq!((plan.changes, found), (changes, filters), "{names}");
+        }
+        let several = |_: &Plan| Portion::Parts(Multipart::new(vec![(0, 1), (50, 60)], 100, None, 7));
+        let plan = Plan::new(b"range range", facts, several).expect("the names are known");
+        assert_eq!(plan.changes, [Change::Parts]);
+        let plan = Plan::new(b"range range", facts, |_| Portion::Unsatisfiable("why"));
+        let plan = plan.expect("the names are known");
+        assert_eq!(plan.changes, [Change::Unsatisfiable { why: "why", whole: Some(100) }]);
+        // A filter that did not apply leaves the choice to the next one.
+        let choose = |plan: &Plan| if plan.is_plain() { Portion::Whole } else { part(plan) };
+        let plan = Plan::new(b"range gunzip range", facts, choose).expect("the names are known");
+        assert_eq!(plan.changes, [Change::Unpacked, cut(Some(300))]);
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Fetch {
         })
     }
 
-    /// Returns the packed Vary headers of the object. An unknown variant makes the object uncacheable.
+    /// Returns the packed Vary headers of the object. An object that only its own request matches is uncacheable.
     fn variant(&mut self) -> Vec<u8> {
         let (response, request) = (&self.response.http, &self.request.http);
         match storing::variant(self.purpose.is_pass, response, request, self.task.ws()) {
@@ -164,6 +164,12 @@ impl Fetch {
                 let text = b"Illegal 'Vary' header from backend, making this a pass.";
                 self.task.log_mut().put(Tag::Error, text);
                 self.response.is_uncacheable = true;
+                Vec::new()
+            }
+            Variant::None => {
+                if !std::mem::replace(&mut self.response.is_uncacheable, true) {
+                    self.task.log_mut().put(Tag::Notice, b"Vary is *, making this a pass");
+                }
                 Vec::new()
             }
         }

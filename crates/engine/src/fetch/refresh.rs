@@ -19,8 +19,10 @@ pub async fn refresh(f: &mut Fetch, stale: Arc<Object>) -> Step {
     let Some(connection) = f.reclaim() else { return Step::Error };
     if stale.state() == BodyState::Fetching {
         f.task.log_mut().put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
-        if stale.end().await == BodyState::Failed {
-            return template_failed(f, connection, FAILED);
+        match f.abandonment(None).unless(pin!(stale.end())).await {
+            Some(BodyState::Failed) => return template_failed(f, connection, FAILED),
+            Some(BodyState::Fetching | BodyState::Complete) => {}
+            None => return broken(f, connection, &stale, Unrefreshed::Abandoned, false),
         }
     }
     // Detects a body that cannot be read before a client receives the new head.

@@ -68,7 +68,10 @@ fn fields(
     loop {
         let out = builder.field_buffer(ws);
         match decoder.next(&mut section, out).map_err(|error| damaged(error, log))? {
-            Step::Field(line) => builder.add(line, ws, msg, log)?,
+            // Unlike in HTTP/2, the rest of the section is not needed to decode others.
+            Step::Field(line) => builder
+                .add(line, ws, msg, log)
+                .map_err(|too_large| Error::Stream(Error::from(too_large).reason()))?,
             Step::Full => builder.overflow(decoder.field_size_bound(&section)),
             Step::End => break,
         }

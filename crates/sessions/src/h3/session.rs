@@ -302,10 +302,14 @@ impl Session {
             Err(Failure::Reset(code)) => return self.cancelled(&stream, code),
             Err(Failure::Closed) => Error::Stream(Reason::RequestIncomplete),
         };
-        if error.is_connection() {
-            return Err(error);
+        if error.is_connection() { Err(error) } else { self.refuse(id, error) }
+    }
+
+    /// Resets a stream whose request was not started. Fails if there were too many of them.
+    fn refuse(&mut self, id: StreamId, error: Error) -> Result<(), Error> {
+        if let Some(request) = self.requests.get(&id) {
+            request.stream.reset(error);
         }
-        stream.reset(error);
         self.give_up(id);
         let counted = self.conn.protocol.borrow_mut().count_useless(clock::real());
         counted.map_err(|fault| self.conn.log_fault(&fault))
@@ -383,15 +387,29 @@ impl Session {
             {
                 None
             }
-            Awaited::Rest => {
-                self.conn.log(Tag::SessError, format_args!("H3: Hit timeout_idle in a header section"));
-                Some(Error::Connection(Reason::HeaderTimeout).into())
-            }
+            Awaited::Rest => self.end_late_sections().err().map(End::from),
             Awaited::Request => {
                 let close = if self.is_leaving { SessClose::RespClose } else { SessClose::RxCloseIdle };
                 Some(End { close, ..Error::Connection(Reason::NoError).into() })
             }
         }
+    }
+
+    /// Resets the streams whose field sections are late. Fails, to end the connection, if nothing else has happened on
+    /// it for as long.
+    fn end_late_sections(&mut self) -> Result<(), Error> {
+        self.conn.log(Tag::SessError, format_args!("H3: Hit timeout_idle in a header section"));
+        let (now, limit) = (self.idle.now(), self.idle_limit());
+        let is_active = self.conn.has_unacknowledged()
+            || self.requests.values().any(|request| !request.is_opening())
+            || now.since(self.active) < limit;
+        if !is_active {
+            return Err(Error::Connection(Reason::HeaderTimeout));
+        }
+        let is_late = |request: &Request| request.is_opening() && now.since(request.since) >= limit;
+        let late: Vec<StreamId> =
+            self.requests.iter().filter(|(_, request)| is_late(request)).map(|(id, _)| *id).collect();
+        late.into_iter().try_for_each(|id| self.refuse(id, Error::Stream(Reason::HeaderTimeout)))
     }
 
     /// Returns the end of a connection that the client has closed, or that is lost.

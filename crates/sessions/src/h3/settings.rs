@@ -4,7 +4,7 @@ use lacquer_params::Params;
 use lacquer_quic::Settings;
 use lacquer_sources::clock;
 
-/// The bytes of responses that a connection holds until the client has acknowledged them. It limits the rate to one
+/// The most bytes of responses that a connection holds until the client has acknowledged them. It limits the rate to one
 /// client to this much in a round trip.
 const SEND_WINDOW: u64 = 1024 * 1024;
 /// The bytes of request bodies that a connection holds, in windows of a stream.
