@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lacquer_disk::{Ban, Dropped, Running, Store};
+use lacquer_disk::{Ban, Dropped, Running, Stats, Store};
 
 use crate::bans::{HeadReader, PastBans};
+use crate::disk::admission::Admission;
 use crate::disk::content::Resident;
 use crate::disk::variant;
 use crate::invalidation::Ticket;
@@ -39,50 +40,53 @@ pub struct OpenDisks {
     pub past_bans: PastBans,
 }
 
-/// All stores.
+/// All stores, and the rule by which objects are admitted to them.
 #[derive(Debug, Default)]
-pub(crate) struct Disks(Box<[Disk]>);
+pub(crate) struct Disks {
+    stores: Box<[Disk]>,
+    pub(crate) admission: Admission,
+}
 
 impl Disks {
     pub(crate) fn new(disks: Vec<Disk>) -> Self {
-        Self(disks.into())
+        Self { stores: disks.into(), admission: Admission::default() }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.stores.is_empty()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Disk> {
-        self.0.iter()
+        self.stores.iter()
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<&Disk> {
-        self.0.get(index)
+        self.stores.get(index)
     }
 
     pub(crate) fn has_stevedore(&self, stevedore: u8) -> bool {
-        self.0.iter().any(|disk| disk.stevedore == stevedore)
+        self.stores.iter().any(|disk| disk.stevedore == stevedore)
     }
 
     pub(crate) fn may_have(&self, key: &Key) -> bool {
-        self.0.iter().any(|disk| disk.store().may_have(key))
+        self.stores.iter().any(|disk| disk.store().may_have(key))
     }
 
     /// Removes all objects of a key. The ticket waits until that is durable. The caller holds the lock of the shard, and
     /// drops the result after it.
     pub(crate) fn purge(&self, key: &Key, ticket: &mut Ticket) -> Vec<Dropped> {
-        self.0.iter().map(|disk| disk.store().purge(key, Some(Box::new(ticket.hold())))).collect()
+        self.stores.iter().map(|disk| disk.store().purge(key, Some(Box::new(ticket.hold())))).collect()
     }
 
     /// Removes all objects with a fingerprint. 0 is none.
     pub(crate) fn forget(&self, fingerprint: u64) -> Vec<Dropped> {
-        let stores = self.0.iter().filter(|_| fingerprint != 0);
+        let stores = self.stores.iter().filter(|_| fingerprint != 0);
         stores.map(|disk| disk.store().purge_fingerprint(fingerprint, None)).collect()
     }
 
-    /// Passes an object to the store behind its storage, if it may be stored. Otherwise removes the older objects of its
-    /// key from all stores, and from the other stores in any case. The caller holds the lock of the shard that contains
+    /// Passes an object to the store behind its storage, if it may be stored and is admitted. Otherwise removes the older
+    /// objects of its key from all stores, and from the other stores in any case. The caller holds the lock of the shard that contains
     /// the object, and drops the result after it.
     pub(crate) fn commit(
         &self,
@@ -104,6 +108,7 @@ impl Disks {
             return Vec::new();
         }
         let chosen = if object.is(NEVER) { None } else { self.store_for(key, object.stevedore()) };
+        let chosen = chosen.filter(|&index| self.admits(key, object, index));
         let store = |(index, disk): (usize, &Disk)| {
             if chosen == Some(index) {
                 disk.store().commit(Box::new(Resident::new(*key, object, heads)))
@@ -111,14 +116,30 @@ impl Disks {
                 disk.store().purge(key, None)
             }
         };
-        self.0.iter().enumerate().map(store).collect()
+        self.stores.iter().enumerate().map(store).collect()
+    }
+
+    /// Returns whether an object is written to a store now. Otherwise, it is when it is requested again. The caller holds
+    /// the lock of its shard.
+    fn admits(&self, key: &Key, object: &Object, store: usize) -> bool {
+        if !self.admission.is_by_second() || object.hits() > 0 {
+            return true;
+        }
+        let store = self.stores[store].store();
+        // What is on the disk was admitted before, and is replaced.
+        let is_admitted = store.may_have(key) || self.admission.was_refused(key);
+        if !is_admitted {
+            object.set(flag::ONCE);
+            Stats::count(&store.stats().postponed);
+        }
+        is_admitted
     }
 
     /// Chooses the store for a key among those of a storage that work, in proportion to their sizes. While the same stores
     /// work, the choice is the same. If one fails, only its keys get another.
     fn store_for(&self, key: &Key, stevedore: u8) -> Option<usize> {
         let is_meant = |(_, disk): &(usize, &Disk)| disk.stevedore == stevedore && disk.store().works();
-        let mut stores = self.0.iter().enumerate().filter(is_meant);
+        let mut stores = self.stores.iter().enumerate().filter(is_meant);
         let (first, _) = stores.next()?;
         if stores.clone().next().is_none() {
             return Some(first);
@@ -126,13 +147,13 @@ impl Disks {
         let score = |(index, disk): (usize, &Disk)| {
             (weighted(key, index as u64, disk.store().layout().size()), index)
         };
-        let all = self.0.iter().enumerate().filter(is_meant).map(score);
+        let all = self.stores.iter().enumerate().filter(is_meant).map(score);
         all.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, index)| index)
     }
 
     /// Records a ban in all stores. The ticket waits until it is durable.
     pub(crate) fn ban(&self, number: u32, time: f64, words: &[String], ticket: &mut Ticket) {
-        for disk in &self.0 {
+        for disk in &self.stores {
             let ban = Ban { number, time, words: words.to_vec() };
             disk.store().ban(ban, Some(Box::new(ticket.hold())));
         }

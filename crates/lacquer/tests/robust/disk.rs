@@ -313,6 +313,35 @@ fn a_full_store_drops_its_oldest_objects() {
     assert!(pages.requests() - before >= 40, "the oldest are not");
 }
 
+#[test]
+fn pages_that_are_requested_once_are_not_written() {
+    let (pages, place) = (Pages::start(), Place::new("once"));
+    let option = place.option(",size=64m,memory=32m");
+    let daemon = pages.daemon_with(&["-s", &option, "-p", "disk_admission=2"]);
+    let mut client = connect(&daemon);
+    read_all(&mut client, 0..200);
+    read_all(&mut client, 0..60);
+    read_all(&mut client, 0..20);
+    kill_all(daemon);
+    pages.version.store(2, Ordering::SeqCst);
+    let daemon = pages.daemon_with(&["-s", &option, "-p", "disk_admission=2"]);
+    let mut client = connect(&daemon);
+    for n in 0..200 {
+        assert_eq!(version(&mut client, n), if n < 60 { 1 } else { 2 }, "{n}");
+    }
+    // The hits on the disk have no other effect, and new versions replace those on the disk.
+    for n in 0..60 {
+        ask(&mut client, "GET", &format!("/{n}"), "refresh: 1\r\n");
+    }
+    kill_all(daemon);
+    pages.version.store(3, Ordering::SeqCst);
+    let daemon = pages.daemon_with(&["-s", &option, "-p", "disk_admission=2"]);
+    let mut client = connect(&daemon);
+    for n in 0..200 {
+        assert_eq!(version(&mut client, n), if n < 60 { 2 } else { 3 }, "{n}");
+    }
+}
+
 /// Bans are in the store and in the memory that the next worker takes over.
 #[test]
 fn a_worker_takes_over_memory_beside_a_store() {
