@@ -39,6 +39,7 @@ impl LiveParams {
 /// Applies the parameters of storages on disks.
 pub fn apply_to_disks(cache: &Cache, params: &Params) {
     cache.set_disk_admission(params.disk_admission);
+    cache.set_disk_flush_interval(params.disk_flush_interval);
 }
 
 /// Applies the parameters that are not read at each use.

@@ -47,6 +47,9 @@ disk_admission: Uint = "1" { units = "requests", min = "1", max = "2" }
      are written when they have been fetched. With 2, objects that are requested only once are not: an object is written \
      at its first hit in memory, or when it is fetched again after it has left memory, if few enough other objects were \
      requested in between. The keys of the last two million objects are remembered, in 8 MB of memory.";
+disk_flush_interval: Duration = "1.000" { units = "seconds", min = "0.010" }
+    "Time after which objects that were written to a disk (-s disk) are made durable. Objects that were written \
+     within this time before a cut of power may be lost. Purges and bans are durable before they are answered.";
 fetch_chunksize: Bytes = "16k" { units = "bytes", min = "4k", flags = EXPERIMENTAL }
     "Size of storage that a fetch allocates at a time if the length is unknown. It should exceed the size of \
      most objects.";

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lacquer_cache::bans::PastBans;
 use lacquer_cache::disk::{Disk, OpenDisks};
@@ -15,8 +14,6 @@ use parking_lot::Mutex;
 
 use crate::disk_counters::CountedDisk;
 
-/// The time within which written objects are made durable.
-const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// The most bytes that wait to be written, and the part of the memory that they may occupy.
 const MOST_QUEUED: u64 = 64 << 20;
 const QUEUED_PART: u64 = 4;
@@ -79,7 +76,8 @@ pub fn open(storages: &[StorageConfig]) -> OpenDisks {
 fn open_one(config: &DiskConfig, memory: u64, past: &mut PastBans) -> Result<Running, String> {
     let text = |error: io::Error| error.to_string();
     let file = File::from(lacquer_system::inherit(config.fd));
-    let options = Options { min: config.min, max: config.max, queue: MOST_QUEUED.min(memory / QUEUED_PART) };
+    let queue = MOST_QUEUED.min(memory / QUEUED_PART);
+    let options = Options { min: config.min, max: config.max, queue, ..Options::default() };
     let device = || file.try_clone().and_then(FileDevice::new).map_err(text);
     let open = || Store::open(Box::new(device()?), options, clock::real).map_err(|error| error.to_string());
     let mut store = open()?;
@@ -96,6 +94,6 @@ fn open_one(config: &DiskConfig, memory: u64, past: &mut PastBans) -> Result<Run
 
 /// Starts to read the index of each store, and to write.
 pub fn start(disks: &[CountedDisk]) -> Result<(), String> {
-    let start = |disk: &CountedDisk| disk.running().start_writers(FLUSH_INTERVAL);
+    let start = |disk: &CountedDisk| disk.running().start_writers();
     disks.iter().try_for_each(start).map_err(|e| format!("cannot start a thread for a disk: {e}"))
 }

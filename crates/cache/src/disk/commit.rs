@@ -51,6 +51,13 @@ impl Cache {
         }
     }
 
+    /// Sets parameter `disk_flush_interval`, in seconds.
+    pub fn set_disk_flush_interval(&self, seconds: f64) {
+        for disk in self.disks.iter() {
+            disk.store().set_flush_interval(seconds);
+        }
+    }
+
     /// Removes an object that must not be used from the index and from all stores, with all variants of its key there.
     /// Returns whether it was in the index.
     pub fn expel(&self, object: &Object) -> bool {

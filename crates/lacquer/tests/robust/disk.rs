@@ -342,6 +342,31 @@ fn pages_that_are_requested_once_are_not_written() {
     }
 }
 
+#[test]
+fn objects_are_durable_after_the_flush_interval() {
+    let pages = Pages::start();
+    for (at_start, later, version_after) in [("0.05", None, 1), ("60", None, 2), ("60", Some("0.05"), 1)] {
+        pages.version.store(1, Ordering::SeqCst);
+        let place = Place::new("flush");
+        let option = place.option(",size=64m,memory=32m");
+        let parameter = format!("disk_flush_interval={at_start}");
+        let mut daemon = pages.daemon_with(&["-s", &option, "-p", &parameter]);
+        // Short pages, which are written together.
+        read_all(&mut connect(&daemon), 6..50);
+        if let Some(value) = later {
+            thread::sleep(Duration::from_millis(500));
+            daemon.ok(&format!("param.set disk_flush_interval {value}"));
+        }
+        kill_all(daemon);
+        pages.version.store(2, Ordering::SeqCst);
+        let daemon = pages.daemon(&option);
+        let mut client = connect(&daemon);
+        for n in 6..50 {
+            assert_eq!(version(&mut client, n), version_after, "{n}, {at_start}, then {later:?}");
+        }
+    }
+}
+
 /// Bans are in the store and in the memory that the next worker takes over.
 #[test]
 fn a_worker_takes_over_memory_beside_a_store() {
