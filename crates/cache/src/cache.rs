@@ -77,7 +77,7 @@ pub(crate) struct Tuning {
     pub(crate) ban_dups: AtomicBool,
 }
 
-fn shard_index(key: &Key) -> usize {
+pub(crate) fn shard_index(key: &Key) -> usize {
     usize::from(key[0]) % SHARDS
 }
 
@@ -319,44 +319,6 @@ impl Cache {
         let Some(stevedore) = self.device_of(object) else { return };
         if !object.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::TAGGED | flag::DYING) {
             stevedore.commit(object.stored(), &Descriptor::of(key, object).bytes());
-        }
-    }
-
-    /// Passes an object that is in the index to the stores on disks.
-    #[inline]
-    fn commit_to_disk(&self, object: &Arc<Object>) {
-        if !self.disks.is_empty() {
-            self.commit_to_disks(object);
-        }
-    }
-
-    #[cold]
-    fn commit_to_disks(&self, object: &Arc<Object>) {
-        let Some((shard, slot)) = self.locate(object) else { return };
-        let shard = shard.lock();
-        if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
-            let key = object.key();
-            let dropped = self.disks.commit(&key, &shard, slot, object, &*self.bans.heads);
-            drop(shard);
-            drop(dropped);
-        }
-    }
-
-    /// Removes an object that must not be used from the index and from all stores, with all variants of its key there.
-    /// Returns whether it was in the index.
-    pub fn expel(&self, object: &Object) -> bool {
-        let fingerprint = self.fingerprint_of(object);
-        let found = self.kill(object);
-        drop(self.disks.forget(fingerprint));
-        found
-    }
-
-    /// Returns the number by which stores on disks find the objects of a key; 0 if there are none.
-    pub fn fingerprint_of(&self, object: &Object) -> u64 {
-        if self.disks.is_empty() || object.slot_id().is_none() {
-            0
-        } else {
-            lacquer_disk::fingerprint(&object.key())
         }
     }
 

@@ -179,6 +179,11 @@ impl Cache {
         deferred: &mut DeferredWork,
     ) -> Found {
         self.count_hit(&object, walk.t_req);
+        if object.is(flag::ONCE)
+            && let Some(slot) = walk.fresh
+        {
+            self.commit_requested_again(key, shard, slot, &object, deferred);
+        }
         self.rush(shard, key, deferred);
         let front_may_keep = walk.first == walk.fresh
             && object.state() == BodyState::Complete

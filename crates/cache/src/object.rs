@@ -43,6 +43,8 @@ pub mod flag {
     pub const ESIPROC: u32 = 1 << 11;
     /// Must not be written to a disk, because it was purged softly.
     pub(crate) const UNSTORED: u32 = 1 << 12;
+    /// Is not on a disk, because it was requested once.
+    pub(crate) const ONCE: u32 = 1 << 13;
     /// Flags that the creator of an object may set.
     pub const GIVEN: u32 = HFM | HFP | PRIVATE | IMSCAND | GZIPED | CHGCE | ESIPROC;
 
@@ -349,6 +351,10 @@ impl Object {
         if !self.is(flag) {
             self.flags.fetch_or(flag, Ordering::Release);
         }
+    }
+
+    pub(crate) fn clear(&self, flag: u32) {
+        self.flags.fetch_and(!flag, Ordering::Release);
     }
 
     /// Clears the eviction mark. Returns whether it was set.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use lacquer_disk::Dropped;
 
 use crate::heap::Heap;
 use crate::object::{NO_SLOT, Object};
@@ -17,6 +18,7 @@ use crate::waiter::Waiter;
 #[derive(Debug, Default)]
 pub(crate) struct DeferredWork {
     pub(crate) objects: Vec<Arc<Object>>,
+    pub(crate) dropped: Vec<Dropped>,
     pub(crate) waiters: Vec<Arc<Waiter>>,
 }
 

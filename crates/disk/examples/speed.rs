@@ -85,7 +85,7 @@ fn main() {
 
 /// Fills nine tenths of the store. Returns the number of objects.
 fn fill(path: &Path, size: u64) -> u64 {
-    let running = Running::start(open(path), Duration::from_secs(1)).expect("threads");
+    let running = Running::start(open(path)).expect("threads");
     let body = Arc::new(Random(3).bytes(256 << 10));
     let (began, cpu_before) = (Instant::now(), cpu());
     let (mut count, mut bytes) = (0, 0);

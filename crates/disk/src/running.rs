@@ -21,6 +21,8 @@ use crate::writer::{Step, Writer};
 /// The number of threads that read, and thus the depth of the device's queue.
 const READERS: usize = 32;
 const STACK: usize = 256 << 10;
+/// The time after which the writer tries again to begin a segment.
+const NEXT_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// A store at work.
 pub struct Running {
@@ -34,9 +36,9 @@ pub struct Running {
 
 impl Running {
     /// Starts all threads.
-    pub fn start(store: Arc<Store>, flush_interval: Duration) -> io::Result<Self> {
+    pub fn start(store: Arc<Store>) -> io::Result<Self> {
         let this = Self::with_readers(store, None)?;
-        this.start_writers(flush_interval)?;
+        this.start_writers()?;
         Ok(this)
     }
 
@@ -54,11 +56,10 @@ impl Running {
         Ok(Self { store, readers, is_ending, threads: Mutex::new(vec![watch]), file })
     }
 
-    /// Starts the threads that write. One of them first reads the index. Written objects are made durable within
-    /// `flush_interval`.
-    pub fn start_writers(&self, flush_interval: Duration) -> io::Result<()> {
+    /// Starts the threads that write. One of them first reads the index.
+    pub fn start_writers(&self) -> io::Result<()> {
         let (store, end) = (Arc::clone(&self.store), Arc::clone(&self.is_ending));
-        let writer = thread("disk-write").spawn(move || write(&store, flush_interval, &end))?;
+        let writer = thread("disk-write").spawn(move || write(&store, &end))?;
         self.threads.lock().push(writer);
         let (store, end) = (Arc::clone(&self.store), Arc::clone(&self.is_ending));
         let journal = thread("disk-journal").spawn(move || keep_journal(&store, &end))?;
@@ -123,13 +124,14 @@ impl fmt::Debug for Running {
     }
 }
 
-fn write(store: &Arc<Store>, flush_interval: Duration, is_ending: &AtomicBool) {
+fn write(store: &Arc<Store>, is_ending: &AtomicBool) {
     store.recover();
     let mut writer = Writer::new(Arc::clone(store));
     let mut flushed = store.now();
     loop {
         let step = writer.step();
-        if writer.is_dirty() && store.now() - flushed >= flush_interval.as_secs_f64() {
+        let rest = rest_of(store.flush_interval(), store.now() - flushed);
+        if writer.is_dirty() && rest.is_zero() {
             writer.flush();
             flushed = store.now();
         }
@@ -142,16 +144,21 @@ fn write(store: &Arc<Store>, flush_interval: Duration, is_ending: &AtomicBool) {
         let mut state = store.state.lock();
         if state.queue.is_empty() && !is_ending.load(Ordering::SeqCst) {
             if writer.is_dirty() {
-                store.has_objects.wait_for(&mut state, flush_interval);
+                store.has_objects.wait_for(&mut state, rest);
             } else {
                 store.has_objects.wait(&mut state);
                 flushed = store.now();
             }
         } else {
             // There is no segment to write to, for now.
-            store.has_objects.wait_for(&mut state, flush_interval);
+            store.has_objects.wait_for(&mut state, NEXT_ATTEMPT);
         }
     }
+}
+
+/// Returns the rest of an interval of which some seconds have passed. A clock that was set back ends it.
+fn rest_of(interval: Duration, passed: f64) -> Duration {
+    Duration::try_from_secs_f64(passed).map_or(Duration::ZERO, |passed| interval.saturating_sub(passed))
 }
 
 /// Observes how long reads and writes take.
@@ -174,5 +181,21 @@ fn keep_journal(store: &Arc<Store>, is_ending: &AtomicBool) {
         }
         // After a failed attempt, as before the index was read, the next is made later.
         store.has_records.wait_for(&mut state, Duration::from_millis(if has_work { 10 } else { 1000 }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_the_clock_does_not_delay_a_flush() {
+        let interval = Duration::from_secs(10);
+        assert_eq!(rest_of(interval, 0.0), interval);
+        assert_eq!(rest_of(interval, 4.0), Duration::from_secs(6));
+        for passed in [10.0, 11.0, 1e300, -0.5, -1e300, f64::NAN, f64::INFINITY] {
+            assert_eq!(rest_of(interval, passed), Duration::ZERO, "{passed}");
+        }
+        assert_eq!(rest_of(Duration::MAX, 5.0), Duration::MAX - Duration::from_secs(5));
     }
 }

@@ -11,6 +11,11 @@ macro_rules! stats {
         }
 
         impl Stats {
+            /// Counts one event.
+            pub fn count(counter: &AtomicU64) {
+                bump(counter);
+            }
+
             /// Returns all counters with their names.
             pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*].into_iter()
@@ -28,6 +33,8 @@ stats! {
     moved,
     /// Objects that were not accepted because too many waited to be written.
     refused,
+    /// Objects that were not accepted because they were requested once.
+    postponed,
     /// Objects that were removed because their segment was needed.
     evicted,
     /// Reads from the device, and their bytes.

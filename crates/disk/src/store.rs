@@ -3,7 +3,9 @@
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -38,11 +40,13 @@ pub struct Options {
     pub max: u64,
     /// The number of bytes that may wait to be written.
     pub queue: u64,
+    /// The time within which written objects are made durable.
+    pub flush_interval: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { min: 0, max: u64::MAX, queue: 64 << 20 }
+        Self { min: 0, max: u64::MAX, queue: 64 << 20, flush_interval: Duration::from_secs(1) }
     }
 }
 
@@ -58,6 +62,8 @@ pub struct Store {
     pub(crate) has_records: Condvar,
     pub(crate) past: Past,
     options: Options,
+    /// The time within which written objects are made durable, in milliseconds.
+    flush_interval: AtomicU64,
     clock: fn() -> f64,
     owner: OnceLock<Box<dyn Owner>>,
     cursor: Mutex<Cursor>,
@@ -118,6 +124,7 @@ impl Store {
             has_objects: Condvar::new(),
             has_records: Condvar::new(),
             past,
+            flush_interval: AtomicU64::new(options.flush_interval.as_millis() as u64),
             options,
             clock,
             owner: OnceLock::new(),
@@ -209,6 +216,20 @@ impl Store {
         (self.clock)()
     }
 
+    /// Returns the time within which written objects are made durable.
+    pub(crate) fn flush_interval(&self) -> Duration {
+        Duration::from_millis(self.flush_interval.load(Ordering::Relaxed))
+    }
+
+    /// Sets the time within which written objects are made durable, in seconds, rounded down to milliseconds.
+    pub fn set_flush_interval(&self, seconds: f64) {
+        let milliseconds = (seconds * 1000.0).max(1.0) as u64;
+        self.flush_interval.store(milliseconds, Ordering::Relaxed);
+        // The lock orders this with a thread that is about to wait.
+        drop(self.state.lock());
+        self.has_objects.notify_all();
+    }
+
     /// Returns the number of bytes that may wait to be written.
     pub fn queue_limit(&self) -> u64 {
         self.options.queue
@@ -227,7 +248,7 @@ impl Store {
             let parts = content.parts();
             (parts.meta, record_len(&parts), parts.body_len)
         };
-        let Options { min, max, queue } = self.options;
+        let Options { min, max, queue, .. } = self.options;
         let has_size = (min..=max).contains(&body) && len <= self.layout.largest_record();
         let fingerprint = fingerprint(&meta.key);
         let mut state = self.state.lock();

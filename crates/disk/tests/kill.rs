@@ -65,7 +65,8 @@ impl Drop for Answer {
 fn open(path: &Path) -> Arc<Store> {
     let file = open_file(path, false).expect("nobody else uses the store");
     let device = FileDevice::new(file).expect("it is a file");
-    Store::open(Box::new(device), Options::default(), now).expect("the store can be opened")
+    let options = Options { flush_interval: Duration::from_millis(50), ..Options::default() };
+    Store::open(Box::new(device), options, now).expect("the store can be opened")
 }
 
 /// The process that is killed.
@@ -73,7 +74,7 @@ fn open(path: &Path) -> Arc<Store> {
 fn uses_a_store_until_killed() {
     let (Ok(path), Ok(from)) = (env::var(PATH), env::var(FROM)) else { return };
     let mut version: u64 = from.parse().expect("a number");
-    let running = Running::start(open(Path::new(&path)), Duration::from_millis(50)).expect("threads");
+    let running = Running::start(open(Path::new(&path))).expect("threads");
     loop {
         version += 1;
         let key_number = version.wrapping_mul(0x9e37_79b9) % KEYS;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lacquer_cache::Cache;
 use lacquer_params::Params;
 use lacquer_params::bits::{DebugBits as Debug, FeatureBits as Feature};
 use lacquer_shm::vsl::{Limits, Mask};
@@ -33,6 +34,12 @@ impl LiveParams {
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
+}
+
+/// Applies the parameters of storages on disks.
+pub fn apply_to_disks(cache: &Cache, params: &Params) {
+    cache.set_disk_admission(params.disk_admission);
+    cache.set_disk_flush_interval(params.disk_flush_interval);
 }
 
 /// Applies the parameters that are not read at each use.

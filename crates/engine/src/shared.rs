@@ -98,6 +98,7 @@ impl Shared {
             invalidation_listeners,
         };
         let cache = Cache::with_disks(config, disks, clock::real());
+        live_params::apply_to_disks(&cache, &params);
         let recovery = cache.recover().map_err(|e| format!("a storage cannot be read: {e}"))?;
         let reactors = params.reactor_count();
         let vxids = Vxids::new(stevedores.all());
@@ -206,6 +207,7 @@ impl Shared {
         live_params::apply_settings(&self.log, &params);
         self.cache.set_trace(!self.log.is_masked(Tag::ExpKill));
         self.cache.set_ban_dups(params.ban_dups);
+        live_params::apply_to_disks(&self.cache, &params);
         self.params.set(params);
     }
 }

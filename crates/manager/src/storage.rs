@@ -392,14 +392,21 @@ impl Storage {
             self.is_pinned = true;
             return Ok(());
         }
-        if matches!(self.kind, StorageKind::File(_)) {
-            let text =
-                format!("storage {} is a file, which two workers cannot use at the same time", self.name);
-            return Err(std::io::Error::other(text));
-        }
+        self.may_share().map_err(std::io::Error::other)?;
         let anew = memory_file("storage", &self.name)?;
         rustix::fs::ftruncate(&anew, self.size.unwrap_or(0))?;
         self.before = Some(Before::Memory(std::mem::replace(&mut self.file, anew)));
+        Ok(())
+    }
+
+    /// Returns the reason why a second worker cannot start while one uses the storage.
+    pub fn may_share(&self) -> Result<(), String> {
+        if self.records.is_none() && matches!(self.kind, StorageKind::File(_)) {
+            return Err(format!(
+                "storage {} is a file, which two workers cannot use at the same time",
+                self.name
+            ));
+        }
         Ok(())
     }
 

@@ -42,6 +42,14 @@ lru_interval: Duration = "2.000" { units = "seconds", min = "0", flags = EXPERIM
     "Minimum time between two moves of an object to the front of the LRU list.";
 nuke_limit: Uint = "50" { units = "allocations", min = "0", flags = EXPERIMENTAL }
     "Maximum number of objects that are evicted to store a body, for each megabyte of it.";
+disk_admission: Uint = "1" { units = "requests", min = "1", max = "2" }
+    "Number of requests for an object after which it is written to the disk of its storage (-s disk). With 1, all objects \
+     are written when they have been fetched. With 2, objects that are requested only once are not: an object is written \
+     at its first hit in memory, or when it is fetched again after it has left memory, if few enough other objects were \
+     requested in between. The keys of the last two million objects are remembered, in 8 MB of memory.";
+disk_flush_interval: Duration = "1.000" { units = "seconds", min = "0.010" }
+    "Time after which objects that were written to a disk (-s disk) are made durable. Objects that were written \
+     within this time before a cut of power may be lost. Purges and bans are durable before they are answered.";
 fetch_chunksize: Bytes = "16k" { units = "bytes", min = "4k", flags = EXPERIMENTAL }
     "Size of storage that a fetch allocates at a time if the length is unknown. It should exceed the size of \
      most objects.";

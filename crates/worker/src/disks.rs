@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::{AsFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lacquer_cache::bans::PastBans;
 use lacquer_cache::disk::{Disk, OpenDisks, Ring};
@@ -17,8 +16,6 @@ use parking_lot::Mutex;
 
 use crate::disk_counters::CountedDisk;
 
-/// The time within which written objects are made durable.
-const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// The most bytes that wait to be written, and the part of the memory that they may occupy.
 const MOST_QUEUED: u64 = 64 << 20;
 const QUEUED_PART: u64 = 4;
@@ -127,7 +124,8 @@ fn open_one(
     past: &mut PastBans,
 ) -> Result<Running, String> {
     let text = |error: io::Error| error.to_string();
-    let options = Options { min: config.min, max: config.max, queue: MOST_QUEUED.min(memory / QUEUED_PART) };
+    let queue = MOST_QUEUED.min(memory / QUEUED_PART);
+    let options = Options { min: config.min, max: config.max, queue, ..Options::default() };
     let device = || file.try_clone().and_then(FileDevice::new).map_err(text);
     let open = || Store::open(Box::new(device()?), options, clock::real).map_err(|error| error.to_string());
     let mut store = open()?;
@@ -144,6 +142,6 @@ fn open_one(
 
 /// Starts to read the index of each store, and to write.
 pub fn start(disks: &[CountedDisk]) -> Result<(), String> {
-    let start = |disk: &CountedDisk| disk.running().start_writers(FLUSH_INTERVAL);
+    let start = |disk: &CountedDisk| disk.running().start_writers();
     disks.iter().try_for_each(start).map_err(|e| format!("cannot start a thread for a disk: {e}"))
 }

@@ -13,6 +13,8 @@
 //!
 //! Locks: a shard, then the ban list, then those of the store.
 
+mod admission;
+mod commit;
 mod content;
 mod extent;
 mod load;

@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lacquer_disk::{Ban, Dropped, Ring, Running, Store};
+use lacquer_disk::{Ban, Dropped, Ring, Running, Stats, Store};
 
 use crate::bans::{HeadReader, PastBans};
+use crate::disk::admission::Admission;
 use crate::disk::content::Resident;
 use crate::disk::variant;
 use crate::invalidation::Ticket;
@@ -42,17 +43,18 @@ pub struct OpenDisks {
     pub rings: Vec<Ring>,
 }
 
-/// All stores.
+/// All stores, and the rule by which objects are admitted to them.
 #[derive(Debug, Default)]
 pub(crate) struct Disks {
     stores: Box<[Disk]>,
     /// Those that no reactor has taken.
     rings: Mutex<Vec<Ring>>,
+    pub(crate) admission: Admission,
 }
 
 impl Disks {
     pub(crate) fn new(stores: Vec<Disk>, rings: Vec<Ring>) -> Self {
-        Self { stores: stores.into(), rings: Mutex::new(rings) }
+        Self { stores: stores.into(), rings: Mutex::new(rings), admission: Admission::default() }
     }
 
     pub(crate) fn take_ring(&self) -> Option<Ring> {
@@ -92,8 +94,8 @@ impl Disks {
         stores.map(|disk| disk.store().purge_fingerprint(fingerprint, None)).collect()
     }
 
-    /// Passes an object to the store behind its storage, if it may be stored. Otherwise removes the older objects of its
-    /// key from all stores, and from the other stores in any case. The caller holds the lock of the shard that contains
+    /// Passes an object to the store behind its storage, if it may be stored and is admitted. Otherwise removes the older
+    /// objects of its key from all stores, and from the other stores in any case. The caller holds the lock of the shard that contains
     /// the object, and drops the result after it.
     pub(crate) fn commit(
         &self,
@@ -115,6 +117,7 @@ impl Disks {
             return Vec::new();
         }
         let chosen = if object.is(NEVER) { None } else { self.store_for(key, object.stevedore()) };
+        let chosen = chosen.filter(|&index| self.admits(key, object, index));
         let store = |(index, disk): (usize, &Disk)| {
             if chosen == Some(index) {
                 disk.store().commit(Box::new(Resident::new(*key, object, heads)))
@@ -123,6 +126,22 @@ impl Disks {
             }
         };
         self.stores.iter().enumerate().map(store).collect()
+    }
+
+    /// Returns whether an object is written to a store now. Otherwise, it is when it is requested again. The caller holds
+    /// the lock of its shard.
+    fn admits(&self, key: &Key, object: &Object, store: usize) -> bool {
+        if !self.admission.is_by_second() || object.hits() > 0 {
+            return true;
+        }
+        let store = self.stores[store].store();
+        // What is on the disk was admitted before, and is replaced.
+        let is_admitted = store.may_have(key) || self.admission.was_refused(key);
+        if !is_admitted {
+            object.set(flag::ONCE);
+            Stats::count(&store.stats().postponed);
+        }
+        is_admitted
     }
 
     /// Chooses the store for a key among those of a storage that work, in proportion to their sizes. While the same stores

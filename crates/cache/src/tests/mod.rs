@@ -1,6 +1,8 @@
 //! A cache with a storage, a clock that tests advance, and heads that are lines of text.
 
 mod bans;
+#[cfg(not(miri))]
+mod disks;
 mod front;
 mod invalidation;
 mod lookup;
@@ -21,6 +23,7 @@ use lacquer_storage::{Arena, Kind};
 use lacquer_testing::{Random, rounds};
 
 use crate::bans::{BanRequest, BanSpec, HeadReader};
+use crate::disk::OpenDisks;
 use crate::invalidation::{Action, Arrival, Invalidation, InvalidationListener, Purge, Reason, Source};
 use crate::*;
 
@@ -116,6 +119,15 @@ impl World {
     }
 
     fn with_arena(arena: Arc<Arena>, listeners: Vec<Box<dyn InvalidationListener>>, now: f64) -> Self {
+        Self::with_disks(arena, listeners, OpenDisks::default(), now)
+    }
+
+    fn with_disks(
+        arena: Arc<Arena>,
+        listeners: Vec<Box<dyn InvalidationListener>>,
+        disks: OpenDisks,
+        now: f64,
+    ) -> Self {
         let config = Config {
             stevedores: vec![Stevedore::new("s0", Kind::Malloc, 0, arena)],
             heads: Box::new(Lines),
@@ -125,7 +137,7 @@ impl World {
             invalidation_listeners: listeners,
         };
         Self {
-            cache: Cache::new(config, now),
+            cache: Cache::with_disks(config, disks, now),
             now: Cell::new(now),
             vxid: Cell::new(1000),
             log: RefCell::default(),

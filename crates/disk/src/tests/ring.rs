@@ -83,9 +83,10 @@ impl Bench {
         };
         let device = FileDevice::new(file.try_clone().expect("a descriptor")).expect("it is a file");
         Layout::plan(device_size(&device), 3, 0.0).expect("it has room").create(&device).expect("it works");
-        let store = Store::open(Box::new(device), Options::default(), clock).expect("there is a store");
+        let options = Options { flush_interval: Duration::from_millis(10), ..Options::default() };
+        let store = Store::open(Box::new(device), options, clock).expect("there is a store");
         let running = Running::with_readers(store, Some(0)).expect("there are threads");
-        running.start_writers(Duration::from_millis(10)).expect("there are threads");
+        running.start_writers().expect("there are threads");
         Some(Self { file, running, ring })
     }
 

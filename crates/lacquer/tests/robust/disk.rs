@@ -313,6 +313,60 @@ fn a_full_store_drops_its_oldest_objects() {
     assert!(pages.requests() - before >= 40, "the oldest are not");
 }
 
+#[test]
+fn pages_that_are_requested_once_are_not_written() {
+    let (pages, place) = (Pages::start(), Place::new("once"));
+    let option = place.option(",size=64m,memory=32m");
+    let daemon = pages.daemon_with(&["-s", &option, "-p", "disk_admission=2"]);
+    let mut client = connect(&daemon);
+    read_all(&mut client, 0..200);
+    read_all(&mut client, 0..60);
+    read_all(&mut client, 0..20);
+    kill_all(daemon);
+    pages.version.store(2, Ordering::SeqCst);
+    let daemon = pages.daemon_with(&["-s", &option, "-p", "disk_admission=2"]);
+    let mut client = connect(&daemon);
+    for n in 0..200 {
+        assert_eq!(version(&mut client, n), if n < 60 { 1 } else { 2 }, "{n}");
+    }
+    // The hits on the disk have no other effect, and new versions replace those on the disk.
+    for n in 0..60 {
+        ask(&mut client, "GET", &format!("/{n}"), "refresh: 1\r\n");
+    }
+    kill_all(daemon);
+    pages.version.store(3, Ordering::SeqCst);
+    let daemon = pages.daemon_with(&["-s", &option, "-p", "disk_admission=2"]);
+    let mut client = connect(&daemon);
+    for n in 0..200 {
+        assert_eq!(version(&mut client, n), if n < 60 { 2 } else { 3 }, "{n}");
+    }
+}
+
+#[test]
+fn objects_are_durable_after_the_flush_interval() {
+    let pages = Pages::start();
+    for (at_start, later, version_after) in [("0.05", None, 1), ("60", None, 2), ("60", Some("0.05"), 1)] {
+        pages.version.store(1, Ordering::SeqCst);
+        let place = Place::new("flush");
+        let option = place.option(",size=64m,memory=32m");
+        let parameter = format!("disk_flush_interval={at_start}");
+        let mut daemon = pages.daemon_with(&["-s", &option, "-p", &parameter]);
+        // Short pages, which are written together.
+        read_all(&mut connect(&daemon), 6..50);
+        if let Some(value) = later {
+            thread::sleep(Duration::from_millis(500));
+            daemon.ok(&format!("param.set disk_flush_interval {value}"));
+        }
+        kill_all(daemon);
+        pages.version.store(2, Ordering::SeqCst);
+        let daemon = pages.daemon(&option);
+        let mut client = connect(&daemon);
+        for n in 6..50 {
+            assert_eq!(version(&mut client, n), version_after, "{n}, {at_start}, then {later:?}");
+        }
+    }
+}
+
 /// Bans are in the store and in the memory that the next worker takes over.
 #[test]
 fn a_worker_takes_over_memory_beside_a_store() {

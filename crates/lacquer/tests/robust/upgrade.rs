@@ -299,6 +299,46 @@ fn a_program_that_cannot_continue_leaves_the_old_one() {
 }
 
 #[test]
+fn an_upgrade_that_would_lose_objects_is_refused_by_the_old_program() {
+    let (origin, _gate) = origin();
+    let store = std::env::temp_dir().join(format!("lacquer-upgrade-{}.transient", std::process::id()));
+    let transient = format!("Transient=file,{},20M", store.display());
+    let cases: [(&str, &[&str], &str); 2] = [
+        ("not-kept", &["-p", "keep_memory=off"], "keep_memory was off when the worker started"),
+        ("transient", &["-s", "malloc,64m", "-s", &transient], "storage Transient is a file"),
+    ];
+    for (name, options, reason) in cases {
+        let mut it = Upgradable::start(name, &origin, options);
+        let address = it.daemon.address;
+        let worker = it.daemon.worker();
+        assert_eq!(get(address, "/5").expect("a response").status, 200);
+        signal(it.daemon.manager(), "-USR2");
+        assert!(until(|| it.daemon.stderr().contains("Upgrade failed")), "{}", it.daemon.stderr());
+        // The management port is still open, and no other program was executed.
+        let shown = it.daemon.ok("upgrade.show");
+        assert!(shown.starts_with("The last upgrade failed: ") && shown.contains(reason), "{shown}");
+        assert!(!shown.contains("was replaced"), "{shown}");
+        let page = get(address, "/5").expect("a response");
+        assert_eq!((page.header("hits") != Some("0"), page.body), (true, body(5)), "{name}");
+        assert_eq!(it.daemon.worker(), worker);
+    }
+    let _ = fs::remove_file(&store);
+}
+
+#[test]
+fn an_upgrade_is_possible_again_once_the_worker_keeps_its_memory() {
+    let (origin, _gate) = origin();
+    let mut it = Upgradable::start("kept-again", &origin, &["-p", "keep_memory=off"]);
+    // The parameter concerns the next worker.
+    it.daemon.ok("param.set keep_memory on");
+    signal(it.daemon.manager(), "-USR2");
+    assert!(until(|| it.daemon.stderr().contains("Upgrade failed")), "{}", it.daemon.stderr());
+    it.daemon.ok("stop");
+    it.daemon.ok("start");
+    it.upgrade();
+}
+
+#[test]
 fn two_signals_and_a_vcl_that_is_loaded() {
     let (origin, _gate) = origin();
     let mut it = Upgradable::start("twice", &origin, &[]);

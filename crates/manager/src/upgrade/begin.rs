@@ -132,7 +132,7 @@ impl Manager {
         if !self.instance.upgrade.program().exists() {
             return Err(format!("{} does not exist", self.instance.upgrade.program().display()));
         }
-        Ok(())
+        if self.child.process.is_some() { self.may_replace_worker() } else { Ok(()) }
     }
 
     /// Lets the new program check the state.

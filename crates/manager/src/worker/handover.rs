@@ -15,17 +15,23 @@ use crate::shm::Shm;
 use crate::storage::Storage;
 
 impl Manager {
-    /// Replaces the worker. If that fails, the old worker continues, and the error contains the reason.
-    pub(crate) fn replace_worker(&mut self) -> Result<(), String> {
+    /// Fails if the worker cannot be replaced.
+    pub(crate) fn may_replace_worker(&self) -> Result<(), String> {
         if self.child.state != State::Running {
             return Err(format!("Child in state {}", self.status_text()));
         }
         if self.child.retiring.is_some() {
             return Err("the worker before this one still serves its last requests".to_owned());
         }
-        if !self.child.relaunch.inheritance().is_kept() {
-            return Err("keep_memory is off: the objects would be lost".to_owned());
+        if !self.child.relaunch.inheritance_ref().is_kept() {
+            return Err("keep_memory was off when the worker started: its objects would be lost".to_owned());
         }
+        self.storages.iter().try_for_each(Storage::may_share)
+    }
+
+    /// Replaces the worker. If that fails, the old worker continues, and the error contains the reason.
+    pub(crate) fn replace_worker(&mut self) -> Result<(), String> {
+        self.may_replace_worker()?;
         self.request_success(Request::HandOver).map_err(|reply| reply.text.lossy().into_owned())?;
         let Some(mut old) = self.child.process.take() else { return Err("the worker died".to_owned()) };
         let panic_file = self.child.panic_file.take();

@@ -163,6 +163,8 @@ counter_set! {
     c_moved: Counter Info Integer "Objects moved" "Objects in use that were written again when their segment was reused.";
     c_evicted: Counter Info Integer "Objects evicted" "Objects that left the disk when their segment was reused.";
     c_refused: Counter Info Integer "Objects refused" "Objects that were not written because too many bytes waited.";
+    c_postponed: Counter Info Integer "Objects requested once"
+        "Objects that were not written because they were requested once (disk_admission).";
     c_reads: Counter Info Integer "Reads" "Reads of objects.";
     c_read_bytes: Counter Info Bytes "Bytes read" "Bytes of objects that were read.";
     c_damaged: Counter Info Integer "Objects damaged" "Objects that were removed because their checksum was wrong.";
