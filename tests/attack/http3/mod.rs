@@ -4,6 +4,7 @@
 mod client;
 mod malformed;
 mod relay;
+mod tunnels;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
