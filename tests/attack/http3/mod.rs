@@ -149,6 +149,34 @@ fn responses_are_complete_and_correct() {
     });
 }
 
+/// The listeners of a file of `-A` have HTTP/3 if it sets `h3`.
+#[test]
+fn a_listener_of_a_file_serves_http3() {
+    let _slot = shared_slot();
+    let folder = std::env::temp_dir().join(format!("lacquer-h3-file-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a directory");
+    let (pem, conf) = (folder.join("pair.pem"), folder.join("tls.conf"));
+    std::fs::write(&pem, &trusted().pem).expect("a file");
+    let frontend = |name| format!("host = \"127.0.0.1\" port = \"0\" name = \"{name}\"");
+    let text = format!(
+        "h3 = on\nfrontend = {{ {} }}\nfrontend = {{ {} h3 = off }}\npem-file = \"{}\"\n",
+        frontend("with"),
+        frontend("without"),
+        pem.display()
+    );
+    std::fs::write(&conf, text).expect("a file");
+    let origin = Origin::by_method(serve);
+    let mut daemon = Daemon::start(&vcl(origin.address, SUBS), &["-A", &conf.display().to_string()]);
+    let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let (with, without) = (address(daemon.port_of("with")), address(daemon.port_of("without")));
+    run(async {
+        let client = Client::connect(with).await;
+        assert_eq!(client.get("/1000").await.body, body(1000));
+    });
+    assert!(UdpSocket::bind(without).is_ok(), "the other port has no UDP socket");
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
 #[test]
 fn a_thousand_requests_use_one_connection() {
     let _slot = shared_slot();
