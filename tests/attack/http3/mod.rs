@@ -68,6 +68,7 @@ struct Served {
 /// VCL that answers `/synth` itself, after the body of the request was read.
 const SUBS: &str = "
 import std;
+import tls;
 sub vcl_recv {
     if (req.url == \"/upload\") {
         if (!std.cache_req_body(50MB)) { return (synth(413)); }
@@ -79,6 +80,7 @@ sub vcl_synth {
     set resp.http.X-Proto = req.proto;
     set resp.http.X-Transport = req.transport;
     set resp.http.X-Client = client.ip;
+    set resp.http.X-Ja3 = tls.ja3();
     if (req.url == \"/own\") { set resp.http.Alt-Svc = \"clear\"; }
 }
 ";
@@ -147,6 +149,23 @@ fn responses_are_complete_and_correct() {
         assert_eq!(facts.field("x-client"), Some("127.0.0.1"));
         assert_eq!(facts.field("alt-svc"), None);
     });
+}
+
+/// VCL gets the fingerprint of a client (JA3) if `tls_ja3` is on.
+#[test]
+fn clients_have_fingerprints() {
+    let _slot = shared_slot();
+    for (options, is_on) in [(&["-p", "tls_ja3=on"][..], true), (&[], false)] {
+        let served = start(options);
+        run(async {
+            let client = Client::connect(served.address).await;
+            let facts = client.get("/facts").await;
+            let ja3 = facts.field("x-ja3").unwrap_or_default();
+            // The version, ciphers, extensions with those of QUIC, groups and formats.
+            let is_one = ja3.starts_with("771,") && ja3.split(',').count() == 5 && ja3.contains("-57");
+            assert_eq!((is_one, ja3.is_empty()), (is_on, !is_on), "{ja3}");
+        });
+    }
 }
 
 /// The listeners of a file of `-A` have HTTP/3 if it sets `h3`.
