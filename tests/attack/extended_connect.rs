@@ -196,6 +196,23 @@ fn a_reset_ends_the_tunnel() {
     }));
 }
 
+/// Only bytes follow in a tunnel (RFC 9113 section 8.5). A client that ends it by trailers loses the stream, not the
+/// connection.
+#[test]
+fn trailers_do_not_end_a_tunnel_in_order() {
+    let origin = Origin::start();
+    let daemon = start(&origin, ON);
+    let mut client = connect(&daemon);
+    let stream = open(&mut client, "/echo");
+    // `a: b` without an index.
+    let trailers = [0, 1, b'a', 1, b'b'];
+    client.send(kind::HEADERS, END_HEADERS | END_STREAM, stream, &trailers).expect("the connection is open");
+    let frame = next(&mut client, stream);
+    assert_eq!((frame.kind, &frame.payload[..]), (kind::RST_STREAM, &PROTOCOL_ERROR[..]));
+    let page = client.get("/page").expect("the connection is open");
+    assert_eq!(client.response(page).expect("there is a response").0, Some(200));
+}
+
 /// An idle tunnel is reset after `pipe_timeout`; its connection stays open.
 #[test]
 fn idle_tunnels_are_reset() {

@@ -20,7 +20,9 @@ const AGREES: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n
                       Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// An origin whose response depends on the path. After a 101 it repeats all bytes, until it receives `!`.
+/// An origin whose response depends on the path. After a 101 it repeats all bytes, until it receives `!`. At `#` it
+/// breaks the connection: it leaves bytes unread. After the 101 for `/deaf` it reads nothing, and after that for `/flood`
+/// it writes all the time.
 pub struct Origin {
     pub address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -68,8 +70,14 @@ fn serve(stream: &TcpStream, kept: &Mutex<Vec<String>>) {
         if output.write_all(response.as_bytes()).is_err() {
             return;
         }
-        if response.starts_with("HTTP/1.1 101") {
-            return repeat(&mut input, output);
+        match path.as_str() {
+            _ if !response.starts_with("HTTP/1.1 101") => {}
+            "/deaf" => return std::thread::sleep(MAX_WAIT),
+            "/flood" => {
+                while output.write_all(&[b'x'; 4096]).is_ok() {}
+                return;
+            }
+            _ => return repeat(&mut input, output),
         }
     }
 }
@@ -77,6 +85,10 @@ fn serve(stream: &TcpStream, kept: &Mutex<Vec<String>>) {
 fn repeat(input: &mut impl Read, mut output: &TcpStream) {
     let mut piece = [0; 4096];
     while let Ok(n @ 1..) = input.read(&mut piece) {
+        if piece[..n].contains(&b'#') {
+            std::thread::sleep(Duration::from_millis(200));
+            return;
+        }
         if piece[..n].contains(&b'!') || output.write_all(&piece[..n]).is_err() {
             break;
         }
@@ -87,7 +99,7 @@ fn repeat(input: &mut impl Read, mut output: &TcpStream) {
 fn answer(path: &str) -> String {
     let changed = |from: &str, to: &str| AGREES.replace(from, to);
     match path {
-        "/echo" => AGREES.to_owned(),
+        "/echo" | "/deaf" | "/flood" => AGREES.to_owned(),
         "/early" => format!("{AGREES}early"),
         "/silent" => "HTTP/1.1 101 Switching Protocols\r\n\r\n".to_owned(),
         "/accept" => changed("+xOo=", "+xOO="),

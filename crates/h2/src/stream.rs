@@ -35,6 +35,8 @@ pub struct Stream {
     expected: Option<u64>,
     /// The number of bytes of the body that were received.
     received: u64,
+    /// The stream is a tunnel, which has no trailers.
+    is_tunnel: bool,
 }
 
 impl Stream {
@@ -47,6 +49,7 @@ impl Stream {
             receive: ReceiveWindow::new(receive_window),
             expected: None,
             received: 0,
+            is_tunnel: false,
         }
     }
 
@@ -56,6 +59,7 @@ impl Stream {
             Body::None => self.state = State::HalfClosedRemote,
             Body::Length(len) => self.expected = Some(len),
             Body::UntilEnd => {}
+            Body::Tunnel => self.is_tunnel = true,
         }
     }
 
@@ -91,6 +95,11 @@ impl Stream {
     pub fn trailers(&mut self) -> Result<(), Fault> {
         if self.state >= State::HalfClosedRemote {
             return Err(Error::Stream(Reason::StreamClosed).into());
+        }
+        if self.is_tunnel {
+            // RFC 9113 section 8.5
+            let text = format!("H2: stream {}: HEADERS in a tunnel", self.id);
+            return Err(Error::Stream(Reason::ProtocolError).noted(Tag::Debug, text));
         }
         if self.expected.is_some_and(|expected| expected != self.received) {
             return self.mismatch();
@@ -168,6 +177,19 @@ mod tests {
         assert_eq!(s.state, State::HalfClosedRemote);
         assert_eq!(note(s.trailers()).0, Error::Stream(Reason::StreamClosed));
         assert_eq!(note(stream(Body::None).data(&frame(1), 1, true)).0, Error::Stream(Reason::StreamClosed));
+    }
+
+    #[test]
+    fn a_tunnel_has_no_trailers() {
+        let mut s = stream(Body::Tunnel);
+        s.data(&frame(9), 9, false).unwrap();
+        let (error, text) = note(s.trailers());
+        assert_eq!(
+            (error, &text[..]),
+            (Error::Stream(Reason::ProtocolError), "H2: stream 1: HEADERS in a tunnel")
+        );
+        s.data(&frame(0), 0, true).unwrap();
+        assert_eq!(s.state, State::HalfClosedRemote);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct HandshakeFacts {
     pub cipher: &'static str,
     /// The algorithms of the certificate.
     pub certificate: Option<Algorithms>,
+    /// The fingerprint of the client.
+    pub ja3: Option<Box<str>>,
 }
 
 /// Creates sessions with the settings of a listener.
@@ -207,6 +209,7 @@ impl Session for TlsSession {
         hello.received.extend_from_slice(bytes);
         let Some(accepted) = accept(&hello.received, &mut hello.acceptor)? else { return Ok(false) };
         let received = std::mem::take(&mut hello.received);
+        self.facts.ja3 = lacquer_tls::ja3_of_message(&received);
         let mut session = self.begin(&accepted)?;
         let outcome = session.read_handshake(&received);
         self.begun = Begun::Session(session);

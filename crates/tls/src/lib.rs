@@ -16,6 +16,7 @@ mod der;
 mod frontend;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod hello;
 mod leaf;
 mod name;
 pub mod origin;
@@ -34,6 +35,7 @@ pub use bundle::{Bundle, ChainPool, File, Files, MAX_FILE};
 pub use challenges::PROTOCOL as CHALLENGE_PROTOCOL;
 pub use change::{ChallengeCertificates, Change, Entry, FrontendSetup, Rank, Setup};
 pub use frontend::Frontend;
+pub use hello::{ja3, ja3_of_message};
 pub use leaf::Leaf;
 pub use protocols::Protocols;
 pub use quic_secret::QuicSecret;

@@ -32,6 +32,11 @@ impl Protocols {
         if self.is_empty() { other } else { self }
     }
 
+    /// Returns whether TLS 1.3 is offered.
+    pub fn has_tls13(self) -> bool {
+        self.is_empty() || self.bits >= 1 << TLS_1_3
+    }
+
     /// Returns the versions to offer: those from the oldest to the newest of the set, because TLS negotiates ranges.
     /// The empty set stands for the default. Fails if all of the versions are too old.
     pub fn versions(self) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
@@ -62,6 +67,17 @@ mod tests {
         assert_eq!(versions("TLSv1.3"), Ok(1));
         assert_eq!(versions("TLSv1.0 TLSv1.3"), Ok(2));
         assert_eq!(versions("SSLv3 TLSv1.2"), Ok(1));
+        for (names, expected) in [
+            ("", true),
+            ("TLSv1.2", false),
+            ("TLSv1.3", true),
+            ("TLSv1.0 TLSv1.3", true),
+            ("SSLv3 TLSv1.2", false),
+        ] {
+            let mut set = Protocols::default();
+            names.split_whitespace().for_each(|name| assert!(set.add(name)));
+            assert_eq!(set.has_tls13(), expected, "{names}");
+        }
         assert!(versions("TLSv1.1").unwrap_err().starts_with("TLSv1.1 is not supported"));
         assert!(!Protocols::default().add("TLSv1.4"));
     }

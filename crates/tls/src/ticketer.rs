@@ -1,5 +1,6 @@
 //! Session tickets (RFC 8446, section 4.6.1; RFC 5077). Their keys change every six hours and follow from a secret that
-//! the manager hands to each worker, so that a client resumes its session at any reactor and after a restart.
+//! the manager hands to each worker, and to the next program in an upgrade, so that a client resumes its session at any
+//! reactor and after a restart of the worker.
 //!
 //! The secret of a period follows from that of the period before, and not the reverse. Tickets of the current and of the
 //! previous period are accepted; secrets of earlier periods are forgotten.
@@ -53,7 +54,7 @@ impl TicketSecret {
     }
 
     fn next(&self) -> TicketSecret {
-        TicketSecret { period: self.period + 1, secret: self.derive(b"lacquer next period") }
+        TicketSecret { period: self.period.saturating_add(1), secret: self.derive(b"lacquer next period") }
     }
 
     /// Replaces the secret by that of a later period.
@@ -236,6 +237,18 @@ mod tests {
         let elsewhere = Ticketer::new(TicketSecret::new([7; 32], NOW), b"client-verify");
         assert_eq!(elsewhere.open_at(&ticket, NOW), None, "another context");
         assert_eq!(ticketer.open_at(&vec![0; LONGEST + 1], NOW), None);
+    }
+
+    /// The period comes from another program, which may have read any clock.
+    #[test]
+    fn any_period_gives_keys() {
+        for period in [0, 1, u64::MAX - 1, u64::MAX] {
+            let mut secret = TicketSecret { period, secret: [7; 32] };
+            secret.advance(NOW);
+            let ticketer = Ticketer::new(secret, b"");
+            let ticket = ticketer.seal_at(b"session", NOW).unwrap();
+            assert!(ticketer.open_at(&ticket, NOW).is_some(), "{period}");
+        }
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn parse(bytes: &[u8]) -> Response {
     response
 }
 
-fn lines(section: &[u8]) -> Vec<String> {
+pub fn lines(section: &[u8]) -> Vec<String> {
     let mut decoder = Decoder::new(0, 0);
     let Ok(Begun::Section(mut section)) = decoder.begin(0, section) else { panic!("a section") };
     let (mut lines, mut out) = (Vec::new(), vec![0; 64 * 1024]);

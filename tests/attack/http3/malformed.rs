@@ -25,21 +25,21 @@ const UPLOAD: &[(&str, &str)] =
 
 /// The number of a unidirectional or a request stream of the client.
 #[derive(Clone, Copy, PartialEq)]
-enum To {
+pub enum To {
     Uni(usize),
     Request(usize),
 }
 
-enum End {
+pub enum End {
     Open,
     Finish,
     Reset,
 }
 
 /// Bytes for a stream, which is opened if needed.
-struct Write(To, Vec<u8>, End);
+pub struct Write(pub To, pub Vec<u8>, pub End);
 
-fn control(bytes: Vec<u8>) -> Write {
+pub fn control(bytes: Vec<u8>) -> Write {
     Write(To::Uni(0), bytes, End::Open)
 }
 
@@ -51,7 +51,7 @@ fn request(bytes: Vec<u8>) -> Write {
     Write(To::Request(0), bytes, End::Finish)
 }
 
-fn frame(number: u64, payload: &[u8]) -> Vec<u8> {
+pub fn frame(number: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame::write_header(&mut out, number, payload.len() as u64);
     out.extend_from_slice(payload);
@@ -71,12 +71,12 @@ fn section(fields: &[&[(&str, &str)]]) -> Vec<u8> {
     out
 }
 
-fn headers(fields: &[&[(&str, &str)]]) -> Vec<u8> {
+pub fn headers(fields: &[&[(&str, &str)]]) -> Vec<u8> {
     frame(1, &section(fields))
 }
 
 /// Returns the beginning of a control stream, and these frames.
-fn settings(more: &[(u64, &[u8])]) -> Vec<u8> {
+pub fn settings(more: &[(u64, &[u8])]) -> Vec<u8> {
     let frames = more.iter().flat_map(|(number, payload)| frame(*number, payload));
     [0, SETTINGS as u8, 0].into_iter().chain(frames).collect()
 }
@@ -98,7 +98,7 @@ impl Raw {
     }
 
     /// Writes as far as the daemon permits. It may have closed the connection.
-    async fn write(&mut self, Write(to, bytes, end): &Write) {
+    pub async fn write(&mut self, Write(to, bytes, end): &Write) {
         if !self.streams.iter().any(|(known, _)| known == to) {
             let opened = match to {
                 To::Uni(_) => self.connection.open_uni().await.ok(),
@@ -137,7 +137,7 @@ impl Raw {
     }
 
     /// Returns the code with which the daemon resets the first request stream, or `None` if it sends a response.
-    async fn reset(&mut self) -> Option<u64> {
+    pub async fn reset(&mut self) -> Option<u64> {
         let read = self.responses[0].read_to_end(64 << 20);
         match tokio::time::timeout(PATIENCE, read).await.expect("the stream ends in time") {
             Ok(bytes) => {

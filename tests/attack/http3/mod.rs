@@ -4,6 +4,7 @@
 mod client;
 mod malformed;
 mod relay;
+mod tunnels;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -67,6 +68,7 @@ struct Served {
 /// VCL that answers `/synth` itself, after the body of the request was read.
 const SUBS: &str = "
 import std;
+import tls;
 sub vcl_recv {
     if (req.url == \"/upload\") {
         if (!std.cache_req_body(50MB)) { return (synth(413)); }
@@ -78,6 +80,7 @@ sub vcl_synth {
     set resp.http.X-Proto = req.proto;
     set resp.http.X-Transport = req.transport;
     set resp.http.X-Client = client.ip;
+    set resp.http.X-Ja3 = tls.ja3();
     if (req.url == \"/own\") { set resp.http.Alt-Svc = \"clear\"; }
 }
 ";
@@ -146,6 +149,51 @@ fn responses_are_complete_and_correct() {
         assert_eq!(facts.field("x-client"), Some("127.0.0.1"));
         assert_eq!(facts.field("alt-svc"), None);
     });
+}
+
+/// VCL gets the fingerprint of a client (JA3) if `tls_ja3` is on.
+#[test]
+fn clients_have_fingerprints() {
+    let _slot = shared_slot();
+    for (options, is_on) in [(&["-p", "tls_ja3=on"][..], true), (&[], false)] {
+        let served = start(options);
+        run(async {
+            let client = Client::connect(served.address).await;
+            let facts = client.get("/facts").await;
+            let ja3 = facts.field("x-ja3").unwrap_or_default();
+            // The version, ciphers, extensions with those of QUIC, groups and formats.
+            let is_one = ja3.starts_with("771,") && ja3.split(',').count() == 5 && ja3.contains("-57");
+            assert_eq!((is_one, ja3.is_empty()), (is_on, !is_on), "{ja3}");
+        });
+    }
+}
+
+/// The listeners of a file of `-A` have HTTP/3 if it sets `h3`.
+#[test]
+fn a_listener_of_a_file_serves_http3() {
+    let _slot = shared_slot();
+    let folder = std::env::temp_dir().join(format!("lacquer-h3-file-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a directory");
+    let (pem, conf) = (folder.join("pair.pem"), folder.join("tls.conf"));
+    std::fs::write(&pem, &trusted().pem).expect("a file");
+    let frontend = |name| format!("host = \"127.0.0.1\" port = \"0\" name = \"{name}\"");
+    let text = format!(
+        "h3 = on\nfrontend = {{ {} }}\nfrontend = {{ {} h3 = off }}\npem-file = \"{}\"\n",
+        frontend("with"),
+        frontend("without"),
+        pem.display()
+    );
+    std::fs::write(&conf, text).expect("a file");
+    let origin = Origin::by_method(serve);
+    let mut daemon = Daemon::start(&vcl(origin.address, SUBS), &["-A", &conf.display().to_string()]);
+    let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let (with, without) = (address(daemon.port_of("with")), address(daemon.port_of("without")));
+    run(async {
+        let client = Client::connect(with).await;
+        assert_eq!(client.get("/1000").await.body, body(1000));
+    });
+    assert!(UdpSocket::bind(without).is_ok(), "the other port has no UDP socket");
+    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]

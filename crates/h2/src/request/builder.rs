@@ -221,7 +221,9 @@ impl RequestBuilder {
             extended::become_upgrade(ws, msg, protocol, log)?;
         }
         let body = request(self.version, ws, msg, end_stream, log)?;
-        Ok(RequestHead { body, is_extended: self.seen.protocol.is_some() })
+        let is_extended = self.seen.protocol.is_some();
+        let body = if is_extended && body == Body::UntilEnd { Body::Tunnel } else { body };
+        Ok(RequestHead { body, is_extended })
     }
 
     /// Ends trailers.

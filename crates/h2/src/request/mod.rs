@@ -32,6 +32,8 @@ pub enum Body {
     Length(u64),
     /// By the end of the stream.
     UntilEnd,
+    /// By the end of the stream, which is a tunnel: no trailers may follow.
+    Tunnel,
 }
 
 /// The limits of a header block, from the parameters.

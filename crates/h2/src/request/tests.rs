@@ -106,7 +106,7 @@ fn extended_connect_becomes_a_request_to_upgrade() {
     let ask = |limits: &Limits, fields: &[&[(&str, &str)]], end_stream| {
         decode_with(&mut Decoder::new(4096), limits, &[&block(&fields.concat())], end_stream)
     };
-    for (end_stream, body) in [(false, Body::UntilEnd), (true, Body::None)] {
+    for (end_stream, body) in [(false, Body::Tunnel), (true, Body::None)] {
         let fields = [(":protocol", "websocket"), ("sec-websocket-version", "13")];
         let outcome = ask(&limits, &[CONNECT, &fields], end_stream);
         assert_eq!(outcome.result, Ok(RequestHead { body, is_extended: true }));

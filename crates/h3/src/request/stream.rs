@@ -1,5 +1,5 @@
 //! The frames of a request stream (RFC 9114 section 4.1): HEADERS, any number of DATA, and optional HEADERS with
-//! trailers. Unknown frames may occur anywhere.
+//! trailers. A tunnel has no trailers (section 4.4). Unknown frames may occur anywhere.
 
 use crate::error_table::Reason;
 use crate::fault::Fault;
@@ -29,6 +29,8 @@ pub enum Event<'a> {
 enum Phase {
     Headers,
     Body,
+    /// Bytes of another protocol.
+    Tunnel,
     End,
 }
 
@@ -68,8 +70,11 @@ impl RequestStream {
         self.expected = match body {
             Body::None => Some(0),
             Body::Length(len) => Some(len),
-            Body::UntilEnd => None,
+            Body::UntilEnd | Body::Tunnel => None,
         };
+        if body == Body::Tunnel {
+            self.phase = Phase::Tunnel;
+        }
     }
 
     /// Returns whether no field section has arrived completely.
@@ -110,14 +115,14 @@ impl RequestStream {
                     return Err(Fault::stream(Reason::ExcessiveLoad, text));
                 }
             }
-            (Kind::Data, Phase::Body) if header.len > 0 => {
+            (Kind::Data, Phase::Body | Phase::Tunnel) if header.len > 0 => {
                 self.received = self.received.saturating_add(header.len);
                 if self.expected.is_some_and(|expected| self.received > expected) {
                     return Err(mismatch());
                 }
                 self.useless = self.useless.saturating_sub(ALLOWED_BY_DATA);
             }
-            (Kind::Data, Phase::Body) | (Kind::Unknown, _) => {
+            (Kind::Data, Phase::Body | Phase::Tunnel) | (Kind::Unknown, _) => {
                 self.useless += 1;
                 if self.useless > MAX_USELESS {
                     let text = "H3: Too many frames without use";
@@ -128,6 +133,7 @@ impl RequestStream {
                 let when = match phase {
                     Phase::Headers => "before headers",
                     Phase::Body => "on a request stream",
+                    Phase::Tunnel => "in a tunnel",
                     Phase::End => "after trailers",
                 };
                 let text = format!("H3: unexpected {} frame {when}", kind.name());

@@ -95,7 +95,7 @@ fn extended_connect_becomes_a_request_to_upgrade() {
     let outcome = decode_with(&mut Decoder::new(4096, 16), &limits, &section(&fields), false);
     assert_eq!(
         outcome.result,
-        Ok(Decoded::Done(RequestHead { body: Body::UntilEnd, is_extended: true })),
+        Ok(Decoded::Done(RequestHead { body: Body::Tunnel, is_extended: true })),
         "{:?}",
         outcome.notes
     );
@@ -371,6 +371,18 @@ fn frames_out_of_order_end_the_connection() {
             assert_eq!(fault.error, Error::Connection(Reason::FrameUnexpected), "{text}");
             assert_eq!(fault.note.unwrap().text, text);
         }
+    }
+}
+
+#[test]
+fn a_tunnel_carries_bytes_only() {
+    let (h, grease): ((u64, &[u8]), (u64, &[u8])) = ((1, b"h"), (0x21, b"grease"));
+    let bytes = frames(&[h, (0, b"ab"), grease, (0, b"c")]);
+    assert_eq!(run(&[&bytes], Body::Tunnel).unwrap(), ["headers h", "data abc"]);
+    for (number, name) in [(1, "HEADERS"), (4, "SETTINGS"), (5, "PUSH_PROMISE"), (7, "GOAWAY")] {
+        let fault = run(&[&frames(&[h, (0, b"a"), (number, b"t")])], Body::Tunnel).unwrap_err();
+        assert_eq!(fault.error, Error::Connection(Reason::FrameUnexpected));
+        assert_eq!(fault.note.unwrap().text, format!("H3: unexpected {name} frame in a tunnel"));
     }
 }
 

@@ -9,6 +9,7 @@ mod refusals;
 mod several_disks;
 mod startup;
 mod survive;
+mod tls_sessions;
 mod upgrade;
 mod vcl_switch;
 mod wakeups;

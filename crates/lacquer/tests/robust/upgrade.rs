@@ -70,8 +70,8 @@ fn origin() -> (Origin, Arc<AtomicBool>) {
 }
 
 /// A daemon whose program has a file of its own, which a test may replace.
-struct Upgradable {
-    daemon: Daemon,
+pub struct Upgradable {
+    pub daemon: Daemon,
     file: PathBuf,
 }
 
@@ -90,7 +90,7 @@ impl Drop for Upgradable {
 }
 
 impl Upgradable {
-    fn start(name: &str, origin: &Origin, options: &[&str]) -> Upgradable {
+    pub fn start(name: &str, origin: &Origin, options: &[&str]) -> Upgradable {
         let file = std::env::temp_dir().join(format!("lacquer-upgrade-{}-{name}", std::process::id()));
         let shown = file.display();
         let script =
@@ -107,7 +107,7 @@ impl Upgradable {
     }
 
     /// Upgrades the daemon, and waits until the new worker serves.
-    fn upgrade(&mut self) {
+    pub fn upgrade(&mut self) {
         let before = self.daemon.worker();
         signal(self.daemon.manager(), "-USR2");
         self.daemon.banner();
@@ -117,7 +117,7 @@ impl Upgradable {
     }
 
     /// Waits until the worker before this one has ended.
-    fn settle(&self) {
+    pub fn settle(&self) {
         let count = || self.daemon.stderr().matches(") ended").count();
         let upgrades = self.daemon.stderr().matches("Upgraded from").count();
         assert!(until(|| count() >= upgrades), "{}", self.daemon.stderr());

@@ -5,14 +5,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use lacquer_cli::json;
-use lacquer_tls::{
-    Bundle, ChainPool, Change, Entry, FrontendSetup, Leaf, Protocols, QuicSecret, Rank, Settings, Setup,
-    TicketSecret,
-};
+use lacquer_tls::{Bundle, ChainPool, Change, Entry, FrontendSetup, Leaf, Protocols, Rank, Settings, Setup};
 
 use super::config::Paths;
 use super::files::Recent;
 use super::refusal::Refusal;
+use super::secrets::Secrets;
 use crate::client_certificates::{ClientOptions, Verification};
 
 /// The state of a certificate in the current transaction.
@@ -81,8 +79,8 @@ pub struct Catalogue {
     all: Vec<Loaded>,
     pool: ChainPool,
     recent: Recent,
-    ticket_secret: Option<TicketSecret>,
-    quic_secret: Option<QuicSecret>,
+    /// `None` until a worker needs them.
+    secrets: Option<Secrets>,
     /// Numbers that were given out.
     numbers: Numbers,
 }
@@ -335,12 +333,22 @@ impl Catalogue {
         if !self.is_configured() {
             return None;
         }
-        let ticket_secret = self.ticket_secret.get_or_insert_with(|| TicketSecret::new(secret, now));
-        ticket_secret.advance(now);
+        self.secrets.get_or_insert_with(|| Secrets::new(secret, now));
+        let Secrets { tickets, quic } = self.secrets(now)?;
         let frontends = self.frontends.iter().map(|frontend| frontend.setup.clone()).collect();
-        let ticket_secret = ticket_secret.clone();
-        let quic_secret = self.quic_secret.get_or_insert_with(|| QuicSecret::new(secret)).clone();
-        Some(Setup { frontends, protocols: self.protocols, ticket_secret, quic_secret })
+        Some(Setup { frontends, protocols: self.protocols, ticket_secret: tickets, quic_secret: quic })
+    }
+
+    /// Returns the secrets of now, and forgets those of earlier tickets.
+    pub fn secrets(&mut self, now: f64) -> Option<Secrets> {
+        let secrets = self.secrets.as_mut()?;
+        secrets.tickets.advance(now);
+        Some(secrets.clone())
+    }
+
+    /// Continues with the secrets of another program.
+    pub fn adopt_secrets(&mut self, secrets: Option<Secrets>) {
+        self.secrets = secrets;
     }
 
     /// Returns the certificates in use, for a new worker.

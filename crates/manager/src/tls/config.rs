@@ -16,6 +16,8 @@ pub struct Options {
     pub prefer_server_ciphers: Option<bool>,
     pub sni_nomatch_abort: Option<bool>,
     pub groups: Option<String>,
+    /// Whether the listener has HTTP/3 too.
+    pub http3: Option<bool>,
     pub clients: ClientOptions,
 }
 
@@ -177,6 +179,7 @@ impl<'a> Parser<'a> {
             "prefer-server-ciphers" => options.prefer_server_ciphers = self.boolean()?,
             "sni-nomatch-abort" => options.sni_nomatch_abort = self.boolean()?,
             "ecdh-curve" => options.groups = self.some_text()?,
+            "h3" => options.http3 = self.boolean()?,
             _ if ClientOptions::has(key) => {
                 let value = self.text()?;
                 if !value.is_empty()
@@ -294,6 +297,7 @@ mod tests {
                 name = "tls0"
                 tls-protos = TLSv1.2 TLSv1.3
                 match-global-certs = on
+                h3 = on
                 acme = "a.example www.a.example"
                 acme = b.example
                 pem-file = "/local.pem"
@@ -301,6 +305,7 @@ mod tests {
                              ocsp-resp-file = "/o" ciphers = "HIGH" }
             }
             frontend = "*:8443"
+            h3 = "no"
             pem-file = "/global.pem"
             pem-file = ""
             sni-nomatch-abort = "Yes"
@@ -316,6 +321,7 @@ mod tests {
         assert_eq!(one.certificates[1].paths.key.as_deref(), Some(Path::new("/k.pem")));
         assert_eq!(one.certificates[1].paths.staple.as_deref(), Some(Path::new("/o")));
         assert_eq!(one.certificates[1].options.ciphers.as_deref(), Some("HIGH"));
+        assert_eq!((one.options.http3, config.options.http3), (Some(true), Some(false)));
         assert_eq!(one.acme, ["a.example www.a.example", "b.example"]);
         assert_eq!(two.address.as_deref(), Some("*:8443"));
         assert_eq!(config.certificates.len(), 1);
@@ -341,6 +347,9 @@ mod tests {
             ("tls-protos = SSLv2", 1, "syntax error"),
             ("tls-protos = ", 1, "syntax error"),
             ("sni-nomatch-abort = maybe", 1, "syntax error"),
+            ("frontend = {\n h3 = udp }", 2, "syntax error"),
+            ("frontend = {\n h3 }", 2, "syntax error"),
+            ("pem-file = {\n h3 = on }", 2, "syntax error"),
             ("}", 1, "syntax error"),
             ("pem-file = {\n private-key = \"x\" }", 2, "pem-file has no cert"),
         ] {

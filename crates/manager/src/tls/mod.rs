@@ -7,6 +7,7 @@ mod commands;
 mod config;
 mod files;
 mod refusal;
+mod secrets;
 mod startup;
 mod tokens;
 
@@ -21,6 +22,7 @@ use lacquer_acme::Names;
 use lacquer_http::date;
 use lacquer_tls::{Bundle, Leaf};
 pub use refusal::Refusal;
+pub use secrets::Secrets;
 pub use startup::Startup;
 
 use crate::complain::{Complain, Level};

@@ -38,6 +38,22 @@ fn address(frontend: &Frontend) -> String {
     }
 }
 
+/// Returns whether the listener has HTTP/3 too: by its own setting, or that of the file. Fails if it cannot have it.
+fn has_http3(frontend: &Frontend, file: &Options) -> Outcome<bool> {
+    let own = &frontend.options;
+    if !own.http3.or(file.http3).unwrap_or_default() {
+        return Ok(false);
+    }
+    let address = address(frontend);
+    if address.starts_with(['/', '@']) {
+        return Err(Fault::usage(format!("-A: h3 requires an IP address, and not a path ({address})")));
+    }
+    if !own.protocols.or(file.protocols).has_tls13() {
+        return Err(Fault::usage(format!("-A: h3 requires TLSv1.3, which tls-protos excludes ({address})")));
+    }
+    Ok(true)
+}
+
 /// Returns the settings of a certificate: its own, or those of its listener, or those of the file.
 fn settings(own: &Options, frontend: Option<&Options>, file: &Options) -> Settings {
     let all = || [Some(own), frontend, Some(file)].into_iter().flatten();
@@ -96,6 +112,9 @@ impl Startup {
             }
             let names: Vec<&str> = names.split_whitespace().collect();
             argument.extend([",acme=", &names.join(";")]);
+        }
+        if has_http3(&frontend, &config.options)? {
+            argument.push_str(",h3");
         }
         listeners.add(&argument, jail)?;
         let abort = frontend.options.sni_nomatch_abort.or(config.options.sni_nomatch_abort);
@@ -183,5 +202,44 @@ impl Startup {
         }
         catalogue.commit();
         Ok(catalogue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn http3(text: &str) -> Vec<Result<bool, String>> {
+        let config = config::parse(text).unwrap();
+        let frontends = config.frontends.iter();
+        frontends.map(|one| has_http3(one, &config.options).map_err(|fault| fault.to_string())).collect()
+    }
+
+    #[test]
+    fn http3_is_a_setting_of_a_listener_or_of_the_file() {
+        let on = "frontend = { h3 = on } frontend = { port = \"8443\" } frontend = \"*:9443\"";
+        assert_eq!(http3(on), [Ok(true), Ok(false), Ok(false)]);
+        let off = "h3 = on frontend = { h3 = off } frontend = { port = \"8443\" } frontend = \"*:9443\"";
+        assert_eq!(http3(off), [Ok(false), Ok(true), Ok(true)]);
+    }
+
+    #[test]
+    fn http3_that_is_impossible_is_refused() {
+        for (text, why) in [
+            (
+                "frontend = { host = \"/run/tls.sock\" h3 = on }",
+                "-A: h3 requires an IP address, and not a path",
+            ),
+            ("frontend = { host = \"@tls\" h3 = on }", "requires an IP address"),
+            (
+                "frontend = { tls-protos = TLSv1.2 h3 = on }",
+                "-A: h3 requires TLSv1.3, which tls-protos excludes",
+            ),
+            ("tls-protos = TLSv1.2 frontend = { h3 = on }", "requires TLSv1.3"),
+        ] {
+            let found = http3(text);
+            assert!(matches!(&found[..], [Err(text)] if text.contains(why)), "{text}: {found:?}");
+        }
+        assert_eq!(http3("tls-protos = TLSv1.2 frontend = { tls-protos = TLSv1.3 h3 = on }"), [Ok(true)]);
     }
 }

@@ -109,6 +109,7 @@ impl Adopted {
         let start = Instant::now();
         manager.exit_status = self.state.service.exit_status;
         manager.child.panic = self.state.service.panic.take();
+        manager.tls.catalogue.adopt_secrets(self.state.tls.take());
         if let Some(shm) = &manager.shm {
             shm.set_counts(&self.state.service.counters);
         }

@@ -18,7 +18,7 @@ use crate::cli::CliSockets;
 use crate::complain::Level;
 use crate::manager::{Manager, Reply};
 use crate::secret::Secret;
-use crate::shm::Shm;
+use crate::shm::{Shm, now};
 use crate::storage::Storage;
 use crate::version;
 use crate::workdir::PidFile;
@@ -67,7 +67,7 @@ impl Manager {
         }
     }
 
-    fn state(&self, cli: &CliSockets) -> State {
+    fn state(&mut self, cli: &CliSockets) -> State {
         let service = ServiceState {
             uptime: self.uptime(),
             exit_status: self.exit_status,
@@ -92,6 +92,7 @@ impl Manager {
             vcls: self.vcl_entries(),
             active: self.catalogue.active().map(str::to_owned),
             worker,
+            tls: self.tls.catalogue.secrets(now()),
         }
     }
 
@@ -136,10 +137,11 @@ impl Manager {
     }
 
     /// Lets the new program check the state.
-    fn check_successor(&self, cli: &CliSockets) -> Result<(), String> {
+    fn check_successor(&mut self, cli: &CliSockets) -> Result<(), String> {
+        let written = self.state(cli).write();
         let upgrade = &self.instance.upgrade;
         let fault = |error: std::io::Error| format!("{}: {error}", upgrade.program().display());
-        let state = self.state(cli).write().map_err(fault)?;
+        let state = written.map_err(fault)?;
         let said =
             File::from(rustix::fs::memfd_create("check", MemfdFlags::CLOEXEC).map_err(|e| fault(e.into()))?);
         let mut command = Command::new(upgrade.program());
@@ -163,12 +165,12 @@ impl Manager {
     }
 
     /// Executes the new program in place of this one. Returns only if that fails.
-    fn become_successor(&self, cli: &CliSockets) -> String {
-        let upgrade = &self.instance.upgrade;
+    fn become_successor(&mut self, cli: &CliSockets) -> String {
         let state = match self.state(cli).write() {
             Ok(state) => state,
             Err(error) => return error.to_string(),
         };
+        let upgrade = &self.instance.upgrade;
         let c_string = |text: OsString| CString::new(text.into_vec()).unwrap_or_default();
         let program = c_string(upgrade.program().as_os_str().to_owned());
         let mut arguments = vec![c_string(self.instance.program.clone())];

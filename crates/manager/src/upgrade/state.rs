@@ -19,8 +19,10 @@ use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
+use crate::tls::Secrets;
+
 /// The version of the format. A program with another one refuses the state, and the old program continues.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"LQUPGRAD";
 const HEAD: usize = 24;
@@ -45,6 +47,8 @@ pub struct State {
     pub vcls: Vec<VclEntry>,
     pub active: Option<String>,
     pub worker: Option<WorkerState>,
+    /// The secrets of TLS and QUIC. Like all of this, they are in memory only.
+    pub tls: Option<Secrets>,
 }
 
 /// The parts of the state that concern the manager itself.
@@ -221,6 +225,7 @@ mod tests {
             vcls: Vec::new(),
             active: None,
             worker: None,
+            tls: Some(Secrets::new([7; 32], 1.8e9)),
         }
     }
 

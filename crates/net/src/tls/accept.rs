@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use lacquer_sources::clock;
-use lacquer_tls::Frontend;
+use lacquer_tls::{Frontend, ja3};
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
@@ -14,7 +14,6 @@ use super::connection::Connection;
 use super::facts::{self, TlsFacts};
 use super::failure::Failure;
 use super::handshake::{Handshake, Side};
-use super::hello;
 use super::keys::record_len;
 use super::socket::Socket;
 use super::turns::HandshakeTurns;
@@ -63,7 +62,7 @@ pub async fn accept(
         }
     };
     if how.wants_ja3 {
-        facts.ja3 = hello::ja3(&received);
+        facts.ja3 = ja3(&received);
     }
     drop(accepted);
     let side = UnbufferedServerConnection::new(config)?;

@@ -11,7 +11,6 @@ mod connection;
 mod facts;
 mod failure;
 mod handshake;
-mod hello;
 mod input;
 mod keys;
 mod output;
@@ -25,6 +24,4 @@ pub use accept::{Acceptance, accept, connect};
 pub use connection::{Connection, Rx, Tx};
 pub use facts::{Certificate, TlsFacts};
 pub use failure::{Culprit, Failure};
-#[cfg(fuzzing)]
-pub use hello::ja3;
 pub use turns::HandshakeTurns;

@@ -130,8 +130,7 @@ fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) {
     stream.expect(head.body);
     let framing = match head.body {
         // The bytes of a tunnel are no body.
-        _ if head.is_extended => Framing::NONE,
-        Body::None => Framing::NONE,
+        Body::Tunnel | Body::None => Framing::NONE,
         Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },
         Body::UntilEnd => Framing { status: BodyStatus::Eof, content_length: 0 },
     };

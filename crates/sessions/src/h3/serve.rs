@@ -31,7 +31,7 @@ pub async fn run(services: Rc<Services>, quic: Rc<Connection>, listener: Arc<Lis
     sess.log_open(services.log(), PROTOCOL);
     let mut events = Vec::new();
     let shaken = handshake(&services, &sess, &quic, &mut events).await;
-    sess.settle(negotiated(&quic));
+    sess.settle(negotiated(&quic, services.params().tls_ja3));
     let sess = Rc::new(sess);
     let reason = match shaken.and_then(|()| admit(&services, &sess, &quic)) {
         Ok(()) => session::serve(services.clone(), sess.clone(), quic.clone(), events).await,
@@ -102,7 +102,7 @@ fn handshake_failure(reason: &CloseReason) -> (Option<String>, SessClose) {
 }
 
 /// Returns the facts about the handshake, for VCL and the log.
-fn negotiated(quic: &Connection) -> Negotiated {
+fn negotiated(quic: &Connection, wants_ja3: bool) -> Negotiated {
     let Some(facts) = quic.handshake_facts() else { return Negotiated::default() };
     let certificate = facts.certificate.map_or_else(Certificate::default, |found| Certificate {
         signature: Some(found.signature.into()),
@@ -114,6 +114,7 @@ fn negotiated(quic: &Connection) -> Negotiated {
         server_name: facts.server_name,
         alpn: Some("h3".into()),
         certificate,
+        ja3: facts.ja3.filter(|_| wants_ja3),
         ..TlsFacts::default()
     };
     Negotiated { protocol: None, tls: Some(Arc::new(tls)) }

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use super::keys::HEADER;
-
+/// The length of the type, version and length before a record.
+const HEADER: usize = 5;
 const SUPPORTED_GROUPS: u16 = 10;
 const POINT_FORMATS: u16 = 11;
 const CLIENT_HELLO: u8 = 1;
@@ -47,11 +47,23 @@ pub fn ja3(records: &[u8]) -> Option<Box<str>> {
     loop {
         let _type_and_version = rest.take(HEADER - 2)?;
         message.extend_from_slice(rest.vector()?);
-        if let Some((&[CLIENT_HELLO, a, b, c], body)) = message.split_first_chunk::<4>()
-            && let Some(body) = body.get(..u32::from_be_bytes([0, a, b, c]) as usize)
-        {
+        if let Some(body) = body_of(&message) {
             return of_hello(&mut Reader(body));
         }
+    }
+}
+
+/// Returns the fingerprint of the client whose handshake messages these are, without records, as in QUIC; `None` if they
+/// begin with no whole ClientHello.
+pub fn ja3_of_message(messages: &[u8]) -> Option<Box<str>> {
+    of_hello(&mut Reader(body_of(messages)?))
+}
+
+/// Returns the body of the ClientHello with which handshake messages begin, if it is whole.
+fn body_of(messages: &[u8]) -> Option<&[u8]> {
+    match messages.split_first_chunk::<4>()? {
+        (&[CLIENT_HELLO, a, b, c], rest) => rest.get(..u32::from_be_bytes([0, a, b, c]) as usize),
+        _ => None,
     }
 }
 
@@ -135,6 +147,9 @@ mod tests {
             let bytes = hello(&[0x0a0a, 4865, 4866], extensions, split);
             let found = ja3(&bytes).expect("a whole message");
             assert_eq!(&*found, "771,4865-4866,0-10-11-16,29-23,0");
+            if split == 1000 {
+                assert_eq!(ja3_of_message(&bytes[HEADER..]), Some(found));
+            }
         }
     }
 
@@ -142,6 +157,7 @@ mod tests {
     fn no_prefix_of_a_message_has_a_fingerprint() {
         let bytes = hello(&[4865], &[(10, &[0, 2, 0, 29])], 1000);
         assert!((0..bytes.len()).all(|n| ja3(&bytes[..n]).is_none()));
+        assert!((HEADER..bytes.len()).all(|n| ja3_of_message(&bytes[HEADER..n]).is_none()));
         assert!(ja3(&bytes).is_some());
     }
 
