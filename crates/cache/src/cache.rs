@@ -14,13 +14,12 @@ use crate::disk::Disks;
 use crate::expiry_events::ExpiryEvents;
 use crate::invalidation::InvalidationListener;
 use crate::object::{NO_SLOT, Object, flag};
-use crate::shard::{DeferredWork, Shard};
+use crate::shard::{DeferredWork, SHARDS, Shard, shard_index};
 use crate::slab::Key;
 use crate::stats::{CacheStats, add, bump, sub};
 use crate::tags::{Tag, TagIndex, TagStats};
 use crate::waiter::Waiter;
 
-pub(crate) const SHARDS: usize = 64;
 const SLOT_BITS: u32 = 26;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 /// The number of generation counters per shard. An index change counts as one to all keys that share a counter.
@@ -75,10 +74,6 @@ pub(crate) struct Tuning {
     /// Seconds, as the bits of an f32.
     pub(crate) lru_interval: AtomicU32,
     pub(crate) ban_dups: AtomicBool,
-}
-
-pub(crate) fn shard_index(key: &Key) -> usize {
-    usize::from(key[0]) % SHARDS
 }
 
 /// Returns the number that identifies a slot of a shard within the whole index.
@@ -319,6 +314,26 @@ impl Cache {
         let Some(stevedore) = self.device_of(object) else { return };
         if !object.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::TAGGED | flag::DYING) {
             stevedore.commit(object.stored(), &Descriptor::of(key, object).bytes());
+        }
+    }
+
+    /// Passes an object that is in the index to the stores on disks.
+    #[inline]
+    pub(crate) fn commit_to_disk(&self, object: &Arc<Object>) {
+        if !self.disks.is_empty() {
+            self.commit_to_disks(object);
+        }
+    }
+
+    #[cold]
+    fn commit_to_disks(&self, object: &Arc<Object>) {
+        let Some((shard, slot)) = self.locate(object) else { return };
+        let shard = shard.lock();
+        if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
+            let key = object.key();
+            let dropped = self.disks.commit(&key, &shard, slot, object, &*self.bans.heads);
+            drop(shard);
+            drop(dropped);
         }
     }
 

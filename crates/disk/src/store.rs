@@ -50,6 +50,14 @@ impl Default for Options {
     }
 }
 
+/// What the owner of a store chooses.
+struct Settings {
+    options: Options,
+    /// The time within which written objects are made durable, in milliseconds.
+    flush_interval: AtomicU64,
+    clock: fn() -> f64,
+}
+
 pub struct Store {
     pub(crate) layout: Layout,
     pub(crate) blocks: Box<dyn Blocks>,
@@ -61,10 +69,7 @@ pub struct Store {
     pub(crate) has_objects: Condvar,
     pub(crate) has_records: Condvar,
     pub(crate) past: Past,
-    options: Options,
-    /// The time within which written objects are made durable, in milliseconds.
-    flush_interval: AtomicU64,
-    clock: fn() -> f64,
+    settings: Settings,
     owner: OnceLock<Box<dyn Owner>>,
     cursor: Mutex<Cursor>,
 }
@@ -124,9 +129,11 @@ impl Store {
             has_objects: Condvar::new(),
             has_records: Condvar::new(),
             past,
-            flush_interval: AtomicU64::new(options.flush_interval.as_millis() as u64),
-            options,
-            clock,
+            settings: Settings {
+                flush_interval: AtomicU64::new(options.flush_interval.as_millis() as u64),
+                options,
+                clock,
+            },
             owner: OnceLock::new(),
             cursor: Mutex::new(cursor),
         }))
@@ -213,18 +220,18 @@ impl Store {
     }
 
     pub(crate) fn now(&self) -> f64 {
-        (self.clock)()
+        (self.settings.clock)()
     }
 
     /// Returns the time within which written objects are made durable.
     pub(crate) fn flush_interval(&self) -> Duration {
-        Duration::from_millis(self.flush_interval.load(Ordering::Relaxed))
+        Duration::from_millis(self.settings.flush_interval.load(Ordering::Relaxed))
     }
 
     /// Sets the time within which written objects are made durable, in seconds, rounded down to milliseconds.
     pub fn set_flush_interval(&self, seconds: f64) {
         let milliseconds = (seconds * 1000.0).max(1.0) as u64;
-        self.flush_interval.store(milliseconds, Ordering::Relaxed);
+        self.settings.flush_interval.store(milliseconds, Ordering::Relaxed);
         // The lock orders this with a thread that is about to wait.
         drop(self.state.lock());
         self.has_objects.notify_all();
@@ -232,7 +239,7 @@ impl Store {
 
     /// Returns the number of bytes that may wait to be written.
     pub fn queue_limit(&self) -> u64 {
-        self.options.queue
+        self.settings.options.queue
     }
 
     /// Returns the number of bytes that wait to be written.
@@ -248,7 +255,7 @@ impl Store {
             let parts = content.parts();
             (parts.meta, record_len(&parts), parts.body_len)
         };
-        let Options { min, max, queue, .. } = self.options;
+        let Options { min, max, queue, .. } = self.settings.options;
         let has_size = (min..=max).contains(&body) && len <= self.layout.largest_record();
         let fingerprint = fingerprint(&meta.key);
         let mut state = self.state.lock();

@@ -1,3 +1,5 @@
+//! Rings over files of the test.
+
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;

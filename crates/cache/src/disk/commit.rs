@@ -8,26 +8,6 @@ use crate::shard::{DeferredWork, Shard};
 use crate::slab::Key;
 
 impl Cache {
-    /// Passes an object that is in the index to the stores on disks.
-    #[inline]
-    pub(crate) fn commit_to_disk(&self, object: &Arc<Object>) {
-        if !self.disks.is_empty() {
-            self.commit_to_disks(object);
-        }
-    }
-
-    #[cold]
-    fn commit_to_disks(&self, object: &Arc<Object>) {
-        let Some((shard, slot)) = self.locate(object) else { return };
-        let shard = shard.lock();
-        if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
-            let key = object.key();
-            let dropped = self.disks.commit(&key, &shard, slot, object, &*self.bans.heads);
-            drop(shard);
-            drop(dropped);
-        }
-    }
-
     /// Passes an object to the stores on disks that was refused until it is requested again. The caller holds the lock
     /// of its shard.
     #[cold]

@@ -25,7 +25,7 @@ pub const INSTALLED: &str = "lacquer";
 pub const TOOLS: [&[&str]; 2] = [&["attack", "bench", "sim"], &["testing"]];
 
 /// The layers of the product, from top to bottom. A crate uses only crates of lower layers.
-pub const LAYERS: [&[&str]; 9] = [
+pub const LAYERS: [&[&str]; 10] = [
     &[INSTALLED],
     &["manager", "worker"],
     &["sessions"],
@@ -35,6 +35,7 @@ pub const LAYERS: [&[&str]; 9] = [
     &["acme", "cache", "h3", "net", "quic", "vcl-runtime", "jail"],
     &["flow", "h2", "vcl", "cli", "tls"],
     &["disk", "filters", "http", "params", "shm", "sources", "storage", "system"],
+    &["rings"],
 ];
 
 /// Returns the number of a crate's layer, counted from the top. Tools are above the product.
