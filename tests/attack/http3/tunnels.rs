@@ -360,7 +360,7 @@ fn a_tunnel_that_is_closed_by_half_ends() {
             tunnel.send.finish().expect("it is open");
             match tunnel.status().await.as_str() {
                 "200" => {
-                    assert_eq!((tunnel.read(5).await, tunnel.next().await), (b"early".to_vec(), Event::End))
+                    assert_eq!((tunnel.read(5).await, tunnel.next().await), (b"early".to_vec(), Event::End));
                 }
                 // The slot of the tunnel before is not free yet.
                 status => assert_eq!(status, "503"),
@@ -387,7 +387,7 @@ fn a_reset_ends_the_tunnel() {
         tunnel.receive.stop(CANCELLED).expect("it is open");
         let mut tunnel = reopens(&client).await;
         // Both directions at once, with bytes in flight.
-        tunnel.write(&[b'x'; 100_000]).await;
+        tunnel.write(&vec![b'x'; 100_000]).await;
         let _ = tunnel.send.reset(CANCELLED);
         let _ = tunnel.receive.stop(CANCELLED);
         let tunnel = reopens(&client).await;
@@ -409,7 +409,7 @@ fn a_broken_origin_resets_its_stream() {
         let mut other = Tunnel::open(&client, "/echo").await;
         let mut tunnel = Tunnel::open(&client, "/echo").await;
         tunnel.write(b"#").await;
-        let _ = tunnel.send.write_all(&bytes_of_frame(0, &[b'x'; 100_000])).await;
+        let _ = tunnel.send.write_all(&bytes_of_frame(0, &vec![b'x'; 100_000])).await;
         assert_eq!(tunnel.last().await, Event::Reset(Reason::RequestCancelled.code()));
         other.write(b"on").await;
         assert_eq!(other.read(2).await, b"on");
