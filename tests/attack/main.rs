@@ -6,6 +6,7 @@
 mod abandoned;
 mod bombs;
 mod concurrency;
+mod early_responses;
 mod exhaustion;
 mod extended_connect;
 mod faulty_origins;

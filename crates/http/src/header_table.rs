@@ -76,11 +76,6 @@ impl<'a> HeaderName<'a> {
         self.id != UNKNOWN
     }
 
-    /// Returns whether HTTP/2 forbids the header.
-    pub const fn is_hop_by_hop(&self) -> bool {
-        Filter::HTTP2.has(self.id)
-    }
-
     /// Returns whether `filter` drops the header.
     pub(crate) const fn is_filtered(&self, filter: Filter) -> bool {
         filter.has(self.id)
@@ -337,6 +332,6 @@ mod tests {
         assert!(RANGE.is_filtered(Filter::FETCH) && !RANGE.is_filtered(Filter::PASS));
         assert!(IF_NONE_MATCH.is_filtered(Filter::FETCH) && !IF_NONE_MATCH.is_filtered(Filter::PASS));
         assert!(!HOST.is_filtered(Filter::FETCH));
-        assert!(UPGRADE.is_hop_by_hop() && !TE.is_hop_by_hop());
+        assert!(UPGRADE.is_filtered(Filter::HTTP2) && !TE.is_filtered(Filter::HTTP2));
     }
 }

@@ -14,11 +14,17 @@ pub struct Datagrams {
     sockets: Vec<Socket>,
 }
 
-fn bind(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+/// Creates a socket for an address. An IPv6 address does not stand for IPv4 addresses too.
+pub fn new_socket(address: SocketAddr, kind: Type) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, None)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
+    Ok(socket)
+}
+
+fn bind(address: SocketAddr) -> io::Result<Socket> {
+    let socket = new_socket(address, Type::DGRAM)?;
     socket.set_reuse_port(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
@@ -26,11 +32,7 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
 
 /// Fails if another process has the address. With the option to share it, binding does not notice that.
 fn check_free(address: SocketAddr) -> io::Result<()> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.bind(&address.into())
+    new_socket(address, Type::DGRAM)?.bind(&address.into())
 }
 
 impl Datagrams {

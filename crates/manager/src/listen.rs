@@ -13,7 +13,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::bound_sockets::{BoundSocket, BoundSockets};
 use crate::client_certificates::ClientOptions;
-use crate::datagrams::Datagrams;
+use crate::datagrams::{Datagrams, new_socket};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named::{self, NamedArgument};
@@ -63,10 +63,7 @@ fn is_unix(endpoint: &str) -> bool {
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
+    let socket = new_socket(address, Type::STREAM)?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     Ok(socket)

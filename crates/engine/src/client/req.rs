@@ -47,16 +47,8 @@ impl Transaction for Req {
     }
 
     fn take_buffers(&mut self) -> TransactionBuffers {
-        let TaskBuffers { ws, log, out } = self.task.take_buffers();
-        TransactionBuffers {
-            ws,
-            log,
-            request: mem::take(&mut self.request.http),
-            request0: mem::take(&mut self.request.original),
-            response: mem::take(&mut self.response.http),
-            out,
-            synth_body: mem::take(&mut self.response.body),
-        }
+        let messages = [&mut self.request.http, &mut self.request.original, &mut self.response.http];
+        self.task.take_buffers().with_messages(messages, &mut self.response.body)
     }
 }
 
@@ -207,7 +199,7 @@ impl Req {
 
     /// Logs the byte counts of the finished request, and adds them to the counters.
     pub fn charge(&mut self) {
-        let a = std::mem::take(&mut self.client.account);
+        let a = mem::take(&mut self.client.account);
         if !self.client.is_piped && !self.task.vxid().is_none() {
             self.task.log_mut().put_numbers(Tag::ReqAcct, a.numbers());
         }

@@ -16,6 +16,7 @@ use super::connection::{
     Limits, OriginConnection, Waits, choose, log_close, log_connect_failure, log_open, proxy_header,
     take_idle, wait_or_connect,
 };
+use super::early::Sent;
 use super::queue::SlotRequest;
 use super::upload::Upload;
 use crate::backends::{Origin, OriginLeaf};
@@ -245,7 +246,7 @@ impl Fetch {
             return Exchange::Failed;
         };
         let sent = if self.request.cached_body.is_none() && self.request.body.is_none() {
-            self.send_head(connection).await
+            self.send_head(connection).await.map(|()| Sent::Whole)
         } else {
             // Boxed: few requests have a body, and the future is large.
             let abandonment = self.abandonment(None);
@@ -257,10 +258,14 @@ impl Fetch {
             sent
         };
         match sent {
-            Ok(()) => {
+            Ok(sent) => {
                 connection.reply_mut().request_sent(self.task.stamp("Bereq"));
                 self.task.services().counters().backend_req.add(1);
-                self.receive_head(connection).await
+                match sent {
+                    Sent::Whole => self.receive_head(connection).await,
+                    // Boxed: this is rare, and the future is large.
+                    Sent::Part => Box::pin(self.receive_early_head(connection)).await,
+                }
             }
             Err(e) => self.fail_sending(connection, &e),
         }
@@ -290,7 +295,20 @@ impl Fetch {
         if may_have_been_idle { Exchange::Silent } else { Exchange::Failed }
     }
 
-    async fn send_request(&mut self, connection: &mut OriginConnection, upload: Upload) -> io::Result<()> {
+    /// Reads the head of a response that has arrived before the whole request was sent. The rest of the request is not
+    /// sent, so the connection cannot be kept, and the rest of the client's body is not needed.
+    async fn receive_early_head(&mut self, connection: &mut OriginConnection) -> Exchange {
+        self.task.log_mut().put(Tag::Notice, b"early response: the request body was not sent to its end");
+        connection.set_unsent(true);
+        let exchange = self.receive_head(connection).await;
+        connection.close_unless_closing(SessClose::RespClose);
+        if let Some(body) = &mut self.request.body {
+            body.give_up_rest();
+        }
+        exchange
+    }
+
+    async fn send_request(&mut self, connection: &mut OriginConnection, upload: Upload) -> io::Result<Sent> {
         self.send_head(connection).await?;
         self.send_body(connection, upload).await
     }

@@ -155,10 +155,20 @@ impl OriginConnection {
 
     // Requests and responses.
 
-    /// Sends bytes of a request. Fails with `TimedOut` and without an error number if the origin accepts no byte within
-    /// the limit for the first byte of its response.
+    /// Sends bytes of a request, like [`Outgoing::send`].
     pub async fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        self.link.tx().write_all_within(bytes, self.waits.first_byte.max(SHORTEST_WAIT)).await
+        Outgoing { tx: self.link.tx(), limit: self.send_limit() }.send(bytes).await
+    }
+
+    /// Returns the receiving half, and the sending half for a request.
+    pub fn request_halves(&mut self) -> (&mut Rx, Outgoing<'_>) {
+        let limit = self.send_limit();
+        let (rx, tx) = self.link.halves();
+        (rx, Outgoing { tx, limit })
+    }
+
+    fn send_limit(&self) -> f64 {
+        self.waits.first_byte.max(SHORTEST_WAIT)
     }
 
     /// Records the response, so that the connection does not count as waiting for one any more.
@@ -221,6 +231,22 @@ impl OriginConnection {
             self.link.rx_mut().unread(ws.get(ahead.tail(length)));
             self.reply.end();
         }
+    }
+}
+
+/// The sending half of a connection, for a request.
+#[derive(Clone, Copy)]
+pub struct Outgoing<'a> {
+    tx: &'a TxHalf,
+    /// The longest wait in seconds: the limit for the first byte of the response.
+    limit: f64,
+}
+
+impl Outgoing<'_> {
+    /// Sends bytes of a request. Fails with `TimedOut` and without an error number if the origin accepts no byte within
+    /// the limit.
+    pub async fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        self.tx.write_all_within(bytes, self.limit).await
     }
 }
 

@@ -10,6 +10,7 @@ mod body;
 mod connect;
 mod connection;
 mod driver;
+mod early;
 mod ending;
 mod error;
 mod events;

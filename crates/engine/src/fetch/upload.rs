@@ -10,7 +10,8 @@ use lacquer_http::{fixed_text_table, header_table as h};
 use lacquer_shm::Tag;
 
 use super::Fetch;
-use super::connection::OriginConnection;
+use super::connection::{OriginConnection, Outgoing};
+use super::early::{Sent, send_unless_answered};
 use crate::emulated::workspace_costs;
 use crate::req_body::ReqBody;
 
@@ -27,7 +28,7 @@ pub(super) struct Upload {
 
 impl Upload {
     /// Sends one piece of the body. An empty piece is the end.
-    async fn push(&mut self, to: &OriginConnection, piece: &[u8]) -> io::Result<()> {
+    async fn push(&mut self, to: Outgoing<'_>, piece: &[u8]) -> io::Result<()> {
         let end = piece.is_empty();
         let mut rest = piece;
         while let Some(out) =
@@ -51,13 +52,13 @@ impl Upload {
         Ok(())
     }
 
-    async fn end(&mut self, to: &OriginConnection) -> io::Result<()> {
+    async fn end(&mut self, to: Outgoing<'_>) -> io::Result<()> {
         self.push(to, &[]).await?;
         if self.chunked { to.send(LAST_CHUNK).await } else { Ok(()) }
     }
 
     /// Sends a body that was cached before.
-    async fn object(&mut self, to: &OriginConnection, body: &Object) -> io::Result<()> {
+    async fn object(&mut self, to: Outgoing<'_>, body: &Object) -> io::Result<()> {
         let mut at = 0;
         while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
             for piece in chunk.bytes().chunks(STEP_MAX) {
@@ -140,16 +141,21 @@ impl Fetch {
         true
     }
 
-    /// Sends the request's body, if it has one.
-    pub(super) async fn send_body(&mut self, to: &OriginConnection, mut upload: Upload) -> io::Result<()> {
+    /// Sends the request's body, if it has one, until the response begins.
+    pub(super) async fn send_body(
+        &mut self,
+        connection: &mut OriginConnection,
+        mut upload: Upload,
+    ) -> io::Result<Sent> {
+        let (rx, to) = connection.request_halves();
         let result = if let Some(body) = self.request.cached_body.clone() {
-            upload.object(to, &body).await
+            send_unless_answered(rx, upload.object(to, &body)).await
         } else if let Some(mut body) = self.request.body.take() {
-            let result = self.forward_body(&mut body, to, &mut upload).await;
+            let result = send_unless_answered(rx, self.forward_body(&mut body, to, &mut upload)).await;
             self.request.body = Some(body);
             result
         } else {
-            Ok(())
+            Ok(Sent::Whole)
         };
         self.exchange.account.bereq_body += upload.sent;
         self.task.log_filtered_out(&upload.chain.report());
@@ -172,7 +178,7 @@ impl Fetch {
     async fn forward_body(
         &mut self,
         body: &mut ReqBody,
-        to: &OriginConnection,
+        to: Outgoing<'_>,
         upload: &mut Upload,
     ) -> io::Result<()> {
         self.retries.forbidden = Some("req.body not cached");

@@ -165,10 +165,6 @@ impl Conn {
 
     /// Logs the session's account, and counts the bytes that belong to no request.
     pub fn finish(&self) {
-        let account = self.account.get();
-        let [header, body, request, sent_header, sent_body, response] = account.numbers();
-        let text = format_args!("{header} {body} {request} {sent_header} {sent_body} {response}");
-        self.log(Tag::ReqAcct, text);
-        account.count(self.services.counters());
+        self.account.get().close(self.services.log(), self.vxid, self.services.counters());
     }
 }

@@ -267,6 +267,14 @@ impl ReqBody {
         }
     }
 
+    /// Leaves the rest of the body unread, because nobody needs it. The connection closes after the response, and the
+    /// client's side of a stream ends with it.
+    pub fn give_up_rest(&mut self) {
+        if !self.is_done() {
+            self.status = BodyStatus::Error;
+        }
+    }
+
     /// Records a fault for the request's log.
     pub fn fail(&mut self, fault: BodyError) {
         self.tally.fault = Some(fault);

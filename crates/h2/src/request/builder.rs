@@ -7,10 +7,10 @@ use super::{Body, Limits, Version};
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
 use crate::hpack::Line;
-use lacquer_http::h1::{canonical_request_length, content_length};
+use lacquer_http::h1::{Framing, canonical_request_length, content_length};
 use lacquer_http::header_table::{COOKIE, HOST};
 use lacquer_http::workspace::Mark;
-use lacquer_http::{Field, Filter, Message, Slot, Text, Workspace, fixed};
+use lacquer_http::{BodyStatus, Field, Filter, Message, Slot, Text, Workspace, fixed};
 
 const REQ_SIZE: Error = Error::Stream(Reason::ReqSize);
 
@@ -23,6 +23,17 @@ pub struct RequestHead {
     pub body: Body,
     /// The request was an extended CONNECT. Its "body" is the client's side of the tunnel.
     pub is_extended: bool,
+}
+
+impl RequestHead {
+    /// Returns how the end of the body is indicated. The bytes of a tunnel are no body.
+    pub fn framing(&self) -> Framing {
+        match self.body {
+            Body::Tunnel | Body::None => Framing::NONE,
+            Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },
+            Body::UntilEnd => Framing::EOF,
+        }
+    }
 }
 
 /// The fields of a request, or of trailers, that were decoded so far.

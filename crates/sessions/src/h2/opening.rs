@@ -8,8 +8,6 @@ use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, TaskContext, T
 use lacquer_h2::hpack::Decoder;
 use lacquer_h2::request::{Body, Limits, RequestDecoder, RequestHead};
 use lacquer_h2::{Error, Note};
-use lacquer_http::BodyStatus;
-use lacquer_http::h1::Framing;
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
@@ -128,13 +126,7 @@ impl Opening {
 fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) {
     req.head_complete(clock::real());
     stream.expect(head.body);
-    let framing = match head.body {
-        // The bytes of a tunnel are no body.
-        Body::Tunnel | Body::None => Framing::NONE,
-        Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },
-        Body::UntilEnd => Framing { status: BodyStatus::Eof, content_length: 0 },
-    };
-    req.accept(ReqBody::new(BodyInput::of_stream(stream.clone()), framing));
+    req.accept(ReqBody::new(BodyInput::of_stream(stream.clone()), head.framing()));
     if head.is_extended {
         req.mark_extended_connect();
     }

@@ -7,10 +7,8 @@ use lacquer_engine::client::{Req, Start};
 use lacquer_engine::h3::{Conn, Head, Stream};
 use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, TaskContext, TransactionSlot};
 use lacquer_h3::qpack::Begun;
-use lacquer_h3::request::{Body, Decoded, RequestHead, decode};
+use lacquer_h3::request::{Decoded, RequestHead, decode};
 use lacquer_h3::{Error, Note, Reason};
-use lacquer_http::BodyStatus;
-use lacquer_http::h1::Framing;
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
@@ -106,13 +104,7 @@ fn decode_head(stream: &Rc<Stream>, req: &mut Req, head: &Head) -> Result<Reques
 fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) -> Result<(), Error> {
     req.head_complete(clock::real());
     stream.expect(head.body)?;
-    let framing = match head.body {
-        // The bytes of a tunnel are no body.
-        Body::Tunnel | Body::None => Framing::NONE,
-        Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },
-        Body::UntilEnd => Framing { status: BodyStatus::Eof, content_length: 0 },
-    };
-    req.accept(ReqBody::new(BodyInput::of_http3_stream(stream.clone()), framing));
+    req.accept(ReqBody::new(BodyInput::of_http3_stream(stream.clone()), head.framing()));
     if head.is_extended {
         req.mark_extended_connect();
     }
