@@ -155,7 +155,7 @@ impl OriginConnection {
 
     // Requests and responses.
 
-    /// Sends bytes of a request, like [`Outgoing::send`].
+    /// Sends bytes of a request, like `Outgoing::send`.
     pub async fn send(&self, bytes: &[u8]) -> io::Result<()> {
         Outgoing { tx: self.link.tx(), limit: self.send_limit() }.send(bytes).await
     }
