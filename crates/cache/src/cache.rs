@@ -14,13 +14,12 @@ use crate::disk::Disks;
 use crate::expiry_events::ExpiryEvents;
 use crate::invalidation::InvalidationListener;
 use crate::object::{NO_SLOT, Object, flag};
-use crate::shard::{DeferredWork, Shard};
+use crate::shard::{DeferredWork, SHARDS, Shard, shard_index};
 use crate::slab::Key;
 use crate::stats::{CacheStats, add, bump, sub};
 use crate::tags::{Tag, TagIndex, TagStats};
 use crate::waiter::Waiter;
 
-pub(crate) const SHARDS: usize = 64;
 const SLOT_BITS: u32 = 26;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 /// The number of generation counters per shard. An index change counts as one to all keys that share a counter.
@@ -75,10 +74,6 @@ pub(crate) struct Tuning {
     /// Seconds, as the bits of an f32.
     pub(crate) lru_interval: AtomicU32,
     pub(crate) ban_dups: AtomicBool,
-}
-
-pub(crate) fn shard_index(key: &Key) -> usize {
-    usize::from(key[0]) % SHARDS
 }
 
 /// Returns the number that identifies a slot of a shard within the whole index.
@@ -448,9 +443,10 @@ impl Busy {
     pub(crate) fn publish_if(
         mut self,
         object: &Arc<Object>,
+        tags: Vec<Tag>,
         attach: impl FnOnce(&Shard, &BanList) -> bool,
     ) -> Result<Awaited, Self> {
-        self.insert(object, Vec::new(), attach).ok_or(self)
+        self.insert(object, tags, attach).ok_or(self)
     }
 
     #[inline]
@@ -468,13 +464,19 @@ impl Busy {
         {
             let mut shard = cache.shard(&self.key).lock();
             let id = slot_id(&self.key, self.slot);
+            // Before the stores are asked whether the object is purged: later purges find it here.
+            if !tags.is_empty() {
+                cache.tags.insert(id, &tags);
+            }
             if !attach(&shard, &cache.bans) {
+                if !tags.is_empty() {
+                    cache.tags.remove(id, &tags);
+                }
                 return None;
             }
             object.set_slot(id);
             if !tags.is_empty() {
                 object.set(flag::TAGGED);
-                cache.tags.insert(id, &tags);
                 shard.tags.insert(self.slot, tags.into_boxed_slice());
             }
             shard.publish(self.slot, Arc::clone(object));

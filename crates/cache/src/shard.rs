@@ -14,6 +14,14 @@ use crate::slab::{Key, NONE, Slab, key_hash};
 use crate::tags::Tag;
 use crate::waiter::Waiter;
 
+/// The number of shards.
+pub(crate) const SHARDS: usize = 64;
+
+/// Returns the index of the shard of a key.
+pub(crate) fn shard_index(key: &Key) -> usize {
+    usize::from(key[0]) % SHARDS
+}
+
 /// Work that must wait until the shard is unlocked.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredWork {

@@ -42,7 +42,7 @@ pub use file::{FileDevice, open_file, path_of, reserve};
 pub use health::{Event, Operation, Reason};
 pub use index::{Entry, Index, are_rivals, variant};
 pub use journal::Ban;
-pub use layout::{LEAST_SIZE, Layout, OpenError, VERSION};
+pub use layout::{FIRST_VERSION, LEAST_SIZE, Layout, OpenError, VERSION};
 pub use read::{Loaded, StoredBody};
 pub use record::{Fields, Key, Meta, Parts, fingerprint, record_len};
 pub use report::{CLASSES, Report, UsedSegments, class_limit, report};

@@ -18,6 +18,7 @@ pub struct Loaded {
     store: Arc<Store>,
     candidate: Candidate,
     header: Header,
+    tags: Box<[u64]>,
     buffer: Aligned,
     from: usize,
 }
@@ -32,7 +33,8 @@ pub struct StoredBody {
 }
 
 impl Store {
-    /// Reads a candidate. Returns `None` if it has another key, is damaged, or cannot be read. A damaged one is removed.
+    /// Reads a candidate. Returns `None` if it has another key, was purged by a tag, is damaged, or cannot be read. A
+    /// purged or damaged one is removed.
     pub fn load(self: &Arc<Self>, candidate: &Candidate, key: &Key) -> Option<Loaded> {
         let mut len = candidate.entry.read_len();
         if len > WHOLE {
@@ -46,7 +48,7 @@ impl Store {
         if buffer.bytes().len() - from < header.body_at() as usize {
             (buffer, from) = self.read(candidate, header.body_at())?;
         }
-        let Some(_) = header.fields(&self.layout, &buffer.bytes()[from..]) else {
+        let Some(fields) = header.fields(&self.layout, &buffer.bytes()[from..]) else {
             self.drop_damaged(candidate);
             return None;
         };
@@ -55,8 +57,14 @@ impl Store {
             candidate.entry.fingerprint,
             "its checksum is correct"
         );
-        let loaded = Loaded { store: Arc::clone(self), candidate: candidate.clone(), header, buffer, from };
-        (header.meta.key == *key).then_some(loaded)
+        if header.meta.key != *key {
+            return None;
+        }
+        let tags = self.tags_of(fields.head)?;
+        if self.drop_purged_by_tag(candidate, &tags) {
+            return None;
+        }
+        Some(Loaded { store: Arc::clone(self), candidate: candidate.clone(), header, tags, buffer, from })
     }
 
     fn read(&self, candidate: &Candidate, len: u64) -> Option<(Aligned, usize)> {
@@ -76,6 +84,11 @@ impl Loaded {
     pub fn fields(&self) -> Fields<'_> {
         let fields = self.header.fields(&self.store.layout, &self.buffer.bytes()[self.from..]);
         fields.unwrap_or(Fields { descriptor: &[], head: &[], extra: &[] })
+    }
+
+    /// Returns the hashes of its tags.
+    pub fn tags(&self) -> &[u64] {
+        &self.tags
     }
 
     pub fn body_len(&self) -> u64 {

@@ -5,6 +5,7 @@ use std::io;
 
 use crate::health::Reason;
 use crate::index::Entry;
+use crate::journal::Live;
 use crate::record::fingerprint;
 use crate::segment::{self, Begun, InUse, Summary};
 use crate::state::Phase;
@@ -60,7 +61,8 @@ impl Store {
         state.start = (newest + 1) * layout.segment;
         state.phase = Phase::Working;
         let start = state.start;
-        for bound in state.live.purges.values_mut() {
+        let Live { purges, tags, .. } = &mut state.live;
+        for bound in purges.values_mut().chain(tags.values_mut().map(|purge| &mut purge.bound)) {
             *bound = start.min(*bound);
         }
         state.pending.wants_checkpoint = true;

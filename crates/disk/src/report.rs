@@ -60,7 +60,7 @@ pub fn report(
         layout: Some(layout),
         bans: live.bans.len(),
         last_ban: live.last_ban,
-        purges: live.purges.len(),
+        purges: live.purges.len() + live.tags.len(),
         ..Report::default()
     };
     let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, live.tail);

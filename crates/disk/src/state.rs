@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::index::{Entry, Index};
-use crate::journal::{Ban, Live, put_ban, put_purge};
+use crate::journal::{Ban, Live, TagPurge, put_ban, put_purge, put_tag_purge};
 use crate::layout::Layout;
 use crate::record::{Header, Meta, Parts, fingerprint};
 
@@ -33,6 +33,10 @@ pub(crate) enum Source {
 
 pub(crate) struct Queued {
     pub(crate) meta: Meta,
+    /// The hashes of its tags.
+    pub(crate) tags: Box<[u64]>,
+    /// The number of purges by tags that it was tested against.
+    pub(crate) tag_purges: u64,
     pub(crate) len: u64,
     pub(crate) source: Source,
 }
@@ -148,6 +152,8 @@ pub(crate) struct State {
     /// The log position of the first record of this process.
     pub(crate) start: u64,
     pub(crate) live: Live,
+    /// The number of purges by tags that this process has recorded.
+    pub(crate) tag_purges: u64,
     pub(crate) pending: Pending,
     /// Records are being written.
     pub(crate) is_journaling: bool,
@@ -244,6 +250,7 @@ impl State {
             is_emptying: false,
             start: u64::MAX,
             live,
+            tag_purges: 0,
             pending: Pending::default(),
             is_journaling: false,
         }
@@ -300,6 +307,34 @@ impl State {
         put_purge(&mut self.pending.records, fingerprint, bound);
         self.pending.count += 1;
         self.pending.holds.extend(hold);
+    }
+
+    /// Records that the objects with a tag are purged: those with a log position below `bound`, and those that wait for
+    /// one.
+    pub(crate) fn record_tag_purge(&mut self, tag: u64, bound: u64) {
+        self.tag_purges += 1;
+        self.live.purge_tag(tag, TagPurge { bound, number: self.tag_purges });
+        put_tag_purge(&mut self.pending.records, tag, bound);
+        self.pending.count += 1;
+    }
+
+    /// Returns whether an object that waited to be written was purged meanwhile by one of its tags. Records then that
+    /// the older objects, which it has replaced, are not found again.
+    pub(crate) fn was_purged_by_tag(&mut self, layout: &Layout, queued: &Queued) -> bool {
+        let is_purged = self.live.is_purged_by_tag_since(&queued.tags, queued.tag_purges);
+        if is_purged {
+            let bound = self.next_log(layout);
+            self.record_purge(fingerprint(&queued.meta.key), bound, None);
+        }
+        is_purged
+    }
+
+    /// Drops records that concern no object any more.
+    pub(crate) fn trim(&mut self) {
+        let tagged = self.queue.objects.iter().filter(|queued| !queued.tags.is_empty());
+        let oldest_number = tagged.map(|queued| queued.tag_purges).min().unwrap_or(u64::MAX);
+        let oldest_ban = self.oldest_ban();
+        self.live.trim(oldest_ban, oldest_number);
     }
 
     pub(crate) fn record_ban(&mut self, ban: Ban, hold: Option<Hold>) {

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::blocks::Blocks;
 use crate::health::{Event, Health, Observed, Reason};
@@ -22,6 +23,10 @@ use crate::stats::{Stats, add, bump};
 pub trait Owner: Send + Sync {
     /// Returns whether an object with this key is in memory and was hit there.
     fn is_used(&self, key: &Key) -> bool;
+
+    /// Passes the tags of an object to `each`, which its head contains. Returns false if they are not known, and the
+    /// object must not be used. Reads nothing but the head, so that it may be called with any lock held.
+    fn tags(&self, head: &[u8], each: &mut dyn FnMut(&[u8])) -> bool;
 
     /// Drops the objects with this key whose bodies are on a device.
     fn forget(&self, key: &Key);
@@ -49,6 +54,22 @@ impl Default for Options {
     }
 }
 
+/// The limits in use.
+struct Limits {
+    min: u64,
+    max: u64,
+    queue: u64,
+    /// The time within which written objects are made durable, in milliseconds.
+    flush_interval: AtomicU64,
+}
+
+impl From<Options> for Limits {
+    fn from(options: Options) -> Self {
+        let Options { min, max, queue, flush_interval } = options;
+        Self { min, max, queue, flush_interval: AtomicU64::new(flush_interval.as_millis() as u64) }
+    }
+}
+
 pub struct Store {
     pub(crate) layout: Layout,
     pub(crate) blocks: Box<dyn Blocks>,
@@ -59,9 +80,7 @@ pub struct Store {
     pub(crate) has_objects: Condvar,
     pub(crate) has_records: Condvar,
     pub(crate) past: Past,
-    options: Options,
-    /// The time within which written objects are made durable, in milliseconds.
-    flush_interval: AtomicU64,
+    limits: Limits,
     clock: fn() -> f64,
     owner: OnceLock<Box<dyn Owner>>,
     cursor: Mutex<Cursor>,
@@ -121,8 +140,7 @@ impl Store {
             has_objects: Condvar::new(),
             has_records: Condvar::new(),
             past,
-            flush_interval: AtomicU64::new(options.flush_interval.as_millis() as u64),
-            options,
+            limits: options.into(),
             clock,
             owner: OnceLock::new(),
             cursor: Mutex::new(cursor),
@@ -215,13 +233,13 @@ impl Store {
 
     /// Returns the time within which written objects are made durable.
     pub(crate) fn flush_interval(&self) -> Duration {
-        Duration::from_millis(self.flush_interval.load(Ordering::Relaxed))
+        Duration::from_millis(self.limits.flush_interval.load(Ordering::Relaxed))
     }
 
     /// Sets the time within which written objects are made durable, in seconds, rounded down to milliseconds.
     pub fn set_flush_interval(&self, seconds: f64) {
         let milliseconds = (seconds * 1000.0).max(1.0) as u64;
-        self.flush_interval.store(milliseconds, Ordering::Relaxed);
+        self.limits.flush_interval.store(milliseconds, Ordering::Relaxed);
         // The lock orders this with a thread that is about to wait.
         drop(self.state.lock());
         self.has_objects.notify_all();
@@ -229,7 +247,7 @@ impl Store {
 
     /// Returns the number of bytes that may wait to be written.
     pub fn queue_limit(&self) -> u64 {
-        self.options.queue
+        self.limits.queue
     }
 
     /// Returns the number of bytes that wait to be written.
@@ -241,29 +259,31 @@ impl Store {
     /// process, and for the next start when it is durable. If it has a wrong size, or too many objects wait, it is
     /// refused, and all objects with its key are removed: they are older.
     pub fn commit(&self, content: Box<dyn Content>) -> Dropped {
-        let (meta, len, body) = {
+        let (meta, len, body, tags) = {
             let parts = content.parts();
-            (parts.meta, record_len(&parts), parts.body_len)
+            (parts.meta, record_len(&parts), parts.body_len, self.tags_of(parts.head))
         };
-        let Options { min, max, queue, .. } = self.options;
+        let Limits { min, max, queue, .. } = self.limits;
         let has_size = (min..=max).contains(&body) && len <= self.layout.largest_record();
         let fingerprint = fingerprint(&meta.key);
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Failing | Phase::Failed) {
             return Dropped::default();
         }
-        if !has_size || state.queue.bytes() + len > queue.max(len) {
-            if has_size {
+        let has_room = state.queue.bytes() + len <= queue.max(len);
+        let Some(tags) = tags.filter(|_| has_size && has_room) else {
+            if has_size && !has_room {
                 bump(&self.health.stats.refused);
             }
             drop(state);
             let dropped = self.purge_fingerprint(fingerprint, None);
             drop(content);
             return dropped;
-        }
+        };
         let rivals = |old: &Entry| old.rivals(meta.variant);
         let dropped = state.drop_objects(&self.index, fingerprint, &rivals);
-        state.queue.push_back(Queued { meta, len, source: Source::Content(content) });
+        let tag_purges = state.tag_purges;
+        state.queue.push_back(Queued { meta, tags, tag_purges, len, source: Source::Content(content) });
         drop(state);
         self.has_objects.notify_one();
         dropped
@@ -295,9 +315,11 @@ impl Store {
         found
     }
 
-    /// Returns whether an object is still in the store: it was not purged, replaced or evicted.
-    pub fn is_alive(&self, candidate: &Candidate) -> bool {
+    /// Returns whether an object with these tags ([`Loaded::tags`](crate::Loaded::tags)) is still in the store: it was not
+    /// purged, replaced or evicted.
+    pub fn is_alive(&self, candidate: &Candidate, tags: &[u64]) -> bool {
         self.index.at(candidate.entry.fingerprint, candidate.entry.place()).is_some()
+            && (tags.is_empty() || !self.state.lock().live.is_purged_by_tag(tags, candidate.log))
     }
 
     /// Records that an object was of use.
@@ -332,6 +354,48 @@ impl Store {
         drop(state);
         self.has_records.notify_one();
         dropped
+    }
+
+    /// Removes all objects that have one of these tags. `hold` is dropped when that is durable.
+    pub fn purge_tags<'a>(&self, words: impl Iterator<Item = &'a [u8]>, hold: Option<Hold>) {
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Failing => state.pending.holds.extend(hold),
+            Phase::Failed => {}
+            Phase::Recovering | Phase::Working => {
+                // Objects in the index are tested when they are read, and those in the queue when they get a place.
+                let bound = state.next_log(&self.layout);
+                words.for_each(|word| state.record_tag_purge(self.tag(word), bound));
+                state.pending.holds.extend(hold);
+                drop(state);
+                self.has_records.notify_one();
+            }
+        }
+    }
+
+    /// Returns the hash by which the journal refers to a tag.
+    fn tag(&self, word: &[u8]) -> u64 {
+        xxh3_64_with_seed(word, self.layout.id)
+    }
+
+    /// Returns the hashes of the tags of an object with this head. `None` if they are not known.
+    pub(crate) fn tags_of(&self, head: &[u8]) -> Option<Box<[u64]>> {
+        let Some(owner) = self.owner() else { return Some(Box::default()) };
+        let mut tags = Vec::new();
+        owner.tags(head, &mut |word| tags.push(self.tag(word))).then(|| tags.into_boxed_slice())
+    }
+
+    /// Removes an object that was purged by one of its tags from the index. Returns whether it was.
+    pub(crate) fn drop_purged_by_tag(&self, candidate: &Candidate, tags: &[u64]) -> bool {
+        if tags.is_empty() {
+            return false;
+        }
+        let state = self.state.lock();
+        let is_purged = state.live.is_purged_by_tag(tags, candidate.log);
+        if is_purged {
+            self.index.remove(candidate.entry.fingerprint, candidate.entry.place());
+        }
+        is_purged
     }
 
     /// Removes an object that is damaged.
@@ -405,7 +469,8 @@ impl Store {
         let written = if pending.wants_checkpoint {
             Ok(Err(journal::NoRoom))
         } else {
-            cursor.append(&self.layout, &*self.blocks, &live, &pending.records)
+            self.allow_tags(&mut cursor)
+                .and_then(|()| cursor.append(&self.layout, &*self.blocks, &live, &pending.records))
         };
         let written = match written {
             Ok(Err(journal::NoRoom)) if is_recovering => {
@@ -430,14 +495,23 @@ impl Store {
         true
     }
 
+    /// Raises the version of the store before the journal first contains purges by tags.
+    fn allow_tags(&self, cursor: &mut Cursor) -> io::Result<()> {
+        if !cursor.has_tags && self.state.lock().tag_purges > 0 {
+            self.layout.raise_version(&*self.blocks)?;
+            cursor.has_tags = true;
+        }
+        Ok(())
+    }
+
     fn checkpoint(&self, cursor: &mut Cursor) -> io::Result<()> {
         loop {
             let live = {
                 let mut state = self.state.lock();
-                let oldest = state.oldest_ban();
-                state.live.trim(oldest);
+                state.trim();
                 state.live.clone()
             };
+            self.allow_tags(cursor)?;
             if cursor.checkpoint(&self.layout, &*self.blocks, &live)?.is_ok() {
                 return Ok(());
             }
@@ -451,6 +525,7 @@ impl Store {
         let mut state = self.state.lock();
         state.live.tail = state.next_log(&self.layout);
         state.live.purges.clear();
+        state.live.tags.clear();
         state.live.bans.clear();
         state.flying.iter_mut().for_each(|record| record.is_purged = true);
         let dropped = state.queue.clear();

@@ -101,6 +101,11 @@ impl Writer {
             return Ok(Step::Idle);
         }
         let Some(queued) = state.queue.pop() else { return Ok(Step::Idle) };
+        if state.was_purged_by_tag(&store.layout, &queued) {
+            drop(state);
+            store.has_records.notify_one();
+            return Ok(Step::More);
+        }
         match self.room(&state, queued.len) {
             Room::Here => {
                 let log = self.register(&mut state, &queued);
@@ -357,10 +362,19 @@ impl Writer {
             store.note_damaged(place);
             return None;
         }
-        let is_old = log < store.state.lock().start;
+        let tags = store.tags_of(header.fields(&store.layout, bytes)?.head)?;
+        let (is_old, tag_purges) = {
+            let state = store.state.lock();
+            if state.live.is_purged_by_tag(&tags, log) {
+                return None;
+            }
+            (log < state.start, state.tag_purges)
+        };
         header.meta.ban = store.tested_ban(header.meta.ban, is_old);
         Some(Queued {
             meta: header.meta,
+            tags,
+            tag_purges,
             len: header.len,
             source: Source::Moved { header, bytes: bytes.to_vec() },
         })

@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::cache::{SHARDS, shard_index};
+use crate::shard::{SHARDS, shard_index};
 use crate::slab::Key;
 
 /// The number of sets for each shard, and of the keys in a set. All keys together take 8 MB.

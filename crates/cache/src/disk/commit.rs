@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use lacquer_disk::Dropped;
+
 use crate::cache::Cache;
 use crate::object::{Object, flag};
 use crate::shard::{DeferredWork, Shard};
 use crate::slab::Key;
+use crate::tags::Tag;
 
 impl Cache {
     /// Passes an object that is in the index to the stores on disks.
@@ -22,10 +25,34 @@ impl Cache {
         let shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
             let key = object.key();
-            let dropped = self.disks.commit(&key, &shard, slot, object, &*self.bans.heads);
+            let dropped = self.pass_to_disks(&key, &shard, slot, object);
             drop(shard);
             drop(dropped);
         }
+    }
+
+    /// Passes an object to the stores on disks. The caller holds the lock of its shard.
+    fn pass_to_disks(&self, key: &Key, shard: &Shard, slot: u32, object: &Arc<Object>) -> Vec<Dropped> {
+        let (heads, tags) = (&*self.bans.heads, shard.tags_of(slot));
+        if tags.is_empty() {
+            return self.disks.commit(key, shard, slot, object, heads, true);
+        }
+        let (_no_purge_begins, is_purged) = self.disks.tag_purges.hold(tags);
+        if is_purged {
+            // If the purge leaves it, because it is newer, it is passed at its next hit.
+            object.set(flag::ONCE);
+        }
+        let is_allowed = !is_purged && self.tags_in(object.head()) == tags;
+        self.disks.commit(key, shard, slot, object, heads, is_allowed)
+    }
+
+    /// Returns the tags that a head contains, sorted and without duplicates.
+    pub(crate) fn tags_in(&self, head: &[u8]) -> Vec<Tag> {
+        let mut tags = Vec::new();
+        self.bans.heads.tags(head, &mut |word| tags.push(self.tags.tag(word)));
+        tags.sort_unstable();
+        tags.dedup();
+        tags
     }
 
     /// Passes an object to the stores on disks that was refused until it is requested again. The caller holds the lock
@@ -40,7 +67,7 @@ impl Cache {
         deferred: &mut DeferredWork,
     ) {
         object.clear(flag::ONCE);
-        deferred.dropped.extend(self.disks.commit(key, shard, slot, object, &*self.bans.heads));
+        deferred.dropped.extend(self.pass_to_disks(key, shard, slot, object));
     }
 
     /// Sets parameter `disk_admission`: the number of requests for an object after which it is written to a disk. A

@@ -6,4 +6,5 @@ mod format;
 mod health;
 mod index;
 mod reuse;
+mod tags;
 mod worlds;

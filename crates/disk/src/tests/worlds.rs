@@ -1,4 +1,4 @@
-//! Seeded worlds: random objects, purges, bans and cuts of power, checked against what was answered.
+//! Seeded worlds: random objects, purges, purges by tags, bans and cuts of power, checked against what was answered.
 //!
 //! `DISK_SEEDS=100000 cargo test -p lacquer-disk worlds` runs more of them, `DISK_SEED=n` one.
 
@@ -18,10 +18,11 @@ use crate::store::{Options, Owner, Store};
 use crate::writer::Writer;
 
 const KEYS: u64 = 12;
+const TAGS: u64 = 6;
 const NOW: f64 = 1000.0;
 
 fn layout(segments: u64) -> Layout {
-    Layout { id: 0x1234_5678, journal: 64 << 10, segment: 256 << 10, segments, created: 1.0 }
+    Layout { id: 0x1234_5678, journal: 64 << 10, segment: 256 << 10, segments, created: 1.0, version: 1 }
 }
 
 /// An object whose bytes follow from its key, variant and version.
@@ -33,6 +34,7 @@ struct Sample {
     ban: u32,
     expires: u32,
     descriptor: Vec<u8>,
+    /// Its beginning is the list of the tags, after their number.
     head: Vec<u8>,
     body: Vec<u8>,
 }
@@ -56,18 +58,18 @@ impl Sample {
             _ => random.index(3000),
         };
         let descriptor = version.to_le_bytes().to_vec();
-        let head_len = random.index(600);
-        Self {
-            key,
-            variant,
-            version,
-            ban,
-            expires,
-            descriptor,
-            head: random.bytes(head_len),
-            body: random.bytes(len),
-        }
+        let count = random.below(4).saturating_sub(1);
+        let mut head = vec![count as u8];
+        head.extend((0..count).map(|_| random.below(TAGS) as u8));
+        let rest = random.index(600);
+        head.extend(random.bytes(rest));
+        Self { key, variant, version, ban, expires, descriptor, head, body: random.bytes(len) }
     }
+}
+
+/// Returns the tags in a head.
+fn tags(head: &[u8]) -> &[u8] {
+    head.split_first().and_then(|(&count, rest)| rest.get(..usize::from(count))).unwrap_or_default()
 }
 
 impl Content for Sample {
@@ -106,19 +108,31 @@ impl Owner for Uses {
         !key[0].is_multiple_of(4)
     }
 
+    fn tags(&self, head: &[u8], each: &mut dyn FnMut(&[u8])) -> bool {
+        tags(head).chunks(1).for_each(each);
+        true
+    }
+
     fn forget(&self, _: &Key) {}
 
     fn failed(&self, _: bool) {}
+}
+
+/// The objects that a purge concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Purged {
+    Key(u64),
+    Tag(u8),
 }
 
 /// The answers that a store has given, which the next start must keep.
 #[derive(Default)]
 struct Ledger {
     objects: BTreeMap<u64, Sample>,
-    /// By key, the version up to which no object may be found, in this process and after the next start.
-    purged: BTreeMap<u64, u64>,
-    purged_for_ever: BTreeMap<u64, u64>,
-    purges: Vec<(u64, u64, Arc<AtomicBool>)>,
+    /// The version up to which no object that a purge concerns may be found, in this process and after the next start.
+    purged: BTreeMap<Purged, u64>,
+    purged_for_ever: BTreeMap<Purged, u64>,
+    purges: Vec<(Purged, u64, Arc<AtomicBool>)>,
     bans: Vec<(u32, Arc<AtomicBool>)>,
     recorded_bans: BTreeSet<u32>,
     version: u64,
@@ -134,10 +148,10 @@ impl Ledger {
             self.bans.clear();
         }
         let Self { purges, purged_for_ever, bans, recorded_bans, .. } = self;
-        purges.retain(|(key, version, answered)| {
+        purges.retain(|(purged, version, answered)| {
             let is_open = !answered.load(Ordering::Relaxed);
             if !is_open {
-                let known = purged_for_ever.entry(*key).or_default();
+                let known = purged_for_ever.entry(*purged).or_default();
                 *known = (*known).max(*version);
             }
             is_open
@@ -224,7 +238,8 @@ impl World {
     fn step(&mut self) {
         let number = self.random.below(KEYS);
         match self.random.below(100) {
-            0..46 => self.commit(number),
+            0..44 => self.commit(number),
+            44..46 => self.purge_tag(),
             46..51 => self.purge(number),
             51..53 => self.ban(),
             53..72 => {
@@ -271,9 +286,21 @@ impl World {
         let answered = Arc::new(AtomicBool::new(false));
         let hold = Flag(Arc::clone(&answered));
         drop(self.store.purge(&key(number), Some(Box::new(hold))));
+        self.note_purge(Purged::Key(number), answered);
+    }
+
+    fn purge_tag(&mut self) {
+        let answered = Arc::new(AtomicBool::new(false));
+        let hold = Flag(Arc::clone(&answered));
+        let tag = self.random.below(TAGS) as u8;
+        self.store.purge_tags([&[tag][..]].into_iter(), Some(Box::new(hold)));
+        self.note_purge(Purged::Tag(tag), answered);
+    }
+
+    fn note_purge(&mut self, purged: Purged, answered: Arc<AtomicBool>) {
         let version = self.ledger.version;
-        self.ledger.purged.insert(number, version);
-        self.ledger.purges.push((number, version, answered));
+        self.ledger.purged.insert(purged, version);
+        self.ledger.purges.push((purged, version, answered));
     }
 
     fn ban(&mut self) {
@@ -290,12 +317,14 @@ impl World {
         for candidate in self.store.candidates(&key(number), NOW) {
             let (seed, is_flipped) = (self.seed, self.is_flipped);
             let Some(loaded) = self.store.load(&candidate, &key(number)) else {
-                let other = self.store.load(&candidate, &key(number ^ 1));
-                let is_excused =
-                    other.is_some() || is_flipped || self.has_failing_reads || self.device.is_off();
+                // It has another key, or was removed because of a purge by a tag.
+                let is_other = self.store.load(&candidate, &key(number ^ 1)).is_some()
+                    || !self.store.is_alive(&candidate, &[]);
+                let is_excused = is_other || is_flipped || self.has_failing_reads || self.device.is_off();
                 assert!(is_excused, "seed {seed}: an object in the index cannot be read");
                 continue;
             };
+            assert!(self.store.is_alive(&candidate, loaded.tags()), "seed {seed}: it is in the store");
             let version = loaded.fields().descriptor.try_into().map(u64::from_le_bytes).expect("eight bytes");
             let sample = self.ledger.objects.get(&version).expect("the object was committed");
             assert_eq!(sample.key, number, "seed {seed}: another's object");
@@ -322,8 +351,11 @@ impl World {
                     assert!(is_excused, "seed {seed}: a body cannot be read");
                 }
             }
-            let newest_purged = self.ledger.purged.get(&number).copied().unwrap_or(0);
-            assert!(version > newest_purged, "seed {seed}: version {version} of {number} was purged");
+            let causes = tags(&sample.head).iter().map(|&tag| Purged::Tag(tag));
+            for cause in causes.chain([Purged::Key(number)]) {
+                let purged = self.ledger.purged.get(&cause).copied().unwrap_or(0);
+                assert!(version > purged, "seed {seed}: version {version} of {number} was purged: {cause:?}");
+            }
             if self.random.below(4) == 0 {
                 self.store.hit(&candidate);
             }
@@ -379,6 +411,7 @@ impl World {
             // Purges while the index is being read.
             let number = self.random.below(KEYS);
             self.purge(number);
+            self.purge_tag();
             self.store.journal_step();
         }
         if self.random.below(12) == 0 {

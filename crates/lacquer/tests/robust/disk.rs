@@ -47,7 +47,7 @@ impl Place {
         self.0.join("lacquer.store")
     }
 
-    fn option(&self, more: &str) -> String {
+    pub(crate) fn option(&self, more: &str) -> String {
         format!("disk,{}{more}", self.0.display())
     }
 }
@@ -112,7 +112,17 @@ impl Pages {
     }
 
     pub(crate) fn daemon_with(&self, options: &[&str]) -> Daemon {
-        let daemon = Daemon::start(&vcl(self.origin.address, SUBS), options);
+        self.daemon_by(SUBS, options)
+    }
+
+    /// Starts a daemon, and does not wait until it has read the index.
+    pub(crate) fn daemon_at_once(&self, subs: &str, options: &[&str]) -> Daemon {
+        Daemon::start(&vcl(self.origin.address, subs), options)
+    }
+
+    /// Starts a daemon with other subroutines.
+    pub(crate) fn daemon_by(&self, subs: &str, options: &[&str]) -> Daemon {
+        let daemon = self.daemon_at_once(subs, options);
         thread::sleep(Duration::from_millis(500));
         daemon
     }

@@ -3,6 +3,7 @@
 
 mod devices;
 mod disk;
+mod disk_tags;
 mod drain;
 mod memory;
 mod refusals;
