@@ -11,6 +11,9 @@ use crate::manager::{Manager, Reply};
 use crate::shm::now;
 use crate::tls::{self, Responses};
 
+/// The maximum number of names that a worker reports at a time.
+const MAX_WANTED: usize = 64;
+
 impl Manager {
     /// Starts the client when a worker runs for the first time. A daemon that cannot do so serves the certificates that
     /// it has.
@@ -37,6 +40,22 @@ impl Manager {
                 }
             }
         }
+    }
+
+    /// Asks the worker for the names on demand that clients have asked for, and obtains their certificates. The worker
+    /// faces the network, so each of its names is compared with the list again.
+    pub(crate) fn serve_wanted_names(&mut self) {
+        let can_obtain = self.tls.acme.is_some() && self.tls.catalogue.on_demand().is_some();
+        if !can_obtain || !self.running() {
+            return;
+        }
+        let Ok(reply) = self.request_success(Request::WantedNames) else { return };
+        let (Some(acme), Some(on_demand)) = (&self.tls.acme, self.tls.catalogue.on_demand()) else { return };
+        let text = reply.text.lossy();
+        text.lines()
+            .take(MAX_WANTED)
+            .filter_map(|name| on_demand.names(name))
+            .for_each(|names| acme.want(names));
     }
 
     /// Makes the worker respond to these challenges, and to no others.
@@ -74,7 +93,7 @@ impl Manager {
         match &self.tls.acme {
             None => Reply::no(
                 status::CANT,
-                "No certificates are obtained: no listener has acme=, or no worker has run yet",
+                "No certificates are obtained: no listener has acme=, acme_on_demand is empty, or no worker has run yet",
             ),
             Some(acme) if json => Reply::ok(json::reply(2, words, now(), &acme.list_json())),
             Some(acme) => Reply::ok(acme.list()),
@@ -86,7 +105,7 @@ impl Manager {
         match self.tls.acme.as_ref().map(|acme| acme.renew(name)) {
             None => Reply::no(
                 status::CANT,
-                "No certificates are obtained: no listener has acme=, or no worker has run yet",
+                "No certificates are obtained: no listener has acme=, acme_on_demand is empty, or no worker has run yet",
             ),
             Some(0) => Reply::no(status::PARAM, "No certificate has this name first; see acme.list"),
             Some(_) => Reply::ok(""),

@@ -9,6 +9,7 @@ use lacquer_tls::{Bundle, ChainPool, Change, Entry, FrontendSetup, Leaf, Protoco
 
 use super::config::Paths;
 use super::files::Recent;
+use super::on_demand::OnDemand;
 use super::refusal::Refusal;
 use super::secrets::Secrets;
 use crate::client_certificates::{ClientOptions, Verification};
@@ -79,6 +80,8 @@ pub struct Catalogue {
     all: Vec<Loaded>,
     pool: ChainPool,
     recent: Recent,
+    /// The names whose certificates are obtained on demand.
+    on_demand: Option<OnDemand>,
     /// `None` until a worker needs them.
     secrets: Option<Secrets>,
     /// Numbers that were given out.
@@ -114,6 +117,16 @@ impl Catalogue {
     /// Sets the protocols of listeners that set none.
     pub fn set_protocols(&mut self, protocols: Protocols) {
         self.protocols = protocols;
+    }
+
+    /// Sets the names whose certificates are obtained on demand.
+    pub fn set_on_demand(&mut self, on_demand: Option<OnDemand>) {
+        self.on_demand = on_demand;
+    }
+
+    /// Returns the names whose certificates are obtained on demand.
+    pub fn on_demand(&self) -> Option<&OnDemand> {
+        self.on_demand.as_ref()
     }
 
     /// Returns the number of the listener with this name.
@@ -259,6 +272,7 @@ impl Catalogue {
         &mut self,
         read: Vec<(Bundle, Arc<Leaf>)>,
         clients: Vec<Option<Verification>>,
+        on_demand: Option<OnDemand>,
     ) -> (Change, Renewed) {
         let (mut change, mut renewed) = (Change::default(), Vec::new());
         for ((at, frontend), clients) in self.frontends.iter().enumerate().zip(clients) {
@@ -277,12 +291,14 @@ impl Catalogue {
             change.add.push(entry.clone());
             renewed.push((at, entry, leaf));
         }
+        change.on_demand = on_demand.as_ref().map(|on_demand| on_demand.list().clone());
         let clients = change.clients.clone();
-        (change, Renewed { certificates: renewed, clients })
+        (change, Renewed { certificates: renewed, clients, on_demand })
     }
 
     /// Takes over the certificates of [`Catalogue::renewed`], after the worker has them.
     pub fn renew(&mut self, renewed: Renewed) {
+        self.on_demand = renewed.on_demand;
         for (at, clients) in renewed.clients {
             if let Some(frontend) = self.frontends.get_mut(at as usize) {
                 frontend.setup.clients = clients;
@@ -311,7 +327,7 @@ impl Catalogue {
         };
         let entry = self.entry(&wanted, bundle, rank, default);
         let change =
-            Change { remove: old.into_iter().collect(), add: vec![entry.clone()], clients: Vec::new() };
+            Change { remove: old.into_iter().collect(), add: vec![entry.clone()], ..Change::default() };
         (change, Replacement { old, wanted, leaf, entry })
     }
 
@@ -354,7 +370,9 @@ impl Catalogue {
     /// Returns the certificates in use, for a new worker.
     pub fn in_use(&self) -> Change {
         let in_use = self.all.iter().filter(|loaded| loaded.state.is_in_use());
-        Change { add: in_use.map(|loaded| loaded.entry.clone()).collect(), ..Change::default() }
+        let on_demand = self.on_demand.as_ref().map(|on_demand| on_demand.list().clone());
+        let add = in_use.map(|loaded| loaded.entry.clone()).collect();
+        Change { add, on_demand, ..Change::default() }
     }
 
     /// Returns the rows of `tls.cert.list`: those for all listeners, then those of each listener.
@@ -401,6 +419,7 @@ impl Catalogue {
 pub struct Renewed {
     certificates: Vec<(usize, Entry, Arc<Leaf>)>,
     clients: Vec<(u32, Option<Verification>)>,
+    on_demand: Option<OnDemand>,
 }
 
 /// A certificate that takes effect at once.
