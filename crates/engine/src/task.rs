@@ -18,7 +18,6 @@ use crate::activity::Work;
 use crate::logged::{Logged, Tags};
 use crate::services::Services;
 use crate::session::Sess;
-use crate::transaction_buffers::TransactionBuffers;
 use crate::vcl_table::VclRef;
 
 pub struct Task {
@@ -58,17 +57,6 @@ pub struct TaskBuffers {
     pub ws: Workspace,
     pub log: TxLog,
     pub out: Vec<u8>,
-}
-
-impl TaskBuffers {
-    /// Adds the other memory of a transaction: its messages, in the order of [`TransactionBuffers`], and the buffer for
-    /// a body that VCL sets.
-    #[inline]
-    pub fn with_messages(self, messages: [&mut Message; 3], synth_body: &mut Vec<u8>) -> TransactionBuffers {
-        let TaskBuffers { ws, log, out } = self;
-        let [request, request0, response] = messages.map(mem::take);
-        TransactionBuffers { ws, log, request, request0, response, out, synth_body: mem::take(synth_body) }
-    }
 }
 
 /// The times of the first and of the last timestamp in the log.

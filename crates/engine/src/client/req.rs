@@ -47,8 +47,16 @@ impl Transaction for Req {
     }
 
     fn take_buffers(&mut self) -> TransactionBuffers {
-        let messages = [&mut self.request.http, &mut self.request.original, &mut self.response.http];
-        self.task.take_buffers().with_messages(messages, &mut self.response.body)
+        let TaskBuffers { ws, log, out } = self.task.take_buffers();
+        TransactionBuffers {
+            ws,
+            log,
+            request: mem::take(&mut self.request.http),
+            request0: mem::take(&mut self.request.original),
+            response: mem::take(&mut self.response.http),
+            out,
+            synth_body: mem::take(&mut self.response.body),
+        }
     }
 }
 

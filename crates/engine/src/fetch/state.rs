@@ -15,7 +15,7 @@ use lacquer_vcl::types::{Action, Method};
 use super::events::Started;
 use super::parts::{Attempt, Exchange, Product, Purpose, Request, Response, Retries, Waiter};
 use crate::logged::{BEREQ, BERESP, Logged};
-use crate::task::{Task, VclTask, run_vcl};
+use crate::task::{Task, TaskBuffers, VclTask, run_vcl};
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::Transaction;
 
@@ -37,8 +37,16 @@ impl Transaction for Fetch {
     }
 
     fn take_buffers(&mut self) -> TransactionBuffers {
-        let messages = [&mut self.request.http, &mut self.request.original, &mut self.response.http];
-        self.task.take_buffers().with_messages(messages, &mut self.response.body)
+        let TaskBuffers { ws, log, out } = self.task.take_buffers();
+        TransactionBuffers {
+            ws,
+            log,
+            request: mem::take(&mut self.request.http),
+            request0: mem::take(&mut self.request.original),
+            response: mem::take(&mut self.response.http),
+            out,
+            synth_body: mem::take(&mut self.response.body),
+        }
     }
 }
 
