@@ -319,7 +319,7 @@ impl Cache {
 
     /// Passes an object that is in the index to the stores on disks.
     #[inline]
-    pub(crate) fn commit_to_disk(&self, object: &Arc<Object>) {
+    fn commit_to_disk(&self, object: &Arc<Object>) {
         if !self.disks.is_empty() {
             self.commit_to_disks(object);
         }

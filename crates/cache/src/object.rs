@@ -353,6 +353,7 @@ impl Object {
         }
     }
 
+    /// Clears a flag.
     pub(crate) fn clear(&self, flag: u32) {
         self.flags.fetch_and(!flag, Ordering::Release);
     }

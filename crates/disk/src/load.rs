@@ -73,7 +73,7 @@ impl<R: Receiver> Load<R> {
         self.receiver.receive(found);
     }
 
-    /// What follows a failed read may block, so another thread does it.
+    /// Another thread handles the failure of a read, because that may block.
     fn fail(self) {
         let readers = Arc::clone(&self.readers);
         readers.add(move || {

@@ -6,7 +6,7 @@ use parking_lot::{Condvar, Mutex};
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// What the threads have to do.
+/// The tasks of the threads.
 #[derive(Default)]
 pub(crate) struct Readers {
     tasks: Mutex<VecDeque<Task>>,

@@ -50,7 +50,7 @@ impl Default for Options {
     }
 }
 
-/// What the owner of a store chooses.
+/// The values that the owner of a store chooses.
 struct Settings {
     options: Options,
     /// The time within which written objects are made durable, in milliseconds.

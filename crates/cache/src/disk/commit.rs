@@ -1,4 +1,4 @@
-//! The operations of the cache on all stores: it passes objects to them, and removes objects from them.
+//! Operations of the cache on all stores: late admission, parameters, and the removal of objects.
 
 use std::sync::Arc;
 

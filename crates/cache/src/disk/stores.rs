@@ -95,8 +95,8 @@ impl Disks {
     }
 
     /// Passes an object to the store behind its storage, if it may be stored and is admitted. Otherwise removes the older
-    /// objects of its key from all stores, and from the other stores in any case. The caller holds the lock of the shard that contains
-    /// the object, and drops the result after it.
+    /// objects of its key from all stores, and from the other stores in any case. The caller holds the lock of the shard
+    /// that contains the object, and drops the result after it.
     pub(crate) fn commit(
         &self,
         key: &Key,
@@ -135,7 +135,7 @@ impl Disks {
             return true;
         }
         let store = self.stores[store].store();
-        // What is on the disk was admitted before, and is replaced.
+        // The new object replaces one that was admitted before.
         let is_admitted = store.may_have(key) || self.admission.was_refused(key);
         if !is_admitted {
             object.set(flag::ONCE);
