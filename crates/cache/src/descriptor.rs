@@ -162,7 +162,7 @@ mod tests {
     fn changed_bytes_never_panic() {
         let bytes = sample().bytes();
         for at in 0..bytes.len() {
-            for change in 1..=255 {
+            for change in (1..=255).step_by(if cfg!(miri) { 127 } else { 1 }) {
                 let mut changed = bytes.clone();
                 changed[at] ^= change;
                 assert_ne!(Descriptor::read(&changed), Ok(sample()), "byte {at} by {change:#x}");

@@ -62,7 +62,9 @@ fn stored(stevedore: &Stevedore, body: &[u8]) -> Stored {
 }
 
 fn body(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i % 251) as u8).collect()
+    let mut bytes = (0..251).collect::<Vec<u8>>().repeat(len / 251 + 1);
+    bytes.truncate(len);
+    bytes
 }
 
 /// Creates an object whose body is only on the device. Also returns the device and the store.
@@ -396,8 +398,10 @@ fn a_reader_that_leaves_passes_its_turn_on() {
 fn a_poll_evicts_few_objects() {
     let (stored, device, stevedore) = settled(300_000);
     let mut others = Vec::new();
-    while let Ok(other) = stevedore.complete(PARTS, &[0; 200]) {
-        others.push(other);
+    for len in [20_000, 200] {
+        while let Ok(other) = stevedore.complete(PARTS, &body(len)) {
+            others.push(other);
+        }
     }
     let evicted = Arc::new(AtomicUsize::new(0));
     let count = evicted.clone();

@@ -223,6 +223,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too long")]
     fn stores_get_keys_in_proportion_to_their_sizes() {
         let mut counts = [0; 3];
         for number in 0..40_000 {
