@@ -67,6 +67,17 @@ fn body(len: usize) -> Vec<u8> {
     bytes
 }
 
+/// Fills the memory with objects.
+fn filled(stevedore: &Stevedore) -> Vec<Stored> {
+    let mut objects = Vec::new();
+    for len in [20_000, 200] {
+        while let Ok(object) = stevedore.complete(PARTS, &body(len)) {
+            objects.push(object);
+        }
+    }
+    objects
+}
+
 /// Creates an object whose body is only on the device. Also returns the device and the store.
 fn settled(len: usize) -> (Stored, ManualDevice, Stevedore) {
     let device = ManualDevice::default();
@@ -244,10 +255,7 @@ fn complete(device: &ManualDevice) -> bool {
 #[test]
 fn a_reader_without_memory_waits_for_it() {
     let (stored, device, stevedore) = settled(300_000);
-    let mut others = Vec::new();
-    while let Ok(other) = stevedore.complete(PARTS, &[0; 200]) {
-        others.push(other);
-    }
+    let mut others = filled(&stevedore);
     let (mut wait, woken) = (stored.wait(0), Arc::new(Count::default()));
     assert!(poll_with(&mut wait, &woken).is_pending());
     assert_eq!((stored.state(), take(&device.loads).len()), (BodyState::Complete, 0));
@@ -397,12 +405,7 @@ fn a_reader_that_leaves_passes_its_turn_on() {
 #[test]
 fn a_poll_evicts_few_objects() {
     let (stored, device, stevedore) = settled(300_000);
-    let mut others = Vec::new();
-    for len in [20_000, 200] {
-        while let Ok(other) = stevedore.complete(PARTS, &body(len)) {
-            others.push(other);
-        }
-    }
+    let mut others = filled(&stevedore);
     let evicted = Arc::new(AtomicUsize::new(0));
     let count = evicted.clone();
     stevedore.on_full(move || count.fetch_add(1, Ordering::Relaxed) < 100);
