@@ -473,7 +473,7 @@ mod tests {
         for (ws, msg) in &samples {
             let (block, mut to_ws, mut to) = round_trip(ws, msg);
             assert_eq!(PackedHead::check(&block), Ok(()));
-            for at in 0..block.len() {
+            for at in (0..block.len()).step_by(if cfg!(miri) { 7 } else { 1 }) {
                 for change in [1, 2, 4, 0x20, 0x80, 0xff] {
                     let mut changed = block.clone();
                     changed[at] ^= change;
