@@ -469,11 +469,12 @@ mod tests {
         unusual.set_status_reason(&mut ws, 777, reason).unwrap();
         let wide = format!("{}: x", "n".repeat(300));
         let samples = [sample(&["Date: now", "Vary: x"]), (ws, unusual), sample(&[&wide, "ETag: y"])];
+        let (step, least) = if cfg!(miri) { (31, 10) } else { (1, 100) };
         let (mut passed, mut refused) = (0, 0);
         for (ws, msg) in &samples {
             let (block, mut to_ws, mut to) = round_trip(ws, msg);
             assert_eq!(PackedHead::check(&block), Ok(()));
-            for at in (0..block.len()).step_by(if cfg!(miri) { 7 } else { 1 }) {
+            for at in (0..block.len()).step_by(step) {
                 for change in [1, 2, 4, 0x20, 0x80, 0xff] {
                     let mut changed = block.clone();
                     changed[at] ^= change;
@@ -486,7 +487,7 @@ mod tests {
                 }
             }
         }
-        assert!(passed > 100 && refused > 100, "{passed} passed, {refused} were refused");
+        assert!(passed > least && refused > least, "{passed} passed, {refused} were refused");
     }
 
     #[test]
