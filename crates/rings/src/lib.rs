@@ -12,12 +12,16 @@ use std::mem;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
+use std::time::Duration;
 
 use io_uring::register::Restriction;
 use io_uring::squeue::Flags;
 use io_uring::{Builder, IoUring, opcode, types};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+/// The pause between two looks at the reads in progress, if the kernel does not report their ends.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Receives the result of a read and its memory.
 pub type Done = Box<dyn FnOnce(io::Result<()>, Vec<u8>) + Send>;
@@ -40,6 +44,8 @@ pub struct Read {
 struct Inner {
     ring: IoUring,
     depth: usize,
+    /// Whether the thread does not learn of the ends of reads any more, so that no read may begin.
+    is_closed: bool,
     last: u64,
     /// The reads in progress, by number. The kernel writes to their memory.
     reads: HashMap<u64, Read>,
@@ -58,14 +64,13 @@ impl Ring {
             Restriction::sqe_flags_required(Flags::FIXED_FILE.bits()),
         ])?;
         submitter.register_enable_rings()?;
-        let inner = Inner { depth: depth as usize, last: 0, reads: HashMap::new(), ring };
+        let inner = Inner { depth: depth as usize, is_closed: false, last: 0, reads: HashMap::new(), ring };
         Ok(Self(RefCell::new(inner)))
     }
 
     /// Returns whether another read can be started.
     pub fn has_room(&self) -> bool {
-        let inner = self.0.borrow();
-        inner.reads.len() < inner.depth
+        self.0.borrow().has_room()
     }
 
     /// Starts a read. Returns it if its range is wrong or there is no room.
@@ -81,8 +86,18 @@ impl Ring {
         }
     }
 
-    /// Ends reads whenever the kernel has completed some. Runs until it is canceled, in a runtime of tokio.
+    /// Ends reads whenever the kernel has completed some. Runs until it is canceled, in a runtime of tokio. If the runtime
+    /// cannot watch the ring, this returns when the reads in progress have ended, and the ring never has room again.
     pub async fn run(self: Rc<Self>) {
+        Rc::clone(&self).watch().await;
+        self.0.borrow_mut().is_closed = true;
+        while self.in_progress() > 0 {
+            self.complete();
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn watch(self: Rc<Self>) {
         // SAFETY: the ring has one descriptor, and keeps it open until its end.
         let watched = unsafe { AsyncFd::register_with_interest(Rc::clone(&self), Interest::READABLE) };
         let Ok(watched) = watched else { return };
@@ -106,10 +121,14 @@ fn builder() -> Builder {
 }
 
 impl Inner {
+    fn has_room(&self) -> bool {
+        !self.is_closed && self.reads.len() < self.depth
+    }
+
     fn start(&mut self, mut read: Read) -> Result<(), Read> {
         let is_valid = read.range.start <= read.range.end && read.range.end <= read.memory.len();
         let length = u32::try_from(read.range.len());
-        let (true, Ok(length)) = (is_valid && self.reads.len() < self.depth, length) else {
+        let (true, Ok(length)) = (is_valid && self.has_room(), length) else {
             return Err(read);
         };
         let to = read.memory[read.range.clone()].as_mut_ptr();

@@ -160,25 +160,59 @@ fn other_operations_are_refused() {
     inner.ring.submitter().register_files(&[0]).expect_err("nothing can be registered");
 }
 
+/// Runs a test in a runtime of one thread.
+fn block_on(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default());
+    runtime.expect("there is memory").block_on(test);
+}
+
+fn start_read(ring: &Ring, at: u64) -> tokio::sync::oneshot::Receiver<u8> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let done = Box::new(move |result: io::Result<()>, memory: Vec<u8>| {
+        result.expect("the file can be read");
+        sender.send(memory[0]).expect("it is awaited");
+    });
+    ring.read(Read { file: 0, at, memory: vec![0; 4096], range: 0..4096, done }).expect("there is room");
+    receiver
+}
+
+async fn assert_ends(read: tokio::sync::oneshot::Receiver<u8>, at: u64) {
+    let read = tokio::time::timeout(Duration::from_secs(20), read).await;
+    assert_eq!(read.expect("it ends").expect("it succeeds"), byte(at as usize));
+}
+
 #[test]
 fn a_runtime_ends_reads() {
     let file = file();
     let Some(ring) = ring(&[&file], 8).map(Rc::new) else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(tokio::runtime::LocalOptions::default());
-    runtime.expect("there is memory").block_on(async {
+    block_on(async {
         let running = tokio::task::spawn_local(Rc::clone(&ring).run());
         for at in 0..50 {
-            let (sender, receiver) = tokio::sync::oneshot::channel();
-            let done = Box::new(move |_: io::Result<()>, memory: Vec<u8>| {
-                sender.send(memory[0]).expect("it is awaited");
-            });
-            let memory = vec![0; 4096];
-            ring.read(Read { file: 0, at, memory, range: 0..4096, done }).expect("there is room");
-            let read = tokio::time::timeout(Duration::from_secs(20), receiver).await;
-            assert_eq!(read.expect("it ends").expect("it succeeds"), byte(at as usize));
+            assert_ends(start_read(&ring, at), at).await;
         }
         running.abort();
+    });
+}
+
+#[test]
+fn a_ring_that_cannot_be_watched_ends_its_reads_and_has_no_room() {
+    let file = file();
+    let Some(ring) = ring(&[&file], 8).map(Rc::new) else { return };
+    block_on(async {
+        // A descriptor can be registered once.
+        let first = AsyncFd::with_interest(Rc::clone(&ring), Interest::READABLE).expect("it is the first");
+        let reads: Vec<_> = (0..8).map(|at| (start_read(&ring, at), at)).collect();
+        let running = tokio::task::spawn_local(Rc::clone(&ring).run());
+        for (read, at) in reads {
+            assert_ends(read, at).await;
+        }
+        let ended = tokio::time::timeout(Duration::from_secs(20), running).await;
+        ended.expect("it returns").expect("it does not panic");
+        assert!(!ring.has_room() && ring.in_progress() == 0);
+        let (request, _ended) = read(0, 10, 0..10);
+        ring.read(request).expect_err("no read may begin");
+        drop(first);
     });
 }
