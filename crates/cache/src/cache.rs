@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::locks::Mutex;
 
+use lacquer_disk::Dropped;
 use lacquer_storage::{BodyState, BodyWriter, Stevedore};
 
 use crate::bans::{BanList, BanRequest, HeadReader, Verdict};
@@ -331,10 +332,40 @@ impl Cache {
         let shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
             let key = object.key();
-            let dropped = self.disks.commit(&key, &shard, slot, object, &*self.bans.heads);
+            let dropped = self.pass_to_disks(&key, &shard, slot, object);
             drop(shard);
             drop(dropped);
         }
+    }
+
+    /// Passes an object to the stores on disks. The caller holds the lock of its shard.
+    pub(crate) fn pass_to_disks(
+        &self,
+        key: &Key,
+        shard: &Shard,
+        slot: u32,
+        object: &Arc<Object>,
+    ) -> Vec<Dropped> {
+        let (heads, tags) = (&*self.bans.heads, shard.tags_of(slot));
+        if tags.is_empty() {
+            return self.disks.commit(key, shard, slot, object, heads, true);
+        }
+        let (_no_purge_begins, is_purged) = self.disks.tag_purges.hold(tags);
+        if is_purged {
+            // If the purge leaves it, because it is newer, it is passed at its next hit.
+            object.set(flag::ONCE);
+        }
+        let is_allowed = !is_purged && self.tags_in(object.head()) == tags;
+        self.disks.commit(key, shard, slot, object, heads, is_allowed)
+    }
+
+    /// Returns the tags that a head contains, sorted and without duplicates.
+    pub(crate) fn tags_in(&self, head: &[u8]) -> Vec<Tag> {
+        let mut tags = Vec::new();
+        self.bans.heads.tags(head, &mut |word| tags.push(self.tags.tag(word)));
+        tags.sort_unstable();
+        tags.dedup();
+        tags
     }
 
     /// Commits an object whose fetch ends. An object that is not in the index yet is committed when it is published.
@@ -463,9 +494,10 @@ impl Busy {
     pub(crate) fn publish_if(
         mut self,
         object: &Arc<Object>,
+        tags: Vec<Tag>,
         attach: impl FnOnce(&Shard, &BanList) -> bool,
     ) -> Result<Awaited, Self> {
-        self.insert(object, Vec::new(), attach).ok_or(self)
+        self.insert(object, tags, attach).ok_or(self)
     }
 
     #[inline]
@@ -483,13 +515,19 @@ impl Busy {
         {
             let mut shard = cache.shard(&self.key).lock();
             let id = slot_id(&self.key, self.slot);
+            // Before the stores are asked whether the object is purged: later purges find it here.
+            if !tags.is_empty() {
+                cache.tags.insert(id, &tags);
+            }
             if !attach(&shard, &cache.bans) {
+                if !tags.is_empty() {
+                    cache.tags.remove(id, &tags);
+                }
                 return None;
             }
             object.set_slot(id);
             if !tags.is_empty() {
                 object.set(flag::TAGGED);
-                cache.tags.insert(id, &tags);
                 shard.tags.insert(self.slot, tags.into_boxed_slice());
             }
             shard.publish(self.slot, Arc::clone(object));

@@ -16,7 +16,7 @@ use crate::slab::Key;
 const VERSION: u8 = 1;
 const LENGTH: usize = 1 + size_of::<Key>() + 8 + 8 + 3 * 4 + 4;
 /// The flags that a recovered object may have.
-const FLAGS: u32 = flag::IMSCAND | flag::GZIPED | flag::CHGCE | flag::ESIPROC;
+const FLAGS: u32 = flag::IMSCAND | flag::GZIPED | flag::CHGCE | flag::ESIPROC | flag::TAGGED;
 
 /// The data that a store keeps with an object.
 #[derive(Clone, Debug, PartialEq)]

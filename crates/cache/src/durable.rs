@@ -10,7 +10,7 @@ use crate::cache::{Busy, Cache, Config};
 use crate::descriptor::Descriptor;
 use crate::disk::OpenDisks;
 use crate::evicted::Evicted;
-use crate::object::Object;
+use crate::object::{Object, flag};
 use crate::stats::bump;
 use crate::take_over::Recovery;
 
@@ -36,7 +36,8 @@ impl Cache {
     }
 
     fn reindex(self: &Arc<Self>, stevedore: &Stevedore, stored: Stored, descriptor: &[u8]) -> Option<()> {
-        let descriptor = Descriptor::read(descriptor).ok()?;
+        // An object with tags would be published without them.
+        let descriptor = Descriptor::read(descriptor).ok().filter(|found| found.flags & flag::TAGGED == 0)?;
         let object = Object::new(stored, &descriptor.spec(), stevedore.index());
         let heads = &self.bans.heads;
         let is_sound = object.has_sound_head()

@@ -43,7 +43,7 @@ pub mod flag {
     pub const ESIPROC: u32 = 1 << 11;
     /// Must not be written to a disk, because it was purged softly.
     pub(crate) const UNSTORED: u32 = 1 << 12;
-    /// Is not on a disk, because it was requested once.
+    /// Is passed to the disks at its next hit.
     pub(crate) const ONCE: u32 = 1 << 13;
     /// Flags that the creator of an object may set.
     pub const GIVEN: u32 = HFM | HFP | PRIVATE | IMSCAND | GZIPED | CHGCE | ESIPROC;

@@ -4,6 +4,7 @@
 use lacquer_flow::lookup::Limits;
 
 use crate::cache::{Cache, slot_id};
+use crate::disk::TagPurge;
 use crate::invalidation::{Purge, Ticket};
 use crate::object::flag;
 use crate::shard::DeferredWork;
@@ -34,6 +35,8 @@ pub struct Purging {
     slots: Vec<(u32, Found)>,
     /// The number of objects purged so far.
     total: usize,
+    /// Prevents until the end that objects with the tags are written to disks.
+    on_disks: Option<TagPurge>,
     pub(crate) ticket: Ticket,
 }
 
@@ -43,7 +46,7 @@ impl Purging {
     }
 
     fn new(purge: Purge, now: f64, of_key: bool, slots: Vec<(u32, Found)>) -> Self {
-        Self { purge, now, of_key, slots, total: 0, ticket: Ticket::default() }
+        Self { purge, now, of_key, slots, total: 0, on_disks: None, ticket: Ticket::default() }
     }
 
     /// Returns the ticket, which is ready once listeners have recorded the invalidation. Later calls return a ready
@@ -64,6 +67,7 @@ impl Purging {
                 return None;
             }
         }
+        self.on_disks = None;
         if self.of_key && matches!(self.purge, Purge::Hard) {
             bump(&cache.counters.n_purges);
             add(&cache.counters.n_obj_purged, self.total as u64);
@@ -104,8 +108,13 @@ impl Cache {
             let tagged = move |id| (id, Found::Tagged { tag });
             self.tags.slot_ids(tag).into_iter().map(tagged)
         };
-        let slots = tags.iter().flat_map(|word| of_tag(self.tags.tag(word))).collect();
-        Purging::new(purge, now, false, slots)
+        let hashed: Vec<Tag> = tags.iter().map(|word| self.tags.tag(word)).collect();
+        let mut ticket = Ticket::default();
+        // Before the objects in memory are collected: the rules are in [`crate::disk`].
+        let on_disks =
+            (!self.disks.is_empty()).then(|| self.disks.begin_tag_purge(tags, hashed.clone(), &mut ticket));
+        let slots = hashed.into_iter().flat_map(of_tag).collect();
+        Purging { on_disks, ticket, ..Purging::new(purge, now, false, slots) }
     }
 
     /// Purges one object, under the lock of its shard. Returns whether the object was still there.
@@ -118,6 +127,10 @@ impl Cache {
             Found::Tagged { tag } => shard.tags.get(&slot).is_some_and(|t| t.binary_search(&tag).is_ok()),
         };
         let Some(object) = is_it.then(|| shard.slab.get(slot).object.clone()).flatten() else { return false };
+        if !self.disks.is_empty() {
+            // A soft purge has removed it from the disks.
+            object.set(flag::UNSTORED);
+        }
         match (purge, found) {
             (Purge::Hard, _) => self.remove(&mut shard, slot, &mut deferred),
             (Purge::Soft { .. }, Found::Tagged { .. }) if object.fresh_until(Limits::NONE) <= now => {

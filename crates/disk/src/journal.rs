@@ -7,6 +7,7 @@
 //! group    u32 "LQjn" | u32 length of the records | u64 generation | u32 number | u32 flags | u64 tail | u32 last ban
 //!          | u32 0 | u64 checksum of the preceding fields and the records | records
 //! records  u8 1 | u64 fingerprint | u64 bound                                  objects up to the bound are purged
+//!          u8 3 | u64 tag | u64 bound                             objects with this tag up to the bound are purged
 //!          u8 2 | u32 number | f64 time | u32 length | words, each with u32 length         a ban  (little endian)
 //! ```
 //!
@@ -18,7 +19,7 @@ use std::collections::HashMap;
 use std::io;
 
 use crate::blocks::{Aligned, BLOCK, Blocks, Reader, read_around};
-use crate::layout::{LAST_LOG, Layout};
+use crate::layout::{LAST_LOG, Layout, VERSION};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"LQjn");
 const GROUP: usize = 4 + 4 + 8 + 4 + 4 + 8 + 4 + 4 + 8;
@@ -29,6 +30,7 @@ const CHECKPOINT_GROUP: usize = 1 << 20;
 
 const PURGE: u8 = 1;
 const BAN: u8 = 2;
+const TAG_PURGE: u8 = 3;
 
 /// A ban, as its number, the time of its request, and the words of its conditions.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,11 +40,22 @@ pub struct Ban {
     pub words: Vec<String>,
 }
 
+/// The last purge of a tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TagPurge {
+    /// The log position below which objects with the tag are purged.
+    pub bound: u64,
+    /// The number of purges by tags that this process had recorded with it. 0 for those of previous processes.
+    pub number: u64,
+}
+
 /// The records that still matter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Live {
     /// By fingerprint, the log position below which objects are purged.
     pub purges: HashMap<u64, u64>,
+    /// By the hash of the tag.
+    pub tags: HashMap<u64, TagPurge>,
     /// Oldest first.
     pub bans: Vec<Ban>,
     /// The log position before which nothing is in use.
@@ -62,6 +75,23 @@ impl Live {
         *known = bound.max(*known);
     }
 
+    pub(crate) fn purge_tag(&mut self, tag: u64, purge: TagPurge) {
+        let known = self.tags.entry(tag).or_default();
+        known.bound = known.bound.max(purge.bound);
+        known.number = known.number.max(purge.number);
+    }
+
+    /// Returns whether the object at a log position is purged by one of its tags.
+    pub(crate) fn is_purged_by_tag(&self, tags: &[u64], log: u64) -> bool {
+        tags.iter().any(|tag| self.tags.get(tag).is_some_and(|purge| log < purge.bound))
+    }
+
+    /// Returns whether an object without a log position was purged by one of its tags after this process had recorded
+    /// this number of such purges.
+    pub(crate) fn is_purged_by_tag_since(&self, tags: &[u64], number: u64) -> bool {
+        tags.iter().any(|tag| self.tags.get(tag).is_some_and(|purge| number < purge.number))
+    }
+
     pub(crate) fn ban(&mut self, ban: Ban) {
         self.last_ban = self.last_ban.max(ban.number);
         if self.bans.last().is_none_or(|last| last.number < ban.number) {
@@ -72,10 +102,11 @@ impl Live {
     }
 
     /// Drops records that concern no object any more. `oldest_ban` is the oldest ban that an object was last tested
-    /// against.
-    pub(crate) fn trim(&mut self, oldest_ban: u32) {
+    /// against. Objects without a log position were tested against `oldest_number` purges by tags or more.
+    pub(crate) fn trim(&mut self, oldest_ban: u32, oldest_number: u64) {
         let tail = self.tail;
         self.purges.retain(|_, bound| *bound > tail);
+        self.tags.retain(|_, purge| purge.bound > tail || purge.number > oldest_number);
         self.bans.retain(|ban| ban.number > oldest_ban);
     }
 
@@ -86,6 +117,10 @@ impl Live {
                 PURGE => {
                     let (fingerprint, bound) = (reader.u64(), reader.u64());
                     self.purge(fingerprint, bound);
+                }
+                TAG_PURGE => {
+                    let (tag, bound) = (reader.u64(), reader.u64());
+                    self.purge_tag(tag, TagPurge { bound, number: 0 });
                 }
                 BAN => {
                     let (number, time) = (reader.u32(), f64::from_le_bytes(reader.array()));
@@ -116,6 +151,13 @@ pub(crate) fn put_purge(out: &mut Vec<u8>, fingerprint: u64, bound: u64) {
     out.extend_from_slice(&bound.to_le_bytes());
 }
 
+/// Appends the record of a purge by a tag.
+pub(crate) fn put_tag_purge(out: &mut Vec<u8>, tag: u64, bound: u64) {
+    out.push(TAG_PURGE);
+    out.extend_from_slice(&tag.to_le_bytes());
+    out.extend_from_slice(&bound.to_le_bytes());
+}
+
 /// Appends the record of a ban.
 pub(crate) fn put_ban(out: &mut Vec<u8>, ban: &Ban) {
     out.push(BAN);
@@ -136,6 +178,8 @@ pub(crate) struct Cursor {
     /// The offset in the half.
     at: u64,
     number: u32,
+    /// Whether the version of the store is the newest.
+    pub(crate) is_raised: bool,
 }
 
 struct Group<'a> {
@@ -192,7 +236,8 @@ pub(crate) fn read(layout: &Layout, blocks: &dyn Blocks) -> io::Result<(Live, Cu
             best = Some(found);
         }
     }
-    Ok(best.unwrap_or_default())
+    let (live, cursor) = best.unwrap_or_default();
+    Ok((live, Cursor { is_raised: layout.version >= VERSION, ..cursor }))
 }
 
 fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Option<(Live, Cursor)>> {
@@ -263,6 +308,9 @@ impl Cursor {
         for (&fingerprint, &bound) in &live.purges {
             put(&|out| put_purge(out, fingerprint, bound));
         }
+        for (&tag, purge) in &live.tags {
+            put(&|out| put_tag_purge(out, tag, purge.bound));
+        }
         for ban in &live.bans {
             put(&|out| put_ban(out, ban));
         }
@@ -271,7 +319,7 @@ impl Cursor {
         if needs > layout.journal / 2 {
             return Ok(Err(NoRoom));
         }
-        let mut next = Self { generation: self.generation + 1, at: 0, number: 0 };
+        let mut next = Self { generation: self.generation + 1, at: 0, number: 0, ..*self };
         let last = groups.len() - 1;
         for (i, group) in groups.iter().enumerate() {
             let flags = if i == last { COMPLETE } else { 0 };
@@ -291,7 +339,7 @@ impl Cursor {
         records: &[u8],
         flags: u32,
     ) -> io::Result<Result<(), NoRoom>> {
-        let Self { generation, at, number } = *self;
+        let Self { generation, at, number, .. } = *self;
         let group = Group { generation, number, flags, tail: live.tail, last_ban: live.last_ban, records };
         let bytes = group.encode(layout);
         let len = bytes.bytes().len() as u64;

@@ -7,7 +7,8 @@
 //! then       segments, all of the same length
 //! ```
 //!
-//! The superblock is written when the store is created and never changes:
+//! The superblock is written when the store is created. Only its version changes, before the store first records a purge
+//! by tags or a large object, which programs that know version 1 alone cannot read:
 //!
 //! ```text
 //! 8 bytes "LACQDISK" | u32 version | u32 block size | u64 id | u64 journal half | u64 segment length | u64 segments
@@ -26,8 +27,10 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use crate::blocks::{Aligned, BLOCK, Blocks, Reader};
 
 const MAGIC: &[u8; 8] = b"LACQDISK";
-/// The version of the format that this program writes. No other version is read.
-pub const VERSION: u32 = 1;
+/// The newest version of the format. No newer version is read.
+pub const VERSION: u32 = 2;
+/// The version of a new store. It becomes [`VERSION`] before it first contains purges by tags or large objects.
+pub const FIRST_VERSION: u32 = 1;
 const SUPERBLOCK: usize = 8 + 4 + 4 + 8 * 4 + 8 + 8;
 const SUPERBLOCKS: u64 = 2 * BLOCK;
 
@@ -56,6 +59,8 @@ pub struct Layout {
     pub segments: u64,
     /// The time of creation, in seconds since the epoch.
     pub created: f64,
+    /// The version of the format.
+    pub version: u32,
 }
 
 /// The reason why a device cannot be opened as a store.
@@ -87,7 +92,7 @@ impl fmt::Display for OpenError {
             ),
             Self::UnknownVersion(found) => write!(
                 f,
-                "the store has format version {found}, and this program reads only version {VERSION}; run the \
+                "the store has format version {found}, and this program reads versions up to {VERSION}; run the \
                  program that wrote it, or create a new store with `lacquer storage create --force`"
             ),
             Self::Damaged => f.write_str(
@@ -124,7 +129,7 @@ impl Layout {
         let segment = (size / 64).next_power_of_two().clamp(SEGMENT_MIN, SEGMENT_MAX);
         let journal = (size / 256 / BLOCK * BLOCK).clamp(JOURNAL_MIN, JOURNAL_MAX);
         let segments = (size - SUPERBLOCKS - 2 * journal) / segment;
-        Ok(Self { id, journal, segment, segments, created })
+        Ok(Self { id, journal, segment, segments, created, version: FIRST_VERSION })
     }
 
     /// Returns the size that the store needs.
@@ -168,10 +173,15 @@ impl Layout {
         self.segment - 4 * BLOCK
     }
 
+    /// Returns the length of the largest body.
+    pub fn largest_body(&self) -> u64 {
+        self.segments * self.segment / 4
+    }
+
     pub(crate) fn superblock(&self) -> Aligned {
         let mut out = Vec::with_capacity(SUPERBLOCK);
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&(BLOCK as u32).to_le_bytes());
         for number in [self.id, self.journal, self.segment, self.segments] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -194,7 +204,7 @@ impl Layout {
         let [id, journal, segment, segments] = std::array::from_fn(|_| reader.u64());
         let created = f64::from_le_bytes(reader.array());
         let checksum = reader.u64();
-        if version != VERSION {
+        if !(FIRST_VERSION..=VERSION).contains(&version) {
             return Err(OpenError::UnknownVersion(version));
         }
         let is_sound = checksum == xxh3_64(&bytes[..SUPERBLOCK - 8])
@@ -205,7 +215,7 @@ impl Layout {
             && journal.is_multiple_of(BLOCK)
             && (4..=LARGEST_SIZE / SEGMENT_MIN).contains(&segments)
             && created.is_finite();
-        let layout = Self { id, journal, segment, segments, created };
+        let layout = Self { id, journal, segment, segments, created, version };
         if is_sound && layout.size() <= LARGEST_SIZE { Ok(layout) } else { Err(OpenError::Damaged) }
     }
 
@@ -221,6 +231,17 @@ impl Layout {
         blocks.write(BLOCK, superblock.bytes())?;
         blocks.write(0, superblock.bytes())?;
         blocks.sync()
+    }
+
+    /// Changes the version to the newest. When this returns without an error, no program that knows older versions alone
+    /// reads the store. At any time, one of the superblocks is sound.
+    pub(crate) fn raise_version(&self, blocks: &dyn Blocks) -> io::Result<()> {
+        let superblock = Self { version: VERSION, ..*self }.superblock();
+        for at in [BLOCK, 0] {
+            blocks.write(at, superblock.bytes())?;
+            blocks.sync()?;
+        }
+        Ok(())
     }
 
     /// Drops the contents: writes superblocks with another id. When this returns without an error, the next start

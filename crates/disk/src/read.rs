@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::buffers::Buffer;
-use crate::record::{FIXED, Fields, Header, Key, blocks_of, fingerprint, read_body};
+use crate::large::{Places, Stretch};
+use crate::record::{FIXED, Fields, Form, Header, Key, blocks_of, fingerprint, read_body};
 use crate::stats::{add, bump};
 use crate::store::{Candidate, Store};
 
@@ -18,17 +19,21 @@ pub struct Loaded {
     store: Arc<Store>,
     candidate: Candidate,
     header: Header,
+    tags: Box<[u64]>,
+    /// The parts of a large object.
+    places: Option<Arc<Places>>,
     buffer: Buffer,
     from: usize,
 }
 
-/// The body of an object on a disk. Its segment is not reused while this exists.
+/// The body of an object on a disk. Its segments are not reused while this exists.
 #[derive(Clone, Debug)]
 pub struct StoredBody {
     store: Arc<Store>,
     candidate: Candidate,
     body_at: u64,
     body: u64,
+    places: Option<Arc<Places>>,
 }
 
 /// Returns the number of bytes that are read first of a record.
@@ -38,7 +43,8 @@ pub(crate) fn first_read(candidate: &Candidate) -> u64 {
 }
 
 impl Store {
-    /// Reads a candidate. Returns `None` if it has another key, is damaged, or cannot be read. A damaged one is removed.
+    /// Reads a candidate. Returns `None` if it has another key, was purged by a tag, is damaged, or cannot be read. A
+    /// purged or damaged one is removed.
     pub fn load(self: &Arc<Self>, candidate: &Candidate, key: &Key) -> Option<Loaded> {
         let (mut buffer, mut from) = self.read(candidate, first_read(candidate))?;
         let header = self.header(candidate, &buffer.bytes()[from..])?;
@@ -57,7 +63,8 @@ impl Store {
         header
     }
 
-    /// Accepts a candidate that was read, if it has the key and its fields are sound. Removes a damaged one.
+    /// Accepts a candidate that was read, if it has the key, its fields are sound, and it was not purged by a tag. Removes
+    /// a purged or damaged one.
     pub(crate) fn accept(
         self: &Arc<Self>,
         candidate: &Candidate,
@@ -65,7 +72,7 @@ impl Store {
         header: Header,
         (buffer, from): (Buffer, usize),
     ) -> Option<Loaded> {
-        let Some(_) = header.fields(&self.layout, &buffer.bytes()[from..]) else {
+        let Some(fields) = header.fields(&self.layout, &buffer.bytes()[from..]) else {
             self.drop_damaged(candidate);
             return None;
         };
@@ -74,8 +81,26 @@ impl Store {
             candidate.entry.fingerprint,
             "its checksum is correct"
         );
-        let loaded = Loaded { store: Arc::clone(self), candidate: candidate.clone(), header, buffer, from };
-        (header.meta.key == *key).then_some(loaded)
+        if header.meta.key != *key || header.form == Form::Part {
+            return None;
+        }
+        let tags = self.tags_of(fields.head)?;
+        if self.drop_purged_by_tag(candidate, &tags) {
+            return None;
+        }
+        let places = match header.form {
+            Form::Large => Some(Arc::new(self.places(candidate, &fields)?)),
+            Form::Object | Form::Part => None,
+        };
+        Some(Loaded {
+            store: Arc::clone(self),
+            candidate: candidate.clone(),
+            header,
+            tags,
+            places,
+            buffer,
+            from,
+        })
     }
 
     fn read(&self, candidate: &Candidate, len: u64) -> Option<(Buffer, usize)> {
@@ -103,7 +128,12 @@ impl Loaded {
     /// Returns descriptor, head and extra data.
     pub fn fields(&self) -> Fields<'_> {
         let fields = self.header.fields(&self.store.layout, &self.buffer.bytes()[self.from..]);
-        fields.unwrap_or(Fields { descriptor: &[], head: &[], extra: &[] })
+        fields.unwrap_or(Fields { descriptor: &[], head: &[], extra: &[], parts: &[] })
+    }
+
+    /// Returns the hashes of its tags.
+    pub fn tags(&self) -> &[u64] {
+        &self.tags
     }
 
     pub fn body_len(&self) -> u64 {
@@ -123,8 +153,12 @@ impl Loaded {
         self.store.tested_ban(self.header.meta.ban, self.candidate.is_old)
     }
 
-    /// Returns the length of the beginning of the body that was read: whole blocks, or all of the body.
+    /// Returns the length of the beginning of the body that was read: whole blocks, or all of the body. 0 for a large
+    /// object.
     pub fn present(&self) -> u64 {
+        if self.places.is_some() {
+            return 0;
+        }
         let read = (self.buffer.bytes().len() - self.from) as u64;
         let blocks = read.saturating_sub(self.header.body_at()) / crate::record::BODY_BLOCK;
         let present = blocks * crate::record::BODY_DATA;
@@ -168,29 +202,32 @@ impl Loaded {
             candidate: self.candidate.clone(),
             body_at: self.header.body_at(),
             body: self.header.body,
+            places: self.places.clone(),
         }
     }
 }
 
 impl StoredBody {
-    /// Fills the window with the bytes of the body from an offset on. Returns their number: 0 at the end. `None` if
-    /// they are damaged or cannot be read; the window's contents must then not be used.
+    /// Fills the window with the bytes of the body from an offset on, or its beginning if they are in several parts.
+    /// Returns their number: 0 at the end. `None` if they are damaged or cannot be read; the window's contents must then
+    /// not be used.
     pub fn read(&self, from: u64, window: &mut [u8]) -> Option<usize> {
         let store = &self.store;
-        let to = self.body.min(from + window.len() as u64);
-        if from >= to {
+        if from >= self.body || window.is_empty() {
             return Some(0);
         }
-        let (offset, len) = blocks_of(self.body_at, self.body, from, to);
+        let (Stretch { place, log, start, len: body }, body_at) = self.stretch(from)?;
+        let from = from - start;
+        let to = body.min(from + window.len() as u64);
+        let (offset, len) = blocks_of(body_at, body, from, to);
         store.count_read(len);
-        let place = self.candidate.entry.place() + offset;
-        let Ok((buffer, at)) = store.buffers.read(&*store.blocks, place, len) else {
+        let Ok((buffer, at)) = store.buffers.read(&*store.blocks, place + offset, len) else {
             store.read_failed(&self.candidate);
             return None;
         };
         let bytes = &buffer.bytes()[at..at + len as usize];
         let mut filled = 0;
-        let copied = read_body(&store.layout, self.candidate.log, self.body, bytes, from, to, |piece| {
+        let copied = read_body(&store.layout, log, body, bytes, from, to, |piece| {
             window[filled..filled + piece.len()].copy_from_slice(piece);
             filled += piece.len();
         });
@@ -199,6 +236,18 @@ impl StoredBody {
             return None;
         }
         Some(filled)
+    }
+
+    /// Returns the record that contains a byte of the body, and the offset of the body there.
+    fn stretch(&self, at: u64) -> Option<(Stretch, u64)> {
+        let Candidate { entry, log, .. } = &self.candidate;
+        match &self.places {
+            None => {
+                let whole = Stretch { place: entry.place(), log: *log, start: 0, len: self.body };
+                Some((whole, self.body_at))
+            }
+            Some(places) => Some((self.store.stretch(places, self.body, at)?, FIXED as u64)),
+        }
     }
 }
 

@@ -1,18 +1,28 @@
 //! Objects as they are stored: a head that describes the object, and a body in blocks with a checksum each, so that
 //! any part of a body can be read and verified alone.
 //!
+//! A large object has several records: its body in parts of equal length, except for the last, and after all of them a
+//! record with its head and the list of the parts.
+//!
 //! ```text
 //! u32 "LQob" | u32 length in units of 64 bytes | u64 log position | 24 bytes key | u32 variant | u32 expires
 //! | u32 newest ban tested | u32 descriptor length | u32 head length | u32 extra length | u64 body length
 //! | u64 checksum of the preceding fields, and of descriptor, head and extra
 //! | descriptor | head | extra
 //! | body blocks: up to 16,376 bytes and their u64 checksum                                       (little endian)
+//!
+//! "LQpt": a part. It has no descriptor, head or extra.
+//! "LQlg": a large object. Instead of the blocks, it has the u64 log position of each part, which the checksum of the
+//!         fields contains.
 //! ```
 
 use crate::blocks::Reader;
 use crate::layout::{Layout, UNIT};
 
-const MAGIC: u32 = u32::from_le_bytes(*b"LQob");
+/// The number of blocks in a part of a large body: its record fits in one write.
+const PART_BLOCKS: u64 = 63;
+/// The length of the log position of a part.
+const PART_ENTRY: usize = 8;
 /// The length of the fixed part.
 pub const FIXED: usize = 80;
 /// The length of a block of a body with its checksum.
@@ -51,9 +61,35 @@ pub struct Parts<'a> {
     pub body_len: u64,
 }
 
+/// The contents of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// An object with its body.
+    Object,
+    /// A part of the body of a large object.
+    Part,
+    /// A large object without its body.
+    Large,
+}
+
+impl Form {
+    fn magic(self) -> u32 {
+        u32::from_le_bytes(match self {
+            Self::Object => *b"LQob",
+            Self::Part => *b"LQpt",
+            Self::Large => *b"LQlg",
+        })
+    }
+
+    fn of(magic: u32) -> Option<Self> {
+        [Self::Object, Self::Part, Self::Large].into_iter().find(|form| form.magic() == magic)
+    }
+}
+
 /// The fixed part of a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Header {
+    pub form: Form,
     pub meta: Meta,
     /// The length of the record in bytes.
     pub len: u64,
@@ -62,6 +98,8 @@ pub struct Header {
     pub head: u32,
     pub extra: u32,
     pub body: u64,
+    /// The number of parts of a large object.
+    parts: u64,
     checksum: u64,
 }
 
@@ -71,23 +109,65 @@ pub struct Fields<'a> {
     pub descriptor: &'a [u8],
     pub head: &'a [u8],
     pub extra: &'a [u8],
+    /// The log positions of the parts of a large object.
+    pub(crate) parts: &'a [u8],
+}
+
+impl Fields<'_> {
+    /// Returns the log positions of the parts.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = u64> {
+        self.parts.as_chunks::<PART_ENTRY>().0.iter().map(|part| u64::from_le_bytes(*part))
+    }
+}
+
+/// Returns the number of bytes of a large body in each of its parts, except for the last.
+pub(crate) fn part_len(layout: &Layout) -> u64 {
+    (layout.segment / BODY_BLOCK / 4).clamp(1, PART_BLOCKS) * BODY_DATA
+}
+
+/// Returns the length of the record of a part with `len` bytes of a body.
+pub(crate) fn part_record_len(len: u64) -> u64 {
+    (FIXED as u64 + stored_body(len)).next_multiple_of(UNIT)
+}
+
+/// Returns the length of the record with the head of a large object.
+pub(crate) fn large_record_len(layout: &Layout, parts: &Parts<'_>) -> u64 {
+    let list = parts.body_len.div_ceil(part_len(layout)).saturating_mul(PART_ENTRY as u64);
+    ((FIXED + fields_len(parts)) as u64).saturating_add(list).min(u64::MAX - UNIT).next_multiple_of(UNIT)
+}
+
+/// Returns whether an object, whose record has `len` bytes if it is not large, can be stored.
+pub(crate) fn fits(layout: &Layout, parts: &Parts<'_>, len: u64) -> bool {
+    let has_parts = (1..=layout.largest_body()).contains(&parts.body_len);
+    let fits = |len| len <= layout.largest_record();
+    fits(len) || (has_parts && fits(large_record_len(layout, parts)))
+}
+
+fn fields_len(parts: &Parts<'_>) -> usize {
+    parts.descriptor.len() + parts.head.len() + parts.extra.len()
 }
 
 /// Returns the length of a stored body.
 pub(crate) fn stored_body(len: u64) -> u64 {
-    len + len.div_ceil(BODY_DATA) * CHECKSUM
+    len.saturating_add(len.div_ceil(BODY_DATA) * CHECKSUM)
 }
 
 /// Returns the length of the record of an object.
 pub fn record_len(parts: &Parts<'_>) -> u64 {
-    let fields = parts.descriptor.len() + parts.head.len() + parts.extra.len();
-    ((FIXED + fields) as u64 + stored_body(parts.body_len)).next_multiple_of(UNIT)
+    let len = stored_body(parts.body_len).saturating_add((FIXED + fields_len(parts)) as u64);
+    len.min(u64::MAX - UNIT).next_multiple_of(UNIT)
 }
 
 impl Header {
-    /// Returns the offset of the body in the record.
+    /// Returns the offset of the body in the record, which is the end of a record without one.
     pub(crate) fn body_at(&self) -> u64 {
-        FIXED as u64 + u64::from(self.descriptor) + u64::from(self.head) + u64::from(self.extra)
+        let fields = u64::from(self.descriptor) + u64::from(self.head) + u64::from(self.extra);
+        FIXED as u64 + fields + self.parts * PART_ENTRY as u64
+    }
+
+    /// Returns the length of the body in the record, with its checksums.
+    fn stored_body(&self) -> u64 {
+        if self.form == Form::Large { 0 } else { stored_body(self.body) }
     }
 
     /// Reads the fixed part of the record at a log position. The checksum is not verified.
@@ -98,15 +178,18 @@ impl Header {
         let [variant, expires, ban, descriptor, head, extra] = std::array::from_fn(|_| reader.u32());
         let (body, checksum) = (reader.u64(), reader.u64());
         let meta = Meta { key, variant, expires, ban };
-        let header =
-            Self { meta, len: u64::from(units) * UNIT, log: at, descriptor, head, extra, body, checksum };
-        let is_sound = !reader.is_short
-            && magic == MAGIC
-            && at == log
-            && header.len <= layout.largest_record()
-            && body <= header.len
-            && (header.body_at() + stored_body(body)).next_multiple_of(UNIT) == header.len;
-        is_sound.then_some(header)
+        let (form, len) = (Form::of(magic)?, u64::from(units) * UNIT);
+        let (parts, longest) = match form {
+            Form::Object => (0, len),
+            Form::Part => (0, part_len(layout)),
+            Form::Large => (body.div_ceil(part_len(layout)), layout.largest_body()),
+        };
+        if reader.is_short || at != log || len > layout.largest_record() || body > longest {
+            return None;
+        }
+        let header = Self { form, meta, len, log: at, descriptor, head, extra, body, parts, checksum };
+        let needs = (header.body_at() + header.stored_body()).next_multiple_of(UNIT);
+        (needs == len && (form != Form::Part || header.body_at() == FIXED as u64)).then_some(header)
     }
 
     /// Verifies the record's fixed part and its fields, which `bytes` begins with.
@@ -120,7 +203,8 @@ impl Header {
         let descriptor = reader.bytes(self.descriptor as usize);
         let head = reader.bytes(self.head as usize);
         let extra = reader.bytes(self.extra as usize);
-        (!reader.is_short).then_some(Fields { descriptor, head, extra })
+        let parts = reader.rest();
+        (!reader.is_short).then_some(Fields { descriptor, head, extra, parts })
     }
 
     /// Returns the part of the record, as offset and length, that contains the bytes `from..to` of the body.
@@ -131,8 +215,8 @@ impl Header {
     /// Verifies the whole record. Returns whether it is sound.
     pub(crate) fn is_sound(&self, layout: &Layout, bytes: &[u8]) -> bool {
         let Some(body) = bytes.get(self.body_at() as usize..) else { return false };
-        self.fields(layout, bytes).is_some()
-            && read_body(layout, self.log, self.body, body, 0, self.body, |_| {}).is_some()
+        let is_body_sound = || read_body(layout, self.log, self.body, body, 0, self.body, |_| {}).is_some();
+        self.fields(layout, bytes).is_some() && (self.form == Form::Large || is_body_sound())
     }
 }
 
@@ -195,10 +279,43 @@ pub(crate) fn encode(
     out: &mut [u8],
     body: &mut dyn FnMut(u64, &mut [u8]) -> usize,
 ) -> Option<()> {
+    let at = put_fields(layout, log, Form::Object, parts, &[], out);
+    put_body(layout, log, parts.body_len, &mut out[at..], body)
+}
+
+/// Writes the record of a part of a large object, with `len` bytes, as [`encode`] does.
+pub(crate) fn encode_part(
+    layout: &Layout,
+    log: u64,
+    meta: Meta,
+    len: u64,
+    out: &mut [u8],
+    body: &mut dyn FnMut(u64, &mut [u8]) -> usize,
+) -> Option<()> {
+    let parts = Parts { meta, descriptor: &[], head: &[], extra: &[], body_len: len };
+    let at = put_fields(layout, log, Form::Part, &parts, &[], out);
+    put_body(layout, log, len, &mut out[at..], body)
+}
+
+/// Writes the record of a large object whose parts are at these log positions.
+pub(crate) fn encode_large(layout: &Layout, log: u64, parts: &Parts<'_>, places: &[u64], out: &mut [u8]) {
+    let at = put_fields(layout, log, Form::Large, parts, places, out);
+    out[at..].fill(0);
+}
+
+/// Writes the part of a record that precedes the body. Returns its length.
+fn put_fields(
+    layout: &Layout,
+    log: u64,
+    form: Form,
+    parts: &Parts<'_>,
+    places: &[u64],
+    out: &mut [u8],
+) -> usize {
     let mut fixed = Vec::with_capacity(FIXED);
     let Meta { key, variant, expires, ban } = parts.meta;
-    fixed.extend_from_slice(&MAGIC.to_le_bytes());
-    fixed.extend_from_slice(&((record_len(parts) / UNIT) as u32).to_le_bytes());
+    fixed.extend_from_slice(&form.magic().to_le_bytes());
+    fixed.extend_from_slice(&((out.len() as u64 / UNIT) as u32).to_le_bytes());
     fixed.extend_from_slice(&log.to_le_bytes());
     fixed.extend_from_slice(&key);
     let lengths = [parts.descriptor.len(), parts.head.len(), parts.extra.len()].map(|len| len as u32);
@@ -208,28 +325,39 @@ pub(crate) fn encode(
     fixed.extend_from_slice(&parts.body_len.to_le_bytes());
     let mut at = FIXED;
     out[..FIXED - 8].copy_from_slice(&fixed);
-    for field in [parts.descriptor, parts.head, parts.extra] {
+    let list: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
+    for field in [parts.descriptor, parts.head, parts.extra, &list] {
         out[at..at + field.len()].copy_from_slice(field);
         at += field.len();
     }
     let checksum = checksum_of_fields(layout, log, &out[..at]);
     out[FIXED - 8..FIXED].copy_from_slice(&checksum.to_le_bytes());
-    let mut rest = &mut out[at..];
+    at
+}
+
+/// Writes a body of `len` bytes in blocks to `rest`, and zeros after it.
+fn put_body(
+    layout: &Layout,
+    log: u64,
+    len: u64,
+    mut rest: &mut [u8],
+    body: &mut dyn FnMut(u64, &mut [u8]) -> usize,
+) -> Option<()> {
     let mut done = 0;
-    while done < parts.body_len {
-        let len = BODY_DATA.min(parts.body_len - done) as usize;
+    while done < len {
+        let block = BODY_DATA.min(len - done) as usize;
         let mut filled = 0;
-        while filled < len {
-            let n = body(done + filled as u64, &mut rest[filled..len]);
+        while filled < block {
+            let n = body(done + filled as u64, &mut rest[filled..block]);
             if n == 0 {
                 return None;
             }
             filled += n;
         }
-        let checksum = checksum_of_block(layout, log, done / BODY_DATA, &rest[..len]);
-        rest[len..len + 8].copy_from_slice(&checksum.to_le_bytes());
-        rest = &mut rest[len + 8..];
-        done += len as u64;
+        let checksum = checksum_of_block(layout, log, done / BODY_DATA, &rest[..block]);
+        rest[block..block + 8].copy_from_slice(&checksum.to_le_bytes());
+        rest = &mut rest[block + 8..];
+        done += block as u64;
     }
     rest.fill(0);
     Some(())

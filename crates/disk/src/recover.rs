@@ -5,7 +5,8 @@ use std::io;
 
 use crate::health::Reason;
 use crate::index::Entry;
-use crate::record::fingerprint;
+use crate::journal::Live;
+use crate::record::{Form, fingerprint};
 use crate::segment::{self, Begun, InUse, Summary};
 use crate::state::Phase;
 use crate::stats::bump;
@@ -60,7 +61,8 @@ impl Store {
         state.start = (newest + 1) * layout.segment;
         state.phase = Phase::Working;
         let start = state.start;
-        for bound in state.live.purges.values_mut() {
+        let Live { purges, tags, .. } = &mut state.live;
+        for bound in purges.values_mut().chain(tags.values_mut().map(|purge| &mut purge.bound)) {
             *bound = start.min(*bound);
         }
         state.pending.wants_checkpoint = true;
@@ -105,7 +107,7 @@ impl Store {
             for record in group {
                 let fingerprint = fingerprint(&record.key);
                 let log = epoch * layout.segment + record.offset;
-                if state.live.is_purged(fingerprint, log) {
+                if record.form == Form::Part || state.live.is_purged(fingerprint, log) {
                     continue;
                 }
                 let place = layout.segment_at(slot) + record.offset;

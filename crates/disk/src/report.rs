@@ -1,12 +1,13 @@
 //! Describes the contents of a store for people. No daemon may use the store meanwhile.
 
+use std::collections::BTreeSet;
 use std::io;
 
-use crate::blocks::{Aligned, Blocks};
+use crate::blocks::{Aligned, Blocks, read_around};
 use crate::journal;
 use crate::layout::{Layout, OpenError};
-use crate::record::{Header, fingerprint};
-use crate::segment::{self, Begun, InUse};
+use crate::record::{Form, Header, fingerprint, stored_body};
+use crate::segment::{self, Begun, InUse, Summarized};
 
 /// The number of classes of sizes: up to 1 kB, 4 kB, 16 kB and so on.
 pub const CLASSES: usize = 9;
@@ -24,10 +25,10 @@ pub struct UsedSegments {
 pub struct Report {
     pub layout: Option<Layout>,
     pub used: UsedSegments,
-    /// Objects that the next start will find, and the bytes of their records.
+    /// Objects that the next start will find, and the bytes of their records, with those of their parts.
     pub objects: u64,
     pub bytes: u64,
-    /// Records that were purged.
+    /// Objects that were purged, and large ones of which a segment was used again.
     pub purged: u64,
     pub expired: u64,
     /// Objects by size: the count for each class.
@@ -60,7 +61,7 @@ pub fn report(
         layout: Some(layout),
         bans: live.bans.len(),
         last_ban: live.last_ban,
-        purges: live.purges.len(),
+        purges: live.purges.len() + live.tags.len(),
         ..Report::default()
     };
     let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, live.tail);
@@ -68,12 +69,12 @@ pub fn report(
     report.used.count = epochs.len() as u64;
     report.used.oldest = epochs.iter().map(|begun| begun.at).filter(|&at| at > 0.0).reduce(f64::min);
     let mut buffer = Aligned::new(if verify { layout.segment as usize } else { 0 });
+    let device = Device { layout: &layout, blocks, in_use: epochs.iter().map(|begun| begun.epoch).collect() };
     let all = epochs.len() as u64 * layout.segment;
     for (done, &Begun { epoch, .. }) in epochs.iter().rev().enumerate() {
         progress(done as u64 * layout.segment, all);
         let slot = layout.slot(epoch);
-        let read =
-            add_segment(&mut report, &layout, blocks, epoch, &live, now, verify.then_some(&mut buffer));
+        let read = add_segment(&mut report, &device, epoch, &live, now, verify.then_some(&mut buffer));
         if let Err(error) = read {
             report.unreadable.push((slot, error.to_string()));
         }
@@ -82,15 +83,37 @@ pub fn report(
     Ok(report)
 }
 
+struct Device<'a> {
+    layout: &'a Layout,
+    blocks: &'a dyn Blocks,
+    /// The epochs of the segments that contain objects.
+    in_use: BTreeSet<u64>,
+}
+
+impl Device<'_> {
+    /// Returns the number of bytes of an object with its parts. `None` if a part is missing.
+    fn size(&self, record: &Summarized, log: u64) -> Option<u64> {
+        if record.form == Form::Object {
+            return Some(record.len);
+        }
+        let (buffer, from) = read_around(self.blocks, self.layout.place(log), record.len).ok()?;
+        let bytes = &buffer.bytes()[from..];
+        let header = Header::decode(self.layout, log, bytes)?;
+        let fields = header.fields(self.layout, bytes)?;
+        let is_complete = fields.parts().all(|part| self.in_use.contains(&(part / self.layout.segment)));
+        is_complete.then(|| record.len + stored_body(header.body))
+    }
+}
+
 fn add_segment(
     report: &mut Report,
-    layout: &Layout,
-    blocks: &dyn Blocks,
+    device: &Device<'_>,
     epoch: u64,
     live: &journal::Live,
     now: f64,
     buffer: Option<&mut Aligned>,
 ) -> io::Result<()> {
+    let Device { layout, blocks, .. } = *device;
     let slot = layout.slot(epoch);
     let summary = match segment::read_summary(layout, blocks, slot, epoch)? {
         Some(summary) => summary,
@@ -115,15 +138,19 @@ fn add_segment(
                 continue;
             }
         }
-        if live.is_purged(fingerprint(&record.key), log) {
-            report.purged += 1;
-        } else if f64::from(record.expires) <= now {
-            report.expired += 1;
-        } else {
-            report.objects += 1;
-            report.bytes += record.len;
-            let class = (0..CLASSES - 1).find(|&class| record.len <= class_limit(class));
-            report.sizes[class.unwrap_or(CLASSES - 1)] += 1;
+        if record.form == Form::Part {
+            continue;
+        }
+        let is_purged = live.is_purged(fingerprint(&record.key), log);
+        match if is_purged { None } else { device.size(record, log) } {
+            None => report.purged += 1,
+            Some(_) if f64::from(record.expires) <= now => report.expired += 1,
+            Some(size) => {
+                report.objects += 1;
+                report.bytes += size;
+                let class = (0..CLASSES - 1).find(|&class| size <= class_limit(class));
+                report.sizes[class.unwrap_or(CLASSES - 1)] += 1;
+            }
         }
     }
     Ok(())

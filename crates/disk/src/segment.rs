@@ -5,7 +5,8 @@
 //! header   4 kB: u32 "LQsg" | u32 0 | u64 epoch | u64 checksum of the preceding bytes
 //!          | f64 time at which the segment was begun | u64 checksum of the preceding bytes
 //! records  each at a multiple of 64 bytes; after a write, at the next multiple of 4 kB
-//! summary  24 bytes key | u32 offset and u32 length in units of 64 bytes | u32 variant | u32 expires, for each record
+//! summary  24 bytes key | u32 offset and u32 length in units of 64 bytes | u32 variant | u32 expires, for each record;
+//!          bit 31 of the length marks a part of a large object, bit 30 the record with its head
 //! footer   last 4 kB: u32 "LQft" | u32 records | u64 epoch | u32 oldest and u32 newest ban tested
 //!          | u64 checksum of the summary | u64 checksum of the preceding bytes                    (little endian)
 //! ```
@@ -17,13 +18,16 @@ use std::io;
 
 use crate::blocks::{Aligned, BLOCK, Blocks, Reader, read_around};
 use crate::layout::{LAST_LOG, Layout, UNIT};
-use crate::record::{FIXED, Header, Key};
+use crate::record::{FIXED, Form, Header, Key, Meta};
 
 const HEADER: u32 = u32::from_le_bytes(*b"LQsg");
 const FOOTER: u32 = u32::from_le_bytes(*b"LQft");
 /// The offset of the first record.
 pub(crate) const FIRST: u64 = BLOCK;
 const SUMMARY_ENTRY: usize = 24 + 4 * 4;
+/// The bits of a length in a summary that mark a part of a large object, and the record with its head.
+const PART: u32 = 1 << 31;
+const LARGE: u32 = 1 << 30;
 /// The length of the end of a segment that is read first. It contains most summaries.
 const TAIL_READ: u64 = 32 << 10;
 /// The number of bytes that are overwritten at a time. The length of each segment is a multiple of it.
@@ -32,6 +36,7 @@ const WIPE: u64 = 256 << 10;
 /// A record in a summary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summarized {
+    pub form: Form,
     pub key: Key,
     /// The offset in the segment, in bytes.
     pub offset: u64,
@@ -57,7 +62,10 @@ impl Summary {
 
     pub(crate) fn add(&mut self, record: Summarized, ban: u32) {
         self.records.push(record);
-        self.bans = (self.bans.0.min(ban), self.bans.1.max(ban));
+        // Bans concern the head of a large object.
+        if record.form != Form::Part {
+            self.bans = (self.bans.0.min(ban), self.bans.1.max(ban));
+        }
     }
 }
 
@@ -165,7 +173,12 @@ pub(crate) fn encode(layout: &Layout, epoch: u64, summary: &Summary) -> Aligned 
     let mut at = rounded - entries;
     for record in &summary.records {
         bytes[at..at + 24].copy_from_slice(&record.key);
-        let (offset, len) = ((record.offset / UNIT) as u32, (record.len / UNIT) as u32);
+        let mark = match record.form {
+            Form::Object => 0,
+            Form::Part => PART,
+            Form::Large => LARGE,
+        };
+        let (offset, len) = ((record.offset / UNIT) as u32, (record.len / UNIT) as u32 | mark);
         for (i, number) in [offset, len, record.variant, record.expires].into_iter().enumerate() {
             bytes[at + 24 + 4 * i..at + 28 + 4 * i].copy_from_slice(&number.to_le_bytes());
         }
@@ -214,11 +227,17 @@ pub(crate) fn read_summary(
         let mut reader = Reader::new(entry);
         let key = reader.array();
         let [offset, len, variant, expires] = std::array::from_fn(|_| reader.u32());
-        let (offset, len) = (u64::from(offset) * UNIT, u64::from(len) * UNIT);
+        let form = match len & (PART | LARGE) {
+            0 => Form::Object,
+            PART => Form::Part,
+            LARGE => Form::Large,
+            _ => return Ok(None),
+        };
+        let (offset, len) = (u64::from(offset) * UNIT, u64::from(len & !(PART | LARGE)) * UNIT);
         if offset < FIRST || len < FIXED as u64 || offset + len > layout.segment {
             return Ok(None);
         }
-        summary.records.push(Summarized { key, offset, len, variant, expires });
+        summary.records.push(Summarized { form, key, offset, len, variant, expires });
     }
     Ok(Some(summary))
 }
@@ -256,10 +275,9 @@ pub(crate) fn scan(layout: &Layout, blocks: &dyn Blocks, slot: u64, epoch: u64) 
             .into_iter()
             .find_map(|at| sound_record(layout, epoch, bytes, at).map(|header| (at, header)));
         let Some((at, header)) = found else { break };
-        let Header { meta, len, .. } = header;
-        let record =
-            Summarized { key: meta.key, offset: at, len, variant: meta.variant, expires: meta.expires };
-        summary.add(record, meta.ban);
+        let Header { form, meta: Meta { key, variant, expires, .. }, len, .. } = header;
+        let record = Summarized { form, key, offset: at, len, variant, expires };
+        summary.add(record, header.meta.ban);
         offset = at + len;
     }
     Ok(summary)

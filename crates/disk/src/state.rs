@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::index::{Entry, Index};
-use crate::journal::{Ban, Live, put_ban, put_purge};
+use crate::journal::{Ban, Live, TagPurge, put_ban, put_purge, put_tag_purge};
 use crate::layout::Layout;
 use crate::record::{Header, Meta, Parts, fingerprint};
 
@@ -24,6 +24,8 @@ pub type Hold = Box<dyn Send>;
 
 pub(crate) enum Source {
     Content(Box<dyn Content>),
+    /// A large object, and the log positions of its parts.
+    Large(Box<dyn Content>, Vec<u64>),
     /// A record from a segment that is reused.
     Moved {
         header: Header,
@@ -33,6 +35,10 @@ pub(crate) enum Source {
 
 pub(crate) struct Queued {
     pub(crate) meta: Meta,
+    /// The hashes of its tags.
+    pub(crate) tags: Box<[u64]>,
+    /// The number of purges by tags that it was tested against.
+    pub(crate) tag_purges: u64,
     pub(crate) len: u64,
     pub(crate) source: Source,
 }
@@ -42,6 +48,26 @@ impl Queued {
     pub(crate) fn entry(&self, place: u64) -> Entry {
         let Meta { key, variant, expires, .. } = self.meta;
         Entry::new(fingerprint(&key), place, self.len, variant, expires)
+    }
+}
+
+/// A large object of which parts are being written. Like one that waits, it can be purged or replaced.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    /// Its place is not known yet.
+    entry: Entry,
+    ban: u32,
+    /// The number of purges by tags that it was tested against. `None` if it has no tags.
+    tag_purges: Option<u64>,
+}
+
+impl Unfinished {
+    fn of(queued: &Queued) -> Self {
+        Self {
+            entry: queued.entry(0),
+            ban: queued.meta.ban,
+            tag_purges: (!queued.tags.is_empty()).then_some(queued.tag_purges),
+        }
     }
 }
 
@@ -148,9 +174,19 @@ pub(crate) struct State {
     /// The log position of the first record of this process.
     pub(crate) start: u64,
     pub(crate) live: Live,
+    /// The number of purges by tags that this process has recorded.
+    pub(crate) tag_purges: u64,
     pub(crate) pending: Pending,
     /// Records are being written.
     pub(crate) is_journaling: bool,
+}
+
+/// The number of bytes of a large object that count in the queue. The rest is written part by part.
+const COUNTED: u64 = 32 << 20;
+
+/// Returns the number of bytes that count in the queue, of an object whose records have `len` bytes.
+pub(crate) fn counted(len: u64) -> u64 {
+    len.min(COUNTED)
 }
 
 /// The objects that wait to be written.
@@ -160,6 +196,7 @@ pub(crate) struct Queue {
     bytes: u64,
     /// The number of objects by fingerprint.
     known: HashMap<u64, u32>,
+    unfinished: Option<Unfinished>,
 }
 
 impl Queue {
@@ -168,7 +205,7 @@ impl Queue {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.objects.is_empty()
+        self.objects.is_empty() && self.unfinished.is_none()
     }
 
     pub(crate) fn first(&self) -> Option<&Queued> {
@@ -176,16 +213,44 @@ impl Queue {
     }
 
     fn has(&self, fingerprint: u64) -> bool {
-        self.known.contains_key(&fingerprint)
+        let is_unfinished = |it: &Unfinished| it.entry.fingerprint == fingerprint;
+        self.known.contains_key(&fingerprint) || self.unfinished.as_ref().is_some_and(is_unfinished)
+    }
+
+    /// Records that parts of a large object are being written, until [`end_large`](Self::end_large).
+    pub(crate) fn begin_large(&mut self, queued: &Queued) {
+        self.unfinished = Some(Unfinished::of(queued));
+    }
+
+    /// Ends the writing of a large object. Returns false if it was purged or replaced meanwhile.
+    pub(crate) fn end_large(&mut self) -> bool {
+        self.unfinished.take().is_some()
+    }
+
+    /// Returns whether the large object that is being written is still of use.
+    pub(crate) fn has_large(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
+    fn bans(&self) -> impl Iterator<Item = u32> {
+        let unfinished = self.unfinished.iter().map(|unfinished| unfinished.ban);
+        self.objects.iter().map(|queued| queued.meta.ban).chain(unfinished)
+    }
+
+    /// Returns the least number of purges by tags that an object with tags was tested against.
+    fn oldest_tag_purges(&self) -> Option<u64> {
+        let tagged = self.objects.iter().filter(|queued| !queued.tags.is_empty());
+        let unfinished = self.unfinished.iter().filter_map(|unfinished| unfinished.tag_purges);
+        tagged.map(|queued| queued.tag_purges).chain(unfinished).min()
     }
 
     fn note(&mut self, queued: &Queued) {
-        self.bytes += queued.len;
+        self.bytes += counted(queued.len);
         *self.known.entry(fingerprint(&queued.meta.key)).or_default() += 1;
     }
 
     fn forget(&mut self, queued: &Queued) {
-        self.bytes -= queued.len;
+        self.bytes -= counted(queued.len);
         let fingerprint = fingerprint(&queued.meta.key);
         if let Some(count) = self.known.get_mut(&fingerprint) {
             *count -= 1;
@@ -211,12 +276,13 @@ impl Queue {
         self.objects.push_back(queued);
     }
 
-    /// Removes the objects for which `is_meant` returns true.
-    fn take(&mut self, is_meant: impl Fn(&Queued) -> bool) -> Vec<Queued> {
+    /// Removes the objects with a fingerprint for whose variant `is_meant` returns true.
+    fn take(&mut self, fingerprint_: u64, is_meant: &dyn Fn(&Entry) -> bool) -> Vec<Queued> {
+        self.unfinished.take_if(|it| it.entry.fingerprint == fingerprint_ && is_meant(&it.entry));
         let mut rest = VecDeque::with_capacity(self.objects.len());
         let mut taken = Vec::new();
         for queued in std::mem::take(&mut self.objects) {
-            if is_meant(&queued) {
+            if fingerprint(&queued.meta.key) == fingerprint_ && is_meant(&queued.entry(0)) {
                 self.forget(&queued);
                 taken.push(queued);
             } else {
@@ -244,6 +310,7 @@ impl State {
             is_emptying: false,
             start: u64::MAX,
             live,
+            tag_purges: 0,
             pending: Pending::default(),
             is_journaling: false,
         }
@@ -264,6 +331,12 @@ impl State {
         (epoch > 0).then(|| epoch * layout.segment + (entry.place() - layout.segment_at(slot)))
     }
 
+    /// Returns whether a log position is in a segment that is in use.
+    pub(crate) fn has_epoch(&self, layout: &Layout, log: u64) -> bool {
+        let epoch = log / layout.segment;
+        epoch > 0 && self.slots[layout.slot(epoch) as usize].epoch == epoch
+    }
+
     /// Returns whether there are objects with a fingerprint, or may be in the part of the store that is not known yet.
     pub(crate) fn may_have(&self, index: &Index, fingerprint: u64) -> bool {
         self.phase == Phase::Recovering
@@ -282,11 +355,7 @@ impl State {
         is_meant: &dyn Fn(&Entry) -> bool,
     ) -> Dropped {
         let Self { queue, flying, .. } = self;
-        let dropped = if queue.has(fingerprint_) {
-            queue.take(|queued| fingerprint(&queued.meta.key) == fingerprint_ && is_meant(&queued.entry(0)))
-        } else {
-            Vec::new()
-        };
+        let dropped = if queue.has(fingerprint_) { queue.take(fingerprint_, is_meant) } else { Vec::new() };
         for record in flying.iter_mut().filter(|record| record.entry.fingerprint == fingerprint_) {
             record.is_purged |= is_meant(&record.entry);
         }
@@ -302,6 +371,33 @@ impl State {
         self.pending.holds.extend(hold);
     }
 
+    /// Records that the objects with a tag are purged: those with a log position below `bound`, and those that wait for
+    /// one.
+    pub(crate) fn record_tag_purge(&mut self, tag: u64, bound: u64) {
+        self.tag_purges += 1;
+        self.live.purge_tag(tag, TagPurge { bound, number: self.tag_purges });
+        put_tag_purge(&mut self.pending.records, tag, bound);
+        self.pending.count += 1;
+    }
+
+    /// Returns whether an object that waited to be written was purged meanwhile by one of its tags. Records then that
+    /// the older objects, which it has replaced, are not found again.
+    pub(crate) fn was_purged_by_tag(&mut self, layout: &Layout, queued: &Queued) -> bool {
+        let is_purged = self.live.is_purged_by_tag_since(&queued.tags, queued.tag_purges);
+        if is_purged {
+            let bound = self.next_log(layout);
+            self.record_purge(fingerprint(&queued.meta.key), bound, None);
+        }
+        is_purged
+    }
+
+    /// Drops records that concern no object any more.
+    pub(crate) fn trim(&mut self) {
+        let oldest_number = self.queue.oldest_tag_purges().unwrap_or(u64::MAX);
+        let oldest_ban = self.oldest_ban();
+        self.live.trim(oldest_ban, oldest_number);
+    }
+
     pub(crate) fn record_ban(&mut self, ban: Ban, hold: Option<Hold>) {
         put_ban(&mut self.pending.records, &ban);
         self.live.ban(ban);
@@ -315,7 +411,7 @@ impl State {
             return 0;
         }
         let slots = self.slots.iter().filter(|slot| slot.epoch > 0).map(|slot| slot.bans.0);
-        let queued = self.queue.objects.iter().map(|queued| queued.meta.ban);
+        let queued = self.queue.bans();
         let flying = self.flying.iter().map(|flying| flying.ban);
         slots.chain(queued).chain(flying).min().unwrap_or(u32::MAX)
     }

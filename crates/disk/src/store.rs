@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::blocks::Blocks;
 use crate::buffers::Buffers;
@@ -15,14 +16,18 @@ use crate::health::{Event, Health, Observed, Reason};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Ban, Cursor};
 use crate::layout::{Layout, OpenError};
-use crate::record::{Key, fingerprint, record_len};
-use crate::state::{Content, Dropped, Hold, Phase, Queued, Source, State};
+use crate::record::{Key, fingerprint, fits, record_len};
+use crate::state::{Content, Dropped, Hold, Phase, Queued, Source, State, counted};
 use crate::stats::{Stats, add, bump};
 
 /// The cache above the store. Called with no lock held.
 pub trait Owner: Send + Sync {
     /// Returns whether an object with this key is in memory and was hit there.
     fn is_used(&self, key: &Key) -> bool;
+
+    /// Passes the tags of an object to `each`, which its head contains. Returns false if they are not known, and the
+    /// object must not be used. Reads nothing but the head, so that it may be called with any lock held.
+    fn tags(&self, head: &[u8], each: &mut dyn FnMut(&[u8])) -> bool;
 
     /// Drops the objects with this key whose bodies are on a device.
     fn forget(&self, key: &Key);
@@ -251,29 +256,33 @@ impl Store {
     /// process, and for the next start when it is durable. If it has a wrong size, or too many objects wait, it is
     /// refused, and all objects with its key are removed: they are older.
     pub fn commit(&self, content: Box<dyn Content>) -> Dropped {
-        let (meta, len, body) = {
+        let (meta, len, body, tags, fits) = {
             let parts = content.parts();
-            (parts.meta, record_len(&parts), parts.body_len)
+            let len = record_len(&parts);
+            (parts.meta, len, parts.body_len, self.tags_of(parts.head), fits(&self.layout, &parts, len))
         };
         let Options { min, max, queue, .. } = self.settings.options;
-        let has_size = (min..=max).contains(&body) && len <= self.layout.largest_record();
+        let has_size = (min..=max).contains(&body) && fits;
         let fingerprint = fingerprint(&meta.key);
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Failing | Phase::Failed) {
             return Dropped::default();
         }
-        if !has_size || state.queue.bytes() + len > queue.max(len) {
-            if has_size {
+        let bytes = counted(len);
+        let has_room = state.queue.bytes() + bytes <= queue.max(bytes);
+        let Some(tags) = tags.filter(|_| has_size && has_room) else {
+            if has_size && !has_room {
                 bump(&self.health.stats.refused);
             }
             drop(state);
             let dropped = self.purge_fingerprint(fingerprint, None);
             drop(content);
             return dropped;
-        }
+        };
         let rivals = |old: &Entry| old.rivals(meta.variant);
         let dropped = state.drop_objects(&self.index, fingerprint, &rivals);
-        state.queue.push_back(Queued { meta, len, source: Source::Content(content) });
+        let tag_purges = state.tag_purges;
+        state.queue.push_back(Queued { meta, tags, tag_purges, len, source: Source::Content(content) });
         drop(state);
         self.has_objects.notify_one();
         dropped
@@ -305,9 +314,11 @@ impl Store {
         found
     }
 
-    /// Returns whether an object is still in the store: it was not purged, replaced or evicted.
-    pub fn is_alive(&self, candidate: &Candidate) -> bool {
+    /// Returns whether an object with these tags ([`Loaded::tags`](crate::Loaded::tags)) is still in the store: it was not
+    /// purged, replaced or evicted.
+    pub fn is_alive(&self, candidate: &Candidate, tags: &[u64]) -> bool {
         self.index.at(candidate.entry.fingerprint, candidate.entry.place()).is_some()
+            && (tags.is_empty() || !self.state.lock().live.is_purged_by_tag(tags, candidate.log))
     }
 
     /// Records that an object was of use.
@@ -344,6 +355,47 @@ impl Store {
         dropped
     }
 
+    /// Removes all objects that have one of these tags. `hold` is dropped when that is durable.
+    pub fn purge_tags<'a>(&self, words: impl Iterator<Item = &'a [u8]>, hold: Option<Hold>) {
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Failing => state.pending.holds.extend(hold),
+            Phase::Failed => {}
+            Phase::Recovering | Phase::Working => {
+                // Objects in the index are tested when they are read, and those in the queue when they get a place.
+                let bound = state.next_log(&self.layout);
+                words.for_each(|word| state.record_tag_purge(self.tag(word), bound));
+                state.pending.holds.extend(hold);
+                drop(state);
+                self.has_records.notify_one();
+            }
+        }
+    }
+
+    /// Returns the hash by which the journal refers to a tag.
+    fn tag(&self, word: &[u8]) -> u64 {
+        xxh3_64_with_seed(word, self.layout.id)
+    }
+
+    /// Returns the hashes of the tags of an object with this head. `None` if they are not known.
+    pub(crate) fn tags_of(&self, head: &[u8]) -> Option<Box<[u64]>> {
+        let Some(owner) = self.owner() else { return Some(Box::default()) };
+        let mut tags = Vec::new();
+        owner.tags(head, &mut |word| tags.push(self.tag(word))).then(|| tags.into_boxed_slice())
+    }
+
+    /// Removes an object that was purged by one of its tags from the index. Returns whether it was.
+    pub(crate) fn drop_purged_by_tag(&self, candidate: &Candidate, tags: &[u64]) -> bool {
+        if tags.is_empty() {
+            return false;
+        }
+        let is_purged = self.state.lock().live.is_purged_by_tag(tags, candidate.log);
+        if is_purged {
+            self.drop_unreadable(candidate);
+        }
+        is_purged
+    }
+
     /// Removes an object that is damaged.
     pub(crate) fn drop_damaged(&self, candidate: &Candidate) {
         self.note_damaged(candidate.entry.place());
@@ -356,7 +408,7 @@ impl Store {
         self.health.report(Event::Damaged { at: place });
     }
 
-    /// Removes an object that cannot be read.
+    /// Removes an object that cannot be read, or must not be used.
     pub(crate) fn drop_unreadable(&self, candidate: &Candidate) {
         let mut state = self.state.lock();
         if self.index.remove(candidate.entry.fingerprint, candidate.entry.place()) {
@@ -415,7 +467,8 @@ impl Store {
         let written = if pending.wants_checkpoint {
             Ok(Err(journal::NoRoom))
         } else {
-            cursor.append(&self.layout, &*self.blocks, &live, &pending.records)
+            self.raise_for_tags(&mut cursor)
+                .and_then(|()| cursor.append(&self.layout, &*self.blocks, &live, &pending.records))
         };
         let written = match written {
             Ok(Err(journal::NoRoom)) if is_recovering => {
@@ -440,14 +493,31 @@ impl Store {
         true
     }
 
+    /// Raises the version of the store before the journal first contains purges by tags.
+    fn raise_for_tags(&self, cursor: &mut Cursor) -> io::Result<()> {
+        if cursor.is_raised || self.state.lock().tag_purges == 0 { Ok(()) } else { self.raise(cursor) }
+    }
+
+    /// Raises the version of the store before the first large object is written.
+    pub(crate) fn raise_for_large_objects(&self) -> io::Result<()> {
+        let mut cursor = self.cursor.lock();
+        if cursor.is_raised { Ok(()) } else { self.raise(&mut cursor) }
+    }
+
+    fn raise(&self, cursor: &mut Cursor) -> io::Result<()> {
+        self.layout.raise_version(&*self.blocks)?;
+        cursor.is_raised = true;
+        Ok(())
+    }
+
     fn checkpoint(&self, cursor: &mut Cursor) -> io::Result<()> {
         loop {
             let live = {
                 let mut state = self.state.lock();
-                let oldest = state.oldest_ban();
-                state.live.trim(oldest);
+                state.trim();
                 state.live.clone()
             };
+            self.raise_for_tags(cursor)?;
             if cursor.checkpoint(&self.layout, &*self.blocks, &live)?.is_ok() {
                 return Ok(());
             }
@@ -461,6 +531,7 @@ impl Store {
         let mut state = self.state.lock();
         state.live.tail = state.next_log(&self.layout);
         state.live.purges.clear();
+        state.live.tags.clear();
         state.live.bans.clear();
         state.flying.iter_mut().for_each(|record| record.is_purged = true);
         let dropped = state.queue.clear();

@@ -4,11 +4,16 @@
 use std::io;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
+
 use crate::blocks::{Aligned, BLOCK, read_around};
 use crate::health::Reason;
 use crate::index::Entry;
+use crate::large_write::LargeWrite;
 use crate::layout::Layout;
-use crate::record::{Header, encode, fingerprint, relocate};
+use crate::record::{
+    Form, Header, encode, encode_large, encode_part, fingerprint, part_len, part_record_len, relocate,
+};
 use crate::segment::{self, FIRST, Summarized, Summary};
 use crate::state::{Flying, Phase, Queued, Source, State};
 use crate::stats::{add, bump};
@@ -30,6 +35,8 @@ pub struct Writer {
     summary: Summary,
     /// Whether there are writes that may be lost.
     is_dirty: bool,
+    /// The large object of which parts are being written.
+    large: Option<LargeWrite>,
 }
 
 /// The result of [`Writer::step`].
@@ -42,6 +49,7 @@ pub enum Step {
 }
 
 /// The place of the next record.
+#[derive(Clone, Copy)]
 enum Room {
     Here,
     /// In the next batch.
@@ -58,6 +66,7 @@ impl Writer {
             start: 0,
             summary: Summary::new(),
             is_dirty: false,
+            large: None,
         }
     }
 
@@ -84,7 +93,7 @@ impl Writer {
 
     /// Drops what is not written: the device is out of use.
     fn give_up(&mut self) {
-        (self.filled, self.is_dirty) = (0, false);
+        (self.filled, self.is_dirty, self.large) = (0, false, None);
         let flying = std::mem::take(&mut self.store.state.lock().flying);
         drop(flying);
     }
@@ -98,26 +107,162 @@ impl Writer {
         let store = Arc::clone(&self.store);
         let mut state = store.state.lock();
         if state.phase != Phase::Working {
+            drop(state);
+            self.large = None;
             return Ok(Step::Idle);
         }
+        if self.is_turn_of_part(&state) {
+            return self.step_large(state);
+        }
         let Some(queued) = state.queue.pop() else { return Ok(Step::Idle) };
+        if state.was_purged_by_tag(&store.layout, &queued) {
+            drop(state);
+            store.has_records.notify_one();
+            return Ok(Step::More);
+        }
+        if queued.len > store.layout.largest_record() {
+            state.queue.begin_large(&queued);
+            drop(state);
+            self.large = Some(LargeWrite::new(queued));
+            store.raise_for_large_objects()?;
+            return Ok(Step::More);
+        }
         match self.room(&state, queued.len) {
             Room::Here => {
                 let log = self.register(&mut state, &queued);
                 drop(state);
                 self.take(queued, log);
+                Ok(Step::More)
             }
-            Room::NextBatch => {
+            room => {
+                let len = queued.len;
                 state.queue.push_front(queued);
                 drop(state);
+                self.make_room(room, len)
+            }
+        }
+    }
+
+    /// Returns whether the next record is a part of the large object, or its head.
+    fn is_turn_of_part(&self, state: &State) -> bool {
+        let Some(large) = &self.large else { return false };
+        match state.queue.first() {
+            None => true,
+            Some(Queued { source: Source::Moved { .. }, .. }) => false,
+            Some(next) => large.turn > 0 || next.len > self.store.layout.largest_record(),
+        }
+    }
+
+    /// Takes the next part of the large object, or its head, to the buffer, or writes the buffer.
+    fn step_large(&mut self, mut state: MutexGuard<'_, State>) -> io::Result<Step> {
+        let layout = self.store.layout;
+        let Some(large) = &mut self.large else { return Ok(Step::More) };
+        let is_of_use = state.queue.has_large()
+            && !state.was_purged_by_tag(&layout, &large.queued)
+            && large.places.first().is_none_or(|&log| state.has_epoch(&layout, log));
+        if !is_of_use {
+            self.give_up_large(state);
+            return Ok(Step::More);
+        }
+        let (body, part) = (large.body(), part_len(&layout));
+        let from = large.places.len() as u64 * part;
+        if from >= body {
+            return self.step_head(state);
+        }
+        let (meta, bytes) = (large.queued.meta, part.min(body - from));
+        let len = part_record_len(bytes);
+        match self.room(&state, len) {
+            Room::Here => {}
+            room => {
+                drop(state);
+                return self.make_room(room, len);
+            }
+        }
+        let log = state.next_log(&layout);
+        state.offset += len;
+        drop(state);
+        let Some(LargeWrite { queued, places, turn, .. }) = &mut self.large else { return Ok(Step::More) };
+        let out = &mut self.buffer.bytes_mut()[self.filled..self.filled + len as usize];
+        let encoded = match &queued.source {
+            Source::Content(content) => {
+                let mut read = |at, window: &mut [u8]| content.read(from + at, window);
+                encode_part(&layout, log, meta, bytes, out, &mut read)
+            }
+            Source::Large(..) | Source::Moved { .. } => None,
+        };
+        let store = self.store.clone();
+        if encoded.is_none() {
+            let mut state = store.state.lock();
+            state.offset -= len;
+            self.give_up_large(state);
+            return Ok(Step::More);
+        }
+        places.push(log);
+        *turn = turn.saturating_sub(len);
+        self.filled += len as usize;
+        let offset = log % layout.segment;
+        let (key, variant, expires) = (meta.key, meta.variant, meta.expires);
+        self.summary.add(Summarized { form: Form::Part, key, offset, len, variant, expires }, meta.ban);
+        add(&store.health.stats.written_bytes, len);
+        Ok(Step::More)
+    }
+
+    /// Makes the parts durable, and then takes the head to the buffer.
+    fn step_head(&mut self, mut state: MutexGuard<'_, State>) -> io::Result<Step> {
+        let Some(large) = &mut self.large else { return Ok(Step::More) };
+        if !large.is_durable {
+            large.is_durable = true;
+            drop(state);
+            self.write_batch()?;
+            self.store.blocks.sync()?;
+            self.is_dirty = false;
+            return Ok(Step::More);
+        }
+        let len = large.head_len(&self.store.layout);
+        match self.room(&state, len) {
+            Room::Here => {}
+            room => {
+                drop(state);
+                return self.make_room(room, len);
+            }
+        }
+        state.queue.end_large();
+        let Some(LargeWrite { queued, places, .. }) = self.large.take() else { return Ok(Step::More) };
+        let source = match queued.source {
+            Source::Content(content) => Source::Large(content, places),
+            other => other,
+        };
+        let queued = Queued { len, source, ..queued };
+        let log = self.register(&mut state, &queued);
+        drop(state);
+        self.take(queued, log);
+        Ok(Step::More)
+    }
+
+    /// Ends the writing of a large object that is not stored. It has replaced older ones, which must not be found again.
+    fn give_up_large(&mut self, mut state: MutexGuard<'_, State>) {
+        let given_up = self.large.take();
+        if let Some(large) = &given_up
+            && state.queue.end_large()
+        {
+            let bound = state.next_log(&self.store.layout);
+            state.record_purge(fingerprint(&large.queued.meta.key), bound, None);
+        }
+        drop(state);
+        self.store.has_records.notify_one();
+    }
+
+    /// Continues in the next batch or segment, for a record of `len` bytes.
+    fn make_room(&mut self, room: Room, len: u64) -> io::Result<Step> {
+        match room {
+            Room::Here => {}
+            Room::NextBatch => {
                 self.write_batch()?;
-                self.fit_buffer(&store);
+                self.fit_buffer(len);
             }
             Room::NextSegment => {
-                state.queue.push_front(queued);
-                drop(state);
                 self.seal()?;
-                if !self.open_next()? {
+                if !self.open_next(len)? {
                     return Ok(Step::Idle);
                 }
             }
@@ -153,10 +298,15 @@ impl Writer {
     fn take(&mut self, queued: Queued, log: u64) {
         let layout = &self.store.layout;
         let len = queued.len as usize;
+        let form = if matches!(queued.source, Source::Large(..)) { Form::Large } else { Form::Object };
         let out = &mut self.buffer.bytes_mut()[self.filled..self.filled + len];
         let encoded = match &queued.source {
             Source::Content(content) => {
                 encode(layout, log, &content.parts(), out, &mut |from, window| content.read(from, window))
+            }
+            Source::Large(content, places) => {
+                encode_large(layout, log, &content.parts(), places, out);
+                Some(())
             }
             Source::Moved { header, bytes } => {
                 bump(&self.store.health.stats.moved);
@@ -176,6 +326,7 @@ impl Writer {
         self.filled += len;
         let (meta, offset) = (queued.meta, log % layout.segment);
         let record = Summarized {
+            form,
             key: meta.key,
             offset,
             len: queued.len,
@@ -185,7 +336,10 @@ impl Writer {
         self.summary.add(record, meta.ban);
         bump(&self.store.health.stats.written);
         add(&self.store.health.stats.written_bytes, queued.len);
-        if let Source::Content(content) = queued.source {
+        if let Some(large) = &mut self.large {
+            large.let_go_first(queued.len);
+        }
+        if let Source::Content(content) | Source::Large(content, _) = queued.source {
             let mut state = self.store.state.lock();
             if let Some(flying) = state.flying.last_mut().filter(|flying| flying.log == log) {
                 flying.content = Some(content);
@@ -226,9 +380,9 @@ impl Writer {
         self.store.blocks.write(at, &self.buffer.bytes()[..len])
     }
 
-    /// Makes the empty buffer as large as the next object needs.
-    fn fit_buffer(&mut self, store: &Store) {
-        let needs = store.state.lock().queue.first().map_or(0, |queued| queued.len as usize).max(BATCH);
+    /// Makes the empty buffer as large as a record of `len` bytes needs.
+    fn fit_buffer(&mut self, len: u64) {
+        let needs = (len as usize).max(BATCH);
         if needs.next_multiple_of(BLOCK as usize) != self.buffer.bytes().len() {
             self.buffer = Aligned::new(needs);
         }
@@ -261,18 +415,17 @@ impl Writer {
         self.flush();
     }
 
-    /// Begins the next segment. Its old objects leave the store, except for those that are in use. Returns false if
-    /// responses are being sent from all segments.
-    fn open_next(&mut self) -> io::Result<bool> {
+    /// Begins the next segment, for a record of `next` bytes. Its old objects leave the store, except for those that are in
+    /// use. Returns false if responses are being sent from all segments.
+    fn open_next(&mut self, next: u64) -> io::Result<bool> {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
         for _ in 0..layout.segments {
-            let (epoch, old, next) = {
+            let (epoch, old) = {
                 let mut state = store.state.lock();
                 state.is_emptying = true;
                 let epoch = state.epoch + 1;
-                let next = state.queue.first().map_or(0, |queued| queued.len);
-                (epoch, state.slots[layout.slot(epoch) as usize].epoch, next)
+                (epoch, state.slots[layout.slot(epoch) as usize].epoch)
             };
             let slot = layout.slot(epoch);
             if old > 0 {
@@ -319,13 +472,23 @@ impl Writer {
         let base = layout.segment_at(slot);
         let now = store.now();
         let most = most_kept(layout, summary.records.len() + 1, next);
-        let mut kept = 0;
+        let (mut kept, mut parts_of) = (0, None);
         for record in &summary.records {
+            if record.form == Form::Part {
+                // Objects in memory whose bodies are here go. Those on the device are removed when they are read.
+                if parts_of.replace(record.key) != Some(record.key)
+                    && let Some(owner) = store.owner()
+                {
+                    owner.forget(&record.key);
+                }
+                continue;
+            }
             let place = base + record.offset;
             let fingerprint = fingerprint(&record.key);
             let Some(entry) = store.index.at(fingerprint, place) else { continue };
             let is_wanted = f64::from(entry.expires) > now
                 && kept + record.len <= most
+                && record.form == Form::Object
                 && (entry.is_hit() || store.owner().is_some_and(|owner| owner.is_used(&record.key)));
             let queued = if is_wanted { self.reread(record, epoch, place) } else { None };
             let mut state = store.state.lock();
@@ -357,10 +520,19 @@ impl Writer {
             store.note_damaged(place);
             return None;
         }
-        let is_old = log < store.state.lock().start;
+        let tags = store.tags_of(header.fields(&store.layout, bytes)?.head)?;
+        let (is_old, tag_purges) = {
+            let state = store.state.lock();
+            if state.live.is_purged_by_tag(&tags, log) {
+                return None;
+            }
+            (log < state.start, state.tag_purges)
+        };
         header.meta.ban = store.tested_ban(header.meta.ban, is_old);
         Some(Queued {
             meta: header.meta,
+            tags,
+            tag_purges,
             len: header.len,
             source: Source::Moved { header, bytes: bytes.to_vec() },
         })

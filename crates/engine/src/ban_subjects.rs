@@ -4,6 +4,7 @@ use lacquer_cache::bans::{BanRequest, HeadReader};
 use lacquer_http::pack::{PackedHead, packed_header};
 use lacquer_http::{HeaderName, Message, Workspace};
 
+use crate::logged::names;
 use crate::object_attributes;
 
 /// The request for which an object is tested.
@@ -43,6 +44,13 @@ impl HeadReader for PackedHeads {
             // With `http_gzip_support`, the value of this header does not matter.
             let is_ignored = entry.name.eq_ignore_ascii_case(b"accept-encoding");
             each(entry.name, entry.value.filter(|_| !is_ignored));
+        }
+    }
+
+    fn tags(&self, head: &[u8], each: &mut dyn FnMut(&[u8])) {
+        let Some(head) = PackedHead::new(head) else { return };
+        for name in [names::XKEY, names::X_HASH_TWO] {
+            head.all_headers(name).flat_map(lacquer_vmods::xkey::tags).for_each(&mut *each);
         }
     }
 

@@ -99,6 +99,23 @@ struct Entry {
     id: u8,
 }
 
+impl Entry {
+    /// Returns whether its line has a header of this name.
+    #[inline]
+    fn is_of(self, name: HeaderName<'_>, line: &[u8]) -> bool {
+        self.id == name.id
+            && self.name == name.bytes.len()
+            && (self.id != UNKNOWN
+                || line.get(..self.name).is_some_and(|n| n.eq_ignore_ascii_case(name.bytes)))
+    }
+
+    /// Returns the value in its line.
+    #[inline]
+    fn value((entry, line): (Self, &[u8])) -> Option<&[u8]> {
+        line.get(entry.name + 1..).map(|rest| &rest[skip_blanks(rest, 0)..])
+    }
+}
+
 #[inline]
 fn narrow_entry([a, b, name, id]: [u8; NARROW_ENTRY]) -> Entry {
     Entry { line: u16::from_le_bytes([a, b]) as usize, name: name as usize, id }
@@ -267,13 +284,13 @@ impl<'a> PackedHead<'a> {
 
     /// Returns the value of the first header of this name.
     pub fn header(&self, name: HeaderName<'_>) -> Option<&'a [u8]> {
-        let found = self.lines_with_entries().find(|(entry, line)| {
-            entry.id == name.id
-                && entry.name == name.bytes.len()
-                && (entry.id != UNKNOWN
-                    || line.get(..entry.name).is_some_and(|n| n.eq_ignore_ascii_case(name.bytes)))
-        });
-        found.and_then(|(entry, line)| line.get(entry.name + 1..)).map(|rest| &rest[skip_blanks(rest, 0)..])
+        self.lines_with_entries().find(|(entry, line)| entry.is_of(name, line)).and_then(Entry::value)
+    }
+
+    /// Returns the values of all headers of this name.
+    pub fn all_headers(&self, name: HeaderName<'_>) -> impl Iterator<Item = &'a [u8]> {
+        let found = self.lines_with_entries().filter(move |(entry, line)| entry.is_of(name, line));
+        found.filter_map(Entry::value)
     }
 
     /// Fills `msg` with the head. Its texts are copied into `ws` at once. As in Varnish, a message without room for

@@ -31,6 +31,9 @@ pub trait HeadReader: Send + Sync {
         each(vary, None);
     }
 
+    /// Passes the tags in a head to `each`: those with which its object is published.
+    fn tags(&self, _head: &[u8], _each: &mut dyn FnMut(&[u8])) {}
+
     /// Returns whether the data of filters from a previous process can be read, for a body of `body` bytes.
     fn is_sound_extra(&self, extra: &[u8], _body: u64) -> bool {
         extra.is_empty()

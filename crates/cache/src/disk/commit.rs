@@ -20,7 +20,7 @@ impl Cache {
         deferred: &mut DeferredWork,
     ) {
         object.clear(flag::ONCE);
-        deferred.dropped.extend(self.disks.commit(key, shard, slot, object, &*self.bans.heads));
+        deferred.dropped.extend(self.pass_to_disks(key, shard, slot, object));
     }
 
     /// Sets parameter `disk_admission`: the number of requests for an object after which it is written to a disk. A

@@ -19,7 +19,8 @@ pub(crate) struct DiskBody {
 impl DiskBody {
     pub(crate) fn new(running: &Arc<Running>, loaded: Loaded) -> Arc<Self> {
         let (running, body) = (Arc::clone(running), loaded.body());
-        Arc::new(Self { running, body, beginning: Mutex::new(Some(loaded)) })
+        let beginning = (loaded.present() > 0).then_some(loaded);
+        Arc::new(Self { running, body, beginning: Mutex::new(beginning) })
     }
 }
 

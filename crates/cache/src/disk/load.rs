@@ -45,11 +45,11 @@ impl Busy {
     /// Moves an object to memory and publishes it, if it is still in its store. Returns `self` if it is not, is damaged,
     /// or has no room.
     pub fn publish_from_disk(self, found: DiskObject, nuke: &mut Nuke<'_>) -> Result<Awaited, Self> {
-        let DiskObject { loaded, descriptor, disk, stevedore } = found;
+        let DiskObject { loaded, descriptor, tags, disk, stevedore } = found;
         let cache = Arc::clone(self.cache());
         let Some(disk) = cache.disks.get(disk) else { return Err(self) };
         let Some(stevedore) = cache.stevedores.get(usize::from(stevedore)) else { return Err(self) };
-        let (candidate, ban) = (loaded.candidate().clone(), loaded.ban());
+        let (candidate, ban, hashes) = (loaded.candidate().clone(), loaded.ban(), loaded.tags().to_vec());
         let is_whole = loaded.present() == loaded.body_len();
         let stored = if is_whole {
             cache.store_whole(stevedore, &loaded, nuke)
@@ -65,12 +65,12 @@ impl Busy {
         let object = Object::new(stored, &descriptor.spec(), stevedore.index());
         let store = disk.store();
         let (key, heads) = (self.key(), &*cache.bans.heads);
-        let published = self.publish_if(&object, |shard, bans| {
+        let published = self.publish_if(&object, tags, |shard, bans| {
             // An object that was published meanwhile is newer.
             if has_rival(shard, &key, NONE, &object, heads) || !bans.attach_at(&object, ban) {
                 return false;
             }
-            let is_alive = store.is_alive(&candidate);
+            let is_alive = store.is_alive(&candidate, &hashes);
             if !is_alive {
                 bans.detach(&object);
             }

@@ -9,9 +9,12 @@
 //!   store is published only if the store still contains it.
 //! - An object that is not stored removes the older ones of its key from all stores, and an object that is stored removes
 //!   those that the same requests may match.
-//! - Objects with tags are not stored, because a purge by tags would not find them.
+//! - A purge by tags is recorded by the stores, which test it when they read an object. From then until its end, no object
+//!   with one of the tags is passed to a store. An object from a store is in the index of tags before the store states
+//!   that it is not purged: the purge finds it there, or the store knows the purge.
+//! - An object is passed to a store only if its head contains its tags.
 //!
-//! Locks: a shard, then the ban list, then those of the store.
+//! Locks: a shard, then the ban list or the purges by tags in progress, then those of the store.
 
 mod admission;
 mod commit;
@@ -21,9 +24,11 @@ mod load;
 mod owner;
 mod search;
 mod stores;
+mod tag_purges;
 mod variant;
 
 pub use lacquer_disk::Ring;
 pub use search::{DiskObject, DiskSearch, Reading};
 pub(crate) use stores::Disks;
 pub use stores::{Disk, OpenDisks};
+pub(crate) use tag_purges::TagPurge;

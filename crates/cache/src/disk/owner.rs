@@ -6,6 +6,7 @@ use std::sync::Weak;
 use lacquer_disk::Owner;
 
 use crate::cache::Cache;
+use crate::disk::search::split_head;
 use crate::shard::DeferredWork;
 use crate::slab::{Key, NONE};
 
@@ -23,6 +24,13 @@ impl Owner for CacheOwner {
         shard
             .slots(key)
             .any(|slot| shard.slab.get(slot).object.as_ref().is_some_and(|object| object.hits() > 0))
+    }
+
+    fn tags(&self, head: &[u8], each: &mut dyn FnMut(&[u8])) -> bool {
+        let Some(cache) = self.cache.upgrade() else { return false };
+        let Some((_, head)) = split_head(head) else { return false };
+        cache.bans.heads.tags(head, each);
+        true
     }
 
     fn forget(&self, key: &Key) {

@@ -11,27 +11,33 @@ use lacquer_disk::{Candidate, Loaded, Receiver, Ring};
 use crate::cache::Cache;
 use crate::descriptor::Descriptor;
 use crate::locks::Mutex;
-use crate::object::FIXED;
+use crate::object::{FIXED, flag};
 use crate::slab::{Digest, Key, key_of};
+use crate::tags::Tag;
 
 /// An object that was read from a store, and is not in memory yet.
 #[derive(Debug)]
 pub struct DiskObject {
     pub(crate) loaded: Loaded,
     pub(crate) descriptor: Descriptor,
+    pub(crate) tags: Vec<Tag>,
     /// The index of the store, and the number of its storage.
     pub(crate) disk: usize,
     pub(crate) stevedore: u8,
 }
 
 impl DiskObject {
-    /// Accepts an object of the key whose descriptor and head can be read.
+    /// Accepts an object of the key whose descriptor and head can be read, and whose head contains its tags.
     fn new(cache: &Cache, disk: usize, key: &Key, loaded: Loaded) -> Option<Self> {
         let descriptor = Descriptor::read(loaded.fields().descriptor).ok()?;
         let (_, head) = split_head(loaded.fields().head)?;
-        let is_sound = descriptor.key == *key && cache.bans.heads.is_sound(head);
+        if descriptor.key != *key || !cache.bans.heads.is_sound(head) {
+            return None;
+        }
+        let tags = cache.tags_in(head);
+        let has_tags = descriptor.flags & flag::TAGGED != 0;
         let stevedore = cache.disks.get(disk)?.stevedore;
-        is_sound.then_some(Self { loaded, descriptor, disk, stevedore })
+        (has_tags != tags.is_empty()).then_some(Self { loaded, descriptor, tags, disk, stevedore })
     }
 
     /// Returns the number of its storage.
@@ -46,7 +52,7 @@ impl DiskObject {
 }
 
 /// Returns the Vary specification and the packed head.
-fn split_head(head: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_head(head: &[u8]) -> Option<(&[u8], &[u8])> {
     let (fixed, rest) = head.split_first_chunk::<FIXED>()?;
     let (last_modified, length) = fixed.split_first_chunk::<8>()?;
     if !f64::from_le_bytes(*last_modified).is_finite() {

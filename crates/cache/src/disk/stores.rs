@@ -9,12 +9,14 @@ use lacquer_disk::{Ban, Dropped, Ring, Running, Stats, Store};
 use crate::bans::{HeadReader, PastBans};
 use crate::disk::admission::Admission;
 use crate::disk::content::Resident;
+use crate::disk::tag_purges::{TagPurge, TagPurges};
 use crate::disk::variant;
 use crate::invalidation::Ticket;
 use crate::locks::Mutex;
 use crate::object::{Object, flag};
 use crate::shard::Shard;
 use crate::slab::Key;
+use crate::tags::Tag;
 
 /// A store behind the memory of a storage.
 pub struct Disk {
@@ -50,11 +52,12 @@ pub(crate) struct Disks {
     /// Those that no reactor has taken.
     rings: Mutex<Vec<Ring>>,
     pub(crate) admission: Admission,
+    pub(crate) tag_purges: TagPurges,
 }
 
 impl Disks {
     pub(crate) fn new(stores: Vec<Disk>, rings: Vec<Ring>) -> Self {
-        Self { stores: stores.into(), rings: Mutex::new(rings), admission: Admission::default() }
+        Self { stores: stores.into(), rings: Mutex::new(rings), ..Self::default() }
     }
 
     pub(crate) fn take_ring(&self) -> Option<Ring> {
@@ -88,6 +91,21 @@ impl Disks {
         self.stores.iter().map(|disk| disk.store().purge(key, Some(Box::new(ticket.hold())))).collect()
     }
 
+    /// Begins a purge by tags: removes all objects that have one of them. The ticket waits until that is durable.
+    pub(crate) fn begin_tag_purge(
+        &self,
+        words: &[Box<[u8]>],
+        tags: Vec<Tag>,
+        ticket: &mut Ticket,
+    ) -> TagPurge {
+        self.tag_purges.begin(tags, || {
+            for disk in &self.stores {
+                let words = words.iter().map(|word| &**word);
+                disk.store().purge_tags(words, Some(Box::new(ticket.hold())));
+            }
+        })
+    }
+
     /// Removes all objects with a fingerprint. 0 is none.
     pub(crate) fn forget(&self, fingerprint: u64) -> Vec<Dropped> {
         let stores = self.stores.iter().filter(|_| fingerprint != 0);
@@ -95,8 +113,9 @@ impl Disks {
     }
 
     /// Passes an object to the store behind its storage, if it may be stored and is admitted. Otherwise removes the older
-    /// objects of its key from all stores, and from the other stores in any case. The caller holds the lock of the shard
-    /// that contains the object, and drops the result after it.
+    /// objects of its key from all stores, and from the other stores in any case. `is_allowed` states whether purges by
+    /// its tags will reach it. The caller holds the lock of the shard that contains the object, and drops the result
+    /// after it.
     pub(crate) fn commit(
         &self,
         key: &Key,
@@ -104,19 +123,16 @@ impl Disks {
         slot: u32,
         object: &Arc<Object>,
         heads: &dyn HeadReader,
+        is_allowed: bool,
     ) -> Vec<Dropped> {
-        const NEVER: u32 = flag::PRIVATE
-            | flag::HFM
-            | flag::HFP
-            | flag::TAGGED
-            | flag::DYING
-            | flag::FAILED
-            | flag::UNSTORED;
+        const NEVER: u32 =
+            flag::PRIVATE | flag::HFM | flag::HFP | flag::DYING | flag::FAILED | flag::UNSTORED;
         // An object that was published later decides.
         if has_rival(shard, key, slot, object, heads) {
             return Vec::new();
         }
-        let chosen = if object.is(NEVER) { None } else { self.store_for(key, object.stevedore()) };
+        let is_stored = is_allowed && !object.is(NEVER);
+        let chosen = if is_stored { self.store_for(key, object.stevedore()) } else { None };
         let chosen = chosen.filter(|&index| self.admits(key, object, index));
         let store = |(index, disk): (usize, &Disk)| {
             if chosen == Some(index) {

@@ -1,15 +1,19 @@
-//! Stores on disks: admission.
+//! Stores on disks: admission, and purges by tags.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use lacquer_disk::{Blocks, Layout, Options, Phase, Running, Step, Store, Writer};
 use lacquer_storage::Arena;
 
 use super::*;
-use crate::disk::{Disk, OpenDisks};
+use crate::disk::{Disk, DiskObject, OpenDisks};
 use crate::locks::Mutex;
+use crate::slab::key_of;
 
 /// A device in memory.
 #[derive(Clone, Default)]
@@ -88,6 +92,56 @@ impl DiskWorld {
 
     fn hit(&self, key: u64) {
         assert!(matches!(self.world.lookup(key), Lookup::Hit(_)), "{key} is in memory");
+    }
+
+    /// Fetches an object whose head has these tags, separated by blanks.
+    fn fetch_tagged(&self, key: u64, words: &str) -> Arc<Object> {
+        let head: &'static str = format!("Foo: bar\nxkey: {words}").leak();
+        let tags = words.split(' ').map(|word| self.world.cache.tag(word.as_bytes())).collect();
+        self.publish(key, head, tags)
+    }
+
+    fn publish(&self, key: u64, head: &'static str, tags: Vec<Tag>) -> Arc<Object> {
+        let object = self.world.object(1000.0, |spec| spec.head = head.as_bytes(), b"body");
+        drop(self.busy(key).publish_tagged(&object, tags));
+        object
+    }
+
+    fn busy(&self, key: u64) -> Busy {
+        match self.world.lookup_with(key, |args| args.always_miss = true) {
+            Lookup::Miss { busy, .. } => busy,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Reads an object from the disk.
+    fn read(&self, key: u64) -> Option<DiskObject> {
+        let mut search = self.world.cache.search_disks(&digest(key), self.world.now.get())?;
+        let mut reading = pin!(search.read_next(None)?);
+        loop {
+            match reading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(found) => return found,
+                Poll::Pending => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+    }
+
+    /// Publishes an object from the disk. Returns whether it is in memory then.
+    fn publish_read(&self, key: u64, found: DiskObject) -> bool {
+        let mut log = |_: &str| {};
+        self.busy(key).publish_from_disk(found, &mut Nuke::new(50, &mut log)).is_ok()
+    }
+
+    /// Returns whether a request finds an object, in memory or on the disk.
+    fn finds(&self, key: u64) -> bool {
+        matches!(self.world.lookup(key), Lookup::Hit(_))
+            || self.read(key).is_some_and(|found| self.publish_read(key, found))
+    }
+
+    fn purge_tag(&self, number: u64, purge: Purge) -> Purging {
+        let action = Action::PurgeTags { tags: words(&[number]), purge };
+        let event = Invalidation::new(action, T0, Reason::XkeyModule, Source::Request { vxid: 1 });
+        self.world.cache.invalidate(event, Arrival::Local)
     }
 
     /// Drops an object from memory, as eviction does.
@@ -174,4 +228,109 @@ fn a_hit_does_not_write_an_object_that_was_purged_softly_or_replaced() {
     w.world.cache.purge(2, Purge::Hard, T0);
     w.settle();
     assert_eq!(w.store.objects(), 0);
+}
+
+const SOFT: Purge = Purge::Soft { ttl: 100.0, grace: None, keep: None };
+
+#[test]
+fn objects_keep_their_tags_on_the_disk() {
+    let memory = Memory::with_store(16 << 20);
+    let mut w = DiskWorld::new(&memory);
+    for n in 0..20 {
+        w.fetch_tagged(n, if n % 2 == 0 { "tag0 tag9" } else { "tag1 tag9" });
+    }
+    w.fetch(100);
+    w.settle();
+    assert_eq!(w.store.objects(), 21);
+    for round in 0..2 {
+        // After a start, all objects are on the disk alone.
+        let mut w = DiskWorld::new(&memory);
+        assert!((0..20).filter(|n| n % 4 != 2).all(|n| w.finds(n) == (n % 2 == 1 || round == 0)));
+        assert!(w.finds(100));
+        let expected = if round == 0 { (3, 30, 15) } else { (2, 20, 10) };
+        let [tags, entries, objects] = w.world.cache.tag_stats().read();
+        assert_eq!((tags, entries, objects), expected, "they are in the index of tags");
+        // A purge reaches those in memory and those on the disk.
+        let in_memory = if round == 0 { 5 } else { 0 };
+        assert_eq!(w.world.cache.purge_tags(&[0], Purge::Hard, T0), in_memory);
+        w.settle();
+        assert!((0..20).all(|n| w.finds(n) == (n % 2 == 1)));
+    }
+    // It does not reach what is published later.
+    let mut w = DiskWorld::new(&memory);
+    w.fetch_tagged(0, "tag0");
+    w.settle();
+    let w = DiskWorld::new(&memory);
+    assert!(w.finds(0) && !w.finds(2) && w.finds(1));
+    assert_eq!(w.world.cache.purge_tags(&[9], Purge::Hard, T0), 1);
+    assert!(w.finds(0) && !w.finds(1) && !w.finds(3));
+}
+
+#[test]
+fn the_answer_to_a_purge_by_tags_waits_for_the_journal() {
+    let mut w = DiskWorld::new(&Memory::with_store(16 << 20));
+    w.fetch_tagged(1, "tag1");
+    w.settle();
+    let mut purging = w.purge_tag(1, Purge::Hard);
+    let ticket = purging.ticket();
+    assert_eq!(purging.finish(&w.world.cache), 1);
+    assert!(!ticket.is_recorded());
+    while w.store.journal_step() {}
+    assert!(ticket.is_recorded());
+}
+
+#[test]
+fn an_object_that_was_read_before_a_purge_by_tags_is_not_published_after_it() {
+    let memory = Memory::with_store(16 << 20);
+    let mut w = DiskWorld::new(&memory);
+    w.fetch_tagged(1, "tag1 tag2");
+    w.fetch_tagged(2, "tag3");
+    w.settle();
+    let w = DiskWorld::new(&memory);
+    let (first, second) = (w.read(1).expect("it is there"), w.read(2).expect("it is there"));
+    assert_eq!(w.world.cache.purge_tags(&[2], Purge::Hard, T0), 0);
+    assert!(!w.publish_read(1, first));
+    assert!(w.publish_read(2, second));
+    assert_eq!(w.world.cache.tag_stats().read(), [1, 1, 1]);
+}
+
+#[test]
+fn an_object_that_a_purge_by_tags_has_not_reached_is_not_written() {
+    for purge in [Purge::Hard, SOFT] {
+        let memory = Memory::with_store(16 << 20);
+        let mut w = DiskWorld::new(&memory);
+        w.world.cache.set_disk_admission(2);
+        // More than one group.
+        (0..200).for_each(|n| drop(w.fetch_tagged(n, "tag1")));
+        let mut purging = w.purge_tag(1, purge);
+        assert_eq!(purging.step(&w.world.cache, &|| true), None, "it is not complete");
+        // All that are left are requested again, and some are fetched again.
+        let left = (0..200).filter(|&n| matches!(w.world.lookup(n), Lookup::Hit(_))).count();
+        assert!(if purge == Purge::Hard { left == 136 } else { left == 200 });
+        (300..310).for_each(|n| drop(w.fetch_tagged(n, "tag1")));
+        w.settle();
+        assert_eq!(w.store.objects(), 0);
+        purging.finish(&w.world.cache);
+        // From now on, new objects are written.
+        (300..310).for_each(|n| w.hit(n));
+        w.fetch_tagged(400, "tag1");
+        w.hit(400);
+        (0..200).for_each(|n| drop(w.world.lookup(n)));
+        w.settle();
+        assert_eq!(w.store.objects(), 11);
+        let w = DiskWorld::new(&memory);
+        assert!((0..200).all(|n| !w.finds(n)) && (300..310).all(|n| w.finds(n)) && w.finds(400));
+    }
+}
+
+#[test]
+fn an_object_is_written_only_if_its_head_has_its_tags() {
+    let mut w = DiskWorld::new(&Memory::with_store(16 << 20));
+    let tag = |word: &[u8]| w.world.cache.tag(word);
+    w.publish(1, "Foo: bar", vec![tag(b"tag1")]);
+    w.publish(2, "xkey: tag1", vec![tag(b"tag1"), tag(b"tag2")]);
+    w.publish(3, "xkey: tag1 tag2 tag1", vec![tag(b"tag1"), tag(b"tag2")]);
+    w.settle();
+    assert_eq!(w.store.objects(), 1);
+    assert!(w.store.may_have(&key_of(&digest(3))));
 }

@@ -49,6 +49,11 @@ impl HeadReader for Lines {
     fn is_sound(&self, head: &[u8]) -> bool {
         head.contains(&b':')
     }
+
+    fn tags(&self, head: &[u8], each: &mut dyn FnMut(&[u8])) {
+        let list = line(head, "xkey").unwrap_or_default();
+        list.split(|&b| b == b' ').filter(|word| !word.is_empty()).for_each(each);
+    }
 }
 
 /// A request: a URL and headers as lines.

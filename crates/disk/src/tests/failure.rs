@@ -70,6 +70,10 @@ impl Owner for Reports {
         false
     }
 
+    fn tags(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> bool {
+        true
+    }
+
     fn forget(&self, _: &Key) {}
 
     fn failed(&self, is_invalid: bool) {
@@ -89,7 +93,8 @@ impl Drop for Flag {
 /// Writes an object, breaks the device, and purges the object. Returns the report of the failure, and whether the next
 /// start finds the object.
 fn run(refused: impl Fn(&Layout) -> Range<u64>) -> (Option<bool>, bool) {
-    let layout = Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 5, created: 1.0 };
+    let layout =
+        Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 5, created: 1.0, version: 1 };
     let device = SimulatedDevice::new(layout.size(), 1);
     layout.create(&device).expect("the device works");
     let worn = Worn { device, refused: refused(&layout), is_broken: Arc::default() };

@@ -28,7 +28,8 @@ struct Ill {
 
 impl Ill {
     fn new() -> Self {
-        let layout = Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 5, created: 1.0 };
+        let layout =
+            Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 5, created: 1.0, version: 1 };
         let device = SimulatedDevice::new(layout.size(), 1);
         layout.create(&device).expect("the device works");
         Self { device, failing: Arc::default(), stall: Arc::default() }
@@ -235,6 +236,10 @@ struct Reports(Arc<Mutex<Option<bool>>>);
 impl Owner for Reports {
     fn is_used(&self, _: &Key) -> bool {
         false
+    }
+
+    fn tags(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> bool {
+        true
     }
 
     fn forget(&self, _: &Key) {}

@@ -6,6 +6,8 @@ mod failure;
 mod format;
 mod health;
 mod index;
+mod large;
 mod reuse;
 mod ring;
+mod tags;
 mod worlds;

@@ -45,6 +45,10 @@ impl Owner for AllUsed {
         true
     }
 
+    fn tags(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> bool {
+        true
+    }
+
     fn forget(&self, _: &Key) {}
 
     fn failed(&self, _: bool) {}
@@ -53,7 +57,8 @@ impl Owner for AllUsed {
 /// Fills a store several times over with objects, of which object `n` has `len(n)` bytes, `waiting` at a time. Returns
 /// how many of the newest 50 it has, and the bytes written to the device for each byte of objects.
 fn fill(len: &dyn Fn(u64) -> u64, waiting: u64) -> (usize, f64) {
-    let layout = Layout { id: 5, journal: 64 << 10, segment: SEGMENT, segments: 60, created: 1.0 };
+    let layout =
+        Layout { id: 5, journal: 64 << 10, segment: SEGMENT, segments: 60, created: 1.0, version: 1 };
     let device = SimulatedDevice::new(layout.size(), 1);
     layout.create(&device).expect("the device works");
     let options = Options { queue: u64::MAX, ..Options::default() };

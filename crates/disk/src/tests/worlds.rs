@@ -1,4 +1,4 @@
-//! Seeded worlds: random objects, purges, bans and cuts of power, checked against what was answered.
+//! Seeded worlds: random objects, purges, purges by tags, bans and cuts of power, checked against what was answered.
 //!
 //! `DISK_SEEDS=100000 cargo test -p lacquer-disk worlds` runs more of them, `DISK_SEED=n` one.
 
@@ -18,10 +18,11 @@ use crate::store::{Options, Owner, Store};
 use crate::writer::Writer;
 
 const KEYS: u64 = 12;
+const TAGS: u64 = 12;
 const NOW: f64 = 1000.0;
 
 fn layout(segments: u64) -> Layout {
-    Layout { id: 0x1234_5678, journal: 64 << 10, segment: 256 << 10, segments, created: 1.0 }
+    Layout { id: 0x1234_5678, journal: 64 << 10, segment: 256 << 10, segments, created: 1.0, version: 1 }
 }
 
 /// An object whose bytes follow from its key, variant and version.
@@ -33,6 +34,7 @@ struct Sample {
     ban: u32,
     expires: u32,
     descriptor: Vec<u8>,
+    /// Its beginning is the list of the tags, after their number.
     head: Vec<u8>,
     body: Vec<u8>,
 }
@@ -53,21 +55,22 @@ impl Sample {
             1 | 2 => random.index(120_000),
             3 => random.index(40_000),
             4 => 100_000 + random.index(20_000),
+            5 if random.below(2) == 0 => 200_000 + random.index(500_000),
             _ => random.index(3000),
         };
         let descriptor = version.to_le_bytes().to_vec();
-        let head_len = random.index(600);
-        Self {
-            key,
-            variant,
-            version,
-            ban,
-            expires,
-            descriptor,
-            head: random.bytes(head_len),
-            body: random.bytes(len),
-        }
+        let count = random.below(4).saturating_sub(1);
+        let mut head = vec![count as u8];
+        head.extend((0..count).map(|_| random.below(TAGS) as u8));
+        let rest = random.index(600);
+        head.extend(random.bytes(rest));
+        Self { key, variant, version, ban, expires, descriptor, head, body: random.bytes(len) }
     }
+}
+
+/// Returns the tags in a head.
+fn tags(head: &[u8]) -> &[u8] {
+    head.split_first().and_then(|(&count, rest)| rest.get(..usize::from(count))).unwrap_or_default()
 }
 
 impl Content for Sample {
@@ -106,19 +109,31 @@ impl Owner for Uses {
         !key[0].is_multiple_of(4)
     }
 
+    fn tags(&self, head: &[u8], each: &mut dyn FnMut(&[u8])) -> bool {
+        tags(head).chunks(1).for_each(each);
+        true
+    }
+
     fn forget(&self, _: &Key) {}
 
     fn failed(&self, _: bool) {}
+}
+
+/// The objects that a purge concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Purged {
+    Key(u64),
+    Tag(u8),
 }
 
 /// The answers that a store has given, which the next start must keep.
 #[derive(Default)]
 struct Ledger {
     objects: BTreeMap<u64, Sample>,
-    /// By key, the version up to which no object may be found, in this process and after the next start.
-    purged: BTreeMap<u64, u64>,
-    purged_for_ever: BTreeMap<u64, u64>,
-    purges: Vec<(u64, u64, Arc<AtomicBool>)>,
+    /// The version up to which no object that a purge concerns may be found, in this process and after the next start.
+    purged: BTreeMap<Purged, u64>,
+    purged_for_ever: BTreeMap<Purged, u64>,
+    purges: Vec<(Purged, u64, Arc<AtomicBool>)>,
     bans: Vec<(u32, Arc<AtomicBool>)>,
     recorded_bans: BTreeSet<u32>,
     version: u64,
@@ -134,10 +149,10 @@ impl Ledger {
             self.bans.clear();
         }
         let Self { purges, purged_for_ever, bans, recorded_bans, .. } = self;
-        purges.retain(|(key, version, answered)| {
+        purges.retain(|(purged, version, answered)| {
             let is_open = !answered.load(Ordering::Relaxed);
             if !is_open {
-                let known = purged_for_ever.entry(*key).or_default();
+                let known = purged_for_ever.entry(*purged).or_default();
                 *known = (*known).max(*version);
             }
             is_open
@@ -167,6 +182,8 @@ struct World {
     starts: u64,
     moved: u64,
     evicted: u64,
+    /// Reads of large objects.
+    large: u64,
     /// Bodies that are being sent.
     held: Vec<(StoredBody, Vec<u8>)>,
 }
@@ -182,7 +199,7 @@ fn open(device: &SimulatedDevice) -> (Arc<Store>, Writer) {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        let layout = layout(4 + random.below(4));
+        let layout = layout(if random.below(6) == 0 { 12 } else { 4 + random.below(4) });
         let device = SimulatedDevice::new(layout.size(), seed);
         layout.create(&device).expect("the device works");
         let (store, writer) = open(&device);
@@ -202,12 +219,13 @@ impl World {
             starts: 0,
             moved: 0,
             evicted: 0,
+            large: 0,
             held: Vec::new(),
         }
     }
 
     fn run(&mut self) {
-        let steps = 60 + self.random.below(400);
+        let steps = 60 + self.random.below(600);
         for _ in 0..steps {
             self.step();
             self.ledger.collect(self.device.is_off());
@@ -224,12 +242,13 @@ impl World {
     fn step(&mut self) {
         let number = self.random.below(KEYS);
         match self.random.below(100) {
-            0..46 => self.commit(number),
+            0..44 => self.commit(number),
+            44..46 => self.purge_tag(),
             46..51 => self.purge(number),
             51..53 => self.ban(),
-            53..72 => {
+            53..72 => (0..=self.random.below(4)).for_each(|_| {
                 self.writer.step();
-            }
+            }),
             72..77 => self.writer.flush(),
             77..84 => {
                 self.store.journal_step();
@@ -239,7 +258,7 @@ impl World {
             96 if self.random.below(3) == 0 => self.restart(),
             97 if self.random.below(3) == 0 => self.writer.close(),
             96 | 97 => self.end_responses(),
-            98 if self.random.below(16) == 0 => self.fail_reads(),
+            98 if self.random.below(8) == 0 => self.fail_reads(),
             98 if self.random.below(8) == 0 => {
                 self.is_flipped = true;
                 let at = crate::blocks::BLOCK
@@ -271,9 +290,21 @@ impl World {
         let answered = Arc::new(AtomicBool::new(false));
         let hold = Flag(Arc::clone(&answered));
         drop(self.store.purge(&key(number), Some(Box::new(hold))));
+        self.note_purge(Purged::Key(number), answered);
+    }
+
+    fn purge_tag(&mut self) {
+        let answered = Arc::new(AtomicBool::new(false));
+        let hold = Flag(Arc::clone(&answered));
+        let tag = self.random.below(TAGS) as u8;
+        self.store.purge_tags([&[tag][..]].into_iter(), Some(Box::new(hold)));
+        self.note_purge(Purged::Tag(tag), answered);
+    }
+
+    fn note_purge(&mut self, purged: Purged, answered: Arc<AtomicBool>) {
         let version = self.ledger.version;
-        self.ledger.purged.insert(number, version);
-        self.ledger.purges.push((number, version, answered));
+        self.ledger.purged.insert(purged, version);
+        self.ledger.purges.push((purged, version, answered));
     }
 
     fn ban(&mut self) {
@@ -290,12 +321,14 @@ impl World {
         for candidate in self.store.candidates(&key(number), NOW) {
             let (seed, is_flipped) = (self.seed, self.is_flipped);
             let Some(loaded) = self.store.load(&candidate, &key(number)) else {
-                let other = self.store.load(&candidate, &key(number ^ 1));
-                let is_excused =
-                    other.is_some() || is_flipped || self.has_failing_reads || self.device.is_off();
+                // It has another key, or was removed because of a purge by a tag.
+                let is_other = self.store.load(&candidate, &key(number ^ 1)).is_some()
+                    || !self.store.is_alive(&candidate, &[]);
+                let is_excused = is_other || is_flipped || self.has_failing_reads || self.device.is_off();
                 assert!(is_excused, "seed {seed}: an object in the index cannot be read");
                 continue;
             };
+            assert!(self.store.is_alive(&candidate, loaded.tags()), "seed {seed}: it is in the store");
             let version = loaded.fields().descriptor.try_into().map(u64::from_le_bytes).expect("eight bytes");
             let sample = self.ledger.objects.get(&version).expect("the object was committed");
             assert_eq!(sample.key, number, "seed {seed}: another's object");
@@ -315,15 +348,22 @@ impl World {
             match stored.read(from, &mut window) {
                 Some(n) => {
                     let end = (from as usize + window.len()).min(sample.body.len());
-                    assert_eq!(window[..n], sample.body[from as usize..end], "seed {seed}: wrong bytes");
+                    let is_large = sample.body.len() > 200_000;
+                    assert!(n == end - from as usize || (n > 0 && is_large), "seed {seed}: {n} bytes");
+                    let expected = &sample.body[from as usize..from as usize + n];
+                    assert_eq!(&window[..n], expected, "seed {seed}: wrong bytes");
+                    self.large += u64::from(is_large);
                 }
                 None => {
                     let is_excused = is_flipped || self.has_failing_reads || self.device.is_off();
                     assert!(is_excused, "seed {seed}: a body cannot be read");
                 }
             }
-            let newest_purged = self.ledger.purged.get(&number).copied().unwrap_or(0);
-            assert!(version > newest_purged, "seed {seed}: version {version} of {number} was purged");
+            let causes = tags(&sample.head).iter().map(|&tag| Purged::Tag(tag));
+            for cause in causes.chain([Purged::Key(number)]) {
+                let purged = self.ledger.purged.get(&cause).copied().unwrap_or(0);
+                assert!(version > purged, "seed {seed}: version {version} of {number} was purged: {cause:?}");
+            }
             if self.random.below(4) == 0 {
                 self.store.hit(&candidate);
             }
@@ -337,8 +377,14 @@ impl World {
     /// Bodies can be read to their end, whatever happens to their objects meanwhile.
     fn end_responses(&mut self) {
         for (stored, body) in std::mem::take(&mut self.held) {
-            let mut window = vec![0; body.len()];
-            let is_read = stored.read(0, &mut window).is_some();
+            let (mut window, mut at) = (vec![0; body.len()], 0);
+            let is_read = loop {
+                match stored.read(at as u64, &mut window[at..]) {
+                    Some(0) => break at == body.len(),
+                    Some(n) => at += n,
+                    None => break false,
+                }
+            };
             assert!(
                 is_read || self.is_flipped || self.has_failing_reads || self.device.is_off(),
                 "seed {}: a response is cut off",
@@ -351,17 +397,25 @@ impl World {
     fn restart(&mut self) {
         self.held.clear();
         self.ledger.collect(self.device.is_off());
-        if self.store.phase() == Phase::Failed && !self.device.is_off() {
-            // The next start finds nothing, not even bans.
-            self.failures += 1;
-            self.ledger.recorded_bans.clear();
-        }
+        let (has_failed, was_off) = (self.store.phase() == Phase::Failed, self.device.is_off());
         self.has_failing_reads = false;
         self.starts += 1;
         self.moved += self.store.stats().moved.load(Ordering::Relaxed);
         self.evicted += self.store.stats().evicted.load(Ordering::Relaxed);
         self.device = self.device.restart();
         let (store, writer) = open(&self.device);
+        let is_renewed = store.layout().id != self.store.layout().id;
+        // A cut of power may come before the contents are invalid, or after that.
+        assert!(
+            if has_failed { is_renewed || was_off } else { !is_renewed },
+            "seed {}: {is_renewed}",
+            self.seed
+        );
+        if is_renewed {
+            // The next start finds nothing, not even bans.
+            self.failures += 1;
+            self.ledger.recorded_bans.clear();
+        }
         (self.store, self.writer) = (store, writer);
         let ledger = &mut self.ledger;
         // A purge that was not answered may be lost.
@@ -379,6 +433,7 @@ impl World {
             // Purges while the index is being read.
             let number = self.random.below(KEYS);
             self.purge(number);
+            self.purge_tag();
             self.store.journal_step();
         }
         if self.random.below(12) == 0 {
@@ -419,7 +474,7 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn worlds_keep_their_promises() {
-    let (mut found, mut starts, mut moved, mut evicted, mut failures) = (0, 0, 0, 0, 0);
+    let (mut found, mut starts, mut moved, mut evicted, mut large, mut failures) = (0, 0, 0, 0, 0, 0);
     let seeds = seeds();
     let count = seeds.end - seeds.start;
     for seed in seeds {
@@ -429,15 +484,18 @@ fn worlds_keep_their_promises() {
         starts += world.starts;
         moved += world.moved;
         evicted += world.evicted;
+        large += world.large;
         failures += world.failures;
     }
     println!(
-        "{count} worlds, {starts} starts, {found} objects read, {moved} moved, {evicted} evicted, {failures} failures of reads"
+        "{count} worlds, {starts} starts, {found} objects read, {moved} moved, {evicted} evicted, \
+         {large} reads of large objects, {failures} failures of reads"
     );
     let is_rich = found > count * 20
         && starts > count * 2
         && moved > count
         && evicted > count / 2
+        && large > count / 4
         && failures > count / 100;
     assert!(count < 100 || is_rich, "the worlds are empty");
 }

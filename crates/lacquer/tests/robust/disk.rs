@@ -47,7 +47,7 @@ impl Place {
         self.0.join("lacquer.store")
     }
 
-    fn option(&self, more: &str) -> String {
+    pub(crate) fn option(&self, more: &str) -> String {
         format!("disk,{}{more}", self.0.display())
     }
 }
@@ -67,7 +67,7 @@ fn length(n: u64) -> usize {
     }
 }
 
-fn body(n: u64, version: usize, variant: &str) -> Vec<u8> {
+pub(crate) fn body(n: u64, version: usize, variant: &str) -> Vec<u8> {
     let mut bytes = Random(n + 1000 * version as u64).bytes(length(n));
     bytes.extend_from_slice(variant.as_bytes());
     bytes
@@ -112,7 +112,17 @@ impl Pages {
     }
 
     pub(crate) fn daemon_with(&self, options: &[&str]) -> Daemon {
-        let daemon = Daemon::start(&vcl(self.origin.address, SUBS), options);
+        self.daemon_by(SUBS, options)
+    }
+
+    /// Starts a daemon, and does not wait until it has read the index.
+    pub(crate) fn daemon_at_once(&self, subs: &str, options: &[&str]) -> Daemon {
+        Daemon::start(&vcl(self.origin.address, subs), options)
+    }
+
+    /// Starts a daemon with other subroutines.
+    pub(crate) fn daemon_by(&self, subs: &str, options: &[&str]) -> Daemon {
+        let daemon = self.daemon_at_once(subs, options);
         thread::sleep(Duration::from_millis(500));
         daemon
     }
@@ -145,8 +155,13 @@ pub(crate) fn connect(daemon: &Daemon) -> Client {
 }
 
 /// Waits until the objects are durable, and kills all processes.
-pub(crate) fn kill_all(mut daemon: Daemon) {
+pub(crate) fn kill_all(daemon: Daemon) {
     thread::sleep(Duration::from_millis(2500));
+    kill_now(daemon);
+}
+
+/// Kills all processes.
+pub(crate) fn kill_now(mut daemon: Daemon) {
     let (manager, worker) = (daemon.manager(), daemon.worker());
     signal(worker, "-KILL");
     signal(manager, "-KILL");

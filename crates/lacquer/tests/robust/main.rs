@@ -3,6 +3,8 @@
 
 mod devices;
 mod disk;
+mod disk_large;
+mod disk_tags;
 mod drain;
 mod memory;
 mod refusals;

@@ -10,8 +10,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use lacquer_cli::human::{bytes, duration};
 use lacquer_disk::{
-    Aligned, Blocks, FileDevice, Layout, OpenError, Report, VERSION, class_limit, open_file, path_of, report,
-    reserve,
+    Aligned, Blocks, FileDevice, Layout, OpenError, Report, class_limit, open_file, path_of, report, reserve,
 };
 use lacquer_manager::show as print;
 use lacquer_params::number::parse_bytes;
@@ -148,7 +147,7 @@ fn describe(path: &Path, report: &Report) -> String {
     let mut text = String::new();
     let Some(layout) = &report.layout else { return text };
     let age = duration(now() - layout.created);
-    let _ = writeln!(text, "{}: format version {VERSION}, made {age} ago", path.display());
+    let _ = writeln!(text, "{}: format version {}, made {age} ago", path.display(), layout.version);
     let (used, all, each) = (report.used.count, layout.segments, bytes(layout.segment));
     let _ = writeln!(text, "  size      {}, {used} of {all} segments of {each} in use", bytes(layout.size()));
     let (objects, size) = (report.objects, bytes(report.bytes));
