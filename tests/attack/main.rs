@@ -16,6 +16,7 @@ mod gz;
 mod half_closed;
 mod holds;
 mod http2;
+mod http2_origins;
 mod http3;
 mod jail;
 mod keys;

@@ -19,6 +19,7 @@ use crate::folder::{self, Folder};
 use crate::link::{self, Event, Inbox, Link};
 use crate::managed::Managed;
 use crate::name::Names;
+use crate::on_demand::{self, Admission, Queue};
 use crate::order::{self, Request};
 use crate::responses::Responses;
 use crate::rights::Rights;
@@ -59,9 +60,18 @@ type Board = Arc<Mutex<Vec<Status>>>;
 /// A running client. Its thread ends after it is dropped.
 #[derive(Debug)]
 pub struct Client {
-    /// Certificates to renew at once, by their numbers.
-    hurry: Sender<usize>,
+    wishes: Sender<Wish>,
+    /// The names on demand that the thread has not seen.
+    wanted: Arc<Queue>,
     board: Board,
+}
+
+/// A message for the client's thread.
+enum Wish {
+    /// Renew this certificate at once.
+    Renew(Names),
+    /// Look at the queue of names on demand.
+    Look,
 }
 
 /// The parts of the client's thread.
@@ -73,21 +83,25 @@ struct Worker {
     waits: Waits,
     account: Option<Account>,
     all: Vec<Managed>,
+    wanted: Arc<Queue>,
+    admission: Admission,
     board: Board,
 }
 
 impl Client {
-    /// Starts the thread. The folder must exist. Returns the end of the link from which the manager takes events.
+    /// Starts the thread. The folder must exist. `on_demand` are the names of stored certificates that no option names.
+    /// Returns the end of the link from which the manager takes events.
     pub fn start(
         settings: Settings,
         folder: Folder,
         all: Vec<Names>,
+        on_demand: Vec<Names>,
         rights: Rights,
     ) -> io::Result<(Client, Inbox)> {
         let (link, inbox) = link::pair()?;
-        let (hurry, hurries) = channel();
-        let board = Board::default();
-        let client = Client { hurry, board: board.clone() };
+        let (wishes, inbox_of_thread) = channel();
+        let (board, wanted) = (Board::default(), Arc::<Queue>::default());
+        let client = Client { wishes, wanted: wanted.clone(), board: board.clone() };
         std::thread::Builder::new().name("acme".to_owned()).spawn(move || {
             let account = None;
             let mut worker = Worker {
@@ -98,10 +112,13 @@ impl Client {
                 waits: Waits::default(),
                 account,
                 all: Vec::new(),
+                wanted,
+                admission: Admission::default(),
                 board,
             };
-            worker.load(all);
-            worker.run(&hurries);
+            worker.load(all, Managed::new);
+            worker.load(on_demand, Managed::on_demand);
+            worker.run(&inbox_of_thread);
         })?;
         Ok((client, inbox))
     }
@@ -115,8 +132,16 @@ impl Client {
     pub fn renew(&self, name: Option<&str>) -> usize {
         let statuses = self.statuses();
         let wanted = |status: &&Status| name.is_none_or(|name| status.names.first() == name);
-        let chosen = statuses.iter().enumerate().filter(|(_, status)| wanted(status));
-        chosen.filter(|(at, _)| self.hurry.send(*at).is_ok()).count()
+        let chosen = statuses.into_iter().filter(|status| wanted(&status));
+        chosen.filter_map(|status| self.wishes.send(Wish::Renew(status.names)).ok()).count()
+    }
+
+    /// Obtains a certificate for a name that a client asks for, unless there is one or too many names wait.
+    pub fn want(&self, names: Names) {
+        if self.wanted.add(names) {
+            // The thread may have ended with the daemon.
+            let _ = self.wishes.send(Wish::Look);
+        }
     }
 }
 
@@ -126,19 +151,35 @@ fn day(seconds: f64) -> String {
 
 impl Worker {
     /// Reads the stored certificates. Those that cannot be used are obtained again.
-    fn load(&mut self, all: Vec<Names>) {
+    fn load(&mut self, all: Vec<Names>, make: fn(Names, Option<&Stored>) -> Managed) {
         for names in all {
             let path = self.folder.certificate(&names);
             let stored = self.rights.run(|| Stored::read(&path, &names)).unwrap_or_else(|why| {
                 self.link.report(format!("{}: {why}; a new certificate is obtained", path.display()), true);
                 None
             });
-            self.all.push(Managed::new(names, stored.as_ref()));
+            self.all.push(make(names, stored.as_ref()));
         }
     }
 
-    fn run(&mut self, hurries: &Receiver<usize>) {
+    /// Adds the names on demand that clients have asked for, and forgets those that cannot be verified.
+    fn follow_demand(&mut self) {
+        self.all.retain(|managed| !on_demand::is_hopeless(managed));
+        for names in self.wanted.take() {
+            if self.all.iter().any(|managed| *managed.names() == names) {
+                continue;
+            }
+            match self.admission.accept(&self.all, Instant::now()) {
+                Ok(()) => self.all.push(Managed::on_demand(names, None)),
+                Err(why) if why.is_empty() => {}
+                Err(why) => self.link.report(format!("{names} is not obtained: {why}"), true),
+            }
+        }
+    }
+
+    fn run(&mut self, wishes: &Receiver<Wish>) {
         loop {
+            self.follow_demand();
             self.publish(None);
             let now = Instant::now();
             let real = clock::real();
@@ -153,13 +194,12 @@ impl Worker {
                 _ => {}
             }
             let sleep = next.map_or(LONGEST_SLEEP, |(_, due)| due.min(LONGEST_SLEEP));
-            match hurries.recv_timeout(sleep) {
-                Ok(at) => {
-                    if let Some(managed) = self.all.get_mut(at) {
-                        managed.hurry();
-                    }
+            match wishes.recv_timeout(sleep) {
+                Ok(Wish::Renew(names)) => {
+                    let known = self.all.iter_mut().find(|managed| *managed.names() == names);
+                    known.into_iter().for_each(Managed::hurry);
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Wish::Look) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }

@@ -47,6 +47,19 @@ impl Folder {
     pub fn certificate(&self, names: &Names) -> PathBuf {
         self.path.join(format!("{}.pem", names.id()))
     }
+
+    /// Returns the names of the certificates with one name each in the folder, as far as they are wanted.
+    pub fn single_names(&self, is_wanted: impl Fn(&Names) -> bool) -> Vec<Names> {
+        let files = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let names = files.filter_map(|file| {
+            let name = file.file_name().into_string().ok()?;
+            let names = Names::parse(name.strip_suffix(".pem")?).ok()?;
+            (format!("{}.pem", names.id()) == name).then_some(names)
+        });
+        let mut names: Vec<_> = names.filter(is_wanted).collect();
+        names.sort_unstable();
+        names
+    }
 }
 
 /// Reads a file. Returns `None` if there is none.
@@ -118,6 +131,12 @@ mod tests {
         write(&path, b"two").unwrap();
         assert_eq!((read(&path).unwrap(), mode(&path)), (Some(b"two".to_vec()), 0o600));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        for name in ["b.example.pem", "a.example.pem", "_.a.example.pem", "a.pem.new", "A.example.pem"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let found: Vec<_> = folder.single_names(|names| names.first() != "x").iter().map(Names::id).collect();
+        assert_eq!(found, ["a.example", "b.example"]);
+        assert!(folder.single_names(|_| false).is_empty());
         let aside = set_aside(&path).unwrap();
         assert_eq!((read(&path).unwrap(), read(&aside).unwrap()), (None, Some(b"two".to_vec())));
         assert!(read(folder.path()).is_err());

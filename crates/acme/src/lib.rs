@@ -17,6 +17,7 @@ mod link;
 pub mod local;
 mod managed;
 mod name;
+mod on_demand;
 mod order;
 mod response;
 mod responses;

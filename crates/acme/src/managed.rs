@@ -12,6 +12,8 @@ use crate::stored::Stored;
 /// A certificate.
 pub struct Managed {
     names: Names,
+    /// A client has asked for it; no option names it.
+    is_on_demand: bool,
     held: Option<Held>,
     failures: u32,
     /// No attempt is made before this moment.
@@ -32,7 +34,16 @@ struct Held {
 impl Managed {
     pub fn new(names: Names, stored: Option<&Stored>) -> Managed {
         let held = stored.map(Held::of);
-        Managed { names, held, failures: 0, not_before: None, fault: None }
+        Managed { names, is_on_demand: false, held, failures: 0, not_before: None, fault: None }
+    }
+
+    /// Creates one that a client has asked for.
+    pub fn on_demand(names: Names, stored: Option<&Stored>) -> Managed {
+        Managed { is_on_demand: true, ..Managed::new(names, stored) }
+    }
+
+    pub fn is_on_demand(&self) -> bool {
+        self.is_on_demand
     }
 
     pub fn names(&self) -> &Names {

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages. A manager that was upgraded continues only with a worker of the same version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The hidden first argument that makes the program a worker: `--worker-link=FD`.
 pub const WORKER_ARGUMENT: &str = "--worker-link=";
@@ -131,6 +131,9 @@ pub enum Request {
         /// Its reply to `Health`.
         text: String,
     },
+    /// Reply, without a log record, with the names of the list on demand for which clients have asked since the last
+    /// time, one in each line.
+    WantedNames,
 }
 
 /// The temperature that the user set for a VCL program.

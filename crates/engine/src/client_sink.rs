@@ -1,6 +1,8 @@
 //! The sink for any protocol. Code that sends filtered bodies and included responses uses it to be independent of
 //! the protocol.
 
+use std::rc::Rc;
+
 use lacquer_cache::Object;
 use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink, Source};
 
@@ -8,6 +10,7 @@ use crate::faults::boxed_cold;
 use crate::h1::Sender;
 use crate::h2::StreamSender;
 use crate::h3;
+use crate::trailers::Trailers;
 
 pub enum ClientSink {
     Http1(Sender),
@@ -22,6 +25,13 @@ impl ClientSink {
             ClientSink::Http1(sender) => source.send(sender, from, to).await,
             ClientSink::Http2(sender) => boxed_cold(|| source.send(sender, from, to)).await,
             ClientSink::Http3(sender) => boxed_cold(|| source.send(sender, from, to)).await,
+        }
+    }
+
+    /// Makes trailers follow the body, if the protocol has a place for them.
+    pub fn follow_with(&mut self, trailers: Rc<Trailers>) {
+        if let ClientSink::Http2(sender) = self {
+            sender.follow_with(trailers);
         }
     }
 

@@ -50,6 +50,7 @@ mod stevedores;
 mod stream_wait;
 mod surplus;
 mod task;
+mod trailers;
 mod transaction_buffers;
 mod transaction_slot;
 mod vars;

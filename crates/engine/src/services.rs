@@ -11,6 +11,7 @@ use lacquer_cache::{Cache, FrontTable, Lookup, LookupArgs, Resumed};
 use lacquer_http::date::DateCache;
 use lacquer_net::deadlines::{Deadlines, Idleness};
 use lacquer_net::descriptors::{Descriptors, Need};
+use lacquer_net::multiplex::Connections;
 use lacquer_net::{HandshakeTurns, Pools};
 use lacquer_params::Params;
 use lacquer_shm::Log;
@@ -68,6 +69,8 @@ struct Own {
     via: Rc<str>,
     /// Reads disks, if the kernel can do that without a thread.
     ring: Option<Rc<Ring>>,
+    /// The connections to origins over HTTP/2.
+    multiplexed: Connections,
     /// Wakes connections when the drain begins.
     drain_begun: Notify,
 }
@@ -118,6 +121,7 @@ impl Services {
                 date: RefCell::new(DateCache::default()),
                 via: format!("1.1 {} (Varnish/7.7)", shared.identity()).into(),
                 ring: shared.cache().take_ring().map(Rc::new),
+                multiplexed: Connections::default(),
                 drain_begun: Notify::new(),
             },
             live: Live {
@@ -167,6 +171,11 @@ impl Services {
 
     pub fn stevedores(&self) -> &Stevedores {
         self.shared.stevedores()
+    }
+
+    /// Returns the connections of this reactor to origins over HTTP/2.
+    pub fn multiplexed(&self) -> &Connections {
+        &self.own.multiplexed
     }
 
     /// Returns the pools of idle connections to origins.

@@ -12,6 +12,8 @@ pub enum Exchange {
     Silent,
     /// The bytes that arrived may be the response to another request.
     Foreign,
+    /// The origin has stated that it has not processed the request.
+    Unprocessed,
     Failed,
 }
 
@@ -48,11 +50,12 @@ pub fn after_exchange(exchange: Exchange, tried: Tried, is_idempotent: impl FnOn
         Exchange::Responded => Next::Respond,
         // If a new connection stays silent, another one will too.
         Exchange::Silent if tried.is_reused && tried.is_repeatable => Next::Repeat(None),
+        Exchange::Unprocessed if !tried.is_second && tried.is_repeatable => Next::Repeat(None),
         // The origin may have carried out the request, unlike in the silent case, where it has closed the connection.
         Exchange::Foreign if !tried.is_second && tried.is_repeatable && is_idempotent() => {
             Next::Repeat(Some(SessClose::RxJunk))
         }
-        Exchange::Silent | Exchange::Foreign | Exchange::Failed => Next::GiveUp,
+        Exchange::Silent | Exchange::Foreign | Exchange::Unprocessed | Exchange::Failed => Next::GiveUp,
     }
 }
 
@@ -103,6 +106,9 @@ mod tests {
             ((Exchange::Foreign, false, true, true), Next::GiveUp),
             ((Exchange::Foreign, true, false, false), Next::GiveUp),
             ((Exchange::Failed, true, false, true), Next::GiveUp),
+            ((Exchange::Unprocessed, false, false, true), Next::Repeat(None)),
+            ((Exchange::Unprocessed, true, true, true), Next::GiveUp),
+            ((Exchange::Unprocessed, true, false, false), Next::GiveUp),
         ];
         for ((exchange, is_reused, is_second, is_repeatable), expected) in table {
             let tried = Tried { is_reused, is_second, is_repeatable };
@@ -111,6 +117,7 @@ mod tests {
         let post = Tried { is_reused: true, is_second: false, is_repeatable: true };
         assert_eq!(after_exchange(Exchange::Foreign, post, || false), Next::GiveUp);
         assert_eq!(after_exchange(Exchange::Silent, post, || false), Next::Repeat(None));
+        assert_eq!(after_exchange(Exchange::Unprocessed, post, || false), Next::Repeat(None));
         assert!(is_idempotent(b"GET") && !is_idempotent(b"POST") && !is_idempotent(b"PATCH"));
     }
 

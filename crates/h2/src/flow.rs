@@ -35,6 +35,11 @@ impl SendWindow {
         if self.0 > MAX_WINDOW { Err(Error::Stream(Reason::FlowControlError)) } else { Ok(()) }
     }
 
+    /// Returns whether the window exceeds the maximum.
+    pub fn is_too_large(&self) -> bool {
+        self.0 > MAX_WINDOW
+    }
+
     /// Applies a change of SETTINGS_INITIAL_WINDOW_SIZE by `delta`. The setting applies to streams only.
     pub fn adjust(&mut self, delta: i64) {
         self.0 += delta;

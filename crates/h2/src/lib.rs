@@ -1,9 +1,10 @@
-//! HTTP/2 for servers (RFC 9113) and its header compression (RFC 7541), as functions over bytes and values. The parts
-//! are frames and settings, header blocks that become requests, the windows of flow control, and the rules of
-//! streams. This crate owns no socket and reads no clock. The faults of a stream or of a whole connection, and their
-//! log records, are those of Varnish.
+//! HTTP/2 (RFC 9113) and its header compression (RFC 7541), as functions over bytes and values. The parts are frames and
+//! settings, header blocks that become requests, the windows of flow control, the rules of streams of a server, and the
+//! connection of a client to an origin. This crate owns no socket and reads no clock. The faults of a client's stream or
+//! connection, and their log records, are those of Varnish.
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod error_table;
 pub mod fault;
 pub mod flow;

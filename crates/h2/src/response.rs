@@ -30,6 +30,17 @@ pub fn write(out: &mut Vec<u8>, msg: &Message, ws: &Workspace, mut debug: Option
     }
 }
 
+/// Writes the block of trailers from lines that end with CR LF.
+pub fn write_trailers(out: &mut Vec<u8>, lines: &[u8]) {
+    for line in lines.split(|&byte| byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let colon = line.windows(2).position(|bytes| bytes == b": ");
+        if let Some(colon) = colon {
+            encode::field(out, &line[..colon], &line[colon + 2..]);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +60,13 @@ mod tests {
         write(&mut out, &msg, &ws, Some(&mut |text| records.push(text)));
         assert_eq!(out, b"\x8d\x1f\x27\x01x\x10\x03x-y\x01z");
         assert_eq!(records, ["HP {54, \"server:\", \"\"} <Server: x>"]);
+    }
+
+    #[test]
+    fn trailers_are_fields_without_a_status() {
+        let mut out = Vec::new();
+        write_trailers(&mut out, b"grpc-status: 0\r\ngrpc-message: a: b\r\nempty: \r\n");
+        assert_eq!(out, b"\x10\x0bgrpc-status\x010\x10\x0cgrpc-message\x04a: b\x10\x05empty\0");
     }
 
     #[test]

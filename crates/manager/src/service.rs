@@ -302,6 +302,7 @@ impl Service {
                 shm.counters.uptime.set(self.manager.uptime() as u64);
             }
             self.manager.renew_workdir();
+            self.manager.serve_wanted_names();
         }
         self.manager.launch_if_due(now);
         self.manager.follow_retiring(now);

@@ -268,12 +268,15 @@ fn certificates(
         return Ok(tls::Tls::default());
     }
     let all = listeners.acme().to_vec();
-    let plan = tls::Plan::new(all, listeners.any_plain(), params.values(), jail, complain)?;
+    let on_demand = tls::OnDemand::wanted(listeners, params.values(), jail)?;
+    let plan =
+        tls::Plan::new((all, on_demand.as_ref()), listeners.any_plain(), params.values(), jail, complain)?;
     for name in plan.iter().flat_map(|_| tls::PARAMETERS) {
         params.protect(name).map_err(|error| Fault::plain(error.text))?;
     }
     let unique = params.values().tls_err_dup_servername;
-    let catalogue = startup.finish(listeners, unique, plan.as_ref(), jail, complain)?;
+    let mut catalogue = startup.finish(listeners, unique, plan.as_ref(), jail, complain)?;
+    catalogue.set_on_demand(on_demand);
     Ok(tls::Tls { catalogue, acme: None, plan })
 }
 

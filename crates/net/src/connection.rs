@@ -1,18 +1,19 @@
-//! A connection to an origin, with facts about it that stay valid until it is closed. The next request on the
-//! connection need not query the kernel again.
+//! A connection to an origin, with facts about it and its history.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use lacquer_sources::clock::Instant;
 
 use crate::capacity::Counted;
 use crate::endpoint::Endpoint;
+use crate::facts::Facts;
+use crate::multiplex;
 use crate::record::Record;
 use crate::rx::Rx;
+use crate::rx_half::RxHalf;
 use crate::stream::Stream;
-use crate::tls::TlsFacts;
 use crate::tx_half::TxHalf;
 
 /// Both halves of a connection, the facts about it and its history, until it is closed or returned to the pool.
@@ -23,47 +24,14 @@ pub struct Connection {
     pub(crate) record: Record,
 }
 
-/// Facts that are read from the kernel once, after the connection is established.
-#[derive(Clone, Debug)]
-pub struct Facts {
-    fd: RawFd,
-    remote: Option<SocketAddr>,
-    /// Address and port of the remote end, then of the local one, in the format of the log.
-    ends: Box<str>,
-    tls: Option<Arc<TlsFacts>>,
-}
-
-impl Facts {
-    fn of(stream: &Stream, endpoint: &Endpoint) -> Facts {
-        let remote = match (endpoint.addresses.v4, endpoint.addresses.v6) {
-            (Some(_), Some(_)) => stream.peer_addr(),
-            (only, None) | (None, only) => only,
-        };
-        let ends = format!("{} {}", side(remote), side(stream.local_addr())).into();
-        Facts { fd: stream.as_fd().as_raw_fd(), remote, ends, tls: stream.negotiated().tls }
-    }
-
-    #[inline]
-    pub fn fd(&self) -> RawFd {
-        self.fd
-    }
-
-    /// Returns the address of the remote end. A UNIX socket has none.
-    #[inline]
-    pub fn remote(&self) -> Option<&SocketAddr> {
-        self.remote.as_ref()
-    }
-
-    /// Returns the facts about TLS, if the connection uses it.
-    pub fn tls(&self) -> Option<&TlsFacts> {
-        self.tls.as_deref()
-    }
-
-    /// Returns address and port of the remote end, then of the local one, in the format of the log.
-    #[inline]
-    pub fn ends(&self) -> &str {
-        &self.ends
-    }
+/// Returns the facts about a stream that is connected to this endpoint.
+pub(crate) fn facts_of(stream: &Stream, endpoint: &Endpoint) -> Facts {
+    let remote = match (endpoint.addresses.v4, endpoint.addresses.v6) {
+        (Some(_), Some(_)) => stream.peer_addr(),
+        (only, None) | (None, only) => only,
+    };
+    let ends = format!("{} {}", side(remote), side(stream.local_addr())).into();
+    Facts { fd: stream.as_fd().as_raw_fd(), remote, ends, tls: stream.negotiated().tls }
 }
 
 fn side(addr: Option<SocketAddr>) -> String {
@@ -73,9 +41,25 @@ fn side(addr: Option<SocketAddr>) -> String {
 impl Connection {
     /// Wraps a stream that is connected to this endpoint.
     pub fn new(stream: Stream, endpoint: &Endpoint, counted: Counted) -> Box<Connection> {
-        let facts = Facts::of(&stream, endpoint);
+        let facts = facts_of(&stream, endpoint);
         let (rx, tx) = stream.split();
         Box::new(Connection { rx: Rx::new(rx), tx, facts, record: Record::new(Instant::now(), counted) })
+    }
+
+    /// Wraps a stream of a connection with several.
+    pub fn of_stream(stream: Arc<multiplex::Stream>) -> Box<Connection> {
+        let facts = stream.facts().clone();
+        let (rx, tx) = (RxHalf::Stream(stream.clone()), TxHalf::Stream(stream));
+        Box::new(Connection { rx: Rx::new(rx), tx, facts, record: Record::of_stream(Instant::now()) })
+    }
+
+    /// Returns the stream, if this is one of a connection with several.
+    #[inline]
+    pub fn stream(&self) -> Option<&Arc<multiplex::Stream>> {
+        match &self.tx {
+            TxHalf::Stream(stream) => Some(stream),
+            _ => None,
+        }
     }
 
     #[inline]

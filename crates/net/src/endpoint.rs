@@ -110,6 +110,11 @@ impl Endpoint {
         self.id
     }
 
+    /// Returns whether connections use TLS.
+    pub fn uses_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Returns the experience with the origin, which decides how its connections are reused.
     #[inline]
     pub fn trust(&self) -> &Trust {

@@ -10,12 +10,14 @@ pub mod deadlines;
 pub mod descriptors;
 pub mod disconnect;
 pub mod endpoint;
+mod facts;
 mod file_part;
 mod http_version;
 pub mod linger;
 mod listener;
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;
+pub mod multiplex;
 mod negotiated;
 #[cfg(not(any(test, feature = "memory")))]
 mod no_memory;
@@ -44,8 +46,9 @@ use no_memory as memory;
 pub use capacity::Counted;
 pub use client_socket::{ClientSocket, advance};
 pub use connect_error::{Cause, ConnectError, ConnectStage};
-pub use connection::{Connection, Facts};
+pub use connection::Connection;
 pub use endpoint::{Addresses, Endpoint};
+pub use facts::Facts;
 pub use file_part::FilePart;
 pub use http_version::HttpVersion;
 pub use listener::{Listener, Side, Stage};

@@ -3,12 +3,15 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use lacquer_sources::clock::Instant;
 use lacquer_tls::origin::{self, OriginTls};
 use rustix::io::Errno;
+use rustls::ClientConfig;
 
 use crate::connect_error::{ConnectError, ConnectStage};
+use crate::http_version::HttpVersion;
 use crate::stream::Stream;
 use crate::time_limit::by_time;
 use crate::tls;
@@ -50,18 +53,31 @@ impl<'e> Opening<'e> {
         }
     }
 
-    /// Does the handshake, if the endpoint uses TLS.
+    /// Does the handshake, if the endpoint uses TLS. The connection is for HTTP/1.
     pub async fn complete(self) -> Result<Stream, ConnectError> {
         match self.tls {
             None => Ok(self.stream),
             // Boxed: the future is large, and a handshake is rare.
-            Some(tls) => Box::pin(handshake(self.stream, tls, self.by)).await,
+            Some(tls) => Box::pin(handshake(self.stream, (tls, tls.config()), self.by)).await,
         }
+    }
+
+    /// Does the handshake like [`Opening::complete`], and offers HTTP/2. Returns whether the connection is for HTTP/2.
+    /// Without TLS, it is: the origin is known to speak it.
+    pub async fn complete_http2(self) -> Result<(Stream, bool), ConnectError> {
+        let Some(tls) = self.tls else { return Ok((self.stream, true)) };
+        let stream = Box::pin(handshake(self.stream, (tls, tls.http2_config()), self.by)).await?;
+        let is_http2 = stream.negotiated().protocol == Some(HttpVersion::Http2);
+        Ok((stream, is_http2))
     }
 }
 
-async fn handshake(stream: Stream, tls: &OriginTls, by: Option<Instant>) -> Result<Stream, ConnectError> {
-    let work = tls::connect(stream, tls.config().clone(), tls.name().clone());
+async fn handshake(
+    stream: Stream,
+    (tls, config): (&OriginTls, &Arc<ClientConfig>),
+    by: Option<Instant>,
+) -> Result<Stream, ConnectError> {
+    let work = tls::connect(stream, config.clone(), tls.name().clone());
     match by_time(by, async { Ok(work.await) }).await {
         Ok(done) => done.map_err(|failure| explain(&failure, tls)),
         Err(_) => Err(ConnectError::new(ConnectStage::Handshake, Errno::TIMEDOUT.raw_os_error())),

@@ -94,8 +94,13 @@ pub struct Record {
 
 impl Record {
     pub(crate) fn new(now: Instant, alive: Counted) -> Record {
+        Record { alive: Some(alive), ..Record::of_stream(now) }
+    }
+
+    /// Creates the record of a stream, whose connection is counted elsewhere.
+    pub(crate) fn of_stream(now: Instant) -> Record {
         Record {
-            alive: Some(alive),
+            alive: None,
             served: None,
             trial: None,
             responses: 0,

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rustix::io::Errno;
@@ -13,6 +14,7 @@ use tokio::io::Interest;
 use tokio::net::{tcp, unix};
 
 use crate::memory;
+use crate::multiplex;
 use crate::peek::{Peeked, SAMPLE};
 use crate::tls;
 
@@ -22,6 +24,8 @@ pub enum RxHalf {
     Unix(unix::OwnedReadHalf),
     Tls(tls::Rx),
     Memory(memory::Rx),
+    /// A stream of a connection with several.
+    Stream(Arc<multiplex::Stream>),
 }
 
 /// Reads the available bytes of a socket, within its `try_io`. A short read has emptied the socket; the next read waits
@@ -69,6 +73,7 @@ impl RxHalf {
             RxHalf::Tcp(_) | RxHalf::Unix(_) => {}
             RxHalf::Tls(rx) => return rx.connection().try_read(buf),
             RxHalf::Memory(rx) => return rx.read(buf),
+            RxHalf::Stream(stream) => return stream.try_read(buf),
         }
         receive(self.as_fd(), buf, |receive| self.try_io(receive))
     }
@@ -79,7 +84,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.as_ref().try_io(Interest::READABLE, receive),
             RxHalf::Unix(s) => s.as_ref().try_io(Interest::READABLE, receive),
-            RxHalf::Tls(_) | RxHalf::Memory(_) => receive(),
+            RxHalf::Tls(_) | RxHalf::Memory(_) | RxHalf::Stream(_) => receive(),
         }
     }
 
@@ -94,6 +99,8 @@ impl RxHalf {
             RxHalf::Tcp(_) | RxHalf::Unix(_) => {}
             RxHalf::Tls(rx) => return rx.connection().peek(),
             RxHalf::Memory(rx) => return rx.peek(),
+            // Bytes that belong to no response are a fault of the whole connection.
+            RxHalf::Stream(_) => return Peeked::Quiet,
         }
         let mut window = [0u8; SAMPLE];
         match rustix::net::recv(self.as_fd(), &mut window, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
@@ -110,7 +117,7 @@ impl RxHalf {
         let is_tcp = match self {
             RxHalf::Tcp(_) => true,
             RxHalf::Tls(rx) => rx.connection().is_tcp(),
-            RxHalf::Unix(_) | RxHalf::Memory(_) => false,
+            RxHalf::Unix(_) | RxHalf::Memory(_) | RxHalf::Stream(_) => false,
         };
         if is_tcp {
             let _ = sockopt::set_tcp_quickack(self.as_fd(), true);
@@ -146,6 +153,7 @@ impl RxHalf {
             RxHalf::Unix(s) => s.as_ref().poll_read_ready(cx),
             RxHalf::Tls(rx) => rx.connection().poll_readable(cx),
             RxHalf::Memory(rx) => rx.poll_readable(cx),
+            RxHalf::Stream(stream) => stream.poll_readable(cx),
         }
     }
 
@@ -155,6 +163,7 @@ impl RxHalf {
             RxHalf::Unix(s) => s.as_ref().as_fd(),
             RxHalf::Tls(rx) => rx.connection().as_fd(),
             RxHalf::Memory(rx) => rx.as_fd(),
+            RxHalf::Stream(stream) => stream.as_fd(),
         }
     }
 

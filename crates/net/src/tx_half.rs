@@ -5,6 +5,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::net::{tcp, unix};
 
 use crate::file_part::FilePart;
 use crate::memory;
+use crate::multiplex;
 use crate::peek::PeerState;
 use crate::tls::{self, Failure};
 
@@ -28,6 +30,14 @@ pub enum TxHalf {
     Unix(unix::OwnedWriteHalf),
     Tls(tls::Tx),
     Memory(memory::Tx),
+    /// A stream of a connection with several.
+    Stream(Arc<multiplex::Stream>),
+}
+
+impl AsFd for TxHalf {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        TxHalf::as_fd(self)
+    }
 }
 
 impl TxHalf {
@@ -37,6 +47,7 @@ impl TxHalf {
             TxHalf::Unix(s) => s.as_ref().as_fd(),
             TxHalf::Tls(tx) => tx.connection().as_fd(),
             TxHalf::Memory(tx) => tx.as_fd(),
+            TxHalf::Stream(stream) => stream.as_fd(),
         }
     }
 
@@ -47,6 +58,7 @@ impl TxHalf {
             TxHalf::Tcp(_) | TxHalf::Unix(_) => {}
             TxHalf::Tls(tx) => return tx.try_write(buf),
             TxHalf::Memory(tx) => return tx.write(buf),
+            TxHalf::Stream(stream) => return stream.try_write(buf),
         }
         self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL))
     }
@@ -58,6 +70,7 @@ impl TxHalf {
             TxHalf::Tcp(_) | TxHalf::Unix(_) => {}
             TxHalf::Tls(tx) => return tx.try_write_before_more(buf),
             TxHalf::Memory(tx) => return tx.write(buf),
+            TxHalf::Stream(stream) => return stream.try_write(buf),
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
         self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, flags))
@@ -68,6 +81,7 @@ impl TxHalf {
             TxHalf::Tcp(_) | TxHalf::Unix(_) => {}
             TxHalf::Tls(tx) => return tx.try_write_vectored(bufs),
             TxHalf::Memory(tx) => return tx.write_vectored(bufs),
+            TxHalf::Stream(stream) => return stream.try_write(bufs.first().map_or(&[], |buf| buf)),
         }
         let len = bufs.iter().map(|buf| buf.len()).sum();
         self.try_send(len, || rustix::io::writev(self.as_fd(), bufs))
@@ -77,7 +91,7 @@ impl TxHalf {
     pub fn sends_files(&self) -> bool {
         match self {
             TxHalf::Memory(tx) => tx.sends_files(),
-            TxHalf::Tls(_) => false,
+            TxHalf::Tls(_) | TxHalf::Stream(_) => false,
             TxHalf::Tcp(_) | TxHalf::Unix(_) => true,
         }
     }
@@ -105,6 +119,8 @@ impl TxHalf {
         match self {
             TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, || part.send(self.as_fd())),
             TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, || part.send(self.as_fd())),
+            // Files are not sent to streams; see `sends_files`.
+            TxHalf::Stream(_) => Err(io::ErrorKind::Unsupported.into()),
             TxHalf::Tls(_) => part.send(self.as_fd()),
             TxHalf::Memory(tx) => tx.send_file(part),
         }
@@ -124,7 +140,7 @@ impl TxHalf {
         let done = match self {
             TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
             TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
-            TxHalf::Tls(_) | TxHalf::Memory(_) => send(),
+            TxHalf::Tls(_) | TxHalf::Memory(_) | TxHalf::Stream(_) => send(),
         };
         if written > 0 { Ok(written) } else { done.map(|()| 0) }
     }
@@ -136,6 +152,7 @@ impl TxHalf {
             TxHalf::Unix(s) => s.as_ref().poll_write_ready(cx),
             TxHalf::Tls(tx) => tx.poll_writable(cx),
             TxHalf::Memory(tx) => tx.poll_writable(cx),
+            TxHalf::Stream(stream) => stream.poll_writable(cx),
         }
     }
 
@@ -145,6 +162,7 @@ impl TxHalf {
             TxHalf::Unix(s) => s.writable().await,
             TxHalf::Tls(tx) => std::future::poll_fn(|cx| tx.poll_writable(cx)).await,
             TxHalf::Memory(tx) => std::future::poll_fn(|cx| tx.poll_writable(cx)).await,
+            TxHalf::Stream(stream) => std::future::poll_fn(|cx| stream.poll_writable(cx)).await,
         }
     }
 
@@ -176,6 +194,10 @@ impl TxHalf {
                 tx.broken().await;
                 return;
             }
+            TxHalf::Stream(stream) => {
+                std::future::poll_fn(|cx| stream.poll_broken(cx)).await;
+                return;
+            }
         };
     }
 
@@ -183,7 +205,7 @@ impl TxHalf {
     #[inline]
     pub fn held(&self) -> usize {
         match self {
-            TxHalf::Tcp(_) | TxHalf::Unix(_) => 0,
+            TxHalf::Tcp(_) | TxHalf::Unix(_) | TxHalf::Stream(_) => 0,
             TxHalf::Tls(tx) => tx.held(),
             TxHalf::Memory(tx) => tx.held(),
         }
@@ -193,7 +215,7 @@ impl TxHalf {
     #[inline]
     pub fn try_flush(&self) -> io::Result<()> {
         match self {
-            TxHalf::Tcp(_) | TxHalf::Unix(_) => Ok(()),
+            TxHalf::Tcp(_) | TxHalf::Unix(_) | TxHalf::Stream(_) => Ok(()),
             TxHalf::Tls(tx) => tx.try_flush(),
             TxHalf::Memory(tx) => tx.try_flush(),
         }
@@ -203,7 +225,7 @@ impl TxHalf {
     #[inline]
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            TxHalf::Tcp(_) | TxHalf::Unix(_) => Poll::Ready(Ok(())),
+            TxHalf::Tcp(_) | TxHalf::Unix(_) | TxHalf::Stream(_) => Poll::Ready(Ok(())),
             TxHalf::Tls(tx) => tx.poll_flush(cx),
             TxHalf::Memory(tx) => tx.poll_flush(cx),
         }
@@ -279,6 +301,7 @@ impl TxHalf {
             TxHalf::Tcp(_) | TxHalf::Unix(_) => {}
             TxHalf::Tls(tx) => return tx.write_unasked(buf),
             TxHalf::Memory(tx) => return tx.write(buf),
+            TxHalf::Stream(stream) => return stream.try_write(buf),
         }
         Ok(rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
     }
@@ -290,6 +313,7 @@ impl TxHalf {
             TxHalf::Tcp(_) | TxHalf::Unix(_) => Ok(()),
             TxHalf::Tls(tx) => std::future::poll_fn(|cx| tx.poll_finish(cx)).await,
             TxHalf::Memory(tx) => std::future::poll_fn(|cx| tx.poll_finish(cx)).await,
+            TxHalf::Stream(stream) => stream.end_body(),
         }
     }
 
@@ -308,8 +332,11 @@ impl TxHalf {
     /// Ends the sending side at once, without flush and farewell. A peer that requires the farewell detects that bytes
     /// are missing.
     pub fn shutdown(&self) {
-        if let TxHalf::Memory(tx) = self {
-            return tx.shutdown();
+        match self {
+            TxHalf::Memory(tx) => return tx.shutdown(),
+            // The other streams go on.
+            TxHalf::Stream(_) => return,
+            _ => {}
         }
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
     }
@@ -318,7 +345,7 @@ impl TxHalf {
     pub fn tls_failure(&self) -> Option<Failure> {
         match self {
             TxHalf::Tls(tx) => tx.connection().failure(),
-            TxHalf::Tcp(_) | TxHalf::Unix(_) | TxHalf::Memory(_) => None,
+            TxHalf::Tcp(_) | TxHalf::Unix(_) | TxHalf::Memory(_) | TxHalf::Stream(_) => None,
         }
     }
 
@@ -328,6 +355,10 @@ impl TxHalf {
         if let TxHalf::Memory(tx) = &self {
             tx.close_by_reset();
             return self.forget();
+        }
+        if let TxHalf::Stream(_) = &self {
+            // Dropping a stream before its end resets it.
+            return;
         }
         // A UNIX socket has no ports, so a failure does not matter.
         let _ = sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));
@@ -341,6 +372,8 @@ impl TxHalf {
             TxHalf::Unix(s) => s.forget(),
             TxHalf::Tls(tx) => tx.forget(),
             TxHalf::Memory(tx) => tx.forget(),
+            // Dropping a stream before its end resets it.
+            TxHalf::Stream(_) => {}
         }
     }
 }

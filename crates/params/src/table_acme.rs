@@ -28,5 +28,9 @@ acme_external_account: Text = "" { }
 acme_folder: Text = "/var/lib/lacquer/acme" { }
     "Folder for the account and the certificates, which survive restarts there. Only root may \
      enter it, or the user who starts a daemon without root.\n\nRead when the daemon starts.";
+acme_on_demand: Text = "" { }
+    "File with names, one in each line, whose certificates are obtained when a client first asks for them. A name may \
+     begin with *., which stands for one label. No other names get certificates.\n\nRead when the daemon starts, \
+     when the file has changed, and by tls.cert.reload.";
     } };
 }

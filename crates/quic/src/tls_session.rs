@@ -102,7 +102,7 @@ fn failed(alert: AlertDescription, reason: &dyn fmt::Display) -> TransportError 
 fn refused(why: &Refused) -> TransportError {
     let alert = match why {
         Refused::NoCertificates => AlertDescription::HandshakeFailure,
-        Refused::UnknownName(_) => AlertDescription::UnrecognisedName,
+        Refused::UnknownName(_) | Refused::Pending(_) => AlertDescription::UnrecognisedName,
         Refused::Unusable(_) => AlertDescription::InternalError,
     };
     failed(alert, why)

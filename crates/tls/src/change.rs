@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bundle::Bundle;
 use crate::client::ClientVerification;
+use crate::on_demand::NameList;
 use crate::protocols::Protocols;
 use crate::quic_secret::QuicSecret;
 use crate::settings::Settings;
@@ -64,12 +65,15 @@ pub struct Change {
     pub add: Vec<Entry>,
     /// New verifications of clients, by the number of the listener.
     pub clients: Vec<(u32, Option<ClientVerification>)>,
+    /// A new list of names whose certificates are obtained on demand.
+    pub on_demand: Option<Box<NameList>>,
 }
 
 impl Change {
     /// Returns whether it has no effect.
     pub fn is_empty(&self) -> bool {
-        self.remove.is_empty() && self.add.is_empty() && self.clients.is_empty()
+        let has_certificates = !self.remove.is_empty() || !self.add.is_empty();
+        !has_certificates && self.clients.is_empty() && self.on_demand.is_none()
     }
 
     pub fn encode(&self) -> Vec<u8> {

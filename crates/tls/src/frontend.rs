@@ -8,6 +8,7 @@ use rustls::ServerConfig;
 use rustls::server::ClientHello;
 
 use crate::change::FrontendSetup;
+use crate::on_demand::WaitPermit;
 use crate::protocols::Protocols;
 use crate::refused::Refused;
 use crate::settings::Alpn;
@@ -61,6 +62,14 @@ impl Frontend {
         }
     }
 
+    /// Permits a handshake to wait for a certificate that is being obtained, unless too many wait already.
+    pub fn wait_permit(&self) -> Option<WaitPermit> {
+        match &self.source {
+            Source::Fixed(_) => None,
+            Source::Store(listener) => listener.shared.on_demand.wait_permit(),
+        }
+    }
+
     /// Returns the settings and the certificate for a client of QUIC, which negotiates HTTP/3.
     pub fn choose_http3(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refused> {
         match &self.source {
@@ -77,10 +86,7 @@ impl Listener {
         }
         let tables = self.shared.tables.read().clone();
         let local = &tables.local[self.at];
-        let default = local
-            .default_certificate()
-            .or(tables.global.default_certificate())
-            .ok_or(Refused::NoCertificates)?;
+        let default = local.default_certificate().or(tables.global.default_certificate());
         let global = self.match_global.then_some(&tables.global);
         let found = hello.server_name().map(|name| {
             let name = name.strip_suffix('.').unwrap_or(name);
@@ -88,10 +94,13 @@ impl Listener {
         });
         let certificate = match found {
             Some(Ok(certificate)) => certificate,
-            Some(Err(name)) if self.sni_nomatch_abort => {
+            Some(Err(name)) if self.match_global && self.shared.on_demand.want(name) => {
+                return Err(Refused::Pending(name.to_owned()));
+            }
+            Some(Err(name)) if self.sni_nomatch_abort && default.is_some() => {
                 return Err(Refused::UnknownName(name.to_owned()));
             }
-            Some(Err(_)) | None => default,
+            Some(Err(_)) | None => default.ok_or(Refused::NoCertificates)?,
         };
         certificate
             .config(self.protocols, alpn, &tables.clients[self.at], &self.shared.configs)

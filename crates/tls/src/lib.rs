@@ -19,6 +19,7 @@ pub mod fuzzing;
 mod hello;
 mod leaf;
 mod name;
+mod on_demand;
 pub mod origin;
 mod pem;
 mod protocols;
@@ -37,6 +38,7 @@ pub use change::{ChallengeCertificates, Change, Entry, FrontendSetup, Rank, Setu
 pub use frontend::Frontend;
 pub use hello::{ja3, ja3_of_message};
 pub use leaf::Leaf;
+pub use on_demand::{NameList, WaitPermit};
 pub use protocols::Protocols;
 pub use quic_secret::QuicSecret;
 pub use refused::Refused;

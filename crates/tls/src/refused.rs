@@ -12,6 +12,8 @@ pub enum Refused {
     NoCertificates,
     /// No certificate has the name that the client asks for, and `sni-nomatch-abort` is on.
     UnknownName(String),
+    /// The certificate for the name is obtained on demand, and is not there yet.
+    Pending(String),
     /// The certificate cannot be used. The manager checks certificates, so this is a fault of ours.
     Unusable(String),
 }
@@ -22,7 +24,7 @@ impl Refused {
     pub fn alert(&self) -> &'static [u8] {
         match self {
             Refused::NoCertificates | Refused::Unusable(_) => &[],
-            Refused::UnknownName(_) => &UNRECOGNIZED_NAME,
+            Refused::UnknownName(_) | Refused::Pending(_) => &UNRECOGNIZED_NAME,
         }
     }
 }
@@ -32,6 +34,7 @@ impl fmt::Display for Refused {
         match self {
             Refused::NoCertificates => write!(f, "No certificates loaded"),
             Refused::UnknownName(name) => write!(f, "SNI lookup failed for {name:?}, aborting handshake"),
+            Refused::Pending(name) => write!(f, "The certificate for {name:?} is not obtained yet"),
             Refused::Unusable(why) => write!(f, "The certificate cannot be used: {why}"),
         }
     }

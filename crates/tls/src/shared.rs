@@ -8,6 +8,7 @@ use parking_lot::RwLock;
 use crate::challenges::Challenges;
 use crate::client::Verifying;
 use crate::configs::Configs;
+use crate::on_demand::OnDemand;
 use crate::protocols::Protocols;
 use crate::table::Table;
 
@@ -35,6 +36,7 @@ pub struct Shared {
     pub tables: RwLock<Arc<Tables>>,
     pub configs: Configs,
     pub challenges: Challenges,
+    pub on_demand: OnDemand,
     /// Whether HTTP/2 is offered.
     pub http2: AtomicBool,
     /// The protocols of listeners that set none.

@@ -14,6 +14,7 @@ use crate::change::{ChallengeCertificates, Change, FrontendSetup, Setup};
 use crate::client::{ClientVerification, Verifying};
 use crate::configs::Configs;
 use crate::frontend::Frontend;
+use crate::on_demand::OnDemand;
 use crate::quic_secret::QuicSecret;
 use crate::shared::{Shared, Tables};
 use crate::table::Candidate;
@@ -58,6 +59,7 @@ impl Store {
             tables: RwLock::new(Arc::new(Tables::new(clients.clone()))),
             configs: Configs::default(),
             challenges: Challenges::default(),
+            on_demand: OnDemand::default(),
             http2: AtomicBool::new(false),
             protocols,
         };
@@ -124,7 +126,15 @@ impl Store {
         replaced.push(std::mem::replace(&mut *self.shared.tables.write(), Arc::new(tables)));
         self.shared.configs.clear();
         pool.tidy();
+        if let Some(list) = change.on_demand {
+            self.shared.on_demand.set(*list);
+        }
         Ok(())
+    }
+
+    /// Removes and returns the names of the list on demand that clients have asked for in vain.
+    pub fn take_wanted(&self) -> Vec<String> {
+        self.shared.on_demand.take()
     }
 
     /// Frees up to `limit` certificates that were removed.

@@ -22,6 +22,7 @@ const FIELDS: &[&str] = &[
     "max_connections",
     "proxy_header",
     "preamble",
+    "proto",
     "via",
     "authority",
     "wait_timeout",
@@ -46,6 +47,7 @@ struct Seen {
     path: Option<TokenId>,
     host_header: Option<TokenId>,
     authority: Option<TokenId>,
+    http2: Option<TokenId>,
     tls: TlsFields,
 }
 
@@ -173,6 +175,15 @@ impl Compiler<'_> {
                 backend.preamble = Some(blob_content(self.bytes(self.t)));
                 self.advance();
             }
+            "proto" => {
+                let (token, name) = self.string_field()?;
+                backend.http2 = match name.as_str() {
+                    "h2" => true,
+                    "http/1.1" => false,
+                    _ => return self.fail(".proto must be \"h2\" or \"http/1.1\"\n", token),
+                };
+                seen.http2 = Some(token).filter(|_| backend.http2);
+            }
             "via" => backend.via = Some(self.via(symbol)?),
             _ => self.tls_field(field, &mut seen.tls)?,
         }
@@ -228,6 +239,10 @@ impl Compiler<'_> {
         }
         if backend.via.is_some() && seen.path.is_some() {
             return self.fail("Cannot set both .via and .path.\n", name);
+        }
+        if let Some(proto) = seen.http2.filter(|_| backend.proxy_header.is_some()) {
+            // The header is for one client, and the connection would carry the requests of many.
+            return self.fail(".proto = \"h2\" can not be used with .proxy_header\n", proto);
         }
         self.check_tls_fields(&seen.tls, seen.path.is_some())?;
         if let Some(path) = seen.path {

@@ -121,6 +121,8 @@ pub struct Backend {
     /// `backend x none;`: always sick, never connected.
     pub none: bool,
     pub tls: Option<BackendTls>,
+    /// `.proto = "h2"`: HTTP/2 is spoken; with TLS, it is offered.
+    pub http2: bool,
 }
 
 /// The address of a backend.

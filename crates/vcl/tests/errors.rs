@@ -143,6 +143,11 @@ const WRONG: &[(&str, &str)] = &[
         "backend x { .host = \"192.0.2.1\"; .ssl = 1; .host_header = \"a..b:443\"; }",
         "'a..b' can not be a server name in TLS.\nHint: configure .host_header",
     ),
+    ("backend x { .host = \"192.0.2.1\"; .proto = \"h3\"; }", ".proto must be \"h2\" or \"http/1.1\"\n("),
+    (
+        "backend x { .host = \"192.0.2.1\"; .proto = \"h2\"; .proxy_header = 1; }",
+        ".proto = \"h2\" can not be used with .proxy_header\n(",
+    ),
     ("backend x { .host = \"192.0.2.1\"; .probe = 1; }", "Expected '{' or name of probe, got '1' at\n"),
     ("probe p { .window = 65; .threshold = 1; }", "Window must be 64 or less.\n"),
     ("probe p { .window = 5; .threshold = 6; }", "Threshold cannot be greater than window.\n"),

@@ -130,6 +130,18 @@ fn backends_with_tls_share_files() {
     assert!(!format!("{p:?}").contains("id.key>"), "keys are not printed");
 }
 
+#[test]
+fn backends_state_their_protocol() {
+    let text = with_head(
+        "backend a { .host = \"192.0.2.1\"; .proto = \"h2\"; }
+         backend b { .host = \"192.0.2.2\"; .proto = \"http/1.1\"; .proxy_header = 1; }
+         sub vcl_recv { set req.backend_hint = a; set req.backend_hint = b; }",
+    );
+    let program = compile_text(&text).unwrap().program;
+    let protocols: Vec<bool> = program.origins.backends.iter().map(|backend| backend.http2).collect();
+    assert_eq!(protocols[1..], [true, false]);
+}
+
 /// A system without a trust store is a warning, because `vcl.load` must work there.
 #[test]
 fn a_missing_trust_store_is_a_warning() {

@@ -11,7 +11,8 @@ pub fn settings(program: &Program) -> Result<Vec<Option<OriginTls>>, String> {
     };
     let of = |backend: &Backend| {
         let tls = backend.tls.as_ref().or(via(backend)).cloned();
-        let made = tls.map(|tls| make(&tls, &program.origins.tls)).transpose();
+        let offer = |tls: OriginTls| if backend.http2 { tls.offering_http2() } else { tls };
+        let made = tls.map(|tls| make(&tls, &program.origins.tls).map(offer)).transpose();
         made.map_err(|why| {
             format!("The settings for TLS of backend {} cannot be used: {why}\n", backend.name)
         })

@@ -45,7 +45,8 @@ fn attempt_at(url: &str, trusted: &[u8]) -> Attempt {
     let folder = Folder::of(&scratch.0, &settings.directory);
     folder.create().unwrap();
     let names = Names::parse("a.example").unwrap();
-    let (client, mut inbox) = Client::start(settings, folder, vec![names], Rights::unchanged()).unwrap();
+    let (client, mut inbox) =
+        Client::start(settings, folder, vec![names], Vec::new(), Rights::unchanged()).unwrap();
     let deadline = Instant::now() + Duration::from_mins(1);
     while Instant::now() < deadline {
         for event in inbox.take() {

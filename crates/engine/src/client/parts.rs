@@ -16,6 +16,7 @@ use crate::admission::Permit;
 use crate::client_sink::ClientSink;
 use crate::client_transport::ClientTransport;
 use crate::req_body::ReqBody;
+use crate::trailers::Trailers;
 use crate::vcl_table::VclRef;
 
 /// The request, and the settings that VCL made for it.
@@ -85,6 +86,8 @@ pub struct Response {
     pub(crate) reason: Text,
     /// The body that VCL sets in `vcl_synth`.
     pub(crate) body: Vec<u8>,
+    /// The trailers that follow the body of a passed response.
+    pub(crate) trailers: Option<Rc<Trailers>>,
 }
 
 /// The client, and the request's effects on its connection.

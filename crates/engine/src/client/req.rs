@@ -111,6 +111,7 @@ impl Req {
                 status: 0,
                 reason: Text::NONE,
                 body: memory.synth_body,
+                trailers: None,
             },
             client: Client {
                 tx: start.tx,

@@ -2,6 +2,7 @@
 //! aborts the stream. Only the sink depends on the protocol.
 
 use std::io::{self, ErrorKind};
+use std::rc::Rc;
 
 use lacquer_deliver::{Head, MessageHead, ResponseSink, SendError, Sink, Source};
 use lacquer_flow::delivery::{self, End};
@@ -21,6 +22,7 @@ use crate::emulated::workspaces;
 use crate::send_limits::SendLimits;
 use crate::session::Timeout;
 use crate::task::TaskParts;
+use crate::trailers::Trailers;
 
 pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_body: bool) {
     let carrier = req.client.tx.carrier();
@@ -38,6 +40,9 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
     if let Some(which) = exhausted(req, carrier, head_len) {
         out_of_workspace(req, &mut sink, carrier, which);
         send_body = false;
+    }
+    if let Some(trailers) = req.response.trailers.take() {
+        follow_with(&mut sink, source, trailers);
     }
     let wanted = plan.length.filter(|_| plan.ranged);
     let result = if !send_body {
@@ -66,6 +71,14 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
         Consequence::Abort => sink.abort(),
     }
     req.task.return_output(sink.into_buffer());
+}
+
+/// Makes trailers follow the body, if they belong to it: VCL may have replaced the response by another.
+#[cold]
+fn follow_with(sink: &mut ClientSink, source: &Source, trailers: Rc<Trailers>) {
+    if source.object().is_some_and(|object| object.vxid() == trailers.object()) {
+        sink.follow_with(trailers);
+    }
 }
 
 /// Ends the session after a response that was not sent to its end. `end` is how that would have been indicated.

@@ -12,6 +12,7 @@ use lacquer_flow::transfer::{self, Pace};
 use lacquer_http::h1::ChunkedDecoder;
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_net::deadlines::Deadline;
+use lacquer_net::multiplex::failure_of;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_sources::clock;
@@ -91,6 +92,7 @@ impl Fetch {
     fn count_whole(&mut self, connection: &mut OriginConnection) {
         let whole = connection.reply_mut().take_ahead();
         connection.reply_mut().end();
+        self.keep_trailers(connection);
         self.exchange.account.beresp_reads += 1;
         self.exchange.account.beresp_body += whole.len() as u64;
     }
@@ -147,8 +149,7 @@ impl Fetch {
                 }
             }
         }
-        connection.reply_mut().end();
-        Ok(())
+        self.end_body(connection, draft, BodyStatus::Length).await
     }
 
     async fn receive_pieces(
@@ -208,11 +209,7 @@ impl Fetch {
                 }
             }
         }
-        if status == BodyStatus::Eof {
-            connection.close_unless_closing(SessClose::RespClose);
-        } else {
-            connection.reply_mut().end();
-        }
+        self.end_body(connection, draft, status).await?;
         if self.is_cancelled(&draft.object) {
             // The filters may not have processed all input.
             return Ok(());
@@ -265,6 +262,9 @@ impl Fetch {
     fn log_read_error(&mut self, e: &io::Error) {
         if self.log_tls_error(e) {
             return;
+        }
+        if let Some(failure) = failure_of(e) {
+            return self.fetch_error(&failure.to_string());
         }
         let errno = e.raw_os_error().unwrap_or(lacquer_system::EAGAIN);
         self.fetch_error(&lacquer_system::error_text(errno));
@@ -319,6 +319,44 @@ impl Fetch {
     /// Returns whether the rest of the body is not needed: the fetch is abandoned, or the only reader has stopped.
     pub(super) fn is_cancelled(&self, object: &Arc<Object>) -> bool {
         self.is_abandoned(Some(object)) || object.is(flag::CANCEL)
+    }
+
+    /// Records the end of a body.
+    async fn end_body(
+        &mut self,
+        connection: &mut OriginConnection,
+        draft: &Draft,
+        status: BodyStatus,
+    ) -> Result<(), String> {
+        if connection.stream().is_some() {
+            if status == BodyStatus::Length {
+                self.end_stream(connection, draft).await?;
+            }
+            self.keep_trailers(connection);
+        } else if status == BodyStatus::Eof {
+            connection.close_unless_closing(SessClose::RespClose);
+            return Ok(());
+        }
+        connection.reply_mut().end();
+        Ok(())
+    }
+
+    /// Waits for the end of the stream after a body of a known length, so that a longer body is not taken for a whole one.
+    async fn end_stream(&mut self, connection: &mut OriginConnection, draft: &Draft) -> Result<(), String> {
+        let (abandonment, mut more) = (self.abandonment(Some(&draft.object)), [0]);
+        // Boxed: the future is large.
+        let mut read = Box::pin(read_timed(connection, &self.exchange.deadline, &mut more));
+        let done = abandonment.unless(read.as_mut()).await;
+        drop(read);
+        match done {
+            None => self.stop(connection, draft),
+            Some(Ok(0)) => Ok(()),
+            Some(Ok(_)) => Err("the body is longer than Content-Length".to_owned()),
+            Some(Err(e)) => {
+                self.log_read_error(&e);
+                Err(SHORT_BODY.to_owned())
+            }
+        }
     }
 
     /// Stops the transfer of a body whose rest is not needed. Returns an error if the fetch itself is abandoned.

@@ -13,8 +13,8 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    Limits, OriginConnection, Waits, choose, log_close, log_connect_failure, log_open, proxy_header,
-    take_idle, wait_or_connect,
+    ABANDONED, Limits, OriginConnection, Waits, choose, log_close, log_connect_failure, log_open,
+    proxy_header, take_idle, wait_or_connect,
 };
 use super::early::Sent;
 use super::queue::SlotRequest;
@@ -24,9 +24,6 @@ use crate::emulated::workspace_costs;
 use crate::origin_slot::OriginSlot;
 use crate::surplus;
 use crate::task::TaskParts;
-
-/// A pseudo error number: the wait for a connection was abandoned. It does not mean a failure to connect.
-const ABANDONED: i32 = libc::ECANCELED;
 
 /// Resolves a director to a backend, through at most 64 levels. The error text is for the log.
 pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Origin>), String> {
@@ -175,6 +172,8 @@ impl Fetch {
         };
         let mut connection = match taken {
             Taken::Connection(connection) => OriginConnection::reused(self.task.services(), connection, slot),
+            // Boxed: the future is large, and few origins speak HTTP/2.
+            Taken::None if origin.spec.http2 => Box::pin(self.open_multiplexed(slot, fresh_only)).await?,
             // Boxed: this is rare, and the future is large.
             none => Box::pin(self.wait_or_connect(slot, none)).await?,
         };
@@ -220,7 +219,8 @@ impl Fetch {
     /// Returns bytes that arrived on a new connection before its first request. If the origin is known to send such
     /// bytes, waits for them for the quiet time.
     async fn early_bytes(&self, connection: &mut OriginConnection) -> Option<Vec<u8>> {
-        if connection.is_reused() {
+        // An HTTP/2 server may send first.
+        if connection.is_reused() || connection.stream().is_some() {
             return None;
         }
         let is_checked = connection.origin().endpoint.trust().checks_new_connections(Instant::now());
@@ -240,7 +240,7 @@ impl Fetch {
 
     /// Sends the request, and reads the head of the response.
     async fn exchange(&mut self, connection: &mut OriginConnection) -> Exchange {
-        let Some(upload) = self.open_upload() else {
+        let Some(upload) = self.open_upload(connection.stream().is_some()) else {
             self.task.stamp("Bereq");
             connection.must_close(SessClose::Overload);
             return Exchange::Failed;
@@ -277,6 +277,10 @@ impl Fetch {
         connection.set_unsent(true);
         // The system's own time-out has a number.
         let is_late = e.kind() == io::ErrorKind::TimedOut && e.raw_os_error().is_none();
+        if connection.stream().is_some() && !is_late {
+            self.task.stamp("Bereq");
+            return self.fail_stream(connection, e);
+        }
         let reason = match e.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessClose::RemClose,
             _ => SessClose::TxError,
@@ -314,6 +318,9 @@ impl Fetch {
     }
 
     async fn send_head(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
+        if connection.stream().is_some() {
+            return self.open_stream(connection);
+        }
         let mut out = self.task.take_output();
         let head = h1::write_request_head(&self.request.http, self.task.ws(), &mut out);
         let sent = connection.send(&out).await;

@@ -13,6 +13,7 @@ use lacquer_cache::Object;
 use lacquer_flow::reuse;
 use lacquer_http::{SessClose, Workspace};
 use lacquer_net::descriptors::Need;
+use lacquer_net::multiplex::Stream;
 use lacquer_net::{
     CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Rx, Surplus,
     Taken, TxHalf, Unsolicited, Wanted, Watch, endpoint,
@@ -45,6 +46,9 @@ pub struct OriginConnection {
     faults: u32,
 }
 
+/// A pseudo error number: the wait for a connection was abandoned. It does not mean a failure to connect.
+pub const ABANDONED: i32 = libc::ECANCELED;
+
 /// The seconds of the shortest wait for the origin, for limits of zero.
 pub const SHORTEST_WAIT: f64 = 1e-3;
 
@@ -57,7 +61,7 @@ pub struct Waits {
 }
 
 impl OriginConnection {
-    fn new(link: Box<Connection>, slot: OriginSlot, is_reused: bool) -> OriginConnection {
+    pub fn new(link: Box<Connection>, slot: OriginSlot, is_reused: bool) -> OriginConnection {
         let faults = slot.origin().endpoint.trust().faults();
         let (reply, waits, close, has_unsent) = (Reply::default(), Waits::default(), None, false);
         OriginConnection { link, slot, reply, waits, close, has_unsent, is_reused, faults }
@@ -70,8 +74,25 @@ impl OriginConnection {
         OriginConnection::new(connection, slot, true)
     }
 
+    /// Returns a stream of a connection with several as a connection in use.
+    pub fn of_stream(services: &Services, stream: Arc<Stream>, slot: OriginSlot) -> OriginConnection {
+        let is_first = stream.is_first();
+        let connection = Connection::of_stream(stream);
+        if is_first {
+            return OriginConnection::new(connection, slot, false);
+        }
+        OriginConnection::reused(services, connection, slot)
+    }
+
     pub fn origin(&self) -> &Arc<Origin> {
         self.slot.origin()
+    }
+
+    /// Returns the stream, if this is one of a connection with several. Its number ties the response to the request, so
+    /// none of the doubts about connections apply.
+    #[inline]
+    pub fn stream(&self) -> Option<&Arc<Stream>> {
+        self.link.stream()
     }
 
     /// Returns whether the connection has served other requests before.
@@ -213,7 +234,7 @@ impl OriginConnection {
 
     /// Returns whether the origin was found to be faulty since the connection was taken or opened.
     pub fn has_faulty_origin(&self) -> bool {
-        self.origin().endpoint.trust().faults() != self.faults
+        self.stream().is_none() && self.origin().endpoint.trust().faults() != self.faults
     }
 
     /// Skips a body that was received with the head and is not needed, so that the connection can be kept.
@@ -248,6 +269,14 @@ impl Outgoing<'_> {
     pub async fn send(&self, bytes: &[u8]) -> io::Result<()> {
         self.tx.write_all_within(bytes, self.limit).await
     }
+
+    /// Ends a body whose end the protocol marks.
+    pub fn finish(&self) -> io::Result<()> {
+        match self.tx {
+            TxHalf::Stream(stream) => stream.end_body(),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Returns the timeout that applies: VCL's, else the backend's, else the parameter's.
@@ -257,10 +286,10 @@ pub fn choose(own: Option<f64>, spec: Option<f64>, param: f64) -> f64 {
 
 /// The limits for opening a connection.
 pub struct Limits {
-    connect: f64,
-    prefer_ipv6: bool,
+    pub connect: f64,
+    pub prefer_ipv6: bool,
     pub quiet: Duration,
-    holddown: endpoint::Holddown,
+    pub holddown: endpoint::Holddown,
 }
 
 impl Limits {
@@ -377,7 +406,7 @@ pub async fn wait_or_connect(
 }
 
 /// Fails if the connection would use descriptors that are reserved.
-fn check_reserve(services: &Services, fd: RawFd) -> Result<(), ConnectError> {
+pub fn check_reserve(services: &Services, fd: RawFd) -> Result<(), ConnectError> {
     let marks = services.descriptors().marks(&services.params());
     if fd >= marks.crowded {
         let need = if fd >= marks.origins { Need::Urgent } else { Need::Soon };
@@ -503,6 +532,9 @@ impl OriginConnection {
     pub fn recycle(self, services: &Services, object: Option<&Object>) {
         let exchange = self.exchange(services, object);
         services.counters().backend_recycle.add(1);
+        if self.stream().is_some() {
+            return;
+        }
         let quiet = surplus::quiet_time(&services.params());
         let (connection, slot) = self.into_parts();
         services.pools().put(services.id(), &slot.origin().endpoint, connection, &exchange, quiet);
@@ -510,6 +542,9 @@ impl OriginConnection {
 
     /// Observes the connection for a while, then closes it. `object` is the cached object that was received over it.
     pub fn retire(self, services: &Services, object: Option<&Object>) {
+        if self.stream().is_some() {
+            return;
+        }
         let exchange = self.exchange(services, object);
         let quiet = surplus::quiet_time(&services.params());
         // If the origin is only suspected, there may be many such connections.

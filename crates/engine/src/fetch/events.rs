@@ -1,6 +1,7 @@
 //! Events between a fetch and the request that waits for it.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cache::Object;
@@ -8,6 +9,7 @@ use lacquer_cache::Object;
 use super::upgraded::{Ended, Upgraded};
 use crate::admission::Orphan;
 use crate::req_body::ReqBody;
+use crate::trailers::Trailers;
 
 /// Events from a fetch to the request that waits for it.
 #[derive(Default)]
@@ -17,6 +19,8 @@ pub struct FetchEvents {
     /// The request's body, which the fetch no longer needs.
     pub body: Cell<Option<ReqBody>>,
     pub started: Cell<Option<Started>>,
+    /// The place of the trailers that follow the response.
+    pub trailers: RefCell<Option<Rc<Trailers>>>,
     /// The connection, which has become a tunnel.
     pub upgraded: Cell<Option<Box<Upgraded>>>,
     /// In the other direction: the end of the tunnel.

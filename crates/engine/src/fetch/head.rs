@@ -6,9 +6,10 @@ use std::pin::pin;
 use lacquer_flow::retry::{self, Exchange};
 use lacquer_flow::reuse::{self, Garbage, Malformed};
 use lacquer_flow::transfer::Kind;
-use lacquer_http::h1::{self, BadHead, HeadScan};
-use lacquer_http::{BodyStatus, Mark, SessClose, Text};
+use lacquer_http::h1::{self, BadHead, Framing, HeadScan};
+use lacquer_http::{BodyStatus, Mark, SessClose, Slot, Text, fixed};
 use lacquer_net::deadlines::Moment;
+use lacquer_net::multiplex::Stream;
 use lacquer_shm::Tag;
 
 use super::Fetch;
@@ -76,6 +77,9 @@ impl Fetch {
             let n = match read {
                 Some(None) => return self.abandon(connection),
                 Some(Some(Ok(n))) if n > 0 => n,
+                Some(Some(Err(e))) if connection.stream().is_some() => {
+                    return self.fail_stream(connection, &e);
+                }
                 Some(Some(read)) => break (self.unexpected_end(&read), SessClose::RxBad),
                 None => break (late, SessClose::RxTimeout),
             };
@@ -150,9 +154,16 @@ impl Fetch {
             h1::decide_connection(&mut self.response.http, self.task.ws_mut(), SessClose::RespClose);
         connection.decide_close(decided.unwrap_or_default());
         let method = self.request.http.method(self.task.ws());
-        let framing = h1::response_body(&self.response.http, self.task.ws(), head.framing, method);
+        let mut framing = h1::response_body(&self.response.http, self.task.ws(), head.framing, method);
+        if let Some(stream) = connection.stream() {
+            self.response.http.put(self.task.ws(), Slot::Proto, fixed::HTTP_20);
+            framing = framing_of_stream(stream, framing, text.tail(head.len).len());
+        }
         let is_bodyless = method == b"HEAD" || matches!(self.response.http.status(), 204 | 304);
         connection.reply_mut().begin(framing, text.tail(head.len), is_bodyless);
+        if connection.stream().is_some() {
+            self.expect_trailers();
+        }
         let may_be_foreign = || connection.may_be_foreign(self.task.ws());
         if reuse::is_discarded(connection.is_in_doubt(), || self.is_repeatable(), may_be_foreign) {
             return self.discard_response(connection, before);
@@ -161,7 +172,7 @@ impl Fetch {
         if head.proto_lowered {
             self.task.put_from(Tag::BerespProtocol, |ws| self.response.http.proto(ws));
         }
-        if head.reason_added {
+        if head.reason_added && connection.stream().is_none() {
             self.task.put_from(Tag::BerespReason, |ws| self.response.http.reason(ws));
         }
         self.count_framing(framing.status);
@@ -251,6 +262,16 @@ impl Fetch {
         self.response.http.clear();
         self.task.ws_mut().release(before);
         Exchange::Foreign
+    }
+}
+
+/// Returns the framing of a response over HTTP/2, of whose body `received` bytes were read with its head. The end of the
+/// stream is that of the body.
+fn framing_of_stream(stream: &Stream, framing: Framing, received: usize) -> Framing {
+    match framing.status {
+        // Trailers follow a body, even an empty one.
+        BodyStatus::Eof if stream.is_drained() && !stream.has_trailers() => Framing::length(received as u64),
+        _ => framing,
     }
 }
 

@@ -18,6 +18,7 @@ mod filters;
 mod gone;
 mod head;
 mod host;
+mod multiplexed;
 mod object;
 mod parts;
 mod pipe;
@@ -97,6 +98,7 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     if let Some(upgraded) = driver.events().upgraded.take() {
         return Outcome::Tunnel(Tunnel::new(driver, upgraded));
     }
+    req.response.trailers = driver.events().trailers.take();
     driver.detach(req.task.services());
     req.task.stamp("Fetch");
     let object = started.and_then(|Started(object)| object);

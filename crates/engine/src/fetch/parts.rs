@@ -15,6 +15,7 @@ use super::events::FetchEvents;
 use super::upgraded::Wanted;
 use crate::admission::Permit;
 use crate::req_body::ReqBody;
+use crate::trailers::Trailers;
 
 /// The request to the origin, and the settings that VCL made for it.
 pub struct Request {
@@ -62,6 +63,8 @@ pub struct Exchange {
     /// The connection of the response, lent to VCL from `vcl_backend_response` until the next step takes it. VCL reads
     /// its facts, and a rollback closes it. It stays here meanwhile because it is too large to be part of a [`Step`].
     pub(super) lent: Option<OriginConnection>,
+    /// The place of the trailers of the response, if they are passed on.
+    pub(super) trailers: Option<Rc<Trailers>>,
     pub(super) account: Account,
     pub(super) deadline: Rc<Deadline>,
 }
@@ -82,6 +85,8 @@ pub struct Purpose {
     pub(super) is_background: bool,
     pub(super) is_hitpass: bool,
     pub(super) is_hitmiss: bool,
+    /// The client accepts trailers, and its protocol has a place for them.
+    pub(super) wants_trailers: bool,
     /// The protocol that the origin is asked for.
     pub(super) upgrade: Option<Box<Wanted>>,
 }

@@ -6,8 +6,10 @@ use lacquer_net::{Taken, Watch};
 use lacquer_vcl_runtime::BackendId;
 
 use super::connection::{
-    Limits, OriginConnection, log_connect_failure, log_open, proxy_header, take_idle, wait_or_connect,
+    Limits, OriginConnection, log_connect_failure, log_failure, log_open, proxy_header, take_idle,
+    wait_or_connect,
 };
+use super::multiplexed::{NO_HTTP1, speaks_only_http2};
 use super::queue::SlotRequest;
 use crate::backends::Origin;
 use crate::client::PipeRequest;
@@ -21,6 +23,11 @@ pub struct PipeCall<'p> {
 impl PipeCall<'_> {
     /// Opens or reuses a connection. Returns `None`, with the reason in the log, on failure.
     pub async fn open(self, id: BackendId, origin: Arc<Origin>) -> Option<OriginConnection> {
+        if speaks_only_http2(&origin) {
+            let name = &origin.spec.name;
+            log_failure(&mut self.pipe.log, format_args!("backend {name}: fail ({NO_HTTP1})"));
+            return None;
+        }
         let shared = self.task.services().shared();
         let instance = self.task.vcl().loaded.instance();
         let request = SlotRequest::new((id, &origin), instance, self.task.params(), shared);

@@ -46,6 +46,7 @@ pub fn from_request(
     copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
     let identity = copy_identity(req, &mut memory.ws);
     let upgrade = if is_pass { upgrade::wanted(req) } else { None };
+    let wants_trailers = is_pass && wants_trailers(req);
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
     let task = new_task(req, params, memory.ws, memory.log, memory.out);
     let now = task.now();
@@ -77,19 +78,33 @@ pub fn from_request(
             reason: Text::NONE,
             body: memory.synth_body,
         },
-        exchange: Exchange { backend: inputs.backend, lent: None, account: Account::default(), deadline },
+        exchange: Exchange {
+            backend: inputs.backend,
+            lent: None,
+            trailers: None,
+            account: Account::default(),
+            deadline,
+        },
         product: Product { target, stale, nuked: 0, transit_buffer },
         purpose: Purpose {
             is_pass,
             is_background: false,
             is_hitpass: inputs.is_hitpass,
             is_hitmiss: inputs.is_hitmiss,
+            wants_trailers,
             upgrade,
         },
         waiter: Waiter { events, is_notified: false, permit: inputs.permit },
         attempt: Attempt::new(),
         retries: Retries::default(),
     }
+}
+
+/// Returns whether the trailers of the response can be passed on to the client.
+fn wants_trailers(req: &Req) -> bool {
+    req.transport().is_http2()
+        && !req.is_included()
+        && req.http().has_token(req.task.ws(), h::TE, b"trailers")
 }
 
 fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {

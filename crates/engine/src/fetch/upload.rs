@@ -54,7 +54,7 @@ impl Upload {
 
     async fn end(&mut self, to: Outgoing<'_>) -> io::Result<()> {
         self.push(to, &[]).await?;
-        if self.chunked { to.send(LAST_CHUNK).await } else { Ok(()) }
+        if self.chunked { to.send(LAST_CHUNK).await } else { to.finish() }
     }
 
     /// Sends a body that was cached before.
@@ -71,9 +71,9 @@ impl Upload {
 }
 
 impl Fetch {
-    /// Prepares sending the body, and changes the head to match. Returns `None`, with the reason in the log, on
-    /// failure.
-    pub(super) fn open_upload(&mut self) -> Option<Upload> {
+    /// Prepares sending the body, and changes the head to match. `is_stream` is whether the protocol marks the end of a
+    /// body of any length. Returns `None`, with the reason in the log, on failure.
+    pub(super) fn open_upload(&mut self, is_stream: bool) -> Option<Upload> {
         let length_known = match (&self.request.cached_body, &self.request.body) {
             (None, Some(body)) => body.announced().is_some(),
             _ => true,
@@ -101,7 +101,10 @@ impl Fetch {
         if upload.chunked {
             let mut headers = self.bereq_headers();
             headers.unset(h::CONTENT_LENGTH);
-            if !has_coding {
+            if is_stream {
+                headers.unset(h::TRANSFER_ENCODING);
+                upload.chunked = false;
+            } else if !has_coding {
                 headers.add(h::TRANSFER_ENCODING, b"chunked");
             }
         }

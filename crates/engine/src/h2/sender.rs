@@ -12,6 +12,7 @@ use lacquer_h2::{Error, Reason, response};
 use super::stream::{Gone, Stream};
 use crate::send_limits::{SendLimits, StreamLimits};
 use crate::stream_wait::{self, ResponseStream};
+use crate::trailers::Trailers;
 
 /// The largest piece that is copied to the gathered frames. Above this size, a separate write is cheaper.
 const COPY_MAX: usize = 8 * 1024;
@@ -42,6 +43,8 @@ pub struct StreamSender {
     gathered: Vec<u8>,
     sent: Sent,
     ended: bool,
+    /// The trailers that may follow the body, which then does not end the stream.
+    trailers: Option<Rc<Trailers>>,
 }
 
 impl StreamSender {
@@ -57,7 +60,13 @@ impl StreamSender {
             gathered: Vec::new(),
             sent: Sent::default(),
             ended: false,
+            trailers: None,
         }
+    }
+
+    /// Makes trailers follow the body.
+    pub fn follow_with(&mut self, trailers: Rc<Trailers>) {
+        self.trailers = Some(trailers);
     }
 
     /// Returns the buffer of the header block.
@@ -171,7 +180,7 @@ impl StreamSender {
             if taken == 0 {
                 return Ok(from);
             }
-            let ends = ends && taken == chunk.len();
+            let ends = ends && taken == chunk.len() && self.trailers.is_none();
             let begun =
                 stream.conn().try_data(&turn, id, &chunk.bytes()[..taken], ends).map_err(|()| Gone)?;
             stream.return_window(taken - begun.len);
@@ -198,7 +207,8 @@ impl StreamSender {
             return Ok(None);
         }
         let taken = self.stream.take_window(chunk.len());
-        if !self.try_queue(&chunk.bytes()[..taken], ends && taken == chunk.len()) {
+        let ends = ends && taken == chunk.len() && self.trailers.is_none();
+        if !self.try_queue(&chunk.bytes()[..taken], ends) {
             self.stream.return_window(taken);
             return Ok(None);
         }
@@ -212,8 +222,16 @@ impl StreamSender {
         self.sent.pieces += u64::from(sent > 0);
     }
 
-    /// Queues the end of the stream as a separate frame, as Varnish sends and counts it.
+    /// Queues the end of the stream as a separate frame, as Varnish sends and counts it, or the trailers.
     fn queue_end(&self) {
+        let trailers = self.trailers.as_deref().map_or(&[][..], Trailers::lines);
+        if !trailers.is_empty() {
+            let (id, max) = (self.stream.id(), self.stream.conn().max_frame());
+            self.stream.conn().queue(|out| {
+                frame::write_headers(out, id, true, max, |out| response::write_trailers(out, trailers));
+            });
+            return;
+        }
         let header = FrameHeader::new(Kind::Data, frame_flag::END_STREAM, self.stream.id(), 0);
         self.stream.conn().queue(|out| out.extend_from_slice(&header.bytes()));
     }
@@ -356,14 +374,14 @@ impl Sink for StreamSender {
 
     async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
         self.send_gathered(false).await?;
-        self.body(piece, true).await?;
+        self.body(piece, self.trailers.is_none()).await?;
         self.end().await
     }
 
     /// Ends the stream, unless the last piece has done so.
     async fn end(&mut self) -> Result<(), SendError> {
         self.send_head().await?;
-        self.send_gathered(true).await?;
+        self.send_gathered(self.trailers.is_none()).await?;
         if self.ended {
             return Ok(());
         }

@@ -39,6 +39,13 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<usize> {
     row
 }
 
+/// Writes a field whose name is that of a row of the static table.
+pub fn named_by_row(out: &mut Vec<u8>, row: usize, value: &[u8]) {
+    integer::write(out, 4, NEVER_INDEXED, row);
+    integer::write(out, 7, 0, value.len());
+    out.extend_from_slice(value);
+}
+
 /// Writes a field that the peer adds to its table, with both strings in Huffman code.
 pub fn remembered(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     match name_row(name) {

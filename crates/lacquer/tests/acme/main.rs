@@ -3,6 +3,7 @@
 
 mod client;
 mod local;
+mod on_demand;
 mod pebble;
 mod site;
 

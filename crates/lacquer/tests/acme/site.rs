@@ -44,10 +44,19 @@ pub struct Site {
 impl Site {
     /// Starts a daemon with these names and further options.
     pub fn start(pebble: &Pebble, ports: &Ports, names: &str, more: &[&str]) -> Site {
+        Site::listening(pebble, ports, &format!(",acme={names}"), more)
+    }
+
+    /// Starts a daemon without names of certificates, and with further options.
+    pub fn on_demand(pebble: &Pebble, ports: &Ports, more: &[&str]) -> Site {
+        Site::listening(pebble, ports, "", more)
+    }
+
+    fn listening(pebble: &Pebble, ports: &Ports, acme: &str, more: &[&str]) -> Site {
         let folder = std::env::temp_dir().join(format!("lacquer-site-{}-{}", std::process::id(), ports.tls));
         let Ports { http, tls } = ports;
         let mut options = vec!["-a".to_owned(), format!("http=127.0.0.1:{http}")];
-        options.extend(["-a".to_owned(), format!("tls=127.0.0.1:{tls},https,acme={names}")]);
+        options.extend(["-a".to_owned(), format!("tls=127.0.0.1:{tls},https{acme}")]);
         options.extend(["-p".to_owned(), format!("acme_folder={}", folder.display())]);
         options.extend(pebble.options());
         options.extend(more.iter().map(|&option| option.to_owned()));

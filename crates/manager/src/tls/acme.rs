@@ -19,6 +19,7 @@ use rustix::process::geteuid;
 
 use super::catalogue::Wanted;
 use super::config::Paths;
+use super::on_demand::OnDemand;
 use crate::complain::{Complain, Level};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
@@ -26,7 +27,7 @@ use crate::regular_file::{read_pem, read_vcl};
 use crate::trust_store;
 
 /// The parameters that the client reads at its start.
-pub const PARAMETERS: [&str; 7] = [
+pub const PARAMETERS: [&str; 8] = [
     "acme_ca_file",
     "acme_challenge",
     "acme_contact",
@@ -34,6 +35,7 @@ pub const PARAMETERS: [&str; 7] = [
     "acme_dns_hook",
     "acme_external_account",
     "acme_folder",
+    "acme_on_demand",
 ];
 
 /// The certificates that the options name, and how to obtain them.
@@ -42,6 +44,8 @@ pub struct Plan {
     settings: Settings,
     folder: Folder,
     all: Vec<Names>,
+    /// The names of stored certificates on demand.
+    on_demand: Vec<Names>,
 }
 
 /// The responses to challenges that are pending, as the worker gets them.
@@ -99,16 +103,16 @@ fn create(root: &Path, folder: &Folder, jail: &Jail) -> std::io::Result<()> {
 }
 
 impl Plan {
-    /// Evaluates the parameters. Returns `None` if no listener asks for certificates. `has_plain` is whether a listener
-    /// without TLS can answer HTTP-01.
+    /// Evaluates the parameters. Returns `None` if no listener asks for certificates, and none are obtained on demand.
+    /// `has_plain` is whether a listener without TLS can answer HTTP-01.
     pub fn new(
-        all: Vec<Names>,
+        (all, on_demand): (Vec<Names>, Option<&OnDemand>),
         has_plain: bool,
         params: &Params,
         jail: &Jail,
         complain: &Complain,
     ) -> Outcome<Option<Plan>> {
-        if all.is_empty() {
+        if all.is_empty() && on_demand.is_none() {
             return Ok(None);
         }
         let directory =
@@ -127,6 +131,9 @@ impl Plan {
                 "acme",
                 format_args!("{name} needs dns-01, and so the parameter acme_dns_hook"),
             ));
+        }
+        if on_demand.is_some() && methods.method(false, 0) == Method::Dns && hook.is_none() {
+            return Err(wrong("acme_on_demand", "dns-01 needs the parameter acme_dns_hook"));
         }
         if params.acme_folder.is_empty() {
             return Err(wrong("acme_folder", "the name of a folder is missing"));
@@ -156,13 +163,18 @@ impl Plan {
             hook,
             trusted: trusted(&params.acme_ca_file, complain)?,
         };
-        Ok(Some(Plan { settings, folder, all }))
+        let on_demand = stored_on_demand(&folder, &all, on_demand, jail);
+        Ok(Some(Plan { settings, folder, all, on_demand }))
     }
 
     /// Returns the certificates that are stored. Those that cannot be used are obtained again.
     pub fn stored(&self, jail: &Jail) -> Vec<(Names, PathBuf)> {
         let _root = jail.raise();
-        let paths = self.all.iter().map(|names| (names.clone(), self.folder.certificate(names)));
+        let paths = self
+            .all
+            .iter()
+            .chain(&self.on_demand)
+            .map(|names| (names.clone(), self.folder.certificate(names)));
         paths.filter(|(names, path)| matches!(Stored::read(path, names), Ok(Some(_)))).collect()
     }
 
@@ -176,9 +188,16 @@ impl Plan {
             work();
         };
         let rights = Rights::new(with, user);
-        let (client, inbox) = Client::start(self.settings, self.folder, self.all, rights)?;
+        let (client, inbox) = Client::start(self.settings, self.folder, self.all, self.on_demand, rights)?;
         Ok(Acme { client, inbox, responses: Responses::default() })
     }
+}
+
+/// Returns the names of the certificates on demand in the folder that the list still contains.
+fn stored_on_demand(folder: &Folder, all: &[Names], on_demand: Option<&OnDemand>, jail: &Jail) -> Vec<Names> {
+    let Some(on_demand) = on_demand else { return Vec::new() };
+    let _root = jail.raise();
+    folder.single_names(|names| on_demand.names(names.first()).is_some() && !all.contains(names))
 }
 
 /// Reads the key of the external account, which only root may be able to read.
@@ -267,6 +286,11 @@ impl Acme {
         self.client.renew(name)
     }
 
+    /// Obtains a certificate for a name that a client asks for.
+    pub fn want(&self, names: Names) {
+        self.client.want(names);
+    }
+
     /// Returns the list of certificates.
     pub fn list(&self) -> String {
         let line = |status: &Status| row(status).join("\t").trim_end().to_owned() + "\n";
@@ -322,8 +346,8 @@ mod tests {
         let params = Params::default();
         let names = vec![Names::parse("*.example.org").unwrap()];
         let complain = Complain::new(false, "test");
-        let fault = Plan::new(names, true, &params, &Jail::none(), &complain).unwrap_err();
+        let fault = Plan::new((names, None), true, &params, &Jail::none(), &complain).unwrap_err();
         assert_eq!(fault.text(), "acme: *.example.org needs dns-01, and so the parameter acme_dns_hook");
-        assert!(Plan::new(Vec::new(), true, &params, &Jail::none(), &complain).unwrap().is_none());
+        assert!(Plan::new((Vec::new(), None), true, &params, &Jail::none(), &complain).unwrap().is_none());
     }
 }

@@ -9,9 +9,11 @@ use lacquer_tls::{Bundle, ChainPool, Change, Entry, FrontendSetup, Leaf, Protoco
 
 use super::config::Paths;
 use super::files::Recent;
+use super::on_demand::OnDemand;
 use super::refusal::Refusal;
 use super::secrets::Secrets;
 use crate::client_certificates::{ClientOptions, Verification};
+use crate::jail::Jail;
 
 /// The state of a certificate in the current transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,8 @@ pub struct Catalogue {
     all: Vec<Loaded>,
     pool: ChainPool,
     recent: Recent,
+    /// The names whose certificates are obtained on demand.
+    on_demand: Option<OnDemand>,
     /// `None` until a worker needs them.
     secrets: Option<Secrets>,
     /// Numbers that were given out.
@@ -114,6 +118,21 @@ impl Catalogue {
     /// Sets the protocols of listeners that set none.
     pub fn set_protocols(&mut self, protocols: Protocols) {
         self.protocols = protocols;
+    }
+
+    /// Sets the names whose certificates are obtained on demand.
+    pub fn set_on_demand(&mut self, on_demand: Option<OnDemand>) {
+        self.on_demand = on_demand;
+    }
+
+    /// Returns the names whose certificates are obtained on demand.
+    pub fn on_demand(&self) -> Option<&OnDemand> {
+        self.on_demand.as_ref()
+    }
+
+    /// Looks at the file of these names; see [`OnDemand::look`].
+    pub fn look_at_on_demand(&mut self, jail: &Jail) -> Option<Result<OnDemand, String>> {
+        self.on_demand.as_mut().and_then(|on_demand| on_demand.look(jail))
     }
 
     /// Returns the number of the listener with this name.
@@ -259,6 +278,7 @@ impl Catalogue {
         &mut self,
         read: Vec<(Bundle, Arc<Leaf>)>,
         clients: Vec<Option<Verification>>,
+        on_demand: Option<OnDemand>,
     ) -> (Change, Renewed) {
         let (mut change, mut renewed) = (Change::default(), Vec::new());
         for ((at, frontend), clients) in self.frontends.iter().enumerate().zip(clients) {
@@ -277,12 +297,14 @@ impl Catalogue {
             change.add.push(entry.clone());
             renewed.push((at, entry, leaf));
         }
+        change.on_demand = on_demand.as_ref().map(|on_demand| Box::new(on_demand.list().clone()));
         let clients = change.clients.clone();
-        (change, Renewed { certificates: renewed, clients })
+        (change, Renewed { certificates: renewed, clients, on_demand: on_demand.map(Box::new) })
     }
 
     /// Takes over the certificates of [`Catalogue::renewed`], after the worker has them.
     pub fn renew(&mut self, renewed: Renewed) {
+        self.on_demand = renewed.on_demand.map(|on_demand| *on_demand);
         for (at, clients) in renewed.clients {
             if let Some(frontend) = self.frontends.get_mut(at as usize) {
                 frontend.setup.clients = clients;
@@ -311,7 +333,7 @@ impl Catalogue {
         };
         let entry = self.entry(&wanted, bundle, rank, default);
         let change =
-            Change { remove: old.into_iter().collect(), add: vec![entry.clone()], clients: Vec::new() };
+            Change { remove: old.into_iter().collect(), add: vec![entry.clone()], ..Change::default() };
         (change, Replacement { old, wanted, leaf, entry })
     }
 
@@ -354,7 +376,9 @@ impl Catalogue {
     /// Returns the certificates in use, for a new worker.
     pub fn in_use(&self) -> Change {
         let in_use = self.all.iter().filter(|loaded| loaded.state.is_in_use());
-        Change { add: in_use.map(|loaded| loaded.entry.clone()).collect(), ..Change::default() }
+        let on_demand = self.on_demand.as_ref().map(|on_demand| Box::new(on_demand.list().clone()));
+        let add = in_use.map(|loaded| loaded.entry.clone()).collect();
+        Change { add, on_demand, ..Change::default() }
     }
 
     /// Returns the rows of `tls.cert.list`: those for all listeners, then those of each listener.
@@ -401,6 +425,7 @@ impl Catalogue {
 pub struct Renewed {
     certificates: Vec<(usize, Entry, Arc<Leaf>)>,
     clients: Vec<(u32, Option<Verification>)>,
+    on_demand: Option<Box<OnDemand>>,
 }
 
 /// A certificate that takes effect at once.

@@ -168,5 +168,7 @@ fn reload(catalogue: &mut Catalogue, context: Context<'_>) -> Result<(Change, Re
     let clients: Result<Vec<_>, String> =
         catalogue.client_options().map(|options| options.load(context.jail)).collect();
     let clients = clients.map_err(|why| Refusal::new(format!("{why}\n")))?;
-    Ok(catalogue.renewed(read, clients))
+    let on_demand = catalogue.on_demand().map(|on_demand| on_demand.renewed(context.jail)).transpose();
+    let on_demand = on_demand.map_err(|why| Refusal::new(format!("acme_on_demand: {why}\n")))?;
+    Ok(catalogue.renewed(read, clients, on_demand))
 }

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lacquer_sources::clock;
-use lacquer_tls::{Frontend, ja3};
+use lacquer_tls::{Frontend, Refused, ja3};
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
@@ -24,6 +25,10 @@ use crate::stream::Stream;
 const READ: usize = 4096;
 /// The maximum number of bytes before the client's first message is complete.
 const MAX_HELLO: usize = 1 << 16;
+
+/// How often a handshake looks for a certificate that is obtained on demand, and how many times.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS: usize = 50;
 
 /// How handshakes with clients are done.
 pub struct Acceptance<'a> {
@@ -52,7 +57,7 @@ pub async fn accept(
     how: &Acceptance<'_>,
 ) -> Result<Stream, Failure> {
     let accepted = receive_hello(&mut stream, &mut received).await?;
-    let Chosen { config, mut facts } = match choose(&accepted, how.frontend) {
+    let Chosen { config, mut facts } = match choose_or_wait(&accepted, how.frontend).await {
         Ok(chosen) => chosen,
         Err(failure) => {
             if let Failure::Refused(why) = &failure {
@@ -97,6 +102,25 @@ async fn receive_hello(stream: &mut Stream, received: &mut Vec<u8>) -> Result<Ac
         }
         read_more(stream, received).await?;
     }
+}
+
+/// Chooses the settings for a client. Waits a while for a certificate that is obtained on demand.
+async fn choose_or_wait(accepted: &Accepted, frontend: &Frontend) -> Result<Chosen, Failure> {
+    let mut chosen = choose(accepted, frontend);
+    let is_pending =
+        |chosen: &Result<Chosen, Failure>| matches!(chosen, Err(Failure::Refused(Refused::Pending(_))));
+    if is_pending(&chosen)
+        && let Some(_permit) = frontend.wait_permit()
+    {
+        for _ in 0..LOOKS {
+            tokio::time::sleep(LOOK).await;
+            chosen = choose(accepted, frontend);
+            if !is_pending(&chosen) {
+                break;
+            }
+        }
+    }
+    chosen
 }
 
 /// Chooses the settings for a client.

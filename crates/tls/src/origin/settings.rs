@@ -25,6 +25,8 @@ pub struct OriginTls {
     checks: Checks,
     identity: Option<Identity>,
     config: Arc<ClientConfig>,
+    /// The same, but HTTP/2 is offered too.
+    http2: Option<Arc<ClientConfig>>,
 }
 
 impl OriginTls {
@@ -61,12 +63,25 @@ impl OriginTls {
         // The records are sealed and opened by the transport.
         config.enable_secret_extraction = true;
         config.resumption = Resumption::in_memory_sessions(SESSION_NAMES);
-        Ok(OriginTls { name, checks, identity, config: Arc::new(config) })
+        Ok(OriginTls { name, checks, identity, config: Arc::new(config), http2: None })
+    }
+
+    /// Returns the settings with an offer of HTTP/2 by [`OriginTls::http2_config`].
+    #[must_use]
+    pub fn offering_http2(self) -> OriginTls {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        OriginTls { http2: Some(Arc::new(config)), ..self }
     }
 
     /// Returns the settings for a handshake, with the sessions.
     pub fn config(&self) -> &Arc<ClientConfig> {
         &self.config
+    }
+
+    /// Returns the settings for a handshake that offers HTTP/2, if these settings allow it.
+    pub fn http2_config(&self) -> &Arc<ClientConfig> {
+        self.http2.as_ref().unwrap_or(&self.config)
     }
 
     /// Returns whether the settings are equal, apart from the sessions.
@@ -75,6 +90,7 @@ impl OriginTls {
         self.name == other.name
             && self.checks.is_same(&other.checks)
             && self.config.enable_sni == other.config.enable_sni
+            && self.http2.is_some() == other.http2.is_some()
             && chain(self) == chain(other)
     }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::{Authority, Pair, add, entry, frontend_setup, shake, store};
-use crate::change::{Change, Rank};
+use crate::change::{Change, FrontendSetup, Rank};
 use crate::frontend::Frontend;
 use crate::leaf;
+use crate::on_demand::NameList;
 use crate::refused::Refused;
 
 /// Returns the common name of the certificate that a client gets. The client does not check names.
@@ -109,6 +110,29 @@ fn listeners_with_certificates_of_their_own() {
     let wrong = super::Entry { frontend: Some(2), ..entry(3, &authority.pair(&["x.com"])) };
     assert!(store.apply(Change { remove: vec![1], add: vec![wrong], ..Change::default() }).is_err());
     assert_eq!(store.len(), 2, "a change that fails has no effect");
+}
+
+#[test]
+fn listed_names_wait_for_their_certificates() {
+    let authority = Authority::new();
+    let own = FrontendSetup { match_global: false, ..frontend_setup("own") };
+    let store = store(vec![frontend_setup("a0"), own]);
+    let mut list = NameList::default();
+    list.add("*.shops.com");
+    store.apply(Change { on_demand: Some(Box::new(list)), ..Change::default() }).unwrap();
+    let at = |frontend: &str, name: &str| subject(&store.frontend(frontend).unwrap(), &authority, name);
+    assert_eq!(at("a0", "a.shops.com"), Err(Refused::Pending("a.shops.com".to_owned())));
+    assert_eq!(at("a0", "b.com"), Err(Refused::NoCertificates));
+    assert_eq!(at("own", "c.shops.com"), Err(Refused::NoCertificates));
+    assert_eq!(store.take_wanted(), ["a.shops.com"]);
+    let local = super::Entry { frontend: Some(1), ..entry(1, &authority.pair(&["local.com"])) };
+    add(&store, vec![local, entry(2, &authority.pair(&["global.com"]))]);
+    assert_eq!(at("a0", "b.shops.com"), Err(Refused::Pending("b.shops.com".to_owned())));
+    assert_eq!(at("a0", "b.com").unwrap(), "global.com");
+    assert_eq!(at("own", "c.shops.com").unwrap(), "local.com");
+    add(&store, vec![entry(3, &authority.pair(&["b.shops.com"]))]);
+    assert_eq!(at("a0", "b.shops.com").unwrap(), "b.shops.com");
+    assert_eq!(store.take_wanted(), ["b.shops.com"]);
 }
 
 #[test]

@@ -36,6 +36,12 @@ pub fn set_challenges(process: &Arc<Process>, pages: Vec<(String, String)>, cert
     }
 }
 
+/// Returns the names that clients have asked for in vain, and that may get certificates.
+pub fn wanted_names(process: &Process) -> Reply {
+    let names = process.certificates().map(lacquer_tls::Store::take_wanted);
+    Reply::ok(names.unwrap_or_default().join("\n"))
+}
+
 /// Applies new parameters.
 pub fn tune(process: &Process, params: &Params) {
     if let Some(store) = process.certificates() {

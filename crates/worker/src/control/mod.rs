@@ -89,8 +89,10 @@ fn wait_for_message(manager: &UnixStream) -> bool {
 }
 
 pub fn serve_request(process: &Arc<Process>, body: Request) -> Reply {
-    if matches!(body, Request::Barrier) {
-        return Reply::ok("");
+    match body {
+        Request::Barrier => return Reply::ok(""),
+        Request::WantedNames => return certificates::wanted_names(process),
+        _ => {}
     }
     let log = |text: std::fmt::Arguments<'_>| process.shared().log().write_fmt(Tag::CLI, Vxid::NONE, text);
     log(format_args!("Rd {}", words_of(&body)));
@@ -128,6 +130,7 @@ fn carry_out(process: &Arc<Process>, body: Request) -> Reply {
             Reply::ok("")
         }
         Request::Barrier => Reply::ok(""),
+        Request::WantedNames => certificates::wanted_names(process),
         Request::Ping => Reply::ok(format!("PONG {} 1.0", clock::real() as i64)),
     }
 }
@@ -155,6 +158,7 @@ fn words_of(body: &Request) -> String {
             "handover.progress".to_owned()
         }
         Request::Ping | Request::Barrier => "ping".to_owned(),
+        Request::WantedNames => "acme.wanted".to_owned(),
     }
 }
 

@@ -1,0 +1,121 @@
+//! The connections of one reactor, by their endpoints. Requests share connections: a connection is opened only if the
+//! others have no room for a stream, and only one at a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use lacquer_sources::clock::Instant;
+use tokio::sync::Notify;
+
+use super::shared::Multiplexed;
+use super::stream::Stream;
+
+/// The time for which an origin that has chosen HTTP/1.1 is not offered HTTP/2 again.
+const HTTP1_FOR: Duration = Duration::from_mins(1);
+
+/// The connections to all endpoints.
+#[derive(Default)]
+pub struct Connections {
+    by_endpoint: RefCell<HashMap<u64, Rc<Entry>>>,
+}
+
+/// The connections to one endpoint.
+#[derive(Default)]
+struct Entry {
+    connections: RefCell<Vec<Weak<Multiplexed>>>,
+    is_opening: Cell<bool>,
+    /// A connection was opened, or could not be.
+    changed: Notify,
+    http1_until: Cell<Option<Instant>>,
+}
+
+/// The place of a request.
+pub enum Place {
+    /// A stream of an open connection.
+    Stream(Arc<Stream>),
+    /// The caller opens a connection.
+    Open(Opening),
+    /// The origin speaks HTTP/1.1.
+    Http1,
+    /// Another request opens a connection. [`Opened::wait`] waits for it.
+    Wait(Opened),
+}
+
+/// The right to open a connection. Dropping it passes the right on.
+pub struct Opening(Rc<Entry>);
+
+/// The end of an opening that another request has begun.
+pub struct Opened(Rc<Entry>);
+
+impl Connections {
+    /// Returns the place of a request. With `fresh`, a new connection is opened if none is being opened.
+    pub fn place(&self, endpoint: u64, fresh: bool) -> Place {
+        let entry = self.entry(endpoint);
+        if entry.http1_until.get().is_some_and(|until| Instant::now() < until) {
+            return Place::Http1;
+        }
+        let stream = if fresh { None } else { entry.reserve() };
+        match stream {
+            Some(stream) => Place::Stream(stream),
+            None if entry.is_opening.replace(true) => Place::Wait(Opened(entry)),
+            None => Place::Open(Opening(entry)),
+        }
+    }
+
+    fn entry(&self, endpoint: u64) -> Rc<Entry> {
+        let mut all = self.by_endpoint.borrow_mut();
+        if let Some(entry) = all.get(&endpoint) {
+            return entry.clone();
+        }
+        // Endpoints come and go with VCLs.
+        all.retain(|_, entry| Rc::strong_count(entry) > 1 || entry.has_connections());
+        all.entry(endpoint).or_default().clone()
+    }
+}
+
+impl Entry {
+    fn has_connections(&self) -> bool {
+        let mut connections = self.connections.borrow_mut();
+        connections.retain(|connection| connection.strong_count() > 0);
+        !connections.is_empty()
+    }
+
+    /// Reserves a stream on the first connection that has room.
+    fn reserve(&self) -> Option<Arc<Stream>> {
+        self.has_connections();
+        self.connections.borrow().iter().filter_map(Weak::upgrade).find_map(|open| Stream::reserve(&open))
+    }
+}
+
+impl Opening {
+    /// Adds the connection that was opened, and reserves its first stream.
+    pub fn complete(self, connection: &Arc<Multiplexed>) -> Option<Arc<Stream>> {
+        self.0.http1_until.set(None);
+        self.0.connections.borrow_mut().push(Arc::downgrade(connection));
+        Stream::reserve(connection)
+    }
+
+    /// Records that the origin has chosen HTTP/1.1.
+    pub fn chose_http1(self) {
+        self.0.http1_until.set(Some(Instant::now() + HTTP1_FOR));
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.is_opening.set(false);
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl Opened {
+    pub async fn wait(self) {
+        let changed = self.0.changed.notified();
+        if self.0.is_opening.get() {
+            changed.await;
+        }
+    }
+}

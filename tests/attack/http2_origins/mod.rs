@@ -1,0 +1,239 @@
+//! Origins that speak HTTP/2: whatever they send, clients get whole responses or errors, and other requests are served.
+
+mod origin;
+
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use lacquer_testing::client::{Client, get};
+use lacquer_testing::daemon::Daemon;
+use lacquer_testing::h2::{END_HEADERS, END_STREAM, H2Client, block, kind};
+use lacquer_testing::slots::shared_slot;
+
+use origin::Origin;
+
+fn start(origin: &Origin, subs: &str, options: &[&str]) -> Daemon {
+    let (ip, port) = (origin.address.ip(), origin.address.port());
+    let vcl = format!(
+        "vcl 4.1;\nbackend default {{ .host = \"{ip}\"; .port = \"{port}\"; .proto = \"h2\"; }}\n\
+         sub vcl_backend_response {{ set beresp.http.Proto = beresp.proto; }}\n{subs}\n"
+    );
+    let always = ["-s", "malloc,32M", "-p", "first_byte_timeout=3", "-p", "between_bytes_timeout=3"];
+    Daemon::start(&vcl, &[&always[..], options].concat())
+}
+
+const PASS: &str = "sub vcl_recv { return (pass); }";
+
+/// Responses of all forms arrive whole, whether they are cached or passed.
+#[test]
+fn responses_arrive_whole() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    for subs in ["", PASS] {
+        let daemon = start(&origin, subs, &[]);
+        for path in ["/ok", "/", "/length", "/interim", "/padded", "/parts", "/trailers", "/ok?again"] {
+            let response = get(daemon.address, path).expect(path);
+            assert_eq!((response.status, &response.body[..]), (200, &b"hello"[..]), "{path}");
+            assert_eq!(response.header("Proto"), Some("HTTP/2.0"), "{path}");
+            assert!(response.head.starts_with("HTTP/1.1 200 OK"), "{path}: {}", response.head);
+        }
+        assert_eq!(get(daemon.address, "/empty").expect("a response").status, 204);
+        let nothing = get(daemon.address, "/nothing").expect("a response");
+        assert_eq!((nothing.status, nothing.body.len(), nothing.header("x")), (200, 0, Some("y")));
+        let large = get(daemon.address, "/large").expect("a response");
+        assert_eq!(large.body, [b'x'; 200_000]);
+        assert!(daemon.log_has("reuse"));
+    }
+    assert_eq!(origin.counts.streams.load(Ordering::SeqCst), 1);
+}
+
+/// A response that breaks a rule is an error, of which nothing is cached, and the next request is served.
+#[test]
+fn broken_responses_are_errors() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    let daemon = start(&origin, "", &["-p", "max_retries=0"]);
+    for path in [
+        "/bomb",
+        "/many",
+        "/continuations",
+        "/longer",
+        "/later",
+        "/shorter",
+        "/overflow",
+        "/window",
+        "/push",
+        "/pseudo",
+        "/uppercase",
+        "/chunked",
+        "/connection",
+        "/split",
+        "/nostatus",
+        "/status",
+        "/switch",
+        "/first",
+        "/interims",
+        "/pings",
+        "/settings",
+        "/frames",
+        "/reset",
+        "/garbage",
+        "/http1",
+        "/other",
+        "/hpack",
+        "/drop",
+    ] {
+        for _ in 0..2 {
+            match get(daemon.address, path) {
+                // The head may have been delivered before the fault.
+                Ok(response) if response.status == 200 => {
+                    panic!("{path}: a whole response of {} bytes", response.body.len())
+                }
+                Ok(response) => assert_eq!(response.status, 503, "{path}"),
+                Err(_) => {}
+            }
+        }
+        let next = get(daemon.address, &format!("/ok?{path}")).expect(path);
+        assert_eq!((next.status, &next.body[..]), (200, &b"hello"[..]), "after {path}");
+    }
+    assert!(!daemon.stderr().contains("died"), "{}", daemon.stderr());
+}
+
+/// Requests at the same time share one connection.
+#[test]
+fn requests_share_a_connection() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    let daemon = start(&origin, PASS, &["-p", "thread_pools=1"]);
+    let bodies = at_once(&daemon, 30);
+    assert!(bodies.iter().enumerate().all(|(n, body)| *body == format!("/slow{n}")), "{bodies:?}");
+    let (connections, streams) =
+        (origin.counts.connections.load(Ordering::SeqCst), origin.counts.streams.load(Ordering::SeqCst));
+    assert!(connections <= 2 && streams >= 10, "{connections} connections, {streams} streams");
+}
+
+/// Sends requests at the same time, and returns the bodies of the responses.
+fn at_once(daemon: &Daemon, count: usize) -> Vec<String> {
+    let address = daemon.address;
+    let clients: Vec<_> = (0..count)
+        .map(|n| thread::spawn(move || get(address, &format!("/slow{n}")).expect("a response")))
+        .collect();
+    let responses = clients.into_iter().map(|client| client.join().expect("it does not panic"));
+    responses.map(|response| String::from_utf8_lossy(&response.body).into_owned()).collect()
+}
+
+/// The origin's limit of streams holds; further requests get connections of their own.
+#[test]
+fn the_limit_of_streams_is_kept() {
+    const MAX_CONCURRENT_STREAMS: u16 = 3;
+    let _slot = shared_slot();
+    let origin = Origin::start(&[(MAX_CONCURRENT_STREAMS, 2)]);
+    let daemon = start(&origin, PASS, &[]);
+    // The settings are known after the first response, on one of the reactors.
+    assert_eq!(get(daemon.address, "/ok").expect("a response").status, 200);
+    let bodies = at_once(&daemon, 8);
+    assert!(bodies.iter().enumerate().all(|(n, body)| *body == format!("/slow{n}")), "{bodies:?}");
+    assert!(origin.counts.connections.load(Ordering::SeqCst) >= 2);
+}
+
+/// Requests that the origin has not processed are sent again.
+#[test]
+fn unprocessed_requests_are_repeated() {
+    let _slot = shared_slot();
+    for path in ["/goaway-once", "/refuse-once"] {
+        let origin = Origin::start(&[]);
+        let daemon = start(&origin, PASS, &["-p", "max_retries=0"]);
+        let mut client = Client::connect(daemon.address).expect("it serves");
+        let request = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        let response = client.ask(&request).expect("a response");
+        assert_eq!(response.status, 404, "{path}: the second attempt is answered");
+        assert_eq!(origin.counts.connections.load(Ordering::SeqCst), 2, "{path}");
+    }
+}
+
+/// A connection that the origin closes is replaced.
+#[test]
+fn closed_connections_are_replaced() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    let daemon = start(&origin, PASS, &[]);
+    for _ in 0..5 {
+        assert_eq!(get(daemon.address, "/close").expect("a response").body, b"bye");
+    }
+    assert_eq!(get(daemon.address, "/ok").expect("a response").status, 200);
+}
+
+/// Bodies of requests are sent within the windows of the origin, with and without a length.
+#[test]
+fn bodies_of_requests_arrive() {
+    const SIZE: usize = 3_000_000;
+    let _slot = shared_slot();
+    let origin = Origin::start(&[(4, 10_000)]);
+    let daemon = start(&origin, PASS, &[]);
+    for (coding, begin, end) in [
+        (format!("Content-Length: {SIZE}"), String::new(), ""),
+        ("Transfer-Encoding: chunked".to_owned(), format!("{SIZE:x}\r\n"), "\r\n0\r\n\r\n"),
+    ] {
+        let mut client = Client::connect(daemon.address).expect("it serves");
+        let body = "x".repeat(SIZE);
+        let request = format!("POST /count HTTP/1.1\r\nHost: a\r\n{coding}\r\n\r\n{begin}{body}{end}");
+        let response = client.ask(&request).expect("a response");
+        assert_eq!((response.status, response.body), (200, SIZE.to_string().into_bytes()), "{coding}");
+    }
+}
+
+/// A refusal before the end of the upload reaches the client.
+#[test]
+fn early_responses_reach_the_client() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    let daemon = start(&origin, PASS, &[]);
+    let mut plain = Client::connect(daemon.address).expect("it serves");
+    plain
+        .send("POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nbegin")
+        .expect("it can be sent");
+    let response = plain.response().expect("a response");
+    assert_eq!((response.status, &response.body[..]), (413, &b"too large"[..]));
+}
+
+/// A pipe and an upgrade, which need HTTP/1.1, fail with a reason.
+#[test]
+fn pipes_are_refused_with_a_reason() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    let daemon = start(&origin, "sub vcl_recv { return (pipe); }", &[]);
+    assert!(get(daemon.address, "/ok").is_err(), "a pipe that fails has no response");
+    assert!(daemon.logs("a pipe or an upgrade needs HTTP/1.1"));
+    assert_eq!(origin.counts.connections.load(Ordering::SeqCst), 0);
+}
+
+/// The trailers of a response, such as those of gRPC, pass to clients of HTTP/2.
+#[test]
+fn trailers_pass_to_clients() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    let daemon = start(&origin, PASS, &["-p", "feature=+http2"]);
+    let mut client = H2Client::connect(daemon.address, &[]).expect("it serves");
+    let stream = client.new_stream();
+    let request = block("POST", "/trailers", &[("te", "trailers")]);
+    client.send(kind::HEADERS, END_HEADERS | END_STREAM, stream, &request).expect("it can be sent");
+    let (mut body, mut blocks) = (Vec::new(), Vec::new());
+    loop {
+        let frame = client.frame().expect("a frame");
+        if frame.stream != stream {
+            continue;
+        }
+        match frame.kind {
+            kind::HEADERS => blocks.push(frame.payload.clone()),
+            kind::DATA => body.extend_from_slice(&frame.payload),
+            _ => {}
+        }
+        if frame.flags & END_STREAM != 0 && matches!(frame.kind, kind::HEADERS | kind::DATA) {
+            assert_eq!(frame.kind, kind::HEADERS, "the trailers end the stream");
+            break;
+        }
+    }
+    let text = String::from_utf8_lossy(&blocks[1]).into_owned();
+    assert_eq!((body, blocks.len()), (b"hello".to_vec(), 2));
+    assert!(text.contains("grpc-status") && !text.contains("99"), "{text:?}");
+}
