@@ -64,6 +64,10 @@ pub struct Exchange {
     pub(super) lent: Option<OriginConnection>,
     pub(super) account: Account,
     pub(super) deadline: Rc<Deadline>,
+    /// The time when the request was sent.
+    pub(super) requested: f64,
+    /// The type of the origin's last failure, for `Proxy-Status`.
+    pub(super) failure: &'static str,
 }
 
 /// The destination of the object that the fetch creates, and the stale object that it replaces.
@@ -74,6 +78,8 @@ pub struct Product {
     /// The number of objects evicted for this one.
     pub(super) nuked: u32,
     pub(super) transit_buffer: u64,
+    /// VCL has set `beresp.ttl`.
+    pub(super) is_ttl_set: bool,
 }
 
 /// The reason for the fetch.
