@@ -9,6 +9,8 @@ use crate::sink::Sink;
 pub enum Head<'h> {
     /// The status and the fields of a message.
     Message(MessageHead<'h>),
+    /// The status and the fields of an interim response.
+    Interim { message: &'h Message, ws: &'h Workspace },
     /// Only a status. It completes the response, or is interim if it is below 200.
     Status(u16),
     /// A 500 that needs no workspace, because the workspace is too small for the message. It completes the response.

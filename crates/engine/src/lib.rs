@@ -23,6 +23,7 @@ mod h1;
 pub mod h2;
 pub mod h3;
 mod init_host;
+mod interim;
 pub mod knobs;
 mod live_params;
 mod logged;

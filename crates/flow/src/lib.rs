@@ -18,6 +18,7 @@ pub mod persistence;
 pub mod request;
 pub mod retry;
 pub mod reuse;
+pub mod rfc9111;
 pub mod storing;
 pub mod transfer;
 pub mod upgrade;

@@ -227,6 +227,14 @@ pub fn parse(text: &[u8]) -> Option<f64> {
 }
 
 fn parse_as(text: &[u8], tolerant: bool) -> Option<f64> {
+    let fields = fields_of(text, tolerant)?;
+    let seconds = seconds_of(&fields);
+    let days = (seconds / SECONDS_PER_DAY as f64).floor() as i64;
+    fields.weekday.is_none_or(|weekday| (days + 4).rem_euclid(7) == weekday).then_some(seconds)
+}
+
+/// Parses a date without a check of its weekday.
+fn fields_of(text: &[u8], tolerant: bool) -> Option<Fields> {
     let mut cursor = Cursor { rest: text, tolerant };
     cursor.skip_spaces();
     let f = cursor.date()?;
@@ -238,15 +246,32 @@ fn parse_as(text: &[u8], tolerant: bool) -> Option<f64> {
         && (1..=12).contains(&f.month)
         && (1..=days_in_month(f.year, f.month)).contains(&f.day)
         && f.year >= 1899;
-    if !in_range {
-        return None;
-    }
+    in_range.then_some(f)
+}
+
+fn seconds_of(f: &Fields) -> f64 {
     let days = days_from_civil(f.year, f.month, f.day);
-    if f.weekday.is_some_and(|w| (days + 4).rem_euclid(7) != w) {
-        return None;
-    }
     let second = f.second.min(59); // leap seconds are ignored
-    Some((days * SECONDS_PER_DAY + f.hour * 3600 + f.minute * 60 + second) as f64)
+    (days * SECONDS_PER_DAY + f.hour * 3600 + f.minute * 60 + second) as f64
+}
+
+/// Parses a date that determines freshness. Letters are compared without case, as RFC 9111 section 4.2 demands, and a
+/// wrong weekday is ignored.
+pub fn parse_leniently(text: &[u8]) -> Option<f64> {
+    const LONGEST: usize = 40;
+    let mut canonical = [0; LONGEST];
+    let canonical = canonical.get_mut(..text.len())?;
+    let mut is_inside = false;
+    for (to, &from) in canonical.iter_mut().zip(text) {
+        *to = if is_inside { from.to_ascii_lowercase() } else { from.to_ascii_uppercase() };
+        is_inside = from.is_ascii_alphabetic();
+    }
+    // The zone has capitals only. Within ISO 8601, "T" begins a word.
+    if let Some(zone) = canonical.strip_suffix(b"Gmt").map(<[u8]>::len) {
+        canonical[zone..].copy_from_slice(b"GMT");
+    }
+    let fields = fields_of(canonical, TOLERANT.load(Ordering::Relaxed))?;
+    Some(seconds_of(&fields))
 }
 
 /// Parses a date, but returns 0 if there is none, which is also the time of the epoch.
@@ -280,6 +305,34 @@ impl DateCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_for_freshness_are_parsed_without_case() {
+        const TIME: Option<f64> = Some(784_111_777.0);
+        for (text, expected) in [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", TIME),
+            ("SUN, 06 NOV 1994 08:49:37 gmt", TIME),
+            ("sun, 06 nov 1994 08:49:37 gMT", TIME),
+            ("SUNDAY, 06-NOV-94 08:49:37 GMT", TIME),
+            ("sun nov  6 08:49:37 1994", TIME),
+            ("Mon, 06 Nov 1994 08:49:37 GMT", TIME),
+            ("1994-11-06T08:49:37", TIME),
+            ("Sun, 06 Nov 1994 08:49:37 UTC", None),
+            ("Sun 06 Nov 1994 08:49:37 GMT", None),
+            ("Sun, 06-Nov-1994 08:49:37 GMT", None),
+            ("Sun, 06  Nov  1994 08:49:37 GMT", None),
+            ("Sun, 06 Nov 1994 8:49:37 GMT", None),
+            ("Sun, 06 Nov 1994 08.49.37 GMT", None),
+            ("Sun, 06 Nov 94 08:49:37 GMT", None),
+            ("Sun, 31 Feb 1994 08:49:37 GMT", None),
+            ("0", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_leniently(text.as_bytes()), expected, "{text:?}");
+        }
+        assert_eq!(parse_leniently(&[b'x'; 1000]), None);
+        assert_eq!(parse_leniently(b"S\xfcn, 06 Nov 1994 08:49:37 GMT"), None);
+    }
 
     #[test]
     fn all_formats_are_parsed_to_the_same_time() {

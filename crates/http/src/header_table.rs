@@ -18,6 +18,9 @@ impl Filter {
     pub const FETCH: Filter = Filter::of(FETCH);
     /// From a backend response into a cached object.
     pub const INSERT: Filter = Filter::of(INSERT);
+    /// Like `INSERT`, but keeps `Content-Range`, which has no meaning with statuses other than 206 and 416. RFC 9111
+    /// section 3.1 allows no exception for it.
+    pub const INSERT_WITH_RANGE: Filter = Filter(Filter::INSERT.0 & !bit(CONTENT_RANGE.id));
     /// From a backend response into an uncacheable object.
     pub const PASS_OBJECT: Filter = Filter::of(PASS_OBJECT);
 

@@ -8,6 +8,8 @@ pub mod authority;
 pub mod body_status;
 pub mod conditional;
 pub mod date;
+pub mod dictionary;
+pub mod directives;
 pub mod fixed_text_table;
 pub mod freshness;
 pub mod h1;

@@ -6,8 +6,9 @@
 //! end:      0xff 0xff 0x00
 //! ```
 
-use crate::ascii::{is_ows, trim_ows_end};
-use crate::header_table::{ACCEPT_ENCODING, HeaderName, VARY};
+use crate::ascii::{is_ows, trim_ows, trim_ows_end};
+use crate::directives::split_element;
+use crate::header_table::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, HeaderName, VARY};
 use crate::message::Message;
 use crate::workspace::Workspace;
 use std::borrow::Cow;
@@ -175,6 +176,55 @@ pub fn matches(spec: &[u8], req: &Message, ws: &Workspace, gzip_support: bool) -
     })
 }
 
+/// Returns whether the request matches this variant, where values with the same meaning are equal: the whitespace
+/// around the commas of a list does not count, nor do order and case in `Accept-Language` (RFC 9111 section 4.1).
+pub fn matches_by_meaning(spec: &[u8], req: &Message, ws: &Workspace, gzip_support: bool) -> bool {
+    entries(spec).all(|entry| {
+        if gzip_support && ACCEPT_ENCODING.matches(entry.name) {
+            return true;
+        }
+        let value = request_value(req, ws, entry.name);
+        entry.name != EVERYTHING
+            && match (value.as_deref().map(kept), entry.value) {
+                (Some(asked), Some(stored)) => has_same_meaning(entry.name, asked, stored),
+                (asked, stored) => asked == stored,
+            }
+    })
+}
+
+fn has_same_meaning(name: &[u8], a: &[u8], b: &[u8]) -> bool {
+    // Their values are not lists.
+    let is_exact = COOKIE.matches(name) || AUTHORIZATION.matches(name);
+    if is_exact || a == b {
+        return a == b;
+    }
+    let (mut a, mut b) = (elements(a), elements(b));
+    if ACCEPT_LANGUAGE.matches(name) {
+        for list in [&mut a, &mut b] {
+            for element in list.iter_mut() {
+                *element =
+                    Cow::Owned(element.iter().filter(|&&b| !is_ows(b)).map(u8::to_ascii_lowercase).collect());
+            }
+            list.sort_unstable();
+        }
+    }
+    a == b
+}
+
+/// Returns the elements of a list, without those that are empty.
+fn elements(mut list: &[u8]) -> Vec<Cow<'_, [u8]>> {
+    let mut found = Vec::new();
+    while !list.is_empty() {
+        let (element, rest) = split_element(list);
+        let element = trim_ows(element);
+        if !element.is_empty() {
+            found.push(Cow::Borrowed(element));
+        }
+        list = rest;
+    }
+    found
+}
+
 /// Appends the spec that the response to this request will probably have: the headers of `spec` with the values of
 /// the request.
 pub fn predict(spec: &[u8], req: &Message, ws: &Workspace, out: &mut Vec<u8>) {
@@ -261,6 +311,33 @@ mod tests {
         }
         let (msg, ws) = message(&[]);
         assert!(matches(&END, &msg, &ws, false));
+    }
+
+    #[test]
+    fn values_with_the_same_meaning_match() {
+        let table: &[(&str, &str, &str, bool)] = &[
+            ("Foo", "1,2", " 1, 2 ", true),
+            ("Foo", "1,2", "1 ,\t2,", true),
+            ("Foo", "1,2", "2,1", false),
+            ("Foo", "1,2", "1,2,3", false),
+            ("Foo", "a", "A", false),
+            ("Foo", "\"a, b\"", "\"a,b\"", false),
+            ("Foo", "\"a,b", "\"a, b", false),
+            ("Accept-Language", "en, de", "de,en", true),
+            ("Accept-Language", "en, de", "eN ,  De", true),
+            ("Accept-Language", "en;q=0.5, de", "de, en; q=0.5", true),
+            ("Accept-Language", "en;q=0.5, de", "de, en;q=0.6", false),
+            ("Accept-Language", "en, de", "en", false),
+            ("Cookie", "a=1, 2", "a=1,2", false),
+            ("Authorization", "Digest a=1, b=2", "Digest a=1,b=2", false),
+        ];
+        for (name, stored, asked, expected) in table {
+            let made = spec(&format!("Vary: {name}"), &[&format!("{name}: {stored}")]).unwrap();
+            let (msg, ws) = message(&[&format!("{name}: {asked}")]);
+            assert_eq!(matches_by_meaning(&made, &msg, &ws, true), *expected, "{name} {stored:?} {asked:?}");
+            let (none, none_ws) = message(&[]);
+            assert!(!matches_by_meaning(&made, &none, &none_ws, true), "{name}");
+        }
     }
 
     #[test]

@@ -151,6 +151,7 @@ bit_set! {
         BUSY_STATS_RATE "busy_stats_rate" "Make busy workers obey thread_stats_rate."
         TRACE "trace" "Trace VCL from the start, including vcl_init and vcl_fini."
         VCL_REQ_RESET "vcl_req_reset" "Stop client VCL when the client has closed the connection."
+        RFC9111 "rfc9111" "Cache as RFC 9111 defines it, instead of by Varnish's policy."
     ]
 }
 

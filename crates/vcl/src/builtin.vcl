@@ -46,6 +46,10 @@ sub vcl_req_method {
         req.method != "OPTIONS" &&
         req.method != "DELETE" &&
         req.method != "PATCH") {
+        if (param.rfc9111) {
+            # The response may invalidate what is cached, so it must be seen.
+            return (pass);
+        }
         # A method nobody knows: let the two sides talk.
         return (pipe);
     }
@@ -54,15 +58,15 @@ sub vcl_req_method {
     }
 }
 
-# Answers to known people are not for everyone.
+# Answers to known people are not for everyone. With RFC 9111, the backend decides which are.
 sub vcl_req_authorization {
-    if (req.http.Authorization) {
+    if (req.http.Authorization && !param.rfc9111) {
         return (pass);
     }
 }
 
 sub vcl_req_cookie {
-    if (req.http.Cookie) {
+    if (req.http.Cookie && !param.rfc9111) {
         return (pass);
     }
 }
@@ -195,20 +199,25 @@ sub vcl_builtin_backend_response {
     call vcl_beresp_vary;
 }
 
+# RFC 9111 keeps a stale answer that can be validated.
 sub vcl_beresp_stale {
-    if (beresp.ttl <= 0s) {
+    if (beresp.ttl <= 0s && !(param.rfc9111 && beresp.is_storable)) {
         call vcl_beresp_hitmiss;
     }
 }
 
 sub vcl_beresp_cookie {
-    if (beresp.http.Set-Cookie) {
+    if (beresp.http.Set-Cookie && !param.rfc9111) {
         call vcl_beresp_hitmiss;
     }
 }
 
 sub vcl_beresp_control {
-    if (beresp.http.Surrogate-control ~ "(?i)no-store" ||
+    if (param.rfc9111) {
+        if (!beresp.is_storable) {
+            call vcl_beresp_hitmiss;
+        }
+    } else if (beresp.http.Surrogate-control ~ "(?i)no-store" ||
         (!beresp.http.Surrogate-Control &&
           beresp.http.Cache-Control ~ "(?i:no-cache|no-store|private)")) {
         call vcl_beresp_hitmiss;
@@ -221,9 +230,9 @@ sub vcl_beresp_vary {
     }
 }
 
-# Content-Range means something with these two only (RFC 9110, section 14.4).
+# Content-Range means something with these two only (RFC 9110, section 14.4). RFC 9111 stores all fields.
 sub vcl_beresp_range {
-    if (beresp.status != 206 && beresp.status != 416) {
+    if (beresp.status != 206 && beresp.status != 416 && !param.rfc9111) {
         unset beresp.http.Content-Range;
     }
 }

@@ -11,7 +11,7 @@ use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
 
 use super::admit::admit;
-use super::{Req, Step};
+use super::{Req, Step, rfc9111};
 
 /// Fills in the response from the object. Returns false if the workspace is too small.
 pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
@@ -30,6 +30,9 @@ pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
     headers.add(crate::logged::names::X_VARNISH, numbers(own, fetched_by, &mut [0; TWO_NUMBERS]));
     headers.add(h::AGE, text::digits(age, &mut [0; text::MAX]));
     req.resp_headers().append_value(h::VIA, via.as_bytes());
+    if req.follows_rfc9111() {
+        rfc9111::report(req, object);
+    }
     if req.task.params().http_gzip_support
         && object.is(flag::GZIPED)
         && !conditional::accepts_gzip(&req.request.http, req.task.ws())

@@ -5,8 +5,10 @@ use std::pin::pin;
 
 use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Resumed, Wait};
 use lacquer_flow::lookup::Limits;
+use lacquer_flow::rfc9111::status::Forward;
 use lacquer_http::vary;
 use lacquer_net::disconnect::HalfClosed;
+use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
@@ -14,7 +16,8 @@ use lacquer_vcl::types::{Action, Method};
 use super::admit::admit;
 use super::disk::{self, Searched};
 use super::parts::LookupRules;
-use super::{Req, Step, presence, tunnel};
+use super::rfc9111::{self, Use};
+use super::{Req, Step, invalidate, presence, tunnel};
 use crate::fetch::{self, Mode, Outcome};
 use crate::slices::{LongWorkLease, Slice};
 use crate::task::TaskParts;
@@ -33,6 +36,9 @@ pub async fn lookup(req: &mut Req) -> Step {
     let mut has_flushed = req.inclusion.into.is_none();
     let found = loop {
         match lookup_once(req, resumed.take(), &mut predicted, &lease) {
+            Lookup::Hit(object) if !rfc9111::accepts(req, &object, waited) => {
+                break validate(req, &object);
+            }
             Lookup::Hit(object) => {
                 if waited {
                     req.task.stamp("Waitinglist");
@@ -45,8 +51,7 @@ pub async fn lookup(req: &mut Req) -> Step {
             }
             Lookup::Unfinished(next) => {
                 resumed = next;
-                let services = req.task.services().clone();
-                Box::pin(lease.next(services.long_work())).await;
+                Box::pin(lease.next(req.task.services().clone().long_work())).await;
             }
             // The client may take long to read what precedes an include. No other request may wait for it meanwhile.
             found if !has_flushed && delays_others(&found) => {
@@ -56,7 +61,6 @@ pub async fn lookup(req: &mut Req) -> Step {
             }
             Lookup::Wait(wait) => {
                 waited = true;
-                req.task.services().flush_counters();
                 resumed = match Box::pin(wait_for_other(req, wait)).await {
                     Ok(resumed) => Some(resumed),
                     Err(step) => return step,
@@ -77,6 +81,20 @@ pub async fn lookup(req: &mut Req) -> Step {
     };
     if waited {
         req.task.stamp("Waitinglist");
+    }
+    if req.follows_rfc9111() {
+        return match rfc9111::without_hit(req, found, predicted.len() > NO_VARIANT) {
+            Use::Found(found) => not_fresh(req, found, &predicted).await,
+            Use::Stale(object) => {
+                log_hit(req, &object);
+                hit(req, object, None).await
+            }
+            Use::Validate(object) => {
+                let found = validate(req, &object);
+                not_fresh(req, found, &predicted).await
+            }
+            Use::End(step) => step,
+        };
     }
     not_fresh(req, found, &predicted).await
 }
@@ -109,6 +127,21 @@ async fn not_fresh(req: &mut Req, found: Lookup, predicted: &[u8]) -> Step {
     }
 }
 
+/// Turns a hit into a miss that validates the object. Other requests for the object do not wait for it.
+fn validate(req: &mut Req, object: &ObjRef) -> Lookup {
+    let wanted = std::mem::replace(&mut req.request.rules.always_miss, true);
+    let found = lookup_once(req, None, &mut Vec::new(), &LongWorkLease::default());
+    req.request.rules.always_miss = wanted;
+    req.found.forward = Forward::Request;
+    match found {
+        Lookup::Miss { busy, .. } => Lookup::Miss { busy, stale: Some(object.to_shared()) },
+        found => found,
+    }
+}
+
+/// The length of a Vary specification without names.
+const NO_VARIANT: usize = 3;
+
 /// Returns whether other requests may wait until this one goes on.
 fn delays_others(found: &Lookup) -> bool {
     matches!(found, Lookup::Miss { .. } | Lookup::HitMiss { .. } | Lookup::Wait(_))
@@ -124,6 +157,10 @@ fn give_up(found: Lookup) {
 /// Waits for another request's fetch. Returns the step that ends the request if it is not admitted or its client
 /// leaves.
 async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
+    if let Some(step) = rfc9111::instead_of_wait(req) {
+        return Err(step);
+    }
+    req.task.services().flush_counters();
     admit(req).await?;
     let shared = req.task.services().shared();
     let is_under_pressure = shared.admission().is_under_pressure(shared.bound(req.task.params()));
@@ -150,6 +187,7 @@ fn lookup_once(
     let http = &req.request.http;
     let TaskParts { params, ws, log, .. } = req.task.parts();
     let (ws, gzip, log) = (&*ws, params.http_gzip_support, RefCell::new(log));
+    let by_meaning = params.feature.has(FeatureBits::RFC9111);
     let other_variant = RefCell::new(Vec::new());
     let slice = Slice::default();
     let args = LookupArgs {
@@ -160,7 +198,8 @@ fn lookup_once(
         ignore_vary: req.request.rules.ignore_vary,
         ban_any_variant: params.ban_any_variant,
         vary: &|spec| {
-            let matches = vary::matches(spec, http, ws, gzip);
+            let matches = vary::matches(spec, http, ws, gzip)
+                || by_meaning && vary::matches_by_meaning(spec, http, ws, gzip);
             if !matches {
                 let mut other = other_variant.borrow_mut();
                 other.clear();
@@ -247,7 +286,8 @@ pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
         return step;
     }
     req.task.services().counters().s_fetch.add(1);
-    if matches!(mode, Mode::Pass) {
+    let is_pass = matches!(mode, Mode::Pass);
+    if is_pass {
         req.flush_enclosing().await;
     }
     let outcome = fetch::for_request(req, mode).await;
@@ -256,7 +296,12 @@ pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
     }
     req.ignore_body().await;
     match outcome {
-        Outcome::Object(object) => Step::Deliver(ObjRef::shared(object)),
+        Outcome::Object(object) => {
+            if is_pass && req.follows_rfc9111() {
+                Box::pin(invalidate::after(req, &object)).await;
+            }
+            Step::Deliver(ObjRef::shared(object))
+        }
         Outcome::Tunnel(tunnel) => Box::pin(tunnel::run(req, tunnel)).await,
         Outcome::Nothing | Outcome::ClientGone => {
             req.response.status = 503;

@@ -6,7 +6,7 @@ use lacquer_cache::{Busy, Object};
 use lacquer_vcl::types::{Action, Method};
 
 use super::lookup::fetch_and_deliver;
-use super::{Req, Step};
+use super::{Req, Step, rfc9111};
 use crate::fetch::Mode;
 
 pub async fn miss(req: &mut Req, busy: Busy, stale: Option<Arc<Object>>) -> Step {
@@ -32,6 +32,9 @@ pub async fn pass(req: &mut Req) -> Step {
     match req.vcl(Method::Pass).await {
         Action::Fetch => {
             req.task.services().counters().s_pass.add(1);
+            if req.follows_rfc9111() {
+                rfc9111::note_pass(req);
+            }
             fetch_and_deliver(req, Mode::Pass).await
         }
         Action::Synth => Step::Synth,

@@ -61,6 +61,7 @@ pub(super) fn apply(req: &mut Req, plan: &Plan) {
                 if let Some(parts) = &plan.parts {
                     let mut headers = req.resp_headers();
                     headers.unset(h::CONTENT_TYPE);
+                    headers.unset(h::CONTENT_RANGE);
                     headers.add(h::CONTENT_TYPE, &parts.media_type());
                     headers.respond(206, None);
                 }
@@ -71,6 +72,7 @@ pub(super) fn apply(req: &mut Req, plan: &Plan) {
 }
 
 fn name_part(req: &mut Req, (low, high): (u64, u64), whole: Option<u64>) {
+    req.resp_headers().unset(h::CONTENT_RANGE);
     let TaskParts { ws, log, .. } = req.task.parts();
     if let Ok(line) = range::append_content_range(&mut req.response.http, ws, low, high, whole) {
         log.put(Tag::RespHeader, ws.get(line));
@@ -80,6 +82,7 @@ fn name_part(req: &mut Req, (low, high): (u64, u64), whole: Option<u64>) {
 
 fn refuse(req: &mut Req, why: &str, whole: Option<u64>) {
     req.task.log_mut().put_fmt(Tag::Debug, format_args!("RANGE_FAIL {why}"));
+    req.resp_headers().unset(h::CONTENT_RANGE);
     let TaskParts { ws, log, .. } = req.task.parts();
     if let Some(length) = whole
         && let Ok(line) = range::append_unsatisfied_range(&mut req.response.http, ws, length)

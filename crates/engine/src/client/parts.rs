@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use lacquer_cache::ObjRef;
 use lacquer_deliver::EsiInclude;
+use lacquer_flow::rfc9111::status::Forward;
 use lacquer_http::{Mark, Message, SessClose, Text};
 use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
@@ -123,6 +124,8 @@ pub struct Found {
     pub(super) is_hit: bool,
     pub(super) is_hitmiss: bool,
     pub(super) is_hitpass: bool,
+    /// The reason why the request is forwarded, for `Cache-Status`.
+    pub(super) forward: Forward,
 }
 
 /// The position of the request in a tree of ESI includes.

@@ -1,6 +1,7 @@
 //! The first steps of a request: the protocol's rules, `vcl_recv` and `vcl_hash`.
 
 use lacquer_flow::request::{self, Expectation};
+use lacquer_flow::rfc9111::status::Forward;
 use lacquer_http::{BodyStatus, SessClose, conditional, h1, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
@@ -77,6 +78,7 @@ fn prepare(req: &mut Req) {
     req.found.is_hit = false;
     req.found.is_hitmiss = false;
     req.found.is_hitpass = false;
+    req.found.forward = Forward::None;
     req.response.status = 0;
     req.response.reason = lacquer_http::Text::NONE;
     req.request.filters = lacquer_http::Text::NONE;
@@ -162,7 +164,7 @@ fn refuse_connect(req: &mut Req) -> Step {
 }
 
 /// Runs `vcl_hash`, which computes the lookup key. Returns false if VCL failed.
-async fn hash(req: &mut Req) -> bool {
+pub(super) async fn hash(req: &mut Req) -> bool {
     req.key.hasher = Some(Sha256::new());
     let outcome = req.vcl(Method::Hash).await;
     if let Some(hasher) = req.key.hasher.take() {

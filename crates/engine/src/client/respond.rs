@@ -9,7 +9,7 @@ use lacquer_flow::delivery::{self, End};
 use lacquer_flow::persistence::{self, Carrier, Consequence, Sent};
 use lacquer_flow::upgrade;
 use lacquer_http::header_table::{self as h, HeaderName};
-use lacquer_http::{SessClose, h1};
+use lacquer_http::{Message, SessClose, Workspace, h1};
 use lacquer_net::disconnect::DisconnectPolicy;
 use lacquer_shm::Tag;
 
@@ -19,6 +19,7 @@ use super::pipeline::send_through_pipeline;
 use super::plan::Plan;
 use crate::client_sink::ClientSink;
 use crate::emulated::workspaces;
+use crate::interim::Interim;
 use crate::send_limits::SendLimits;
 use crate::session::Timeout;
 use crate::task::TaskParts;
@@ -217,7 +218,37 @@ fn log_tls_error(req: &mut Req, e: &io::Error) {
     }
 }
 
+/// The largest interim response that is forwarded, in bytes and in fields.
+const INTERIM_MOST: usize = 16384;
+const INTERIM_FIELDS: usize = 64;
+
 impl Req {
+    /// Sends interim responses of the origin to the client, unless its protocol has none.
+    pub async fn send_interim(&mut self, responses: Vec<Interim>) {
+        let is_old = self.client.tx.carrier() == Carrier::Connection && self.request.original.version() < 11;
+        if is_old || self.inclusion.into.is_some() {
+            return;
+        }
+        for Interim { status, fields } in responses {
+            let mut ws = Workspace::new(INTERIM_MOST);
+            let mut message = Message::new(INTERIM_FIELDS);
+            let made = message.set_response(&mut ws, status).is_ok()
+                && fields
+                    .iter()
+                    .all(|(name, value)| message.append(&mut ws, HeaderName::new(name), value).is_ok());
+            if !made {
+                self.log_error("An interim response is too large to be forwarded");
+                continue;
+            }
+            let mut sink = open(self);
+            sink.head(Head::Interim { message: &message, ws: &ws });
+            if sink.flush().await.is_ok() {
+                self.client.account.resp_header += sink.sent().head;
+            }
+            self.task.return_output(sink.into_buffer());
+        }
+    }
+
     /// Sends a response that has no body and did not come from VCL. Returns false if the client is gone.
     pub async fn minimal_response(&mut self, status: u16) -> bool {
         if self.inclusion.into.is_some() {

@@ -2,11 +2,12 @@
 
 use lacquer_deliver::Source;
 use lacquer_flow::retry;
+use lacquer_flow::rfc9111::status::SYNTHETIC;
 use lacquer_http::{SessClose, header_table as h};
 use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
 
-use super::{Req, Step};
+use super::{Req, Step, rfc9111};
 
 /// Prepares the response to a request for which VCL failed (503) or whose client is gone (408). Rolls the request
 /// back.
@@ -34,11 +35,15 @@ pub(super) fn set_up(req: &mut Req) {
     let vxid = req.task.vxid().number().to_string();
     let expects = req.request.expects.is_waiting;
     let reason = req.task.ws().get_opt(reason).map(<[u8]>::to_vec);
+    let has_status = req.follows_rfc9111();
     let mut headers = req.resp_headers();
     headers.respond(code, reason.as_deref());
     headers.add(h::DATE, &date);
     headers.add(h::SERVER, b"Varnish");
     headers.add(crate::logged::names::X_VARNISH, vxid.as_bytes());
+    if has_status {
+        headers.add(rfc9111::CACHE_STATUS, SYNTHETIC.as_bytes());
+    }
     // If the client still waits for 100 (Continue), closing the connection saves both sides the body. VCL may remove
     // this header.
     if expects {

@@ -41,6 +41,7 @@ pub fn get_bool(req: &mut Req, var: Var) -> bool {
         Var::ReqIsHitmiss => req.found.is_hitmiss,
         Var::ReqIsHitpass => req.found.is_hitpass,
         Var::ReqTrace => req.task.is_traced(),
+        Var::ParamRfc9111 => req.follows_rfc9111(),
         Var::RespIsStreaming => req.found.object.as_ref().is_some_and(|o| o.state() == BodyState::Fetching),
         _ => req.found.object.as_ref().is_some_and(|o| object::get_bool(o, var)),
     }

@@ -6,7 +6,7 @@ use lacquer_vcl::types::{Action, Method};
 
 use super::object::Stored;
 use super::parts::{Step, Target};
-use super::{Fetch, retry};
+use super::{Fetch, retry, stale};
 
 pub async fn error(f: &mut Fetch) -> Step {
     if !f.attempt.error_action {
@@ -24,6 +24,9 @@ pub async fn error(f: &mut Fetch) -> Step {
     headers.respond_with(code, reason);
     headers.add(h::DATE, &date);
     headers.add(h::SERVER, b"Varnish");
+    if f.follows_rfc9111() && !f.attempt.error_action {
+        stale::report_failure(f);
+    }
     let awaited = matches!(&f.product.target, Target::Cache(busy) if busy.is_awaited());
     f.response.lifetime = Lifetime::of_error(now, awaited);
     f.response.body.clear();

@@ -8,6 +8,7 @@ use lacquer_cache::Object;
 
 use super::upgraded::{Ended, Upgraded};
 use crate::admission::Orphan;
+use crate::interim::Interim;
 use crate::req_body::ReqBody;
 use crate::trailers::Trailers;
 
@@ -21,6 +22,8 @@ pub struct FetchEvents {
     pub started: Cell<Option<Started>>,
     /// The place of the trailers that follow the response.
     pub trailers: RefCell<Option<Rc<Trailers>>>,
+    /// The interim responses of the origin that the client has not received yet.
+    pub interim: RefCell<Vec<Interim>>,
     /// The connection, which has become a tunnel.
     pub upgraded: Cell<Option<Box<Upgraded>>>,
     /// In the other direction: the end of the tunnel.
@@ -42,6 +45,12 @@ pub enum BodyEvent {
 /// The object that can be delivered, or `None` if there will be none.
 pub struct Started(pub Option<Arc<Object>>);
 
+/// The events that a request waits for after its body was sent.
+pub enum Progress {
+    Interim(Vec<Interim>),
+    Started(Started),
+}
+
 impl FetchEvents {
     pub fn body(&self) -> Option<BodyEvent> {
         if self.reads_body.take() {
@@ -50,7 +59,17 @@ impl FetchEvents {
         self.body.take().map(BodyEvent::Back)
     }
 
-    pub fn started(&self) -> Option<Started> {
-        self.started.take()
+    /// Returns interim responses first, because they precede the final one.
+    pub fn progress(&self) -> Option<Progress> {
+        let started = self.started.take();
+        if started.is_none() && self.interim.borrow().is_empty() {
+            return None;
+        }
+        let interim = self.interim.take();
+        if interim.is_empty() {
+            return started.map(Progress::Started);
+        }
+        self.started.set(started);
+        Some(Progress::Interim(interim))
     }
 }

@@ -124,6 +124,9 @@ impl Fetch {
         while scan == HeadScan::Complete && interim.count <= MOST_INTERIM {
             let head = self.task.ws().reserved(*have);
             let Some((status, length)) = h1::interim_head(head) else { break };
+            if self.follows_rfc9111() {
+                self.forward_interim(status, length, *have);
+            }
             *have = self.task.ws_mut().skip_reserved(*have, length);
             interim.count += 1;
             interim.bytes += length;
@@ -132,6 +135,23 @@ impl Fetch {
             scan = h1::head_complete(self.task.ws().reserved(*have), 0);
         }
         scan
+    }
+
+    /// Hands an interim response to the request that waits for this fetch. `100` concerns the request body, which
+    /// the client was already asked for.
+    #[cold]
+    fn forward_interim(&self, status: u16, length: usize, have: usize) {
+        if self.purpose.is_background || status == 100 {
+            return;
+        }
+        let head = &self.task.ws().reserved(have)[..length];
+        let fields =
+            h1::interim_fields(head).into_iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
+        self.waiter
+            .events
+            .interim
+            .borrow_mut()
+            .push(crate::interim::Interim { status, fields: fields.collect() });
     }
 
     fn parse_head(&mut self, connection: &mut OriginConnection, have: usize) -> Exchange {

@@ -28,6 +28,7 @@ mod reply;
 mod response;
 mod retry;
 mod run;
+mod stale;
 mod start;
 mod state;
 mod transit;
@@ -43,7 +44,7 @@ use std::sync::Arc;
 pub use connect::resolve;
 pub use connection::{OriginConnection, log_close};
 pub use driver::FetchDriver;
-use events::{BodyEvent, FetchEvents, Started};
+use events::{BodyEvent, FetchEvents, Progress, Started};
 use lacquer_cache::{BodyState, Busy, Object};
 use lacquer_net::disconnect::HalfClosed;
 use lacquer_shm::{Tag, Vxid};
@@ -81,7 +82,13 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
             if lent {
                 Box::pin(lend_request_body(req, &mut driver)).await;
             }
-            driver.until(FetchEvents::started).await
+            loop {
+                match driver.until(FetchEvents::progress).await {
+                    Some(Progress::Interim(responses)) => Box::pin(req.send_interim(responses)).await,
+                    Some(Progress::Started(started)) => break Some(started),
+                    None => break None,
+                }
+            }
         });
         if is_under_pressure {
             // Boxed: this is rare, and the future is large.

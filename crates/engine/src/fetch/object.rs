@@ -116,7 +116,11 @@ impl Fetch {
     ) -> Option<T> {
         let vary = self.variant();
         let storing = self.storing();
-        let filter = if storing == Storing::Cached { Filter::INSERT } else { Filter::PASS_OBJECT };
+        let filter = match storing {
+            Storing::Cached if self.follows_rfc9111() => Filter::INSERT_WITH_RANGE,
+            Storing::Cached => Filter::INSERT,
+            _ => Filter::PASS_OBJECT,
+        };
         let mut head = self.task.take_output();
         pack::pack(&self.response.http, self.task.ws(), filter, &mut head);
         let stored = self.store_at_place(Parts { head: &head, vary: &vary, extra }, storing, create);

@@ -67,6 +67,10 @@ pub struct Exchange {
     pub(super) trailers: Option<Rc<Trailers>>,
     pub(super) account: Account,
     pub(super) deadline: Rc<Deadline>,
+    /// The time when the request was sent.
+    pub(super) requested: f64,
+    /// The type of the origin's last failure, for `Proxy-Status`.
+    pub(super) failure: &'static str,
 }
 
 /// The destination of the object that the fetch creates, and the stale object that it replaces.
@@ -77,6 +81,8 @@ pub struct Product {
     /// The number of objects evicted for this one.
     pub(super) nuked: u32,
     pub(super) transit_buffer: u64,
+    /// VCL has set `beresp.ttl`.
+    pub(super) is_ttl_set: bool,
 }
 
 /// The reason for the fetch.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lacquer_cache::{BodyState, Object, flag};
 use lacquer_flow::Lifetime;
+use lacquer_flow::rfc9111::control::CDN_CACHE_CONTROL;
 use lacquer_flow::validation::{self, NotModified, Validated};
 use lacquer_http::{
     BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace, fixed, header_table as h, pack,
@@ -22,7 +23,7 @@ use super::events::FetchEvents;
 use super::parts::{
     Account, Attempt, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
 };
-use super::{Fetch, Mode, gone, response, upgrade};
+use super::{Fetch, Mode, gone, response, stale, upgrade};
 use crate::client::Req;
 use crate::task::{Task, TaskBuffers, TaskContext};
 use crate::transaction_buffers::TransactionBuffers;
@@ -84,8 +85,10 @@ pub fn from_request(
             trailers: None,
             account: Account::default(),
             deadline,
+            requested: now,
+            failure: "",
         },
-        product: Product { target, stale, nuked: 0, transit_buffer },
+        product: Product { target, stale, nuked: 0, transit_buffer, is_ttl_set: false },
         purpose: Purpose {
             is_pass,
             is_background: false,
@@ -211,11 +214,13 @@ pub async fn start(f: &mut Fetch) -> Step {
     }
     f.response.http.clear();
     f.attempt.error_action = false;
-    f.task.stamp("Fetch");
+    f.exchange.requested = f.task.stamp("Fetch");
     let responded = f.get_head().await;
     let now = f.task.stamp("Beresp");
     f.response.entered = now;
-    let Some(mut connection) = responded else { return Step::Error };
+    let Some(mut connection) = responded else {
+        return after_failure(f).await;
+    };
     connection.reply_mut().head_received(now);
     if f.attempt.asks_upgrade && f.response.http.status() == 101 {
         return Box::pin(upgrade::accept(f, connection)).await;
@@ -229,8 +234,21 @@ pub async fn start(f: &mut Fetch) -> Step {
     if f.response.http.status() == 304 {
         return accept_304(f, connection).await;
     }
+    if stale::is_error(f)
+        && let Some(object) = Box::pin(stale::stale_for_error(f)).await
+    {
+        return stale::deliver_stale(f, object, connection);
+    }
     response::lend(f, connection);
     response::respond(f, None).await
+}
+
+/// Returns the next step if there is no response.
+async fn after_failure(f: &mut Fetch) -> Step {
+    match Box::pin(stale::stale_for_error(f)).await {
+        Some(object) => stale::deliver_stale(f, object, None),
+        None => Step::Error,
+    }
 }
 
 /// Adds a missing `Date`, joins the lines of list headers, and sets the lifetimes from the headers.
@@ -241,6 +259,9 @@ fn normalize_response(f: &mut Fetch, now: f64) {
     }
     for name in [h::CACHE_CONTROL, h::VARY] {
         let _ = f.response.http.collect(f.task.ws_mut(), name, b", ");
+    }
+    if f.follows_rfc9111() {
+        let _ = f.response.http.collect(f.task.ws_mut(), CDN_CACHE_CONTROL, b", ");
     }
     let fresh = f.set_lifetimes(now);
     if !f.purpose.is_pass {
@@ -298,4 +319,10 @@ fn complete_head(f: &mut Fetch, stale: &Object, weaken_etag: bool) {
         }
     }
     f.attempt.was_304 = true;
+    if f.follows_rfc9111() {
+        // The stored head may contain the directives.
+        let now = f.response.entered;
+        let fresh = f.set_lifetimes(now);
+        f.log_lifetimes(now, &fresh);
+    }
 }

@@ -4,11 +4,15 @@ use std::mem;
 use std::sync::Arc;
 
 use lacquer_cache::Object;
+use lacquer_flow::rfc9111::freshness::Times;
+use lacquer_flow::rfc9111::status::proxy_error;
+use lacquer_flow::rfc9111::{self, storing};
 use lacquer_flow::{Lifetime, partial};
 use lacquer_http::BodyStatus;
-use lacquer_http::freshness::{self, Freshness};
+use lacquer_http::freshness::{self, Defaults, Freshness};
 use lacquer_http::range::PartialCheck;
 use lacquer_params::Params;
+use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
@@ -71,6 +75,7 @@ impl Fetch {
 
     /// Logs a failure of the fetch.
     pub fn fetch_error(&mut self, text: &str) {
+        self.exchange.failure = proxy_error(text);
         self.task.log_mut().put(Tag::FetchError, text.as_bytes());
     }
 
@@ -96,18 +101,52 @@ impl Fetch {
         }
     }
 
+    /// Returns whether responses are cached as RFC 9111 defines it.
+    #[inline]
+    pub(super) fn follows_rfc9111(&self) -> bool {
+        self.task.params().feature.has(FeatureBits::RFC9111)
+    }
+
+    /// Derives the lifetime of the response, which arrived at `now`.
+    pub(super) fn rfc9111_freshness(&self, now: f64, defaults: &Defaults) -> Freshness {
+        let times = Times { request: self.exchange.requested, response: now };
+        rfc9111::freshness::freshness(
+            &self.response.http,
+            self.task.ws(),
+            times,
+            defaults,
+            self.purpose.is_pass,
+        )
+    }
+
+    /// Returns the value of `beresp.is_storable`.
+    pub(super) fn is_storable(&self) -> bool {
+        storing::is_storable(storing::Facts {
+            request: &self.request.http,
+            response: &self.response.http,
+            ws: self.task.ws(),
+            lifetime: self.response.lifetime,
+            is_ttl_set: self.product.is_ttl_set,
+            now: self.task.now(),
+        })
+    }
+
     /// Sets the lifetimes of the response from its headers and the parameters.
     pub fn set_lifetimes(&mut self, now: f64) -> Freshness {
         let p = self.task.params();
-        let defaults = freshness::Defaults {
+        let defaults = Defaults {
             ttl: p.default_ttl,
             grace: p.default_grace,
             keep: p.default_keep,
             clock_skew: f64::from(p.clock_skew),
         };
-        let fresh =
-            freshness::freshness(&self.response.http, self.task.ws(), now, &defaults, self.purpose.is_pass);
+        let fresh = if self.follows_rfc9111() {
+            self.rfc9111_freshness(now, &defaults)
+        } else {
+            freshness::freshness(&self.response.http, self.task.ws(), now, &defaults, self.purpose.is_pass)
+        };
         self.response.lifetime = Lifetime::of_headers(&fresh);
+        self.product.is_ttl_set = false;
         fresh
     }
 
@@ -131,6 +170,9 @@ impl Fetch {
     /// Returns whether the origin's Content-Range matches the requested range. After a rollback there is no response,
     /// and its texts may have been overwritten.
     pub fn check_range(&mut self, has_response: bool) -> bool {
+        // The field has no meaning with other statuses (RFC 9110 section 14.4).
+        let is_meant = !self.follows_rfc9111() || matches!(self.response.http.status(), 206 | 416);
+        let has_response = has_response && is_meant;
         let response = has_response.then_some(&self.response.http);
         let is_supported = self.task.params().http_range_support;
         match partial::check(is_supported, &self.request.original, response, self.task.ws()) {

@@ -38,6 +38,8 @@ pub fn get_bool(f: &mut Fetch, var: Var) -> bool {
         Var::BerespDoGzip => f.response.do_gzip,
         Var::BerespDoStream => f.attempt.do_stream,
         Var::BerespWas304 => f.attempt.was_304,
+        Var::BerespIsStorable => f.is_storable(),
+        Var::ParamRfc9111 => f.follows_rfc9111(),
         _ => f.product.stale.as_ref().is_some_and(|o| object::get_bool(o, var)),
     }
 }
@@ -167,7 +169,10 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
         Var::BereqBetweenBytesTimeout => f.attempt.timeouts.between_bytes = Some(value),
         Var::BereqConnectTimeout => f.attempt.timeouts.connect = Some(value),
         Var::BereqFirstByteTimeout => f.attempt.timeouts.first_byte = Some(value),
-        Var::BerespTtl => f.response.lifetime.set_ttl(value, f.task.now()),
+        Var::BerespTtl => {
+            f.response.lifetime.set_ttl(value, f.task.now());
+            f.product.is_ttl_set = true;
+        }
         Var::BerespGrace => f.response.lifetime.set_grace(value),
         Var::BerespKeep => f.response.lifetime.set_keep(value),
         _ => return misplaced(var),

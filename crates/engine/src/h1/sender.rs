@@ -436,6 +436,9 @@ impl ResponseSink for Sender {
                 self.frame = if head.end == End::Chunked { BodyFrame::Chunked } else { BodyFrame::Plain };
                 h1::write_response_head(head.message, head.ws, &mut self.head);
             }
+            Head::Interim { message, ws } => {
+                h1::write_response_head(message, ws, &mut self.head);
+            }
             Head::Status(status) => h1::minimal_response(status, &mut self.head),
             Head::OutOfWorkspace => {
                 self.frame = BodyFrame::Plain;

@@ -294,6 +294,10 @@ impl ResponseSink for StreamSender {
                 response::write(&mut self.block, head.message, head.ws, head.notes);
                 head.end == End::Head
             }
+            Head::Interim { message, ws } => {
+                response::write(&mut self.block, message, ws, None);
+                false
+            }
             Head::Status(status) => {
                 response::write_status(&mut self.block, status);
                 status >= 200

@@ -201,6 +201,7 @@ impl ResponseSink for StreamSender {
         self.block.clear();
         match head {
             Head::Message(head) => response::write(&mut self.block, head.message, head.ws),
+            Head::Interim { message, ws } => response::write(&mut self.block, message, ws),
             Head::Status(status) => response::write_status(&mut self.block, status),
             Head::OutOfWorkspace => self.block.extend_from_slice(response::OUT_OF_WORKSPACE),
         }

@@ -6,6 +6,7 @@ mod chunked;
 mod connection;
 mod emit;
 mod framing;
+mod interim;
 mod length;
 mod parse;
 mod scan;
@@ -15,6 +16,7 @@ pub use chunked::{ChunkError, ChunkHeader, ChunkedDecoder, LAST_CHUNK, Piece, Ru
 pub use connection::decide_connection;
 pub use emit::{minimal_response, write_request_head, write_response_head};
 pub use framing::{Framing, request_fault, request_framing, response_body};
+pub use interim::interim_fields;
 pub use length::{BadLength, canonical_request_length, content_length};
 pub use parse::{
     BadHead, BogoHeader, BogoKind, RequestHead, ResponseHead, garbage, parse_request, parse_response,

@@ -45,7 +45,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
 
     let mut command = Command::new(&daemon);
     command.arg("-F").arg("-n").arg(&name).arg("-s").arg(&storage);
-    command.args(["-p", "upgrade_protocols=websocket"]);
+    command.args(["-p", "upgrade_protocols=websocket", "-p", "feature=+rfc9111"]);
     if let Some(https) = &https {
         https.add_arguments(&mut command, matches!(source, Source::Vcl(_)));
     }
