@@ -23,6 +23,7 @@ mod keys;
 mod limits;
 mod management;
 mod memory;
+mod names;
 mod process_faults;
 mod reuse;
 mod shifted_connections;
