@@ -79,6 +79,9 @@ fn build(
             now,
         };
         let origin = Arc::new(Origin::new(spec.clone(), context));
+        if !origin.spec.none {
+            process.shared().pool_counters().count_backend(Arc::strong_count(&origin.endpoint) > 1);
+        }
         origin.publish(&process.vsm(), cluster.as_ref());
         probing::report(&origin, process.shared().log());
         origins.push(origin.clone());
