@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use lacquer_sources::clock::Instant;
+use lacquer_sources::clock::{self, Instant};
 
 use crate::capacity::Counted;
 use crate::endpoint::Endpoint;
@@ -30,6 +30,8 @@ pub struct Facts {
     remote: Option<SocketAddr>,
     /// Address and port of the remote end, then of the local one, in the format of the log.
     ends: Box<str>,
+    /// The time at which it was opened, in seconds.
+    opened: f64,
     tls: Option<Arc<TlsFacts>>,
 }
 
@@ -40,7 +42,14 @@ impl Facts {
             (only, None) | (None, only) => only,
         };
         let ends = format!("{} {}", side(remote), side(stream.local_addr())).into();
-        Facts { fd: stream.as_fd().as_raw_fd(), remote, ends, tls: stream.negotiated().tls }
+        let opened = clock::real();
+        Facts { fd: stream.as_fd().as_raw_fd(), remote, ends, opened, tls: stream.negotiated().tls }
+    }
+
+    /// Returns the age of the connection in seconds.
+    #[inline]
+    pub fn age(&self, now: f64) -> f64 {
+        (now - self.opened).max(0.0)
     }
 
     #[inline]
