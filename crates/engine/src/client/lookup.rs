@@ -7,6 +7,7 @@ use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Resumed
 use lacquer_flow::lookup::Limits;
 use lacquer_http::vary;
 use lacquer_net::disconnect::HalfClosed;
+use lacquer_params::bits::DebugBits;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
@@ -125,6 +126,9 @@ fn give_up(found: Lookup) {
 /// leaves.
 async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
     admit(req).await?;
+    if req.task.params().debug.has(DebugBits::WAITINGLIST) {
+        req.task.log_mut().put(Tag::Debug, b"on waiting list");
+    }
     let shared = req.task.services().shared();
     let is_under_pressure = shared.admission().is_under_pressure(shared.bound(req.task.params()));
     let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, false, is_under_pressure);
