@@ -45,14 +45,19 @@ impl Facts {
         !self.is_head && !is_bodyless(self.status) && self.length != Some(0)
     }
 
-    /// Decides about `Content-Length`. A passed response to HEAD keeps the origin's value, because the length of the
-    /// body is not known here, unless the body would be changed by filters.
+    /// Returns whether the response is stored without the body that its head describes.
+    fn is_stored_head(self) -> bool {
+        self.announced.is_some() && self.length == Some(0) && self.status != 416
+    }
+
+    /// Decides about `Content-Length`. A response of the origin to HEAD keeps its value, because the length of the body
+    /// is not known here, unless the body would be changed by filters. If it is stored, it has an empty body.
     #[inline]
     pub fn length_field(self) -> LengthField {
         if is_bodyless(self.status) {
             LengthField::Remove
         } else if self.announced.is_some() && self.announced == self.length
-            || self.is_head && self.is_uncacheable && !self.is_changed
+            || self.is_head && !self.is_changed && (self.is_uncacheable || self.is_stored_head())
         {
             LengthField::Keep
         } else {
@@ -200,6 +205,12 @@ mod tests {
         assert_eq!(passed.length_field(), Keep, "the origin's response to HEAD");
         assert_eq!(Facts { announced: None, ..passed }.length_field(), Keep);
         assert_eq!(Facts { is_head: false, ..passed }.length_field(), Set(0));
+        let stored = Facts { is_uncacheable: false, ..passed };
+        assert_eq!(stored.length_field(), Keep, "a stored response to HEAD");
+        assert_eq!(Facts { is_head: false, ..stored }.length_field(), Set(0), "it has no body for GET");
+        assert_eq!(Facts { announced: None, ..stored }.length_field(), Set(0));
+        assert_eq!(Facts { status: 416, ..stored }.length_field(), Set(0), "no range of the body");
+        assert_eq!(Facts { length: Some(4), ..stored }.length_field(), Set(4), "a range of the body");
         let unpacked = Facts { length: None, is_changed: true, ..passed };
         assert_eq!(unpacked.length_field(), Remove, "no body has this length");
         assert_eq!(stored_length(true, 7, Some(9)), Some(7));

@@ -24,7 +24,8 @@ pub struct Tried {
     pub is_reused: bool,
     /// This is already the second attempt.
     pub is_second: bool,
-    /// The request can be sent again, because no bytes of a body were read from the client.
+    /// The request can be sent again: no bytes of a body were read from the client, and VCL allows it
+    /// (`bereq.retry_connect`).
     pub is_repeatable: bool,
 }
 

@@ -39,6 +39,13 @@ impl Kind {
     }
 }
 
+/// Returns whether a request with this method usually has a body. Without one, it then has the length 0, because some
+/// origins refuse it otherwise (RFC 9110 section 8.6).
+#[inline]
+pub fn usually_has_body(method: &[u8]) -> bool {
+    !matches!(method, b"GET" | b"HEAD" | b"DELETE" | b"OPTIONS" | b"TRACE")
+}
+
 /// The action of a fetch before it receives more of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
@@ -63,6 +70,16 @@ pub fn pace(limit: Option<u64>, is_background: bool, received: impl FnOnce() -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn methods_that_usually_have_a_body() {
+        for method in ["POST", "PUT", "PATCH", "PROPFIND", "get"] {
+            assert!(usually_has_body(method.as_bytes()), "{method}");
+        }
+        for method in ["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"] {
+            assert!(!usually_has_body(method.as_bytes()), "{method}");
+        }
+    }
 
     #[test]
     fn responses_are_counted_by_status_before_framing() {

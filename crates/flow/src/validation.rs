@@ -49,8 +49,11 @@ pub fn conditions(head: PackedHead<'_>, is_possible: bool) -> Conditions<'_> {
 /// The object that a request to the origin validates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validated {
-    /// The result of [`is_possible`] when the object was stored.
+    /// The result of [`is_possible`] when the object was stored. If it is false, only VCL can have made the request
+    /// conditional.
     pub is_possible: bool,
+    /// It is a stored response, not a marker that responses are not cached.
+    pub is_response: bool,
     /// Its body is stored in a different coding than the origin sends it in.
     pub is_recoded: bool,
     /// It was purged, banned or otherwise removed during the exchange, so the 304 must not bring it back.
@@ -60,8 +63,9 @@ pub struct Validated {
 /// The treatment of a 304 from an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotModified<S> {
-    /// The stored response is confirmed and its head is updated (RFC 9111 section 4.3.4). `weaken_etag` means that
-    /// the origin's tag identifies a body in a different coding than the stored one.
+    /// The stored response is confirmed and its head is updated (RFC 9111 section 4.3.4), unless VCL decides
+    /// otherwise. `weaken_etag` means that the origin's tag identifies a body in a different coding than the stored
+    /// one.
     Update { stale: S, weaken_etag: bool },
     /// The request is repeated without conditions, because the stored response is gone.
     Repeat,
@@ -79,11 +83,11 @@ pub fn not_modified<S>(
     is_uncacheable: bool,
 ) -> NotModified<S> {
     if let Some(stale) = stale {
-        let Validated { is_possible, is_recoded, is_gone } = validated(&stale);
+        let Validated { is_possible, is_response, is_recoded, is_gone } = validated(&stale);
         if is_possible && is_gone {
             return NotModified::Repeat;
         }
-        if is_possible {
+        if is_response && (is_possible || !is_uncacheable) {
             return NotModified::Update { stale, weaken_etag: is_recoded };
         }
     }
@@ -204,7 +208,14 @@ mod tests {
 
     #[test]
     fn a_304_updates_the_object_or_goes_to_the_client() {
-        let stale = |is_possible, is_recoded, is_gone| Validated { is_possible, is_recoded, is_gone };
+        let stale = |is_possible, is_recoded, is_gone| Validated {
+            is_possible,
+            is_response: true,
+            is_recoded,
+            is_gone,
+        };
+        let marker = Validated { is_possible: false, is_response: false, is_recoded: false, is_gone: false };
+        let unasked = stale(false, false, false);
         let update = |stale, weaken_etag| NotModified::Update { stale, weaken_etag };
         let (plain, recoded) = (stale(true, false, false), stale(true, true, false));
         let table = [
@@ -213,9 +224,11 @@ mod tests {
             (Some(recoded), false, update(recoded, true)),
             (Some(stale(true, false, true)), false, NotModified::Repeat),
             (Some(stale(true, true, true)), true, NotModified::Repeat),
-            (Some(stale(false, false, false)), false, NotModified::Refuse),
-            // It was not validated, so it does not matter that it is gone.
-            (Some(stale(false, false, true)), false, NotModified::Refuse),
+            // VCL decides whether the origin may confirm an object that has no validator.
+            (Some(unasked), false, update(unasked, false)),
+            (Some(stale(false, false, true)), false, update(stale(false, false, true), false)),
+            (Some(marker), false, NotModified::Refuse),
+            (Some(marker), true, NotModified::Forward),
             (Some(stale(false, false, true)), true, NotModified::Forward),
             (None, false, NotModified::Refuse),
             (None, true, NotModified::Forward),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use lacquer_sources::clock::Instant;
+use lacquer_sources::clock::{self, Instant};
 
 use crate::capacity::Counted;
 use crate::endpoint::Endpoint;
@@ -31,7 +31,8 @@ pub(crate) fn facts_of(stream: &Stream, endpoint: &Endpoint) -> Facts {
         (only, None) | (None, only) => only,
     };
     let ends = format!("{} {}", side(remote), side(stream.local_addr())).into();
-    Facts { fd: stream.as_fd().as_raw_fd(), remote, ends, tls: stream.negotiated().tls }
+    let opened = clock::real();
+    Facts { fd: stream.as_fd().as_raw_fd(), remote, ends, opened, tls: stream.negotiated().tls }
 }
 
 fn side(addr: Option<SocketAddr>) -> String {

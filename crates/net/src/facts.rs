@@ -14,10 +14,18 @@ pub struct Facts {
     pub(crate) remote: Option<SocketAddr>,
     /// Address and port of the remote end, then of the local one, in the format of the log.
     pub(crate) ends: Box<str>,
+    /// The time at which it was opened, in seconds.
+    pub(crate) opened: f64,
     pub(crate) tls: Option<Arc<TlsFacts>>,
 }
 
 impl Facts {
+    /// Returns the age of the connection in seconds.
+    #[inline]
+    pub fn age(&self, now: f64) -> f64 {
+        (now - self.opened).max(0.0)
+    }
+
     #[inline]
     pub fn fd(&self) -> RawFd {
         self.fd

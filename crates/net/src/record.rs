@@ -245,7 +245,7 @@ impl Record {
     }
 
     /// Returns the number of responses.
-    pub(crate) fn responses(&self) -> u32 {
+    pub fn responses(&self) -> u32 {
         self.responses
     }
 

@@ -33,7 +33,7 @@ ban_lurker_sleep: Duration = "0.010" { units = "seconds", min = "0" }
     "Time that the ban lurker sleeps after ban_lurker_batch objects. 0 disables the lurker.";
 ban_lurker_holdoff: Duration = "0.010" { units = "seconds", min = "0", flags = EXPERIMENTAL }
     "Time that the ban lurker waits when a lookup needs the same lock.";
-ban_any_variant: Uint = "10000" { units = "checks", min = "0" }
+ban_any_variant: Uint = "0" { units = "checks", min = "0" }
     "Maximum number of non-matching variants that one lookup tests against the bans. \
      With 0, only matching variants are tested.";
 vary_notice: Uint = "10" { units = "variants", min = "1" }
@@ -76,7 +76,7 @@ http_gzip_support: Bool = "on" { units = "bool" }
      others. When off, beresp.do_gzip and beresp.do_gunzip have no effect.";
 max_esi_depth: Uint = "5" { units = "levels", min = "0" }
     "Maximum nesting depth of esi:include.";
-rush_exponent: Uint = "3" { units = "requests per request", min = "2", flags = EXPERIMENTAL }
+rush_exponent: Uint = "3" { units = "requests per request", min = "1", flags = EXPERIMENTAL }
     "Number of waiting requests that each completed one wakes.";
     } };
 }

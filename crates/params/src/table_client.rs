@@ -62,7 +62,7 @@ http_req_size: Bytes = "32k" { units = "bytes", min = "0.25k" }
 http_req_overflow_status: UintOrZero = "0" { units = "HTTP status code or 0 to disable", min = "400", max = "499" }
     "Status of the response to a request whose head exceeds http_req_size. 0 closes the connection \
      without a response.";
-http_req_body_status: Uint = "503" { units = "HTTP status code", min = "400", max = "599" }
+http_req_body_status: Uint = "400" { units = "HTTP status code", min = "400", max = "599" }
     "Status of the response to a request in clear text whose body is malformed, incomplete or too slow while it is \
      sent to an origin. Varnish 9 sends 400, which clients with TLS get in any case.";
 http_resp_hdr_len: Bytes = "8k" { units = "bytes", min = "40b" }

@@ -13,10 +13,21 @@ sub vcl_recv {
 }
 
 sub vcl_builtin_recv {
+    call vcl_req_url;
     call vcl_req_host;
     call vcl_req_method;
     call vcl_req_authorization;
     call vcl_req_cookie;
+}
+
+# A request for a resource has a path (RFC 9112, section 3.2). vcl_req_method handles CONNECT.
+sub vcl_req_url {
+    if (req.url == "*" && req.method == "OPTIONS") {
+        return;
+    }
+    if (req.url !~ "^/" && req.method != "CONNECT" && req.method != "PRI") {
+        return (synth(400));
+    }
 }
 
 # Host names have no case; HTTP/1.1 requires one.
@@ -181,6 +192,32 @@ sub vcl_backend_refresh {
 }
 
 sub vcl_builtin_backend_refresh {
+    call vcl_refresh_valid;
+    call vcl_refresh_conditions;
+    call vcl_refresh_status;
+}
+
+# A 304 must not bring back an object that was purged or banned meanwhile.
+sub vcl_refresh_valid {
+    if (!obj_stale.is_valid) {
+        return (error(503, "Invalid object for refresh"));
+    }
+}
+
+# A 304 answers a condition.
+sub vcl_refresh_conditions {
+    if (!bereq.http.if-modified-since &&
+        !bereq.http.if-none-match) {
+        return (error(503, "Unexpected 304"));
+    }
+}
+
+# For other statuses, only your own VCL makes a request conditional. If it wants to renew such
+# objects, it returns here.
+sub vcl_refresh_status {
+    if (obj_stale.status != 200) {
+        return (error(503, "Invalid object for refresh (status)"));
+    }
 }
 
 sub vcl_backend_response {
@@ -237,9 +274,9 @@ sub vcl_beresp_range {
     }
 }
 
-# Remember for two minutes that this is not cached, so that nobody waits for it in line.
+# Remember for a while that this is not cached, so that nobody waits for it in line.
 sub vcl_beresp_hitmiss {
-    set beresp.ttl = 120s;
+    set beresp.ttl = param.uncacheable_ttl;
     set beresp.uncacheable = true;
     return (deliver);
 }

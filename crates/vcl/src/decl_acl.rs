@@ -318,10 +318,10 @@ impl Compiler<'_> {
     fn fold(&mut self, tree: &mut Tree, left: Network, right: Network, flags: Flags) -> Res<bool> {
         let mut left = left;
         let negated = |tree: &Tree, n: &Network| tree.get(n).is_none_or(|e| e.negated);
-        if negated(tree, &left) || negated(tree, &right) {
-            return Ok(true);
-        }
         loop {
+            if negated(tree, &left) || negated(tree, &right) {
+                return Ok(true);
+            }
             match left.relation(&right) {
                 Relation::Inside => {
                     self.add_text("ACL entry:\n");

@@ -10,7 +10,9 @@ use crate::types::Method;
 use crate::variables_table::{ALL, ENTRIES, HEADERS, Headers};
 use std::fmt::Write as _;
 
-const DECLARATIONS: [&str; 6] = ["acl", "sub", "backend", "probe", "import", "vcl"];
+/// The words that begin a declaration. All but the last are reserved; VCL that was written before Varnish 9 may use
+/// `unused` as a name.
+const DECLARATIONS: [&str; 7] = ["acl", "sub", "backend", "probe", "import", "vcl", "unused"];
 
 impl Compiler<'_> {
     /// Declares the symbols of the language.
@@ -22,7 +24,7 @@ impl Compiler<'_> {
             self.subs.procs[index].method = Some(method);
             self.symbols.list[symbol].meaning = Meaning::Global(index as u32);
         }
-        for word in DECLARATIONS {
+        for word in &DECLARATIONS[..6] {
             let symbol = self.symbols.add_predefined(word, Kind::Reserved, Fmt::Void, Meaning::Nothing);
             self.symbols.list[symbol].since = HIGHEST;
         }
@@ -188,6 +190,7 @@ impl Compiler<'_> {
             "probe" => self.parse_probe(),
             "import" => self.parse_import(),
             "vcl" => self.version(),
+            "unused" => self.unused(),
             _ if self.now() == Tok::Csrc => self.inline_c(),
             _ => {
                 let list = "'acl', 'sub', 'backend', 'probe', 'import',  or 'vcl'";
@@ -254,6 +257,25 @@ impl Compiler<'_> {
             return self.fail_range(message, first, self.t);
         }
         Ok(())
+    }
+
+    /// Parses `unused name;`, which declares that a definition without a use is intended.
+    fn unused(&mut self) -> Res<()> {
+        self.advance();
+        self.want(Tok::Id)?;
+        let first = self.t;
+        // A message like `req` is no symbol of its own.
+        let is_message = message_of(self.text(first)).is_some() && self.kind(first + 1) != Tok::Dot;
+        let symbol =
+            if is_message { None } else { self.symbol(Kind::None, Mode::Existing, Mention::Reference)? };
+        let kind = symbol.map_or(Kind::None, |symbol| self.symbols.list[symbol].kind);
+        if !matches!(kind, Kind::Backend | Kind::Probe | Kind::Acl | Kind::Sub) {
+            let end = self.t.max(first + 1);
+            let message = format!("Symbol '{}' cannot follow 'unused'.\n", self.text(end - 1));
+            self.hint("name a backend, a probe, an ACL or a subroutine");
+            return self.fail_range(message, first, end);
+        }
+        self.skip(Tok::Semi)
     }
 
     /// Parses `sub name { ... }`. Appends to an existing subroutine.

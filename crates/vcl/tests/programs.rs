@@ -200,6 +200,30 @@ fn acl_entries_are_in_the_order_of_matching() {
 }
 
 #[test]
+fn folding_keeps_exceptions() {
+    let text = with_head(
+        "acl a +fold { ! \"10.0.0.0\"/23; \"10.0.3.0\"/24; \"10.0.2.0\"/23; ! \"10.1.0.0\"/23; \"10.1.3.0\"/24;
+         \"10.1.0.0\"/22; } sub vcl_recv { if (client.ip ~ a) {} }",
+    );
+    let compiled = compile_text(&text).unwrap();
+    let entries = compiled.program.acls[0].entries.iter();
+    let shown: Vec<_> = entries.map(|e| (e.negated, e.address.to_string(), e.bits)).collect();
+    let expected =
+        [(true, "10.0.0.0", 23), (false, "10.0.2.0", 23), (true, "10.1.0.0", 23), (false, "10.1.0.0", 22)];
+    assert_eq!(shown, expected.map(|(negated, address, bits)| (negated, address.to_owned(), bits)));
+}
+
+#[test]
+fn definitions_may_be_declared_unused() {
+    let text = with_head(
+        "backend b2 none; probe p { } acl unused { \"10.0.0.0\"/8; } sub s { }
+         unused p; unused b2; unused unused; unused s;",
+    );
+    let compiled = compile_text(&text).unwrap();
+    assert!(!vcc_text(&compiled.warnings).contains("Unused"), "{}", vcc_text(&compiled.warnings));
+}
+
+#[test]
 fn folding_joins_neighbours_with_a_warning() {
     let text = with_head(
         "acl a +fold { \"10.0.0.0\"/24; \"10.0.1.0\"/24; \"10.0.0.7\"; } sub vcl_recv { if (client.ip ~ a) {} }",

@@ -74,6 +74,10 @@ impl<'p> DeclaredBackends<'p> {
             ..OriginContext::default()
         };
         let origin = Arc::new(Origin::new(declared(spec), context));
+        if !origin.spec.none {
+            let is_shared = Arc::strong_count(&origin.endpoint) > 1;
+            self.process.shared().pool_counters().count_backend(is_shared);
+        }
         origin.publish(&self.process.vsm(), self.cluster);
         probing::report(&origin, self.process.shared().log());
         self.origins.push(origin.clone());

@@ -54,6 +54,7 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
         req.task.stamp("ReqBody");
     }
     let Ok(length) = read else { return -1 };
+    req.task.services().counters().transit_stored.add(length);
     if announced != Some(length) || resized {
         announce_length(req, length);
     }

@@ -8,7 +8,7 @@ use lacquer_flow::lookup::Limits;
 use lacquer_flow::rfc9111::status::Forward;
 use lacquer_http::vary;
 use lacquer_net::disconnect::HalfClosed;
-use lacquer_params::bits::FeatureBits;
+use lacquer_params::bits::{DebugBits, FeatureBits};
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
@@ -162,6 +162,9 @@ async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
     }
     req.task.services().flush_counters();
     admit(req).await?;
+    if req.task.params().debug.has(DebugBits::WAITINGLIST) {
+        req.task.log_mut().put(Tag::Debug, b"on waiting list");
+    }
     let shared = req.task.services().shared();
     let is_under_pressure = shared.admission().is_under_pressure(shared.bound(req.task.params()));
     let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, false, is_under_pressure);

@@ -17,9 +17,10 @@ pub struct PipeRequest {
 }
 
 impl PipeRequest {
-    pub fn stamp(&mut self, event: &str) {
+    pub fn stamp(&mut self, event: &str) -> f64 {
         let now = clock::real();
         self.log.put_timestamp(event, now, self.t_first, self.t_prev);
         self.t_prev = now;
+        now
     }
 }

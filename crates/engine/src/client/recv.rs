@@ -133,6 +133,7 @@ pub async fn recv(req: &mut Req) -> Step {
     }
     if req.request.body.status() == BodyStatus::Error {
         req.client.close = Some(SessClose::RxBody);
+        Box::pin(req.minimal_response(400)).await;
         return Step::Done;
     }
     if req.task.params().http_gzip_support && !matches!(handling, Action::Pipe | Action::Pass) {

@@ -3,7 +3,7 @@
 use lacquer_deliver::Source;
 use lacquer_flow::retry;
 use lacquer_flow::rfc9111::status::SYNTHETIC;
-use lacquer_http::{SessClose, header_table as h};
+use lacquer_http::{Message, SessClose, header_table as h};
 use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
 
@@ -83,7 +83,9 @@ pub async fn synth(req: &mut Req) -> Step {
     let mut headers = req.resp_headers();
     headers.unset(h::CONTENT_LENGTH);
     headers.add(h::CONTENT_LENGTH, length.as_bytes());
-    if req.client.close.is_none() && req.response.http.value_is(req.task.ws(), h::CONNECTION, b"close") {
+    let ws = req.task.ws();
+    let closes = |message: &Message| message.value_is(ws, h::CONNECTION, b"close");
+    if req.client.close.is_none() && (closes(&req.response.http) || closes(&req.request.http)) {
         req.client.close = Some(SessClose::RespClose);
     }
     req.ignore_body().await;
@@ -95,6 +97,7 @@ pub async fn synth(req: &mut Req) -> Step {
         return Step::Done;
     }
     req.log_storage(req.task.services().stevedores().transient());
+    req.task.services().counters().transit_stored.add(body.len() as u64);
     Step::Transmit(Source::Bytes(body))
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lacquer_params::{Params, PoolParam};
-use lacquer_shm::vsc::{LocalMempool, LocalSet, LocalWaiter, Mempool, Waiter};
+use lacquer_shm::vsc::{LocalMempool, LocalSet, LocalWaiter, Mempool, Vcp, Waiter};
 use lacquer_shm::{Segment, VsmDir};
 
 /// The counters of one thread pool.
@@ -18,6 +18,8 @@ pub struct PoolCounters {
     pools: Vec<Arc<Pool>>,
     reactors: usize,
     pub busyobj: Segment<Mempool>,
+    /// The pools of origin connections.
+    connections: Segment<Vcp>,
 }
 
 impl PoolCounters {
@@ -34,7 +36,13 @@ impl PoolCounters {
             reactors,
             pools: (0..params.thread_pools.max(1)).map(pool).collect::<Result<_, _>>()?,
             busyobj: mempool(vsm, "busyobj", params.workspace_backend)?,
+            connections: Segment::create(vsm, "").map_err(text)?,
         })
+    }
+
+    /// Counts a new backend. `shares` means that it uses the connections of other backends with the same address.
+    pub fn count_backend(&self, shares: bool) {
+        if shares { &self.connections.ref_hit } else { &self.connections.ref_miss }.add(1);
     }
 
     /// Returns the pool that a reactor is assigned to.

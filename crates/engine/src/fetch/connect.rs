@@ -98,7 +98,7 @@ impl Fetch {
                 Some(_) => Exchange::Foreign,
                 None => self.exchange(&mut connection).await,
             };
-            let is_repeatable = self.retries.forbidden.is_none();
+            let is_repeatable = self.retries.forbidden.is_none() && self.request.may_reconnect;
             let tried = Tried { is_reused, is_second: fresh_only, is_repeatable };
             let is_idempotent = || retry::is_idempotent(self.request.http.method(self.task.ws()));
             let next = retry::after_exchange(exchange, tried, is_idempotent);
@@ -140,7 +140,8 @@ impl Fetch {
         }
         match self.open(slot, fresh_only).await {
             Ok(mut connection) => {
-                log_open(self.task.log_mut(), &connection);
+                let now = self.task.last_event();
+                log_open(self.task.log_mut(), &connection, now);
                 connection.count_request();
                 Some(connection)
             }

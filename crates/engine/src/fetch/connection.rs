@@ -427,12 +427,18 @@ pub fn proxy_header(origin: &Origin, sess: &Sess) -> Vec<u8> {
     header
 }
 
-pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
+pub fn log_open(log: &mut TxLog, connection: &OriginConnection, now: f64) {
     let state = if connection.is_reused() { "reuse" } else { "connect" };
     let facts = connection.facts();
     let [name, ends, state] =
         [&*connection.origin().spec.name, facts.ends(), state].map(|s| Field::Text(s.as_bytes()));
-    log.put_fields(Tag::BackendOpen, &[Field::Number(facts.fd().unsigned_abs().into()), name, ends, state]);
+    let fd = Field::Number(facts.fd().unsigned_abs().into());
+    if !connection.is_reused() {
+        return log.put_fields(Tag::BackendOpen, &[fd, name, ends, state]);
+    }
+    let age = Field::Seconds(facts.age(now));
+    let responses = Field::Number(connection.link.record().responses().into());
+    log.put_fields(Tag::BackendOpen, &[fd, name, ends, state, age, responses]);
 }
 
 /// Logs the end of a connection's use: it is kept, or closed for the reason `against`.

@@ -58,7 +58,7 @@ pub fn ask_again_before_vcl(f: &mut Fetch, connection: OriginConnection) -> Step
 }
 
 /// Removes the conditional headers from the request to the origin.
-fn drop_conditions(f: &mut Fetch) {
+pub fn drop_conditions(f: &mut Fetch) {
     for name in validation::CONDITIONS {
         f.bereq_headers().unset(name);
         f.request.original.unset(f.task.ws(), name, |_| ());

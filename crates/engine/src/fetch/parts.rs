@@ -30,7 +30,7 @@ pub struct Request {
     pub(super) filters: Text,
     pub(super) identity: Text,
     pub(super) digest: [u8; 32],
-    /// VCL allows a second connection attempt after the first one failed (`bereq.retry_connect`).
+    /// VCL allows another attempt on a new connection if the origin has closed a reused one (`bereq.retry_connect`).
     pub(super) may_reconnect: bool,
     /// The state of the workspace before VCL changed the request.
     pub(super) snapshot: Mark,

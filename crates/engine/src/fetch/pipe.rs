@@ -52,8 +52,8 @@ impl PipeCall<'_> {
         let hello = proxy_header(&origin, self.task.sess());
         match wait_or_connect(services, slot, &limits, (taken, &hello), log).await {
             Ok(mut connection) => {
-                self.pipe.stamp("Connected");
-                log_open(&mut self.pipe.log, &connection);
+                let now = self.pipe.stamp("Connected");
+                log_open(&mut self.pipe.log, &connection, now);
                 connection.count_request();
                 // A pipe may last for hours, so it does not count as waiting for a response.
                 connection.mark_answered();

@@ -8,7 +8,7 @@ use lacquer_vcl::types::{Action, Method};
 
 use super::connection::OriginConnection;
 use super::parts::Step;
-use super::{Fetch, gone, retry};
+use super::{Fetch, confirmed, gone, retry};
 
 /// Lends the connection of a response to VCL.
 pub fn lend(f: &mut Fetch, mut connection: OriginConnection) {
@@ -18,9 +18,20 @@ pub fn lend(f: &mut Fetch, mut connection: OriginConnection) {
     f.exchange.lent = Some(connection);
 }
 
-/// Handles a response whose connection was lent to VCL. `confirmed` is the stale object that a 304 confirms.
-pub async fn respond(f: &mut Fetch, confirmed: Option<Arc<Object>>) -> Step {
-    let handling = f.vcl(Method::BackendResponse).await;
+/// Handles a response whose connection was lent to VCL. `confirmed` is the stale object that a 304 confirms, and
+/// whether a tag of the origin is too strong for it.
+pub async fn respond(f: &mut Fetch, confirmed: Option<(Arc<Object>, bool)>) -> Step {
+    let mut handling = Action::Deliver;
+    let confirmed = match confirmed {
+        Some((stale, weaken_etag)) => {
+            handling = confirm(f, &stale, weaken_etag).await;
+            Some(stale)
+        }
+        None => None,
+    };
+    if handling == Action::Deliver {
+        handling = f.vcl(Method::BackendResponse).await;
+    }
     // After a rollback, the connection is gone.
     let response_closes = f.response.http.has_token(f.task.ws(), h::CONNECTION, b"close");
     if let Some(connection) = f.exchange.lent.as_mut().filter(|_| response_closes) {
@@ -71,4 +82,17 @@ pub async fn respond(f: &mut Fetch, confirmed: Option<Arc<Object>>) -> Step {
         Some(stale) => Step::Refresh(stale),
         None => Step::Body,
     }
+}
+
+/// Runs `vcl_backend_refresh` for a 304, and makes the head that VCL has chosen the response's. Returns `Deliver`, or
+/// the decision of VCL that ends the attempt.
+async fn confirm(f: &mut Fetch, stale: &Object, weaken_etag: bool) -> Action {
+    let handling = f.vcl(Method::BackendRefresh).await;
+    match handling {
+        Action::Merge => confirmed::merge(f, stale, weaken_etag),
+        Action::Beresp => confirmed::keep_new(f, stale),
+        Action::ObjStale => confirmed::keep_stored(f, stale),
+        _ => return handling,
+    }
+    Action::Deliver
 }

@@ -67,6 +67,9 @@ impl Fetch {
         {
             let length = object.body_len();
             self.task.log_mut().put_numbers(Tag::Length, [length]);
+            if self.response.is_uncacheable {
+                self.count_transit(length);
+            }
         }
         self.task.log_mut().put_numbers(Tag::BereqAcct, self.exchange.account.numbers());
         self.task.log_mut().end();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lacquer_cache::{BodyState, Object, flag};
 use lacquer_flow::Lifetime;
 use lacquer_flow::rfc9111::control::CDN_CACHE_CONTROL;
+use lacquer_flow::transfer;
 use lacquer_flow::validation::{self, NotModified, Validated};
 use lacquer_http::{
     BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace, fixed, header_table as h, pack,
@@ -25,6 +26,7 @@ use super::parts::{
 };
 use super::{Fetch, Mode, gone, response, stale, upgrade};
 use crate::client::Req;
+use crate::logged::Logged;
 use crate::task::{Task, TaskBuffers, TaskContext};
 use crate::transaction_buffers::TransactionBuffers;
 
@@ -173,6 +175,9 @@ fn add_conditions(f: &mut Fetch) {
         f.product.stale = None;
         return f.task.services().cache().fail(&stale);
     }
+    if stale.is(flag::DYING) {
+        return; // It was purged or banned, so a 304 must not confirm it.
+    }
     let Some(head) = pack::PackedHead::new(stale.head()) else { return };
     let conditions = validation::conditions(head, stale.is(flag::IMSCAND));
     if let Some(modified) = conditions.if_modified_since {
@@ -198,7 +203,10 @@ pub async fn start(f: &mut Fetch) -> Step {
     }
     headers.add(crate::logged::names::X_VARNISH, text::digits(vxid, &mut digits));
     if !has_body {
-        headers.unset(h::CONTENT_LENGTH);
+        describe_no_body(&mut headers);
+    }
+    if f.product.stale.as_ref().is_some_and(|stale| stale.is(flag::DYING)) {
+        gone::drop_conditions(f);
     }
     match f.vcl(Method::BackendFetch).await {
         Action::Fetch => {}
@@ -251,6 +259,16 @@ async fn after_failure(f: &mut Fetch) -> Step {
     }
 }
 
+/// Sets the headers of a request without a body. A method that usually has one gets a length (RFC 9110 section 8.6).
+fn describe_no_body(headers: &mut Logged<'_>) {
+    if !transfer::usually_has_body(headers.message.method(headers.ws)) {
+        headers.unset(h::CONTENT_LENGTH);
+    } else if !headers.message.value_is(headers.ws, h::CONTENT_LENGTH, b"0") {
+        headers.unset(h::CONTENT_LENGTH);
+        headers.add(h::CONTENT_LENGTH, b"0");
+    }
+}
+
 /// Adds a missing `Date`, joins the lines of list headers, and sets the lifetimes from the headers.
 fn normalize_response(f: &mut Fetch, now: f64) {
     if !f.response.http.has(f.task.ws(), h::DATE) {
@@ -278,14 +296,15 @@ async fn accept_304(f: &mut Fetch, connection: OriginConnection) -> Step {
     };
     let facts = |s: &Arc<Object>| Validated {
         is_possible: s.is(flag::IMSCAND),
+        is_response: !s.is(flag::HFM | flag::HFP | flag::PRIVATE),
         is_recoded: s.is(flag::CHGCE),
         is_gone,
     };
     match validation::not_modified(stale, facts, f.response.is_uncacheable) {
         NotModified::Update { stale, weaken_etag } => {
-            complete_head(f, &stale, weaken_etag);
+            f.attempt.was_304 = true;
             response::lend(f, connection);
-            response::respond(f, Some(stale)).await
+            response::respond(f, Some((stale, weaken_etag))).await
         }
         NotModified::Forward => {
             response::lend(f, connection);
@@ -297,32 +316,5 @@ async fn accept_304(f: &mut Fetch, connection: OriginConnection) -> Step {
             f.close_origin(connection, Some(SessClose::RxBad));
             Step::Error
         }
-    }
-}
-
-/// Completes the head of a 304 with the stored head that it confirms.
-fn complete_head(f: &mut Fetch, stale: &Object, weaken_etag: bool) {
-    if weaken_etag {
-        f.beresp_headers().weaken_etag();
-    }
-    for name in validation::FIELDS_OF_BODY {
-        f.beresp_headers().unset(name);
-    }
-    if let Some(head) = pack::PackedHead::new(stale.head()) {
-        let own = f.response.http.fields().len();
-        if head.merge_into(f.task.ws_mut(), &mut f.response.http).is_err() {
-            f.task.ws_mut().set_overflowed();
-        }
-        f.beresp_headers().log_first_line();
-        for field in &f.response.http.fields()[own..] {
-            f.task.put_from(Tag::BerespHeader, |ws| field.line(ws));
-        }
-    }
-    f.attempt.was_304 = true;
-    if f.follows_rfc9111() {
-        // The stored head may contain the directives.
-        let now = f.response.entered;
-        let fresh = f.set_lifetimes(now);
-        f.log_lifetimes(now, &fresh);
     }
 }

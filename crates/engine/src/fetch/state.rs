@@ -167,7 +167,7 @@ impl Fetch {
         self.exchange.lent.as_ref().map_or(BodyStatus::None, |connection| connection.reply().framing().status)
     }
 
-    /// Returns whether the origin's Content-Range matches the requested range. After a rollback there is no response,
+    /// Returns whether the origin's Content-Range matches the range that VCL has requested. After a rollback there is no response,
     /// and its texts may have been overwritten.
     pub fn check_range(&mut self, has_response: bool) -> bool {
         // The field has no meaning with other statuses (RFC 9110 section 14.4).
@@ -175,7 +175,7 @@ impl Fetch {
         let has_response = has_response && is_meant;
         let response = has_response.then_some(&self.response.http);
         let is_supported = self.task.params().http_range_support;
-        match partial::check(is_supported, &self.request.original, response, self.task.ws()) {
+        match partial::check(is_supported, &self.request.http, response, self.task.ws()) {
             PartialCheck::Fine => true,
             PartialCheck::Odd(note) => {
                 self.task.log_mut().put(Tag::Debug, note.as_bytes());

@@ -19,6 +19,13 @@ pub fn chunk_sizes(first: u64, max: u64, transit: Option<u64>) -> ChunkSizes {
 }
 
 impl Fetch {
+    /// Counts the bytes of a body that was not stored for other requests.
+    pub(super) fn count_transit(&self, length: u64) {
+        let counters = self.task.services().counters();
+        let is_buffered = self.transit_limit().is_some();
+        if is_buffered { &counters.transit_buffered } else { &counters.transit_stored }.add(length);
+    }
+
     /// Returns the limit in bytes by which the fetch may be ahead of its only reader, if there is one
     /// (`beresp.transit_buffer`).
     pub(super) fn transit_limit(&self) -> Option<u64> {

@@ -40,6 +40,8 @@ pub struct Receiver {
     conn: Rc<Conn>,
     hpack: Decoder,
     block: Option<Block>,
+    /// The client's SETTINGS have arrived, which must be its first frame.
+    has_settings: bool,
     /// The time when the current frames were read.
     now: f64,
     useless: u32,
@@ -53,6 +55,7 @@ impl Receiver {
             hpack: Decoder::new(conn.settings().header_table_size as usize),
             conn: conn.clone(),
             block: None,
+            has_settings: false,
             now: clock::real(),
             useless: 0,
             useless_since: 0.0,
@@ -190,6 +193,11 @@ impl Receiver {
                 Err(error)
             }
             Frame::WindowUpdate { increment } => self.window_update(&header, stream.as_deref(), increment),
+            Frame::SettingsAck if !self.has_settings => {
+                // RFC 9113 section 3.4.
+                conn.log(Tag::SessError, format_args!("H2: rx settings ack before settings"));
+                Err(Error::Connection(Reason::ProtocolError))
+            }
             Frame::Priority | Frame::SettingsAck | Frame::Unknown => Ok(()),
         }
     }
@@ -343,6 +351,7 @@ impl Receiver {
         apply_settings(conn, entries)?;
         conn.queue(frame::settings_ack);
         conn.wake_streams();
+        self.has_settings = true;
         Ok(())
     }
 

@@ -385,7 +385,6 @@ impl Session {
             conn.queue(|out| frame::goaway(out, conn.conduct().highest(), error.code()));
         }
         conn.fail(error);
-        conn.log(Tag::Debug, format_args!("H2 CLEANUP {}", error.name()));
         Stream::each(&conn, |stream| stream.kill(error));
         self.receiver.abandon();
         let limit = conn.sess().send_idle_limit(&conn.services().params());

@@ -167,8 +167,8 @@ crate::mapping::counter_set! {
     s_pipe_in: Counter Info Bytes "Bytes piped from clients"
         "Bytes forwarded from clients in piped sessions.";
     s_pipe_out: Counter Info Bytes "Bytes piped to clients" "Bytes forwarded to clients in piped sessions.";
-    transit_stored: Counter Diag Bytes "Bytes of pass bodies stored"
-        "Bytes of uncacheable bodies held in storage while they were delivered.";
+    transit_stored: Counter Diag Bytes "Bytes of bodies stored for one request"
+        "Bytes of uncacheable, synthetic and request bodies held in storage as a whole.";
     transit_buffered: Counter Diag Bytes "Bytes of pass bodies in transit buffers"
         "Bytes of uncacheable bodies delivered through a bounded buffer.";
     sess_closed: Counter Info Integer "Sessions closed" "Client sessions that ended without an error.";
