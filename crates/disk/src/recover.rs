@@ -29,9 +29,12 @@ impl Store {
     fn try_recover(&self) -> io::Result<()> {
         let layout = self.layout;
         let tail = self.state.lock().live.tail;
-        let InUse { epochs, newest, unreadable } = InUse::read(&layout, &*self.blocks, tail);
+        let InUse { epochs, newest, unreadable, outdated } = InUse::read(&layout, &*self.blocks, tail);
         for (slot, error) in unreadable {
             self.wipe(slot, error)?;
+        }
+        for slot in outdated {
+            segment::wipe(&layout, &*self.blocks, slot)?;
         }
         {
             let mut state = self.state.lock();

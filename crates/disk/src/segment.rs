@@ -126,12 +126,16 @@ pub(crate) struct InUse {
     pub newest: u64,
     /// The segments that cannot be read, with the reason. They contain nothing.
     pub unreadable: Vec<(u64, io::Error)>,
+    /// The segments that are not in use only because those that cannot be read may be newer. A later start, which can
+    /// read them, must not find them in use again.
+    pub outdated: Vec<u64>,
 }
 
 impl InUse {
     /// Reads the epochs of all segments. Log positions before `tail` are not in use.
     pub fn read(layout: &Layout, blocks: &dyn Blocks, tail: u64) -> Self {
-        let mut found = Self { epochs: Vec::new(), newest: tail / layout.segment, unreadable: Vec::new() };
+        let (newest, unreadable, outdated) = (tail / layout.segment, Vec::new(), Vec::new());
+        let mut found = Self { epochs: Vec::new(), newest, unreadable, outdated };
         for slot in 0..layout.segments {
             match read_header(layout, blocks, slot) {
                 Ok(begun) => found.epochs.extend(begun),
@@ -141,9 +145,14 @@ impl InUse {
         found.epochs.sort_unstable_by_key(|begun| std::cmp::Reverse(begun.epoch));
         found.newest = found.epochs.first().map_or(0, |first| first.epoch).max(found.newest);
         // Each segment that cannot be read may have a newer epoch.
+        let known = found.newest;
         found.newest += found.unreadable.len() as u64;
         found.epochs.retain(|&Begun { epoch, .. }| {
-            epoch + layout.segments > found.newest && is_in_use(layout, epoch, tail)
+            let is_old = epoch + layout.segments <= found.newest;
+            if is_old && epoch + layout.segments > known {
+                found.outdated.push(layout.slot(epoch));
+            }
+            !is_old && is_in_use(layout, epoch, tail)
         });
         found
     }

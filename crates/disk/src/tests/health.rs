@@ -153,6 +153,22 @@ fn an_object_that_cannot_be_read_is_a_miss() {
 }
 
 #[test]
+fn a_segment_that_may_be_outdated_does_not_come_back() {
+    let ill = Ill::new();
+    // One segment for each page. The last one is in the place of the first.
+    (1..7).for_each(|page| fill(&ill.start(), page..page + 1));
+    let found = |store: &Arc<Store>| (1..7).filter(|&page| is_read(store, page)).collect::<Vec<u8>>();
+    assert_eq!(found(&ill.start()), [2, 3, 4, 5, 6]);
+    // The one that cannot be read, that of page 5, may be the seventh: then that of page 2 is not in use.
+    let store = ill.open();
+    ill.failing.store(1, Ordering::Relaxed);
+    store.recover();
+    assert_eq!(found(&store), [3, 4, 6]);
+    assert!(purge(&store, 2));
+    assert_eq!(found(&ill.start()), [3, 4, 6]);
+}
+
+#[test]
 fn a_damaged_object_is_reported() {
     let ill = Ill::new();
     let store = ill.start();
