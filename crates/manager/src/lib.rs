@@ -68,8 +68,13 @@ pub fn main() -> ExitCode {
 
 /// Writes to standard output. Ignores failures: the reader may close it early.
 pub fn show(text: &str) {
+    show_bytes(text.as_bytes());
+}
+
+/// Writes to standard output like [`show`].
+pub fn show_bytes(text: &[u8]) {
     let mut out = std::io::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = out.write_all(text).and_then(|()| out.flush());
 }
 
 fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {

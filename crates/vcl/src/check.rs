@@ -25,7 +25,7 @@ impl Compiler<'_> {
         // After an error, some text was not parsed. It may define and use names that would seem to be missing.
         let whole = self.report.errors() == 0;
         let checks: [(fn(&mut Self), bool); 5] = [
-            (Self::check_references, true),
+            (Self::check_references, false),
             (Self::check_returns, false),
             (Self::check_uses, false),
             (Self::check_default_backend, true),
@@ -44,6 +44,7 @@ impl Compiler<'_> {
     }
 
     fn check_references(&mut self) {
+        let whole = self.report.errors() == 0;
         for symbol in self.symbols.walk() {
             let entry = &self.symbols.list[symbol];
             if entry.mentions.may_be_unused || self.enough() {
@@ -59,6 +60,10 @@ impl Compiler<'_> {
                 (0, 1.., _, Some(token)) => {
                     let name = self.text(token);
                     let near = self.near_global(symbol);
+                    // A similar name suggests that the definition is not in text that was not parsed.
+                    if !whole && near.is_none() {
+                        continue;
+                    }
                     self.add_text(format!("Undefined {kind} {name}, first reference:\n"));
                     self.show(token);
                     if let Some(near) = near {
@@ -66,7 +71,7 @@ impl Compiler<'_> {
                     }
                     self.finish_error();
                 }
-                (1.., 0, Some(token), _) => {
+                (1.., 0, Some(token), _) if whole => {
                     let name = self.text(token);
                     self.add_text(format!("Unused {kind} {name}, defined:\n"));
                     self.show(token);
@@ -244,6 +249,7 @@ impl Compiler<'_> {
                     continue;
                 }
                 UseCheck::Illegal(illegal) => {
+                    self.hint_places(&illegal, method);
                     self.show_range(Some(illegal.first), illegal.end);
                     let (what, name) = (illegal.what.error_text(), self.proc_name(root));
                     self.add_text(format!("{what} in subroutine '{name}'.\nAt: "));
@@ -270,6 +276,7 @@ impl Compiler<'_> {
             UseCheck::Allowed => Ok(()),
             UseCheck::Reported => Err(Found),
             UseCheck::Illegal(illegal) => {
+                self.hint_places(&illegal, method);
                 self.show_range(Some(illegal.first), illegal.end);
                 let what = illegal.what.error_text();
                 self.add_text(format!("{what} from subroutine '{}'.\n", method.sub_name()));
@@ -296,11 +303,21 @@ impl Compiler<'_> {
             } else {
                 "Variable is read only.\n"
             };
+            let name = self.joined(illegal.first, illegal.end);
+            self.hint(crate::hints::for_read_only(&name));
             self.show_range(Some(illegal.first), illegal.end);
             self.add_text(text);
             return UseCheck::Reported;
         }
         UseCheck::Illegal(illegal)
+    }
+
+    /// Adds the hint where a variable or an action that a method does not allow is allowed.
+    fn hint_places(&mut self, illegal: &Use, method: Method) {
+        let name = self.joined(illegal.first, illegal.end);
+        if let Some(hint) = crate::hints::for_illegal_use(&name, illegal.what, illegal.mask, method) {
+            self.hint(hint);
+        }
     }
 
     /// Checks that subroutines without a static call are allowed in at least one method.

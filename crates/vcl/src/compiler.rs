@@ -289,6 +289,9 @@ impl<'a> Compiler<'a> {
         }
         let line = std::panic::Location::caller().line();
         let got = self.quoted(self.t);
+        if let Some(hint) = crate::hints::for_unexpected_token(kind, self.now()) {
+            self.hint(hint);
+        }
         self.fail(format!("Expected {} got {got}\n(program line {line}), at\n", kind.name()), self.t)
     }
 

@@ -219,6 +219,34 @@ impl Diagnostic {
         first.or(self.focus.as_ref())
     }
 
+    /// Replaces the names of files in all locations.
+    pub fn rename_files(&mut self, rename: impl Fn(&mut String)) {
+        let places = self.pieces.iter_mut().filter_map(|p| match p {
+            Piece::Place(place) => Some(place),
+            Piece::Text(_) => None,
+        });
+        for place in places.chain(&mut self.focus) {
+            rename(&mut place.file);
+            place.last.iter_mut().for_each(|last| rename(&mut last.file));
+            place.included_from.iter_mut().for_each(|(file, _)| rename(file));
+        }
+    }
+
+    /// Returns the further lines of the message.
+    pub fn notes(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut texts = 0;
+        for text in self.pieces.iter().filter_map(|p| match p {
+            Piece::Text(text) => Some(tidy(text)),
+            Piece::Place(_) => None,
+        }) {
+            let skip = usize::from(texts == 0 && !text.is_empty());
+            texts += usize::from(!text.is_empty());
+            all.extend(notes(text.lines().skip(skip)));
+        }
+        all
+    }
+
     pub fn file(&self) -> Option<&str> {
         self.place().map(|p| p.file.as_str())
     }

@@ -113,6 +113,9 @@ impl Compiler<'_> {
     }
 
     fn different_types<T>(&mut self, left: Fmt, right: Fmt, operator: usize) -> Res<T> {
+        if let Some(hint) = crate::hints::for_different_types(left, right) {
+            self.hint(hint);
+        }
         let (left, right, text) = (self.type_name(left), self.type_name(right), self.text(operator));
         self.fail(format!("Comparison of different types: {left} '{text}' {right}\n"), operator)
     }

@@ -53,7 +53,11 @@ impl Compiler<'_> {
         }
         let (has, wanted) = (self.type_name(value.fmt), fmt.user_name());
         if fmt == Fmt::Duration && matches!(value.fmt, Fmt::Int | Fmt::Real) {
-            self.hint("a duration needs a unit: 10s, 5m, 1.5h; std.duration() converts a number");
+            self.hint(crate::hints::DURATION_WITHOUT_UNIT);
+        }
+        if fmt == Fmt::Duration && crate::hints::is_text(value.fmt) {
+            let literal = if value.literal { self.content_text(first) } else { "".into() };
+            self.hint(crate::hints::for_quoted_duration(&literal));
         }
         self.fail_range(format!("Expression has type {has}, expected {wanted}\n"), first, self.t)
     }

@@ -1,7 +1,8 @@
 //! Suggestions for errors: similar names, and replacements for words of older versions and other dialects.
 
 use crate::diagnostics::Diagnostic;
-use crate::symbols::Symbols;
+use crate::lexer::Tok;
+use crate::symbols::{Fmt, Symbols, UseKind};
 use crate::types::{Action, Method};
 
 /// Names that are invalid after an upgrade, and their replacements.
@@ -226,6 +227,94 @@ pub(crate) fn for_illegal_return(action: Action, legal: u32) -> Option<&'static 
     })
 }
 
+pub(crate) const ASSIGNMENT_IN_CONDITION: &str = "a comparison is written with ==";
+
+pub(crate) const DURATION_WITHOUT_UNIT: &str =
+    "a duration needs a unit: 10s, 5m, 1.5h; std.duration() converts a number";
+
+/// Returns the hint for a token that cannot stand where another one is expected.
+pub(crate) fn for_unexpected_token(expected: Tok, found: Tok) -> Option<&'static str> {
+    Some(match (expected, found) {
+        (Tok::RParen, Tok::Assign) => ASSIGNMENT_IN_CONDITION,
+        (Tok::Semi, Tok::Cstr) => "join strings with +",
+        (Tok::Assign, Tok::Eq) => "a variable is set with =",
+        _ => return None,
+    })
+}
+
+/// Returns the hint for a string where a duration is needed.
+pub(crate) fn for_quoted_duration(literal: &str) -> String {
+    let digits = literal.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let is_duration = digits.len() < literal.len() && digits.parse::<f64>().is_ok();
+    if is_duration {
+        format!("write a duration without quotes: {literal}")
+    } else {
+        "a duration is written without quotes, such as 10s; std.duration() converts a string".to_owned()
+    }
+}
+
+/// Returns whether values of a type are texts.
+pub(crate) fn is_text(fmt: Fmt) -> bool {
+    matches!(fmt, Fmt::String | Fmt::Strings | Fmt::Strands | Fmt::Header)
+}
+
+/// Returns the hint for a comparison of two types.
+pub(crate) fn for_different_types(left: Fmt, right: Fmt) -> Option<&'static str> {
+    Some(match (left, right) {
+        (Fmt::Backend, right) if is_text(right) => "write the name of a backend without quotes",
+        (left, Fmt::Backend) if is_text(left) => "a name compares with a text in quotes: == \"name\"",
+        (Fmt::Ip, right) if is_text(right) => "use an acl: client.ip ~ name",
+        (Fmt::Int | Fmt::Real | Fmt::Bytes, right) if is_text(right) => {
+            "write the number without quotes; std.integer() converts a string"
+        }
+        (left, Fmt::Int | Fmt::Real) if is_text(left) => {
+            "write the number in quotes; std.integer() converts a string"
+        }
+        (Fmt::Duration, Fmt::Int | Fmt::Real) => DURATION_WITHOUT_UNIT,
+        (Fmt::Duration, right) if is_text(right) => "write a duration without quotes: 10s",
+        _ => return None,
+    })
+}
+
+/// Returns the hint for a variable that no subroutine can set.
+pub(crate) fn for_read_only(name: &str) -> String {
+    match name.strip_prefix("obj.") {
+        Some(rest) => {
+            format!("a stored object does not change; set 'beresp.{rest}' in vcl_backend_response")
+        }
+        None => "no subroutine can set it; copy it to a header and change that".to_owned(),
+    }
+}
+
+/// Returns the hint for a variable or an action that a method does not allow. `mask` has the bits of the methods that
+/// allow it.
+pub(crate) fn for_illegal_use(name: &str, what: UseKind, mask: u32, method: Method) -> Option<String> {
+    let allowed: Vec<&str> =
+        Method::ALL.iter().filter(|m| mask & 1 << **m as u32 != 0).map(|m| m.sub_name()).collect();
+    let is_backend = matches!(method, Method::BackendFetch | Method::BackendResponse | Method::BackendError);
+    let other = match name.split_once('.') {
+        Some(("req", rest)) if is_backend => Some(format!("bereq.{rest}")),
+        Some(("bereq", rest)) if !is_backend => Some(format!("req.{rest}")),
+        _ => None,
+    };
+    let verb = match what {
+        UseKind::Read => "read",
+        UseKind::Write => "set",
+        UseKind::Unset => "unset",
+        UseKind::Action => "used",
+    };
+    let (last, others) = allowed.split_last()?;
+    if let Some(other) = other {
+        return Some(format!("use '{other}' in {}", method.sub_name()));
+    }
+    if others.len() > 6 {
+        return None;
+    }
+    let places =
+        if others.is_empty() { (*last).to_owned() } else { format!("{} or {last}", others.join(", ")) };
+    Some(format!("it can be {verb} in {places}"))
+}
+
 /// Adds hints that depend only on the message.
 pub(crate) fn improve(diagnostic: &mut Diagnostic) {
     if diagnostic.hint.is_some() {
@@ -238,6 +327,9 @@ pub(crate) fn improve(diagnostic: &mut Diagnostic) {
             "this word is reserved; choose another name"
         }
         ["VCL", "version", "declaration", "missing", ..] => "the first line of a VCL file is 'vcl 4.1;'",
+        ["Operator", "~" | "!~", "not", "possible", "on", "INT"] => {
+            "~ matches a string or an address: \"\" + number ~ \"pattern\""
+        }
         ["INT", "+" | "-", "STRING", ..] => "start with the string: \"\" + number + \"text\"",
         ["Unterminated", "string,", ..] => "write strings of several lines as {\"...\"} or \"\"\"...\"\"\"",
         _ => return,

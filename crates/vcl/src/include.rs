@@ -159,6 +159,9 @@ impl Loader<'_> {
             self.include_file(&path, file.span, depth)
         };
         if included.is_err() {
+            if self.report.hint.is_none() && !path.starts_with('/') {
+                self.report.hint = Some(self.hint_for_relative(&path, file));
+            }
             self.show(file.span);
             return Err(Stop);
         }
@@ -172,9 +175,20 @@ impl Loader<'_> {
         let by = &self.sources[file.span.source as usize].name;
         let Some((directory, _)) = by.rsplit_once('/').filter(|_| by.starts_with('/')) else {
             let message = "include \"./xxxxx\"; needs absolute filename of including file.\n";
+            self.report.hint = Some("this text has no folder; write the whole name of the file".to_owned());
             return self.fail(message, file.span);
         };
         Ok(format!("{directory}/{rest}"))
+    }
+
+    /// Returns the hint for a relative name that is in no folder of `vcl_path`.
+    fn hint_for_relative(&self, path: &str, file: Token) -> String {
+        let by = &self.sources[file.span.source as usize].name;
+        let beside = by.rsplit_once('/').filter(|_| by.starts_with('/'));
+        if beside.is_some_and(|(folder, _)| self.options.files.exists(&format!("{folder}/{path}"))) {
+            return format!("for the file beside this one, write \"./{path}\"");
+        }
+        format!("no folder of the parameter vcl_path ({}) contains it", self.options.vcl_path)
     }
 
     fn include_file(&mut self, path: &str, by: Span, depth: usize) -> Result<(), Stop> {

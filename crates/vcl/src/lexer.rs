@@ -2,8 +2,9 @@
 
 use crate::source::Span;
 
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tok {
+pub enum Tok {
     /// End of input.
     Eoi,
     Id,
@@ -102,7 +103,7 @@ impl Tok {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Token {
+pub struct Token {
     pub kind: Tok,
     pub span: Span,
 }

@@ -36,6 +36,7 @@ mod stmt;
 mod stmt_new;
 mod symbols;
 mod text;
+pub mod tokens;
 mod toplevel;
 pub mod types;
 mod value;

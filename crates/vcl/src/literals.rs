@@ -23,17 +23,26 @@ impl Compiler<'_> {
 
     /// Parses a number with a unit of time, as in fields of backends.
     pub fn duration(&mut self) -> Res<f64> {
+        if self.now() == Tok::Cstr {
+            self.hint(crate::hints::for_quoted_duration(&self.content_text(self.t)));
+        }
         if !matches!(self.now(), Tok::Cnum | Tok::Fnum) {
             self.want(Tok::Cnum)?;
         }
         let number = self.number(self.t);
         self.advance();
+        if self.now() == Tok::Semi {
+            self.hint(crate::hints::DURATION_WITHOUT_UNIT);
+        }
         self.want(Tok::Id)?;
         Ok(number * self.duration_unit()?)
     }
 
     /// Parses a string literal. Returns its token and contents.
     pub fn string_field(&mut self) -> Res<(TokenId, String)> {
+        if matches!(self.now(), Tok::Cnum | Tok::Fnum | Tok::Id) {
+            self.hint(format!("write it in quotes: \"{}\"", self.text(self.t)));
+        }
         self.want(Tok::Cstr)?;
         let token = self.t;
         self.advance();

@@ -129,7 +129,7 @@ pub(crate) fn finish(sources: Vec<SourceText>) -> Vec<Source> {
 
 /// A span of bytes in one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub struct Span {
     pub source: u32,
     pub start: u32,
     pub end: u32,

@@ -176,7 +176,11 @@ impl Compiler<'_> {
 
     fn condition(&mut self) -> Res<Expr> {
         self.skip(Tok::LParen)?;
-        let value = self.expression(Fmt::Bool)?;
+        let value = self.expression(Fmt::Bool);
+        if self.now() == Tok::Assign {
+            self.hint(crate::hints::ASSIGNMENT_IN_CONDITION);
+        }
+        let value = value?;
         self.skip(Tok::RParen)?;
         Ok(value)
     }

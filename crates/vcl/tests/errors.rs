@@ -239,6 +239,68 @@ const UPGRADES: &[(&str, &str)] = &[
     ("import foo from \"/lib/libvmod_foo.so\";", "cannot be loaded; built in are std, directors"),
 ];
 
+/// Common mistakes, and a part of the hint.
+const MISTAKES: &[(&str, &str)] = &[
+    ("sub vcl_recv { if (req.url = \"/\") { } }", "is written with =="),
+    ("sub vcl_recv { if (req.restarts = 1) { } }", "is written with =="),
+    ("sub vcl_recv { if ((req.url = \"/\") && true) { } }", "is written with =="),
+    ("sub vcl_recv { set req.url == \"/\"; }", "is set with ="),
+    ("backend x { .host = \"192.0.2.1\"; .port = 80; }", "\"80\""),
+    ("backend x { .host = localhost; }", "\"localhost\""),
+    ("backend x { .host = \"192.0.2.1\"; .connect_timeout = \"5s\"; }", "without quotes: 5s"),
+    ("backend x { .host = \"192.0.2.1\"; .connect_timeout = 5; }", "needs a unit"),
+    ("sub vcl_backend_response { set beresp.ttl = \"10s\"; }", "without quotes: 10s"),
+    ("sub vcl_backend_response { set beresp.ttl = beresp.http.x; }", "std.duration()"),
+    ("sub vcl_backend_response { set beresp.ttl = 10; }", "needs a unit"),
+    ("sub vcl_recv { set beresp.ttl = 1s; }", "vcl_backend_response or vcl_backend_error"),
+    ("sub vcl_recv { set resp.http.a = \"b\"; }", "set in vcl_deliver or vcl_synth"),
+    ("sub vcl_backend_response { set req.http.x = \"a\"; }", "use 'bereq.http.x'"),
+    ("sub vcl_recv { set bereq.http.x = \"a\"; }", "use 'req.http.x'"),
+    ("sub vcl_hit { set obj.ttl = 1s; }", "set 'beresp.ttl' in vcl_backend_response"),
+    ("sub vcl_recv { hash_data(\"a\"); }", "used in vcl_hash"),
+    ("sub a { set beresp.ttl = 1s; } sub vcl_recv { call a; }", "vcl_backend_response or vcl_backend_error"),
+    ("sub vcl_recv { if (req.backend_hint == \"be\") { } }", "without quotes"),
+    ("sub vcl_recv { if (req.url == 1) { } }", "in quotes"),
+    ("sub vcl_recv { if (req.restarts == \"1\") { } }", "without quotes"),
+    ("sub vcl_recv { if (client.ip == req.http.x) { } }", "use an acl"),
+    ("sub vcl_recv { set req.http.a = \"a\" \"b\"; }", "join strings with +"),
+    ("include \"helper.vcl\";", "no folder of the parameter vcl_path"),
+    ("include \"./helper.vcl\";", "the whole name"),
+    ("sub vcl_recv { set req.nope = 1; set req.backend_hint = backnd; } backend backend1 none;", "req.nope"),
+];
+
+#[test]
+fn common_mistakes_have_a_hint() {
+    for (text, expected) in MISTAKES {
+        let errors = compile_text(&with_head(text)).unwrap_err();
+        let pretty: String = errors.iter().map(Diagnostic::pretty).collect();
+        assert!(pretty.contains(expected), "{text}\n{pretty}");
+    }
+}
+
+#[test]
+fn an_unknown_name_has_a_suggestion_among_other_errors() {
+    let text = with_head(
+        "backend shop none;\nsub vcl_recv {\n  set req.backend_hint = shap;\n  set req.foo = 1;\n  call unknown;\n\
+         set req.backend_hint = shop; }\n",
+    );
+    let files = Memory::default();
+    let errors =
+        with_options(&files, |o| compile("x.vcl", &text, &Options { max_errors: 20, ..o })).unwrap_err();
+    let lines: Vec<Option<u32>> = errors.iter().map(Diagnostic::line).collect();
+    assert_eq!(lines, [Some(4), Some(3)], "{errors:?}");
+    assert!(errors[1].pretty().contains("did you mean 'shop'?"));
+}
+
+#[test]
+fn an_include_beside_its_file_needs_a_dot() {
+    let mut files = Memory::default();
+    files.0.insert("/v/main.vcl".to_owned(), "vcl 4.1;\ninclude \"a.vcl\";\n".to_owned());
+    files.0.insert("/v/a.vcl".to_owned(), String::new());
+    let errors = with_options(&files, |o| compile_file("/v/main.vcl", &o)).unwrap_err();
+    assert!(errors[0].pretty().contains("hint: for the file beside this one, write \"./a.vcl\""));
+}
+
 #[test]
 fn hints_contain_the_replacement() {
     for (text, expected) in UPGRADES {

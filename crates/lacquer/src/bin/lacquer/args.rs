@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// An option of the form `--name VALUE` or `--name=VALUE`.
+/// An option of the form `--name VALUE` or `--name=VALUE`; `-n VALUE` if its name is one letter.
 pub struct Opt {
     name: &'static str,
     value: &'static str,
@@ -30,7 +30,7 @@ impl Opt {
     }
 }
 
-/// A command and all parts of its help.
+/// A command and all parts of its help. An operand whose name ends with dots may be given several times.
 pub struct Command {
     pub name: &'static str,
     pub operand: Option<(&'static str, &'static str)>,
@@ -41,14 +41,19 @@ pub struct Command {
     pub run: fn(&Values) -> Result<ExitCode, Failure>,
 }
 
-/// The options and the operand of a command line.
+/// The options and the operands of a command line.
 #[derive(Default)]
 pub struct Values {
     options: BTreeMap<&'static str, Vec<String>>,
-    pub operand: Option<String>,
+    pub operands: Vec<String>,
 }
 
 impl Values {
+    /// Returns the first operand.
+    pub fn operand(&self) -> Option<&str> {
+        self.operands.first().map(String::as_str)
+    }
+
     pub fn one(&self, name: &str) -> Option<&str> {
         self.many(name).last().map(String::as_str)
     }
@@ -114,7 +119,8 @@ fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
     let mut values = Values::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let Some(long) = word.strip_prefix("--") else {
+        let letter = word.strip_prefix('-').filter(|name| is_letter(command, name));
+        let Some(long) = word.strip_prefix("--").or(letter) else {
             take_operand(command, &mut values, word)?;
             continue;
         };
@@ -139,11 +145,17 @@ fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
         given.push(value);
     }
     match command.operand {
-        Some((what, help)) if values.operand.is_none() => {
+        Some((what, help)) if values.operands.is_empty() => {
+            let what = what.trim_end_matches('.');
             Err(Failure::new(format_args!("`{}` needs {what}: {help}", command.name)))
         }
         _ => Ok(values),
     }
+}
+
+/// Returns whether the command has an option with this name of one letter.
+fn is_letter(command: &Command, name: &str) -> bool {
+    name.len() == 1 && command.options.iter().any(|o| o.name == name)
 }
 
 fn take_operand(command: &Command, values: &mut Values, word: &str) -> Result<(), Failure> {
@@ -154,11 +166,13 @@ fn take_operand(command: &Command, values: &mut Values, word: &str) -> Result<()
         );
         return Err(Failure::new(format_args!("`{}` has no option {word}", command.name)).hint(hint));
     }
-    if command.operand.is_none() || values.operand.is_some() {
+    let accepts =
+        command.operand.is_some_and(|(what, _)| what.ends_with("...") || values.operands.is_empty());
+    if !accepts {
         let hint = format!("lacquer {} --help lists its options", command.name);
         return Err(Failure::new(format_args!("`{}` accepts no argument `{word}`", command.name)).hint(hint));
     }
-    values.operand = Some(word.to_owned());
+    values.operands.push(word.to_owned());
     Ok(())
 }
 
@@ -184,7 +198,8 @@ fn command_help(c: &Command) -> String {
     }
     text.push_str("\n\n");
     for o in c.options {
-        let _ = writeln!(text, "  {:<16} {}", format!("--{} {}", o.name, o.value), o.help);
+        let dashes = if o.name.len() == 1 { "-" } else { "--" };
+        let _ = writeln!(text, "  {:<16} {}", format!("{dashes}{} {}", o.name, o.value), o.help);
     }
     text.push_str("\nExamples:\n");
     for (line, what) in c.examples {

@@ -1,37 +1,72 @@
-//! `lacquer check`: compiles a VCL file with the daemon's own compiler and prints the diagnostics.
+//! `lacquer check`: compiles VCL files with the daemon's own compiler and prints the diagnostics.
 
 use crate::args::Values;
+use crate::colors;
 use crate::failure::Failure;
 use lacquer_manager::{Machine, show};
-use lacquer_vcl::{Diagnostic, Options, Severity};
+use lacquer_tools::{Offline, report};
+use lacquer_vcl::{Diagnostic, Options, Resolver, Severity};
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Maximum number of errors to print. Later ones are mostly consequences of earlier ones.
 const MAX_ERRORS: usize = 10;
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
-    let file = values.operand.as_deref().unwrap_or("-");
-    let name = if file == "-" { "<stdin>" } else { file };
-    let names = DaemonNames::new(values.many("storage"), values.many("label"));
-    let diagnostics = diagnose(name, &read(file)?, &names);
-    for d in &diagnostics {
-        show(&format!("{}\n", d.pretty()));
+    let format = values.one("format").unwrap_or("text");
+    let output = match format {
+        "text" => None,
+        "json" => Some(report::json as fn(&[Checked]) -> String),
+        "sarif" => Some(report::sarif as fn(&[Checked]) -> String),
+        _ => {
+            return Err(Failure::new(format_args!("--format {format}: there is no such format"))
+                .hint("the formats are text, json and sarif"));
+        }
+    };
+    let denies_warnings = denies_warnings(values.many("deny"))?;
+    let settings = Settings::new(values)?;
+    let mut checked: Vec<Checked> = Vec::new();
+    for file in &values.operands {
+        let name = if file == "-" { "<stdin>" } else { file };
+        checked.push((name.to_owned(), diagnose(name, &read(file)?, &settings)));
     }
-    show(&format!("{name}: {}\n", verdict(&diagnostics)));
-    let correct = count(&diagnostics, Severity::Error) == 0;
-    Ok(if correct { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    match output {
+        Some(output) => show(&output(&checked)),
+        None => {
+            let has_colors = colors::wanted(io::stdout().is_terminal());
+            for (name, diagnostics) in &checked {
+                let shown = diagnostics.iter().map(|d| report::text(d, has_colors) + "\n");
+                show(&format!("{}{name}: {}\n", shown.collect::<String>(), verdict(diagnostics)));
+            }
+        }
+    }
+    let is_wrong = |d: &Diagnostic| d.severity == Severity::Error || denies_warnings;
+    let is_correct = !checked.iter().flat_map(|(_, diagnostics)| diagnostics).any(is_wrong);
+    Ok(if is_correct { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A file and its diagnostics.
+type Checked = (String, Vec<Diagnostic>);
+
+fn denies_warnings(denied: &[String]) -> Result<bool, Failure> {
+    match denied.iter().find(|what| *what != "warnings") {
+        Some(other) => Err(Failure::new(format_args!("--deny {other}: cannot be denied"))
+            .hint("write --deny warnings, so that warnings fail like errors")),
+        None => Ok(!denied.is_empty()),
+    }
 }
 
 /// Compiles a file before the daemon starts, so that errors are printed in the format of `lacquer check`.
 pub fn ensure_correct(file: &str) -> Result<(), Failure> {
-    let diagnostics = diagnose(file, &read(file)?, &DaemonNames::new(&[], &[]));
+    let diagnostics = diagnose(file, &read(file)?, &Settings::new(&Values::default())?);
     if count(&diagnostics, Severity::Error) == 0 {
         return Ok(());
     }
+    let has_colors = colors::wanted(io::stderr().is_terminal());
     for d in &diagnostics {
-        eprintln!("{}", d.pretty());
+        eprintln!("{}", report::text(d, has_colors));
     }
     Err(Failure::new(format_args!("{file}: {}", verdict(&diagnostics))))
 }
@@ -46,36 +81,82 @@ fn read(file: &str) -> Result<Vec<u8>, Failure> {
     bytes.map_err(|error| Failure::new(format_args!("{file}: {error}")))
 }
 
-/// Names that the daemon's options define and a VCL file may refer to.
-struct DaemonNames {
+/// The daemon's options that a VCL file depends on.
+struct Settings {
     storages: Vec<String>,
     labels: Vec<String>,
+    vcl_path: Option<String>,
+    is_offline: bool,
 }
 
-impl DaemonNames {
+impl Settings {
     /// Adds the given storages to those of a daemon without `-s`.
-    fn new(storages: &[String], labels: &[String]) -> DaemonNames {
+    fn new(values: &Values) -> Result<Settings, Failure> {
         let usual = ["s0", "Transient"].map(str::to_owned);
-        DaemonNames { storages: [&usual, storages].concat(), labels: labels.to_vec() }
+        let mut vcl_path = None;
+        for param in values.many("p") {
+            match param.split_once('=') {
+                Some(("vcl_path", path)) => vcl_path = Some(path.to_owned()),
+                _ => {
+                    return Err(Failure::new(format_args!("-p {param}: not used by check"))
+                        .hint("write -p vcl_path=DIR, or several directories with colons between them"));
+                }
+            }
+        }
+        Ok(Settings {
+            storages: [&usual, values.many("storage")].concat(),
+            labels: values.many("label").to_vec(),
+            vcl_path,
+            is_offline: values.has("offline"),
+        })
     }
 }
 
 /// Returns errors and warnings of the compiler, and lints for a correct file.
-fn diagnose(name: &str, text: &[u8], names: &DaemonNames) -> Vec<Diagnostic> {
+fn diagnose(name: &str, text: &[u8], settings: &Settings) -> Vec<Diagnostic> {
     let machine = Machine::new();
     // The absolute name makes the compiler find includes in the same folder.
     let absolute = std::path::absolute(name).ok().filter(|path| path.exists());
-    let absolute = absolute.as_deref().map(std::path::Path::to_string_lossy);
-    let name = absolute.as_deref().unwrap_or(name);
-    let mut options = Options::new(lacquer_vmods::catalogue(), &machine, &machine);
+    let absolute = absolute.map(|path| path.to_string_lossy().into_owned());
+    let resolver: &dyn Resolver = if settings.is_offline { &Offline } else { &machine };
+    let mut options = Options::new(lacquer_vmods::catalogue(), &machine, resolver);
     options.max_errors = MAX_ERRORS;
-    (options.storages, options.labels) = (&names.storages, &names.labels);
-    match lacquer_vcl::compile(name, text, &options) {
+    (options.storages, options.labels) = (&settings.storages, &settings.labels);
+    if let Some(path) = &settings.vcl_path {
+        options.vcl_path = path;
+    }
+    let mut diagnostics = match lacquer_vcl::compile(absolute.as_deref().unwrap_or(name), text, &options) {
         Ok(mut compiled) => {
             compiled.warnings.extend(lacquer_vcl::lint(&compiled.program));
             compiled.warnings
         }
         Err(diagnostics) => diagnostics,
+    };
+    if let Some(absolute) = absolute.filter(|absolute| absolute != name) {
+        let names = Names { absolute, given: name };
+        for diagnostic in &mut diagnostics {
+            diagnostic.rename_files(|file| names.shorten(file));
+        }
+    }
+    diagnostics
+}
+
+/// A file that the user named by a relative name.
+struct Names<'n> {
+    absolute: String,
+    given: &'n str,
+}
+
+impl Names<'_> {
+    /// Shortens the name of a file to that which the user gave, or to one relative to the working directory.
+    fn shorten(&self, file: &mut String) {
+        if *file == self.absolute {
+            self.given.clone_into(file);
+        } else if let Ok(folder) = std::env::current_dir()
+            && let Ok(rest) = Path::new(file.as_str()).strip_prefix(folder)
+        {
+            *file = rest.to_string_lossy().into_owned();
+        }
     }
 }
 
@@ -103,14 +184,11 @@ mod tests {
     fn diagnostics_contain_line_and_problem() {
         let good =
             "vcl 4.1;\nimport std;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { std.log(\"x\"); }\n";
-        assert_eq!(
-            count(&diagnose("good.vcl", good.as_bytes(), &DaemonNames::new(&[], &[])), Severity::Error),
-            0,
-            "{:?}",
-            diagnose("good.vcl", good.as_bytes(), &DaemonNames::new(&[], &[]))
-        );
+        let settings = Settings::new(&Values::default()).expect("valid");
+        let found = diagnose("good.vcl", good.as_bytes(), &settings);
+        assert_eq!(count(&found, Severity::Error), 0, "{found:?}");
         let bad = "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { set req.nothing = 1; }\n";
-        let found = diagnose("bad.vcl", bad.as_bytes(), &DaemonNames::new(&[], &[]));
+        let found = diagnose("bad.vcl", bad.as_bytes(), &settings);
         assert_eq!(count(&found, Severity::Error), 1);
         assert!(found[0].pretty().contains("bad.vcl:3"), "{}", found[0].pretty());
     }

@@ -5,13 +5,16 @@
 
 mod args;
 mod check;
+mod colors;
 mod demo;
 mod failure;
+mod format;
 mod https;
 mod listen;
 mod run;
 mod storage;
 mod upgrade;
+mod upgrade_vcl;
 
 use args::{Command, Opt};
 use std::process::ExitCode;
@@ -69,11 +72,19 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "check",
-        operand: Some(("FILE", "a VCL file, or - for standard input")),
-        summary: "check whether a VCL file is correct",
-        about: "Compiles a VCL file as the daemon would and prints its errors with their location, reason and\n\
-                a hint. Nothing is started. The exit code is 0 when the file is correct and 1 when it is not.",
+        operand: Some(("FILE...", "VCL files, or - for standard input")),
+        summary: "check whether VCL files are correct",
+        about: "Compiles each VCL file as the daemon would and prints its errors with their location, reason and\n\
+                a hint. Nothing is started. The exit code is 0 when all files are correct and 1 when one is not.",
         options: &[
+            Opt::one("format", "FORMAT", "text, json, or sarif for the checks of a code forge; default text"),
+            Opt::one("deny", "WHAT", "`warnings`: the exit code is 1 when there is a warning"),
+            Opt::flag("offline", "do not look up the names of backends"),
+            Opt::many(
+                "p",
+                "vcl_path=DIR",
+                "where relative includes are searched, as in the daemon's parameter",
+            ),
             Opt::many("label", "NAME", "a label that return (vcl(NAME)) may use; may be repeated"),
             Opt::many(
                 "storage",
@@ -81,8 +92,41 @@ const COMMANDS: &[Command] = &[
                 "a storage of the daemon, in addition to s0 and Transient; may be repeated",
             ),
         ],
-        examples: &[("lacquer check /etc/varnish/default.vcl", "check a file before it is loaded")],
+        examples: &[
+            ("lacquer check /etc/varnish/default.vcl", "check a file before it is loaded"),
+            ("lacquer check --offline --deny warnings *.vcl", "check in a build, far from the backends"),
+        ],
         run: check::run,
+    },
+    Command {
+        name: "fmt",
+        operand: Some(("FILE...", "VCL files, or - to format standard input to standard output")),
+        summary: "format VCL files",
+        about: "Formats VCL files in place: one statement on each line, indented by four spaces. Comments, strings,\n\
+                empty lines between groups and line breaks within expressions remain. A file that does not parse\n\
+                is left alone, and the exit code is 1.",
+        options: &[
+            Opt::flag("check", "change nothing; list the files that are not formatted, with exit code 1"),
+            Opt::flag("stdout", "print the result instead of changing the files"),
+        ],
+        examples: &[
+            ("lacquer fmt /etc/varnish/default.vcl", "format a file"),
+            ("lacquer fmt --check *.vcl", "fail a build if a file is not formatted"),
+        ],
+        run: format::run,
+    },
+    Command {
+        name: "upgrade-vcl",
+        operand: Some(("FILE", "a VCL file, or - for standard input")),
+        summary: "rewrite VCL of versions 2, 3 and 4.0 to 4.1",
+        about: "Prints a VCL file in today's language. Comments and layout remain. Where the old text has no exact\n\
+                counterpart, a comment that begins with `# UPGRADE:` says what you must decide.",
+        options: &[],
+        examples: &[
+            ("lacquer upgrade-vcl old.vcl > new.vcl", "rewrite a file"),
+            ("lacquer upgrade-vcl old.vcl | lacquer check -", "see whether the result loads"),
+        ],
+        run: upgrade_vcl::run,
     },
     Command {
         name: "upgrade",

@@ -24,7 +24,7 @@ fn now() -> f64 {
 }
 
 fn path(values: &Values) -> PathBuf {
-    path_of(Path::new(values.operand.as_deref().unwrap_or_default()))
+    path_of(Path::new(values.operand().unwrap_or_default()))
 }
 
 fn open(path: &Path, create: bool) -> Result<File, Failure> {

@@ -1,0 +1,11 @@
+//! The tools for VCL texts, which the daemon does not need: they are functions from texts to texts.
+#![forbid(unsafe_code)]
+
+mod format;
+mod offline;
+pub mod report;
+mod upgrade;
+
+pub use format::format;
+pub use offline::Offline;
+pub use upgrade::{MARK, Upgraded, upgrade};

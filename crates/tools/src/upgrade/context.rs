@@ -1,0 +1,78 @@
+//! Where a subroutine runs, which decides what its variables and actions become.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lacquer_vcl::tokens::{Tok, Token};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// `vcl_recv` and other subroutines of the client's side.
+    Client,
+    Hash,
+    Hit,
+    /// `vcl_fetch`, now `vcl_backend_response`.
+    Fetch,
+    /// `vcl_error`, now `vcl_synth`.
+    Error,
+    /// The copy of `vcl_error` for failed fetches.
+    BackendError,
+    /// A subroutine of VCL 4 on the backend's side, whose variables have their new names.
+    Backend,
+}
+
+impl Context {
+    fn of_method(name: &str) -> Option<Context> {
+        Some(match name {
+            "vcl_fetch" => Context::Fetch,
+            "vcl_error" => Context::Error,
+            "vcl_hit" => Context::Hit,
+            "vcl_hash" => Context::Hash,
+            name if name.starts_with("vcl_backend") => Context::Backend,
+            name if name.starts_with("vcl_") => Context::Client,
+            _ => return None,
+        })
+    }
+
+    pub fn is_backend(self) -> bool {
+        matches!(self, Context::Fetch | Context::BackendError | Context::Backend)
+    }
+}
+
+/// The contexts of the subroutines of a text.
+pub struct Contexts {
+    found: BTreeMap<String, Context>,
+}
+
+impl Contexts {
+    /// Follows the calls from the subroutines of the flow. A helper that several of them call has the context of the
+    /// first one.
+    pub fn of(text: &[u8], tokens: &[Token], ends: &BTreeMap<usize, usize>) -> Contexts {
+        let word = |at: usize| {
+            let span = tokens[at].span;
+            std::str::from_utf8(&text[span.start as usize..span.end as usize]).unwrap_or_default()
+        };
+        let mut calls: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for at in 0..tokens.len().saturating_sub(2) {
+            if word(at) == "sub" && tokens[at + 2].kind == Tok::LBrace {
+                let end = ends.get(&(at + 2)).copied().unwrap_or(at + 2);
+                let called = (at + 3..end).filter(|i| word(*i) == "call").map(|i| word(i + 1));
+                calls.entry(word(at + 1)).or_default().extend(called);
+            }
+        }
+        let mut found = BTreeMap::new();
+        let mut open: Vec<(&str, Context)> =
+            calls.keys().filter_map(|name| Some((*name, Context::of_method(name)?))).collect();
+        while let Some((name, context)) = open.pop() {
+            if found.contains_key(name) {
+                continue;
+            }
+            found.insert(name.to_owned(), context);
+            open.extend(calls.get(name).into_iter().flatten().map(|called| (*called, context)));
+        }
+        Contexts { found }
+    }
+
+    pub fn of_sub(&self, name: &str) -> Context {
+        self.found.get(name).copied().unwrap_or(Context::Client)
+    }
+}

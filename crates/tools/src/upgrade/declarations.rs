@@ -1,0 +1,133 @@
+//! Declarations at the top level.
+
+use super::context::Context;
+use super::rewriter::{Fault, Res, Rewriter, Upgraded};
+use lacquer_vcl::tokens::Tok;
+
+/// Subroutines that no longer exist.
+const GONE: [&str; 4] = ["vcl_timeout", "vcl_discard", "vcl_prefetch", "vcl_log"];
+
+impl Rewriter<'_> {
+    /// Rewrites the whole text.
+    pub fn run(mut self) -> Result<Upgraded, Fault> {
+        let first = self.gap(0).to_vec();
+        let mut at = 0;
+        while self.kind(at) != Tok::Eoi {
+            at = self.declaration(at)?;
+        }
+        let last = if at == 0 { &b""[..] } else { self.gap(at) };
+        self.out.text.extend_from_slice(last);
+        let mut text = first;
+        text.extend_from_slice(b"vcl 4.1;\n");
+        // The directors must be made before a subroutine uses them, and their module is needed for that.
+        let is_missing = |module: &str| module == "directors" || !self.out.imported.contains(module);
+        for module in self.out.imports.iter().filter(|module| is_missing(module)) {
+            text.extend_from_slice(format!("import {module};\n").as_bytes());
+        }
+        if !self.directors.is_empty() {
+            let statements = self.director_statements();
+            text.extend_from_slice(format!("\nsub vcl_init {{\n{statements}}}\n").as_bytes());
+        }
+        let body = self.out.text;
+        if !body.starts_with(b"\n") && !body.is_empty() {
+            text.push(b'\n');
+        }
+        text.extend_from_slice(&body);
+        Ok(Upgraded { text, open: self.out.open })
+    }
+
+    /// Rewrites a declaration. Returns the index after it.
+    pub fn declaration(&mut self, at: usize) -> Res<usize> {
+        match (self.kind(at), self.word(at)) {
+            (Tok::Id, "vcl") => {
+                let end = self.end_of_statement(at);
+                self.keep_comments(at, end);
+                Ok(end)
+            }
+            (Tok::Id, "sub") if self.kind(at + 2) == Tok::LBrace => self.subroutine(at),
+            (Tok::Id, "director") => self.director(at),
+            (Tok::Id, "backend" | "probe") => Ok(self.fields(at)),
+            (Tok::Csrc, _) => {
+                self.begin(at);
+                self.comment_out(at, at + 1, "inline C does not exist here; use a module");
+                Ok(at + 1)
+            }
+            (Tok::Id, _) => {
+                if self.word(at) == "import" {
+                    self.out.imported.insert(self.word(at + 1).to_owned());
+                }
+                let end = self.end_of_declaration(at);
+                (at..end).for_each(|token| self.copy(token));
+                Ok(end)
+            }
+            _ => Err(Fault { token: at, message: "a declaration is expected here".to_owned() }),
+        }
+    }
+
+    /// Returns the index after a semicolon or a block.
+    pub fn end_of_declaration(&self, from: usize) -> usize {
+        let mut at = from;
+        loop {
+            match self.kind(at) {
+                Tok::Semi => return at + 1,
+                Tok::LBrace => return self.ends.get(&at).copied().unwrap_or(at) + 1,
+                Tok::Eoi => return at,
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// Rewrites a backend or a probe.
+    pub fn fields(&mut self, at: usize) -> usize {
+        let end = self.end_of_declaration(at);
+        let mut token = at;
+        while token < end {
+            if self.kind(token) == Tok::Dot && self.word(token + 1) == "saintmode_threshold" {
+                let next = self.end_of_statement(token);
+                self.begin(token);
+                self.comment_out(token, next, "saint mode is the module saintmode now");
+                token = next;
+            } else {
+                self.copy(token);
+                token += 1;
+            }
+        }
+        end
+    }
+
+    fn subroutine(&mut self, at: usize) -> Res<usize> {
+        let name = self.word(at + 1);
+        let open = at + 2;
+        let close = self.ends.get(&open).copied().unwrap_or(open);
+        if GONE.contains(&name) {
+            self.begin(at);
+            self.comment_out(at, close + 1, &format!("{name} no longer exists"));
+            return Ok(close + 1);
+        }
+        let context = self.context_of(name);
+        let new = match name {
+            "vcl_fetch" => "vcl_backend_response",
+            "vcl_error" => "vcl_synth",
+            name => name,
+        };
+        self.copy(at);
+        self.replace(at + 1, new.as_bytes());
+        self.copy(open);
+        self.body(open, close, context)?;
+        self.copy(close);
+        if name == "vcl_error" {
+            self.write("\n\n# Failed fetches, which had been errors of vcl_error.\nsub vcl_backend_error {");
+            self.body(open, close, Context::BackendError)?;
+            self.copy(close);
+        }
+        Ok(close + 1)
+    }
+
+    fn body(&mut self, open: usize, close: usize, context: Context) -> Res {
+        let mut at = open + 1;
+        while at < close {
+            at = self.statement(at, close, context)?;
+        }
+        Ok(())
+    }
+}

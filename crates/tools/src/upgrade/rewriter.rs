@@ -1,0 +1,182 @@
+//! The text that is being written, and its helpers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lacquer_vcl::tokens::{Tok, Token};
+
+use super::context::{Context, Contexts};
+use super::director::Director;
+
+/// The beginning of a comment where a human must look.
+pub const MARK: &str = "# UPGRADE:";
+
+/// A rewritten text.
+#[derive(Debug)]
+pub struct Upgraded {
+    pub text: Vec<u8>,
+    /// The number of places where a human must look.
+    pub open: usize,
+}
+
+/// The position of a token that is at fault, and the reason.
+#[derive(Debug)]
+pub struct Fault {
+    pub token: usize,
+    pub message: String,
+}
+
+pub type Res<T = ()> = Result<T, Fault>;
+
+/// Writes the new text from the tokens of the old one. What becomes of each construct is in the other files.
+pub struct Rewriter<'t> {
+    pub text: &'t [u8],
+    pub tokens: &'t [Token],
+    pub ends: &'t BTreeMap<usize, usize>,
+    pub contexts: Contexts,
+    /// Directors of the old text by their names.
+    pub directors: BTreeMap<String, Director>,
+    pub out: Output,
+}
+
+/// The new text, and what is to be written in front of it.
+#[derive(Default)]
+pub struct Output {
+    pub text: Vec<u8>,
+    pub imports: BTreeSet<&'static str>,
+    /// Modules that the text imports itself.
+    pub imported: BTreeSet<String>,
+    /// The offset of the beginning of the current statement or declaration.
+    pub statement: usize,
+    pub open: usize,
+}
+
+impl<'t> Rewriter<'t> {
+    pub fn new(text: &'t [u8], tokens: &'t [Token], ends: &'t BTreeMap<usize, usize>) -> Rewriter<'t> {
+        let contexts = Contexts::of(text, tokens, ends);
+        let directors = BTreeMap::new();
+        Rewriter { text, tokens, ends, contexts, directors, out: Output::default() }
+    }
+
+    pub fn kind(&self, at: usize) -> Tok {
+        self.tokens[at.min(self.tokens.len() - 1)].kind
+    }
+
+    pub fn word(&self, at: usize) -> &'t str {
+        let text = self.text;
+        let span = self.tokens[at.min(self.tokens.len() - 1)].span;
+        std::str::from_utf8(&text[span.start as usize..span.end as usize]).unwrap_or_default()
+    }
+
+    pub fn bytes(&self, at: usize) -> &'t [u8] {
+        let text = self.text;
+        let span = self.tokens[at].span;
+        &text[span.start as usize..span.end as usize]
+    }
+
+    /// Returns the white space and the comments before a token.
+    pub fn gap(&self, at: usize) -> &'t [u8] {
+        let text = self.text;
+        let start = if at == 0 { 0 } else { self.tokens[at - 1].span.end };
+        &text[start as usize..self.tokens[at].span.start as usize]
+    }
+
+    /// Copies a token with the gap before it.
+    pub fn copy(&mut self, at: usize) {
+        self.replace(at, self.bytes(at));
+    }
+
+    /// Writes something else for a token, after the gap before it.
+    pub fn replace(&mut self, at: usize, new: &[u8]) {
+        if at > 0 {
+            self.out.text.extend_from_slice(self.gap(at));
+        }
+        self.out.text.extend_from_slice(new);
+    }
+
+    pub fn write(&mut self, text: &str) {
+        self.out.text.extend_from_slice(text.as_bytes());
+    }
+
+    /// Writes the comments of the gap before a token that is not copied.
+    pub fn keep_comments(&mut self, from: usize, to: usize) {
+        for at in from..to {
+            if self.gap(at).iter().any(|b| !b.is_ascii_whitespace()) {
+                self.out.text.extend_from_slice(self.gap(at));
+            }
+        }
+    }
+
+    /// Begins a statement at a token: writes the gap before it.
+    pub fn begin(&mut self, at: usize) {
+        if at > 0 {
+            self.out.text.extend_from_slice(self.gap(at));
+        }
+        self.out.statement = self.out.text.len();
+    }
+
+    /// Writes a comment for a human on a line before the current statement.
+    pub fn mark(&mut self, what: &str) {
+        self.out.open += 1;
+        let start = self.out.statement;
+        let line = self.out.text[..start].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let before = &self.out.text[line..start];
+        let comment = if before.iter().all(u8::is_ascii_whitespace) {
+            [format!("{MARK} {what}\n").as_bytes(), before].concat()
+        } else {
+            let indent: Vec<u8> = before.iter().copied().take_while(u8::is_ascii_whitespace).collect();
+            [
+                format!("\n{}    {MARK} {what}\n", String::from_utf8_lossy(&indent)).as_bytes(),
+                &indent[..],
+                b"    ",
+            ]
+            .concat()
+        };
+        self.out.text.splice(start..start, comment.iter().copied());
+        self.out.statement += comment.len();
+    }
+
+    /// Writes the tokens of a statement as a comment, with the reason.
+    pub fn comment_out(&mut self, from: usize, to: usize, why: &str) {
+        let (start, end) = (self.tokens[from].span.start, self.tokens[to - 1].span.end);
+        let old = String::from_utf8_lossy(&self.text[start as usize..end as usize]).into_owned();
+        self.mark(why);
+        for (number, line) in old.lines().enumerate() {
+            if number > 0 {
+                self.write("\n");
+            }
+            self.write(&format!("# {}", line.trim_end()));
+        }
+        // What follows on the same line must not become part of the comment.
+        if self.tokens.len() > to && !self.gap(to).contains(&b'\n') {
+            self.write("\n");
+        }
+    }
+
+    /// Returns the index after the semicolon that ends a statement, or that of the brace that ends its block.
+    pub fn end_of_statement(&self, from: usize) -> usize {
+        let mut at = from;
+        loop {
+            match self.kind(at) {
+                Tok::Semi => return at + 1,
+                Tok::RBrace | Tok::Eoi => return at,
+                Tok::LBrace | Tok::LParen => at = self.ends.get(&at).map_or(at, |end| *end) + 1,
+                _ => at += 1,
+            }
+        }
+    }
+
+    pub fn import(&mut self, module: &'static str) {
+        self.out.imports.insert(module);
+    }
+
+    pub fn context_of(&self, sub: &str) -> Context {
+        self.contexts.of_sub(sub)
+    }
+}
+
+/// A statement with its semicolon.
+pub struct Statement {
+    pub at: usize,
+    pub semicolon: usize,
+    pub context: Context,
+}

@@ -1,0 +1,151 @@
+//! Statements: blocks, conditions, and the statements that remain statements.
+
+use super::context::Context;
+use super::rewriter::{Fault, Res, Rewriter, Statement};
+use super::variables::{self, New};
+use lacquer_vcl::tokens::Tok;
+
+impl Rewriter<'_> {
+    /// Rewrites a statement, or the beginning or end of a block. Returns the index after it.
+    pub fn statement(&mut self, at: usize, limit: usize, context: Context) -> Res<usize> {
+        match self.kind(at) {
+            Tok::LBrace | Tok::RBrace | Tok::Semi => {
+                self.copy(at);
+                return Ok(at + 1);
+            }
+            Tok::Csrc => {
+                self.begin(at);
+                self.comment_out(at, at + 1, "inline C does not exist here; use a module");
+                return Ok(at + 1);
+            }
+            Tok::Id => {}
+            _ => return Err(Fault { token: at, message: "a statement is expected here".to_owned() }),
+        }
+        let word = self.word(at);
+        if matches!(word, "if" | "else" | "elseif" | "elsif" | "elif") {
+            return Ok(self.condition(at, limit, context));
+        }
+        let end = self.end_of_statement(at).min(limit);
+        if end == at || self.kind(end - 1) != Tok::Semi {
+            return Err(Fault { token: at, message: "this statement has no semicolon".to_owned() });
+        }
+        let semicolon = end - 1;
+        self.begin(at);
+        let whole = Statement { at, semicolon, context };
+        match word {
+            "set" => self.set(&whole),
+            "unset" | "remove" => self.unset(&whole),
+            "call" => self.call(&whole),
+            _ if self.action(&whole) => {}
+            _ => {
+                self.rest_of(at, at);
+                self.expression(at + 1, semicolon, context);
+                self.copy(semicolon);
+            }
+        }
+        Ok(end)
+    }
+
+    /// Writes a token whose gap was written by `begin`.
+    fn rest_of(&mut self, from: usize, to: usize) {
+        self.out.text.extend_from_slice(self.bytes(from));
+        (from + 1..=to).for_each(|token| self.copy(token));
+    }
+
+    /// Rewrites `if (...)`, `else if (...)` and `else`, up to the block.
+    fn condition(&mut self, at: usize, limit: usize, context: Context) -> usize {
+        self.begin(at);
+        self.rest_of(at, at);
+        let mut next = at + 1;
+        if self.word(at) == "else" && self.word(next) == "if" {
+            self.copy(next);
+            next += 1;
+        }
+        if self.kind(next) == Tok::LParen && next < limit {
+            let close = self.ends.get(&next).copied().unwrap_or(next).min(limit);
+            self.copy(next);
+            self.expression(next + 1, close, context);
+            if close < limit {
+                self.copy(close);
+            }
+            next = close + 1;
+        }
+        next
+    }
+
+    fn set(&mut self, whole: &Statement) {
+        let Statement { at, semicolon, context } = *whole;
+        let (name, operator) = self.whole_name(at + 1);
+        let value = operator + 1;
+        if operator >= semicolon {
+            return self.comment_out(at, semicolon + 1, "this assignment is not complete");
+        }
+        let is_zero = matches!(self.word(value), "0");
+        match (name.as_str(), context) {
+            ("req.hash", Context::Hash) => {
+                self.write("hash_data(");
+                self.expression_without_gap(value, semicolon, context);
+                self.write(");");
+                return;
+            }
+            ("obj.ttl", Context::Hit) if is_zero => {
+                return self.purge();
+            }
+            ("obj.ttl" | "obj.grace" | "obj.keep", Context::Hit) => {
+                let why =
+                    "a stored object does not change; import purge and use purge.soft(), or set beresp.ttl";
+                return self.comment_out(at, semicolon + 1, why);
+            }
+            ("beresp.cacheable" | "obj.cacheable", Context::Fetch) => {
+                return match self.word(value) {
+                    "false" => self.write("set beresp.uncacheable = true;"),
+                    _ => {
+                        let why = "a response with a ttl is cacheable; set beresp.ttl";
+                        self.comment_out(at, semicolon + 1, why);
+                    }
+                };
+            }
+            ("beresp.storage", _) if self.kind(value) == Tok::Cstr => {
+                let storage = self.word(value).trim_matches('"').to_owned();
+                self.mark("the storage must have this name in the daemon's options");
+                return self.write(&format!("set beresp.storage = storage.{storage};"));
+            }
+            _ => {}
+        }
+        let new = match variables::target(&name, context) {
+            New::Name(new) | New::With(_, new) => new,
+            New::Gone(why) => return self.comment_out(at, semicolon + 1, why),
+        };
+        self.write("set");
+        self.replace(at + 1, new.as_bytes());
+        self.copy(operator);
+        self.expression(value, semicolon, context);
+        self.copy(semicolon);
+        if name == "req.http.X-Forwarded-For" {
+            self.mark("X-Forwarded-For contains the client's address already, before vcl_recv");
+        }
+    }
+
+    fn unset(&mut self, whole: &Statement) {
+        let Statement { at, semicolon, context } = *whole;
+        let (name, end) = self.whole_name(at + 1);
+        let new = match variables::target(&name, context) {
+            New::Name(new) | New::With(_, new) => new,
+            New::Gone(why) => return self.comment_out(at, semicolon + 1, why),
+        };
+        self.write("unset");
+        self.replace(at + 1, new.as_bytes());
+        (end..=semicolon).for_each(|token| self.copy(token));
+    }
+
+    fn call(&mut self, whole: &Statement) {
+        let new = match self.word(whole.at + 1) {
+            "vcl_fetch" => "vcl_backend_response",
+            "vcl_error" => "vcl_synth",
+            other => other,
+        };
+        self.write("call");
+        self.replace(whole.at + 1, new.as_bytes());
+        (whole.at + 2..=whole.semicolon).for_each(|token| self.copy(token));
+    }
+}

@@ -1,0 +1,230 @@
+//! Old texts and what becomes of them.
+
+use super::{MARK, upgrade};
+use lacquer_vcl::signature::{ModuleSignatures, parse_module};
+use lacquer_vcl::{Catalogue, NoFiles, NumericResolver, Options, Severity, compile};
+
+struct Modules;
+
+impl Catalogue for Modules {
+    fn module(&self, name: &str) -> Option<ModuleSignatures> {
+        let text = match name {
+            "std" => {
+                "$Function VOID log(STRANDS s)\n$Function BOOL healthy(BACKEND b)\n$Function INT port(IP ip)\n$Function VOID rollback(HTTP h)\n"
+            }
+            "purge" => "$Function INT hard()\n$Restrict vcl_hit vcl_miss\n",
+            "directors" => {
+                "$Object round_robin()\n$Method VOID .add_backend(BACKEND)\n$Method BACKEND .backend()\n\
+                 $Object random()\n$Method VOID .add_backend(BACKEND, REAL)\n$Method BACKEND .backend()\n\
+                 $Object hash()\n$Method VOID .add_backend(BACKEND, REAL)\n$Method BACKEND .backend(STRING)\n"
+            }
+            _ => return None,
+        };
+        Some(parse_module(name, text).expect("the notation is valid"))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        vec!["std", "purge", "directors"]
+    }
+}
+
+fn upgraded(old: &str) -> String {
+    let new = upgrade("old.vcl", old.as_bytes()).unwrap_or_else(|d| panic!("{old}\n{}", d.pretty()));
+    String::from_utf8(new.text).unwrap()
+}
+
+/// Returns the new text, which is a program.
+fn loads(old: &str) -> String {
+    let new = upgraded(old);
+    let mut options = Options::new(&Modules, &NoFiles, &NumericResolver);
+    options.err_unref = false;
+    if let Err(errors) = compile("new.vcl", &*new, &options) {
+        let shown: String = errors
+            .iter()
+            .filter(|d| d.severity == Severity::Error)
+            .map(lacquer_vcl::Diagnostic::pretty)
+            .collect();
+        panic!("{new}\n{shown}");
+    }
+    new
+}
+
+const BACKEND: &str = "backend default { .host = \"127.0.0.1\"; .port = \"8080\"; }\n";
+
+/// Statements of the old text in a subroutine, and what they become.
+const STATEMENTS: &[(&str, &str, &str)] = &[
+    ("vcl_recv", "return (lookup);", "return (hash);"),
+    ("vcl_recv", "lookup;", "return (hash);"),
+    ("vcl_recv", "if (req.request != \"GET\") { pass; }", "if (req.method != \"GET\") { return (pass); }"),
+    ("vcl_recv", "remove req.http.Cookie;", "unset req.http.Cookie;"),
+    ("vcl_recv", "error 404 \"Not found\";", "return (synth(404, \"Not found\"));"),
+    ("vcl_recv", "error 750 req.url;", "return (synth(750, req.url));"),
+    ("vcl_recv", "error;", "return (synth(503));"),
+    ("vcl_recv", "set req.backend = default;", "set req.backend_hint = default;"),
+    (
+        "vcl_recv",
+        "if (req.backend.healthy) { set req.grace = 30s; }",
+        "if (std.healthy(req.backend_hint)) { set req.grace = 30s; }",
+    ),
+    ("vcl_recv", "purge(\"req.url == \" req.url);", "ban(\"req.url == \" + req.url);"),
+    ("vcl_recv", "purge_url(req.url);", "ban(\"req.url ~ \" +req.url);"),
+    ("vcl_recv", "set req.http.x = \"a\" req.url \"b\";", "set req.http.x = \"a\" + req.url + \"b\";"),
+    ("vcl_recv", "set req.http.x = req.restarts \"b\";", "set req.http.x = \"\" + req.restarts + \"b\";"),
+    (
+        "vcl_recv",
+        "set req.http.x = regsub(req.url, \"a\" \"b\", \"\") \"c\";",
+        "set req.http.x = regsub(req.url, \"a\" + \"b\", \"\") + \"c\";",
+    ),
+    ("vcl_recv", "log \"a\" req.url;", "std.log(\"a\" + req.url);"),
+    ("vcl_recv", "if (server.port == 80) { }", "if (std.port(server.ip) == 80) { }"),
+    ("vcl_recv", "rollback;", "std.rollback(req);"),
+    ("vcl_hash", "set req.hash += req.url;", "hash_data(req.url);"),
+    ("vcl_hash", "hash_data(req.http.host); return (hash);", "hash_data(req.http.host); return (lookup);"),
+    (
+        "vcl_hit",
+        "set obj.ttl = 0s; error 200 \"Purged.\";",
+        "purge.hard(); return (synth(200, \"Purged.\"));",
+    ),
+    ("vcl_hit", "purge; error 200 \"Purged.\";", "purge.hard(); return (synth(200, \"Purged.\"));"),
+    ("vcl_hit", "if (!obj.cacheable) { return (pass); }", "if (!(obj.ttl > 0s)) { return (pass); }"),
+    (
+        "vcl_miss",
+        "purge; error 404 \"Not in cache.\";",
+        "purge.hard(); return (synth(404, \"Not in cache.\"));",
+    ),
+    ("vcl_miss", "return (fetch);", "return (fetch);"),
+    (
+        "vcl_fetch",
+        "if (!beresp.cacheable) { return (hit_for_pass); }",
+        "if (!(beresp.ttl > 0s)) { return (pass(120s)); }",
+    ),
+    ("vcl_fetch", "return (pass);", "return (pass(120s));"),
+    ("vcl_fetch", "set beresp.cacheable = false;", "set beresp.uncacheable = true;"),
+    (
+        "vcl_fetch",
+        "if (req.url ~ \"x\" && obj.status == 200) { esi; }",
+        "if (bereq.url ~ \"x\" && beresp.status == 200) { set beresp.do_esi = true; }",
+    ),
+    ("vcl_fetch", "if (req.restarts < 2) { restart; }", "if (bereq.retries < 2) { return (retry); }"),
+    ("vcl_fetch", "error 503 \"x\";", "return (error(503, \"x\"));"),
+    ("vcl_fetch", "unset beresp.http.Set-Cookie; insert;", "unset beresp.http.Set-Cookie; return (deliver);"),
+    ("vcl_deliver", "set resp.http.X-Hits = obj.hits;", "set resp.http.X-Hits = obj.hits;"),
+    (
+        "vcl_deliver",
+        "if (obj.hits > 0) { set resp.http.X = \"HIT\"; }",
+        "if (obj.hits > 0) { set resp.http.X = \"HIT\"; }",
+    ),
+    ("vcl_deliver", "restart;", "return (restart);"),
+];
+
+#[test]
+fn statements_have_their_new_form_and_load() {
+    for (sub, old, expected) in STATEMENTS {
+        let new = loads(&format!("{BACKEND}sub {sub} {{\n    {old}\n}}\n"));
+        assert!(new.contains(&format!("    {expected}\n")), "{old}\n{new}");
+        assert!(!new.contains(MARK), "{new}");
+    }
+}
+
+#[test]
+fn errors_of_both_sides_remain() {
+    let old = format!(
+        "{BACKEND}sub vcl_error {{\n    set obj.http.Content-Type = \"text/html\";\n    synthetic {{\"<h1>\"}} obj.status \" \" obj.response {{\"</h1>\"}};\n\
+         \x20   if (req.restarts == 0) {{ restart; }}\n    return (deliver);\n}}\n"
+    );
+    let new = loads(&old);
+    for part in [
+        "sub vcl_synth {",
+        "set resp.http.Content-Type = \"text/html\";",
+        "synthetic({\"<h1>\"} + resp.status + \" \" + resp.reason + {\"</h1>\"});",
+        "if (req.restarts == 0) { return (restart); }",
+        "sub vcl_backend_error {",
+        "synthetic({\"<h1>\"} + beresp.status + \" \" + beresp.reason + {\"</h1>\"});",
+        "if (bereq.retries == 0) { return (retry); }",
+    ] {
+        assert!(new.contains(part), "{part}\n{new}");
+    }
+}
+
+#[test]
+fn a_hit_that_fetched_restarts_with_a_miss() {
+    let new = loads(&format!(
+        "vcl 4.0;\n{BACKEND}sub vcl_hit {{\n    if (obj.ttl < 1s) {{\n        return (miss);\n    }}\n}}\n"
+    ));
+    assert!(new.contains("        set req.hash_always_miss = true;\n        return (restart);\n"), "{new}");
+    assert!(new.starts_with("vcl 4.1;\n"), "{new}");
+}
+
+#[test]
+fn directors_become_objects() {
+    let old = "director cluster round-robin {\n  { .backend = a; }\n  { .backend = { .host = \"127.0.0.2\"; } }\n}\n\
+        backend a { .host = \"127.0.0.1\"; .saintmode_threshold = 5; }\ndirector stable client { { .backend = a; .weight = 2; } }\n\
+        sub vcl_recv { set req.backend = cluster; if (req.url ~ \"x\") { set req.backend = stable; } }\n";
+    let new = loads(old);
+    for part in [
+        "import directors;",
+        "backend cluster_2 { .host = \"127.0.0.2\"; }",
+        "new cluster = directors.round_robin();\n    cluster.add_backend(a);\n    cluster.add_backend(cluster_2);",
+        "new stable = directors.hash();\n    stable.add_backend(a, 2.0);",
+        "set req.backend_hint = cluster.backend();",
+        "set req.backend_hint = stable.backend(client.identity);",
+    ] {
+        assert!(new.contains(part), "{part}\n{new}");
+    }
+}
+
+#[test]
+fn helpers_follow_their_callers() {
+    let old = format!(
+        "{BACKEND}sub helper {{ set beresp.http.url = req.url; }}\nsub vcl_fetch {{ call helper; }}\n"
+    );
+    assert!(loads(&old).contains("set beresp.http.url = bereq.url;"));
+}
+
+#[test]
+fn what_has_no_counterpart_is_left_to_a_human() {
+    let old = format!(
+        "C{{ int x; }}C\n{BACKEND}sub vcl_recv {{\n    C{{ x = 1;\n    y; }}C\n    set req.esi = false; set req.http.a = \"1\";\n}}\n\
+         sub vcl_hit {{ set obj.ttl = 5m; }}\nsub vcl_timeout {{ discard; }}\n# end\n"
+    );
+    let new = loads(&old);
+    assert_eq!(new.matches(MARK).count(), 5, "{new}");
+    assert!(
+        new.contains("# C{ x = 1;") && new.contains("set req.http.a = \"1\";") && new.ends_with("# end\n"),
+        "{new}"
+    );
+    let found = upgrade("old.vcl", old.as_bytes()).unwrap();
+    assert_eq!(found.open, 5);
+}
+
+#[test]
+fn the_name_of_a_module_may_be_taken() {
+    let old = format!(
+        "{BACKEND}acl purge {{ \"10.0.0.1\"; }}\nsub vcl_hit {{ if (client.ip ~ purge) {{ purge; error 200 \"x\"; }} }}\n"
+    );
+    let new = loads(&old);
+    assert!(
+        new.contains("import purge as purge_module;") && new.contains("{ purge_module.hard(); "),
+        "{new}"
+    );
+}
+
+#[test]
+fn a_text_without_structure_is_refused() {
+    let refused = [
+        "sub x {",
+        "}",
+        "sub x { set a = 1 }",
+        "( ]",
+        "sub x { \"a\"; }",
+        "\"x\"",
+        "director d random ;",
+        "\u{e9}",
+    ];
+    for text in refused {
+        assert!(upgrade("old.vcl", text.as_bytes()).is_err(), "{text}");
+    }
+    assert!(upgrade("old.vcl", "{".repeat(100_000).as_bytes()).is_err());
+    assert!(upgrade("old.vcl", format!("sub x {{ set a = {}; }}", "(".repeat(9999)).as_bytes()).is_err());
+    assert_eq!(upgraded(""), "vcl 4.1;\n");
+}
