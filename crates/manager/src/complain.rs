@@ -14,12 +14,32 @@ pub enum Level {
     Error,
     /// Information for the operator.
     Info,
+    /// Information about a usual step of the start or the end.
+    Routine,
     /// Reported in the foreground only.
     Debug,
     /// A client was refused.
     Security,
     /// Commands and replies of the CLI; never on stderr.
     Cli,
+}
+
+/// The variable with the text that is written to standard output as soon as clients are served. `lacquer run` sets it for
+/// a user at a terminal, for whom the daemon is brief otherwise.
+pub const ANNOUNCEMENT: &str = "LACQUER_ANNOUNCEMENT";
+
+/// Returns the text to announce.
+pub fn announcement() -> Option<String> {
+    std::env::var(ANNOUNCEMENT).ok().filter(|text| !text.is_empty())
+}
+
+/// Writes the text to announce, if there is one, to standard output.
+pub fn announce() {
+    if let Some(text) = announcement() {
+        let mut out = std::io::stdout();
+        // The reader may close it early.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
 }
 
 const LOCAL0: u8 = 16 << 3;
@@ -29,7 +49,7 @@ impl Level {
     fn word(self) -> &'static str {
         match self {
             Level::Error => "Error:",
-            Level::Info => "Info:",
+            Level::Info | Level::Routine => "Info:",
             Level::Debug => "Debug:",
             Level::Security => "Security:",
             Level::Cli => "Cli:",
@@ -39,7 +59,7 @@ impl Level {
     fn priority(self) -> u8 {
         match self {
             Level::Error => LOCAL0 | 3,
-            Level::Info | Level::Cli => LOCAL0 | 6,
+            Level::Info | Level::Routine | Level::Cli => LOCAL0 | 6,
             Level::Debug => LOCAL0 | 7,
             Level::Security => AUTHPRIV | 4,
         }
@@ -78,6 +98,8 @@ fn stderr_has_room() -> bool {
 pub struct Complain {
     /// True in the foreground. In the background, debug messages are not written to stderr.
     verbose: bool,
+    /// Whether a user watches who does not know the daemon. Usual steps are not written to stderr.
+    is_brief: bool,
     name: String,
     socket: Option<UnixDatagram>,
     /// Disables syslog, for tests.
@@ -92,7 +114,8 @@ impl Complain {
             .ok()
             .filter(|socket| socket.set_nonblocking(true).is_ok() && socket.connect("/dev/log").is_ok());
         Complain {
-            verbose,
+            verbose: verbose && announcement().is_none(),
+            is_brief: announcement().is_some(),
             name: name.to_owned(),
             socket,
             quiet: Cell::new(false),
@@ -106,12 +129,23 @@ impl Complain {
         self.cli_traffic.set(params.syslog_cli_traffic);
     }
 
+    /// Returns whether a user watches who does not know the daemon.
+    pub fn is_brief(&self) -> bool {
+        self.is_brief
+    }
+
     /// Reports a text at a level.
     pub fn report(&self, level: Level, text: &str) {
         if text.is_empty() || (level == Level::Cli && !self.cli_traffic.get()) {
             return;
         }
-        if level != Level::Cli && (self.verbose || level != Level::Debug) {
+        let is_shown = match level {
+            Level::Cli => false,
+            Level::Debug => self.verbose,
+            Level::Routine => !self.is_brief,
+            Level::Error | Level::Info | Level::Security => true,
+        };
+        if is_shown {
             print_line(&format!("{} {text}", level.word()));
         }
         if let Some(socket) = self.socket.as_ref().filter(|_| !self.quiet.get()) {

@@ -31,6 +31,12 @@ impl Fault {
         &self.text
     }
 
+    /// Returns the lines for a user who does not know the daemon and its options.
+    pub fn brief(&self) -> String {
+        let text = self.text.trim_matches('\n');
+        if text.is_empty() { String::new() } else { format!("lacquer: {text}\n") }
+    }
+
     /// The exit code of the process.
     pub fn code(&self) -> u8 {
         self.code

@@ -42,6 +42,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+pub use complain::ANNOUNCEMENT;
 pub use machine::Machine;
 pub use startup::backend_vcl;
 #[cfg(fuzzing)]
@@ -60,7 +61,11 @@ pub fn main() -> ExitCode {
     match run(&program, arguments.collect()) {
         Ok(code) => ExitCode::from(code),
         Err(fault) => {
-            eprint!("{fault}");
+            if complain::announcement().is_some() {
+                eprint!("{}", fault.brief());
+            } else {
+                eprint!("{fault}");
+            }
             ExitCode::from(fault.code())
         }
     }
@@ -105,10 +110,10 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
             Ok(0)
         }
         Request::Usage(complaint) => {
-            if let Some(complaint) = complaint {
-                eprintln!("{name}: {complaint}");
+            match complaint {
+                Some(complaint) => eprintln!("{name}: {complaint} ({name} -? lists the options)"),
+                None => show(&documents::usage(&name)),
             }
-            show(&documents::usage(&name));
             Ok(2)
         }
         Request::Run(raw) if raw.mode == Mode::Daemon && !in_background && adopted.is_none() => {

@@ -235,7 +235,10 @@ impl Service {
         match source {
             Source::Terminate => {
                 if let Some(signal) = self.signals.which() {
-                    self.manager.complain.report(Level::Error, &format!("Manager got {}", signal.name()));
+                    let complain = &self.manager.complain;
+                    // For a user at a terminal, Ctrl-C is a usual end.
+                    let level = if complain.is_brief() { Level::Routine } else { Level::Error };
+                    complain.report(level, &format!("Manager got {}", signal.name()));
                     return signal == EndSignal::Terminate && self.drain();
                 }
             }
@@ -271,7 +274,7 @@ impl Service {
             return false;
         }
         let text = format!("Draining: requests in progress have {limit:.0} s to end");
-        self.manager.complain.report(Level::Info, &text);
+        self.manager.complain.report(Level::Routine, &text);
         self.timers.drained = Some(Instant::now() + seconds(limit));
         true
     }

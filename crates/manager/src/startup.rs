@@ -14,7 +14,7 @@ use rustix::system::Uname;
 
 use crate::bound_sockets::BoundSockets;
 use crate::cli::{CliSockets, Master};
-use crate::complain::{Complain, Level, print_line};
+use crate::complain::{Complain, Level, announce, print_line};
 use crate::daemon::{self, Background};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
@@ -463,10 +463,10 @@ fn serve(
     manager.shm = Some(shm);
     // Reported after all checks, so that a fault is reported in one line, without this.
     if let Some(notice) = manager.jail.notice() {
-        manager.complain.report(Level::Info, &notice);
+        manager.complain.report(Level::Routine, &notice);
     }
     if manager.jail.name() == "linux" && !workdir::is_on_tmpfs() {
-        manager.complain.report(Level::Info, "Working directory not mounted on tmpfs partition");
+        manager.complain.report(Level::Routine, "Working directory not mounted on tmpfs partition");
     }
     manager.complain.report(Level::Debug, &format!("Version: {}", version::SHORT));
     manager.complain.report(Level::Debug, &format!("Platform: {}", manager.instance.platform));
@@ -519,6 +519,7 @@ fn serve_until_the_end(
         service.run_file(file)?;
     }
     let manager = &mut service.manager;
+    let is_upgrade = adopted.is_some();
     let code = match adopted {
         Some(adopted) => adopted.replace_worker(manager).map(|()| 0)?,
         None => first_launch(manager, raw),
@@ -529,13 +530,16 @@ fn serve_until_the_end(
     if code != 0 {
         return Err(Fault::silent(code));
     }
+    if !is_upgrade {
+        announce();
+    }
     if raw.mode == Mode::Foreground {
         daemon::silence(rustix::stdio::dup2_stdin);
     }
     service.run();
-    service.manager.complain.report(Level::Info, "manager stopping child");
+    service.manager.complain.report(Level::Routine, "manager stopping child");
     service.manager.stop();
-    service.manager.complain.report(Level::Info, "manager dies");
+    service.manager.complain.report(Level::Routine, "manager dies");
     Ok(service.manager.exit_status)
 }
 

@@ -32,6 +32,35 @@ const TIMEOUT_NOTE: &str = "NB: This parameter can be disabled with the value \"
 const PROTECTED_NOTE: &str = "NB: This parameter is protected and cannot be changed.";
 const MISSING_NOTE: &str = "NB: This parameter depends on a feature which is not available on this platform.";
 
+const UNUSED_NOTE: &str = "NB: Lacquer checks and stores this parameter, and nothing uses it.";
+
+/// Parameters that have no effect, because they concern threads, compilers or system calls that Lacquer does not use.
+const UNUSED: &[&str] = &[
+    "ban_lurker_holdoff",
+    "cc_command",
+    "cc_warnings",
+    "clock_step",
+    "critbit_cooloff",
+    "experimental",
+    "gzip_memlevel",
+    "http1_iovs",
+    "pool_sess",
+    "sigsegv_handler",
+    "ssl_buffer",
+    "sslbuf_pool",
+    "tcp_fastopen",
+    "thread_pool_add_delay",
+    "thread_pool_destroy_delay",
+    "thread_pool_fail_delay",
+    "thread_pool_reserve",
+    "thread_pool_stack",
+    "thread_pool_timeout",
+    "thread_pool_watchdog",
+    "thread_stats_rate",
+    "vmod_path",
+    "vsm_free_cooldown",
+];
+
 /// Which parameters to list, and in which form.
 #[derive(Clone, Debug, Default)]
 pub struct Listing<'a> {
@@ -258,7 +287,10 @@ fn long_row(out: &mut String, row: &Row<'_>) {
         wrap(out, &describe(row));
         let notes = NOTES.iter().filter(|(bit, _)| spec.has(*bit)).map(|(_, note)| *note);
         let timeout = (spec.kind == Kind::Timeout).then_some(TIMEOUT_NOTE);
-        for note in timeout.into_iter().chain(notes).chain(entry.protected.then_some(PROTECTED_NOTE)) {
+        let unused = UNUSED.contains(&spec.name).then_some(UNUSED_NOTE);
+        for note in
+            unused.into_iter().chain(timeout).chain(notes).chain(entry.protected.then_some(PROTECTED_NOTE))
+        {
             out.push_str("\n\n");
             wrap(out, note);
         }
@@ -373,6 +405,20 @@ mod tests {
         assert!(text.contains("\"never\"."), "{text}");
         assert!(show(&set, &["-l"]).unwrap().lines().all(|l| l.len() <= WRAP_AT + 20 || l.contains(" is: ")));
         assert!(show(&set, &["vcc_err_unref"]).unwrap().contains("        Alias of: vcc_feature\n"));
+    }
+
+    #[test]
+    fn parameters_without_effect_have_a_note() {
+        let set = ParamSet::new();
+        let has_note = |name: &str| {
+            let words: Vec<String> =
+                show(&set, &[name]).unwrap().split_whitespace().map(str::to_owned).collect();
+            words.join(" ").contains(UNUSED_NOTE)
+        };
+        for name in UNUSED {
+            assert!(has_note(name), "{name}");
+        }
+        assert!(!has_note("default_ttl"));
     }
 
     #[test]

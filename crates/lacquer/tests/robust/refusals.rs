@@ -79,7 +79,8 @@ fn wrong_arguments_are_reported_in_one_line() {
     let unknown = folder.start(&["--nope"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert_eq!(String::from_utf8_lossy(&unknown.stderr).lines().count(), 1);
-    assert!(String::from_utf8_lossy(&unknown.stdout).contains("Usage: "));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("-? lists the options"));
+    assert_eq!(String::from_utf8_lossy(&unknown.stdout), "");
 }
 
 #[test]

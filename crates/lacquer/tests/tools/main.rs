@@ -4,6 +4,7 @@ mod check;
 #[path = "../../../tools/tests/corpus/mod.rs"]
 mod corpus;
 mod format;
+mod start;
 mod upgrade_vcl;
 
 use std::fs;
@@ -39,6 +40,10 @@ impl Folder {
 
     fn with_input(&self, words: &str, input: &str) -> Ran {
         run(Path::new(env!("CARGO_BIN_EXE_lacquer")), &self.0, words, input)
+    }
+
+    fn lacquerd(&self, words: &str) -> Ran {
+        run(Path::new(env!("CARGO_BIN_EXE_lacquerd")), &self.0, words, "")
     }
 }
 

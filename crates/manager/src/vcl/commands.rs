@@ -6,6 +6,7 @@ use lacquer_cli::link::{Request, VclState};
 use lacquer_cli::status;
 use lacquer_vcl::Text;
 use std::fmt::Write as _;
+use std::io::IsTerminal;
 
 use super::catalogue::{CannotDiscard, Entry};
 use super::compilation::Compilation;
@@ -65,6 +66,8 @@ impl Manager {
             features: params.vcc_feature,
             needs_41: self.listeners.any_unix(),
             jail: self.jail.clone(),
+            // Later, the text is the reply to a program.
+            shows_hints: self.shm.is_none() && std::io::stderr().is_terminal(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lacquer_params::VccFeatureBits;
-use lacquer_vcl::{Options, Text, vcl_load_text};
+use lacquer_vcl::{Diagnostic, Options, Text, vcl_load_text};
 
 use crate::environment;
 use crate::jail::Jail;
@@ -41,6 +41,8 @@ pub struct CompileContext {
     pub needs_41: bool,
     /// The rights to read private keys.
     pub jail: Jail,
+    /// Whether the text of an error ends with hints, for a user at a terminal.
+    pub shows_hints: bool,
 }
 
 /// VCL to compile.
@@ -78,7 +80,18 @@ pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, Text)> {
     outcome
 }
 
-const TOO_OLD_FOR_UNIX_SOCKETS: &str = "Message from dlopen:\nCompiled VCL version (4.0) not supported.\nRunning dlopen failed, exited with 1\nVCL compilation failed";
+const TOO_OLD_FOR_UNIX_SOCKETS: &str = "Message from dlopen:\nCompiled VCL version (4.0) not supported.\nRunning dlopen failed, exited with 1\n\
+    VCL compilation failed\n\
+    A listener of -a is a UNIX socket, which VCL 4.0 cannot describe: write `vcl 4.1;` in the first line.";
+
+fn error_text(diagnostics: &[Diagnostic], shows_hints: bool) -> String {
+    let mut text = vcl_load_text(diagnostics);
+    for hint in diagnostics.iter().filter_map(|d| d.hint.as_ref()).filter(|_| shows_hints) {
+        text.push_str("\nHint: ");
+        text.push_str(hint);
+    }
+    text
+}
 
 /// Compiles a program. The error is the text for the user.
 pub fn compile(text: Input, context: &CompileContext) -> Result<Compiled, String> {
@@ -100,7 +113,7 @@ pub fn compile(text: Input, context: &CompileContext) -> Result<Compiled, String
         Input::Given { name, text } => lacquer_vcl::compile(&name, text, &options),
         Input::File(name) => lacquer_vcl::compile_file(&name, &options),
     };
-    let compiled = outcome.map_err(|diagnostics| vcl_load_text(&diagnostics))?;
+    let compiled = outcome.map_err(|diagnostics| error_text(&diagnostics, context.shows_hints))?;
     let mut program = compiled.program;
     if context.needs_41 && program.syntax < 41 {
         return Err(TOO_OLD_FOR_UNIX_SOCKETS.to_owned());

@@ -18,7 +18,7 @@ impl Manager {
         let complain = &self.complain;
         let Some(retiring) = &mut self.child.retiring else { return };
         let pid = retiring.worker.pid();
-        if !retiring.worker.listen(|line| Manager::report_output(complain, Level::Info, pid, line)) {
+        if !retiring.worker.listen(|line| Manager::report_output(complain, Level::Routine, pid, line)) {
             self.reap_retiring();
         }
     }

@@ -14,7 +14,7 @@ use crate::shm::now;
 impl Manager {
     pub(super) fn await_end(&self, worker: &mut Worker, pid: u32) -> End {
         let complain = &self.complain;
-        let on_line = |line: &str| Manager::report_output(complain, Level::Info, pid, line);
+        let on_line = |line: &str| Manager::report_output(complain, Level::Routine, pid, line);
         if let Some(end) = worker.wait(seconds(self.params.values().cli_timeout), on_line) {
             return end;
         }
@@ -56,7 +56,7 @@ impl Manager {
                 counters.child_dump.add(1);
             }
         }
-        self.complain.report(if clean { Level::Info } else { Level::Error }, &text);
+        self.complain.report(if clean { Level::Routine } else { Level::Error }, &text);
     }
 
     pub(super) fn record_panic(&mut self, pid: u32) {

@@ -22,7 +22,7 @@ impl Manager {
             return Reply::no(status::CANT, "");
         };
         let pid = worker.pid();
-        let on_line = |line: &str| Manager::report_output(complain, Level::Info, pid, line);
+        let on_line = |line: &str| Manager::report_output(complain, Level::Routine, pid, line);
         match worker.request(body, timeout, on_line) {
             RequestResult::Reply { status, text } => Reply { status, text: text.into() },
             RequestResult::NoReply => {

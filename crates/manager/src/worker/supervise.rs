@@ -106,7 +106,9 @@ impl Manager {
     pub(super) fn launch_steps(&mut self, beside: Option<&mut Worker>) -> Result<(), Reply> {
         let pid = self.spawn(beside.as_deref())?;
         self.await_ready()?;
-        print_line("Child launched OK");
+        if !self.complain.is_brief() {
+            print_line("Child launched OK");
+        }
         let fail = |what: &str, reply: Reply| {
             Reply::no(reply.status, format!("Child ({pid}) {what} failed:\n{}", reply.text))
         };
@@ -300,7 +302,7 @@ impl Manager {
         let complain = &self.complain;
         let Some(worker) = self.child.process.as_mut() else { return };
         let pid = worker.pid();
-        if !worker.listen(|line| Manager::report_output(complain, Level::Info, pid, line)) {
+        if !worker.listen(|line| Manager::report_output(complain, Level::Routine, pid, line)) {
             self.reap();
         }
     }

@@ -1,5 +1,5 @@
 //! `lacquer run`: translates a few simple options to the daemon's, checks for common mistakes, prints
-//! what is served and what to try, and then executes `lacquerd`.
+//! what is served and what to try once clients are served, by executing `lacquerd`.
 
 use crate::args::Values;
 use crate::check;
@@ -7,14 +7,15 @@ use crate::demo;
 use crate::failure::Failure;
 use crate::https::{self, Https};
 use crate::listen::Listen;
-use lacquer_manager::backend_vcl;
+use lacquer_manager::{ANNOUNCEMENT, backend_vcl};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 const DEFAULT_LISTEN: &str = ":6081";
@@ -58,7 +59,8 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let curl = https.as_ref().map(Https::curl_options).unwrap_or_default();
     let places = https.as_ref().map_or_else(|| listens.iter().map(Listen::curl).collect(), Https::places);
     let shown = Shown { places, curl, notes: https.map(|https| https.notes(&instance)).unwrap_or_default() };
-    print!("{}", banner(&shown, &origin, &storage, &instance, is_demo));
+    // The daemon prints it once it serves, so that it is never followed by a failure to start.
+    command.env(ANNOUNCEMENT, banner(&shown, &origin, &storage, &instance, is_demo));
     let error = command.exec();
     Err(Failure::new(format_args!("cannot start {}: {error}", daemon.display())))
 }
@@ -82,7 +84,7 @@ fn add_source(
             return Ok(origin);
         }
         Source::Backend(backend) => {
-            warn_unreachable_backend(&backend);
+            check_backend(&backend)?;
             (backend.clone(), backend)
         }
         Source::Demo => {
@@ -204,10 +206,11 @@ fn storage(given: Option<&str>) -> Result<String, Failure> {
     Ok(spec.to_owned())
 }
 
-/// Prints a warning if the origin does not accept connections yet, as it may be started later.
-fn warn_unreachable_backend(backend: &str) {
+/// Fails if the origin's name is unknown. Prints a warning if the origin does not accept connections yet, as it may be
+/// started later.
+fn check_backend(backend: &str) -> Result<(), Failure> {
     if backend.starts_with('/') {
-        return;
+        return Ok(());
     }
     let backend = backend.strip_prefix("https://").unwrap_or(backend);
     let reach = |addr: SocketAddr| TcpStream::connect_timeout(&addr, Duration::from_millis(500)).is_ok();
@@ -219,8 +222,14 @@ fn warn_unreachable_backend(backend: &str) {
                 );
             }
         }
-        Err(error) => eprintln!("lacquer: cannot resolve {backend}: {error}"),
+        Err(error) => {
+            let error = error.to_string();
+            let why = error.strip_prefix("failed to lookup address information: ").unwrap_or(&error);
+            return Err(Failure::new(format_args!("--backend: cannot resolve {backend}: {why}"))
+                .hint("check the name of the server; nothing was started"));
+        }
     }
+    Ok(())
 }
 
 fn sibling(program: &str) -> Result<PathBuf, Failure> {
@@ -272,14 +281,29 @@ fn first_steps(curl: &str, place: &str, is_demo: bool) -> String {
     }
 }
 
-/// Returns a note on where to find the log tools, which Lacquer does not contain, unless they are installed.
-fn tools_note() -> &'static str {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&path).any(|dir| dir.join("varnishlog").exists()) {
-        ""
-    } else {
-        "  (these tools are part of Varnish 7.3 to 8.0: in Debian, the package varnish)\n"
+/// Returns a note if the log tools, which Lacquer does not contain, are missing or cannot read its log.
+fn tools_note() -> String {
+    let found = Command::new("varnishlog").arg("-V").stdin(Stdio::null()).output();
+    match found.map(|output| tools_version(&String::from_utf8_lossy(&output.stderr))) {
+        Err(_) => {
+            "  (these tools are part of Varnish 7.3 to 8.0: in Debian 13, the package varnish)\n".to_owned()
+        }
+        Ok(Some(version)) if !READABLE.contains(&version) => format!(
+            "  (the tools of this machine are those of Varnish {}.{} and cannot read the log: 7.3 to 8.0 can)\n",
+            version.0, version.1
+        ),
+        Ok(_) => String::new(),
     }
+}
+
+/// Versions of the tools that can read the log.
+const READABLE: RangeInclusive<(u32, u32)> = (7, 3)..=(8, u32::MAX);
+
+/// Returns major and minor version in the output of `varnishlog -V`.
+fn tools_version(output: &str) -> Option<(u32, u32)> {
+    let (_, version) = output.split_once("varnish-")?;
+    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// The parts of the banner that depend on the listeners.
@@ -311,7 +335,7 @@ Try:
   varnishadm -n {name} ban 'req.url ~ .'
       empties the cache
 {tools}
-Ctrl-C ends it. The daemon's own output follows.
+Ctrl-C ends it.
 
 "
     )
@@ -341,6 +365,16 @@ mod tests {
         for wrong in ["https://", "ftp://a", "http://a/path", "a:b", "", "unix:app.sock"] {
             assert!(parse_backend(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn versions_of_the_tools_are_read() {
+        assert_eq!(
+            tools_version("varnishlog (varnish-7.1.1 revision 7cee1c581bead20e88d101ab3d72afb29f14d87a)"),
+            Some((7, 1))
+        );
+        assert_eq!(tools_version("varnishlog (varnish-trunk revision 1)"), None);
+        assert!(READABLE.contains(&(7, 3)) && READABLE.contains(&(8, 0)) && !READABLE.contains(&(7, 2)));
     }
 
     #[test]

@@ -1,0 +1,51 @@
+//! The first start: nothing is announced that then fails, and errors are short.
+
+use std::net::TcpListener;
+
+use super::Folder;
+
+#[test]
+fn a_start_that_fails_announces_nothing() {
+    let folder = Folder::new("start");
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("there is a free port").port();
+    for (words, expected) in [
+        ("--backend http://no.such.host.invalid:1", "cannot resolve no.such.host.invalid:1"),
+        ("--backend 127.0.0.1:9 --storage shelf,1G", "shelf"),
+        ("--backend 127.0.0.1:9 --storage file,/dev/null/x,1G", "/dev/null/x"),
+    ] {
+        let name = folder.0.join("name").display().to_string();
+        let ran = folder.lacquer(&format!("run --listen 127.0.0.1:{port} --name {name} {words}"));
+        assert_eq!(ran.code, Some(2), "{words}: {ran:?}");
+        assert!(ran.err.contains(expected), "{words}: {ran:?}");
+        assert!(!ran.out.contains("serving") && !ran.err.contains("-?"), "{words}: {ran:?}");
+        assert!(
+            ran.err.lines().all(|line| line.starts_with("lacquer: ") || line.starts_with("     ")),
+            "{ran:?}"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_option_is_answered_in_one_line() {
+    let folder = Folder::new("option");
+    let ran = folder.lacquerd("-B");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));
+    assert_eq!(ran.err, "lacquerd: invalid option -- 'B' (lacquerd -? lists the options)\n");
+    assert!(folder.lacquerd("-?").out.starts_with("Usage: lacquerd [options]"));
+}
+
+#[test]
+fn an_old_vcl_behind_a_unix_socket_has_a_reason() {
+    let folder = Folder::new("unix");
+    folder.file("old.vcl", "vcl 4.0;\nbackend b { .host = \"127.0.0.1\"; }\n");
+    let (name, socket) = (folder.0.join("name"), folder.0.join("socket"));
+    let file = folder.0.join("old.vcl");
+    let words = format!("-F -n {} -a {} -f {}", name.display(), socket.display(), file.display());
+    let ran = folder.lacquerd(&words);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        ran.err.contains("Compiled VCL version (4.0) not supported.") && ran.err.contains("vcl 4.1;"),
+        "{ran:?}"
+    );
+}
