@@ -22,6 +22,7 @@ mod keys;
 mod limits;
 mod management;
 mod memory;
+mod names;
 mod process_faults;
 mod reuse;
 mod shifted_connections;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lacquer_net::{Addresses, Cause, ConnectError, Endpoint};
+use lacquer_net::{Addresses, Cause, ConnectError, Endpoint, LocalServer, SharedName};
 use lacquer_shm::vsc::Vbe;
 use lacquer_shm::vsm::Cluster;
 use lacquer_shm::{Segment, VsmDir};
@@ -41,12 +41,17 @@ pub struct OriginContext<'s> {
     pub via: Option<&'s Origin>,
     /// The settings for TLS, if the connections use it.
     pub tls: Option<OriginTls>,
+    /// The name that the address belongs to.
+    pub name: Option<SharedName>,
+    /// The server within this process that is the backend.
+    pub local: Option<LocalServer>,
     pub prefer_ipv6: bool,
     pub now: f64,
 }
 
 fn addresses(of: &Backend, preamble: Option<Vec<u8>>) -> Addresses {
-    Addresses { v4: of.address.ipv4, v6: of.address.ipv6, path: of.address.path.clone(), preamble }
+    let (v4, v6) = (of.address.ipv4, of.address.ipv6);
+    Addresses { v4, v6, path: of.address.path.clone(), preamble, ..Addresses::default() }
 }
 
 impl Origin {
@@ -57,7 +62,11 @@ impl Origin {
             spec.address.ipv4.or(spec.address.ipv6)
         };
         let endpoint = match context.via {
-            None => Endpoint::new(addresses(&spec, spec.preamble.clone()), context.tls),
+            None => {
+                let (name, local) = (context.name, context.local);
+                let addresses = Addresses { name, local, ..addresses(&spec, spec.preamble.clone()) };
+                Endpoint::new(addresses, context.tls)
+            }
             Some(via) => {
                 inherit_timeouts(&mut spec, &via.spec);
                 let preamble =
@@ -103,6 +112,11 @@ impl Origin {
             segment.hide();
             *self.counters.write() = Some(Arc::new(segment));
         }
+    }
+
+    /// Counts in the counters of another origin.
+    pub(crate) fn count_with(&self, other: &Origin) {
+        self.counters.write().clone_from(&other.counters.read());
     }
 
     /// Shows or hides the counters.

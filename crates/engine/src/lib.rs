@@ -27,6 +27,7 @@ pub mod knobs;
 mod live_params;
 mod logged;
 mod makers;
+pub mod named_origin;
 mod object_attributes;
 mod origin_slot;
 pub mod origin_watch;

@@ -1,11 +1,12 @@
 //! The addresses of an origin, and connecting to them.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use lacquer_sources::clock::Instant;
@@ -19,15 +20,25 @@ use crate::connect_error::{ConnectError, ConnectStage};
 #[cfg(any(test, feature = "memory"))]
 use crate::memory;
 use crate::opening::Opening;
+use crate::race::race;
 use crate::stream::Stream;
 use crate::time_limit::by_time;
 use crate::trust::Trust;
 
+/// The maximum number of other addresses of a name that one attempt to connect tries.
+const MOST_FALLBACKS: usize = 4;
+
+pub use crate::address_parts::{LocalServer, SharedName};
+
 /// The addresses of an origin.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Addresses {
     pub v4: Option<SocketAddr>,
     pub v6: Option<SocketAddr>,
+    /// The name that the address belongs to. Its other addresses are tried if this one does not accept.
+    pub name: Option<SharedName>,
+    /// A server within this process, instead of an address.
+    pub local: Option<LocalServer>,
     /// The path of a UNIX socket; an abstract one begins with `@`.
     pub path: Option<String>,
     /// Bytes that are sent first on every new connection.
@@ -66,8 +77,28 @@ impl Drop for Endpoint {
     }
 }
 
-/// Known endpoints, so that equal ones share an id. Each call of [`Endpoint::new`] removes dropped ones.
-static KNOWN: Mutex<Vec<std::sync::Weak<Endpoint>>> = Mutex::new(Vec::new());
+/// Known endpoints, so that equal ones share an id. Those with equal addresses differ in their settings for TLS.
+static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct Known {
+    by_addresses: HashMap<Addresses, Vec<Weak<Endpoint>>>,
+    /// The number of entries at which dropped endpoints are removed.
+    cleaned_at: usize,
+}
+
+impl Known {
+    fn remove_dropped(&mut self) {
+        if self.by_addresses.len() <= self.cleaned_at {
+            return;
+        }
+        self.by_addresses.retain(|_, endpoints| {
+            endpoints.retain(|endpoint| endpoint.strong_count() > 0);
+            !endpoints.is_empty()
+        });
+        self.cleaned_at = 2 * self.by_addresses.len() + 16;
+    }
+}
 
 /// Seconds for which an endpoint is held down after a failure: one with a local cause, and one that the network or
 /// the remote end caused.
@@ -81,16 +112,15 @@ impl Endpoint {
     /// Returns the endpoint with these addresses and settings.
     pub fn new(addresses: Addresses, tls: Option<OriginTls>) -> Arc<Endpoint> {
         let mut known = KNOWN.lock();
-        known.retain(|e| e.strong_count() > 0);
-        let same = |e: &Arc<Endpoint>| {
-            let same_tls = match (&e.tls, &tls) {
-                (Some(one), Some(other)) => one.is_same(other),
-                (None, None) => true,
-                _ => false,
-            };
-            e.addresses == addresses && same_tls
+        known.remove_dropped();
+        let same = |e: &Arc<Endpoint>| match (&e.tls, &tls) {
+            (Some(one), Some(other)) => one.is_same(other),
+            (None, None) => true,
+            _ => false,
         };
-        if let Some(found) = known.iter().filter_map(std::sync::Weak::upgrade).find(same) {
+        let alike = known.by_addresses.entry(addresses.clone()).or_default();
+        alike.retain(|endpoint| endpoint.strong_count() > 0);
+        if let Some(found) = alike.iter().filter_map(Weak::upgrade).find(same) {
             return found;
         }
         let endpoint = Arc::new(Endpoint {
@@ -100,7 +130,7 @@ impl Endpoint {
             trust: Trust::new(Instant::now()),
             held_down: Mutex::new(None),
         });
-        known.push(Arc::downgrade(&endpoint));
+        alike.push(Arc::downgrade(&endpoint));
         endpoint
     }
 
@@ -163,16 +193,30 @@ impl Endpoint {
             };
             return UnixStream::connect(&*address).await.map(Stream::Unix);
         }
-        let Addresses { v4, v6, .. } = &self.addresses;
-        let order = if prefer_ipv6 { [*v6, *v4] } else { [*v4, *v6] };
-        let mut last = io::Error::from(Errno::ADDRNOTAVAIL);
-        for addr in order.into_iter().flatten() {
-            match connect_tcp(addr).await {
-                Ok(stream) => return Ok(Stream::Tcp(stream)),
-                Err(e) => last = e,
-            }
+        if let Some(local) = &self.addresses.local {
+            let near = (local.0)()?;
+            near.set_nonblocking(true)?;
+            return UnixStream::from_std(near).map(Stream::Unix);
         }
-        Err(last)
+        let Addresses { v4, v6, name, .. } = &self.addresses;
+        let pair = if prefer_ipv6 { [*v6, *v4] } else { [*v4, *v6] };
+        let mut order: Vec<SocketAddr> = pair.into_iter().flatten().collect();
+        if let (Some(name), Some(first)) =
+            (name.as_ref().and_then(|name| name.0.upgrade()), order.first().copied())
+        {
+            let others = name.answer().addresses.into_iter().map(|ip| SocketAddr::new(ip, first.port()));
+            order.extend(others.filter(|other| *other != first).take(MOST_FALLBACKS));
+        }
+        let stream = match order[..] {
+            [only] => connect_tcp(only).await,
+            _ => race(order, connect_tcp).await,
+        };
+        stream.map(Stream::Tcp)
+    }
+
+    /// Returns whether a recent attempt to connect failed, so that another one would fail at once.
+    pub fn is_held_down(&self) -> bool {
+        self.held_down().is_some()
     }
 
     fn held_down(&self) -> Option<i32> {

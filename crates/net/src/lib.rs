@@ -2,6 +2,7 @@
 //! descriptors, pools of idle connections to origins, and health probes.
 #![forbid(unsafe_code)]
 
+mod address_parts;
 mod capacity;
 mod client_socket;
 mod connect_error;
@@ -25,6 +26,7 @@ pub mod pool;
 pub mod probe;
 pub mod probe_attempt;
 pub mod proxy_out;
+mod race;
 pub mod record;
 mod response_times;
 mod retired;
@@ -45,7 +47,7 @@ pub use capacity::Counted;
 pub use client_socket::{ClientSocket, advance};
 pub use connect_error::{Cause, ConnectError, ConnectStage};
 pub use connection::{Connection, Facts};
-pub use endpoint::{Addresses, Endpoint};
+pub use endpoint::{Addresses, Endpoint, LocalServer, SharedName};
 pub use file_part::FilePart;
 pub use http_version::HttpVersion;
 pub use listener::{Listener, Side, Stage};

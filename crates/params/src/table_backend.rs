@@ -43,6 +43,19 @@ ssl_accept_truncation: Bool = "off" { }
      be truncated. When off, such a response fails, and is not cached. Varnish accepts it.";
 max_retries: Uint = "4" { units = "retries", min = "0", flags = DELAYED_EFFECT }
     "Maximum number of retries of one fetch.";
+dns_servers: Text = "" { }
+    "Addresses of the name servers for the hosts of backends, separated by commas or spaces, each with an optional \
+     port. If empty, those of /etc/resolv.conf are used, with its search list and options. /etc/hosts has priority in \
+     any case.";
+dns_ttl_min: Duration = "1.000" { units = "seconds", min = "0.1" }
+    "Shortest time between two lookups of a backend's host, if its TTL is shorter.";
+dns_ttl_max: Duration = "3600.000" { units = "seconds", min = "1" }
+    "Longest time between two lookups of a backend's host, if its TTL is longer.";
+dns_retry: Duration = "5.000" { units = "seconds", min = "0.1" }
+    "Time after a failed lookup of a backend's host until the next one. Meanwhile the last addresses are used.";
+dns_strict: Bool = "off" { units = "bool", flags = MUST_RELOAD }
+    "Refuse a VCL if the host of a backend cannot be resolved, or has more than one IPv4 and one IPv6 address, as \
+     Varnish does. When off, such a VCL is loaded with a warning. The backend is sick until its host is resolved.";
 prefer_ipv6: Bool = "off" { units = "bool" }
     "Try the IPv6 address first if a backend has both IPv4 and IPv6.";
 pcre2_jit_compilation: Bool = "on" { units = "bool" }

@@ -4,6 +4,7 @@
 
 pub mod client;
 pub mod daemon;
+pub mod dns;
 mod effort;
 pub mod h2;
 pub mod machine;

@@ -11,6 +11,7 @@ pub mod convert;
 mod header_name;
 pub mod host;
 mod kept;
+mod new_backend;
 mod private_map;
 mod raw;
 pub mod regex;
@@ -25,7 +26,8 @@ pub use host::{
 };
 pub use instance::{HeaderName, Instance, ObjectState, PrivateMap};
 pub use lacquer_system::TcpInfo;
-pub use module::{Args, Constructor, Event, Func, Module, ModuleError, ObjectType};
+pub use module::{Args, BackendMaker, Constructor, Event, Func, Module, ModuleError, ObjectType};
+pub use new_backend::{HostLookup, NewBackend, OpenLocal};
 pub use raw::{Raw, RawKind};
 pub use regex::{Regex, RegexLimits};
 pub use run::{ctx, director, instance, module};

@@ -6,7 +6,8 @@ use crate::compiler::{Compiler, Mention, Mode, Res, Stop};
 use crate::decl_backend_tls::TlsFields;
 use crate::decl_fields::Fields;
 use crate::lexer::{Tok, blob_content};
-use crate::program::Backend;
+use crate::literals::{is_host_name, split_port};
+use crate::program::{Backend, HostName};
 use crate::source::SocketKind;
 use crate::symbols::{Fmt, Kind, Meaning, SymbolId, TokenId};
 
@@ -190,7 +191,21 @@ impl Compiler<'_> {
         if let Some(symbol) = symbol {
             self.symbols.list[symbol].via = true;
         }
+        self.fix_address(slot)?;
         Ok(slot)
+    }
+
+    /// Resolves the host of a backend that others connect through. It is not looked up again.
+    fn fix_address(&mut self, slot: u32) -> Res<()> {
+        let mut backend = std::mem::take(&mut self.program.origins.backends[slot as usize]);
+        let resolved = match backend.address.name.take() {
+            Some(HostName { host, port }) if backend.address.ipv4.or(backend.address.ipv6).is_none() => {
+                self.resolve_backend(&mut backend, &format!("{host} {port}"), self.t)
+            }
+            _ => Ok(()),
+        };
+        self.program.origins.backends[slot as usize] = backend;
+        resolved
     }
 
     fn probe_of_backend(&mut self, backend: &mut Backend) -> Res<()> {
@@ -239,8 +254,7 @@ impl Compiler<'_> {
         if seen.tls.enabled().is_some() {
             let name = seen.host_header.unwrap_or(host);
             backend.tls = Some(self.backend_tls(&seen.tls, name)?);
-            let has_port =
-                crate::literals::split_port(&backend.address.host).is_ok_and(|(_, port)| port.is_some());
+            let has_port = split_port(&backend.address.host).is_ok_and(|(_, port)| port.is_some());
             backend.address.port =
                 backend.address.port.take().or_else(|| (!has_port).then(|| "443".to_owned()));
         }
@@ -248,10 +262,9 @@ impl Compiler<'_> {
             Some(port) => format!("{} {port}", backend.address.host),
             None => backend.address.host.clone(),
         };
-        for address in self.resolve(&address, host, "Backend host", 2)? {
-            let family =
-                if address.is_ipv4() { &mut backend.address.ipv4 } else { &mut backend.address.ipv6 };
-            *family = Some(address);
+        backend.address.name = self.host_name(&address);
+        if backend.address.name.is_none() || self.input.options.strict_hosts {
+            self.resolve_backend(backend, &address, host)?;
         }
         if let Some(via) = backend.via {
             let via_tls = self.program.origins.backends[via as usize].tls.is_some();
@@ -259,6 +272,30 @@ impl Compiler<'_> {
                 return self.fail(".ssl can not be used with .via of a backend with .ssl\n", field);
             }
             self.check_authority(backend, seen, host)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the host and the port, if the host is a name that can be looked up later.
+    fn host_name(&self, address: &str) -> Option<HostName> {
+        let Ok((Some(host), port)) = split_port(address) else { return None };
+        if !is_host_name(host) {
+            return None;
+        }
+        let port = port.unwrap_or("80");
+        // The name service also translates names of ports. If it fails, so does the resolution that follows.
+        let number = port.parse().ok().or_else(|| {
+            let found = self.input.options.resolver.resolve(None, port).ok()?;
+            Some(found.first()?.port())
+        });
+        number.map(|port| HostName { host: host.to_owned(), port })
+    }
+
+    fn resolve_backend(&mut self, backend: &mut Backend, address: &str, host: TokenId) -> Res<()> {
+        for address in self.resolve(address, host, "Backend host", 2)? {
+            let family =
+                if address.is_ipv4() { &mut backend.address.ipv4 } else { &mut backend.address.ipv6 };
+            *family = Some(address);
         }
         Ok(())
     }
@@ -271,7 +308,7 @@ impl Compiler<'_> {
             (None, None) => (host, "host"),
         };
         let value = self.content_text(token);
-        let bare = crate::literals::split_port(&value).ok().and_then(|(host, _)| host).unwrap_or(&value);
+        let bare = split_port(&value).ok().and_then(|(host, _)| host).unwrap_or(&value);
         if bare.parse::<IpAddr>().is_ok() {
             let message = if field == "authority" {
                 ".authority can not be an ip address with .via.\n".to_owned()

@@ -96,8 +96,8 @@ const MODULES: &[&str] = &[
 /// Modules that users of Varnish know and that do not exist here, and their replacements.
 const ABSENT_MODULES: &[(&[&str], &str)] = &[
     (
-        &["dynamic", "goto", "named", "activedns", "unidirectors", "udo", "s3"],
-        "backends are declared in VCL and resolved when it is loaded; import directors to select among them",
+        &["goto", "named", "activedns", "unidirectors", "udo", "s3"],
+        "import dynamic for hosts that a request decides; the hosts of declared backends are looked up again by their TTL",
     ),
     (
         &["leastconn", "vslp", "fsdirector"],
@@ -124,7 +124,6 @@ const ABSENT_MODULES: &[(&[&str], &str)] = &[
     (&["mmdb", "maxminddb", "ip2location"], "import geoip2, or geoip"),
     (&["re", "pcre2", "rewrite"], "use the operator ~ and regsub(), or import re2"),
     (&["aclplus"], "import netmapper, which reads networks from a file"),
-    (&["crypto"], "import digest for hashes, jwt for signed tokens, or uuid"),
     (&["tbf", "throttle", "ratelimit"], "import vsthrottle"),
     (&["taskvar", "constant", "globalvar", "types"], "import var"),
     (&["file", "cfg"], "use std.fileread()"),

@@ -45,6 +45,7 @@ pub mod variables_table;
 pub use builtin::BUILTIN_VCL;
 pub use diagnostics::{Diagnostic, Severity, vcc_text, vcl_load_text};
 pub use lints::lint;
+pub use literals::is_host_name;
 pub use options::Options;
 pub use signature::{Catalogue, NoModules};
 pub use source::{Files, NoFiles, NumericResolver, Resolver, SocketKind};

@@ -167,9 +167,36 @@ pub(crate) fn split_port(text: &str) -> Result<(Option<&str>, Option<&str>), &'s
     Ok((host, Some(&text[at + 1..])))
 }
 
+/// Returns whether a text has the form of a host name. A name whose last label is a number is none, because it is a
+/// mistyped address.
+pub fn is_host_name(text: &str) -> bool {
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| {
+        let is_part = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(is_part)
+    };
+    let last = text.rsplit('.').next().unwrap_or_default();
+    text.len() <= 253 && text.split('.').all(is_label) && !last.bytes().all(|b| b.is_ascii_digit())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::split_port;
+    use super::{is_host_name, split_port};
+
+    #[test]
+    fn addresses_and_malformed_texts_are_no_names() {
+        for name in
+            ["localhost", "a.b", "a.b.", "x_1.svc.cluster.local", "3com.com", "a-b", "xn--bcher-kva.example"]
+        {
+            assert!(is_host_name(name), "{name}");
+        }
+        let (label, name) = ("x".repeat(64), vec!["x"; 128].join("."));
+        for text in
+            ["", ".", "a..b", ".a", "1.2.3", "999.999.999.999", "a b", "a/b", "::1", "é", &label, &name]
+        {
+            assert!(!is_host_name(text), "{text}");
+        }
+    }
 
     #[test]
     fn all_forms_of_addresses_and_ports_are_split() {

@@ -14,6 +14,8 @@ pub struct Options<'a> {
     /// Bits of the parameter `vcc_feature`. `allow_inline_c` is missing: inline C is always refused.
     pub err_unref: bool,
     pub unsafe_path: bool,
+    /// Parameter `dns_strict`: the host of a backend must be resolved now.
+    pub strict_hosts: bool,
     /// Parameter `vcl_path`: directories separated by colons.
     pub vcl_path: &'a str,
     /// Names of the storages, as in `storage.<name>`.
@@ -38,6 +40,7 @@ impl<'a> Options<'a> {
             builtin: None,
             err_unref: true,
             unsafe_path: true,
+            strict_hosts: true,
             vcl_path: "/etc/varnish:/usr/share/varnish/vcl",
             storages: &[],
             labels: &[],

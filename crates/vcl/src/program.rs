@@ -133,6 +133,15 @@ pub struct BackendAddress {
     /// Addresses that were resolved when the program was checked.
     pub ipv4: Option<std::net::SocketAddr>,
     pub ipv6: Option<std::net::SocketAddr>,
+    /// The host, if it is a name whose addresses are looked up while the program runs.
+    pub name: Option<HostName>,
+}
+
+/// A host name and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HostName {
+    pub host: String,
+    pub port: u16,
 }
 
 /// The limits of a backend that replace those of the parameters. Times are in seconds.

@@ -8,8 +8,10 @@ mod blob;
 mod blocking;
 mod bodyaccess;
 mod cookie;
+mod crypto;
 mod digest;
 mod directors;
+mod dynamic;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod geoip;
@@ -47,14 +49,16 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 32] = [
+    static ALL: [&dyn Module; 34] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
         &bodyaccess::MODULE,
         &cookie::MODULE,
+        &crypto::MODULE,
         &digest::MODULE,
         &directors::MODULE,
+        &dynamic::MODULE,
         &geoip::MODULE,
         &geoip2::MODULE,
         &h2::MODULE,

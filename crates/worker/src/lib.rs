@@ -21,6 +21,7 @@ mod origin_tls;
 mod peers;
 mod probing;
 mod process;
+mod program_backends;
 mod reactor;
 mod runtimes;
 #[cfg(feature = "simulated")]

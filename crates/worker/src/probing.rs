@@ -15,6 +15,10 @@ use crate::process::Process;
 /// Starts probing, because the origin's VCL becomes warm.
 pub fn warm_up(origin: &Arc<Origin>, process: &Arc<Process>) {
     origin.show(true);
+    start(origin, process);
+}
+
+pub fn start(origin: &Arc<Origin>, process: &Arc<Process>) {
     if let Some(prober) = &origin.prober {
         prober.reset();
         report(origin, process.shared().log());
@@ -24,12 +28,16 @@ pub fn warm_up(origin: &Arc<Origin>, process: &Arc<Process>) {
 
 /// Stops probing, because the origin's VCL becomes cold.
 pub fn cool_down(origin: &Origin, log: &Log) {
+    stop(origin, log);
+    origin.show(false);
+}
+
+pub fn stop(origin: &Origin, log: &Log) {
     if let Some(prober) = &origin.prober {
         prober.set_task(None);
         prober.reset();
         report(origin, log);
     }
-    origin.show(false);
 }
 
 /// Publishes the origin's health to waiting requests, counters and the log.

@@ -5,7 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use lacquer_cli::link::ListenSocket;
 use lacquer_engine::{Shared, Watched};
+use lacquer_names::{Names, Settings};
+use lacquer_params::Params;
 use lacquer_shm::VsmDir;
+use lacquer_sources::clock;
 use lacquer_tls::Store;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -31,6 +34,8 @@ pub struct Process {
     /// The state of each reactor that the watchdog reads.
     watched: Vec<Arc<Watched>>,
     handover: OnceLock<Handover>,
+    /// The hosts of backends.
+    hosts: Names,
 }
 
 impl Process {
@@ -42,8 +47,11 @@ impl Process {
         disks: Vec<CountedDisk>,
         watched: Vec<Arc<Watched>>,
     ) -> Process {
+        let shared = Arc::new(shared);
+        let settings = shared.clone();
         Process {
-            shared: Arc::new(shared),
+            hosts: Names::new(move || dns_settings(&settings.params())),
+            shared,
             sockets,
             runtimes: Runtimes::default(),
             locks: Locks::open(&dir),
@@ -86,6 +94,11 @@ impl Process {
         &self.watched
     }
 
+    /// Returns the hosts of backends, whose addresses are looked up.
+    pub fn hosts(&self) -> &Names {
+        &self.hosts
+    }
+
     /// Sets what a handover to another worker requires. Only the first call has an effect.
     pub fn set_handover(&self, handover: Handover) {
         let _ = self.handover.set(handover);
@@ -120,5 +133,13 @@ impl Process {
     /// Waits until clients may connect.
     pub fn wait_until_accepting(&self) {
         self.accepting.wait();
+    }
+}
+
+fn dns_settings(params: &Params) -> Settings {
+    Settings {
+        servers: params.dns_servers.clone(),
+        ttl: (clock::seconds(params.dns_ttl_min), clock::seconds(params.dns_ttl_max)),
+        retry: clock::seconds(params.dns_retry),
     }
 }

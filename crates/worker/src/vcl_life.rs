@@ -9,21 +9,19 @@ use std::sync::Arc;
 use lacquer_cli::link::VclState;
 use lacquer_cli::status;
 use lacquer_engine::InitHost;
-use lacquer_engine::backends::{Origin, OriginContext, OriginLeaf};
+use lacquer_engine::backends::Origin;
 use lacquer_engine::vcl_table::{Entry, Temperature, Vcl};
 use lacquer_shm::Segment;
 use lacquer_shm::vsc::Vbe;
 use lacquer_shm::vsm::Cluster;
-use lacquer_sources::clock;
 use lacquer_vcl::program::Program;
 use lacquer_vcl::types::Method;
 use lacquer_vcl_native::LoadedVcl;
-use lacquer_vcl_runtime::{Director, Event, Instance};
+use lacquer_vcl_runtime::{Event, Instance};
 
 use crate::control::Reply;
-use crate::origin_tls;
-use crate::probing;
 use crate::process::Process;
+use crate::program_backends::{self, DeclaredBackends, Maker};
 
 /// Loads a program, runs its `vcl_init`, and adds it to the table.
 pub fn load(process: &Arc<Process>, name: &str, program: &[u8], state: VclState, warm: bool) -> Reply {
@@ -40,15 +38,19 @@ pub fn load(process: &Arc<Process>, name: &str, program: &[u8], state: VclState,
     if warm && let Err(why) = warm_up(process, &vcl) {
         return cancel(&vcl.loaded, name, "warmup", &why);
     }
+    let warnings = program_backends::first_addresses(vcl.loaded.instance());
+    for warning in &warnings {
+        eprintln!("VCL {name}: {warning}");
+    }
     process.shared().vcls().add(vcl);
     publish(process);
-    Reply::ok(format!("Loaded \"{name}\""))
+    Reply::ok(warnings.iter().fold(format!("Loaded \"{name}\""), |text, warning| text + "\n" + warning))
 }
 
 type Origins = Vec<Arc<Origin>>;
 
 fn build(
-    process: &Process,
+    process: &Arc<Process>,
     name: &str,
     program: &[u8],
 ) -> Result<(LoadedVcl, Origins, Option<Cluster>), String> {
@@ -57,33 +59,15 @@ fn build(
     if program.modules.imports.iter().any(|import| import.module == "xkey") {
         process.show_tag_counters();
     }
-    let names: Vec<String> = program.origins.backends.iter().map(|b| b.name.clone()).collect();
-    let probes = program.origins.probes.clone();
-    let mut tls = origin_tls::settings(&program)?;
+    // The counters of all backends of a program are in one file.
+    let size = program.origins.backends.len() * Segment::<Vbe>::size().next_multiple_of(8);
+    let cluster = process.vsm().cluster(size, "vcl").ok();
+    let mut backends = DeclaredBackends::of(&program, process, name, cluster.as_ref());
     let params = process.shared().params();
     let mut instance = Instance::new(name, program, lacquer_vmods::all(), params.pcre2_jit_compilation)?;
-    let now = clock::real();
-    let mut origins: Origins = Vec::new();
-    // The counters of all backends of a program are in one file.
-    let size = names.len() * Segment::<Vbe>::size().next_multiple_of(8);
-    let cluster = process.vsm().cluster(size, "vcl").ok();
-    instance.add_backends(|spec| {
-        let via = spec.via.and_then(|i| names.get(i as usize));
-        let via = via.and_then(|via| origins.iter().find(|o| o.spec.name == *via)).cloned();
-        let context = OriginContext {
-            vcl_name: name,
-            probe: spec.probe.and_then(|i| probes.get(i as usize)),
-            via: via.as_deref(),
-            tls: names.iter().position(|name| *name == spec.name).and_then(|i| tls[i].take()),
-            prefer_ipv6: params.prefer_ipv6,
-            now,
-        };
-        let origin = Arc::new(Origin::new(spec.clone(), context));
-        origin.publish(&process.vsm(), cluster.as_ref());
-        probing::report(&origin, process.shared().log());
-        origins.push(origin.clone());
-        Arc::new(OriginLeaf(origin)) as Arc<dyn Director>
-    });
+    instance.add_backends(|spec| backends.make(spec));
+    instance.set_backend_maker(Arc::new(Maker(Arc::downgrade(process))));
+    let origins = backends.finish()?;
     Ok((lacquer_vcl_native::compile(instance)?, origins, cluster))
 }
 
@@ -105,14 +89,14 @@ fn warm_up(process: &Arc<Process>, vcl: &Vcl) -> Result<(), String> {
         vcl.set_temperature(Temperature::Cold);
         return Err(why);
     }
-    vcl.origins.iter().for_each(|origin| probing::warm_up(origin, process));
+    program_backends::warm_up(vcl.loaded.instance(), process);
     Ok(())
 }
 
 /// Cools a warm program that no task uses.
 fn cool_down(process: &Process, vcl: &Vcl) {
     vcl.set_temperature(Temperature::Cold);
-    vcl.origins.iter().for_each(|origin| probing::cool_down(origin, process.shared().log()));
+    program_backends::cool_down(vcl.loaded.instance(), process);
     // A VMOD's error is ignored: it cannot keep a program warm.
     let _ = vcl.loaded.event(Event::Cold);
 }

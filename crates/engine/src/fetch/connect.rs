@@ -21,6 +21,7 @@ use super::queue::SlotRequest;
 use super::upload::Upload;
 use crate::backends::{Origin, OriginLeaf};
 use crate::emulated::workspace_costs;
+use crate::named_origin::NamedOrigin;
 use crate::origin_slot::OriginSlot;
 use crate::surplus;
 use crate::task::TaskParts;
@@ -43,8 +44,9 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
         let next = cell.director.resolve(ctx, id);
         if next == id {
             return match ctx.vcl.origin(id) {
-                Some(origin) => Ok((id, origin)),
-                None => Err(format!("Director {} returned no backend", name(ctx.vcl))),
+                Ok(Some(origin)) => Ok((id, origin)),
+                Ok(None) => Err(format!("Director {} returned no backend", name(ctx.vcl))),
+                Err(why) => Err(why),
             };
         }
         if next.is_none() {
@@ -57,12 +59,17 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
 
 /// Maps a leaf of the directors' tree to the backend of this worker.
 trait Origins {
-    fn origin(&self, id: BackendId) -> Option<Arc<Origin>>;
+    fn origin(&self, id: BackendId) -> Result<Option<Arc<Origin>>, String>;
 }
 
 impl Origins for lacquer_vcl_runtime::Instance {
-    fn origin(&self, id: BackendId) -> Option<Arc<Origin>> {
-        self.directors.get(id)?.director.as_any().downcast_ref::<OriginLeaf>().map(|leaf| leaf.0.clone())
+    fn origin(&self, id: BackendId) -> Result<Option<Arc<Origin>>, String> {
+        let Some(cell) = self.directors.get(id) else { return Ok(None) };
+        let leaf = cell.director.as_any();
+        if let Some(leaf) = leaf.downcast_ref::<OriginLeaf>() {
+            return Ok(Some(leaf.0.clone()));
+        }
+        leaf.downcast_ref::<NamedOrigin>().map(NamedOrigin::pick).transpose()
     }
 }
 

@@ -34,7 +34,7 @@ pub const LAYERS: [&[&str]; 10] = [
     &["deliver"],
     &["acme", "cache", "h3", "net", "quic", "vcl-runtime", "jail"],
     &["flow", "h2", "vcl", "cli", "tls"],
-    &["disk", "filters", "http", "params", "shm", "sources", "storage", "system"],
+    &["disk", "filters", "http", "names", "params", "shm", "sources", "storage", "system"],
     &["rings"],
 ];
 

@@ -63,6 +63,7 @@ impl Manager {
             labels: self.catalogue.labels().map(str::to_owned).collect(),
             storages: self.storages.iter().map(|storage| storage.name().to_owned()).collect(),
             features: params.vcc_feature,
+            strict_hosts: params.dns_strict,
             needs_41: self.listeners.any_unix(),
             jail: self.jail.clone(),
         }

@@ -37,6 +37,8 @@ pub struct CompileContext {
     pub storages: Vec<String>,
     /// `vcc_feature`
     pub features: VccFeatureBits,
+    /// `dns_strict`
+    pub strict_hosts: bool,
     /// Whether a listening socket is a UNIX socket, which requires VCL 4.1.
     pub needs_41: bool,
     /// The rights to read private keys.
@@ -86,6 +88,7 @@ pub fn compile(text: Input, context: &CompileContext) -> Result<Compiled, String
     let options = Options {
         err_unref: context.features.has(VccFeatureBits::ERR_UNREF),
         unsafe_path: context.features.has(VccFeatureBits::UNSAFE_PATH),
+        strict_hosts: context.strict_hosts,
         vcl_path: &context.vcl_path,
         storages: &context.storages,
         labels: &context.labels,

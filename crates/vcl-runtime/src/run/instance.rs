@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use lacquer_names::{Name, Refresh};
 use lacquer_vcl::program::{Backend, Program};
 
-use super::{Director, Directors, Imports, Module, ModuleStates};
+use super::{BackendMaker, Director, Directors, Imports, Module, ModuleStates};
 use crate::acl::AclTable;
 use crate::backend::BackendId;
 use crate::kept::Kept;
+use crate::new_backend::NewBackend;
 use crate::regex::Regex;
 
 pub use super::{Instance, ResolvedFunction, SubFn};
@@ -62,6 +64,7 @@ impl Instance {
                 call_sites: (0..program.modules.call_sites).map(|_| OnceLock::new()).collect(),
                 vcl: Mutex::default(),
                 bytes: Kept::default(),
+                maker: OnceLock::new(),
             },
             program,
         })
@@ -75,6 +78,22 @@ impl Instance {
         }
         let default = self.program.origins.default_backend.and_then(|i| self.backends.get(i as usize));
         self.default_backend = default.copied().unwrap_or(BackendId::NONE);
+    }
+
+    /// Sets the maker of backends for modules. Only the first call has an effect.
+    pub fn set_backend_maker(&self, maker: Arc<dyn BackendMaker>) {
+        let _ = self.states.maker.set(maker);
+    }
+
+    /// Creates a backend, which exists as long as this VCL.
+    pub fn make_backend(&self, backend: NewBackend) -> Result<BackendId, String> {
+        let maker = self.states.maker.get().ok_or("backends cannot be created here")?;
+        Ok(self.directors.add(maker.make(self, backend)?))
+    }
+
+    /// Returns the name of a service (SRV records), whose places are looked up from now on.
+    pub fn watch_service(&self, service: &str, refresh: Refresh) -> Result<Arc<Name>, String> {
+        self.states.maker.get().ok_or("services cannot be looked up here")?.watch_service(service, refresh)
     }
 
     /// Sets the machine code of the program's subs, in their order. Fails if there is some already, or not one for each.

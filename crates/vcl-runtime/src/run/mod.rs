@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
+use lacquer_names::{Name, Refresh};
 use lacquer_vcl::program::Program;
 
 use crate::acl::AclTable;
@@ -19,6 +20,7 @@ use crate::backend::{BackendId, Health};
 use crate::header_name::HeaderName;
 use crate::host::{Host, LocalFuture};
 use crate::kept::Kept;
+use crate::new_backend::NewBackend;
 use crate::regex::Regex;
 use crate::value::Value;
 
@@ -81,6 +83,15 @@ struct ModuleStates {
     /// The values of the whole VCL (PRIV_VCL), by type and key.
     vcl: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
     bytes: Kept,
+    maker: OnceLock<Arc<dyn BackendMaker>>,
+}
+
+/// Creates backends for a program, at the request of modules. The worker implements it.
+pub trait BackendMaker: Send + Sync {
+    /// Returns the director of a new backend. The caller adds it to the program's directors.
+    fn make(&self, vcl: &Instance, backend: NewBackend) -> Result<Arc<dyn Director>, String>;
+    /// Returns the name of a service (SRV records), whose places are looked up from now on.
+    fn watch_service(&self, service: &str, refresh: Refresh) -> Result<Arc<Name>, String>;
 }
 
 /// A compiled subroutine. Its argument is the context; it returns an action's code or 0. The context must belong to
@@ -156,6 +167,14 @@ pub trait Director: Send + Sync {
     /// Returns the text for `backend.list`: the "Probe" column, or with `details` the text for `-p`, possibly empty.
     /// With `json`, returns a JSON value.
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String;
+    /// Returns the name whose addresses the backend uses, if it has one.
+    fn host_name(&self) -> Option<Arc<Name>> {
+        None
+    }
+    /// Ends or resumes the lookups and probes of a backend whose host is a name. It is sick meanwhile.
+    fn set_resting(&self, _is_resting: bool) -> Result<(), String> {
+        Ok(())
+    }
     fn as_any(&self) -> &dyn Any;
 }
 

@@ -49,5 +49,5 @@
 //! [`Ctx::block_on_host`] for one that the host creates. [`Ctx::cache_req_body`] is the common case. The task's
 //! thread runs other tasks meanwhile, so hold no lock or `RefCell` borrow across a wait.
 
-pub use super::{Constructor, Ctx, Event, Func, Module, ObjectType};
+pub use super::{BackendMaker, Constructor, Ctx, Event, Func, Module, ObjectType};
 pub use crate::args::{Args, ModuleError};

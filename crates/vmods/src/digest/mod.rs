@@ -109,7 +109,7 @@ const FUNCTIONS: &[(&str, Func)] = &[
     ("version", of_text!(|_| env!("CARGO_PKG_VERSION").as_bytes().to_vec())),
 ];
 
-fn hex(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
     crate::blob::encode_hex(bytes)
 }
 
@@ -137,7 +137,7 @@ fn decode(alphabet: &base64::Alphabet, encoded: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn hmac<D: Digest, const BLOCK: usize>(key: &[u8], message: &[u8]) -> Vec<u8> {
+pub(crate) fn hmac<D: Digest, const BLOCK: usize>(key: &[u8], message: &[u8]) -> Vec<u8> {
     let mut block = [0; BLOCK];
     if key.len() > BLOCK {
         let digest = D::digest(key);

@@ -18,7 +18,7 @@ fn decode_strictly(alphabet: &Alphabet, text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the content of the first PEM block with one of the labels.
-pub(super) fn pem(text: &[u8], labels: &[&str]) -> Option<Vec<u8>> {
+pub(crate) fn pem(text: &[u8], labels: &[&str]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     labels.iter().find_map(|label| {
         let (_, behind) = text.split_once(&format!("-----BEGIN {label}-----"))?;

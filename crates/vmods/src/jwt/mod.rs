@@ -12,6 +12,8 @@ mod writer;
 
 use crate::support::Table;
 
+pub(crate) use encoding::pem;
+
 pub(crate) static MODULE: Table = Table {
     name: "jwt",
     signatures: include_str!("../../vcc/jwt.vcc"),

@@ -40,7 +40,7 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
 }
 
 /// Returns the TCP port of a service, from /etc/services; http and https need no file.
-fn service(name: &str) -> Option<u16> {
+pub fn service(name: &str) -> Option<u16> {
     match name {
         "http" => Some(80),
         "https" => Some(443),

@@ -17,7 +17,7 @@ use lacquer_vcl_runtime::{Args, Ctx, Value};
 use crate::random::fine_fraction;
 use crate::support::{CallResult, DONE, Table, log as log_record, text};
 
-pub(crate) use address::parse as parse_address;
+pub(crate) use address::{parse as parse_address, service};
 pub(crate) use glob::{Flags as GlobFlags, matches as glob_matches};
 
 pub(crate) static MODULE: Table = Table {

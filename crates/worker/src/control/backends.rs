@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lacquer_cli::columns::{self, Cell, left};
 use lacquer_cli::{glob, json, status};
 use lacquer_engine::backends::{Origin, OriginLeaf};
+use lacquer_engine::named_origin::NamedOrigin;
 use lacquer_engine::vcl_table::{Entry, Vcl};
 use lacquer_http::date;
 use lacquer_sources::clock;
@@ -223,6 +224,11 @@ pub fn set_health(process: &Process, args: &[String]) -> Reply {
     let found = find(process, Some(pattern));
     for backend in &found {
         backend.cell.set_admin(health);
+        if let Some(named) = backend.cell.director.as_any().downcast_ref::<NamedOrigin>()
+            && !backend.health().healthy
+        {
+            named.origins().iter().for_each(|origin| origin.wake_all());
+        }
         if let Some(origin) = backend.origin()
             && !backend.health().healthy
         {

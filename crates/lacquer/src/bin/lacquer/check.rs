@@ -69,6 +69,7 @@ fn diagnose(name: &str, text: &[u8], names: &DaemonNames) -> Vec<Diagnostic> {
     let name = absolute.as_deref().unwrap_or(name);
     let mut options = Options::new(lacquer_vmods::catalogue(), &machine, &machine);
     options.max_errors = MAX_ERRORS;
+    options.strict_hosts = false;
     (options.storages, options.labels) = (&names.storages, &names.labels);
     match lacquer_vcl::compile(name, text, &options) {
         Ok(mut compiled) => {

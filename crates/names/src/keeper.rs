@@ -1,0 +1,195 @@
+//! The thread that keeps names up to date.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use tokio::runtime::Builder;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::lookup::Lookup;
+use crate::name::{Kind, Name, Refresh};
+use crate::settings::Settings;
+
+const HOSTS: &str = "/etc/hosts";
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The maximum number of lookups at the same time.
+const MOST_LOOKUPS: usize = 64;
+/// Time between two checks whether the system's files or the settings have changed.
+const CHECK: Duration = Duration::from_secs(1);
+/// The longest time until the thread notices that a name is not used anymore.
+const LONGEST_SLEEP: Duration = Duration::from_mins(1);
+
+type ReadSettings = dyn Fn() -> Settings + Send + Sync;
+type Known = HashMap<(String, Kind, Refresh), Weak<Name>>;
+
+/// All names. The thread starts with the first one.
+pub struct Names {
+    settings: Arc<ReadSettings>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    known: Known,
+    /// The size at which names without users are removed from the table.
+    cleaned_at: usize,
+    added: Option<mpsc::UnboundedSender<Weak<Name>>>,
+}
+
+impl Names {
+    pub fn new(settings: impl Fn() -> Settings + Send + Sync + 'static) -> Names {
+        Names { settings: Arc::new(settings), state: Mutex::default() }
+    }
+
+    /// Returns a name, which is looked up from now on. Fails if the thread cannot start.
+    pub fn watch(&self, host: &str, refresh: Refresh) -> io::Result<Arc<Name>> {
+        self.keep(host, Kind::Host, refresh)
+    }
+
+    /// Returns the name of a service (SRV records), which is looked up from now on.
+    pub fn watch_service(&self, service: &str, refresh: Refresh) -> io::Result<Arc<Name>> {
+        self.keep(service, Kind::Service, refresh)
+    }
+
+    fn keep(&self, host: &str, kind: Kind, refresh: Refresh) -> io::Result<Arc<Name>> {
+        let host = host.to_ascii_lowercase();
+        let mut state = self.state.lock();
+        let key = (host, kind, refresh);
+        if let Some(name) = state.known.get(&key).and_then(Weak::upgrade) {
+            return Ok(name);
+        }
+        if state.known.len() > state.cleaned_at {
+            state.known.retain(|_, name| name.strong_count() > 0);
+            state.cleaned_at = 2 * state.known.len() + 16;
+        }
+        if state.added.is_none() {
+            state.added = Some(start(self.settings.clone())?);
+        }
+        let name = Arc::new(Name::new(&key.0, kind, refresh));
+        if let Some(added) = &state.added {
+            added
+                .send(Arc::downgrade(&name))
+                .map_err(|_| io::Error::other("the thread for names has ended"))?;
+        }
+        state.known.insert(key, Arc::downgrade(&name));
+        Ok(name)
+    }
+}
+
+fn start(settings: Arc<ReadSettings>) -> io::Result<mpsc::UnboundedSender<Weak<Name>>> {
+    let (added, arrivals) = mpsc::unbounded_channel();
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let run = move || LocalSet::new().block_on(&runtime, serve(settings, arrivals));
+    std::thread::Builder::new().name("names".to_owned()).spawn(run)?;
+    Ok(added)
+}
+
+/// The parts that the tasks of all names share.
+struct Keeper {
+    settings: Arc<ReadSettings>,
+    lookup: RefCell<Rc<Lookup>>,
+    permits: Semaphore,
+    /// The sources that `lookup` was made from.
+    sources: RefCell<Sources>,
+    generation: Cell<u64>,
+    all: RefCell<Vec<Weak<Name>>>,
+}
+
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Sources {
+    servers: String,
+    changed: [Option<SystemTime>; 2],
+}
+
+impl Sources {
+    fn now(settings: &Settings) -> Sources {
+        let changed =
+            [HOSTS, RESOLV_CONF].map(|path| std::fs::metadata(path).and_then(|m| m.modified()).ok());
+        Sources { servers: settings.servers.clone(), changed }
+    }
+
+    fn lookup(&self) -> Lookup {
+        let [hosts, resolv_conf] = [HOSTS, RESOLV_CONF].map(|path| std::fs::read(path).unwrap_or_default());
+        Lookup::new(&self.servers, &hosts, &resolv_conf)
+    }
+}
+
+async fn serve(settings: Arc<ReadSettings>, mut arrivals: mpsc::UnboundedReceiver<Weak<Name>>) {
+    let sources = Sources::now(&settings());
+    let keeper = Rc::new(Keeper {
+        lookup: RefCell::new(Rc::new(sources.lookup())),
+        settings,
+        permits: Semaphore::new(MOST_LOOKUPS),
+        sources: RefCell::new(sources),
+        generation: Cell::new(0),
+        all: RefCell::default(),
+    });
+    let mut check = Instant::now() + CHECK;
+    loop {
+        tokio::select! {
+            name = arrivals.recv() => {
+                // The process drops its names.
+                let Some(name) = name else { return };
+                keeper.all.borrow_mut().push(name.clone());
+                tokio::task::spawn_local(keep(keeper.clone(), name));
+            }
+            () = sleep_until(check) => {
+                check = Instant::now() + CHECK;
+                keeper.check();
+            }
+        }
+    }
+}
+
+impl Keeper {
+    /// Looks up all names again, if the system's files or the list of servers have changed.
+    fn check(&self) {
+        self.all.borrow_mut().retain(|name| name.strong_count() > 0);
+        let sources = Sources::now(&(self.settings)());
+        if sources == *self.sources.borrow() {
+            return;
+        }
+        *self.lookup.borrow_mut() = Rc::new(sources.lookup());
+        *self.sources.borrow_mut() = sources;
+        self.generation.set(self.generation.get() + 1);
+        self.all.borrow().iter().filter_map(Weak::upgrade).for_each(|name| name.due.notify_one());
+    }
+}
+
+/// Looks up a name until nobody uses it.
+async fn keep(keeper: Rc<Keeper>, name: Weak<Name>) {
+    loop {
+        let Some(user) = name.upgrade() else { return };
+        let Ok(permit) = keeper.permits.acquire().await else { return };
+        let generation = keeper.generation.get();
+        let lookup = keeper.lookup.borrow().clone();
+        let outcome = match user.kind() {
+            Kind::Host => lookup.run(user.host()).await,
+            Kind::Service => lookup.service(user.host()).await,
+        };
+        drop(permit);
+        if generation != keeper.generation.get() {
+            // The sources have changed meanwhile.
+            continue;
+        }
+        let next = Instant::now() + user.update(outcome, &(keeper.settings)());
+        let due = user.due.clone();
+        drop(user);
+        loop {
+            let rest = next.saturating_duration_since(Instant::now());
+            if rest.is_zero() || timeout(rest.min(LONGEST_SLEEP), due.notified()).await.is_ok() {
+                break;
+            }
+            if name.strong_count() == 0 {
+                return;
+            }
+        }
+    }
+}

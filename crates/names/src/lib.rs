@@ -1,0 +1,24 @@
+//! Names of origins: their addresses, which are looked up again by their TTL, on a thread of its own.
+//!
+//! The order of sources is that of most systems: `/etc/hosts`, then the servers of `/etc/resolv.conf` with its search
+//! list, `ndots`, timeouts and attempts. Both files are read again when they change. A lookup that fails keeps the last
+//! addresses, whatever the reason: an origin is not lost because its name service is.
+#![forbid(unsafe_code)]
+
+mod hosts;
+mod keeper;
+mod lookup;
+mod name;
+mod settings;
+
+pub use keeper::Names;
+pub use lookup::{Failure, Found, LONGEST_ANSWER, Place};
+pub use name::{Answer, Listener, Name, Refresh, TtlFrom};
+pub use settings::Settings;
+
+/// Reads the system's files, for the fuzz targets; not part of a normal build.
+#[cfg(fuzzing)]
+pub fn fuzz(hosts: &[u8], resolv_conf: &[u8], servers: &str) {
+    let _ = hosts::Hosts::parse(hosts).find("localhost");
+    let _ = settings::configuration(servers, resolv_conf);
+}

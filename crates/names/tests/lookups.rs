@@ -1,0 +1,169 @@
+//! Names against a server that changes its mind, is slow, or lies.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use lacquer_names::{Answer, Listener, Name, Names, Refresh, Settings};
+use lacquer_testing::dns::{NameServer, Reply};
+use lacquer_testing::until;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn names(server: &NameServer) -> Names {
+    let settings = Settings {
+        servers: server.address.to_string(),
+        retry: Duration::from_secs(1),
+        ..Settings::default()
+    };
+    Names::new(move || settings.clone())
+}
+
+fn known(names: &Names, host: &str) -> Arc<Name> {
+    let name = names.watch(host, Refresh::default()).expect("a thread");
+    assert!(name.wait_until(Instant::now() + PATIENCE), "{host} is looked up");
+    name
+}
+
+fn parsed(addresses: &[&str]) -> Vec<IpAddr> {
+    addresses.iter().map(|address| address.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_changed_address_is_used_within_a_second_of_the_end_of_its_ttl() {
+    let server = NameServer::start();
+    server.addresses("moving.example", 1, &["10.0.0.1"]);
+    let names = names(&server);
+    let name = known(&names, "moving.example");
+    assert_eq!(name.answer().addresses, parsed(&["10.0.0.1"]));
+    server.addresses("moving.example", 1, &["10.0.0.2", "fd00::1", "10.0.0.3"]);
+    let start = Instant::now();
+    assert!(
+        until(|| name.answer().addresses == parsed(&["10.0.0.2", "10.0.0.3", "fd00::1"])),
+        "the change is seen"
+    );
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    server.set("moving.example", Reply::Alias(60, "target.example".into(), parsed(&["10.0.0.9"])));
+    assert!(until(|| name.answer().addresses == parsed(&["10.0.0.9"])), "an alias is followed");
+}
+
+#[test]
+fn failures_keep_the_last_addresses() {
+    let server = NameServer::start();
+    let names = names(&server);
+    let name = known(&names, "late.example");
+    assert_eq!(name.answer().failure.as_deref(), Some("the name does not exist"));
+    server.addresses("late.example", 1, &["10.0.0.1"]);
+    assert!(until(|| name.answer().failure.is_none()), "it exists");
+    for reply in [Reply::Code(3), Reply::Code(2), Reply::Addresses(1, vec![]), Reply::Code(5)] {
+        server.set("late.example", reply.clone());
+        assert!(until(|| name.answer().failure.is_some()), "the failure is seen");
+        assert_eq!(name.answer().addresses, parsed(&["10.0.0.1"]), "{reply:?}");
+        server.addresses("late.example", 1, &["10.0.0.1"]);
+        assert!(until(|| name.answer().failure.is_none()), "it is back");
+    }
+}
+
+#[test]
+fn a_truncated_answer_is_asked_for_over_tcp() {
+    let server = NameServer::start();
+    let many: Vec<IpAddr> = (0..100u8).map(|n| IpAddr::from([10, 0, 1, n])).collect();
+    server.set("large.example", Reply::Truncated(60, many.clone()));
+    let names = names(&server);
+    assert_eq!(known(&names, "large.example").answer().addresses, many[..lacquer_names::LONGEST_ANSWER]);
+}
+
+/// An attacker who does not see the queries, and a server whose messages are broken.
+#[test]
+fn lies_and_junk_are_not_believed() {
+    let server = NameServer::start();
+    let bad = parsed(&["10.6.6.6"]);
+    let loops: [&[u8]; 4] = [
+        // A record whose name points to itself, to its own pointer's end, beyond the message, and forward.
+        &[0xc0, 0x1f, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 6, 6, 6],
+        &[1, b'a', 0xc0, 0x1f, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 6, 6, 6],
+        &[0xff, 0xff, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 6, 6, 6],
+        &[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0xff, 0xff, 10, 6],
+    ];
+    let mut replies = vec![
+        Reply::WrongId(bad.clone()),
+        Reply::WrongQuestion(bad.clone()),
+        Reply::ForgedSource(bad.clone()),
+        Reply::Silence,
+        Reply::Addresses(60, parsed(&["0.0.0.0", "::", "224.0.0.1"])),
+    ];
+    replies.extend(loops.iter().map(|bytes| Reply::Bytes(bytes.to_vec())));
+    for (n, reply) in replies.iter().enumerate() {
+        server.set(&format!("lie{n}.example"), reply.clone());
+    }
+    server.set(
+        "slow.example",
+        Reply::Slow(Duration::from_millis(500), Box::new(Reply::Addresses(9, bad.clone()))),
+    );
+    let names = names(&server);
+    let asked: Vec<_> = (0..replies.len())
+        .map(|n| names.watch(&format!("lie{n}.example"), Refresh::default()).unwrap())
+        .collect();
+    assert_eq!(known(&names, "slow.example").answer().addresses, bad, "others do not delay it");
+    for (name, reply) in asked.iter().zip(&replies) {
+        assert!(name.wait_until(Instant::now() + PATIENCE), "{reply:?}");
+        assert_eq!(name.answer().addresses, [] as [IpAddr; 0], "{reply:?}");
+        assert!(name.answer().failure.is_some(), "{reply:?}");
+    }
+}
+
+#[test]
+fn static_names_need_no_server() {
+    let names = Names::new(|| Settings { servers: "127.0.0.1:1".to_owned(), ..Settings::default() });
+    let start = Instant::now();
+    assert!(known(&names, "LOCALHOST").answer().addresses.contains(&IpAddr::from([127, 0, 0, 1])));
+    assert!(start.elapsed() < Duration::from_secs(1));
+}
+
+/// Records each change.
+#[derive(Default)]
+struct Recorder(Mutex<Vec<Answer>>);
+
+impl Listener for Recorder {
+    fn changed(&self, answer: &Answer) {
+        self.0.lock().unwrap().push(answer.clone());
+    }
+}
+
+#[test]
+fn listeners_hear_of_changes_only_and_unused_names_are_left_alone() {
+    let server = NameServer::start();
+    server.addresses("steady.example", 1, &["10.0.0.1"]);
+    let names = names(&server);
+    let name = known(&names, "steady.example");
+    let recorder = Arc::new(Recorder::default());
+    name.listen(&(recorder.clone() as Arc<dyn Listener>));
+    let before = server.queries("steady.example");
+    assert!(until(|| server.queries("steady.example") > before + 2), "it is looked up again");
+    assert_eq!(recorder.0.lock().unwrap().len(), 1);
+    assert!(
+        Arc::ptr_eq(&name, &names.watch("Steady.example", Refresh::default()).unwrap()),
+        "one name for all users"
+    );
+    drop(name);
+    std::thread::sleep(Duration::from_millis(1500));
+    let after = server.queries("steady.example");
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(server.queries("steady.example"), after);
+}
+
+#[test]
+fn services_have_places_by_priority() {
+    let server = NameServer::start();
+    let place = |priority, weight, port, host: &str| (priority, weight, port, host.to_owned());
+    let places = vec![place(20, 1, 80, "b.example"), place(10, 5, 81, "A.example"), place(30, 0, 1, "")];
+    server.set("_http._tcp.example", Reply::Services(1, places));
+    let names = names(&server);
+    let name = names.watch_service("_http._tcp.example", Refresh::default()).expect("a thread");
+    assert!(name.wait_until(Instant::now() + PATIENCE));
+    let found: Vec<_> = name.answer().places.into_iter().map(|place| (place.host, place.port)).collect();
+    assert_eq!(found, [("a.example".to_owned(), 81), ("b.example".to_owned(), 80)]);
+    server.set("_http._tcp.example", Reply::Code(3));
+    assert!(until(|| name.answer().failure.is_some()));
+    assert_eq!(name.answer().places.len(), 2, "the last places are kept");
+}

@@ -1,0 +1,266 @@
+//! Creates the backends of programs: those that they declare, and those that their modules ask for.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use lacquer_engine::backends::{Origin, OriginContext, OriginLeaf};
+use lacquer_engine::named_origin::{AddressObserver, NamedOrigin, Recipe};
+use lacquer_engine::vcl_table::{Entry, Temperature};
+use lacquer_names::{Name, Refresh};
+use lacquer_net::LocalServer;
+use lacquer_shm::vsm::Cluster;
+use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock::{self, Instant};
+use lacquer_vcl::program::{Backend, Probe, Program};
+use lacquer_vcl_runtime::{BackendMaker, Director, HostLookup, Instance, NewBackend};
+
+use crate::origin_tls::DeclaredTls;
+use crate::probing;
+use crate::process::Process;
+
+/// The time that the load of a program waits for the first addresses of its hosts. It ends when all are known.
+const FIRST_LOOKUPS: Duration = Duration::from_secs(1);
+
+/// The declared backends of a program, while they are created.
+pub struct DeclaredBackends<'p> {
+    process: &'p Arc<Process>,
+    vcl_name: &'p str,
+    cluster: Option<&'p Cluster>,
+    names: Vec<String>,
+    probes: Vec<Probe>,
+    tls: Arc<DeclaredTls>,
+    prefer_ipv6: bool,
+    origins: Vec<Arc<Origin>>,
+    fault: Option<String>,
+}
+
+impl<'p> DeclaredBackends<'p> {
+    pub fn of(
+        program: &Program,
+        process: &'p Arc<Process>,
+        vcl_name: &'p str,
+        cluster: Option<&'p Cluster>,
+    ) -> Self {
+        DeclaredBackends {
+            process,
+            vcl_name,
+            cluster,
+            names: program.origins.backends.iter().map(|backend| backend.name.clone()).collect(),
+            probes: program.origins.probes.clone(),
+            tls: Arc::new(DeclaredTls::of(program)),
+            prefer_ipv6: process.shared().params().prefer_ipv6,
+            origins: Vec::new(),
+            fault: None,
+        }
+    }
+
+    /// Creates a backend. A failure is returned by [`DeclaredBackends::finish`].
+    pub fn make(&mut self, spec: &Backend) -> Arc<dyn Director> {
+        let index = self.names.iter().position(|name| *name == spec.name).unwrap_or(usize::MAX);
+        let tls = self.tls.make(index, &spec.name).unwrap_or_else(|why| {
+            self.fault.get_or_insert(why);
+            None
+        });
+        let via = spec.via.and_then(|i| self.names.get(i as usize));
+        let via = via.and_then(|via| self.origins.iter().find(|o| o.spec.name == *via)).cloned();
+        let probe = spec.probe.and_then(|i| self.probes.get(i as usize));
+        let context = OriginContext {
+            vcl_name: self.vcl_name,
+            probe: probe.filter(|_| spec.address.name.is_none()),
+            via: via.as_deref(),
+            tls,
+            prefer_ipv6: self.prefer_ipv6,
+            now: clock::real(),
+            ..OriginContext::default()
+        };
+        let origin = Arc::new(Origin::new(declared(spec), context));
+        origin.publish(&self.process.vsm(), self.cluster);
+        probing::report(&origin, self.process.shared().log());
+        self.origins.push(origin.clone());
+        let Some(name) = spec.address.name.clone() else { return Arc::new(OriginLeaf(origin)) };
+        let (tls, backend) = (self.tls.clone(), spec.name.clone());
+        let recipe = Recipe {
+            vcl_name: self.vcl_name.to_owned(),
+            probe: probe.cloned(),
+            via,
+            tls: Box::new(move || tls.make(index, &backend)),
+            port: name.port,
+            prefer_ipv6: self.prefer_ipv6,
+            lookup: HostLookup::default(),
+        };
+        match follow(self.process, origin, recipe) {
+            Ok(named) => named,
+            Err(why) => {
+                self.fault.get_or_insert(why);
+                Arc::new(OriginLeaf(self.origins[self.origins.len() - 1].clone()))
+            }
+        }
+    }
+
+    /// Returns the declarations.
+    pub fn finish(self) -> Result<Vec<Arc<Origin>>, String> {
+        self.fault.map_or(Ok(self.origins), Err)
+    }
+}
+
+/// Returns the declaration of the origins of a name: its requests name the host, not one of its addresses.
+fn declared(spec: &Backend) -> Backend {
+    let mut spec = spec.clone();
+    if let Some(name) = &spec.address.name {
+        (spec.address.ipv4, spec.address.ipv6) = (None, None);
+        spec.host_header.get_or_insert_with(|| name.host.as_str().into());
+    }
+    spec
+}
+
+fn follow(process: &Arc<Process>, declared: Arc<Origin>, recipe: Recipe) -> Result<Arc<NamedOrigin>, String> {
+    let named = NamedOrigin::new(declared, recipe, Box::new(Observer(Arc::downgrade(process))));
+    named.follow()?;
+    Ok(named)
+}
+
+/// Starts and stops the probes of the addresses of a name, and logs changes.
+struct Observer(Weak<Process>);
+
+impl AddressObserver for Observer {
+    fn watch(&self, host: &str, refresh: Refresh) -> Result<Arc<Name>, String> {
+        let process = self.0.upgrade().ok_or("the worker ends")?;
+        process.hosts().watch(host, refresh).map_err(|error| error.to_string())
+    }
+
+    fn added(&self, origin: &Arc<Origin>) {
+        if let Some(process) = self.0.upgrade() {
+            probing::start(origin, &process);
+        }
+    }
+
+    fn removed(&self, origin: &Arc<Origin>) {
+        if let Some(process) = self.0.upgrade() {
+            probing::stop(origin, process.shared().log());
+            origin.wake_all();
+        }
+    }
+
+    fn report(&self, text: &str, is_failure: bool) {
+        if let Some(process) = self.0.upgrade() {
+            let tag = if is_failure { Tag::Error } else { Tag::Notice };
+            process.shared().log().write(tag, Vxid::NONE, text.as_bytes());
+        }
+    }
+}
+
+/// Waits a moment for the first addresses of the hosts of a program. Returns a warning for each host without one.
+pub fn first_addresses(vcl: &Instance) -> Vec<String> {
+    let until = (Instant::now() + FIRST_LOOKUPS).into_std();
+    let mut warnings = Vec::new();
+    for (_, cell) in vcl.directors.all() {
+        let Some(named) = cell.director.as_any().downcast_ref::<NamedOrigin>() else { continue };
+        if let Some(name) = named.host_name() {
+            name.wait_until(until);
+        }
+        if let Some(why) = named.missing() {
+            warnings.push(format!("Backend {} is sick until its host is resolved: {why}", named.name()));
+        }
+    }
+    warnings
+}
+
+/// Starts the probes of all backends, because the program becomes warm.
+pub fn warm_up(vcl: &Instance, process: &Arc<Process>) {
+    for (_, cell) in vcl.directors.all() {
+        warm_up_one(&*cell.director, process);
+    }
+}
+
+fn warm_up_one(director: &dyn Director, process: &Arc<Process>) {
+    if let Some(leaf) = director.as_any().downcast_ref::<OriginLeaf>() {
+        probing::warm_up(&leaf.0, process);
+    } else if let Some(named) = director.as_any().downcast_ref::<NamedOrigin>() {
+        named.declared().show(true);
+        named.set_warm(true);
+        named.origins().iter().for_each(|origin| probing::start(origin, process));
+    }
+}
+
+/// Stops the probes of all backends, because the program becomes cold.
+pub fn cool_down(vcl: &Instance, process: &Process) {
+    let log = process.shared().log();
+    for (_, cell) in vcl.directors.all() {
+        if let Some(leaf) = cell.director.as_any().downcast_ref::<OriginLeaf>() {
+            probing::cool_down(&leaf.0, log);
+        } else if let Some(named) = cell.director.as_any().downcast_ref::<NamedOrigin>() {
+            named.set_warm(false);
+            named.origins().iter().for_each(|origin| probing::stop(origin, log));
+            named.declared().show(false);
+        }
+    }
+}
+
+/// Creates backends for the modules of one program.
+pub struct Maker(pub Weak<Process>);
+
+impl BackendMaker for Maker {
+    fn make(&self, vcl: &Instance, backend: NewBackend) -> Result<Arc<dyn Director>, String> {
+        let process = self.0.upgrade().ok_or("the worker ends")?;
+        let NewBackend { spec, probe, via, lookup, local } = backend;
+        let via = vcl.directors.get(via).and_then(|cell| {
+            let leaf = cell.director.as_any();
+            let origin = leaf.downcast_ref::<OriginLeaf>().map(|leaf| leaf.0.clone());
+            origin.or_else(|| leaf.downcast_ref::<NamedOrigin>()?.pick().ok())
+        });
+        let prefer_ipv6 = process.shared().params().prefer_ipv6;
+        let context = OriginContext {
+            vcl_name: &vcl.name,
+            probe: probe.as_ref().filter(|_| spec.address.name.is_none()),
+            via: via.as_deref(),
+            local: local.map(LocalServer),
+            prefer_ipv6,
+            now: clock::real(),
+            ..OriginContext::default()
+        };
+        let origin = Arc::new(Origin::new(declared(&spec), context));
+        origin.publish(&process.vsm(), None);
+        let director: Arc<dyn Director> = match &spec.address.name {
+            None => Arc::new(OriginLeaf(origin)),
+            Some(name) => {
+                let vcl_name = vcl.name.clone();
+                let tls = Box::new(|| Ok(None));
+                let recipe = Recipe { vcl_name, probe, via, tls, port: name.port, prefer_ipv6, lookup };
+                follow(&process, origin, recipe)?
+            }
+        };
+        if is_warm(&process, vcl) {
+            warm_up_one(&*director, &process);
+        }
+        Ok(director)
+    }
+
+    fn watch_service(&self, service: &str, refresh: Refresh) -> Result<Arc<Name>, String> {
+        let process = self.0.upgrade().ok_or("the worker ends")?;
+        process.hosts().watch_service(service, refresh).map_err(|error| error.to_string())
+    }
+}
+
+/// Returns whether a program is warm. It is in the table of programs only after `vcl_init`.
+fn is_warm(process: &Process, vcl: &Instance) -> bool {
+    let entries = process.shared().vcls().entries();
+    let mut programs = entries.iter().map(Entry::program);
+    let found = programs.find(|program| std::ptr::eq(program.loaded.instance(), vcl));
+    found.is_some_and(|program| program.temperature() == Temperature::Warm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lacquer_vcl::program::HostName;
+
+    #[test]
+    fn requests_to_a_name_have_its_host() {
+        let name = HostName { host: "www.example".to_owned(), port: 80 };
+        let mut spec = Backend { name: "b".to_owned(), ..Backend::default() };
+        spec.address.name = Some(name);
+        assert_eq!(declared(&spec).host_header, Some("www.example".into()));
+        spec.host_header = Some("own".into());
+        assert_eq!(declared(&spec).host_header, Some("own".into()));
+    }
+}

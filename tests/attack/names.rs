@@ -1,0 +1,201 @@
+//! Hosts of backends whose addresses change, are slow to come, or are lies.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lacquer_testing::client::get;
+use lacquer_testing::daemon::{Daemon, until};
+use lacquer_testing::dns::{NameServer, Reply};
+use lacquer_testing::slots::shared_slot;
+
+/// Starts two origins with one port, at 127.0.0.1 and 127.0.0.2, which respond with their address.
+fn origins() -> u16 {
+    for _ in 0..100 {
+        let first = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        let port = first.local_addr().expect("it is bound").port();
+        if let Ok(second) = TcpListener::bind(("127.0.0.2", port)) {
+            serve(first);
+            serve(second);
+            return port;
+        }
+    }
+    panic!("no port is free at both addresses");
+}
+
+fn serve(listener: TcpListener) {
+    let own = listener.local_addr().expect("it is bound").ip().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let own = own.clone();
+            thread::spawn(move || answer(stream, &own));
+        }
+    });
+}
+
+fn answer(mut stream: TcpStream, own: &str) {
+    use std::io::{BufRead, BufReader};
+    let mut input = BufReader::new(stream.try_clone().expect("a socket can be duplicated"));
+    let mut line = String::new();
+    while input.read_line(&mut line).is_ok_and(|length| length > 0) {
+        if line == "\r\n" {
+            let head =
+                format!("HTTP/1.1 200 OK\r\nCache-Control: private\r\nContent-Length: {}\r\n\r\n", own.len());
+            if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(own.as_bytes())).is_err() {
+                return;
+            }
+        }
+        line.clear();
+    }
+}
+
+fn daemon(server: &NameServer, vcl: &str) -> Daemon {
+    let servers = format!("dns_servers={}", server.address);
+    Daemon::start(&format!("vcl 4.1;\n{vcl}"), &["-p", &servers, "-p", "dns_retry=0.5"])
+}
+
+fn declared(host: &str, port: u16) -> String {
+    format!("backend default {{ .host = \"{host}\"; .port = \"{port}\"; }} sub vcl_recv {{ return (pass); }}")
+}
+
+/// Returns the status and the body of a response.
+fn page(at: SocketAddr) -> (u16, String) {
+    let response = get(at, "/").expect("a response");
+    (response.status, String::from_utf8_lossy(&response.body).into_owned())
+}
+
+fn addresses(list: &[&str]) -> Vec<IpAddr> {
+    list.iter().map(|address| address.parse().expect("an address")).collect()
+}
+
+#[test]
+fn a_backend_moves_with_its_host() {
+    let _slot = shared_slot();
+    let (port, server) = (origins(), NameServer::start());
+    server.addresses("moving.example", 1, &["127.0.0.1"]);
+    let daemon = daemon(&server, &declared("moving.example", port));
+    assert_eq!(page(daemon.address), (200, "127.0.0.1".to_owned()));
+    server.addresses("moving.example", 1, &["127.0.0.2"]);
+    let moved = Instant::now();
+    assert!(until(|| page(daemon.address).1 == "127.0.0.2"));
+    assert!(moved.elapsed() < Duration::from_secs(4), "{:?}", moved.elapsed());
+    for _ in 0..20 {
+        assert_eq!(page(daemon.address).1, "127.0.0.2", "no connection to the old address is used");
+    }
+}
+
+#[test]
+fn all_addresses_are_used_and_dead_ones_are_skipped() {
+    let _slot = shared_slot();
+    let (port, server) = (origins(), NameServer::start());
+    server.addresses("both.example", 60, &["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
+    let daemon = daemon(&server, &declared("both.example", port));
+    let mut seen: Vec<String> = Vec::new();
+    for _ in 0..30 {
+        let (status, own) = page(daemon.address);
+        assert_eq!(status, 200, "nobody listens at 127.0.0.3");
+        seen.push(own);
+    }
+    for own in ["127.0.0.1", "127.0.0.2"] {
+        assert!(seen.iter().any(|one| one == own), "{own}: {seen:?}");
+    }
+}
+
+/// The last good addresses serve, whatever the name service does.
+#[test]
+fn a_name_service_in_trouble_ends_no_service() {
+    let _slot = shared_slot();
+    let (port, server) = (origins(), NameServer::start());
+    server.addresses("trouble.example", 1, &["127.0.0.1"]);
+    let daemon = daemon(&server, &declared("trouble.example", port));
+    let bad = addresses(&["127.0.0.2"]);
+    let troubles = [
+        Reply::Code(3),
+        Reply::Code(2),
+        Reply::Addresses(1, Vec::new()),
+        Reply::Addresses(1, addresses(&["0.0.0.0", "224.0.0.1"])),
+        Reply::WrongId(bad.clone()),
+        Reply::WrongQuestion(bad.clone()),
+        Reply::ForgedSource(bad),
+        Reply::Bytes(vec![0xc0, 0x0c, 0, 1]),
+        Reply::Silence,
+    ];
+    for trouble in troubles {
+        server.set("trouble.example", trouble.clone());
+        let before = server.queries("trouble.example");
+        assert!(until(|| server.queries("trouble.example") > before + 1), "{trouble:?}");
+        assert_eq!(page(daemon.address), (200, "127.0.0.1".to_owned()), "{trouble:?}");
+    }
+}
+
+/// A host that does not exist yet is a warning. Its backend is sick until it does.
+#[test]
+fn a_host_may_be_born_late() {
+    let _slot = shared_slot();
+    let (port, server) = (origins(), NameServer::start());
+    let mut daemon = daemon(&server, &declared("late.example", port));
+    assert_eq!(page(daemon.address).0, 503);
+    assert!(daemon.ok("backend.list").contains("sick"));
+    assert!(
+        daemon.ok("backend.list -p").contains("late.example cannot be resolved: the name does not exist")
+    );
+    server.addresses("late.example", 60, &["127.0.0.2"]);
+    assert!(until(|| page(daemon.address) == (200, "127.0.0.2".to_owned())));
+    let (status, text) = {
+        daemon.ok("param.set dns_strict on");
+        daemon.cli("vcl.inline strict \"vcl 4.1; backend b { .host = \\\"never.example\\\"; }\"")
+    };
+    assert_eq!(status, 106, "{text}");
+    assert!(text.contains("could not be resolved to an IP address"), "{text}");
+}
+
+/// The first lookup of a dynamic host holds neither other requests nor the reactor.
+#[test]
+fn a_slow_first_lookup_delays_its_request_alone() {
+    let _slot = shared_slot();
+    let (port, server) = (origins(), NameServer::start());
+    let slow = Reply::Addresses(60, addresses(&["127.0.0.2"]));
+    server.set("slow.example", Reply::Slow(Duration::from_secs(1), Box::new(slow)));
+    server.set("mute.example", Reply::Silence);
+    server.addresses("fast.example", 60, &["127.0.0.1"]);
+    let vcl = format!(
+        "import dynamic; backend none none;
+        acl only_two {{ \"127.0.0.2\"; }}
+        sub vcl_init {{
+            new d = dynamic.director(port = \"{port}\", first_lookup_timeout = 3s, ttl_from = dns);
+            new two = dynamic.director(port = \"{port}\", whitelist = only_two);
+        }}
+        sub vcl_recv {{
+            set req.backend_hint = d.backend(req.http.Host);
+            if (req.http.Host ~ \"^two\") {{ set req.backend_hint = two.backend(\"fast.example\"); }}
+            return (pass);
+        }}"
+    );
+    let mut daemon = daemon(&server, &vcl);
+    daemon.ok("param.set thread_pools 1");
+    let address = daemon.address;
+    let ask = move |host: &str| {
+        let mut client = lacquer_testing::client::Client::connect(address).expect("a connection");
+        let answer = client.ask(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).expect("a response");
+        (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+    };
+    let begun = Instant::now();
+    let slow = thread::spawn(move || (ask("slow.example"), begun.elapsed()));
+    let mute = thread::spawn(move || (ask("mute.example"), begun.elapsed()));
+    thread::sleep(Duration::from_millis(300));
+    let asked = Instant::now();
+    assert_eq!(ask("fast.example"), (200, "127.0.0.1".to_owned()));
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    let (answer, _) = slow.join().expect("no panic");
+    assert_eq!(answer, (200, "127.0.0.2".to_owned()));
+    let (answer, time) = mute.join().expect("no panic");
+    assert_eq!(answer.0, 503);
+    assert!(time >= Duration::from_millis(2900), "{time:?}");
+    assert_eq!(ask("two.example").0, 503, "the acl refuses the address");
+    for host in ["a..b", "-", "bad host", "x/y"] {
+        assert!([400, 503].contains(&ask(host).0), "{host}");
+    }
+    assert_eq!(ask("127.0.0.2"), (200, "127.0.0.2".to_owned()), "an address is a host");
+    assert!(daemon.ok("backend.list").contains("d(fast.example:"));
+}
