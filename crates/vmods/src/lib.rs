@@ -12,6 +12,7 @@ mod crypto;
 mod digest;
 mod directors;
 mod dynamic;
+mod fileserver;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod geoip;
@@ -49,7 +50,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 34] = [
+    static ALL: [&dyn Module; 35] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -59,6 +60,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &digest::MODULE,
         &directors::MODULE,
         &dynamic::MODULE,
+        &fileserver::MODULE,
         &geoip::MODULE,
         &geoip2::MODULE,
         &h2::MODULE,

@@ -1,0 +1,67 @@
+//! The response for a file.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::time::UNIX_EPOCH;
+
+use lacquer_http::date;
+use rustix::fs::OFlags;
+
+use super::request::Request;
+use super::root::Root;
+use super::target;
+
+/// The head of a response, without the empty line, and the file with the length of its body.
+pub(super) struct Response {
+    pub head: Vec<u8>,
+    pub body: Option<(File, u64)>,
+}
+
+/// Returns the response for a request. Without a file, there is none, and the fetch fails.
+pub(super) fn respond(root: &Root, request: &Request) -> Option<Response> {
+    if request.method != "GET" && request.method != "HEAD" {
+        let head = b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n".to_vec();
+        return Some(Response { head, body: None });
+    }
+    let path = target::file(&root.path, &request.target)?;
+    // A pipe without a writer must not block.
+    let nonblock = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(&path).ok()?;
+    let facts = file.metadata().ok().filter(Metadata::is_file)?;
+    let etag = etag(&facts);
+    let modified = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let modified = modified.map_or(0, |time| time.as_secs());
+    let is_current = is_current(request, &etag, modified);
+    let mut head = Vec::new();
+    if is_current {
+        head.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n");
+    } else {
+        head.extend_from_slice(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n", facts.len()).as_bytes());
+    }
+    head.extend_from_slice(format!("ETag: {etag}\r\nLast-Modified: ").as_bytes());
+    head.extend_from_slice(&date::format(modified as f64));
+    head.extend_from_slice(b"\r\n");
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    if let Some(kind) = extension.and_then(|extension| root.types.of(extension)).filter(|_| facts.len() > 0) {
+        head.extend_from_slice(format!("Content-Type: {kind}\r\n").as_bytes());
+    }
+    let has_body = request.method == "GET" && !is_current;
+    Some(Response { head, body: has_body.then_some((file, facts.len())) })
+}
+
+fn etag(facts: &Metadata) -> String {
+    let mut hasher = DefaultHasher::new();
+    (facts.ino(), facts.len(), facts.mtime(), facts.mtime_nsec()).hash(&mut hasher);
+    format!("\"{}\"", hasher.finish())
+}
+
+/// Returns whether the requester has this version of the file. A date is only compared if there is no ETag.
+fn is_current(request: &Request, etag: &str, modified: u64) -> bool {
+    if let Some(known) = &request.if_none_match {
+        let mut each = known.split(|b| *b == b',').map(<[u8]>::trim_ascii);
+        return each.any(|known| known.strip_prefix(b"W/").unwrap_or(known) == etag.as_bytes());
+    }
+    let since = request.if_modified_since.as_deref().and_then(date::parse);
+    since.is_some_and(|since| since >= modified as f64)
+}
