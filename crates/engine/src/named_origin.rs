@@ -194,9 +194,9 @@ impl NamedOrigin {
             None if used.is_empty() => text.push_str("has no addresses that may be used"),
             None => {
                 text.push_str("has the addresses");
-                used.iter().for_each(|ip| {
+                for ip in used {
                     let _ = write!(text, " {ip}");
-                });
+                }
             }
         }
         self.observer.report(&text, answer.failure.is_some() || used.is_empty());
@@ -218,7 +218,7 @@ impl Listener for NamedOrigin {
             match found(ip).map_or_else(|| self.make(*ip).map(|origin| (*ip, origin)), Ok) {
                 Ok(origin) => origins.push(origin),
                 Err(why) => {
-                    self.observer.report(&format!("backend {}: {why}", self.declared.spec.name), true)
+                    self.observer.report(&format!("backend {}: {why}", self.declared.spec.name), true);
                 }
             }
         }
@@ -234,9 +234,13 @@ impl Listener for NamedOrigin {
             state.origins = origins;
         }
         if self.is_warm.load(Ordering::Relaxed) {
-            added.iter().for_each(|origin| self.observer.added(origin));
+            for origin in &added {
+                self.observer.added(origin);
+            }
         }
-        removed.for_each(|(_, origin)| self.observer.removed(origin));
+        for (_, origin) in removed {
+            self.observer.removed(origin);
+        }
         self.log(answer, &wanted);
     }
 }
@@ -293,7 +297,9 @@ impl Director for NamedOrigin {
                 let _changing = self.changing.lock();
                 *self.name.write() = None;
                 let origins = std::mem::take(&mut *self.state.write());
-                origins.origins.iter().for_each(|(_, origin)| self.observer.removed(origin));
+                for (_, origin) in &origins.origins {
+                    self.observer.removed(origin);
+                }
                 Ok(())
             }
             (false, true) => self.follow(),

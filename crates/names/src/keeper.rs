@@ -24,7 +24,7 @@ const MOST_LOOKUPS: usize = 64;
 /// Time between two checks whether the system's files or the settings have changed.
 const CHECK: Duration = Duration::from_secs(1);
 /// The longest time until the thread notices that a name is not used anymore.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+const LONGEST_SLEEP: Duration = Duration::from_mins(1);
 
 type ReadSettings = dyn Fn() -> Settings + Send + Sync;
 type Known = HashMap<(String, Kind, Refresh), Weak<Name>>;

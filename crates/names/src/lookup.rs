@@ -14,7 +14,7 @@ use crate::settings::configuration;
 /// The maximum number of addresses of one name. Further ones are ignored.
 pub const LONGEST_ANSWER: usize = 64;
 /// Time limit of one lookup, whatever `/etc/resolv.conf` allows.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// The addresses of a name, or the places of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

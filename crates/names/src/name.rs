@@ -183,7 +183,9 @@ impl Name {
                 listeners.retain(|listener| listener.strong_count() > 0);
                 listeners.iter().filter_map(Weak::upgrade).collect()
             };
-            listeners.iter().for_each(|listener| listener.changed(&answer));
+            for listener in listeners {
+                listener.changed(&answer);
+            }
         }
         self.ended.notify_all();
         self.first.notify_waiters();

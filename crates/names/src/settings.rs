@@ -22,7 +22,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let ttl = (Duration::from_secs(1), Duration::from_secs(3600));
+        let ttl = (Duration::from_secs(1), Duration::from_hours(1));
         Settings { servers: String::new(), ttl, retry: Duration::from_secs(5) }
     }
 }
@@ -57,7 +57,9 @@ pub fn configuration(given: &str, resolv_conf: &[u8]) -> Result<(ResolverConfig,
 
 fn name_server(address: SocketAddr) -> NameServerConfig {
     let mut connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
-    connections.iter_mut().for_each(|connection| connection.port = address.port());
+    for connection in &mut connections {
+        connection.port = address.port();
+    }
     NameServerConfig::new(address.ip(), true, connections.into())
 }
 

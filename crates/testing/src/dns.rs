@@ -163,9 +163,10 @@ fn message(query: &Query<'_>, code: u8, flags: u8, records: &[Vec<u8>]) -> Vec<u
 fn answer(query: &Query<'_>, reply: &Reply, is_udp: bool) -> Option<Vec<u8>> {
     let addressed = |ttl, list: &[IpAddr]| address_records(NAME_OF_QUESTION, query.kind, ttl, list);
     Some(match reply {
-        Reply::Addresses(ttl, list) => message(query, 0, 0, &addressed(*ttl, list)),
         Reply::Truncated(..) if is_udp => message(query, 0, 2, &[]),
-        Reply::Truncated(ttl, list) => message(query, 0, 0, &addressed(*ttl, list)),
+        Reply::Addresses(ttl, list) | Reply::Truncated(ttl, list) => {
+            message(query, 0, 0, &addressed(*ttl, list))
+        }
         Reply::Alias(ttl, target, list) => {
             let target = wire_name(target);
             let mut records = vec![record(NAME_OF_QUESTION, CNAME, *ttl, &target)];

@@ -12,9 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::spawn_blocking;
 
-use super::Root;
 use super::request::Request;
 use super::response::{Response, respond};
+use super::root::Root;
 
 /// The maximum number of threads that read files.
 const MOST_THREADS: usize = 8;

@@ -4,9 +4,9 @@ mod connection;
 mod mime;
 mod request;
 mod response;
+mod root;
 mod target;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use lacquer_vcl::program::Backend;
@@ -14,6 +14,7 @@ use lacquer_vcl_runtime::{Args, BackendId, Ctx, ModuleError, NewBackend, ObjectS
 
 use crate::support::{CallResult, Table, shown};
 use mime::Types;
+use root::Root;
 
 pub(crate) static MODULE: Table = Table {
     name: "fileserver",
@@ -25,12 +26,6 @@ pub(crate) static MODULE: Table = Table {
 
 /// The list of types that is used if none is given.
 const SYSTEM_TYPES: &str = "/etc/mime.types";
-
-/// A folder with the types of its files.
-struct Root {
-    path: PathBuf,
-    types: Types,
-}
 
 struct Server(BackendId);
 

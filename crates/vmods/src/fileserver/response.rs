@@ -9,7 +9,8 @@ use lacquer_http::date;
 use rustix::fs::OFlags;
 
 use super::request::Request;
-use super::{Root, target};
+use super::root::Root;
+use super::target;
 
 /// The head of a response, without the empty line, and the file with the length of its body.
 pub(super) struct Response {
