@@ -302,7 +302,7 @@ fn a_journal_full_of_tags_drops_the_objects() {
     w.write();
     for round in 0..40 {
         let words: Vec<String> = (0..100).map(|n| format!("tag {round} {n}")).collect();
-        w.store.purge_tags(words.iter().map(|word| word.as_bytes()), None);
+        w.store.purge_tags(words.iter().map(String::as_bytes), None);
         w.write();
         w.commit(1, "b");
         w.write();

@@ -155,7 +155,7 @@ mod tests {
             assert_eq!(Key::decode(&key.encode()), Some(key));
         }
         let cut = &Key::Rsa { n: vec![0; 9], e: vec![] }.encode()[..MAGIC.len() + 8];
-        for junk in [b"", &MAGIC[..], &[MAGIC, b"x"].concat(), &[MAGIC, b"r\xff\xff\xff\xff"].concat(), cut] {
+        for junk in [b"", MAGIC, &[MAGIC, b"x"].concat(), &[MAGIC, b"r\xff\xff\xff\xff"].concat(), cut] {
             assert_eq!(Key::decode(junk), None);
         }
     }
