@@ -49,7 +49,6 @@ pub fn from_request(
     copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
     let identity = copy_identity(req, &mut memory.ws);
     let upgrade = if is_pass { upgrade::wanted(req) } else { None };
-    let wants_trailers = is_pass && wants_trailers(req);
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
     let task = new_task(req, params, memory.ws, memory.log, memory.out);
     let now = task.now();
@@ -96,7 +95,7 @@ pub fn from_request(
             is_background: false,
             is_hitpass: inputs.is_hitpass,
             is_hitmiss: inputs.is_hitmiss,
-            wants_trailers,
+            wants_trailers: is_pass && wants_trailers(req),
             upgrade,
         },
         waiter: Waiter { events, is_notified: false, permit: inputs.permit },
