@@ -227,14 +227,16 @@ pub fn parse(text: &[u8]) -> Option<f64> {
 }
 
 fn parse_as(text: &[u8], tolerant: bool) -> Option<f64> {
-    let fields = fields_of(text, tolerant)?;
-    let seconds = seconds_of(&fields);
-    let days = (seconds / SECONDS_PER_DAY as f64).floor() as i64;
-    fields.weekday.is_none_or(|weekday| (days + 4).rem_euclid(7) == weekday).then_some(seconds)
+    let (fields, days) = fields_of(text, tolerant)?;
+    fields
+        .weekday
+        .is_none_or(|weekday| (days + 4).rem_euclid(7) == weekday)
+        .then(|| seconds_of(&fields, days))
 }
 
-/// Parses a date without a check of its weekday.
-fn fields_of(text: &[u8], tolerant: bool) -> Option<Fields> {
+/// Parses a date without a check of its weekday. Also returns the number of its day.
+#[inline]
+fn fields_of(text: &[u8], tolerant: bool) -> Option<(Fields, i64)> {
     let mut cursor = Cursor { rest: text, tolerant };
     cursor.skip_spaces();
     let f = cursor.date()?;
@@ -246,11 +248,13 @@ fn fields_of(text: &[u8], tolerant: bool) -> Option<Fields> {
         && (1..=12).contains(&f.month)
         && (1..=days_in_month(f.year, f.month)).contains(&f.day)
         && f.year >= 1899;
-    in_range.then_some(f)
+    in_range.then(|| {
+        let days = days_from_civil(f.year, f.month, f.day);
+        (f, days)
+    })
 }
 
-fn seconds_of(f: &Fields) -> f64 {
-    let days = days_from_civil(f.year, f.month, f.day);
+fn seconds_of(f: &Fields, days: i64) -> f64 {
     let second = f.second.min(59); // leap seconds are ignored
     (days * SECONDS_PER_DAY + f.hour * 3600 + f.minute * 60 + second) as f64
 }
@@ -270,8 +274,8 @@ pub fn parse_leniently(text: &[u8]) -> Option<f64> {
     if let Some(zone) = canonical.strip_suffix(b"Gmt").map(<[u8]>::len) {
         canonical[zone..].copy_from_slice(b"GMT");
     }
-    let fields = fields_of(canonical, TOLERANT.load(Ordering::Relaxed))?;
-    Some(seconds_of(&fields))
+    let (fields, days) = fields_of(canonical, TOLERANT.load(Ordering::Relaxed))?;
+    Some(seconds_of(&fields, days))
 }
 
 /// Parses a date, but returns 0 if there is none, which is also the time of the epoch.

@@ -43,6 +43,8 @@ pub struct Regex {
     code: *mut pcre2_code_8,
     /// Whether its machine code may be called without a check of the subject.
     direct: bool,
+    /// The text with which matching subjects begin, if the pattern is nothing else.
+    prefix: Option<Box<[u8]>>,
 }
 
 // SAFETY: compiled code is only read; everything that a match writes is in the thread's own `Scratch`.
@@ -152,10 +154,13 @@ impl Regex {
         // SAFETY: newly compiled code; the result of this query is a u32.
         unsafe { pcre2_pattern_info_8(code, PCRE2_INFO_ALLOPTIONS, (&raw mut options).cast()) };
         // A pattern that begins with (*UTF) requires valid UTF-8. `pcre2_match` checks the subject first.
-        Ok(Regex { code, direct: jit && options & PCRE2_UTF == 0 })
+        Ok(Regex { code, direct: jit && options & PCRE2_UTF == 0, prefix: prefix(pattern).map(Box::from) })
     }
 
     pub fn is_match(&self, subject: &[u8], limits: RegexLimits) -> Result<bool, RegexError> {
+        if let Some(prefix) = &self.prefix {
+            return Ok(subject.starts_with(prefix));
+        }
         SCRATCH.with_borrow_mut(|scratch| Ok(self.run(scratch, subject, 0, 0, limits)? >= 0))
     }
 
@@ -239,6 +244,13 @@ impl Regex {
     }
 }
 
+/// Returns the text after `^` if it has no characters with a meaning.
+fn prefix(pattern: &[u8]) -> Option<&[u8]> {
+    let text = pattern.strip_prefix(b"^")?;
+    let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"/_-=&:,;%@~!".contains(b);
+    text.iter().all(is_plain).then_some(text)
+}
+
 /// Expands `\0` to `\9` to groups; a backslash before any other character is dropped.
 fn expand(subject: &[u8], replacement: &[u8], groups: &Groups, out: &mut Vec<u8>) {
     let mut rest = replacement;
@@ -268,6 +280,27 @@ mod tests {
         let done =
             regex.substitute(subject.as_bytes(), replacement.as_bytes(), all, limits, &mut out).unwrap();
         done.then(|| String::from_utf8(out).unwrap())
+    }
+
+    /// Patterns that are a prefix match without PCRE2, with the same results.
+    #[test]
+    #[cfg_attr(miri, ignore = "calls PCRE2")]
+    fn prefixes_match_as_in_pcre2() {
+        let limits = RegexLimits::default();
+        for pattern in
+            ["^", "^/", "^/a-b", "^/a.b", "^/a|b", "^/a$", "/a", "^/a?", "^/A", "^(/a)", "^^/", "^/a b"]
+        {
+            let regex = Regex::new(pattern.as_bytes(), true).unwrap();
+            for subject in ["", "/", "/a", "/a-b/c", "/a.b", "/axb", "b", "x/a", "/a b", "^/", "\n/a", "/A"] {
+                let found = regex.find_at(subject.as_bytes(), 0, false, limits).unwrap();
+                assert_eq!(
+                    regex.is_match(subject.as_bytes(), limits),
+                    Ok(found.is_some()),
+                    "{pattern}, {subject}"
+                );
+            }
+        }
+        assert_eq!(["^/a", "^/a.", "/a"].map(|p| prefix(p.as_bytes()).is_some()), [true, false, false]);
     }
 
     /// The machine code of such a pattern would read beyond the end of a subject that ends within a character.

@@ -22,10 +22,10 @@ sub vcl_builtin_recv {
 
 # A request for a resource has a path (RFC 9112, section 3.2). vcl_req_method handles CONNECT.
 sub vcl_req_url {
-    if (req.url == "*" && req.method == "OPTIONS") {
-        return;
-    }
-    if (req.url !~ "^/" && req.method != "CONNECT" && req.method != "PRI") {
+    if (req.url !~ "^/" &&
+        req.method != "CONNECT" &&
+        req.method != "PRI" &&
+        (req.url != "*" || req.method != "OPTIONS")) {
         return (synth(400));
     }
 }

@@ -58,8 +58,9 @@ fn start(folder: &Path, ports: &Ports, options: &[&str]) -> Running {
     );
     let limit = Duration::from_mins(1);
     let is_open = || std::net::TcpStream::connect(("127.0.0.1", ports.tls)).is_ok();
-    let is_up =
-        until(limit, || is_open() && fs::read_to_string(folder.join("out")).unwrap().contains("launched OK"));
+    let is_up = until(limit, || {
+        is_open() && fs::read_to_string(folder.join("out")).unwrap().contains("Lacquer is serving")
+    });
     assert!(is_up, "{}", fs::read_to_string(folder.join("out")).unwrap());
     running
 }
