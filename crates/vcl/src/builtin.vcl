@@ -20,14 +20,8 @@ sub vcl_builtin_recv {
     call vcl_req_cookie;
 }
 
-# A request for a resource has a path (RFC 9112, section 3.2). vcl_req_method handles CONNECT.
+# For your own rules about targets, as in Varnish 9.
 sub vcl_req_url {
-    if (req.url !~ "^/" &&
-        req.method != "CONNECT" &&
-        req.method != "PRI" &&
-        (req.url != "*" || req.method != "OPTIONS")) {
-        return (synth(400));
-    }
 }
 
 # Host names have no case; HTTP/1.1 requires one.

@@ -304,7 +304,7 @@ pub const ENTRIES: &[Entry] = &[
     row(Var::BerespDoStream, "beresp.do_stream", Type::Bool, RESPONSE, RESPONSE, 0, 40, 41),
     row(Var::BerespFilters, "beresp.filters", Type::String, m(Method::BackendResponse), m(Method::BackendResponse), 0, 40, 41),
     row(Var::BerespGrace, "beresp.grace", Type::Duration, RESPONSE, RESPONSE, 0, 40, 41),
-    row(Var::BerespIsStorable, "beresp.is_storable", Type::Bool, m(Method::BackendResponse) | m(Method::BackendRefresh), 0, 0, 40, 41),
+    row(Var::BerespIsStorable, "beresp.is_storable", Type::Bool, RESPONSE, 0, 0, 40, 41),
     row(Var::BerespKeep, "beresp.keep", Type::Duration, RESPONSE, RESPONSE, 0, 40, 41),
     row(Var::BerespReason, "beresp.reason", Type::String, RESPONSE, RESPONSE, 0, 40, 41),
     row(Var::BerespStatus, "beresp.status", Type::Int, RESPONSE, RESPONSE, 0, 40, 41),

@@ -233,7 +233,7 @@ const UPGRADES: &[(&str, &str)] = &[
     ("sub vcl_recv { call helper; } sub helpr { }", "did you mean 'helpr'?"),
     ("backend x { .hots = \"a\"; }", "did you mean '.host'?"),
     ("import dirctors;", "did you mean 'directors'?"),
-    ("import goto;", "import directors"),
+    ("import goto;", "import dynamic"),
     ("import kvstore;", "import var"),
     ("import edgestash from \"/lib/libvmod_edgestash.so\";", "ESI"),
     ("import foo from \"/lib/libvmod_foo.so\";", "cannot be loaded; built in are std, directors"),

@@ -24,6 +24,7 @@ use super::events::FetchEvents;
 use super::parts::{
     Account, Attempt, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
 };
+use super::upgraded::Wanted;
 use super::{Fetch, Mode, gone, response, stale, upgrade};
 use crate::client::Req;
 use crate::logged::Logged;
@@ -48,7 +49,7 @@ pub fn from_request(
     };
     copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
     let identity = copy_identity(req, &mut memory.ws);
-    let upgrade = if is_pass { upgrade::wanted(req) } else { None };
+    let (upgrade, wants_trailers) = wishes(req, is_pass);
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
     let task = new_task(req, params, memory.ws, memory.log, memory.out);
     let now = task.now();
@@ -95,7 +96,7 @@ pub fn from_request(
             is_background: false,
             is_hitpass: inputs.is_hitpass,
             is_hitmiss: inputs.is_hitmiss,
-            wants_trailers: is_pass && wants_trailers(req),
+            wants_trailers,
             upgrade,
         },
         waiter: Waiter { events, is_notified: false, permit: inputs.permit },
@@ -104,11 +105,15 @@ pub fn from_request(
     }
 }
 
-/// Returns whether the trailers of the response can be passed on to the client.
-fn wants_trailers(req: &Req) -> bool {
-    req.transport().is_http2()
+/// Returns the protocol that the client asks to change to, and whether the trailers of the response can be passed on to it.
+fn wishes(req: &Req, is_pass: bool) -> (Option<Box<Wanted>>, bool) {
+    if !is_pass {
+        return (None, false);
+    }
+    let accepts_trailers = req.transport().is_http2()
         && !req.is_included()
-        && req.http().has_token(req.task.ws(), h::TE, b"trailers")
+        && req.http().has_token(req.task.ws(), h::TE, b"trailers");
+    (upgrade::wanted(req), accepts_trailers)
 }
 
 fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {
