@@ -40,7 +40,7 @@ pub enum Place {
     Open(Opening),
     /// The origin speaks HTTP/1.1.
     Http1,
-    /// Another request opens a connection. [`Opened::wait`] waits for it.
+    /// Another request opens a connection. `Opened::wait` waits for it.
     Wait(Opened),
 }
 
