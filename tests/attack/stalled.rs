@@ -90,8 +90,8 @@ fn hits_go_on(address: SocketAddr) {
     }
 }
 
-/// A name in a new VCL whose name server is silent stops neither traffic nor logins, other commands or a worker's
-/// restart.
+/// A name in a new VCL that must be resolved, whose name server is silent, stops neither traffic nor logins, other
+/// commands or a worker's restart.
 #[test]
 fn a_silent_name_server_does_not_hold_the_manager() {
     let _slot = shared_slot();
@@ -100,7 +100,8 @@ fn a_silent_name_server_does_not_hold_the_manager() {
         return;
     };
     let origin = Origin::start(sized);
-    let mut daemon = server.daemon(&vcl(origin.address, ""), &["-T", "127.0.0.1:0"]);
+    let options = ["-T", "127.0.0.1:0", "-p", "dns_strict=on"];
+    let mut daemon = server.daemon(&vcl(origin.address, ""), &options);
     let port = ManagementPort::of(&daemon.directory()).expect("the daemon publishes its port");
     hits_go_on(daemon.address);
     let mut operator = port.login().expect("an operator can log in");
