@@ -213,7 +213,7 @@ fn valid(path: &str, id: u32) -> Option<Vec<u8>> {
             let last = frame(kind::HEADERS, END_HEADERS | END_STREAM, id, &trailers);
             [head(id, "200", &[("content-type", "application/grpc")]), data(id, b"hello"), last].concat()
         }
-        "/large" => whole(id, &[b'x'; 200_000]),
+        "/large" => whole(id, &vec![b'x'; 200_000]),
         "/early" => {
             let end = frame(kind::RST_STREAM, 0, id, &[0; 4]);
             [head(id, "413", &[]), frame(kind::DATA, END_STREAM, id, b"too large"), end].concat()
