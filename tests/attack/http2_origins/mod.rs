@@ -41,7 +41,7 @@ fn responses_arrive_whole() {
         let nothing = get(daemon.address, "/nothing").expect("a response");
         assert_eq!((nothing.status, nothing.body.len(), nothing.header("x")), (200, 0, Some("y")));
         let large = get(daemon.address, "/large").expect("a response");
-        assert_eq!(large.body, [b'x'; 200_000]);
+        assert_eq!(large.body, vec![b'x'; 200_000]);
         assert!(daemon.log_has("reuse"));
     }
     assert_eq!(origin.counts.streams.load(Ordering::SeqCst), 1);

@@ -253,7 +253,7 @@ fn invalid(path: &str, id: u32) -> Vec<u8> {
                 .concat()
         }
         "/shorter" => [head(id, "200", &[("content-length", "6")]), data(id, b"hello"), end(id)].concat(),
-        "/overflow" => [head(id, "200", &[]), data(id, &[b'x'; 8 << 20])].concat(),
+        "/overflow" => [head(id, "200", &[]), data(id, &vec![b'x'; 8 << 20])].concat(),
         "/window" => {
             let update = frame(kind::WINDOW_UPDATE, 0, 0, &0x7fff_ffffu32.to_be_bytes());
             [update, whole(id, b"hello")].concat()
