@@ -45,16 +45,16 @@ pub struct Holdings {
 }
 
 impl Engine {
-    /// Starts the engine with the configured number of reactors. `dir` is an empty directory for its shared memory.
-    /// Must be called in a task of the runtime that is to run the engine.
+    /// Starts the engine with the configured number of reactors. `dir` is an empty directory for its shared memory. The
+    /// world does the work of the threads of `disks`. Must be called in a task of the runtime that is to run the engine.
     pub fn start(
         config: WorkerConfig,
         dir: OwnedFd,
         storages: Vec<Stevedore>,
+        disks: OpenDisks,
         listeners: Vec<Box<dyn InvalidationListener>>,
     ) -> Result<Engine, String> {
-        let process =
-            boot::share(config, boot::open_dir(dir)?, storages, OpenDisks::default(), listeners, None)?;
+        let process = boot::share(config, boot::open_dir(dir)?, storages, disks, listeners, None)?;
         process.runtimes().add(tokio::runtime::Handle::current());
         let watched = process.watched().iter().enumerate();
         let services = watched
