@@ -41,6 +41,11 @@ fn entity_tags(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// Returns whether a list of entity tags contains one, by the weak comparison.
+pub fn contains_tag(list: &[u8], tag: &[u8]) -> bool {
+    entity_tags(list).any(|listed| weak_compare(listed, tag))
+}
+
 /// Returns whether the client's conditions allow a 304 instead of a 200. `last_modified` is that of the object, for
 /// responses without the header. `t_req` is the arrival time of the request.
 pub fn not_modified(

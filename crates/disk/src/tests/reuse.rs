@@ -4,38 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::device::SimulatedDevice;
+use super::page::{Page, key};
 use crate::layout::Layout;
-use crate::record::{Key, Meta, Parts};
-use crate::state::Content;
+use crate::record::Key;
 use crate::store::{Options, Owner, Store};
 use crate::writer::{Step, Writer};
 
 const SEGMENT: u64 = 256 << 10;
-
-struct Page {
-    number: u64,
-    len: u64,
-}
-
-fn key(number: u64) -> Key {
-    let mut key = [0; 24];
-    key[..8].copy_from_slice(&number.to_le_bytes());
-    key[8..16].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    key
-}
-
-impl Content for Page {
-    fn parts(&self) -> Parts<'_> {
-        let meta = Meta { key: key(self.number), variant: 0, expires: 5000, ban: 1 };
-        Parts { meta, descriptor: b"page", head: b"head", extra: &[], body_len: self.len }
-    }
-
-    fn read(&self, from: u64, window: &mut [u8]) -> usize {
-        let len = window.len().min((self.len - from) as usize);
-        window[..len].fill(self.number as u8);
-        len
-    }
-}
 
 /// All objects are in use.
 struct AllUsed;
@@ -69,7 +44,7 @@ fn fill(len: &dyn Fn(u64) -> u64, waiting: u64) -> (usize, f64) {
     let (mut numbers, mut bytes) = (0, 0);
     while bytes < 3 * layout.size() {
         for _ in 0..waiting {
-            drop(store.commit(Box::new(Page { number: numbers, len: len(numbers) })));
+            drop(store.commit(Box::new(Page { number: numbers, head: "head", len: len(numbers) })));
             bytes += len(numbers);
             numbers += 1;
         }

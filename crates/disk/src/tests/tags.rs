@@ -4,38 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::device::SimulatedDevice;
+use super::page::{Page, key};
 use crate::layout::{FIRST_VERSION, Layout, VERSION};
-use crate::record::{Key, Meta, Parts};
-use crate::state::{Content, Phase};
+use crate::record::Key;
+use crate::state::Phase;
 use crate::store::{Options, Owner, Store};
 use crate::writer::{Step, Writer};
-
-/// A page whose head consists of its tags.
-struct Page {
-    number: u64,
-    tags: &'static str,
-    len: u64,
-}
-
-fn key(number: u64) -> Key {
-    let mut key = [0; 24];
-    key[..8].copy_from_slice(&number.to_le_bytes());
-    key[8..16].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    key
-}
-
-impl Content for Page {
-    fn parts(&self) -> Parts<'_> {
-        let meta = Meta { key: key(self.number), variant: 0, expires: 5000, ban: 1 };
-        Parts { meta, descriptor: b"page", head: self.tags.as_bytes(), extra: &[], body_len: self.len }
-    }
-
-    fn read(&self, from: u64, window: &mut [u8]) -> usize {
-        let len = window.len().min((self.len - from) as usize);
-        window[..len].fill(self.number as u8);
-        len
-    }
-}
 
 /// The cache above, which may be gone.
 struct Tags {
@@ -102,7 +76,7 @@ impl World {
     }
 
     fn commit(&self, number: u64, tags: &'static str) {
-        drop(self.store.commit(Box::new(Page { number, tags, len: 1000 })));
+        drop(self.store.commit(Box::new(Page { number, head: tags, len: 1000 })));
     }
 
     fn purge(&self, tag: &str) -> Arc<AtomicBool> {
@@ -242,7 +216,7 @@ fn objects_that_are_written_again_stay_purged() {
     assert!(purged.load(Ordering::Relaxed));
     // All objects are in use: those that are left are written again and again.
     for number in 100..2500 {
-        drop(w.store.commit(Box::new(Page { number, tags: "other", len: 2000 })));
+        drop(w.store.commit(Box::new(Page { number, head: "other", len: 2000 })));
         if number % 50 == 0 {
             w.write();
         }
@@ -267,7 +241,7 @@ fn a_long_queue_keeps_the_purges_that_it_needs() {
     let mut w = World::start(&device(5));
     // Twice as much as the store has room for waits before the object.
     for number in 100..120 {
-        drop(w.store.commit(Box::new(Page { number, tags: "", len: 100_000 })));
+        drop(w.store.commit(Box::new(Page { number, head: "", len: 100_000 })));
     }
     w.commit(1, "a");
     w.commit(2, "b");

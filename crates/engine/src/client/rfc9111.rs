@@ -58,7 +58,8 @@ fn satisfies(req: &Req, object: &Object, waited: bool) -> bool {
 /// A lifetime below this means that the object was stale when it arrived, in seconds.
 const MOMENT: f64 = 1e-3;
 
-/// Applies the directives of the request to a lookup that found no fresh object. `has_variants` means that there are objects for other requests.
+/// Applies the directives of the request to a lookup that found no fresh object. `has_variants` means that there are
+/// objects for other requests.
 pub fn without_hit(req: &mut Req, found: Lookup, has_variants: bool) -> Use {
     let wishes = wishes(req);
     let found = match found {

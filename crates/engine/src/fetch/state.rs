@@ -167,8 +167,8 @@ impl Fetch {
         self.exchange.lent.as_ref().map_or(BodyStatus::None, |connection| connection.reply().framing().status)
     }
 
-    /// Returns whether the origin's Content-Range matches the range that VCL has requested. After a rollback there is no response,
-    /// and its texts may have been overwritten.
+    /// Returns whether the origin's Content-Range matches the range that VCL has requested. After a rollback there is no
+    /// response, and its texts may have been overwritten.
     pub fn check_range(&mut self, has_response: bool) -> bool {
         // The field has no meaning with other statuses (RFC 9110 section 14.4).
         let is_meant = !self.follows_rfc9111() || matches!(self.response.http.status(), 206 | 416);

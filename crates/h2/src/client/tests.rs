@@ -258,7 +258,7 @@ fn malformed_responses_end_their_streams_only() {
         pair.receive(&raw(Kind::Headers, WHOLE, id, head));
         assert!(matches!(pair.fails_with(id), Failure::Malformed(found) if found.contains(why)), "{why}");
         assert!(pair.kinds().contains(&(Kind::RstStream, id)), "{why}");
-        // What was on its way has no effect.
+        // Frames that were on their way have no effect.
         pair.data(id, b"x", END);
         pair.connection.release(id);
     }

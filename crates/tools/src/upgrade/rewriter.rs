@@ -146,7 +146,7 @@ impl<'t> Rewriter<'t> {
             }
             self.write(&format!("# {}", line.trim_end()));
         }
-        // What follows on the same line must not become part of the comment.
+        // The comment must not contain the text that follows on the same line.
         if self.tokens.len() > to && !self.gap(to).contains(&b'\n') {
             self.write("\n");
         }

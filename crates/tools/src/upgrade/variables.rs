@@ -2,7 +2,7 @@
 
 use super::context::Context;
 
-/// What a variable has become.
+/// The replacement of a variable.
 #[derive(Debug, PartialEq)]
 pub enum New {
     /// It has this name, or is this expression.

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::time::UNIX_EPOCH;
 
-use lacquer_http::date;
+use lacquer_http::{conditional, date};
 use rustix::fs::OFlags;
 
 use super::request::Request;
@@ -59,8 +59,7 @@ fn etag(facts: &Metadata) -> String {
 /// Returns whether the requester has this version of the file. A date is only compared if there is no ETag.
 fn is_current(request: &Request, etag: &str, modified: u64) -> bool {
     if let Some(known) = &request.if_none_match {
-        let mut each = known.split(|b| *b == b',').map(<[u8]>::trim_ascii);
-        return each.any(|known| known.strip_prefix(b"W/").unwrap_or(known) == etag.as_bytes());
+        return conditional::contains_tag(known, etag.as_bytes());
     }
     let since = request.if_modified_since.as_deref().and_then(date::parse);
     since.is_some_and(|since| since >= modified as f64)
