@@ -132,6 +132,38 @@ fn a_silent_name_server_does_not_hold_the_manager() {
     assert!(took > AT_ONCE, "it took {took:?}");
 }
 
+/// A name in a new VCL that may be unresolved, whose name server is silent, is a warning. The load waits for it for a
+/// moment, and so do other commands and the restart of a worker. Traffic does not wait.
+#[test]
+fn a_silent_name_server_delays_a_load_for_a_moment() {
+    let _slot = shared_slot();
+    let Some(server) = SilentServer::start(2) else {
+        eprintln!("skipped: a name server cannot be started");
+        return;
+    };
+    let origin = Origin::start(sized);
+    let mut daemon = server.daemon(&vcl(origin.address, ""), &["-T", "127.0.0.1:0"]);
+    let port = ManagementPort::of(&daemon.directory()).expect("the daemon publishes its port");
+    hits_go_on(daemon.address);
+    let mut operator = port.login().expect("an operator can log in");
+    let begun = Instant::now();
+    let loading = thread::spawn(move || {
+        let command = r#"vcl.inline named "vcl 4.1; backend a { .host = \"silent.example.\"; }""#;
+        operator.cli(command).expect("a response arrives")
+    });
+    server.wait_for_query();
+    hits_go_on(daemon.address);
+    let mut other = port.login().expect("another operator can log in");
+    assert_eq!(other.cli("ping").expect("a response arrives").0, 200);
+    let (status, text) = loading.join().expect("the thread does not panic");
+    assert!(status == 200 && text.contains("silent.example"), "{status} {text}");
+    assert!(begun.elapsed() < 2 * AT_ONCE, "the load took {:?}", begun.elapsed());
+    let begun = Instant::now();
+    signal(daemon.worker(), "-KILL");
+    assert!(until(|| get(daemon.address, "/100/kept/a").is_ok_and(|answer| answer.status == 200)));
+    assert!(begun.elapsed() < 2 * AT_ONCE, "the restart took {:?}", begun.elapsed());
+}
+
 /// Name lookups in VCL hold only the requests that need them.
 #[test]
 fn a_silent_name_server_does_not_hold_others() {

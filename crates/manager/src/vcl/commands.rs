@@ -131,11 +131,19 @@ impl Manager {
         }
         let body = Request::LoadVcl { name: name.clone(), program, state, warm };
         let now = self.uptime();
-        if let Err(reply) = self.request_success(body) {
-            self.catalogue.remove(&name, now);
-            return refuse(reply.status, format!("{out}{}", reply.text));
-        }
+        let reply = match self.request_success(body) {
+            Ok(reply) => reply,
+            Err(reply) => {
+                self.catalogue.remove(&name, now);
+                return refuse(reply.status, format!("{out}{}", reply.text));
+            }
+        };
         self.catalogue.update_idle_time(&name, now);
+        // The worker's warnings follow its first line.
+        if let Some((_, warnings)) = reply.text.to_string().split_once('\n') {
+            let separator = if out.is_empty() || out.ends_with('\n') { "" } else { "\n" };
+            let _ = writeln!(out, "{separator}{warnings}");
+        }
         Ok(out)
     }
 
