@@ -13,6 +13,7 @@ use lacquer_testing::Random;
 use lacquer_testing::client::{Client, Response};
 use lacquer_testing::daemon::{Daemon, refused, signal, vcl};
 use lacquer_testing::origin::Origin;
+use lacquer_testing::slots::{SharedSlot, shared_slot};
 use lacquer_testing::until;
 
 const SUBS: &str = r#"
@@ -73,14 +74,16 @@ pub(crate) fn body(n: u64, version: usize, variant: &str) -> Vec<u8> {
     bytes
 }
 
-/// An origin of numbered pages in versions. `/N/VARIANT` varies by the header `X-V`.
+/// An origin of numbered pages in versions. `/N/VARIANT` varies by the header `X-V`. The test runs beside others.
 pub(crate) struct Pages {
     origin: Origin,
+    _slot: SharedSlot,
     pub(crate) version: Arc<AtomicUsize>,
 }
 
 impl Pages {
     pub(crate) fn start() -> Pages {
+        let slot = shared_slot();
         let version = Arc::new(AtomicUsize::new(1));
         let current = Arc::clone(&version);
         let origin = Origin::start(move |path, stream| {
@@ -98,7 +101,7 @@ impl Pages {
             );
             stream.write_all(head.as_bytes()).is_ok() && stream.write_all(&body).is_ok()
         });
-        Pages { origin, version }
+        Pages { origin, _slot: slot, version }
     }
 
     pub(crate) fn requests(&self) -> usize {

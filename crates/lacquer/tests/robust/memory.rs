@@ -10,6 +10,7 @@ use lacquer_testing::Random;
 use lacquer_testing::client::Client;
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::origin::{Origin, sized};
+use lacquer_testing::slots::shared_slot;
 
 const STORAGE: u64 = 64 << 20;
 const LIMIT: u64 = STORAGE + STORAGE * 15 / 100 + (40 << 20);
@@ -59,6 +60,7 @@ fn churn(address: std::net::SocketAddr, start: u64, seen: &Seen) {
 
 #[test]
 fn churn_stays_within_the_configured_memory() {
+    let _slot = shared_slot();
     let origin = Origin::start(sized);
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,64M"]);
     let seen = Arc::new(Seen::default());

@@ -12,6 +12,7 @@ use lacquer_testing::client::{Client, Response, get};
 use lacquer_testing::daemon::{Daemon, signal, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::origin::Origin;
+use lacquer_testing::slots::shared_slot;
 use lacquer_testing::until;
 
 const SUBS: &str = r#"
@@ -206,6 +207,7 @@ fn a_killed_worker_leaves_its_objects_to_the_next_one() {
 
 #[test]
 fn a_second_early_death_empties_the_memory() {
+    let _slot = shared_slot();
     let origin = origin(&Arc::default());
     let mut daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,20m"]);
     let hits = |daemon: &Daemon| get(daemon.address, "/7").expect("served").header("hits").map(str::to_owned);
@@ -220,6 +222,7 @@ fn a_second_early_death_empties_the_memory() {
 
 #[test]
 fn the_parameter_and_a_stop_discard_the_memory() {
+    let _slot = shared_slot();
     let origin = origin(&Arc::default());
     let mut daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,20m"]);
     let is_hit = |daemon: &Daemon| get(daemon.address, "/7").expect("served").header("hits") != Some("0");

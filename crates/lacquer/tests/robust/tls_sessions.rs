@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lacquer_testing::daemon::signal;
 use lacquer_testing::origin::{Origin, sized};
+use lacquer_testing::slots::shared_slot;
 use lacquer_testing::until;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
@@ -37,6 +38,7 @@ fn fetch(address: SocketAddr, config: &Arc<ClientConfig>) -> HandshakeKind {
 
 #[test]
 fn sessions_are_resumed_after_upgrades_and_crashes() {
+    let _slot = shared_slot();
     let pair = rcgen::generate_simple_self_signed(vec!["example.test".to_owned()]).expect("a certificate");
     let folder = std::env::temp_dir().join(format!("lacquer-sessions-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a directory");

@@ -15,6 +15,7 @@ use lacquer_testing::Random;
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, program, signal, vcl};
 use lacquer_testing::origin::Origin;
+use lacquer_testing::slots::shared_slot;
 use lacquer_testing::until;
 
 const PAGES: u64 = 300;
@@ -240,6 +241,7 @@ fn no_request_and_no_object_is_lost_under_load() {
 
 #[test]
 fn a_ban_at_the_old_worker_reaches_the_new_one() {
+    let _slot = shared_slot();
     let (origin, gate) = origin();
     let mut it = Upgradable::start("ban", &origin, &[]);
     let address = it.daemon.address;
@@ -260,6 +262,7 @@ fn a_ban_at_the_old_worker_reaches_the_new_one() {
 
 #[test]
 fn a_program_that_cannot_continue_leaves_the_old_one() {
+    let _slot = shared_slot();
     let (origin, _gate) = origin();
     let mut it = Upgradable::start("broken", &origin, &[]);
     let address = it.daemon.address;
@@ -300,6 +303,7 @@ fn a_program_that_cannot_continue_leaves_the_old_one() {
 
 #[test]
 fn an_upgrade_that_would_lose_objects_is_refused_by_the_old_program() {
+    let _slot = shared_slot();
     let (origin, _gate) = origin();
     let store = std::env::temp_dir().join(format!("lacquer-upgrade-{}.transient", std::process::id()));
     let transient = format!("Transient=file,{},20M", store.display());
@@ -327,6 +331,7 @@ fn an_upgrade_that_would_lose_objects_is_refused_by_the_old_program() {
 
 #[test]
 fn an_upgrade_is_possible_again_once_the_worker_keeps_its_memory() {
+    let _slot = shared_slot();
     let (origin, _gate) = origin();
     let mut it = Upgradable::start("kept-again", &origin, &["-p", "keep_memory=off"]);
     // The parameter concerns the next worker.
@@ -340,6 +345,7 @@ fn an_upgrade_is_possible_again_once_the_worker_keeps_its_memory() {
 
 #[test]
 fn two_signals_and_a_vcl_that_is_loaded() {
+    let _slot = shared_slot();
     let (origin, _gate) = origin();
     let mut it = Upgradable::start("twice", &origin, &[]);
     let manager = it.daemon.manager();
@@ -362,6 +368,7 @@ fn two_signals_and_a_vcl_that_is_loaded() {
 
 #[test]
 fn the_command_of_the_other_program_waits_for_the_result() {
+    let _slot = shared_slot();
     let (origin, _gate) = origin();
     let mut it = Upgradable::start_jailed("command", &origin);
     let lacquer = program().with_file_name("lacquer");
@@ -385,6 +392,7 @@ fn the_command_of_the_other_program_waits_for_the_result() {
 
 #[test]
 fn the_new_worker_dies_while_the_old_one_sends() {
+    let _slot = shared_slot();
     let (origin, _gate) = origin();
     let mut it = Upgradable::start("dies", &origin, &["-s", "malloc,64m"]);
     let address = it.daemon.address;
@@ -415,6 +423,7 @@ fn the_new_worker_dies_while_the_old_one_sends() {
 
 #[test]
 fn a_store_on_a_disk_passes_to_the_new_worker() {
+    let _slot = shared_slot();
     let (origin, _gate) = origin();
     let store = std::env::temp_dir().join(format!("lacquer-upgrade-{}.store", std::process::id()));
     let storage = format!("disk,{},size=64M,memory=16M", store.display());
@@ -439,6 +448,7 @@ fn a_store_on_a_disk_passes_to_the_new_worker() {
 
 #[test]
 fn a_malformed_state_is_refused_in_one_line() {
+    let _slot = shared_slot();
     for argument in ["--upgrade-state=", "--check-upgrade-state="] {
         for (number, redirection) in [("", ""), ("9", ""), ("-1", ""), ("9", "9</dev/null"), ("9", "9<$0")] {
             let script = format!("exec \"$0\" {argument}{number} -a 127.0.0.1:0 -b none {redirection}");

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use lacquer_testing::client::Client;
 use lacquer_testing::daemon::{Daemon, until, vcl};
 use lacquer_testing::origin::{Origin, sized};
+use lacquer_testing::slots::shared_slot;
 
 const ROUNDS: usize = 1000;
 /// The number of VCLs after which caches and pools have reached their size.
@@ -45,6 +46,7 @@ fn send_requests(address: std::net::SocketAddr, seen: &Seen) {
 
 #[test]
 fn vcls_are_replaced_under_traffic() {
+    let _slot = shared_slot();
     let origin = Origin::start(sized);
     // A small ring, so that it is full before memory is compared.
     let options = ["-s", "malloc,32M", "-p", "vsl_space=1M"];
