@@ -155,13 +155,13 @@ debug: Debug = "none" { }
 experimental: Experimental = "none" { }
     "Experimental features.\n\tnone\tDisable all experimental features\n\n\
      Use +/- prefix to set/reset individual bits:";
-feature: Feature = "none,+validate_headers,+vcl_req_reset" { }
+feature: Feature = "none,+https_scheme,+validate_headers,+vcl_req_reset" { }
     "Optional features.\n\tdefault\tSet default value (deprecated: use param.reset)\n\
      \tnone\tDisable all features.\n\nUse +/- prefix to enable/disable individual feature:";
 vcc_feature: VccFeature = "none,+err_unref,+unsafe_path" { }
     "Behavior of the VCL compiler.\n\tdefault\tSet default value (deprecated: use param.reset)\n\
      \tnone\tDisable all behaviors.\n\nUse +/- prefix to enable/disable individual behavior:";
-vsl_mask: Mask = "all,-Debug,-ExpKill,-H2RxBody,-H2RxHdr,-H2TxBody,-H2TxHdr,-Hash,-ObjHeader,-ObjProtocol,-ObjReason,-ObjStatus,-VdpAcct,-VfpAcct,-WorkThread" { }
+vsl_mask: Mask = "all,-Debug,-ExpKill,-H2RxBody,-H2RxHdr,-H2TxBody,-H2TxHdr,-Hash,-ObjHeader,-ObjProtocol,-ObjReason,-ObjStatus,-ReqTarget,-VdpAcct,-VfpAcct,-WorkThread" { }
     "Tags that are not logged.\n\tall\tEnable all tags\n\
      \tdefault\tSet default value (deprecated: use param.reset)\n\n\
      Use +/- prefix in front of VSL tag name to unmask/mask individual VSL messages. See vsl(7) for \
