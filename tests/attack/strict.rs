@@ -15,7 +15,7 @@ use lacquer_testing::recorder::{Recorder, ok};
 use lacquer_testing::slots::shared_slot;
 
 /// A head, and the first line that the origin receives or the status of the refusal.
-const TARGETS: [(&str, Result<&str, u16>); 42] = [
+const TARGETS: [(&str, Result<&str, u16>); 48] = [
     ("GET / HTTP/1.1\r\nHost: a\r\n", Ok("GET / HTTP/1.1")),
     ("GET /?q HTTP/1.1\r\nHost: a.example.:8080\r\n", Ok("GET /?q HTTP/1.1")),
     ("GET / HTTP/1.1\r\nHost: [::1]:80\r\n", Ok("GET / HTTP/1.1")),
@@ -41,8 +41,14 @@ const TARGETS: [(&str, Result<&str, u16>); 42] = [
     ("GET / HTTP/1.1\r\nHost: a%zz\r\n", Err(400)),
     ("GET / HTTP/1.1\r\nHost: <a>\r\n", Err(400)),
     ("GET / HTTP/1.1\r\nHost: b\u{fc}cher\r\n", Err(400)),
-    ("GET http://b HTTP/1.1\r\nHost: a\r\n", Err(400)),
-    ("GET http://b?q HTTP/1.1\r\nHost: a\r\n", Err(400)),
+    ("GET http://b HTTP/1.1\r\nHost: a\r\n", Ok("GET / HTTP/1.1")),
+    ("GET http://b?q HTTP/1.1\r\nHost: a\r\n", Ok("GET /?q HTTP/1.1")),
+    ("GET https://b HTTP/1.1\r\nHost: a\r\n", Ok("GET / HTTP/1.1")),
+    ("OPTIONS http://b HTTP/1.1\r\nHost: a\r\n", Ok("OPTIONS * HTTP/1.1")),
+    ("GET http:// HTTP/1.1\r\nHost: a\r\n", Err(400)),
+    ("GET http://?q HTTP/1.1\r\nHost: a\r\n", Err(400)),
+    ("GET http://b#f HTTP/1.1\r\nHost: a\r\n", Err(400)),
+    ("GET http://user@b HTTP/1.1\r\nHost: a\r\n", Err(400)),
     ("GET http:///x HTTP/1.1\r\nHost: a\r\n", Err(400)),
     ("GET http://user@b/x HTTP/1.1\r\nHost: a\r\n", Err(400)),
     ("GET http://b:x/ HTTP/1.1\r\nHost: a\r\n", Err(400)),

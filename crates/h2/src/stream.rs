@@ -108,17 +108,20 @@ impl Stream {
         Ok(())
     }
 
+    /// Adds and returns the credit after which the peer may send as many bytes as there is room for in a buffer of
+    /// `size` bytes that contains `buffered` bytes. Padding is not buffered. After the end, there is no more credit.
+    #[must_use]
+    pub fn refill(&mut self, buffered: u64, size: u32) -> u32 {
+        if self.state >= State::HalfClosedRemote {
+            return 0;
+        }
+        let room = u64::from(size).saturating_sub(buffered) as u32;
+        self.receive.refill_within(room, room, room)
+    }
+
     fn mismatch(&self) -> Result<(), Fault> {
         let text = format!("H2: stream {}: Received data and Content-Length mismatch", self.id);
         Err(Error::Stream(Reason::ProtocolError).noted(Tag::Debug, text))
-    }
-
-    /// Adds and returns credit for a stream that is stuck: all credit is used up, and no bytes are buffered whose
-    /// reading would add credit, because the peer has sent only padding. Otherwise returns 0.
-    #[must_use]
-    pub fn rescue(&mut self, buffered: usize, window: u32) -> u32 {
-        let is_stuck = self.state < State::HalfClosedRemote && self.receive.left() == 0 && buffered == 0;
-        if is_stuck { self.receive.refill_within(1, window, window) } else { 0 }
     }
 }
 
@@ -196,9 +199,12 @@ mod tests {
     fn padding_does_not_block_a_stream() {
         let mut s = stream(Body::UntilEnd);
         s.data(&frame(100), 0, false).unwrap();
-        assert_eq!(s.rescue(5, 100), 0);
-        assert_eq!(s.rescue(0, 100), 100);
-        assert_eq!(s.rescue(0, 100), 0);
+        assert_eq!(s.refill(5, 100), 95);
+        assert_eq!(s.refill(0, 100), 5);
+        assert_eq!(s.refill(0, 100), 0);
+        assert_eq!(s.refill(101, 100), 0);
+        s.data(&frame(100), 100, true).unwrap();
+        assert_eq!(s.refill(0, 100), 0);
     }
 
     #[test]

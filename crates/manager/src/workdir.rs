@@ -123,7 +123,7 @@ impl PidFile {
         let _root = jail.raise();
         PidFile::lock(path).map_err(|error| match error {
             Held::By(pid) => {
-                Fault::usage(format!("Varnishd is already running (pid={pid}) (pidfile={})", path.display()))
+                Fault::usage(format!("varnishd is already running (pid={pid}) (pidfile={})", path.display()))
             }
             Held::Error(error) => Fault::usage(format!(
                 "Could not open pid-file ({}): {}",

@@ -139,7 +139,7 @@ bit_set! {
         HTTP2 "http2" "Enable HTTP/2."
         SHORT_PANIC "short_panic" "Keep panic messages short."
         NO_COREDUMP "no_coredump" "Disable core dumps; takes effect when the worker starts."
-        HTTPS_SCHEME "https_scheme" "Remove the host from an absolute https URI in the request line too."
+        HTTPS_SCHEME "https_scheme" "Take the host from an absolute https URI in the request line. Without it, such a request gets 400."
         HTTP_DATE_POSTEL "http_date_postel" "Accept other formats of Date, Last-Modified and Expires."
         ESI_IGNORE_HTTPS "esi_ignore_https" "Treat https in esi:include as http."
         ESI_DISABLE_XML_CHECK "esi_disable_xml_check" "Process ESI in bodies that do not look like XML."

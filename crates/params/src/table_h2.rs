@@ -27,9 +27,10 @@ h2_rapid_reset_limit: Uint = "100" { min = "0", flags = EXPERIMENTAL | DELAYED_E
 h2_rapid_reset_period: Duration = "60.000" { units = "seconds", min = "1", flags = EXPERIMENTAL | DELAYED_EFFECT | WIZARD }
     "The period over which rapid resets are counted. New sessions start with this value.";
 h2_rx_window_increment: Bytes = "1M" { units = "bytes", min = "1M", max = "1G", flags = WIZARD }
-    "Credit of one WINDOW_UPDATE. It affects request bodies only.";
+    "Credit of one WINDOW_UPDATE for a connection. It affects request bodies only.";
 h2_rx_window_low_water: Bytes = "10M" { units = "bytes", min = "65535", max = "1G", flags = WIZARD }
-    "Size of the receive window below which credit is sent. It affects request bodies only.";
+    "Size of the receive window of a connection below which credit is sent. It affects request bodies only. The window \
+     of a stream is filled whenever bytes of its body were read.";
 h2_rxbuf_storage: Storage = "Transient" { flags = MUST_RESTART }
     "Storage in which request bodies are buffered while they arrive.";
 h2_window_timeout: Timeout = "5" { units = "seconds", min = "0", flags = WIZARD }

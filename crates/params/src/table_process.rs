@@ -71,9 +71,9 @@ vsl_reclen: Bytes = "255b" { units = "bytes", min = "16b", max = "65535b", max_r
 vsl_space: Bytes = "80M" { units = "bytes", min = "1M", max = "4G", flags = MUST_RESTART }
     "Size of the log in shared memory. If it is too small, slow readers miss records.";
 vsl_varnish9: Bool = "off" { units = "bool", flags = MUST_RESTART }
-    "Tags in shared memory have the numbers of Varnish 9, for its tools. Those of Varnish 7.3 to 8.0 \
-     need ``off``: the log does not contain which numbers it has, so that tools of another \
-     version print wrong names.";
+    "The log is that of Varnish 9, for its tools: the numbers of tags, and the texts of ``ESI_xmlerror`` \
+     and ``ReqStart``. The tools of Varnish 7.3 to 8.0 need ``off``: the log does not contain which \
+     numbers it has, so that tools of another version print wrong names.";
 vsm_free_cooldown: Duration = "60.000" { units = "seconds", min = "10.000", max = "600.000" }
     "Time for which unused shared memory is kept (to within two seconds).";
 workspace_backend: Bytes = "96k" { units = "bytes", min = "1k", flags = DELAYED_EFFECT }
@@ -155,13 +155,13 @@ debug: Debug = "none" { }
 experimental: Experimental = "none" { }
     "Experimental features.\n\tnone\tDisable all experimental features\n\n\
      Use +/- prefix to set/reset individual bits:";
-feature: Feature = "none,+validate_headers,+vcl_req_reset" { }
+feature: Feature = "none,+https_scheme,+validate_headers,+vcl_req_reset" { }
     "Optional features.\n\tdefault\tSet default value (deprecated: use param.reset)\n\
      \tnone\tDisable all features.\n\nUse +/- prefix to enable/disable individual feature:";
 vcc_feature: VccFeature = "none,+err_unref,+unsafe_path" { }
     "Behavior of the VCL compiler.\n\tdefault\tSet default value (deprecated: use param.reset)\n\
      \tnone\tDisable all behaviors.\n\nUse +/- prefix to enable/disable individual behavior:";
-vsl_mask: Mask = "all,-Debug,-ExpKill,-H2RxBody,-H2RxHdr,-H2TxBody,-H2TxHdr,-Hash,-ObjHeader,-ObjProtocol,-ObjReason,-ObjStatus,-VdpAcct,-VfpAcct,-WorkThread" { }
+vsl_mask: Mask = "all,-Debug,-ExpKill,-H2RxBody,-H2RxHdr,-H2TxBody,-H2TxHdr,-Hash,-ObjHeader,-ObjProtocol,-ObjReason,-ObjStatus,-ReqTarget,-VdpAcct,-VfpAcct,-WorkThread" { }
     "Tags that are not logged.\n\tall\tEnable all tags\n\
      \tdefault\tSet default value (deprecated: use param.reset)\n\n\
      Use +/- prefix in front of VSL tag name to unmask/mask individual VSL messages. See vsl(7) for \

@@ -37,6 +37,7 @@ pub fn begin(
         return Begun::Closed(SessClose::Overload);
     };
     let max_line = params.http_req_hdr_len as usize;
+    let has_https = params.feature.has(FeatureBits::HTTPS_SCHEME);
     let start = Start {
         context: TaskContext { services: services.clone(), params, sess: connection.sess().clone(), vcl },
         tx: ClientTransport::Http1(connection.tx().clone()),
@@ -49,7 +50,13 @@ pub fn begin(
     req.begin(head.first);
     req.head_complete(head.complete);
     let Logged { message, ws, .. } = req.req_headers();
-    match h1::parse_request(ws, head.rx, message, max_line) {
+    let mut parsed = h1::parse_request(ws, head.rx, message, max_line);
+    if let Ok(https) = parsed
+        && https.is_https
+    {
+        parsed = h1::rehost_https(ws, message, https, has_https);
+    }
+    match parsed {
         Ok(parsed) => {
             if !req.is_within_address_limit() {
                 log_unserved(req, head);
@@ -70,17 +77,13 @@ pub fn begin(
 
 /// Accepts a head: returns the bytes after it to the connection, and sets up the request's body.
 fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::RequestHead) {
-    let has_https = req.params().feature.has(FeatureBits::HTTPS_SCHEME);
-    let Logged { message, ws, .. } = req.req_headers();
+    let Logged { ws, log, .. } = req.req_headers();
     let surplus = head.rx.tail(parsed.len);
     if !surplus.is_empty() {
         connection.unread(ws.get(surplus));
     }
-    let mut rehosted = parsed.rehosted;
-    if has_https && let Ok(Some(old)) = h1::rehost_https(ws, message) {
-        rehosted = Some(old);
-    }
-    if let Some(old) = rehosted {
+    log.put(Tag::ReqTarget, ws.get(parsed.target));
+    if let Some(old) = parsed.rehosted {
         log_rehost(req, old);
     }
     req.charge_head(parsed.len as u64);

@@ -112,13 +112,24 @@ struct Entry {
 
 type Tree = BTreeMap<Network, Entry>;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Flags {
     log: bool,
     fold: bool,
+    /// Whether each fold is a warning.
+    fold_report: bool,
     pedantic: bool,
     table: bool,
 }
+
+impl Default for Flags {
+    fn default() -> Self {
+        Self { log: false, fold: true, fold_report: true, pedantic: true, table: false }
+    }
+}
+
+const VALID_FLAGS: &str = "Valid ACL flags are `log`, `fold`, `pedantic` and `table`:\n";
+const VALID_FOLD_FLAGS: &str = "The only ACL fold sub-flag is `report`:\n";
 
 /// One entry as written, before its addresses are resolved.
 struct Written {
@@ -150,28 +161,57 @@ impl Compiler<'_> {
     }
 
     fn acl_flags(&mut self) -> Res<Flags> {
-        let mut flags = Flags { pedantic: true, ..Flags::default() };
+        let mut flags = Flags::default();
         loop {
             let set = match self.flag() {
                 Ok(Some(set)) => set,
                 Ok(None) => return Ok(flags),
                 Err(Stop) => {
-                    self.add_text("Valid ACL flags are `log` and `table`:\n");
+                    self.add_text(VALID_FLAGS);
                     return Err(Stop);
                 }
             };
             match self.text(self.t) {
                 "log" => flags.log = set,
-                "fold" => flags.fold = set,
+                "fold" => {
+                    self.advance();
+                    (flags.fold, flags.fold_report) = (set, self.fold_report(set)?);
+                    continue;
+                }
                 "pedantic" => flags.pedantic = set,
                 "table" => flags.table = set,
                 _ => {
                     self.hint("the flags are log, fold, pedantic and table");
-                    return self.fail("Unknown ACL flag:\n", self.t);
+                    return self.fail(format!("Unknown ACL flag. {VALID_FLAGS}"), self.t);
                 }
             }
             self.advance();
         }
+    }
+
+    /// Parses what may follow the flag `fold`: `(+report)` or `(-report)`.
+    fn fold_report(&mut self, folds: bool) -> Res<bool> {
+        if self.now() != Tok::LParen {
+            return Ok(true);
+        }
+        if !folds {
+            return self.fail("-fold(...) is invalid, use -fold:\n", self.t);
+        }
+        self.advance();
+        let reports = match self.flag() {
+            Ok(Some(set)) => set,
+            Ok(None) => return self.fail(VALID_FOLD_FLAGS, self.t),
+            Err(Stop) => {
+                self.add_text(VALID_FOLD_FLAGS);
+                return Err(Stop);
+            }
+        };
+        if self.text(self.t) != "report" {
+            return self.fail(VALID_FOLD_FLAGS, self.t);
+        }
+        self.advance();
+        self.skip(Tok::RParen)?;
+        Ok(reports)
     }
 
     fn acl_entry(&mut self) -> Res<Written> {
@@ -324,27 +364,31 @@ impl Compiler<'_> {
             }
             match left.relation(&right) {
                 Relation::Inside => {
-                    self.add_text("ACL entry:\n");
-                    self.show(tree[&right].address);
-                    self.add_text("supersedes / removes:\n");
-                    self.show(tree[&left].address);
-                    self.finish_warning();
+                    if flags.fold_report {
+                        self.add_text("ACL entry:\n");
+                        self.show(tree[&right].address);
+                        self.add_text("supersedes / removes:\n");
+                        self.show(tree[&left].address);
+                        self.finish_warning();
+                    }
                     tree.remove(&left);
                 }
                 Relation::LeftHalf => {
                     let (Some(mut kept), Some(gone)) = (tree.remove(&left), tree.remove(&right)) else {
                         return Ok(false);
                     };
-                    self.add_text("ACL entry:\n");
-                    self.show(kept.address);
-                    self.add_text("left of:\n");
-                    self.show(gone.address);
                     left.bits -= 1;
-                    self.add_text(format!(
-                        "removing the latter and expanding mask of the former by one to /{}\n",
-                        left.bits - 8
-                    ));
-                    self.finish_warning();
+                    if flags.fold_report {
+                        let bits = left.bits - 8;
+                        self.add_text("ACL entry:\n");
+                        self.show(kept.address);
+                        self.add_text("left of:\n");
+                        self.show(gone.address);
+                        self.add_text(format!(
+                            "removing the latter and expanding mask of the former by one to /{bits}\n"
+                        ));
+                        self.finish_warning();
+                    }
                     kept.fixed = Some("folded".to_owned());
                     self.insert_network(tree, left, kept, flags)?;
                     return Ok(false);

@@ -326,6 +326,7 @@ impl Lexer<'_> {
             if whole > 15 {
                 return self.fail("Too many digits for integer.\n", self.at, end);
             }
+            self.refuse_exponent(end)?;
             self.push(Tok::Cnum, end);
             return Ok(());
         }
@@ -334,12 +335,19 @@ impl Lexer<'_> {
         if whole > 12 || decimals > 3 {
             return self.fail("Too many digits for real.\n", self.at, end);
         }
-        if matches!(self.byte(end), b'e' | b'E') {
-            let message = format!("Unexpected character '{}'.\n", char::from(self.byte(end)));
-            return self.fail(message, self.at, end + 1);
-        }
+        self.refuse_exponent(end)?;
         self.push(Tok::Fnum, end);
         Ok(())
+    }
+
+    /// Fails if an exponent follows a number that ends at `end`.
+    fn refuse_exponent(&mut self, end: usize) -> Result<(), LexError> {
+        match self.byte(end) {
+            c @ (b'e' | b'E') => {
+                self.fail(format!("Unexpected character '{}'.\n", char::from(c)), self.at, end + 1)
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -325,5 +325,5 @@ impl Compiler<'_> {
 }
 
 fn empty_acl(name: String) -> crate::program::Acl {
-    crate::program::Acl { name, entries: Vec::new(), log: false, table: false, fold: false, pedantic: true }
+    crate::program::Acl { name, entries: Vec::new(), log: false, table: false, fold: true, pedantic: true }
 }

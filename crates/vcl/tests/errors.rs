@@ -156,7 +156,13 @@ const WRONG: &[(&str, &str)] = &[
     ("acl a { \"10.0.0.0/8\"/8; }", "/mask only allowed once.\n"),
     ("acl a { \"10.0.0.2\"; ! \"10.0.0.2\"; }", "Conflicting ACL entries:\n"),
     ("acl a { \"no.such.host\"; }", "DNS lookup(no.such.host): Name or service not known\n"),
-    ("acl a +foo { }", "Unknown ACL flag:\n"),
+    ("acl a +foo { }", "Unknown ACL flag. Valid ACL flags are `log`, `fold`, `pedantic` and `table`:\n"),
+    ("acl a -fold(+report) { }", "-fold(...) is invalid, use -fold:\n"),
+    ("acl a +fold(+x) { }", "The only ACL fold sub-flag is `report`:\n"),
+    ("acl a +fold(report) { }", "The only ACL fold sub-flag is `report`:\n"),
+    ("acl a +fold( { }", "The only ACL fold sub-flag is `report`:\n"),
+    ("acl a +fold(- report) { }", "Expected a flag at:\n"),
+    ("acl a +fold(-report { }", "Expected ')'"),
 ];
 
 #[test]

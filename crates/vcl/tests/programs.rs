@@ -178,7 +178,7 @@ fn backends_keep_the_order_of_their_definitions() {
 #[test]
 fn acl_entries_are_in_the_order_of_matching() {
     let p = program(
-        "acl a +log -pedantic { \"10\"; ! \"10.1.2.3\"; \"10.1.0.0\"/16; \"2001:db8::\"/32; \"10.9.9.9\"/24; }
+        "acl a +log -fold -pedantic { \"10\"; ! \"10.1.2.3\"; \"10.1.0.0\"/16; \"2001:db8::\"/32; \"10.9.9.9\"/24; }
          sub vcl_recv { if (client.ip !~ a) {} }",
     );
     let entries: Vec<String> = p.acls[0]
@@ -197,6 +197,23 @@ fn acl_entries_are_in_the_order_of_matching() {
         ]
     );
     assert!(p.acls[0].log);
+}
+
+#[test]
+fn networks_are_folded_with_warnings_unless_flags_say_otherwise() {
+    let folded = |flags: &str| {
+        let text = with_head(&format!(
+            "acl a {flags} {{ \"10.0.0.0\"/9; \"10.128.0.0\"/9; \"10.1.0.0\"/16; }}
+             sub vcl_recv {{ if (client.ip ~ a) {{}} }}"
+        ));
+        let compiled = compile_text(&text).unwrap();
+        (compiled.program.acls[0].entries.len(), compiled.warnings.len())
+    };
+    assert_eq!(folded(""), (1, 2));
+    assert_eq!(folded("+fold"), (1, 2));
+    assert_eq!(folded("+fold(+report)"), (1, 2));
+    assert_eq!(folded("+fold(-report)"), (1, 0));
+    assert_eq!(folded("-fold"), (3, 0));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use lacquer_flow::request::{self, Expectation};
 use lacquer_flow::rfc9111::status::Forward;
 use lacquer_http::{BodyStatus, SessClose, conditional, h1, header_table as h};
-use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
+use lacquer_shm::{Numbering, Tag};
 use lacquer_vcl::types::{Action, Method};
 use sha2::{Digest, Sha256};
 
@@ -42,13 +42,16 @@ pub async fn transport(req: &mut Req) -> Step {
     Step::Recv
 }
 
-/// Logs `ReqStart`: the client's address, the listening socket, and the scheme of a TLS connection.
+/// Logs `ReqStart`: the client's address, the listening socket, and the scheme. Varnish 7 logs no scheme; its readers
+/// get that of TLS connections alone.
 pub fn log_start(req: &mut Req) {
     let TaskParts { sess, log, .. } = req.task.parts();
-    let fields = [sess.client_ip(), &sess.ends().client.port, sess.listener().name(), "https"]
+    let is_tls = sess.tls().is_some();
+    let scheme = if is_tls { "https" } else { "http" };
+    let fields = [sess.client_ip(), &sess.ends().client.port, sess.listener().name(), scheme]
         .map(|s| Field::Text(s.as_bytes()));
-    // Varnish 7.7 logs no scheme, and Varnish 9 `http` for other connections.
-    let logged = if sess.tls().is_some() { &fields } else { &fields[..3] };
+    let has_scheme = is_tls || log.numbering() == Numbering::Varnish9;
+    let logged = if has_scheme { &fields } else { &fields[..3] };
     log.put_fields(Tag::ReqStart, logged);
 }
 

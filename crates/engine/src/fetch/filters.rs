@@ -8,7 +8,7 @@ use lacquer_filters::{Chain, Filter as BodyFilter, Gunzip, Gzip, Report, TestGun
 use lacquer_flow::filters::{self, Coding, Fetched, Recoder};
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_params::bits::FeatureBits;
-use lacquer_shm::Tag;
+use lacquer_shm::{Numbering, Tag};
 
 use super::Fetch;
 use crate::emulated::workspace_costs;
@@ -144,7 +144,10 @@ impl Fetch {
                 EsiNote::Warning(..) => c.esi_warnings.add(1),
                 EsiNote::Untouched(_) => {}
             }
-            log.put_fmt(Tag::ESI_xmlerror, format_args!("{note}"));
+            match log.numbering() {
+                Numbering::Varnish7 => log.put_fmt(Tag::ESI_xmlerror, format_args!("{note}")),
+                Numbering::Varnish9 => log.put_fmt(Tag::ESI_xmlerror, format_args!("{note:#}")),
+            }
         }
         self.task.log_filtered_in(report);
         self.task.log_received(

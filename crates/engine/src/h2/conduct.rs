@@ -119,9 +119,9 @@ impl Conduct {
         self.has_goaway.get()
     }
 
-    /// Records that a GOAWAY was sent or received. Returns whether one was before.
-    pub fn record_goaway(&self) -> bool {
-        self.has_goaway.replace(true)
+    /// Records that the client has sent a GOAWAY.
+    pub fn record_goaway(&self) {
+        self.has_goaway.set(true);
     }
 
     /// Records that the client is told about the coming end. Returns whether it was told before.

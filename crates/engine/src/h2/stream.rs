@@ -205,15 +205,6 @@ impl Stream {
         self.proto.borrow_mut().data(header, bytes, end)
     }
 
-    /// Extends the client's window if padding has used it up.
-    pub fn rescue(&self) {
-        let window = self.conn.settings().initial_window_size;
-        let more = self.proto.borrow_mut().rescue(self.buffered() as usize, window);
-        if more > 0 {
-            self.conn.queue(|out| frame::window_update(out, self.id, more));
-        }
-    }
-
     /// Checks trailers, which end the body.
     pub fn receive_trailers(&self) -> Result<(), Fault> {
         self.proto.borrow_mut().trailers()
@@ -295,16 +286,10 @@ impl Stream {
         self.has_ended() && self.buffered() == 0
     }
 
-    /// Extends the client's window after bytes were read.
-    fn extend_window(&self) {
-        let params = self.conn.services().params();
-        if self.has_ended() {
-            return;
-        }
-        let window =
-            u64::from(self.conn.settings().initial_window_size).saturating_sub(self.buffered()) as u32;
-        let (low, step) = (params.h2_rx_window_low_water as u32, params.h2_rx_window_increment as u32);
-        let more = self.proto.borrow_mut().receive.refill_within(low, step, window);
+    /// Extends the client's window by the bytes that were read, and by padding.
+    pub fn extend_window(&self) {
+        let size = self.conn.settings().initial_window_size;
+        let more = self.proto.borrow_mut().refill(self.buffered(), size);
         if more > 0 {
             self.conn.queue(|out| frame::window_update(out, self.id, more));
         }

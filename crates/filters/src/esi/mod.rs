@@ -31,11 +31,14 @@ pub enum EsiNote {
     Untouched(&'static str),
 }
 
+/// The text is that of Varnish 7. The alternate form (`{:#}`) is that of Varnish 9, in which a colon ends the level.
 impl std::fmt::Display for EsiNote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let colon = if f.alternate() { ":" } else { "" };
         match self {
-            EsiNote::Error(after, text) => write!(f, "ERR after {after} {text}"),
-            EsiNote::Warning(after, text) => write!(f, "WARN after {after} {text}"),
+            EsiNote::Error(after, text) => write!(f, "ERR{colon} after {after} {text}"),
+            EsiNote::Warning(after, text) => write!(f, "WARN{colon} after {after} {text}"),
+            EsiNote::Untouched(text) if f.alternate() => write!(f, "WARN: {text}"),
             EsiNote::Untouched(text) => f.write_str(text),
         }
     }

@@ -23,6 +23,10 @@ pub struct RequestHead {
     /// Set if the target was an absolute URI, whose authority became `Host`. The value is the `Host` line that it
     /// replaced, or `Text::NONE`.
     pub rehosted: Option<Text>,
+    /// The target as received.
+    pub target: Text,
+    /// Whether the target begins with "https://". The caller decides about it: [`rehost_https`].
+    pub is_https: bool,
 }
 
 /// A parsed response head.
@@ -143,9 +147,14 @@ pub fn parse_request(
         return Err(bad(None));
     }
     let url = msg.text(Slot::Url);
+    let mut is_https = false;
     let rehosted = match target::classify(msg.method(ws), ws.get(url)) {
-        Ok(Target::Keep | Target::Https(_)) => None,
+        Ok(Target::Keep) => None,
         Ok(Target::Http(authority)) => Some(rehost(ws, msg, authority).map_err(|()| bad(None))?),
+        Ok(Target::Https(_)) => {
+            is_https = true;
+            None
+        }
         Err(why) => {
             let excerpt = url.slice(0, url.len().min(EXCERPT));
             return Err(bad(Some(BogoHeader { kind: BogoKind::Target(why), excerpt })));
@@ -153,7 +162,7 @@ pub fn parse_request(
     };
     let framing = request_framing(msg, ws).ok_or(bad(None))?;
     canonical_request_length(msg, ws).map_err(|_| bad(None))?;
-    Ok(RequestHead { len, framing, rehosted })
+    Ok(RequestHead { len, framing, rehosted, target: url, is_https })
 }
 
 /// Parses the response to `request_version` (10 or 11) at the start of `rx`.
@@ -335,17 +344,40 @@ fn rehost(ws: &mut Workspace, msg: &mut Message, authority: Range<usize>) -> Res
     let prefix = ws.copy(b"Host: ").map_err(drop)?;
     let line = ws.join(&[prefix, url.slice(authority.start, authority.end)]).map_err(drop)?;
     msg.append_line(ws, line).map_err(drop)?;
-    msg.put(ws, Slot::Url, url.tail(authority.end));
+    let rest = url.tail(authority.end);
+    let path = match ws.get(rest).first() {
+        Some(b'/') => rest,
+        // An empty path means "/", or the server as a whole (RFC 9112 section 3.2.4).
+        None if msg.method(ws) == b"OPTIONS" => ws.copy(b"*").map_err(drop)?,
+        _ => {
+            let slash = ws.copy(b"/").map_err(drop)?;
+            ws.join(&[slash, rest]).map_err(drop)?
+        }
+    };
+    msg.put(ws, Slot::Url, path);
     Ok(old)
 }
 
-/// Treats "https://" targets like "http://" ones, for the feature `https_scheme`. Must be called after
-/// [`parse_request`].
-pub fn rehost_https(ws: &mut Workspace, msg: &mut Message) -> Result<Option<Text>, BadHead> {
+/// Treats a target that begins with "https://" like one with "http://", if `is_allowed` (the feature `https_scheme`).
+/// Otherwise it is refused: its host would be ignored. Must be called after [`parse_request`].
+#[cold]
+pub fn rehost_https(
+    ws: &mut Workspace,
+    msg: &mut Message,
+    head: RequestHead,
+    is_allowed: bool,
+) -> Result<RequestHead, BadHead> {
+    let bad = |bogo| BadHead { status: 400, bogo };
     match target::classify(msg.method(ws), msg.url(ws)) {
-        Ok(Target::Https(authority)) => {
-            rehost(ws, msg, authority).map(Some).map_err(|()| BadHead { status: 400, bogo: None })
+        Ok(Target::Https(authority)) if is_allowed => {
+            let old = rehost(ws, msg, authority).map_err(|()| bad(None))?;
+            Ok(RequestHead { rehosted: Some(old), ..head })
         }
-        _ => Ok(None),
+        Ok(Target::Https(_)) => {
+            let excerpt = head.target.slice(0, head.target.len().min(EXCERPT));
+            let why = "https without feature https_scheme";
+            Err(bad(Some(BogoHeader { kind: BogoKind::Target(why), excerpt })))
+        }
+        _ => Ok(head),
     }
 }

@@ -44,12 +44,12 @@ fn unusual(method: &[u8], url: &[u8]) -> Result<Target, &'static str> {
     relative(url).map(|()| Target::Keep)
 }
 
-/// Returns the authority at `start` of an absolute target. A path must follow it.
+/// Returns the authority at `start` of an absolute target. A path, a query or nothing follows it.
 fn authority(url: &[u8], start: usize) -> Result<Range<usize>, &'static str> {
-    let len = url[start..].iter().position(|b| b"/?#".contains(b)).ok_or("absolute form without a path")?;
-    let range = start..start + len;
-    if url[range.end] != b'/' {
-        return Err("absolute form without a path");
+    let end = url[start..].iter().position(|b| b"/?#".contains(b)).map_or(url.len(), |len| start + len);
+    let range = start..end;
+    if url.get(end) == Some(&b'#') {
+        return Err("absolute form with a fragment");
     }
     if url[range.clone()].contains(&b'@') {
         return Err("absolute form with user information");
@@ -94,6 +94,10 @@ mod tests {
             ("GET", "http://[::1]:80/", Target::Http(7..15)),
             ("GET", "http://h//x@y", Target::Http(7..8)),
             ("GET", "https://h/", Target::Https(8..9)),
+            ("GET", "http://host", Target::Http(7..11)),
+            ("GET", "http://host?q", Target::Http(7..11)),
+            ("OPTIONS", "http://host", Target::Http(7..11)),
+            ("GET", "https://host", Target::Https(8..12)),
             ("CONNECT", "host:443", Target::Keep),
             ("CONNECT", "[::1]:443", Target::Keep),
             ("GET", "foo", Target::Keep),
@@ -114,8 +118,10 @@ mod tests {
             ("options", "*"),
             ("GET", "http://"),
             ("GET", "http:///"),
-            ("GET", "http://host"),
-            ("GET", "http://host?q"),
+            ("OPTIONS", "http://"),
+            ("GET", "http://?q"),
+            ("GET", "http://user@host"),
+            ("GET", "http://host:x"),
             ("GET", "http://host#f/"),
             ("GET", "http://user@host/"),
             ("GET", "http://user:secret@host/"),
@@ -123,7 +129,8 @@ mod tests {
             ("GET", "http://host:80:80/"),
             ("GET", "http://ho\\st/"),
             ("GET", "http://host:x/"),
-            ("GET", "https://host"),
+            ("GET", "https://"),
+            ("GET", "https://host#f"),
             ("GET", "https://user@host/"),
             ("GET", "ftp://host/"),
             ("GET", "urn:a:b"),

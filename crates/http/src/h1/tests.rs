@@ -165,10 +165,29 @@ fn absolute_targets_set_the_host() {
     assert_eq!(p.msg.url(&p.ws), b"/x");
     assert_eq!(p.msg.lines(&p.ws).collect::<Vec<_>>(), [&b"X: y"[..], b"Host: b:80"]);
     let (mut p, head) = request(b"GET https://b/x HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(head.unwrap().rehosted, None);
-    let old = rehost_https(&mut p.ws, &mut p.msg).unwrap();
-    assert!(old.is_some_and(|old| p.ws.get(old) == b"Host: a"));
+    let head = head.unwrap();
+    assert_eq!((head.rehosted, head.is_https), (None, true));
+    assert_eq!(rehost_https(&mut p.ws, &mut p.msg, head, false).unwrap_err().status, 400);
+    let head = rehost_https(&mut p.ws, &mut p.msg, head, true).unwrap();
+    assert!(head.rehosted.is_some_and(|old| p.ws.get(old) == b"Host: a"));
     assert_eq!((p.msg.url(&p.ws), p.msg.get(&p.ws, HOST)), (&b"/x"[..], Some(&b"b"[..])));
+}
+
+#[test]
+fn absolute_targets_may_have_no_path() {
+    for (line, url) in [
+        ("GET http://b", "/"),
+        ("GET http://b?", "/?"),
+        ("GET http://b?/foo", "/?/foo"),
+        ("OPTIONS http://b", "*"),
+        ("OPTIONS http://b/", "/"),
+        ("OPTIONS http://b?q", "/?q"),
+    ] {
+        let (p, head) = request(format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        let target = head.unwrap().target;
+        assert_eq!(p.ws.get(target), line.split_once(' ').unwrap().1.as_bytes());
+        assert_eq!((p.msg.url(&p.ws), p.msg.get(&p.ws, HOST)), (url.as_bytes(), Some(&b"b"[..])), "{line}");
+    }
 }
 
 #[test]

@@ -190,7 +190,11 @@ impl Receiver {
                 let error = Error::of_connection(code);
                 conn.conduct().record_goaway();
                 conn.log(Tag::Debug, format_args!("GOAWAY {}", error.name()));
-                Err(error)
+                let end = Error::Connection(Reason::NoError);
+                if error != end {
+                    conn.log(Tag::Error, format_args!("H2: rx goaway {}", error.name()));
+                }
+                Err(end)
             }
             Frame::WindowUpdate { increment } => self.window_update(&header, stream.as_deref(), increment),
             Frame::SettingsAck if !self.has_settings => {
@@ -329,9 +333,11 @@ impl Receiver {
             conn.log(Tag::Debug, text);
             return Err(Error::Stream(Reason::InternalError));
         }
-        stream.rescue();
         if end {
             stream.end();
+        } else if data.len() < header.len as usize {
+            // Nothing reads padding.
+            stream.extend_window();
         }
         Ok(())
     }

@@ -380,7 +380,7 @@ impl Session {
     async fn end(&mut self, error: Error) {
         let conn = self.conn.clone();
         self.quota = FrameQuota::default();
-        let sends_goaway = !conn.conduct().record_goaway() && error.sends_goaway();
+        let sends_goaway = error.sends_goaway();
         if sends_goaway {
             conn.queue(|out| frame::goaway(out, conn.conduct().highest(), error.code()));
         }

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use lacquer_engine::client::Req;
 use lacquer_engine::h2::Conn;
 use lacquer_engine::{TransactionSlot, write_message};
-use lacquer_h2::settings;
+use lacquer_h2::{Reason, frame, settings};
 use lacquer_http::{HeaderName, SessClose, Slot, fixed, h1};
+use lacquer_net::linger::linger;
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
@@ -55,9 +56,22 @@ pub async fn upgrade(
     }
     if lacquer_engine::knobs::take_refusal() {
         conn.log(Tag::Debug, format_args!("H2: No Worker-threads"));
+        refuse(handover, &conn).await;
         return Err(slot);
     }
     Ok(Upgrade { conn: Rc::new(conn), slot })
+}
+
+/// Refuses the first request, and ends the connection.
+async fn refuse(handover: &mut Handover, conn: &Conn) {
+    let params = handover.services.params();
+    let mut out = Vec::new();
+    frame::write_settings(&mut out, conn.settings());
+    frame::rst_stream(&mut out, 1, Reason::RefusedStream.code());
+    frame::goaway(&mut out, 1, Reason::EnhanceYourCalm.code());
+    if write_message(&handover.tx, &out, handover.sess.send_idle_limit(&params)).await.is_ok() {
+        linger(&handover.tx, &mut handover.rx, &handover.idle, params.lingering_close).await;
+    }
 }
 
 fn take_settings(conn: &Conn, req: &mut Req) -> bool {

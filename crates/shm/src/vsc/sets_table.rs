@@ -94,7 +94,7 @@ counter_set! {
         "Bytes forwarded to the backend in piped sessions.";
     pipe_in: Counter Info Bytes "Bytes piped from the backend"
         "Bytes forwarded from the backend in piped sessions.";
-    conn: Gauge Info Integer "Connections in use"
+    conn: Gauge Info Integer "Concurrent connections used"
         "Connections that a fetch or pipe is using, without the open ones kept for reuse.";
     req: Counter Info Integer "Requests" "Requests sent.";
     unhealthy: Counter Info Integer "Skipped: sick" "Fetches not attempted because the backend was sick.";

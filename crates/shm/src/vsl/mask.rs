@@ -88,6 +88,7 @@ impl Default for Mask {
             Tag::ObjProtocol,
             Tag::ObjReason,
             Tag::ObjStatus,
+            Tag::ReqTarget,
             Tag::VdpAcct,
             Tag::VfpAcct,
             Tag::WorkThread,
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(
             Mask::default().to_string(),
             "all,-Debug,-ObjProtocol,-ObjStatus,-ObjReason,-ObjHeader,-ExpKill,-WorkThread,-Hash,-VfpAcct,\
-             -H2RxHdr,-H2RxBody,-H2TxHdr,-H2TxBody,-VdpAcct"
+             -H2RxHdr,-H2RxBody,-H2TxHdr,-H2TxBody,-VdpAcct,-ReqTarget"
         );
     }
 

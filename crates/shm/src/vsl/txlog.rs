@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::record::{Truncated, compose};
 use super::record_buffer::{RecordBuffer, TEXT};
 use super::text::{self, SHORT};
-use super::{Field, Log, RECORD_HEAD, Tag, Vxid, padded, record_head};
+use super::{Field, Log, Numbering, RECORD_HEAD, Tag, Vxid, padded, record_head};
 
 /// No limit on the length of a record.
 const LONG: usize = usize::MAX;
@@ -78,6 +78,12 @@ impl TxLog {
         self.flush();
         self.copy_settings();
         self.vxid = vxid;
+    }
+
+    /// Returns the version of Varnish whose tools read the log.
+    #[inline]
+    pub fn numbering(&self) -> Numbering {
+        self.log.as_ref().map_or_else(Numbering::default, |log| log.ring().numbering())
     }
 
     /// Returns the transaction's number, or `NONE` outside of a transaction.

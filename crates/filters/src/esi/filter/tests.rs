@@ -105,6 +105,15 @@ fn bodies_without_esi_are_not_processed() {
 }
 
 #[test]
+fn levels_of_errors_end_with_a_colon_in_varnish_9() {
+    let in_9 = |body: &str| format!("{:#}", esi(body.as_bytes(), 4096, Options::default()).2[0]);
+    assert_eq!(in_9("<esi:funny>"), "ERR: after 0 ESI 1.0 <esi:bogus> element");
+    assert_eq!(in_9("<a/><esi:include src='/x'>"), "WARN: after 4 ESI 1.0 <esi:include> lacks final '/'");
+    let text = "WARN: No ESI processing, first char not '<'. (See feature esi_disable_xml_check)";
+    assert_eq!(in_9("{json}"), text);
+}
+
+#[test]
 fn errors_in_markup_are_reported() {
     assert_eq!(errors("<a/><esi:include src='/x'>"), ["WARN after 4 ESI 1.0 <esi:include> lacks final '/'"]);
     assert_eq!(errors("<a/><esi:include/>"), ["ERR after 4 ESI 1.0 <esi:include> lacks src attr"]);

@@ -74,6 +74,11 @@ impl Ring {
         Ok(Self { numbering, ..Self::over(mapping, base, space, counters, Some(block)) })
     }
 
+    #[inline]
+    pub(super) fn numbering(&self) -> Numbering {
+        self.numbering
+    }
+
     /// Creates a ring that no reader sees.
     pub(super) fn detached(space: usize, counters: Arc<Segment<Main>>) -> io::Result<Self> {
         let space = space.max(MIN_SPACE);
