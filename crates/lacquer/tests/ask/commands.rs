@@ -116,3 +116,15 @@ fn new_requests_are_followed_until_the_pipe_closes() {
     drop(site);
     requester.join().expect("it ends");
 }
+
+#[test]
+fn help_texts_fit_a_page() {
+    let names =
+        ["why", "log", "stat", "purge", "ban", "vcl load", "vcl use", "vcl list", "vcl discard", "param"];
+    for name in names {
+        let words: Vec<&str> = ["help"].into_iter().chain(name.split(' ')).collect();
+        let ran = lacquer(&words);
+        assert!(ran.out.contains(&format!("Usage: lacquer {name}")), "{ran:?}");
+        assert!(ran.out.lines().all(|line| line.chars().count() <= 100), "{}", ran.out);
+    }
+}

@@ -106,7 +106,7 @@ fn page(path: &str, stream: &mut TcpStream) -> bool {
         "all" => "Vary: *\r\n",
         "tag" => "ETag: \"1\"\r\nCache-Control: max-age=1\r\n",
         "slow" => {
-            std::thread::sleep(Duration::from_millis(1500));
+            std::thread::sleep(Duration::from_secs(3));
             ""
         }
         "broken" => return false,
@@ -126,6 +126,6 @@ fn page(path: &str, stream: &mut TcpStream) -> bool {
 /// Writes a page whose second half is late.
 fn drip(stream: &mut TcpStream) -> io::Result<()> {
     write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")?;
-    std::thread::sleep(Duration::from_millis(1500));
+    std::thread::sleep(Duration::from_secs(3));
     write!(stream, "hello")
 }

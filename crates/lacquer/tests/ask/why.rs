@@ -163,3 +163,28 @@ fn hostile_requests_and_absent_daemons_have_clear_errors() {
     assert!(ran.code == Some(2) && ran.err.contains("failed"), "{ran:?}");
     on(&directory, &["why", "/"]);
 }
+
+#[test]
+fn a_daemon_without_a_management_port_is_explained_by_its_log() {
+    let site = Site::start(SUBS, &["-T", "none"]);
+    let directory = site.daemon.directory();
+    let name = directory.to_str().expect("text");
+    // Nothing has named a listener yet.
+    let ran = lacquer(&["why", "/minute/a", "-n", name]);
+    assert!(ran.code == Some(2) && ran.err.contains("--to"), "{ran:?}");
+    let listener = site.daemon.address.to_string();
+    site.expect("/minute/a", &["--to", &listener], "miss", "publishes no management port");
+    site.expect("/minute/a", &[], "hit", "fresh copy");
+    site.expect("/minute/a", &["-H", "Cookie: a=b"], "pass-cookie", "Cookie");
+    let ran = lacquer(&["param", "-n", name]);
+    assert!(ran.code == Some(2) && ran.err.contains("publishes no management port"), "{ran:?}");
+}
+
+#[test]
+fn a_listener_of_another_program_is_not_the_daemons() {
+    let site = Site::start(SUBS, &[]);
+    let origin = site.origin.address.to_string();
+    let directory = site.daemon.directory();
+    let ran = lacquer(&["why", "/", "-n", directory.to_str().expect("text"), "--to", &origin]);
+    assert!(ran.code == Some(2) && ran.err.contains("not in the log"), "{ran:?}");
+}

@@ -84,9 +84,10 @@ const COMMANDS: &[Command] = &[
         name: "why",
         operand: Some(("URL", "a URL, such as http://www.example.org/page or /page")),
         summary: "send a request and explain why it was a hit, a miss or a pass",
-        about: "Sends a request to the daemon on this machine, reads its records in the log and explains what happened,\n\
-                step by step: the cache key, the line of the VCL that decided, the header that forbade caching, how long\n\
-                the copy lives and why, and how long each part took. The last sentence says what to change.",
+        about: "Sends a request to the daemon on this machine, reads its records in the log and explains what\n\
+                happened, step by step: the cache key, the line of the VCL that decided, the header that forbade\n\
+                caching, how long the copy lives and why, and how long each part took. The last sentence says\n\
+                what to change.",
         options: &[
             remote::NAME,
             Opt::many("H", "'Name: value'", "a header of the request; may be repeated"),
@@ -108,8 +109,8 @@ const COMMANDS: &[Command] = &[
         name: "log",
         operand: None,
         summary: "list requests, one on each line",
-        about: "Prints the last requests in the daemon's log: time (UTC), client, request, status, how the cache treated\n\
-                it, bytes sent and duration.",
+        about: "Prints the last requests in the daemon's log: time (UTC), client, request, status, how the cache\n\
+                treated it, bytes sent and duration.",
         options: &[
             remote::NAME,
             Opt::flag("follow", "continue with new requests until Ctrl-C"),
@@ -142,8 +143,9 @@ const COMMANDS: &[Command] = &[
         name: "purge",
         operand: Some(("URL", "a URL, such as http://www.example.org/page or /page")),
         summary: "remove a page from the cache",
-        about: "Forbids to use the copies of a page that are in the cache now, all of its variants: a ban for its host and\n\
-                URL, as vcl_recv leaves them. With a path alone, the page of every host. Needs no rule in VCL.",
+        about: "Forbids to use the copies of a page that are in the cache now, all of its variants: a ban for its\n\
+                host and URL, as vcl_recv leaves them. With a path alone, the page of every host. Needs no rule\n\
+                in VCL.",
         options: REMOTE,
         examples: &[("lacquer purge http://www.example.org/news", "fetch a page again")],
         run: invalidate::purge,
@@ -205,8 +207,8 @@ const COMMANDS: &[Command] = &[
         name: "param",
         operand: Some(("[NAME [VALUE]]...", "a parameter, and its new value")),
         summary: "show or set parameters of the daemon",
-        about: "Without a name, lists all parameters; with a name, describes one; with a value, sets it until the daemon\n\
-                ends. The daemon's option -p sets it for good.",
+        about: "Without a name, lists all parameters; with a name, describes one; with a value, sets it until the\n\
+                daemon ends. The daemon's option -p sets it for good.",
         options: &[
             remote::NAME,
             remote::ADDRESS,
