@@ -27,7 +27,7 @@ pub const TOOLS: [&[&str]; 2] = [&["attack", "bench", "sim"], &["testing"]];
 /// The layers of the product, from top to bottom. A crate uses only crates of lower layers.
 pub const LAYERS: [&[&str]; 10] = [
     &[INSTALLED],
-    &["manager", "tools", "worker"],
+    &["inspect", "manager", "tools", "worker"],
     &["sessions"],
     &["engine"],
     &["vmods", "vcl-native"],

@@ -30,7 +30,8 @@ impl Opt {
     }
 }
 
-/// A command and all parts of its help. An operand whose name ends with dots may be given several times.
+/// A command and all parts of its help. An operand whose name ends with dots may be given several times; one in brackets
+/// may be left out.
 pub struct Command {
     pub name: &'static str,
     pub operand: Option<(&'static str, &'static str)>,
@@ -145,7 +146,7 @@ fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
         given.push(value);
     }
     match command.operand {
-        Some((what, help)) if values.operands.is_empty() => {
+        Some((what, help)) if values.operands.is_empty() && !what.starts_with('[') => {
             let what = what.trim_end_matches('.');
             Err(Failure::new(format_args!("`{}` needs {what}: {help}", command.name)))
         }

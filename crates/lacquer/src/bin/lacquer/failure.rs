@@ -18,6 +18,11 @@ impl Failure {
         Self { hint: Some(hint.to_string()), ..self }
     }
 
+    /// Returns the failure of a command that talks to a daemon.
+    pub fn of(fault: lacquer_inspect::Fault) -> Self {
+        Self::new(fault.what).hint(fault.hint)
+    }
+
     /// Prints the failure and returns exit code 2, which varnishd uses for errors of its command line.
     pub fn report(&self) -> ExitCode {
         eprintln!("lacquer: {}", self.what);

@@ -6,18 +6,28 @@
 mod args;
 mod check;
 mod colors;
+mod daemon_log;
 mod demo;
 mod failure;
 mod format;
 mod https;
+mod invalidate;
 mod listen;
+mod params;
+mod remote;
 mod run;
+mod stat;
 mod storage;
 mod upgrade;
 mod upgrade_vcl;
+mod vcl;
+mod why;
 
 use args::{Command, Opt};
 use std::process::ExitCode;
+
+/// The options of commands for the management port.
+const REMOTE: &[Opt] = &[remote::NAME, remote::ADDRESS, remote::SECRET, Opt::flag("json", "print JSON")];
 
 const COMMANDS: &[Command] = &[
     Command {
@@ -69,6 +79,145 @@ const COMMANDS: &[Command] = &[
             ("lacquer run --vcl site.vcl --storage 2G --listen :80", "use your own rules"),
         ],
         run: run::run,
+    },
+    Command {
+        name: "why",
+        operand: Some(("URL", "a URL, such as http://www.example.org/page or /page")),
+        summary: "send a request and explain why it was a hit, a miss or a pass",
+        about: "Sends a request to the daemon on this machine, reads its records in the log and explains what\n\
+                happened, step by step: the cache key, the line of the VCL that decided, the header that forbade\n\
+                caching, how long the copy lives and why, and how long each part took. The last sentence says\n\
+                what to change.",
+        options: &[
+            remote::NAME,
+            Opt::many("H", "'Name: value'", "a header of the request; may be repeated"),
+            Opt::one("method", "METHOD", "the method; default GET"),
+            Opt::one(
+                "to",
+                "HOST:PORT",
+                "the listener to use; default the one with the URL's port, or the first",
+            ),
+            Opt::flag("json", "print JSON"),
+        ],
+        examples: &[
+            ("lacquer why http://www.example.org/", "explain a page"),
+            ("lacquer why /cart -H 'Cookie: id=1'", "explain a request with a cookie"),
+        ],
+        run: why::run,
+    },
+    Command {
+        name: "log",
+        operand: None,
+        summary: "list requests, one on each line",
+        about: "Prints the last requests in the daemon's log: time (UTC), client, request, status, how the cache\n\
+                treated it, bytes sent and duration.",
+        options: &[
+            remote::NAME,
+            Opt::flag("follow", "continue with new requests until Ctrl-C"),
+            Opt::one("lines", "N", "the number of past requests, or all; default 50"),
+            Opt::one("url", "TEXT", "only requests whose host and URL contain this text"),
+            Opt::one("status", "STATUS", "only requests with this status: 404, or a class: 5xx"),
+            Opt::flag("misses", "only requests that the cache did not serve"),
+            Opt::flag("json", "print each request as JSON"),
+        ],
+        examples: &[
+            ("lacquer log --follow", "watch the requests"),
+            ("lacquer log --misses --url /news/", "see what is not served from the cache"),
+        ],
+        run: daemon_log::run,
+    },
+    Command {
+        name: "stat",
+        operand: Some(("[FIELD]...", "names of counters; * stands for any text, and MAIN. may be left out")),
+        summary: "show the daemon's counters",
+        about: "Prints the daemon's counters that are not zero, or those that are named.",
+        options: &[
+            remote::NAME,
+            Opt::flag("all", "also counters that are zero"),
+            Opt::flag("json", "print JSON"),
+        ],
+        examples: &[("lacquer stat 'cache_*'", "show hits and misses")],
+        run: stat::run,
+    },
+    Command {
+        name: "purge",
+        operand: Some(("URL", "a URL, such as http://www.example.org/page or /page")),
+        summary: "remove a page from the cache",
+        about: "Forbids to use the copies of a page that are in the cache now, all of its variants: a ban for its\n\
+                host and URL, as vcl_recv leaves them. With a path alone, the page of every host. Needs no rule\n\
+                in VCL.",
+        options: REMOTE,
+        examples: &[("lacquer purge http://www.example.org/news", "fetch a page again")],
+        run: invalidate::purge,
+    },
+    Command {
+        name: "ban",
+        operand: Some(("EXPRESSION...", "a ban: FIELD OPERATOR VALUE, several joined by &&")),
+        summary: "remove all objects that match an expression",
+        about: "Forbids to use the objects in the cache that match. Fields are req.url, req.http.NAME, obj.status,\n\
+                obj.http.NAME and obj.age; operators are ==, !=, ~, !~, and < or > for numbers.",
+        options: REMOTE,
+        examples: &[("lacquer ban 'req.url ~ ^/news/'", "remove a part of a site")],
+        run: invalidate::ban,
+    },
+    Command {
+        name: "vcl load",
+        operand: Some(("FILE", "a VCL file")),
+        summary: "load a VCL into the daemon",
+        about: "Compiles a VCL and keeps it beside the present one. --use lets new requests use it at once.",
+        options: &[
+            remote::NAME,
+            remote::ADDRESS,
+            remote::SECRET,
+            Opt::one("as", "NAME", "its name; default the file's name and the time"),
+            Opt::flag("use", "let new requests use it"),
+            Opt::flag("json", "print JSON"),
+        ],
+        examples: &[("lacquer vcl load --use /etc/varnish/default.vcl", "reload the rules")],
+        run: vcl::load,
+    },
+    Command {
+        name: "vcl use",
+        operand: Some(("NAME", "a loaded VCL or a label")),
+        summary: "let new requests use a loaded VCL",
+        about: "Switches to a VCL that is loaded. Requests in progress end with the old one.",
+        options: REMOTE,
+        examples: &[("lacquer vcl use site2", "switch")],
+        run: vcl::activate,
+    },
+    Command {
+        name: "vcl list",
+        operand: None,
+        summary: "list the loaded VCLs",
+        about: "Lists the loaded VCLs: state, temperature, users, name.",
+        options: REMOTE,
+        examples: &[("lacquer vcl list", "list them")],
+        run: vcl::list,
+    },
+    Command {
+        name: "vcl discard",
+        operand: Some(("NAME...", "loaded VCLs that are not in use")),
+        summary: "remove a loaded VCL",
+        about: "Removes VCLs that are not in use. A pattern with * may name several.",
+        options: REMOTE,
+        examples: &[("lacquer vcl discard site1", "remove an old one")],
+        run: vcl::discard,
+    },
+    Command {
+        name: "param",
+        operand: Some(("[NAME [VALUE]]...", "a parameter, and its new value")),
+        summary: "show or set parameters of the daemon",
+        about: "Without a name, lists all parameters; with a name, describes one; with a value, sets it until the\n\
+                daemon ends. The daemon's option -p sets it for good.",
+        options: &[
+            remote::NAME,
+            remote::ADDRESS,
+            remote::SECRET,
+            Opt::flag("reset", "set the parameter to its default"),
+            Opt::flag("json", "print JSON"),
+        ],
+        examples: &[("lacquer param default_ttl 300", "keep pages for five minutes")],
+        run: params::run,
     },
     Command {
         name: "check",

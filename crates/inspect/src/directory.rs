@@ -1,0 +1,165 @@
+//! The working directory of a daemon: which processes write to it, and which segments of shared memory they offer.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
+
+use crate::fault::Fault;
+
+/// The directory of daemons whose option -n is a name.
+const STATE_DIR: &str = "/var/lib/varnish";
+/// The name of a daemon without the option -n.
+const DEFAULT_NAME: &str = "varnishd";
+/// Maximum size of an index, and of an argument, in bytes.
+const MAX_TEXT: usize = 4 << 20;
+
+/// The working directory of a daemon that runs.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    path: PathBuf,
+}
+
+/// A segment of shared memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    pub file: PathBuf,
+    pub offset: u64,
+    pub len: u64,
+    pub class: String,
+    pub ident: String,
+}
+
+/// The list of segments of one process.
+#[derive(Debug, Default, PartialEq)]
+struct Index {
+    pid: u32,
+    blocks: Vec<Block>,
+}
+
+impl Directory {
+    /// Finds the daemon that was started with this option -n, or without it.
+    pub fn find(name: Option<&str>) -> Result<Directory, Fault> {
+        let from_environment = std::env::var("VARNISH_DEFAULT_N").ok();
+        let name = name.map(str::to_owned).or(from_environment).filter(|name| !name.is_empty());
+        let path = Path::new(STATE_DIR).join(name.as_deref().unwrap_or(DEFAULT_NAME));
+        let directory = Directory { path };
+        directory.check_is_alive()?;
+        Ok(directory)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn check_is_alive(&self) -> Result<(), Fault> {
+        let index = self.index(MGT_DIRNAME).map_err(|error| self.cannot_read(&error))?;
+        if Path::new("/proc").join(index.pid.to_string()).exists() {
+            return Ok(());
+        }
+        let what =
+            format!("the daemon of {} has ended: its process {} is gone", self.path.display(), index.pid);
+        Err(Fault::new(what, "start it, or name another one with -n"))
+    }
+
+    fn cannot_read(&self, error: &io::Error) -> Fault {
+        let path = self.path.display();
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            return Fault::new(
+                format_args!("the working directory {path} belongs to another user"),
+                "run the command as root, as the daemon's user or in its group",
+            );
+        }
+        Fault::new(
+            format_args!("no daemon runs with the working directory {path}"),
+            "name the daemon's option -n: lacquer COMMAND -n DIR; `lacquer run` prints its own",
+        )
+    }
+
+    /// Returns the segments of a class that the worker offers.
+    pub fn worker_blocks(&self, class: &str) -> Result<Vec<Block>, Fault> {
+        self.blocks(CHILD_DIRNAME, class)
+    }
+
+    /// Returns the segments of a class that the manager offers.
+    pub fn manager_blocks(&self, class: &str) -> Result<Vec<Block>, Fault> {
+        self.blocks(MGT_DIRNAME, class)
+    }
+
+    fn blocks(&self, part: &str, class: &str) -> Result<Vec<Block>, Fault> {
+        let index = match self.index(part) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && part == CHILD_DIRNAME => {
+                let what = format!("the daemon of {} runs, but its worker does not", self.path.display());
+                return Err(Fault::new(
+                    what,
+                    "start the worker: lacquerd's command `start`; its log has the reason",
+                ));
+            }
+            index => index.map_err(|error| self.cannot_read(&error))?,
+        };
+        Ok(index.blocks.into_iter().filter(|block| block.class == class).collect())
+    }
+
+    fn index(&self, part: &str) -> io::Result<Index> {
+        let folder = self.path.join(part);
+        let mut bytes = fs::read(folder.join("_.index"))?;
+        bytes.truncate(MAX_TEXT);
+        parse_index(&String::from_utf8_lossy(&bytes), &folder)
+            .ok_or_else(|| io::Error::other("the index of the shared memory is damaged"))
+    }
+
+    /// Returns an argument that the daemon publishes for its tools: `-T`, `-S`.
+    pub fn argument(&self, name: &str) -> Option<String> {
+        let block = self.manager_blocks("Arg").ok()?.into_iter().rfind(|block| block.ident == name)?;
+        let bytes = fs::read(block.file).ok()?;
+        let text: Vec<u8> = bytes.into_iter().take(MAX_TEXT).take_while(|byte| *byte != 0).collect();
+        String::from_utf8(text).ok()
+    }
+}
+
+/// Parses an index: a line with the process, and a line for each segment that was added or removed.
+fn parse_index(text: &str, folder: &Path) -> Option<Index> {
+    let mut lines = text.lines();
+    let pid = lines.next()?.strip_prefix("# ")?.split_whitespace().next()?.parse().ok()?;
+    let mut blocks: Vec<Block> = Vec::new();
+    for line in lines {
+        let Some((sign, rest)) = line.split_at_checked(2) else { continue };
+        let mut words = rest.split(' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (name, offset, len, class) = (word(), word(), word(), word());
+        // The class and identifier of a cluster are empty, and Varnish writes them as quotes.
+        let unquoted = |text: &str| text.trim_matches('"').to_owned();
+        let (Ok(offset), Ok(len)) = (offset.parse(), len.parse()) else { continue };
+        if name.contains('/') {
+            continue;
+        }
+        let ident = unquoted(word());
+        let block = Block { file: folder.join(name), offset, len, class: unquoted(class), ident };
+        match sign {
+            "+ " => blocks.push(block),
+            "- " => blocks.retain(|other| *other != block),
+            _ => {}
+        }
+    }
+    Some(Index { pid, blocks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn idents(text: &str) -> Option<Vec<String>> {
+        let index = parse_index(text, Path::new("/d"))?;
+        Some(index.blocks.into_iter().map(|block| block.ident).collect())
+    }
+
+    #[test]
+    fn removed_segments_are_gone_and_damaged_lines_are_ignored() {
+        let text = "# 12 3\n+ _.a 0 8 Arg -T\n+ _.b 0 8 Arg -S\n- _.a 0 8 Arg -T\n+ x\n+ ../e 0 8 Arg x\n+\n\n?? 1 2";
+        assert_eq!(idents(text), Some(vec!["-S".to_owned()]));
+        for damaged in ["", "#", "# x 1", "+ _.a 0 8 Arg -T"] {
+            assert_eq!(idents(damaged), None, "{damaged:?}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The client side of a daemon's interfaces: the shared memory, the management port and its own requests. The daemon
+//! does not need it.
+//!
+//! The daemon may be Varnish 7.3 or later, may end at any time, and may write what its clients and origins send: every
+//! byte is checked before it is used, and printed only after [`page::plain`] has escaped it.
+#![forbid(unsafe_code)]
+
+pub mod counters;
+pub mod directory;
+mod fault;
+pub mod log_line;
+pub mod management;
+pub mod page;
+pub mod request;
+pub mod ring;
+pub mod transaction;
+pub mod why;
+
+pub use fault::Fault;

@@ -1,0 +1,227 @@
+//! A client of the management port.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use crate::directory::Directory;
+use crate::fault::Fault;
+
+/// Maximum length of a reply in bytes.
+const MAX_REPLY: usize = 64 << 20;
+/// The time that a daemon may need for a reply: a VCL may have to be compiled.
+const PATIENCE: Duration = Duration::from_mins(1);
+const CONNECT: Duration = Duration::from_secs(5);
+
+const OK: u16 = 200;
+const AUTH: u16 = 107;
+
+/// A connection that is logged in.
+#[derive(Debug)]
+pub struct Management {
+    stream: BufReader<TcpStream>,
+    address: String,
+}
+
+/// A reply of the daemon.
+#[derive(Debug, PartialEq)]
+pub struct Reply {
+    pub status: u16,
+    pub text: String,
+}
+
+impl Management {
+    /// Connects to the port that the daemon of a working directory publishes.
+    pub fn of(directory: &Directory) -> Result<Management, Fault> {
+        let addresses = directory.argument("-T").ok_or_else(|| {
+            Fault::new(
+                "the daemon publishes no management port, or you may not read its address",
+                "run the command as root, or use --address HOST:PORT --secret FILE",
+            )
+        })?;
+        let secret = directory.argument("-S");
+        let mut last = None;
+        for (host, port) in addresses.lines().filter_map(|line| line.split_once(' ')) {
+            let address =
+                if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+            match Management::connect(&address, secret.as_deref()) {
+                Ok(connected) => return Ok(connected),
+                Err(fault) => last = Some(fault),
+            }
+        }
+        Err(last
+            .unwrap_or_else(|| Fault::new("the daemon's management port has no address", "start it with -T")))
+    }
+
+    /// Connects to an address, and logs in with the secret of a file if the daemon requires it.
+    pub fn connect(address: &str, secret: Option<&str>) -> Result<Management, Fault> {
+        let cannot = |error: &dyn std::fmt::Display| {
+            Fault::new(
+                format_args!(
+                    "cannot reach the management port {}: {error}",
+                    crate::page::plain(address.as_bytes())
+                ),
+                "check the address; the daemon's option -T sets it",
+            )
+        };
+        let addresses: Vec<_> = address.to_socket_addrs().map_err(|error| cannot(&error))?.collect();
+        let mut last = io::Error::other("the name has no address");
+        for socket in addresses {
+            match TcpStream::connect_timeout(&socket, CONNECT) {
+                Ok(stream) => {
+                    let timeouts = stream
+                        .set_read_timeout(Some(PATIENCE))
+                        .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+                    timeouts.map_err(|error| cannot(&error))?;
+                    let mut new = Management { stream: BufReader::new(stream), address: address.to_owned() };
+                    new.log_in(secret)?;
+                    return Ok(new);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(cannot(&last))
+    }
+
+    fn log_in(&mut self, secret: Option<&str>) -> Result<(), Fault> {
+        let greeting = self.reply()?;
+        if greeting.status != AUTH {
+            return Ok(());
+        }
+        let Some(path) = secret else {
+            return Err(Fault::new(
+                format_args!("the management port {} requires a secret", self.address),
+                "name the daemon's file with --secret FILE; its option -S sets it",
+            ));
+        };
+        let secret = fs::read(path).map_err(|error| {
+            Fault::new(
+                format_args!("cannot read the secret {}: {error}", crate::page::plain(path.as_bytes())),
+                "run the command as root or as the daemon's user",
+            )
+        })?;
+        let challenge = greeting.text.lines().next().unwrap_or_default().to_owned();
+        let reply = self.command(&format!("auth {}", lacquer_cli::auth::response(&challenge, &secret)))?;
+        if reply.status == OK {
+            return Ok(());
+        }
+        Err(Fault::new(
+            format_args!("the management port {} refuses the secret", self.address),
+            "name the daemon's file with --secret FILE; its option -S sets it",
+        ))
+    }
+
+    /// Sends a command and returns the reply.
+    pub fn command(&mut self, line: &str) -> Result<Reply, Fault> {
+        let sent = self.stream.get_mut().write_all(format!("{line}\n").as_bytes());
+        sent.map_err(|error| self.gone(&error))?;
+        self.reply()
+    }
+
+    /// Sends a command that consists of words, each of which is quoted. Fails if the daemon refuses it.
+    pub fn words(&mut self, words: &[&str]) -> Result<String, Fault> {
+        let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
+        let reply = self.command(&quoted.join(" "))?;
+        if reply.status == OK {
+            return Ok(reply.text);
+        }
+        let why = crate::page::lines(reply.text.trim_end());
+        Err(Fault::new(
+            format_args!("the daemon refuses `{}`:\n{why}", words[0]),
+            "correct the mistake and repeat it",
+        ))
+    }
+
+    fn reply(&mut self) -> Result<Reply, Fault> {
+        read_reply(&mut self.stream).map_err(|error| self.gone(&error))
+    }
+
+    fn gone(&self, error: &io::Error) -> Fault {
+        Fault::new(
+            format_args!("the management port {} does not reply: {error}", self.address),
+            "check that the daemon runs and that the port is a daemon's (option -T)",
+        )
+    }
+}
+
+/// Reads one reply: a line with status and length, the text, a newline.
+fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
+    let mut head = Vec::new();
+    Read::by_ref(from).take(64).read_until(b'\n', &mut head)?;
+    if head.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let text = String::from_utf8_lossy(&head);
+    let mut words = text.split_whitespace();
+    let status = words.next().and_then(|word| word.parse().ok());
+    let length = words.next().and_then(|word| word.parse::<usize>().ok());
+    let (Some(status), Some(length)) = (status, length.filter(|length| *length <= MAX_REPLY)) else {
+        return Err(io::Error::other("its greeting is not a management port's"));
+    };
+    let mut text = Vec::new();
+    Read::by_ref(from).take(length as u64 + 1).read_to_end(&mut text)?;
+    if text.len() <= length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    text.pop();
+    Ok(Reply { status, text: String::from_utf8_lossy(&text).into_owned() })
+}
+
+/// Returns a word as the protocol's quoted string.
+pub fn quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | '{' | '#');
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    let mut text = String::from("\"");
+    for byte in word.bytes() {
+        match byte {
+            b'"' => text.push_str("\\\""),
+            b'\\' => text.push_str("\\\\"),
+            b'\n' => text.push_str("\\n"),
+            b'\r' => text.push_str("\\r"),
+            b'\t' => text.push_str("\\t"),
+            b' '..=b'~' => text.push(byte.into()),
+            _ => {
+                let _ = write!(text, "\\x{byte:02x}");
+            }
+        }
+    }
+    text.push('"');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_with_blanks_quotes_and_control_characters_are_one_word() {
+        for (word, quoted) in [
+            ("a.b", "a.b"),
+            ("", "\"\""),
+            ("a b", "\"a b\""),
+            ("a\"\\\n", "\"a\\\"\\\\\\n\""),
+            ("\u{1}é", "\"\\x01\\xc3\\xa9\""),
+        ] {
+            assert_eq!(quote(word), quoted);
+        }
+    }
+
+    #[test]
+    fn replies_of_other_services_are_refused() {
+        let read = |bytes: &[u8]| read_reply(&mut &bytes[..]).map_err(|error| error.kind());
+        assert_eq!(read(b"200 2       \nok\n"), Ok(Reply { status: 200, text: "ok".into() }));
+        for bytes in [
+            &b""[..],
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            b"200 99999999999999999999\n",
+            b"200 5       \nok\n",
+            b"SSH-2.0-OpenSSH_9.2p1 with a line that is longer than a reply's head may be\r\n",
+        ] {
+            assert!(read(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}

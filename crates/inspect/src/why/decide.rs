@@ -1,0 +1,321 @@
+//! The decision which outcome a request had, as a function from its records.
+
+use lacquer_shm::Tag;
+
+use super::history::{PastFetch, Removal};
+use super::lifetime::{Obstacle, Storing, storing};
+use super::story::{Place, Story};
+use crate::page::short;
+use crate::transaction::{ORIGIN_REQUEST, REQUEST, Timestamp, Transaction};
+
+/// The outcome of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Hit,
+    /// A hit on an object whose fetch is in progress.
+    HitInProgress,
+    /// The object is past its lifetime: the fetch in the background, if one began.
+    GracedHit,
+    /// It waited for another request's fetch.
+    CoalescedHit,
+    Miss(Absence),
+    /// The origin confirmed a stale object.
+    Revalidated,
+    HitForMiss,
+    HitForPass,
+    Pass(Reason),
+    Pipe(Reason),
+    Synth(Option<Place>),
+    Purged(Option<Place>),
+    /// The origin gave no response.
+    OriginFailed(String),
+    VclFailed(String),
+    /// It was refused before any VCL ran.
+    Rejected(String),
+}
+
+/// Why the cache had no object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Absence {
+    /// Nothing in the log mentions the page.
+    First,
+    /// It expired so many seconds ago.
+    Expired(f64),
+    /// It was purged so many seconds ago by a client.
+    Purged(f64, String),
+    /// This request found it banned, by one of these bans.
+    Banned(Vec<String>),
+    /// It was banned before this request.
+    BannedEarlier,
+    /// It was removed to make room; false if that is only likely.
+    Evicted(bool),
+    /// Only variants for other values of these headers are cached.
+    OtherVariant(Vec<String>),
+    /// VCL forbade to use the object.
+    Forced(Place),
+    /// The last response could not be cached.
+    NotStored,
+}
+
+/// Why a request went past the cache.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    Method(String),
+    Cookie,
+    Authorization,
+    Vcl(Option<Place>),
+}
+
+/// The outcome of a request and what became of its response.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub outcome: Outcome,
+    pub storing: Option<Storing>,
+    /// Seconds for which it waited for another request.
+    pub waited: Option<f64>,
+    pub restarts: usize,
+}
+
+impl Outcome {
+    /// Returns a name for programs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Hit => "hit",
+            Outcome::HitInProgress => "hit-in-progress",
+            Outcome::GracedHit => "graced-hit",
+            Outcome::CoalescedHit => "coalesced-hit",
+            Outcome::Miss(absence) => absence.name(),
+            Outcome::Revalidated => "revalidated",
+            Outcome::HitForMiss => "hit-for-miss",
+            Outcome::HitForPass => "hit-for-pass",
+            Outcome::Pass(Reason::Method(_)) => "pass-method",
+            Outcome::Pass(Reason::Cookie) => "pass-cookie",
+            Outcome::Pass(Reason::Authorization) => "pass-authorization",
+            Outcome::Pass(Reason::Vcl(_)) => "pass-vcl",
+            Outcome::Pipe(_) => "pipe",
+            Outcome::Synth(_) => "synth",
+            Outcome::Purged(_) => "purged",
+            Outcome::OriginFailed(_) => "origin-failed",
+            Outcome::VclFailed(_) => "vcl-failed",
+            Outcome::Rejected(_) => "rejected",
+        }
+    }
+}
+
+impl Absence {
+    fn name(&self) -> &'static str {
+        match self {
+            Absence::First => "miss",
+            Absence::Expired(_) => "miss-expired",
+            Absence::Purged(..) => "miss-purged",
+            Absence::Banned(_) | Absence::BannedEarlier => "miss-banned",
+            Absence::Evicted(_) => "miss-evicted",
+            Absence::OtherVariant(_) => "miss-variant",
+            Absence::Forced(_) => "miss-forced",
+            Absence::NotStored => "miss-not-stored",
+        }
+    }
+}
+
+/// Decides the outcome of a request or include.
+pub fn decide(story: &Story, request: u64) -> Option<Decision> {
+    let requests = story.requests(request);
+    let last = *requests.last()?;
+    let fetch = story.fetches(last).last().copied();
+    let waits = last.timestamps().into_iter().filter(|stamp| stamp.step == "Waitinglist");
+    let waited = waits.map(|stamp: Timestamp| stamp.since_last).reduce(|a, b| a + b);
+    let outcome = outcome(story, last, fetch, waited.is_some());
+    Some(Decision {
+        storing: fetch.filter(|_| fetches(&outcome)).map(|fetch| storing(story, fetch)),
+        outcome,
+        waited,
+        restarts: requests.len() - 1,
+    })
+}
+
+/// Returns whether the response of a fetch is evidence for the outcome.
+fn fetches(outcome: &Outcome) -> bool {
+    !matches!(outcome, Outcome::Pass(_) | Outcome::Pipe(_) | Outcome::Synth(_) | Outcome::Purged(_))
+}
+
+fn outcome(story: &Story, request: &Transaction, fetch: Option<&Transaction>, waited: bool) -> Outcome {
+    if request.first(Tag::VCL_call).is_none() {
+        let why =
+            [Tag::BogoHeader, Tag::Error, Tag::HttpGarbage].into_iter().find_map(|tag| request.first(tag));
+        return Outcome::Rejected(why.map_or_else(|| "the log has no reason".to_owned(), short));
+    }
+    let calls = story.calls(request);
+    let returned = |action: &str| calls.iter().rfind(|call| call.action == action);
+    if returned("fail").is_some() {
+        let why = request.last(Tag::VCL_Error).map_or_else(|| "the log has no reason".to_owned(), short);
+        return Outcome::VclFailed(why);
+    }
+    if let Some(call) = returned("purge") {
+        return Outcome::Purged(call.place.clone());
+    }
+    if let Some(call) = calls.iter().find(|call| call.action == "pipe") {
+        return Outcome::Pipe(reason(request, call.place.clone()));
+    }
+    if request.first(Tag::HitPass).is_some() {
+        return failed(fetch).unwrap_or(Outcome::HitForPass);
+    }
+    if let Some(call) = returned("pass") {
+        return failed(fetch).unwrap_or_else(|| Outcome::Pass(reason(request, call.place.clone())));
+    }
+    if request.first(Tag::HitMiss).is_some() {
+        return failed(fetch).unwrap_or(Outcome::HitForMiss);
+    }
+    if let Some(call) = returned("synth").filter(|_| fetch.is_none()) {
+        return Outcome::Synth(call.place.clone());
+    }
+    if let Some(hit) = request.last(Tag::Hit).filter(|_| returned("deliver").is_some()) {
+        return hit_of(hit, waited);
+    }
+    if let Some(failure) = failed(fetch) {
+        return failure;
+    }
+    if fetch.is_some_and(|fetch| fetch.first(Tag::BerespStatus) == Some(b"304")) {
+        return Outcome::Revalidated;
+    }
+    Outcome::Miss(absence(story, request, fetch))
+}
+
+fn hit_of(record: &[u8], waited: bool) -> Outcome {
+    let text = String::from_utf8_lossy(record);
+    let fields: Vec<f64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
+    match fields[..] {
+        _ if waited => Outcome::CoalescedHit,
+        [_, ttl, ..] if ttl < 0.0 => Outcome::GracedHit,
+        [_, _, _, _, _, ..] => Outcome::HitInProgress,
+        _ => Outcome::Hit,
+    }
+}
+
+/// Returns the failure of a fetch for which the error page of VCL was delivered.
+fn failed(fetch: Option<&Transaction>) -> Option<Outcome> {
+    let fetch = fetch?;
+    fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR").then(|| {
+        let why = [Tag::FetchError, Tag::VCL_Error, Tag::Error].into_iter().find_map(|tag| fetch.last(tag));
+        Outcome::OriginFailed(why.map_or_else(|| "VCL returned an error".to_owned(), short))
+    })
+}
+
+/// Returns why a request was passed. The built-in VCL has a subroutine for each reason; without trace points, the headers
+/// of the request are the best evidence.
+fn reason(request: &Transaction, place: Option<Place>) -> Reason {
+    let method = request.last(Tag::ReqMethod).map(short).unwrap_or_default();
+    let is_other = !["GET", "HEAD"].contains(&method.as_str());
+    if let Some(place) = place {
+        return match place.sub.as_str() {
+            "vcl_req_method" => Reason::Method(method),
+            "vcl_req_authorization" => Reason::Authorization,
+            "vcl_req_cookie" => Reason::Cookie,
+            _ => Reason::Vcl(Some(place)),
+        };
+    }
+    match request {
+        _ if is_other => Reason::Method(method),
+        r if r.header(REQUEST, "Authorization").is_some() => Reason::Authorization,
+        r if r.header(REQUEST, "Cookie").is_some() => Reason::Cookie,
+        _ => Reason::Vcl(None),
+    }
+}
+
+fn absence(story: &Story, request: &Transaction, fetch: Option<&Transaction>) -> Absence {
+    let banned: Vec<u64> = request.all(Tag::ExpBan).filter_map(first_number).collect();
+    if let Some(vxid) = banned.last() {
+        return Absence::Banned(candidates(story, request, *vxid));
+    }
+    let now = request.start();
+    let past = &story.past;
+    let Some(last) = past.fetches.last() else {
+        return past
+            .purges
+            .last()
+            .map_or(Absence::First, |purge| Absence::Purged(now - purge.at, purge.client.clone()));
+    };
+    if let Some(purge) = past.purges.iter().rfind(|purge| purge.at > last.at) {
+        return Absence::Purged(now - purge.at, purge.client.clone());
+    }
+    // The newest response that this request could have used.
+    let usable = past.fetches.iter().rfind(|other| is_same_variant(other, fetch));
+    let Some(usable) = usable else {
+        return Absence::OtherVariant(last.variant.iter().map(|(name, _)| name.clone()).collect());
+    };
+    let Some(lifetime) = &usable.lifetime else { return Absence::NotStored };
+    match past.removed.get(&usable.vxid) {
+        Some(Removal::Banned) => return Absence::BannedEarlier,
+        Some(Removal::Evicted) => return Absence::Evicted(true),
+        Some(Removal::Expired) | None => {}
+    }
+    // Times in the log are rounded to seconds.
+    let expired = now - (lifetime.origin + lifetime.ttl + lifetime.grace);
+    if expired > -1.0 {
+        return Absence::Expired(now - (lifetime.origin + lifetime.ttl));
+    }
+    match story.ran(request, "req.hash_always_miss") {
+        Some(place) => Absence::Forced(place),
+        None => Absence::Evicted(false),
+    }
+}
+
+fn first_number(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.split(' ').next()?.parse().ok()
+}
+
+/// Returns whether the request of a fetch has the same values of the headers by which an earlier response varies.
+fn is_same_variant(other: &PastFetch, fetch: Option<&Transaction>) -> bool {
+    let value = |name: &str| fetch.and_then(|fetch| fetch.header(ORIGIN_REQUEST, name));
+    other.variant.iter().all(|(name, theirs)| value(name) == *theirs)
+}
+
+/// Returns the bans that may have removed an object: those newer than it that this request does not contradict.
+fn candidates(story: &Story, request: &Transaction, vxid: u64) -> Vec<String> {
+    let created = story.past.fetches.iter().find(|fetch| fetch.vxid == vxid).map_or(0.0, |fetch| fetch.at);
+    let bans = story.bans.iter().flatten();
+    let newer = bans.filter(|ban| ban.at >= created && may_match(&ban.expression, request));
+    newer.map(|ban| short(ban.expression.as_bytes())).collect()
+}
+
+/// Returns whether a ban may match a request. Conditions that cannot be tested here count as matching.
+fn may_match(expression: &str, request: &Transaction) -> bool {
+    expression.split(" && ").all(|condition| {
+        let mut words = condition.splitn(3, ' ');
+        let (Some(field), Some(operator), Some(operand)) = (words.next(), words.next(), words.next()) else {
+            return true;
+        };
+        let value = match field.strip_prefix("req.http.") {
+            Some(name) => request.header(REQUEST, name).unwrap_or_default(),
+            None if field == "req.url" => request.last(Tag::ReqURL).map(short).unwrap_or_default(),
+            None => return true,
+        };
+        let operand = operand.trim_matches('"');
+        let is_literal = !operand.contains(|c: char| "\\^$.|?*+()[]{}".contains(c));
+        match operator {
+            "==" => value == operand,
+            "!=" => value != operand,
+            "~" if is_literal => value.contains(operand),
+            "~" => matches_anchored(operand, &value).unwrap_or(true),
+            _ => true,
+        }
+    })
+}
+
+/// Tests the common pattern of a literal behind `^`, and maybe before `$`. Returns `None` for all others.
+fn matches_anchored(pattern: &str, value: &str) -> Option<bool> {
+    let literal = pattern.strip_prefix('^')?;
+    let (literal, is_whole) = match literal.strip_suffix('$') {
+        Some(literal) => (literal, true),
+        None => (literal, false),
+    };
+    let is_literal = !literal.contains(|c: char| "\\^$.|?*+()[]{}".contains(c));
+    is_literal.then(|| if is_whole { value == literal } else { value.starts_with(literal) })
+}
+
+/// Returns what forbids to cache the response of a decision.
+pub fn obstacle(decision: &Decision) -> Option<&Obstacle> {
+    match &decision.storing {
+        Some(Storing::Not(obstacle, _)) => Some(obstacle),
+        _ => None,
+    }
+}

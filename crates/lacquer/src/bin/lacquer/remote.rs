@@ -1,0 +1,58 @@
+//! The daemon that a command talks to: one of this machine by its name, or any by address and secret.
+
+use std::process::ExitCode;
+
+use lacquer_inspect::directory::Directory;
+use lacquer_inspect::management::Management;
+use lacquer_manager::show;
+use serde_json::Value;
+
+use crate::args::{Opt, Values};
+use crate::failure::Failure;
+
+pub const NAME: Opt = Opt::one("n", "NAME", "the daemon: its option -n; default the one without a name");
+pub const ADDRESS: Opt = Opt::one("address", "HOST:PORT", "the management port of a daemon, instead of -n");
+pub const SECRET: Opt =
+    Opt::one("secret", "FILE", "the secret of that port: the file of the daemon's option -S");
+
+/// Finds the daemon on this machine.
+pub fn directory(values: &Values) -> Result<Directory, Failure> {
+    Directory::find(values.one("n")).map_err(Failure::of)
+}
+
+/// Logs in to the management port.
+pub fn management(values: &Values) -> Result<Management, Failure> {
+    match (values.one("address"), values.one("n")) {
+        (Some(_), Some(_)) => {
+            Err(Failure::new("-n and --address cannot be combined")
+                .hint("each names a daemon; give one of them"))
+        }
+        (Some(address), None) => Management::connect(address, values.one("secret")).map_err(Failure::of),
+        (None, _) if values.one("secret").is_some() => Err(Failure::new("--secret needs --address")
+            .hint("a daemon of this machine publishes its own secret")),
+        (None, _) => Management::of(&directory(values)?).map_err(Failure::of),
+    }
+}
+
+/// Prints a result: as JSON if that is wanted, else as text.
+pub fn report(values: &Values, json: &Value, text: &str) -> ExitCode {
+    if values.has("json") {
+        show(&format!("{json}\n"));
+    } else {
+        show(&lacquer_inspect::page::fit(text.trim_end()));
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs a command of the management port whose JSON reply has the option -j, and prints the reply.
+pub fn show_reply(values: &Values, name: &str, words: &[&str]) -> Result<ExitCode, Failure> {
+    let mut management = management(values)?;
+    let mut all = vec![name];
+    if values.has("json") {
+        all.push("-j");
+    }
+    all.extend(words);
+    let text = management.words(&all).map_err(Failure::of)?;
+    let json = serde_json::from_str(&text).unwrap_or(Value::Null);
+    Ok(report(values, &json, &text))
+}

@@ -1,0 +1,39 @@
+//! `lacquer why`: sends a request and explains what became of it.
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use lacquer_inspect::page::plain;
+use lacquer_inspect::request::{Target, header, is_method};
+use lacquer_inspect::why::{Question, ask};
+use lacquer_manager::show;
+
+use crate::args::Values;
+use crate::colors;
+use crate::failure::Failure;
+use crate::remote;
+
+pub fn run(values: &Values) -> Result<ExitCode, Failure> {
+    let target = Target::parse(values.operand().unwrap_or_default()).map_err(Failure::of)?;
+    let headers =
+        values.many("H").iter().map(|line| header(line)).collect::<Result<_, _>>().map_err(Failure::of)?;
+    let method = values.one("method").unwrap_or("GET").to_owned();
+    if !is_method(&method) {
+        let what = format!("--method {} is not a method", plain(method.as_bytes()));
+        return Err(Failure::new(what).hint("methods are words such as GET, HEAD and POST"));
+    }
+    let question = Question { target, method, headers, to: values.one("to").map(str::to_owned) };
+    let answer = ask(&remote::directory(values)?, &question).map_err(Failure::of)?;
+    if values.has("json") {
+        let mut json = answer.explanation.json();
+        json["request"] = answer.exchange.into();
+        json["status"] = answer.status.into();
+        show(&format!("{json}\n"));
+    } else {
+        let mut text = String::new();
+        lacquer_inspect::page::wrap(&mut text, "", &answer.exchange);
+        text.push_str(&answer.explanation.text(colors::wanted(io::stdout().is_terminal())));
+        show(&text);
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,130 @@
+//! `lacquer purge`, `ban`, `vcl`, `param`, `stat` and `log`, with a real daemon.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use lacquer_testing::client::get;
+use lacquer_testing::management::{ManagementPort, published};
+
+use crate::{Site, lacquer};
+
+const SUBS: &str = "";
+
+#[test]
+fn purges_and_bans_remove_pages() {
+    let site = Site::start(SUBS, &[]);
+    let host = site.daemon.address.to_string();
+    site.expect("/minute/a", &[], "miss", "");
+    assert_eq!(site.run(&["purge", "/minute/b"]).out, "purged /minute/b\n");
+    site.expect("/minute/a", &[], "hit", "");
+    let ran = site.run(&["purge", &format!("http://{host}/minute/a"), "--json"]).json();
+    assert_eq!(ran["purged"], format!("{host}/minute/a"));
+    site.expect("/minute/a", &[], "miss-banned", "req.http.host");
+    site.run(&["ban", "req.url", "~", "^/minute/ && obj.http.Cache-Control ~ \"max-age=60\""]);
+    site.expect("/minute/a", &[], "miss-banned", "obj.http.Cache-Control");
+    let wrong = lacquer(&["ban", "nonsense", "-n", site.daemon.directory().to_str().expect("text")]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("the daemon refuses `ban`"), "{wrong:?}");
+}
+
+#[test]
+fn vcls_are_loaded_used_and_discarded() {
+    let site = Site::start(SUBS, &[]);
+    let folder = site.daemon.directory();
+    let file = folder.join("new site.vcl");
+    fs::write(&file, "vcl 4.1; backend default none; sub vcl_recv { return (synth(299)); }")
+        .expect("written");
+    let path = file.to_str().expect("text");
+    assert!(site.run(&["vcl", "load", path, "--as", "second"]).out.contains("loaded: second"));
+    assert!(site.run(&["vcl", "list"]).out.contains("second"));
+    site.run(&["vcl", "use", "second"]);
+    site.expect("/", &[], "synth", "299");
+    let loaded = site.run(&["vcl", "load", "--use", path, "--json"]).json();
+    assert_eq!(loaded["used"], true);
+    site.run(&["vcl", "discard", "second"]);
+    assert!(!site.run(&["vcl", "list", "--json"]).json().to_string().contains("second"));
+    fs::write(&file, "vcl 4.1; backend default none; sub vcl_recv { return (nothing); }").expect("written");
+    let wrong = lacquer(&["vcl", "load", path, "-n", folder.to_str().expect("text")]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("nothing"), "{wrong:?}");
+    // Another machine receives the text.
+    let port = ManagementPort::of(&folder).expect("it is published").address.to_string();
+    let secret = published(&folder, "-S").expect("it is published");
+    fs::write(&file, "vcl 4.1; backend default none; # \"a\\\n").expect("written");
+    let remote = lacquer(&["vcl", "load", path, "--as", "far", "--address", &port, "--secret", &secret]);
+    assert_eq!(remote.code, Some(0), "{remote:?}");
+    let refused = lacquer(&["vcl", "list", "--address", &port]);
+    assert!(refused.code == Some(2) && refused.err.contains("--secret"), "{refused:?}");
+    let wrong = lacquer(&["vcl", "list", "--address", &site.daemon.address.to_string()]);
+    assert!(wrong.code == Some(2), "{wrong:?}");
+}
+
+#[test]
+fn parameters_are_shown_and_set() {
+    let site = Site::start(SUBS, &[]);
+    assert!(site.run(&["param", "default_ttl", "77"]).out.contains("77.000"));
+    assert!(site.run(&["param", "default_ttl", "--json"]).json().to_string().contains("77"));
+    assert!(site.run(&["param", "--reset", "default_ttl"]).out.contains("120.000"));
+    assert!(site.run(&["param"]).out.contains("vsl_space"));
+    let wrong = lacquer(&["param", "nonsense", "1", "-n", site.daemon.directory().to_str().expect("text")]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("param.set"), "{wrong:?}");
+}
+
+#[test]
+fn counters_and_requests_are_listed() {
+    let site = Site::start(SUBS, &[]);
+    for path in ["/minute/a", "/minute/a", "/error", "/minute/%1b"] {
+        assert!(get(site.daemon.address, path).is_ok());
+    }
+    assert!(lacquer_testing::until(|| site.run(&["stat", "cache_hit"]).out.contains(" 1  ")));
+    assert_eq!(site.run(&["stat", "cache_miss", "--json"]).json()["MAIN.cache_miss"]["value"], 3);
+    let lines = |words: &[&str]| site.run(&[&["log"], words].concat()).out;
+    assert_eq!(lines(&[]).lines().count(), 4, "{}", lines(&[]));
+    assert!(lines(&["--lines", "1"]).contains("/minute/%1b"));
+    assert_eq!(lines(&["--misses"]).lines().count(), 3);
+    assert!(lines(&["--status", "5xx"]).contains("/error"));
+    assert_eq!(lines(&["--url", "/minute/a"]).lines().count(), 2);
+    let first: serde_json::Value =
+        serde_json::from_str(lines(&["--json"]).lines().next().expect("a line")).expect("JSON");
+    assert_eq!((&first["url"], &first["handling"]), (&"/minute/a".into(), &"miss".into()));
+}
+
+#[test]
+fn new_requests_are_followed_until_the_pipe_closes() {
+    let site = Site::start(SUBS, &[]);
+    let mut follower = Command::new(env!("CARGO_BIN_EXE_lacquer"))
+        .args(["log", "--follow", "--lines", "0", "-n"])
+        .arg(site.daemon.directory())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut out = BufReader::new(follower.stdout.take().expect("it is a pipe"));
+    let mut line = String::new();
+    // The follower may begin after the first request.
+    let address = site.daemon.address;
+    let requester = std::thread::spawn(move || {
+        for number in 0..100 {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            if get(address, &format!("/minute/{number}")).is_err() {
+                return;
+            }
+        }
+    });
+    out.read_line(&mut line).expect("it writes");
+    assert!(line.contains("/minute/") && line.contains("miss"), "{line}");
+    drop(out);
+    assert!(follower.wait().expect("it ends").success());
+    drop(site);
+    requester.join().expect("it ends");
+}
+
+#[test]
+fn help_texts_fit_a_page() {
+    let names =
+        ["why", "log", "stat", "purge", "ban", "vcl load", "vcl use", "vcl list", "vcl discard", "param"];
+    for name in names {
+        let words: Vec<&str> = ["help"].into_iter().chain(name.split(' ')).collect();
+        let ran = lacquer(&words);
+        assert!(ran.out.contains(&format!("Usage: lacquer {name}")), "{ran:?}");
+        assert!(ran.out.lines().all(|line| line.chars().count() <= 100), "{}", ran.out);
+    }
+}

@@ -1,0 +1,131 @@
+//! The commands that talk to a daemon, as users type them.
+
+mod commands;
+mod why;
+
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::origin::Origin;
+
+/// The outcome of a command.
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Runs `lacquer` with these words.
+fn lacquer(words: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer"));
+    command.args(words).stdin(Stdio::null()).env_remove("NO_COLOR");
+    let Output { status, stdout, stderr } = command.output().expect("the program runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it is text");
+    let ran = Ran { code: status.code(), out: text(stdout), err: text(stderr) };
+    assert!(!ran.err.contains("panicked"), "{ran:?}");
+    ran
+}
+
+/// Runs a command on the daemon of a working directory. It must succeed.
+fn on(directory: &Path, words: &[&str]) -> Ran {
+    let name = directory.to_str().expect("text");
+    let ran = lacquer(&[words, &["-n", name]].concat());
+    assert_eq!(ran.code, Some(0), "{words:?}: {ran:?}");
+    assert!(
+        ran.out.lines().all(|line| line.chars().count() <= 100 || words.contains(&"--json")),
+        "{}",
+        ran.out
+    );
+    ran
+}
+
+/// An origin whose pages have the headers that their path names, and a daemon before it.
+struct Site {
+    daemon: Daemon,
+    origin: Origin,
+}
+
+impl Site {
+    fn start(subs: &str, options: &[&str]) -> Site {
+        let origin = Origin::start(page);
+        let daemon = Daemon::start(&vcl(origin.address, subs), options);
+        Site { daemon, origin }
+    }
+
+    fn run(&self, words: &[&str]) -> Ran {
+        on(&self.daemon.directory(), words)
+    }
+
+    /// Returns the explanation of a request.
+    fn why(&self, path: &str, more: &[&str]) -> serde_json::Value {
+        self.run(&[&["why", path, "--json"], more].concat()).json()
+    }
+
+    /// Checks the outcome of a request, and words of its explanation.
+    fn expect(&self, path: &str, more: &[&str], outcome: &str, words: &str) {
+        let found = self.why(path, more);
+        assert_eq!(found["outcome"], outcome, "{path}: {found:#}");
+        assert!(found.to_string().contains(words), "{path}: {words}: {found:#}");
+        assert_ne!(found["advice"], "", "{found:#}");
+    }
+}
+
+/// Writes a page: `/vary/..` has the header Vary, and so on.
+fn page(path: &str, stream: &mut TcpStream) -> bool {
+    /// The number of requests for pages below `/tag`; all but the first one are confirmed.
+    static CONFIRMED: AtomicUsize = AtomicUsize::new(0);
+    if path.starts_with("/tag/") && CONFIRMED.fetch_add(1, Ordering::SeqCst) > 0 {
+        return write!(
+            stream,
+            "HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\nCache-Control: max-age=60\r\n\r\n"
+        )
+        .is_ok();
+    }
+    if path.starts_with("/drip/") {
+        return drip(stream).is_ok();
+    }
+    let header = match path.split('/').nth(1).unwrap_or_default() {
+        "cookie" => "Set-Cookie: a=b\r\n",
+        "private" => "Cache-Control: private\r\n",
+        "zero" => "Cache-Control: max-age=0\r\n",
+        "short" | "second" => "Cache-Control: max-age=1\r\n",
+        "minute" => "Cache-Control: max-age=60\r\n",
+        "vary" => "Vary: Accept-Language\r\nCache-Control: max-age=60\r\n",
+        "all" => "Vary: *\r\n",
+        "tag" => "ETag: \"1\"\r\nCache-Control: max-age=1\r\n",
+        "slow" => {
+            std::thread::sleep(Duration::from_secs(3));
+            ""
+        }
+        "broken" => return false,
+        _ => "",
+    };
+    let big = "x".repeat(200_000);
+    let (status, body) = match path {
+        "/error" => ("500 Internal Server Error", "no"),
+        "/esi" => ("200 OK", "<esi:include src=\"/minute/part\"/>"),
+        _ if path.starts_with("/big/") => ("200 OK", &*big),
+        _ => ("200 OK", "hello"),
+    };
+    let length = body.len();
+    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{header}\r\n{body}").is_ok()
+}
+
+/// Writes a page whose second half is late.
+fn drip(stream: &mut TcpStream) -> io::Result<()> {
+    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")?;
+    std::thread::sleep(Duration::from_secs(3));
+    write!(stream, "hello")
+}
