@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) patch python3 util-linux valgrind strace
 
-.PHONY: help run test build dist attack deep simulate conformance http3-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
+.PHONY: help run test build dist deb install attack deep simulate conformance http3-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -27,6 +27,16 @@ dist: cargo
 	@scripts/need $(BUILD_PACKAGES) python3 util-linux
 	@scripts/dist
 
+## make deb                   Debian packages in target/deb, from the programs of make dist; PROGRAMS=DIR names others
+deb: $(if $(PROGRAMS),,dist)
+	@scripts/need binutils dpkg-dev python3 xz-utils
+	@scripts/deb $(if $(PROGRAMS),--programs $(PROGRAMS)) $(ARGS)
+
+## make install PREFIX=DIR    the programs of make dist, manual pages, completions, unit and settings; also DESTDIR,
+##                            and PROGRAMS=DIR for other programs
+install:
+	@scripts/install --prefix "$(or $(PREFIX),/usr/local)" --destdir "$(DESTDIR)" $(if $(PROGRAMS),--programs $(PROGRAMS))
+
 ## make attack                the tests of tests/attack in full; make test runs a short form
 attack: build
 	@scripts/need $(TEST_PACKAGES)
@@ -39,7 +49,7 @@ simulate: cargo
 
 ## make deep                  the long tests: attacks in full, fuzzing, public clients of HTTP/3 and WebSocket, simulated
 ##                            worlds and the bugs that they must find, Miri, ThreadSanitizer, loom with more thread
-##                            switches, and the public suites (VC=DIR CT=DIR)
+##                            switches, the Debian package, and the public suites (VC=DIR CT=DIR)
 deep: cargo
 	@VC="$(VC)" CT="$(CT)" scripts/deep
 

@@ -9,7 +9,7 @@ use crate::options::raw_args::LETTERS;
 use crate::workdir;
 
 /// Options in groups: for each one its syntax and its meaning.
-const OPTIONS: &[(&str, &[(&str, &str)])] = &[
+pub const OPTIONS: &[(&str, &[(&str, &str)])] = &[
     (
         "Basic options",
         &[

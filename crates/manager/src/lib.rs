@@ -19,6 +19,7 @@ mod jail;
 mod listen;
 mod machine;
 mod manager;
+mod notify;
 mod obtain;
 mod options;
 mod regular_file;
@@ -43,11 +44,13 @@ use std::io::Write;
 use std::process::ExitCode;
 
 pub use complain::ANNOUNCEMENT;
+pub use documents::OPTIONS;
 pub use machine::Machine;
 pub use startup::backend_vcl;
 #[cfg(fuzzing)]
 pub use tls::parse_file;
 pub use upgrade::request as request_upgrade;
+pub use workdir::path as working_directory;
 
 use crate::daemon::Background;
 use crate::fault::{Fault, Outcome};

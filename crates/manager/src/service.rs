@@ -14,6 +14,7 @@ use crate::cli::{CliChannel, CliSockets, Master, Origin, Sessions};
 use crate::complain::{Level, print_line};
 use crate::fault::{Fault, Outcome};
 use crate::manager::{Manager, seconds};
+use crate::notify::{Change, notify};
 use crate::worker::{Retiring, State};
 
 /// Seconds until the first check for idle VCL programs. Later checks follow `vcl_cooldown`.
@@ -275,6 +276,7 @@ impl Service {
         }
         let text = format!("Draining: requests in progress have {limit:.0} s to end");
         self.manager.complain.report(Level::Routine, &text);
+        notify(&Change::Stopping(text));
         self.timers.drained = Some(Instant::now() + seconds(limit));
         true
     }

@@ -20,6 +20,7 @@ use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::listen::{Listeners, is_backend_path};
 use crate::manager::{Child, Instance, Manager, Reply};
+use crate::notify::{Change, notify};
 use crate::options::raw_args::{Mode, Ordered, RawOptions};
 use crate::secret::Secret;
 use crate::service::{Service, Signals};
@@ -536,10 +537,12 @@ fn serve_until_the_end(
     if !is_upgrade {
         announce();
     }
+    notify(&Change::Ready);
     if raw.mode == Mode::Foreground {
         daemon::silence(rustix::stdio::dup2_stdin);
     }
     service.run();
+    notify(&Change::Stopping("Ending".to_owned()));
     service.manager.complain.report(Level::Routine, "manager stopping child");
     service.manager.stop();
     service.manager.complain.report(Level::Routine, "manager dies");

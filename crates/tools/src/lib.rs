@@ -1,7 +1,9 @@
 //! The tools for VCL texts, which the daemon does not need: they are functions from texts to texts.
 #![forbid(unsafe_code)]
 
+pub mod doctor;
 mod format;
+pub mod manual;
 mod offline;
 pub mod report;
 mod upgrade;

@@ -7,6 +7,7 @@ mod disk_large;
 mod disk_tags;
 mod drain;
 mod memory;
+mod notify;
 mod refusals;
 mod several_disks;
 mod startup;

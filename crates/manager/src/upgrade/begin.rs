@@ -17,6 +17,7 @@ use super::{ARGUMENT, CHECK_ARGUMENT};
 use crate::cli::CliSockets;
 use crate::complain::Level;
 use crate::manager::{Manager, Reply};
+use crate::notify::{Change, notify};
 use crate::secret::Secret;
 use crate::shm::{Shm, now};
 use crate::storage::Storage;
@@ -177,7 +178,9 @@ impl Manager {
         arguments.extend(upgrade.command(ARGUMENT, &state).into_iter().map(c_string));
         let _root = self.jail.raise();
         let _inherited = self.inherited(cli, &state);
+        notify(&Change::Reloading);
         let error = lacquer_system::exec(&program, &arguments);
+        notify(&Change::Ready);
         format!("{}: {error}", String::from_utf8_lossy(upgrade.program().as_os_str().as_bytes()))
     }
 }

@@ -95,7 +95,7 @@ const FUNCTIONS: &[(&str, Func)] = &[
     ("fmax", reals!(f64::max, 2)),
     ("fmin", reals!(f64::min, 2)),
     ("fmod", reals!(|x: f64, y: f64| x % y, 2)),
-    ("hypot", reals!(f64::hypot, 2)),
+    ("hypot", reals!(libm::hypot, 2)),
     ("ilogb", ilogb),
     ("j0", reals!(libm::j0, 1)),
     ("j1", reals!(libm::j1, 1)),

@@ -3,6 +3,7 @@
 
 use crate::failure::Failure;
 use lacquer_manager::show;
+use lacquer_tools::manual::{Flag, Subcommand};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -42,8 +43,24 @@ pub struct Command {
     pub run: fn(&Values) -> Result<ExitCode, Failure>,
 }
 
+impl Command {
+    /// Returns the command for its manual page.
+    pub fn describe(&self) -> Subcommand {
+        let flag =
+            |option: &Opt| Flag { name: option.name, value: option.value, help: option.help.to_owned() };
+        Subcommand {
+            name: self.name,
+            operand: self.operand,
+            summary: self.summary,
+            about: self.about,
+            options: self.options.iter().map(flag).collect(),
+            examples: self.examples,
+        }
+    }
+}
+
 /// The options and the operands of a command line.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Values {
     options: BTreeMap<&'static str, Vec<String>>,
     pub operands: Vec<String>,
@@ -62,6 +79,11 @@ impl Values {
     /// Returns whether an option without a value was given.
     pub fn has(&self, name: &str) -> bool {
         !self.many(name).is_empty()
+    }
+
+    /// Adds a value of an option, as if it had been given.
+    pub fn add(&mut self, name: &'static str, value: &str) {
+        self.options.entry(name).or_default().push(value.to_owned());
     }
 
     pub fn many(&self, name: &str) -> &[String] {

@@ -8,6 +8,9 @@ mod check;
 mod colors;
 mod daemon_log;
 mod demo;
+mod doctor;
+mod document;
+mod environment;
 mod failure;
 mod format;
 mod https;
@@ -15,6 +18,7 @@ mod invalidate;
 mod listen;
 mod params;
 mod remote;
+mod reload;
 mod run;
 mod stat;
 mod storage;
@@ -289,6 +293,17 @@ const COMMANDS: &[Command] = &[
         run: upgrade::run,
     },
     Command {
+        name: "reload",
+        operand: Some(("FILE", "the VCL file to load")),
+        summary: "load a VCL file into a running daemon and use it",
+        about: "Lets the daemon load a VCL file and use it for all further requests. Earlier files that were loaded\n\
+                in this way are removed. If the file has an error, the daemon continues with what it has, and the\n\
+                exit code is 2.",
+        options: &[Opt::one("name", "DIR", "working directory of the daemon, its option -n")],
+        examples: &[("lacquer reload --name /run/lacquer /etc/lacquer/default.vcl", "use a changed file")],
+        run: reload::run,
+    },
+    Command {
         name: "demo-origin",
         operand: None,
         summary: "run a small web server whose pages demonstrate caching",
@@ -296,6 +311,41 @@ const COMMANDS: &[Command] = &[
         options: &[Opt::one("listen", "ADDR", "address to listen on; default 127.0.0.1:8080")],
         examples: &[("lacquer demo-origin --listen 127.0.0.1:9000", "use another port")],
         run: demo::run,
+    },
+    Command {
+        name: "doctor",
+        operand: None,
+        summary: "find settings of this machine that limit the cache",
+        about: "Compares the settings of the kernel, the limits and files of a daemon that runs, and the answers of web\n\
+                servers with what a busy cache needs. Prints what is, what should be, why, and the command that\n\
+                changes it; nothing is changed. The exit code is 1 if a setting is bad.",
+        options: &[
+            Opt::one(
+                "name",
+                "DIR",
+                "working directory of the daemon, its option -n; default /run/lacquer if one runs there",
+            ),
+            Opt::many("backend", "URL", "a web server that should answer; may be repeated"),
+            Opt::flag("fix", "print a file for /etc/sysctl.d instead"),
+            Opt::flag("json", "print the findings in JSON"),
+        ],
+        examples: &[
+            ("lacquer doctor --backend http://localhost:3000", "examine this machine and a web server"),
+            ("lacquer doctor --fix > /etc/sysctl.d/60-lacquer.conf", "write better kernel settings"),
+        ],
+        run: doctor::run,
+    },
+    Command {
+        name: "document",
+        operand: Some(("FORMAT", "man, or a shell whose completion you want: bash, zsh or fish")),
+        summary: "print the manual page or a shell completion",
+        about: "Prints the manual page of a program, or its completion for a shell. Packages install both.",
+        options: &[Opt::one("program", "NAME", "lacquer or lacquerd; default lacquer")],
+        examples: &[
+            ("lacquer document man | man -l -", "read the manual"),
+            ("source <(lacquer document bash)", "complete commands and options in this shell"),
+        ],
+        run: document::run,
     },
     Command {
         name: "storage create",

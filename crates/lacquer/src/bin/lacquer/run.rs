@@ -4,6 +4,7 @@
 use crate::args::Values;
 use crate::check;
 use crate::demo;
+use crate::environment;
 use crate::failure::Failure;
 use crate::https::{self, Https};
 use crate::listen::Listen;
@@ -29,6 +30,11 @@ enum Source {
 }
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
+    let values = &environment::complete(
+        values.clone(),
+        |name| std::env::var(name).ok(),
+        |file| Path::new(file).exists(),
+    );
     let https = https::plan(values)?;
     let listens = match &https {
         Some(https) => https.plain().to_vec(),
@@ -142,7 +148,7 @@ fn source(values: &Values) -> Result<Source, Failure> {
 }
 
 /// Converts a URL, address or path to `host:port`, `https://host:port` or a socket's path, as lacquerd's `-b` requires.
-fn parse_backend(url: &str) -> Result<String, Failure> {
+pub fn parse_backend(url: &str) -> Result<String, Failure> {
     let wrong = |why: &str| Failure::new(format_args!("--backend {url}: {why}"));
     if let Some(path) = url.strip_prefix("unix:").or_else(|| url.starts_with('/').then_some(url)) {
         return if path.starts_with('/') {
