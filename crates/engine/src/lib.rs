@@ -11,6 +11,7 @@ mod admission;
 pub mod backends;
 mod ban_subjects;
 pub mod bans;
+mod cache_key;
 mod challenges;
 pub mod client;
 mod client_sink;

@@ -8,7 +8,8 @@
 //! - Strings and BLOBs of objects, sessions, storages, directors and of the outer request: the transaction holds a
 //!   reference count of these or of their owner, and no method releases it. They do not change after they were
 //!   created.
-//! - The digest and the origin's address are in the transaction itself, and no method changes them.
+//! - The digest and the origin's address are in the transaction itself. No method changes them; the digest is computed
+//!   once, before it is returned.
 #![allow(unsafe_code)]
 
 use lacquer_vcl_runtime::StableValues;

@@ -37,7 +37,6 @@ pub fn begin(
         return Begun::Closed(SessClose::Overload);
     };
     let max_line = params.http_req_hdr_len as usize;
-    let has_https = params.feature.has(FeatureBits::HTTPS_SCHEME);
     let start = Start {
         context: TaskContext { services: services.clone(), params, sess: connection.sess().clone(), vcl },
         tx: ClientTransport::Http1(connection.tx().clone()),
@@ -51,10 +50,12 @@ pub fn begin(
     req.head_complete(head.complete);
     let Logged { message, ws, .. } = req.req_headers();
     let mut parsed = h1::parse_request(ws, head.rx, message, max_line);
-    if let Ok(https) = parsed
+    if let Ok(https) = &parsed
         && https.is_https
     {
-        parsed = h1::rehost_https(ws, message, https, has_https);
+        let is_allowed = req.params().feature.has(FeatureBits::HTTPS_SCHEME);
+        let Logged { message, ws, .. } = req.req_headers();
+        parsed = h1::rehost_https(ws, message, *https, is_allowed);
     }
     match parsed {
         Ok(parsed) => {

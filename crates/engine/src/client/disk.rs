@@ -29,7 +29,7 @@ fn begin(req: &Req) -> Option<DiskSearch> {
     if req.request.rules.always_miss {
         return None;
     }
-    req.task.services().cache().search_disks(&req.key.digest, req.request.received)
+    req.task.services().cache().search_disks(req.key.digest(), req.request.received)
 }
 
 /// Reads the objects of the request's key, newest first, and publishes the first one that the request matches. Returns

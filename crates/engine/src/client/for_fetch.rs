@@ -10,6 +10,7 @@ use lacquer_vcl_runtime::BackendId;
 
 use super::Req;
 use crate::admission::Permit;
+use crate::cache_key::CacheKey;
 use crate::client_transport::ClientTransport;
 use crate::req_body::ReqBody;
 use crate::req_filters::BodyFilters;
@@ -17,7 +18,7 @@ use crate::req_filters::BodyFilters;
 /// The values that a fetch takes from its request. They contain no texts, because those are in the request's
 /// workspace.
 pub struct FetchInputs {
-    pub digest: [u8; 32],
+    pub key: CacheKey,
     pub backend: BackendId,
     pub is_hitpass: bool,
     pub is_hitmiss: bool,
@@ -32,7 +33,7 @@ impl Req {
     pub(crate) fn take_fetch_inputs(&mut self) -> FetchInputs {
         let body = &mut self.request.body;
         FetchInputs {
-            digest: self.key.digest,
+            key: self.key.clone(),
             backend: self.request.backend_hint,
             is_hitpass: self.found.is_hitpass,
             is_hitmiss: self.found.is_hitmiss,

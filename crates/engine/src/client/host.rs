@@ -13,7 +13,6 @@ use lacquer_vcl_runtime::{
     BackendId, Blob, H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, TcpInfo,
     TlsFact, instance,
 };
-use sha2::Digest;
 
 use super::{Req, body, deliver, synth, variables as vars};
 use crate::emulated::workspaces;
@@ -115,15 +114,11 @@ impl Host for Req {
     }
 
     fn hash_data(&mut self, data: Option<&[u8]>) -> HostResult<()> {
-        let Some(hasher) = &mut self.key.hasher else {
+        if !self.key.add(data.unwrap_or(&[0])) {
             return Err("hash_data() is not available here".to_owned());
-        };
-        match data {
-            Some(bytes) => {
-                hasher.update(bytes);
-                self.task.log_mut().put(Tag::Hash, bytes);
-            }
-            None => hasher.update([0]),
+        }
+        if let Some(bytes) = data {
+            self.task.log_mut().put(Tag::Hash, bytes);
         }
         Ok(())
     }
@@ -153,7 +148,7 @@ impl Host for Req {
         if !matches!(self.task.method(), Method::Hit | Method::Miss) {
             return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
         }
-        Ok(purge::of_hash(&self.task, &self.key.digest, mode, self.request.received))
+        Ok(purge::of_hash(&self.task, self.key.digest(), mode, self.request.received))
     }
 
     fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {

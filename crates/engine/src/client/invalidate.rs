@@ -15,7 +15,7 @@ pub async fn after(req: &mut Req, response: &Object) {
     if !invalidation::is_unsafe(method) || !invalidation::is_success(head.status()) {
         return;
     }
-    crate::purge::by_action(&req.task, &req.key.digest).await;
+    crate::purge::by_action(&req.task, req.key.digest()).await;
     let (url, host) = {
         let (http, ws) = (&req.request.http, req.task.ws());
         (http.url(ws).to_vec(), http.get(ws, h::HOST).unwrap_or_default().to_vec())
@@ -31,14 +31,14 @@ pub async fn after(req: &mut Req, response: &Object) {
 
 /// Removes the objects of another URI of the same origin. VCL computes its key.
 async fn invalidate(req: &mut Req, url: &[u8]) {
-    let (own_url, own_key) = (req.request.http.text(Slot::Url), req.key.digest);
+    let (own_url, own_key) = (req.request.http.text(Slot::Url), req.key.clone());
     if !req.req_headers().put(Slot::Url, url) {
         return;
     }
     let has_key = hash(req).await;
-    let key = std::mem::replace(&mut req.key.digest, own_key);
+    let key = std::mem::replace(&mut req.key, own_key);
     req.request.http.put(req.task.ws(), Slot::Url, own_url);
     if has_key {
-        crate::purge::by_action(&req.task, &key).await;
+        crate::purge::by_action(&req.task, key.digest()).await;
     }
 }

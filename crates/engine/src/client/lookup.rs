@@ -215,7 +215,7 @@ fn lookup_once(
         banned: &|vxid| log.borrow_mut().put_fmt(Tag::ExpBan, format_args!("{vxid} banned lookup")),
         mismatches: Cell::new(0),
     };
-    let found = services.lookup(&req.key.digest, &args, resumed);
+    let found = services.lookup(req.key.digest(), &args, resumed);
     let variants = args.mismatches.get();
     if variants >= params.vary_notice {
         let text = format_args!("vsl: High number of variants ({variants})");
@@ -275,7 +275,7 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
 }
 
 pub async fn purge(req: &mut Req) -> Step {
-    crate::purge::by_action(&req.task, &req.key.digest).await;
+    crate::purge::by_action(&req.task, req.key.digest()).await;
     match req.vcl(Method::Purge).await {
         Action::Restart => Step::Restart,
         Action::Synth => Step::Synth,

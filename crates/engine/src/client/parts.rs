@@ -8,7 +8,6 @@ use lacquer_flow::rfc9111::status::Forward;
 use lacquer_http::{Mark, Message, SessClose, Text};
 use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
-use sha2::Sha256;
 
 use super::top::Top;
 use crate::account::Account;
@@ -106,14 +105,6 @@ pub struct Client {
     pub(super) permit: Option<Permit>,
     /// Counts this request against its client address, if `client_max_requests` is set.
     pub(super) active_request: Option<ActiveRequest>,
-}
-
-/// The key under which the request is looked up.
-#[derive(Default)]
-pub struct Key {
-    pub(super) digest: [u8; 32],
-    /// Present while `vcl_hash` runs.
-    pub(super) hasher: Option<Sha256>,
 }
 
 /// The result of the lookup.

@@ -6,7 +6,6 @@ use lacquer_http::{BodyStatus, SessClose, conditional, h1, header_table as h};
 use lacquer_shm::vsl::Field;
 use lacquer_shm::{Numbering, Tag};
 use lacquer_vcl::types::{Action, Method};
-use sha2::{Digest, Sha256};
 
 use super::challenge;
 use super::parts::LookupRules;
@@ -47,12 +46,13 @@ pub async fn transport(req: &mut Req) -> Step {
 pub fn log_start(req: &mut Req) {
     let TaskParts { sess, log, .. } = req.task.parts();
     let is_tls = sess.tls().is_some();
-    let scheme = if is_tls { "https" } else { "http" };
-    let fields = [sess.client_ip(), &sess.ends().client.port, sess.listener().name(), scheme]
-        .map(|s| Field::Text(s.as_bytes()));
-    let has_scheme = is_tls || log.numbering() == Numbering::Varnish9;
-    let logged = if has_scheme { &fields } else { &fields[..3] };
-    log.put_fields(Tag::ReqStart, logged);
+    let [ip, port, name] = [sess.client_ip(), &sess.ends().client.port, sess.listener().name()];
+    if is_tls || log.numbering() == Numbering::Varnish9 {
+        let scheme = if is_tls { "https" } else { "http" };
+        log.put_fields(Tag::ReqStart, &[ip, port, name, scheme].map(|s| Field::Text(s.as_bytes())));
+    } else {
+        log.put_fields(Tag::ReqStart, &[ip, port, name].map(|s| Field::Text(s.as_bytes())));
+    }
 }
 
 async fn refuse(req: &mut Req, why: &str) -> Step {
@@ -169,11 +169,9 @@ fn refuse_connect(req: &mut Req) -> Step {
 
 /// Runs `vcl_hash`, which computes the lookup key. Returns false if VCL failed.
 pub(super) async fn hash(req: &mut Req) -> bool {
-    req.key.hasher = Some(Sha256::new());
+    req.key.open();
     let outcome = req.vcl(Method::Hash).await;
-    if let Some(hasher) = req.key.hasher.take() {
-        req.key.digest = hasher.finalize().into();
-    }
+    req.key.close();
     outcome != Action::Fail
 }
 

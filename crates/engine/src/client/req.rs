@@ -9,9 +9,10 @@ use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 
-use super::parts::{Client, Expects, Found, Inclusion, Key, LookupRules, Programs, Request, Response};
+use super::parts::{Client, Expects, Found, Inclusion, LookupRules, Programs, Request, Response};
 use super::pipe_request::PipeRequest;
 use crate::account::Account;
+use crate::cache_key::CacheKey;
 use crate::client_transport::ClientTransport;
 use crate::logged::{BEREQ, Logged, REQ, RESP};
 use crate::req_body::ReqBody;
@@ -25,7 +26,7 @@ pub struct Req {
     pub(super) request: Request,
     pub(crate) response: Response,
     pub(super) client: Client,
-    pub(super) key: Key,
+    pub(super) key: CacheKey,
     pub(super) found: Found,
     pub(super) inclusion: Inclusion,
     pub(super) programs: Programs,
@@ -129,7 +130,7 @@ impl Req {
                 start.t_first,
                 (Method::Recv, start.t_req),
             ),
-            key: Key::default(),
+            key: CacheKey::default(),
             found: Found::default(),
             inclusion: Inclusion::default(),
             programs: Programs::default(),

@@ -144,7 +144,7 @@ fn default_filters(req: &mut Req) -> &[u8] {
 }
 
 pub fn get_blob(req: &Req, var: Var) -> Option<Blob<'_>> {
-    matches!(var, Var::ReqHash | Var::BereqHash).then(|| Blob::new(&req.key.digest, HASH_BLOB))
+    matches!(var, Var::ReqHash | Var::BereqHash).then(|| Blob::new(req.key.digest(), HASH_BLOB))
 }
 
 pub fn get_backend(req: &Req, var: Var) -> BackendId {

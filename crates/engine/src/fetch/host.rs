@@ -50,7 +50,7 @@ impl Host for Fetch {
     }
 
     fn get_blob(&mut self, var: Var) -> Option<Blob<'_>> {
-        (var == Var::BereqHash).then(|| Blob::new(&self.request.digest, HASH_BLOB))
+        (var == Var::BereqHash).then(|| Blob::new(self.request.key.digest(), HASH_BLOB))
     }
 
     fn set_int(&mut self, var: Var, value: i64) -> HostResult<()> {

@@ -14,6 +14,7 @@ use super::connection::OriginConnection;
 use super::events::FetchEvents;
 use super::upgraded::Wanted;
 use crate::admission::Permit;
+use crate::cache_key::CacheKey;
 use crate::req_body::ReqBody;
 use crate::trailers::Trailers;
 
@@ -29,7 +30,7 @@ pub struct Request {
     /// The value of `bereq.filters`.
     pub(super) filters: Text,
     pub(super) identity: Text,
-    pub(super) digest: [u8; 32],
+    pub(super) key: CacheKey,
     /// VCL allows another attempt on a new connection if the origin has closed a reused one (`bereq.retry_connect`).
     pub(super) may_reconnect: bool,
     /// The state of the workspace before VCL changed the request.

@@ -63,7 +63,7 @@ pub fn from_request(
             cached_body: inputs.cached_body,
             filters: Text::NONE,
             identity,
-            digest: inputs.digest,
+            key: inputs.key,
             may_reconnect: true,
             snapshot,
         },
