@@ -26,6 +26,7 @@ mod memory;
 mod names;
 mod process_faults;
 mod reuse;
+mod rfc9111;
 mod shifted_connections;
 mod slow;
 mod stalled;

@@ -9,7 +9,8 @@ use crate::storing::Storing;
 
 /// Header fields of a 304 that are dropped before it is merged with the stored head. They describe the body, and the
 /// body is the stored one (RFC 9111 section 3.2).
-pub const FIELDS_OF_BODY: [HeaderName<'static>; 2] = [h::CONTENT_ENCODING, h::CONTENT_LENGTH];
+pub const FIELDS_OF_BODY: [HeaderName<'static>; 3] =
+    [h::CONTENT_ENCODING, h::CONTENT_LENGTH, h::CONTENT_RANGE];
 
 /// Returns whether a stored response can be validated later: it is complete and cacheable, and has a validator that
 /// is strong enough (RFC 9110 section 8.8).
@@ -56,7 +57,8 @@ pub struct Validated {
     pub is_response: bool,
     /// Its body is stored in a different coding than the origin sends it in.
     pub is_recoded: bool,
-    /// It was purged, banned or otherwise removed during the exchange, so the 304 must not bring it back.
+    /// It was purged, banned or otherwise removed during the exchange, so the 304 must not bring it back; or the 304
+    /// confirms another response.
     pub is_gone: bool,
 }
 
@@ -126,6 +128,14 @@ pub fn remedy(why: Unrefreshed, is_published: bool) -> Remedy {
         Unrefreshed::Unreadable | Unrefreshed::Late if !is_published => Remedy::Repeat,
         Unrefreshed::Unreadable | Unrefreshed::Late | Unrefreshed::NoRoom => Remedy::Fail,
     }
+}
+
+/// Returns whether a 304 with this entity tag confirms another response than those with the tags that the request
+/// contained. Then it must not update the stored one (RFC 9111 section 4.3.4). Tags are compared weakly, because the
+/// stored tag is weak if the body was recoded.
+pub fn confirms_another(tag: Option<&[u8]>, if_none_match: Option<&[u8]>) -> bool {
+    let (Some(tag), Some(asked)) = (tag, if_none_match) else { return false };
+    asked != b"*" && !conditional::contains_tag(asked, tag)
 }
 
 /// The header fields that make a request conditional.
@@ -235,6 +245,30 @@ mod tests {
         ];
         for (stale, is_uncacheable, expected) in table {
             assert_eq!(not_modified(stale, |s| *s, is_uncacheable), expected, "{stale:?} {is_uncacheable}");
+        }
+    }
+
+    #[test]
+    fn a_304_with_another_tag_confirms_another_response() {
+        let table: &[(Option<&str>, Option<&str>, bool)] = &[
+            (Some("\"a\""), Some("\"a\""), false),
+            (Some("\"a\""), Some("W/\"a\""), false),
+            (Some("W/\"a\""), Some("\"a\""), false),
+            (Some("\"b\""), Some("\"a\", \"b\""), false),
+            (Some("a"), Some("a"), false),
+            (Some("\"a\""), Some("*"), false),
+            (None, Some("\"a\""), false),
+            (Some("\"b\""), None, false),
+            (Some("\"b\""), Some("\"a\""), true),
+            (Some("W/\"b\""), Some("W/\"a\""), true),
+            (Some("\"A\""), Some("\"a\""), true),
+            (Some("a"), Some("\"a\""), true),
+            (Some("\"a"), Some("\"a\""), true),
+            (Some(""), Some("\"a\""), true),
+        ];
+        for (tag, asked, expected) in table {
+            let found = confirms_another(tag.map(str::as_bytes), asked.map(str::as_bytes));
+            assert_eq!(found, *expected, "{tag:?} {asked:?}");
         }
     }
 

@@ -6,7 +6,7 @@
 //! end:      0xff 0xff 0x00
 //! ```
 
-use crate::ascii::{is_ows, trim_ows, trim_ows_end};
+use crate::ascii::{is_ows, is_tchar, trim_ows, trim_ows_end};
 use crate::directives::split_element;
 use crate::header_table::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, HeaderName, VARY};
 use crate::message::Message;
@@ -94,6 +94,13 @@ pub fn create(
         Err(_) => out.truncate(start),
     }
     result.map(|()| true)
+}
+
+/// Returns whether `Vary` contains only names of fields (RFC 9110 section 12.5.5). Others name no field, so that all
+/// requests would match. The lines of `Vary` must have been merged into one header.
+pub fn has_only_names(beresp: &Message, ws: &Workspace) -> bool {
+    let names = beresp.get(ws, VARY).unwrap_or_default().split(|&b| b == b',');
+    names.map(trim_ows).all(|name| name.iter().all(|&b| is_tchar(b)))
 }
 
 fn push_all(vary: &[u8], bereq: &Message, ws: &Workspace, out: &mut Vec<u8>) -> Result<(), VaryError> {
@@ -201,6 +208,7 @@ fn has_same_meaning(name: &[u8], a: &[u8], b: &[u8]) -> bool {
     let (mut a, mut b) = (elements(a), elements(b));
     if ACCEPT_LANGUAGE.matches(name) {
         for list in [&mut a, &mut b] {
+            list.retain(|element| !element.is_empty());
             for element in list.iter_mut() {
                 *element =
                     Cow::Owned(element.iter().filter(|&&b| !is_ows(b)).map(u8::to_ascii_lowercase).collect());
@@ -211,18 +219,17 @@ fn has_same_meaning(name: &[u8], a: &[u8], b: &[u8]) -> bool {
     a == b
 }
 
-/// Returns the elements of a list, without those that are empty.
+/// Returns the elements of a list. Empty ones count, because a field that is not known may not be a list.
 fn elements(mut list: &[u8]) -> Vec<Cow<'_, [u8]>> {
     let mut found = Vec::new();
-    while !list.is_empty() {
+    loop {
         let (element, rest) = split_element(list);
-        let element = trim_ows(element);
-        if !element.is_empty() {
-            found.push(Cow::Borrowed(element));
+        found.push(Cow::Borrowed(trim_ows(element)));
+        if element.len() == list.len() {
+            return found;
         }
         list = rest;
     }
-    found
 }
 
 /// Appends the spec that the response to this request will probably have: the headers of `spec` with the values of
@@ -314,10 +321,33 @@ mod tests {
     }
 
     #[test]
+    fn names_are_tokens() {
+        for (vary, expected) in [
+            ("Vary: A", true),
+            ("Vary: A-b_1, *", true),
+            ("Vary: ,, A,", true),
+            ("Vary:", true),
+            ("X: y", true),
+            ("Vary: A;q=1", false),
+            ("Vary: A B", false),
+            ("Vary: A, \"B\"", false),
+            ("Vary: \u{e9}", false),
+        ] {
+            let (msg, ws) = message(&[vary]);
+            assert_eq!(has_only_names(&msg, &ws), expected, "{vary:?}");
+        }
+    }
+
+    #[test]
     fn values_with_the_same_meaning_match() {
         let table: &[(&str, &str, &str, bool)] = &[
             ("Foo", "1,2", " 1, 2 ", true),
-            ("Foo", "1,2", "1 ,\t2,", true),
+            ("Foo", "1,2", "1 ,\t2", true),
+            // A field that is not known may not be a list.
+            ("Foo", "1,2", "1,2,", false),
+            ("Foo", "1,2", "1,,2", false),
+            ("Foo", ",", "", false),
+            ("Accept-Language", "en, de", ",de,,en,", true),
             ("Foo", "1,2", "2,1", false),
             ("Foo", "1,2", "1,2,3", false),
             ("Foo", "a", "A", false),

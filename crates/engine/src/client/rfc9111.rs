@@ -4,8 +4,8 @@
 use lacquer_cache::{Lookup, ObjRef, Object, flag};
 use lacquer_flow::rfc9111::Control;
 use lacquer_flow::rfc9111::request::Wishes;
-use lacquer_flow::rfc9111::status::{Forward, Report};
-use lacquer_http::{HeaderName, header_table as h, pack};
+use lacquer_flow::rfc9111::status::{Forward, LONGEST, Report};
+use lacquer_http::{header_table as h, pack};
 use lacquer_params::bits::FeatureBits;
 
 use super::{Req, Step};
@@ -116,12 +116,8 @@ pub fn report(req: &mut Req, object: &Object) {
         is_stored: !object.is(flag::HFM) && lifetime.ttl > 0.0,
         ttl: lifetime.ttl - lifetime.age(req.task.last_event()),
     };
-    let mut text = String::with_capacity(64);
-    report.write(&mut text);
-    req.resp_headers().append_value(CACHE_STATUS, text.as_bytes());
+    req.resp_headers().append_value(h::CACHE_STATUS, report.write(&mut [0; LONGEST]));
 }
-
-pub const CACHE_STATUS: HeaderName<'static> = HeaderName::new(b"Cache-Status");
 
 /// Returns the step that ends a request that may not be forwarded.
 fn not_cached(req: &mut Req) -> Step {

@@ -7,7 +7,7 @@ use lacquer_http::{Message, SessClose, header_table as h};
 use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
 
-use super::{Req, Step, rfc9111};
+use super::{Req, Step};
 
 /// Prepares the response to a request for which VCL failed (503) or whose client is gone (408). Rolls the request
 /// back.
@@ -42,7 +42,7 @@ pub(super) fn set_up(req: &mut Req) {
     headers.add(h::SERVER, b"Varnish");
     headers.add(crate::logged::names::X_VARNISH, vxid.as_bytes());
     if has_status {
-        headers.add(rfc9111::CACHE_STATUS, SYNTHETIC.as_bytes());
+        headers.add(h::CACHE_STATUS, SYNTHETIC.as_bytes());
     }
     // If the client still waits for 100 (Continue), closing the connection saves both sides the body. VCL may remove
     // this header.

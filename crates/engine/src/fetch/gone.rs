@@ -15,6 +15,9 @@ use crate::ban_subjects::RequestSubject;
 /// The log text for a 304 that confirms an object that is gone.
 pub const GONE: &str = "304 for an object that is gone";
 
+/// The log text for a 304 whose entity tag is not one of the request.
+pub const OF_ANOTHER: &str = "304 for another object";
+
 /// Returns whether an object that a 304 confirms was purged, banned, or otherwise removed from the cache. The 304 must
 /// not bring it back.
 pub async fn is_gone(f: &Fetch, stale: &Object) -> bool {
@@ -50,8 +53,8 @@ pub fn ask_again(f: &mut Fetch, connection: impl Into<Option<OriginConnection>>,
 /// Repeats the request to the origin without conditional headers, before VCL has seen the 304. Unlike in
 /// [`ask_again`], the headers are removed in the next transaction, so that its log shows the request that VCL made and
 /// then the change. The two cannot be merged without a change of the log.
-pub fn ask_again_before_vcl(f: &mut Fetch, connection: OriginConnection) -> Step {
-    forget_stale(f, connection, GONE);
+pub fn ask_again_before_vcl(f: &mut Fetch, connection: OriginConnection, why: &str) -> Step {
+    forget_stale(f, connection, why);
     let step = retry::retry(f);
     drop_conditions(f);
     step

@@ -8,7 +8,7 @@ use lacquer_cache::{
 };
 use lacquer_flow::storing::{self, StoreChoice, Storing, Variant, Verdict};
 use lacquer_flow::{Lifetime, validation};
-use lacquer_http::{Filter, Text, Workspace, pack};
+use lacquer_http::{Filter, Text, Workspace, pack, vary};
 use lacquer_shm::Tag;
 
 use super::connection::OriginConnection;
@@ -162,7 +162,10 @@ impl Fetch {
     /// Returns the packed Vary headers of the object. An object that only its own request matches is uncacheable.
     fn variant(&mut self) -> Vec<u8> {
         let (response, request) = (&self.response.http, &self.request.http);
-        match storing::variant(self.purpose.is_pass, response, request, self.task.ws()) {
+        let is_pass = self.purpose.is_pass;
+        let is_valid = is_pass || !self.follows_rfc9111() || vary::has_only_names(response, self.task.ws());
+        let found = storing::variant(is_pass, response, request, self.task.ws());
+        match if is_valid { found } else { Variant::Unknown } {
             Variant::Of(packed) => packed,
             Variant::Unknown => {
                 let text = b"Illegal 'Vary' header from backend, making this a pass.";

@@ -291,13 +291,22 @@ fn normalize_response(f: &mut Fetch, now: f64) {
     }
 }
 
+/// Returns whether the 304 confirms a response that the request did not name.
+fn confirms_another(f: &Fetch) -> bool {
+    let ws = f.task.ws();
+    let asked = f.request.http.get(ws, h::IF_NONE_MATCH);
+    validation::confirms_another(f.response.http.get(ws, h::ETAG), asked)
+}
+
 /// Handles a 304: it confirms the stale object, is passed on, or is refused.
 async fn accept_304(f: &mut Fetch, connection: OriginConnection) -> Step {
     let stale = f.product.stale.clone();
+    let is_of_another = f.follows_rfc9111() && confirms_another(f);
     let is_gone = match &stale {
-        Some(stale) => stale.is(flag::IMSCAND) && gone::is_gone(f, stale).await,
+        Some(stale) => is_of_another || stale.is(flag::IMSCAND) && gone::is_gone(f, stale).await,
         None => false,
     };
+    let why = if is_of_another { gone::OF_ANOTHER } else { gone::GONE };
     let facts = |s: &Arc<Object>| Validated {
         is_possible: s.is(flag::IMSCAND),
         is_response: !s.is(flag::HFM | flag::HFP | flag::PRIVATE),
@@ -314,7 +323,7 @@ async fn accept_304(f: &mut Fetch, connection: OriginConnection) -> Step {
             response::lend(f, connection);
             response::respond(f, None).await
         }
-        NotModified::Repeat => gone::ask_again_before_vcl(f, connection),
+        NotModified::Repeat => gone::ask_again_before_vcl(f, connection, why),
         NotModified::Refuse => {
             f.task.log_mut().put(Tag::Error, b"304 response but not conditional fetch");
             f.close_origin(connection, Some(SessClose::RxBad));

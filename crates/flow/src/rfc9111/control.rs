@@ -1,7 +1,7 @@
 //! The directives that a response contains for this cache (RFC 9111 section 5.2.2, RFC 9213, RFC 5861).
 
 use lacquer_http::dictionary::is_dictionary;
-use lacquer_http::directives::directives;
+use lacquer_http::directives::{Directive, delta_seconds, directives};
 use lacquer_http::header_table::{CACHE_CONTROL, HeaderName};
 use lacquer_http::pack::PackedHead;
 use lacquer_http::{Message, Workspace};
@@ -59,14 +59,14 @@ impl Control {
         let is_targeted = self.is_targeted;
         for directive in directives(list) {
             let number = |slot: &mut Option<u32>, fallback: Option<u32>| {
-                let value = directive.seconds().or(fallback.filter(|_| !is_targeted));
+                let value = seconds(&directive, is_targeted).or(fallback.filter(|_| !is_targeted));
                 if slot.is_none() || is_targeted {
                     *slot = value.or(*slot);
                 }
             };
             // In a dictionary, "?0" is false.
             let flag = |slot: &mut bool| {
-                let is_false = is_targeted && directive.argument.as_deref() == Some(b"?0");
+                let is_false = is_targeted && without_parameters(&directive) == Some(b"?0");
                 *slot = !is_false;
             };
             match directive.name.to_ascii_lowercase().as_slice() {
@@ -93,13 +93,24 @@ impl Control {
     }
 }
 
+/// Returns the argument of a directive as a number of seconds.
+fn seconds(directive: &Directive<'_>, is_targeted: bool) -> Option<u32> {
+    if is_targeted { without_parameters(directive).and_then(delta_seconds) } else { directive.seconds() }
+}
+
+/// Returns the argument of a member of a dictionary. Its parameters are ignored (RFC 9213 section 2.1).
+fn without_parameters<'d>(directive: &'d Directive<'_>) -> Option<&'d [u8]> {
+    let argument = directive.argument.as_deref()?;
+    if directive.is_quoted { Some(argument) } else { argument.split(|&b| b == b';').next() }
+}
+
 /// Returns whether a targeted field is valid: a dictionary whose numbers are integers (RFC 9213 sections 2.1 and 2.2).
 fn is_valid_target(value: &[u8]) -> bool {
     const NUMBERS: [&str; 4] = ["max-age", "s-maxage", "stale-while-revalidate", "stale-if-error"];
     is_dictionary(value)
         && directives(value).all(|directive| {
             let is_number = NUMBERS.iter().any(|name| directive.name == name.as_bytes());
-            !is_number || !directive.is_quoted && directive.seconds().is_some()
+            !is_number || !directive.is_quoted && seconds(&directive, true).is_some()
         })
 }
 
@@ -155,6 +166,8 @@ mod tests {
             (&[both, "CDN-Cache-Control: max-age=5, max-age=9"], targeted(Some(9))),
             (&[both, "CDN-Cache-Control: max-age=5", "CDN-Cache-Control: max-age=9"], targeted(Some(9))),
             (&[both, "CDN-Cache-Control: foobar"], targeted(None)),
+            (&[both, "CDN-Cache-Control: max-age=5;a=1;b"], targeted(Some(5))),
+            (&[both, "CDN-Cache-Control: no-store=?0;a, max-age=5; private"], targeted(Some(5))),
             (&[both, "CDN-Cache-Control: private=?0, no-store=?0"], targeted(None)),
             // An empty or invalid field is ignored (section 2.2), also one with a value of another type (section 2.1).
             (&[both, "CDN-Cache-Control: max-age=\"5\""], Control { no_store: true, ..Control::default() }),

@@ -1,7 +1,5 @@
 //! `Cache-Status` (RFC 9211) and `Proxy-Status` (RFC 9209): the reports on how a response was made.
 
-use std::fmt::Write;
-
 /// The name of this cache in both fields.
 pub const NAME: &str = "Lacquer";
 
@@ -53,24 +51,75 @@ pub struct Report {
     pub ttl: f64,
 }
 
+/// The length of the longest member: `Lacquer; fwd=vary-miss; stored; ttl=10000000000`, and a margin.
+pub const LONGEST: usize = 64;
+
+/// The beginning of the member for a hit.
+const HIT: &[u8] = b"Lacquer; hit; ttl=";
+
 impl Report {
-    /// Writes the member of `Cache-Status` for this cache.
-    pub fn write(self, out: &mut String) {
-        out.push_str(NAME);
+    /// Writes the member of `Cache-Status` for this cache into the buffer, and returns it.
+    #[inline]
+    pub fn write(self, buffer: &mut [u8; LONGEST]) -> &[u8] {
+        let mut text = Text { buffer, length: 0 };
         match self.forward.text() {
             Some(reason) if !self.is_hit => {
-                out.push_str("; fwd=");
-                out.push_str(reason);
+                text.push(b"Lacquer; fwd=");
+                text.push(reason.as_bytes());
                 if self.is_stored {
-                    out.push_str("; stored");
+                    text.push(b"; stored; ttl=");
+                    text.push_seconds(self.ttl);
                 }
             }
-            _ => out.push_str("; hit"),
+            _ => {
+                text.push(HIT);
+                text.push_seconds(self.ttl);
+            }
         }
-        if self.is_hit || self.is_stored {
-            // Writing to a string cannot fail.
-            let _ = write!(out, "; ttl={}", self.ttl.clamp(-1e9, 1e10).floor() as i64);
+        let length = text.length;
+        buffer.get(..length).unwrap_or_default()
+    }
+}
+
+/// A text that grows in a buffer.
+struct Text<'b> {
+    buffer: &'b mut [u8; LONGEST],
+    length: usize,
+}
+
+impl Text<'_> {
+    /// Appends bytes. What does not fit is left out.
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) {
+        if let Some(place) = self.buffer.get_mut(self.length..self.length + bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.length += bytes.len();
         }
+    }
+
+    /// Appends a time in whole seconds, rounded down.
+    fn push_seconds(&mut self, seconds: f64) {
+        let seconds = seconds.clamp(-1e9, 1e10);
+        // The conversion rounds towards zero. It is cheaper than `floor`.
+        let mut whole = seconds as i64;
+        if (whole as f64) > seconds {
+            whole -= 1;
+        }
+        if whole < 0 {
+            self.push(b"-");
+        }
+        let mut rest = whole.unsigned_abs();
+        let mut digits = [0; 20];
+        let mut first = digits.len();
+        while let Some(digit) = first.checked_sub(1).and_then(|at| digits.get_mut(at)) {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            first -= 1;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.push(digits.get(first..).unwrap_or_default());
     }
 }
 
@@ -114,11 +163,16 @@ mod tests {
                 Report { forward: Forward::Stale, ttl: f64::INFINITY, ..miss },
                 "Lacquer; fwd=stale; stored; ttl=10000000000",
             ),
+            (
+                Report { forward: Forward::VaryMiss, ttl: f64::NEG_INFINITY, ..miss },
+                "Lacquer; fwd=vary-miss; stored; ttl=-1000000000",
+            ),
             (Report { ttl: f64::NAN, ..hit }, "Lacquer; hit; ttl=0"),
+            (Report { ttl: -0.5, ..hit }, "Lacquer; hit; ttl=-1"),
+            (Report { ttl: 0.5, ..hit }, "Lacquer; hit; ttl=0"),
         ] {
-            let mut text = String::new();
-            report.write(&mut text);
-            assert_eq!(text, expected);
+            let mut buffer = [0; LONGEST];
+            assert_eq!(String::from_utf8_lossy(report.write(&mut buffer)), expected);
         }
     }
 
