@@ -5,6 +5,7 @@
 //! byte is checked before it is used, and printed only after [`page::plain`] has escaped it.
 #![forbid(unsafe_code)]
 
+pub mod access_log;
 pub mod counters;
 pub mod directory;
 mod fault;

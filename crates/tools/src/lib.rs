@@ -4,10 +4,14 @@
 pub mod doctor;
 mod format;
 pub mod manual;
+mod nearest;
 mod offline;
 pub mod report;
+pub mod settings;
+pub mod site;
 mod upgrade;
 
 pub use format::format;
+pub use nearest::nearest;
 pub use offline::Offline;
 pub use upgrade::{MARK, Upgraded, upgrade};

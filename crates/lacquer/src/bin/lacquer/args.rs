@@ -2,32 +2,42 @@
 //! more than it saves.
 
 use crate::failure::Failure;
+use lacquer_inspect::page::wrap;
 use lacquer_manager::show;
 use lacquer_tools::manual::{Flag, Subcommand};
+use lacquer_tools::nearest;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 /// An option of the form `--name VALUE` or `--name=VALUE`; `-n VALUE` if its name is one letter.
+#[derive(Clone, Copy)]
 pub struct Opt {
     name: &'static str,
     value: &'static str,
     help: &'static str,
     repeats: bool,
+    /// Whether the value may be left out.
+    is_optional: bool,
 }
 
 impl Opt {
     pub const fn one(name: &'static str, value: &'static str, help: &'static str) -> Self {
-        Self { name, value, help, repeats: false }
+        Self { name, value, help, repeats: false, is_optional: false }
+    }
+
+    /// An option whose value may be left out. It is then empty.
+    pub const fn optional(name: &'static str, value: &'static str, help: &'static str) -> Self {
+        Self { name, value, help, repeats: false, is_optional: true }
     }
 
     /// An option without a value.
     pub const fn flag(name: &'static str, help: &'static str) -> Self {
-        Self { name, value: "", help, repeats: false }
+        Self { name, value: "", help, repeats: false, is_optional: false }
     }
 
     pub const fn many(name: &'static str, value: &'static str, help: &'static str) -> Self {
-        Self { name, value, help, repeats: true }
+        Self { name, value, help, repeats: true, is_optional: false }
     }
 }
 
@@ -140,7 +150,7 @@ fn find<'a>(commands: &'a [Command], name: &str) -> Result<&'a Command, Failure>
 
 fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
     let mut values = Values::default();
-    let mut words = words.iter();
+    let mut words = words.iter().peekable();
     while let Some(word) = words.next() {
         let letter = word.strip_prefix('-').filter(|name| is_letter(command, name));
         let Some(long) = word.strip_prefix("--").or(letter) else {
@@ -157,7 +167,14 @@ fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
             Failure::new(format_args!("`{}` has no option --{name}", command.name))
                 .hint(suggest("--", name, names, &help))
         })?;
-        let attached = if option.value.is_empty() { Some(String::new()) } else { attached };
+        let attached = match attached {
+            _ if option.value.is_empty() => Some(String::new()),
+            None if option.is_optional => {
+                let next = words.next_if(|word| !word.starts_with('-'));
+                Some(next.cloned().unwrap_or_default())
+            }
+            attached => attached,
+        };
         let value = attached.or_else(|| words.next().cloned()).ok_or_else(|| {
             Failure::new(format_args!("--{name} needs a value: --{name} {}", option.value)).hint(option.help)
         })?;
@@ -206,7 +223,7 @@ fn overview(commands: &[Command]) -> String {
     for c in commands {
         let _ = writeln!(text, "  {:<15} {}", c.name, c.summary);
     }
-    text.push_str("\nlacquer COMMAND --help describes a command. ");
+    text.push_str("\nlacquer COMMAND --help describes a command.\n");
     text.push_str("`lacquerd` is the daemon; it has the options of varnishd.\n");
     text
 }
@@ -217,43 +234,33 @@ fn command_help(c: &Command) -> String {
         text.push_str(" [OPTIONS]");
     }
     if let Some((what, help)) = c.operand {
-        let _ = write!(text, " {what}\n\n  {what:<16} {help}");
+        let _ = write!(text, " {what}\n\n");
+        wrap(&mut text, &format!("  {what:<24} "), help);
+        text.truncate(text.trim_end().len());
     }
     text.push_str("\n\n");
     for o in c.options {
         let dashes = if o.name.len() == 1 { "-" } else { "--" };
-        let _ = writeln!(text, "  {:<16} {}", format!("{dashes}{} {}", o.name, o.value), o.help);
+        let option = format!("  {:<24} ", format!("{dashes}{} {}", o.name, o.value));
+        wrap(&mut text, &option, o.help);
     }
     text.push_str("\nExamples:\n");
     for (line, what) in c.examples {
-        let _ = writeln!(text, "  {line:<54} {what}");
+        let (column, indent) = (59, " ".repeat(59));
+        if line.chars().count() + 5 > column {
+            let _ = writeln!(text, "  {line}");
+            wrap(&mut text, &indent, what);
+        } else {
+            wrap(&mut text, &format!("  {line:<54}   "), what);
+        }
     }
     text
 }
 
 /// Suggests the most similar known word. Returns `otherwise` if none is similar.
 fn suggest<'a>(prefix: &str, word: &str, known: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
-    let nearest = known.map(|k| (distance(word, k), k)).min();
-    match nearest {
-        Some((d, k)) if d <= 2 => format!("did you mean {prefix}{k}?"),
-        _ => otherwise.to_owned(),
-    }
-}
-
-/// Returns the Levenshtein distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let change = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    nearest(word, known)
+        .map_or_else(|| otherwise.to_owned(), |known| format!("did you mean {prefix}{known}?"))
 }
 
 #[cfg(test)]
@@ -265,7 +272,11 @@ mod tests {
         operand: None,
         summary: "",
         about: "",
-        options: &[Opt::many("listen", "ADDR", ""), Opt::one("backend", "URL", "")],
+        options: &[
+            Opt::many("listen", "ADDR", ""),
+            Opt::one("backend", "URL", ""),
+            Opt::optional("ignore", "[NAMES]", ""),
+        ],
         examples: &[],
         run: |_| Ok(ExitCode::SUCCESS),
     };
@@ -279,6 +290,15 @@ mod tests {
         let v = parsed("--listen :1 --backend=b --listen=:2").expect("valid");
         assert_eq!(v.many("listen"), [":1", ":2"]);
         assert_eq!(v.one("backend"), Some("b"));
+    }
+
+    #[test]
+    fn a_value_may_be_left_out() {
+        for (line, value) in
+            [("--ignore", ""), ("--ignore --listen :1", ""), ("--ignore a", "a"), ("--ignore=b", "b")]
+        {
+            assert_eq!(parsed(line).expect("valid").one("ignore"), Some(value), "{line}");
+        }
     }
 
     #[test]

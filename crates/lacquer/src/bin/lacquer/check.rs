@@ -2,6 +2,7 @@
 
 use crate::args::Values;
 use crate::colors;
+use crate::config;
 use crate::failure::Failure;
 use lacquer_manager::{Machine, show};
 use lacquer_tools::{Offline, report};
@@ -30,7 +31,14 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let mut checked: Vec<Checked> = Vec::new();
     for file in &values.operands {
         let name = if file == "-" { "<stdin>" } else { file };
-        checked.push((name.to_owned(), diagnose(name, &read(file)?, &settings)));
+        let bytes = read(file)?;
+        let is_config = Path::new(file).extension().is_some_and(|extension| extension == "toml");
+        let diagnostics = if is_config {
+            config::check(name, &bytes).into_iter().collect()
+        } else {
+            diagnose(name, &bytes, &settings)
+        };
+        checked.push((name.to_owned(), diagnostics));
     }
     match output {
         Some(output) => show(&output(&checked)),

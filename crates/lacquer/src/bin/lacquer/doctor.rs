@@ -15,7 +15,7 @@ use lacquer_tools::doctor::{FILES, Facts, Grade, Origin, Secret, Store, examine,
 use crate::args::Values;
 use crate::colors;
 use crate::failure::Failure;
-use crate::run::parse_backend;
+use crate::spec::parse_backend;
 
 /// The working directory of the service of the Debian package.
 const SERVICE: &str = "/run/lacquer";

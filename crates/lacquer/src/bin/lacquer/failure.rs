@@ -23,6 +23,11 @@ impl Failure {
         Self::new(fault.what).hint(fault.hint)
     }
 
+    /// Returns reason and hint.
+    pub fn texts(self) -> (String, Option<String>) {
+        (self.what, self.hint)
+    }
+
     /// Prints the failure and returns exit code 2, which varnishd uses for errors of its command line.
     pub fn report(&self) -> ExitCode {
         eprintln!("lacquer: {}", self.what);

@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod attend;
 mod check;
 mod colors;
+mod config;
 mod daemon_log;
 mod demo;
 mod doctor;
@@ -19,7 +21,10 @@ mod listen;
 mod params;
 mod reload;
 mod remote;
+mod rules;
 mod run;
+mod run_options;
+mod spec;
 mod stat;
 mod storage;
 mod upgrade;
@@ -40,44 +45,14 @@ const COMMANDS: &[Command] = &[
         summary: "serve and cache a web site, in the foreground",
         about: "Starts a cache in front of your web server and stays in the foreground; Ctrl-C ends it.\n\
                 Without options it serves a small demonstration site on port 6081.",
-        options: &[
-            Opt::many(
-                "listen",
-                "ADDR",
-                "address for clients: 8000, :8000, 127.0.0.1:8000, [::1]:8000 or /path/socket; default :6081, and :80 with --https",
-            ),
-            Opt::many(
-                "https",
-                "NAMES",
-                "serve https, with a certificate of Let's Encrypt for these names: example.org;www.example.org; http redirects to it. `localhost` has a certificate of your own authority",
-            ),
-            Opt::many("https-listen", "ADDR", "address for https; default :443"),
-            Opt::flag("hsts", "tell browsers to use https only, for a year"),
-            Opt::flag(
-                "staging",
-                "use Let's Encrypt's server for tests, whose certificates no browser trusts",
-            ),
-            Opt::one("email", "ADDR", "your address, for Let's Encrypt"),
-            Opt::one(
-                "backend",
-                "URL",
-                "the web server to cache: http://localhost:3000, https://app.example, app.example:8080, or unix:/path/socket",
-            ),
-            Opt::one("vcl", "FILE", "read backends and caching rules from a VCL file instead of --backend"),
-            Opt::one(
-                "storage",
-                "SPEC",
-                "memory for the cache, such as 512M or 4G, or an argument of varnishd -s; default 256M",
-            ),
-            Opt::one(
-                "name",
-                "DIR",
-                "working directory, for varnishlog -n and similar tools; the default depends on the port",
-            ),
-        ],
+        options: &run_options::ALL,
         examples: &[
             ("lacquer run", "serve the demonstration site"),
             ("lacquer run --backend http://localhost:3000", "cache your application"),
+            (
+                "lacquer run --backend :3000 --ignore-cookies --cache '*=60s' --except /admin",
+                "cache all pages",
+            ),
             ("lacquer run --https localhost", "serve the demonstration site over https"),
             ("sudo lacquer run --https example.org --backend :3000", "put your application on the internet"),
             ("lacquer run --vcl site.vcl --storage 2G --listen :80", "use your own rules"),
@@ -225,10 +200,11 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "check",
-        operand: Some(("FILE...", "VCL files, or - for standard input")),
-        summary: "check whether VCL files are correct",
-        about: "Compiles each VCL file as the daemon would and prints its errors with their location, reason and\n\
-                a hint. Nothing is started. The exit code is 0 when all files are correct and 1 when one is not.",
+        operand: Some(("FILE...", "VCL files, lacquer.toml, or - for standard input")),
+        summary: "check whether VCL files or lacquer.toml are correct",
+        about: "Compiles each VCL file as the daemon would, reads each .toml file as `lacquer run` would, and\n\
+                prints the errors with their location, reason and a hint. Nothing is started. The exit code\n\
+                is 0 when all files are correct and 1 when one is not.",
         options: &[
             Opt::one("format", "FORMAT", "text, json, or sarif for the checks of a code forge; default text"),
             Opt::one("deny", "WHAT", "`warnings`: the exit code is 1 when there is a warning"),
@@ -384,5 +360,8 @@ const COMMANDS: &[Command] = &[
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((_, rest)) = words.split_first().filter(|(first, _)| *first == attend::NAME) {
+        return attend::run(rest);
+    }
     args::dispatch(COMMANDS, &words).unwrap_or_else(|failure| failure.report())
 }

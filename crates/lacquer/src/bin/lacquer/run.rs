@@ -2,17 +2,24 @@
 //! what is served and what to try once clients are served, by executing `lacquerd`.
 
 use crate::args::Values;
+use crate::attend;
 use crate::check;
+use crate::config;
 use crate::demo;
 use crate::environment;
 use crate::failure::Failure;
 use crate::https::{self, Https};
 use crate::listen::Listen;
-use lacquer_manager::{ANNOUNCEMENT, backend_vcl};
+use crate::rules;
+use crate::spec::{parse_backend, storage};
+use lacquer_inspect::access_log::Format;
+use lacquer_manager::{ANNOUNCEMENT, show};
+use lacquer_tools::site::Site;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -20,21 +27,21 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 const DEFAULT_LISTEN: &str = ":6081";
-const DEFAULT_STORAGE: &str = "malloc,256M";
 
 /// The origin of the cached pages.
 enum Source {
-    Backend(String),
+    Backends(Vec<String>),
     Vcl(PathBuf),
     Demo,
 }
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
-    let values = &environment::complete(
+    let values = &config::complete(environment::complete(
         values.clone(),
         |name| std::env::var(name).ok(),
         |file| Path::new(file).exists(),
-    );
+    ))?;
+    let log = log_format(values)?;
     let https = https::plan(values)?;
     let listens = match &https {
         Some(https) => https.plain().to_vec(),
@@ -42,6 +49,9 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     };
     let storage = storage(values.one("storage"))?;
     let source = source(values)?;
+    if values.has("print-vcl") {
+        return print_vcl(values, &source, https.as_ref());
+    }
     let daemon = sibling("lacquerd")?;
     let low =
         https.as_ref().map_or("ports below 1024 are reserved for root; try --listen :8080", Https::port_hint);
@@ -53,6 +63,9 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let mut command = Command::new(&daemon);
     command.arg("-F").arg("-n").arg(&name).arg("-s").arg(&storage);
     command.args(["-p", "upgrade_protocols=websocket", "-p", "feature=+rfc9111"]);
+    for param in values.many("p") {
+        command.arg("-p").arg(param);
+    }
     if let Some(https) = &https {
         https.add_arguments(&mut command, matches!(source, Source::Vcl(_)));
     }
@@ -60,25 +73,68 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         command.arg("-a").arg(listen.argument());
     }
     let is_demo = matches!(source, Source::Demo);
-    let origin = add_source(&mut command, source, https.as_ref(), &name)?;
+    let origin = add_source(&mut command, values, source, https.as_ref(), &name)?;
     let instance = name.display().to_string();
     let curl = https.as_ref().map(Https::curl_options).unwrap_or_default();
     let places = https.as_ref().map_or_else(|| listens.iter().map(Listen::curl).collect(), Https::places);
     let shown = Shown { places, curl, notes: https.map(|https| https.notes(&instance)).unwrap_or_default() };
     // The daemon prints it once it serves, so that it is never followed by a failure to start.
     command.env(ANNOUNCEMENT, banner(&shown, &origin, &storage, &instance, is_demo));
+    if log.is_some() {
+        // Standard output is for the log alone.
+        command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned().map_err(Failure::new)?));
+    }
+    if log.is_some() || io::stdout().is_terminal() {
+        attend::start(&instance, log)?;
+    }
     let error = command.exec();
     Err(Failure::new(format_args!("cannot start {}: {error}", daemon.display())))
 }
 
-/// Adds the origin to the daemon's arguments. Returns a description of it.
+/// Returns the format of the access log, if one is wanted.
+fn log_format(values: &Values) -> Result<Option<&str>, Failure> {
+    let Some(log) = values.one("log") else { return Ok(None) };
+    Format::parse(log).map_err(|hint| {
+        Failure::new(format_args!("--log {}: not a format", log.escape_debug())).hint(hint)
+    })?;
+    Ok(Some(log))
+}
+
+/// Prints the VCL that the options mean.
+fn print_vcl(values: &Values, source: &Source, https: Option<&Https>) -> Result<ExitCode, Failure> {
+    let backends = match source {
+        Source::Backends(backends) => backends.clone(),
+        Source::Demo => vec![DEMO.to_owned()],
+        Source::Vcl(file) => {
+            return Err(Failure::new(format_args!("--print-vcl: {} is VCL already", file.display()))
+                .hint("it prints what the other options mean"));
+        }
+    };
+    let site = rules::site(values, &backends)?;
+    let rest = format!("{PREFACE}{}", site.vcl());
+    let text = whole_vcl(https, &rest);
+    let formatted = lacquer_tools::format("lacquer run", text.as_bytes());
+    show(&formatted.map_or(text, |bytes| String::from_utf8_lossy(&bytes).into_owned()));
+    Ok(ExitCode::SUCCESS)
+}
+
+const DEMO: &str = "127.0.0.1:8080";
+const PREFACE: &str = "# Written by lacquer run --print-vcl. Change it, and start it with\n#   lacquer run --vcl FILE\n\
+    # Where no rule returns, the built-in VCL obeys the web server's Cache-Control (RFC 9111).\n\n";
+
+fn whole_vcl(https: Option<&Https>, rest: &str) -> String {
+    https.map_or_else(|| format!("vcl 4.1;\n\n{rest}"), |https| https.vcl(rest))
+}
+
+/// Adds the origin and the rules to the daemon's arguments. Returns a description of the origin.
 fn add_source(
     command: &mut Command,
+    values: &Values,
     source: Source,
     https: Option<&Https>,
     name: &Path,
 ) -> Result<String, Failure> {
-    let (backend, origin) = match source {
+    let (backends, origin) = match source {
         Source::Vcl(file) => {
             let origin = format!("the backends of {}", file.display());
             match https {
@@ -89,20 +145,35 @@ fn add_source(
             };
             return Ok(origin);
         }
-        Source::Backend(backend) => {
-            check_backend(&backend)?;
-            (backend.clone(), backend)
+        Source::Backends(backends) => {
+            rules::site(values, &backends)?;
+            backends.iter().try_for_each(|backend| check_backend(backend))?;
+            let origin = backends.join("\n                     ");
+            (backends, origin)
         }
         Source::Demo => {
+            rules::site(values, &[])?;
             let address = demo::start_child(&std::env::current_exe().map_err(Failure::new)?)?;
-            (address.to_string(), format!("the demonstration site (http://{address}/)"))
+            (vec![address.to_string()], format!("the demonstration site (http://{address}/)"))
         }
     };
-    match https {
-        None => command.arg("-b").arg(&backend),
-        Some(https) => add_vcl(command, name, &https.vcl(&backend_vcl(&backend)))?,
-    };
+    add_site(command, &rules::site(values, &backends)?, &backends, https, name)?;
     Ok(origin)
+}
+
+/// Adds the VCL of a site. A single backend without rules needs none.
+fn add_site(
+    command: &mut Command,
+    site: &Site,
+    backends: &[String],
+    https: Option<&Https>,
+    name: &Path,
+) -> Result<(), Failure> {
+    match (backends, https) {
+        ([backend], None) if !site.has_rules() => command.arg("-b").arg(backend),
+        _ => add_vcl(command, name, &whole_vcl(https, &site.vcl()))?,
+    };
+    Ok(())
 }
 
 /// Returns a path for a text in quotes of VCL.
@@ -138,78 +209,23 @@ fn listens(values: &Values) -> Result<Vec<Listen>, Failure> {
 }
 
 fn source(values: &Values) -> Result<Source, Failure> {
-    match (values.one("backend"), values.one("vcl")) {
-        (Some(_), Some(_)) => Err(Failure::new("--backend and --vcl cannot be combined")
+    match (values.many("backend"), values.one("vcl")) {
+        ([_, ..], Some(_)) => Err(Failure::new("--backend and --vcl cannot be combined")
             .hint("a VCL file defines its own backends: backend default { .host = \"…\"; }")),
-        (Some(url), None) => parse_backend(url).map(Source::Backend),
-        (None, Some(file)) => vcl_file(file).map(Source::Vcl),
-        (None, None) => Ok(Source::Demo),
-    }
-}
-
-/// Converts a URL, address or path to `host:port`, `https://host:port` or a socket's path, as lacquerd's `-b` requires.
-pub fn parse_backend(url: &str) -> Result<String, Failure> {
-    let wrong = |why: &str| Failure::new(format_args!("--backend {url}: {why}"));
-    if let Some(path) = url.strip_prefix("unix:").or_else(|| url.starts_with('/').then_some(url)) {
-        return if path.starts_with('/') {
-            Ok(path.to_owned())
-        } else {
-            Err(wrong("a socket needs an absolute path"))
-        };
-    }
-    let (scheme, address) = match url.strip_prefix("https://") {
-        Some(address) => ("https://", address),
-        None => ("", url.strip_prefix("http://").unwrap_or(url)),
-    };
-    let default_port = if scheme.is_empty() { 80 } else { 443 };
-    if let Some((scheme, _)) = address.split_once("://") {
-        let hint = "only http:// and https:// addresses can be cached";
-        return Err(wrong(&format!("{scheme} is not supported")).hint(hint));
-    }
-    let (address, path) = address.split_once('/').unwrap_or((address, ""));
-    if !path.is_empty() {
-        return Err(wrong("a backend is a server, without a path").hint(format_args!(
-            "write --backend {}{address}; VCL can rewrite paths",
-            if scheme.is_empty() { "http://" } else { scheme }
-        )));
-    }
-    let is_port = |text: &str| text.parse::<u16>().is_ok_and(|p| p > 0);
-    let bare = address.strip_prefix(':').unwrap_or(address);
-    if is_port(bare) {
-        return Ok(format!("{scheme}127.0.0.1:{bare}"));
-    }
-    match address.rsplit_once(':') {
-        Some((host, port)) if !host.ends_with(':') && (!host.contains(':') || host.ends_with(']')) => {
-            if is_port(port) {
-                Ok(format!("{scheme}{address}"))
-            } else {
-                Err(wrong(&format!("`{port}` is not a port")))
-            }
+        ([], Some(file)) => {
+            rules::refuse_beside_vcl(values)?;
+            vcl_file(file).map(Source::Vcl)
         }
-        _ if address.is_empty() => Err(wrong("no server is given")),
-        _ => Ok(format!("{scheme}{address}:{default_port}")),
+        ([], None) => Ok(Source::Demo),
+        (urls, None) => {
+            urls.iter().map(|url| parse_backend(url)).collect::<Result<_, _>>().map(Source::Backends)
+        }
     }
 }
 
 fn vcl_file(file: &str) -> Result<PathBuf, Failure> {
     check::ensure_correct(file)?;
     Path::new(file).canonicalize().map_err(|error| Failure::new(format_args!("{file}: {error}")))
-}
-
-/// Converts a size to the argument of `-s` for memory. Returns any other text unchanged.
-fn storage(given: Option<&str>) -> Result<String, Failure> {
-    let Some(spec) = given else { return Ok(DEFAULT_STORAGE.to_owned()) };
-    let digits = spec.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    if spec.starts_with(|c: char| c.is_ascii_digit()) {
-        let unit = spec[digits.len()..].to_ascii_uppercase();
-        if digits.parse::<f64>().is_ok()
-            && ["K", "M", "G", "T", "KB", "MB", "GB", "TB"].contains(&unit.as_str())
-        {
-            return Ok(format!("malloc,{digits}{unit}"));
-        }
-        return Err(Failure::new(format_args!("--storage {spec}: not a size")).hint("write 512M or 4G"));
-    }
-    Ok(spec.to_owned())
 }
 
 /// Fails if the origin's name is unknown. Prints a warning if the origin does not accept connections yet, as it may be
@@ -224,7 +240,7 @@ fn check_backend(backend: &str) -> Result<(), Failure> {
         Ok(mut addresses) => {
             if !addresses.any(reach) {
                 eprintln!(
-                    "lacquer: nothing accepts connections at {backend} yet; until it does, visitors see an error page"
+                    "lacquer: nothing accepts connections at {backend} yet;\n         until it does, visitors see an error page"
                 );
             }
         }
@@ -282,7 +298,8 @@ fn first_steps(curl: &str, place: &str, is_demo: bool) -> String {
     } else {
         format!(
             "  curl -i {curl}{place}
-      twice: if X-Varnish then has two numbers, the response came from the cache; Age is its age in seconds"
+      twice: if X-Varnish then has two numbers, the response came from the cache;
+      Age is its age in seconds"
         )
     }
 }
@@ -352,28 +369,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn common_forms_of_backends_are_parsed() {
-        for (given, expected) in [
-            ("http://localhost:3000", "localhost:3000"),
-            ("http://localhost:3000/", "localhost:3000"),
-            ("app.example", "app.example:80"),
-            ("3000", "127.0.0.1:3000"),
-            (":3000", "127.0.0.1:3000"),
-            ("http://[::1]:8080", "[::1]:8080"),
-            ("http://[::1]", "[::1]:80"),
-            ("unix:/run/app.sock", "/run/app.sock"),
-            ("https://app.example/", "https://app.example:443"),
-            ("https://app.example:8443", "https://app.example:8443"),
-            ("https://[::1]", "https://[::1]:443"),
-        ] {
-            assert_eq!(parse_backend(given).as_deref(), Ok(expected), "{given}");
-        }
-        for wrong in ["https://", "ftp://a", "http://a/path", "a:b", "", "unix:app.sock"] {
-            assert!(parse_backend(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn versions_of_the_tools_are_read() {
         assert_eq!(
             tools_version("varnishlog (varnish-7.1.1 revision 7cee1c581bead20e88d101ab3d72afb29f14d87a)"),
@@ -381,12 +376,5 @@ mod tests {
         );
         assert_eq!(tools_version("varnishlog (varnish-trunk revision 1)"), None);
         assert!(READABLE.contains(&(7, 3)) && READABLE.contains(&(8, 0)) && !READABLE.contains(&(7, 2)));
-    }
-
-    #[test]
-    fn storage_sizes_are_parsed() {
-        assert_eq!(storage(Some("2g")).as_deref(), Ok("malloc,2G"));
-        assert_eq!(storage(Some("file,/tmp/x,1G")).as_deref(), Ok("file,/tmp/x,1G"));
-        assert!(storage(Some("12")).is_err());
     }
 }

@@ -1,0 +1,56 @@
+//! The options of `lacquer run`.
+
+use crate::args::Opt;
+use crate::rules;
+
+const BASIC: [Opt; 11] = [
+    Opt::many(
+        "listen",
+        "ADDR",
+        "address for clients: 8000, :8000, 127.0.0.1:8000, [::1]:8000 or /path/socket; default :6081, and :80 with --https",
+    ),
+    Opt::many(
+        "https",
+        "NAMES",
+        "serve https, with a certificate of Let's Encrypt for these names: example.org;www.example.org; http redirects to it. `localhost` has a certificate of your own authority",
+    ),
+    Opt::many("https-listen", "ADDR", "address for https; default :443"),
+    Opt::flag("hsts", "tell browsers to use https only, for a year"),
+    Opt::flag("staging", "use Let's Encrypt's server for tests, whose certificates no browser trusts"),
+    Opt::one("email", "ADDR", "your address, for Let's Encrypt"),
+    Opt::many(
+        "backend",
+        "URL",
+        "the web server to cache: http://localhost:3000, https://app.example, app.example:8080, or unix:/path/socket; several get the requests one after the other",
+    ),
+    Opt::one("vcl", "FILE", "read backends and caching rules from a VCL file instead of --backend"),
+    Opt::one(
+        "storage",
+        "SPEC",
+        "memory for the cache, such as 512M or 4G, or an argument of varnishd -s; default 256M",
+    ),
+    Opt::one(
+        "name",
+        "DIR",
+        "working directory, for varnishlog -n and similar tools; the default depends on the port",
+    ),
+    Opt::one(
+        "config",
+        "FILE",
+        "read options from this file; default lacquer.toml in the current folder, if it exists. Those of the command line have precedence",
+    ),
+];
+
+/// The number of options.
+const COUNT: usize = BASIC.len() + rules::OPTIONS.len();
+
+/// All options, in the order of the help.
+pub const ALL: [Opt; COUNT] = {
+    let mut all = [const { Opt::flag("", "") }; COUNT];
+    let mut at = 0;
+    while at < COUNT {
+        all[at] = if at < BASIC.len() { BASIC[at] } else { rules::OPTIONS[at - BASIC.len()] };
+        at += 1;
+    }
+    all
+};

@@ -1,0 +1,172 @@
+//! `lacquer run` without VCL: the tasks of a newcomer, as commands and requests.
+
+mod config;
+mod tasks;
+
+use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use lacquer_testing::client::{Client, Response};
+use lacquer_testing::daemon::{signal, until};
+use lacquer_testing::origin::Origin;
+
+/// Daemons run one after the other: a free port is chosen before it is used.
+static TURN: Mutex<()> = Mutex::new(());
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
+
+/// A folder that is removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn create() -> Folder {
+        let number = NUMBER.fetch_add(1, Ordering::SeqCst);
+        let path = std::env::temp_dir().join(format!("lacquer-site-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("the folder can be created");
+        Folder(path)
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer"));
+    command.args(words).current_dir(folder).stdin(Stdio::null()).env_remove("NO_COLOR");
+    command
+}
+
+/// Runs `lacquer` with these words. Returns its code and outputs.
+pub fn lacquer(folder: &Folder, words: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command(&folder.0, words).output().expect("it runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it is text");
+    let (out, err) = (text(stdout), text(stderr));
+    assert!(!err.contains("panicked"), "{err}");
+    (status.code(), out, err)
+}
+
+/// `lacquer run` in front of an origin.
+pub struct Site {
+    pub address: SocketAddr,
+    pub folder: Folder,
+    process: Child,
+    _turn: std::sync::MutexGuard<'static, ()>,
+}
+
+impl Site {
+    /// Starts a site with these options, in a folder with these files.
+    pub fn start(options: &[&str], files: &[(&str, &str)]) -> Site {
+        let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let folder = Folder::create();
+        for (name, text) in files {
+            fs::write(folder.0.join(name), text).expect("it can be written");
+        }
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let address = free.expect("there is a free port");
+        let listen = address.to_string();
+        let name = folder.0.join("instance").display().to_string();
+        let file = |name| fs::File::create(folder.0.join(name)).expect("it can be created");
+        let words = [&["run", "--listen", &listen, "--name", &name][..], options].concat();
+        let mut starting = command(&folder.0, &words);
+        let process = starting.stdout(file("out")).stderr(file("err")).spawn().expect("it starts");
+        let mut site = Site { address, folder, process, _turn: turn };
+        let mut is_up = || {
+            let has_ended = site.process.try_wait().is_ok_and(|end| end.is_some());
+            assert!(!has_ended, "{}", site.folder.read("err"));
+            // With an access log, the announcement is on standard error.
+            ["out", "err"].iter().any(|name| site.folder.read(name).contains("Lacquer is serving"))
+        };
+        // A busy machine takes its time.
+        let is_up = (0..4).any(|_| until(&mut is_up));
+        assert!(is_up, "{}", site.folder.read("err"));
+        site
+    }
+
+    /// Sends a request, with more headers.
+    pub fn ask(&self, method: &str, path: &str, more: &str) -> Response {
+        let mut client = Client::connect(self.address).expect("it listens");
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: a.example\r\n{more}Connection: close\r\n\r\n");
+        client.send(&request).expect("it reads");
+        client.response_to(method).expect("it responds")
+    }
+
+    pub fn get(&self, path: &str) -> String {
+        self.ask("GET", path, "").text()
+    }
+
+    /// Ends the daemon by a signal.
+    pub fn end(&mut self, name: &str) {
+        signal(self.process.id(), name);
+        assert!(until(|| self.process.try_wait().is_ok_and(|end| end.is_some())));
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if self.process.try_wait().is_ok_and(|end| end.is_none()) {
+            signal(self.process.id(), "-TERM");
+            if !until(|| self.process.try_wait().is_ok_and(|end| end.is_some())) {
+                let _ = self.process.kill();
+            }
+        }
+    }
+}
+
+/// The text of a response.
+pub trait Text {
+    fn text(&self) -> String;
+}
+
+impl Text for Response {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// An origin that numbers its pages, and that may be broken.
+pub struct App {
+    pub origin: Origin,
+    broken: &'static AtomicBool,
+}
+
+impl App {
+    /// Starts an origin whose pages have these headers, each ending with a line break.
+    pub fn start(headers: &'static str) -> App {
+        let broken: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let count = AtomicUsize::new(0);
+        let origin = Origin::by_method(move |request, stream| {
+            let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+            let path = request.split(' ').nth(1).unwrap_or_default();
+            let (status, body) = match path {
+                _ if broken.load(Ordering::SeqCst) => ("500 Broken", "broken".to_owned()),
+                "/none" => ("404 Not Found", format!("none {number}")),
+                "/long" => ("200 OK", "long ".repeat(2000)),
+                _ => ("200 OK", format!("page {number}")),
+            };
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{headers}\r\n");
+            write!(stream, "{head}{body}").is_ok()
+        });
+        App { origin, broken }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.origin.address)
+    }
+
+    pub fn set_broken(&self, is_broken: bool) {
+        self.broken.store(is_broken, Ordering::SeqCst);
+    }
+}
