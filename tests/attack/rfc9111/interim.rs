@@ -56,7 +56,6 @@ fn floods_of_interim_responses_end() {
 /// client gets the response without it.
 #[test]
 fn interim_responses_cannot_become_final_ones() {
-    let _slot = shared_slot();
     const LINES: [&str; 9] = [
         "Content-Length: 0",
         "Transfer-Encoding: chunked",
@@ -68,6 +67,7 @@ fn interim_responses_cannot_become_final_ones() {
         "no colon",
         "Content-Length : 5",
     ];
+    let _slot = shared_slot();
     let (_origin, daemon) = start(|path| {
         let lines = path[1..].parse().ok().and_then(|n: usize| LINES.get(n)).copied().unwrap_or("Link: <x>");
         format!("HTTP/1.1 103 Early Hints\r\n{lines}\r\n\r\n")

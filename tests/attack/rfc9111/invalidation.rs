@@ -120,7 +120,7 @@ fn safe_and_refused_requests_remove_nothing() {
     ] {
         let mut client = Client::connect(daemon.address).expect("connections are accepted");
         client.send(bad).expect("requests can be sent");
-        assert_eq!(client.response().map(|response| response.status).unwrap_or(400), 400, "{bad:?}");
+        assert_eq!(client.response().map_or(400, |response| response.status), 400, "{bad:?}");
     }
     origin.take();
     ask(&daemon, "/case/0/page", "");
@@ -142,7 +142,8 @@ fn a_response_removes_at_most_three_pages() {
         if !request.starts_with("POST") {
             return page("Cache-Control: max-age=3600\r\n", path_of(request));
         }
-        let named = |name| (0..20).map(move |n| format!("{name}: /{name}/{n}\r\n")).collect::<String>();
+        let named =
+            |name| (0..20).map(move |n| format!("{name}: /{name}/{n}\r\n")).collect::<Vec<_>>().concat();
         let list = format!("Location: {}\r\n", ["/list/0", "/list/1", "/list/2"].join(", "));
         page(&(named("Location") + &named("Content-Location") + &list), "")
     });

@@ -161,7 +161,7 @@ fn demands_for_validation_delay_nobody() {
     std::thread::sleep(Duration::from_millis(200));
     let begun = Instant::now();
     let found = ask(&daemon, "/slow", "");
-    assert!(found.status == 200 && begun.elapsed() < Duration::from_millis(1000), "{:?}", begun.elapsed());
+    assert!(found.status == 200 && begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     drop(flood);
     std::thread::sleep(Duration::from_millis(1800));
     assert!(origin.requests() - before <= most, "{} requests", origin.requests() - before);

@@ -73,8 +73,8 @@ fn prohibitions_are_obeyed_in_every_form() {
 /// Promise: a response to a request with credentials is shared only if the origin permits that.
 #[test]
 fn responses_for_one_user_are_not_shared() {
-    let _slot = shared_slot();
     const USER: &str = "Authorization: Basic dTpw";
+    let _slot = shared_slot();
     expect_shared(&[
         (USER, "Cache-Control: max-age=60", false),
         (USER, "Expires: Fri, 31 Dec 9999 23:59:59 GMT", false),
@@ -109,7 +109,6 @@ fn responses_for_one_user_are_not_shared() {
 /// Promise: a targeted field that is not a valid dictionary is ignored as a whole, so that `Cache-Control` counts.
 #[test]
 fn malformed_targeted_fields_are_ignored() {
-    let _slot = shared_slot();
     const VALUES: &[(&str, bool)] = &[
         ("max-age=60", true),
         ("max-age=60;a=1;b=?0", true),
@@ -143,6 +142,7 @@ fn malformed_targeted_fields_are_ignored() {
         ("MAX-AGE=60", false),
         ("max-age=60, \u{e9}", false),
     ];
+    let _slot = shared_slot();
     let origin = numbered(|path| {
         let value = VALUES[case_of(path)].0;
         format!("Cache-Control: no-store\r\nCDN-Cache-Control: {value}\r\n")
@@ -207,7 +207,6 @@ fn dates_and_ages_of_any_value_are_safe() {
 /// characters when it is delivered.
 #[test]
 fn reports_of_origins_do_not_change_ours() {
-    let _slot = shared_slot();
     const VALUES: &[&str] = &[
         "Origin; hit; ttl=60",
         "Lacquer; hit; ttl=99999",
@@ -221,6 +220,7 @@ fn reports_of_origins_do_not_change_ours() {
         "x\r\nCache-Status: Lacquer; hit",
         "a; fwd=miss, b; fwd=miss, c; fwd=miss",
     ];
+    let _slot = shared_slot();
     let origin = numbered(|path| {
         let value = VALUES[case_of(path)];
         format!("Cache-Control: max-age=60\r\nCache-Status: {value}\r\nProxy-Status: {value}\r\n")

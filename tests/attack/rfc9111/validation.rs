@@ -125,7 +125,6 @@ fn a_304_without_conditions_is_refused() {
 /// Promise: what a 304 says to one user reaches no other one: cookies, `private`, `no-store` and a new `Vary`.
 #[test]
 fn fields_of_a_304_reach_only_its_user() {
-    let _slot = shared_slot();
     const CONFIRMED: [&str; 5] = [
         "Set-Cookie: user=1",
         "Set-Cookie: user=1\r\nCache-Control: private, max-age=60",
@@ -133,6 +132,7 @@ fn fields_of_a_304_reach_only_its_user() {
         "X-User: user=1\r\nCache-Control: private, max-age=60",
         "X-User: user=1\r\nCache-Control: max-age=60\r\nVary: X-Name",
     ];
+    let _slot = shared_slot();
     let origin = confirming(
         |_| "Cache-Control: max-age=0\r\nETag: \"a\"\r\n".to_owned(),
         |case, request| if request.contains("X-Name: 1") { lines(CONFIRMED[case]) } else { String::new() },

@@ -64,9 +64,9 @@ fn requests_with_different_fields_share_nothing() {
 /// Promise: a malformed `Vary` has either no effect beyond its own response, or that of its valid names.
 #[test]
 fn malformed_names_share_nothing_between_users() {
-    let _slot = shared_slot();
     const VALUES: [&str; 8] =
         ["X-A X-B", "X-A;q=1", "\"X-A\"", "X-A:", "(X-A)", "X-A=1", "X\u{e9}, X-A", ": X-A"];
+    let _slot = shared_slot();
     let origin = numbered(|path| format!("Cache-Control: max-age=60\r\nVary: {}\r\n", VALUES[case_of(path)]));
     let daemon = daemon(&origin);
     for (number, value) in VALUES.into_iter().enumerate() {
@@ -87,7 +87,7 @@ fn a_hundred_fields_are_all_compared() {
     });
     let daemon = daemon(&origin);
     let fields = |last: usize| {
-        (0..40).map(|n| format!("X-{n}: {}\r\n", if n == 39 { last } else { n })).collect::<String>()
+        (0..40).map(|n| format!("X-{n}: {}\r\n", if n == 39 { last } else { n })).collect::<Vec<_>>().concat()
     };
     let first = ask(&daemon, "/many", &fields(0));
     assert_eq!(first.status, 200, "{}", first.head);

@@ -1,7 +1,7 @@
 //! Names of cookies that the cache ignores.
 
-use super::Wrong;
 use super::pattern::escaped;
+use super::wrong::Wrong;
 
 /// Which cookies are dropped: all, those with some names, or all except some.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::Wrong;
+use super::wrong::Wrong;
 
 /// An address and the number of its bits that count.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use lacquer_vcl::{NoFiles, NoModules, Options};
 
-use super::Wrong;
+use super::wrong::Wrong;
 use crate::Offline;
 
 /// The characters that make a text between slashes a regular expression. A path may contain none of them unescaped.

@@ -1,7 +1,7 @@
 //! Rules of the form `WHAT=TIME`: how long responses are cached.
 
-use super::Wrong;
 use super::pattern::{Pattern, escaped};
+use super::wrong::Wrong;
 
 /// The longest time in seconds: ten years.
 const MAX_SECONDS: f64 = 315_360_000.0;

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::Site;
+use super::cookies::CookieNames;
 use super::rule::{Rule, Subject};
+use super::rules::Site;
 
 /// Why a client's directives have no effect.
 const RELOAD: &str = "    # The rules decide how old a page may be, not a visitor's reload.\n    \
@@ -30,7 +31,7 @@ impl Site {
     }
 
     fn is_cookieless(&self) -> bool {
-        self.cookies.as_ref().is_some_and(super::CookieNames::is_all)
+        self.cookies.as_ref().is_some_and(CookieNames::is_all)
     }
 
     fn write_purgers(&self, text: &mut String) {
