@@ -18,6 +18,7 @@ use lacquer_shm::vsl::Field;
 use lacquer_sources::clock;
 
 use super::Fetch;
+use super::completion::CutShort;
 use super::connection::OriginConnection;
 use super::object::{Draft, Stored};
 use super::parts::Step;
@@ -46,7 +47,8 @@ pub async fn fetch(f: &mut Fetch) -> Step {
             return Step::Error;
         }
     };
-    let stored = match storing::arrival(framing, !chain.is_empty(), ahead.len(), f.storing()) {
+    let whole = f.framing_of_whole(framing);
+    let stored = match storing::arrival(whole, !chain.is_empty(), ahead.len(), f.storing()) {
         Arrival::Whole => f.store_whole(ahead),
         Arrival::Pieces(length) => f.begin(length).map(Stored::Begun),
     };
@@ -65,12 +67,25 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     match &mut stored {
         Stored::Whole(_) => f.count_whole(&mut connection),
         Stored::Begun(_) if no_body => {}
-        Stored::Begun(draft) => received = f.receive_body(&mut connection, draft, &mut chain).await,
+        Stored::Begun(draft) => {
+            if f.completion.is_rest() {
+                // Boxed: the future is large.
+                received = Box::pin(f.store_part(draft, &mut chain)).await;
+            }
+            if received.is_ok() {
+                received = f.receive_body(&mut connection, draft, &mut chain).await;
+            }
+        }
     }
     f.take_report(&chain.report(), status, stored.object());
     if let Err(why) = received {
+        if why == SHORT_BODY {
+            let (length, is_filtered) = (whole.content_length, !chain.is_empty());
+            f.keep_part(stored, CutShort { connection: &connection, length, is_filtered });
+        }
         return broken(f, connection, &why);
     }
+    f.drop_completed_part();
     f.complete(stored, connection)
 }
 
@@ -280,7 +295,7 @@ impl Fetch {
 
     /// Passes a piece through the filters and stores their output, one step at a time. For a private object, each
     /// step waits until the reader is close enough.
-    async fn filter_and_store(
+    pub(super) async fn filter_and_store(
         &mut self,
         draft: &mut Draft,
         chain: &mut Chain,
@@ -307,7 +322,7 @@ impl Fetch {
     }
 
     /// Waits while the fetch is too far ahead of its only reader, or stops it.
-    async fn wait_for_reader(&mut self, draft: &Draft) {
+    pub(super) async fn wait_for_reader(&mut self, draft: &Draft) {
         let (limit, writer) = (self.transit_limit(), &draft.writer);
         match transfer::pace(limit, self.purpose.is_background, || writer.len()) {
             Pace::Continue => {}

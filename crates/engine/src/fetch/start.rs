@@ -19,6 +19,7 @@ use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 
+use super::completion::{self, Completion};
 use super::connection::OriginConnection;
 use super::events::FetchEvents;
 use super::parts::{
@@ -102,6 +103,7 @@ pub fn from_request(
         waiter: Waiter { events, is_notified: false, permit: inputs.permit },
         attempt: Attempt::new(),
         retries: Retries::default(),
+        completion: Completion::default(),
     }
 }
 
@@ -160,7 +162,9 @@ pub fn make_bereq(f: &mut Fetch) {
         }
     }
     headers.force_slot(Slot::Proto, fixed::HTTP_11);
-    add_conditions(f);
+    if !completion::ask(f) {
+        add_conditions(f);
+    }
     if f.purpose.upgrade.is_some() {
         upgrade::ask(f);
     }
@@ -212,6 +216,9 @@ pub async fn start(f: &mut Fetch) -> Step {
     if f.product.stale.as_ref().is_some_and(|stale| stale.is(flag::DYING)) {
         gone::drop_conditions(f);
     }
+    if f.follows_rfc9111() {
+        Box::pin(completion::recheck(f)).await;
+    }
     match f.vcl(Method::BackendFetch).await {
         Action::Fetch => {}
         Action::Error => {
@@ -224,6 +231,7 @@ pub async fn start(f: &mut Fetch) -> Step {
     if f.purpose.upgrade.is_some() {
         upgrade::settle(f);
     }
+    completion::settle(f);
     f.response.http.clear();
     f.attempt.error_action = false;
     f.exchange.requested = f.task.stamp("Fetch");
@@ -241,6 +249,13 @@ pub async fn start(f: &mut Fetch) -> Step {
         f.close_origin(connection, Some(SessClose::RxBody));
         f.task.log_mut().put(Tag::Error, b"Body cannot be fetched");
         return Step::Error;
+    }
+    if f.follows_rfc9111() {
+        connection = match Box::pin(completion::interpret(f, connection)).await {
+            Ok(connection) => connection,
+            Err(step) => return step,
+        };
+        completion::mark(f);
     }
     normalize_response(f, now);
     if f.response.http.status() == 304 {

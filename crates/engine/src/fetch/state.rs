@@ -16,6 +16,7 @@ use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
+use super::completion::Completion;
 use super::events::Started;
 use super::parts::{Attempt, Exchange, Product, Purpose, Request, Response, Retries, Waiter};
 use crate::logged::{BEREQ, BERESP, Logged};
@@ -33,6 +34,7 @@ pub struct Fetch {
     pub(super) waiter: Waiter,
     pub(super) attempt: Attempt,
     pub(super) retries: Retries,
+    pub(super) completion: Completion,
 }
 
 impl Transaction for Fetch {

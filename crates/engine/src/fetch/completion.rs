@@ -1,0 +1,260 @@
+//! Completes a part of an earlier response: asks the origin for the rest of the body, and stores both as one object.
+//! `lacquer_flow::rfc9111::parts` decides which bodies are kept as parts, and whether a response is the rest.
+
+use std::sync::Arc;
+
+use lacquer_cache::{Object, flag};
+use lacquer_filters::Chain;
+use lacquer_flow::rfc9111::parts::{self, Answer, Cut, Marks, Whole};
+use lacquer_http::h1::Framing;
+use lacquer_http::{SessClose, header_table as h, pack, vary};
+use lacquer_shm::Tag;
+
+use super::connection::OriginConnection;
+use super::object::{Draft, Stored};
+use super::parts::{Step, Target};
+use super::{Fetch, confirmed, gone};
+
+/// The part of the response that the cache has, and the progress of its completion.
+#[derive(Default)]
+pub struct Completion {
+    /// The part for which the request to the origin has a `Range`.
+    part: Option<Arc<Object>>,
+    /// VCL has left the `Range` as it was.
+    is_asked: bool,
+    /// The response is the rest of the part.
+    is_rest: bool,
+    /// The marks of the response, before VCL saw it.
+    marks: Option<Marks>,
+    /// The object of this fetch is kept as a part.
+    pub(super) is_kept: bool,
+}
+
+impl Completion {
+    /// Returns whether the response is the rest of a part.
+    #[inline]
+    pub(super) fn is_rest(&self) -> bool {
+        self.is_rest
+    }
+
+    /// Returns the part of which the response is the rest.
+    #[inline]
+    pub(super) fn continued(&self) -> Option<Arc<Object>> {
+        self.part.clone().filter(|_| self.is_rest)
+    }
+}
+
+/// Adds the header fields that ask for the rest of a part, if the cache has one for the request that is not older than
+/// the stale object. Returns whether it does.
+pub fn ask(f: &mut Fetch) -> bool {
+    if !f.follows_rfc9111() || f.request.body.is_some() || f.request.cached_body.is_some() {
+        return false;
+    }
+    let Target::Cache(busy) = &f.product.target else { return false };
+    let (http, ws, gzip) = (&f.request.http, f.task.ws(), f.task.params().http_gzip_support);
+    if http.has(ws, h::RANGE) || http.has(ws, h::IF_RANGE) {
+        return false;
+    }
+    let Some(part) = busy.part(&|spec| vary::matches(spec, http, ws, gzip)) else { return false };
+    let is_newer = |stale: &Arc<Object>| stale.is(flag::IMSCAND) && stale.t_origin() > part.t_origin();
+    if f.product.stale.as_ref().is_some_and(is_newer) {
+        return false;
+    }
+    let Some(whole) = Whole::decode(part.extra()) else { return false };
+    let range = whole.range(part.body_len());
+    let mut headers = f.bereq_headers();
+    headers.add(h::RANGE, range.as_bytes());
+    headers.add(h::IF_RANGE, whole.tag);
+    f.completion.part = Some(part);
+    true
+}
+
+/// Drops the part before VCL sees the request, if it was purged or banned.
+pub async fn recheck(f: &mut Fetch) {
+    f.completion.is_asked = false;
+    f.completion.is_rest = false;
+    let Some(part) = f.completion.part.clone() else { return };
+    if gone::is_gone(f, &part).await {
+        forget(f);
+    }
+}
+
+/// Checks after VCL whether the request still asks for the rest of the part. If not, it is sent without the header
+/// fields that [`ask`] has added.
+pub fn settle(f: &mut Fetch) {
+    let Some(part) = f.completion.part.clone() else { return };
+    let is_asked = Whole::decode(part.extra())
+        .is_some_and(|whole| parts::is_asked(&whole, part.body_len(), &f.request.http, f.task.ws()));
+    f.completion.is_asked = is_asked;
+    if !is_asked {
+        forget(f);
+    }
+}
+
+/// Drops the reference to the part, and removes the header fields that ask for its rest. A `Range` of VCL stays.
+fn forget(f: &mut Fetch) {
+    let Some(part) = f.completion.part.take() else { return };
+    f.completion.is_asked = false;
+    f.completion.is_rest = false;
+    let Some(whole) = Whole::decode(part.extra()) else { return };
+    let range = whole.range(part.body_len());
+    let is_ours = f.request.http.value_is(f.task.ws(), h::RANGE, range.as_bytes());
+    if f.request.http.value_is(f.task.ws(), h::IF_RANGE, whole.tag) {
+        f.bereq_headers().unset(h::IF_RANGE);
+    }
+    if is_ours {
+        f.bereq_headers().unset(h::RANGE);
+    }
+    for name in [h::RANGE, h::IF_RANGE] {
+        f.request.original.unset(f.task.ws(), name, |_| ());
+    }
+}
+
+/// Drops the part, and removes it from the cache.
+fn discard(f: &mut Fetch) {
+    if let Some(part) = f.completion.part.clone() {
+        forget(f);
+        f.task.services().cache().fail(&part);
+    }
+}
+
+/// Interprets the response to a request for the rest of a part, before its lifetime is derived and VCL sees it. The
+/// rest becomes a whole response. Returns the next step instead of the connection if the request is repeated.
+pub async fn interpret(f: &mut Fetch, connection: OriginConnection) -> Result<OriginConnection, Step> {
+    let Some(part) = f.completion.part.clone().filter(|_| f.completion.is_asked) else {
+        return Ok(connection);
+    };
+    let answer = Whole::decode(part.extra()).map_or(Answer::Repeat, |whole| {
+        let stored_vary = pack::packed_header(part.head(), h::VARY);
+        let response = (&f.response.http, f.task.ws());
+        parts::answer(&whole, part.body_len(), stored_vary, response, connection.reply().framing())
+    });
+    match answer {
+        Answer::Rest => {
+            if gone::is_gone(f, &part).await {
+                return Err(repeat(f, connection, gone::PART_GONE));
+            }
+            complete_head(f, &part);
+            f.completion.is_rest = true;
+            Ok(connection)
+        }
+        Answer::Repeat => Err(repeat(f, connection, "The response is not the rest of the stored part")),
+        Answer::Replaces => {
+            discard(f);
+            Ok(connection)
+        }
+        // If VCL retries, the next request asks again.
+        Answer::Failed => Ok(connection),
+    }
+}
+
+/// Repeats the request for the whole response, because the part cannot be completed. `why` is logged.
+pub fn repeat(f: &mut Fetch, connection: impl Into<Option<OriginConnection>>, why: &str) -> Step {
+    f.task.log_mut().put(Tag::Error, why.as_bytes());
+    f.close_origin(connection, Some(SessClose::RxBody));
+    discard(f);
+    f.retries.count += 1;
+    Step::Retry
+}
+
+/// Makes the head of the whole response from that of the rest, and the stored fields that it does not have (RFC 9111
+/// section 3.4).
+fn complete_head(f: &mut Fetch, part: &Object) {
+    let length = Whole::decode(part.extra()).map(|whole| whole.length).unwrap_or_default();
+    let Some(head) = pack::PackedHead::new(part.head()) else { return };
+    if !f.response.http.has(f.task.ws(), h::DATE) {
+        // The stored date is older than the response.
+        let date = f.task.services().http_date(f.response.entered);
+        f.beresp_headers().add(h::DATE, &date);
+    }
+    f.beresp_headers().unset(h::CONTENT_RANGE);
+    f.beresp_headers().unset(h::CONTENT_LENGTH);
+    let own = f.response.http.fields().len();
+    if head.merge_into(f.task.ws_mut(), &mut f.response.http).is_err() {
+        f.task.ws_mut().set_overflowed();
+    }
+    confirmed::log_from(f, own);
+    let mut headers = f.beresp_headers();
+    headers.unset(h::CONTENT_RANGE);
+    headers.unset(h::CONTENT_LENGTH);
+    headers.add(h::CONTENT_LENGTH, length.to_string().as_bytes());
+}
+
+/// Remembers by which marks the rest of the response could be recognized, before VCL sees the response.
+pub fn mark(f: &mut Fetch) {
+    f.completion.marks = parts::marks(&f.response.http, f.task.ws());
+}
+
+impl Fetch {
+    /// Returns the framing of the whole body, if the response is the rest of a part, or its own.
+    pub(super) fn framing_of_whole(&self, framing: Framing) -> Framing {
+        let before = self.completion.continued().map_or(0, |part| part.body_len());
+        Framing { content_length: framing.content_length.saturating_add(before), ..framing }
+    }
+
+    /// Stores the part as the beginning of the body, through the filters of the response.
+    pub(super) async fn store_part(&mut self, draft: &mut Draft, chain: &mut Chain) -> Result<(), String> {
+        let Some(part) = self.completion.continued() else { return Ok(()) };
+        let mut at = 0;
+        while at < part.body_len() && !self.is_cancelled(&draft.object) {
+            let Some(chunk) = part.chunk_at(at) else { return Err(UNREADABLE.to_owned()) };
+            let bytes = chunk.bytes();
+            let bytes = &bytes[..bytes.len().min(PIECE)];
+            self.wait_for_reader(draft).await;
+            self.filter_and_store(draft, chain, bytes, false).await?;
+            at += bytes.len() as u64;
+            self.yield_if_due(bytes.len()).await;
+        }
+        Ok(())
+    }
+
+    /// Removes the part from the cache, because the object that is being completed contains it.
+    pub(super) fn drop_completed_part(&mut self) {
+        if let Some(part) = self.completion.continued() {
+            self.completion.part = None;
+            self.task.services().cache().supersede(&part);
+        }
+    }
+
+    /// Keeps the received part of a body that was cut short, if a later fetch could complete it. Otherwise dropping
+    /// `stored` fails it. `length` is that of the whole body.
+    pub(super) fn keep_part(&mut self, stored: Stored, cut: CutShort<'_>) {
+        let Stored::Begun(Draft { object, writer, is_published: true }) = stored else { return };
+        if !self.follows_rfc9111() || object.is(flag::CANCEL) || !object.extra().is_empty() {
+            return;
+        }
+        let connection = cut.connection;
+        let facts = Cut {
+            request: &self.request.http,
+            response: &self.response.http,
+            ws: self.task.ws(),
+            marks: self.completion.marks,
+            storing: self.storing(),
+            framing: connection.reply().framing().status,
+            is_filtered: cut.is_filtered,
+            is_own: connection.stream().is_some()
+                || !connection.is_reused() && !connection.has_faulty_origin(),
+            length: cut.length,
+            received: writer.len(),
+        };
+        let Some(record) = parts::kept(&facts).and_then(|whole| whole.encode()) else { return };
+        let text = format!("vsl: Received {} of {} bytes, kept as a part", writer.len(), cut.length);
+        self.task.log_mut().put(Tag::Notice, text.as_bytes());
+        object.set_extra(&record);
+        writer.cut();
+        self.drop_completed_part();
+        self.completion.is_kept = true;
+    }
+}
+
+/// A body that its origin has cut short.
+pub struct CutShort<'c> {
+    pub connection: &'c OriginConnection,
+    /// The length of the whole body.
+    pub length: u64,
+    pub is_filtered: bool,
+}
+
+/// The largest number of bytes that are copied at once.
+const PIECE: usize = 64 * 1024;
+const UNREADABLE: &str = "The stored part of the body cannot be read";
