@@ -13,14 +13,17 @@ use crate::shard::DeferredWork;
 
 impl Cache {
     /// Records that the object's fetch failed, and keeps the object in the index as a part, in place of an older part
-    /// of the same variant. Does nothing more if the object has left the index.
+    /// of the same variant. Does nothing more if the object has left the index. The writer of its body must have ended.
     pub fn keep_part(&self, object: &Arc<Object>) {
+        if object.state() != BodyState::Failed {
+            return self.fail(object);
+        }
         object.set(flag::FAILED);
         let mut deferred = DeferredWork::default();
         let Some((shard, slot)) = self.locate(object) else { return };
         let mut shard = shard.lock();
         let is_there = shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object));
-        if !is_there || object.is(flag::DYING) || object.state() != BodyState::Failed {
+        if !is_there || object.is(flag::DYING) {
             return;
         }
         let key = object.key();

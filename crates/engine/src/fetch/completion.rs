@@ -31,6 +31,18 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// Returns whether the cache has a part.
+    #[inline]
+    pub(super) fn has_part(&self) -> bool {
+        self.part.is_some()
+    }
+
+    /// Returns whether the origin was asked for the rest of a part.
+    #[inline]
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
     /// Returns whether the response is the rest of a part.
     #[inline]
     pub(super) fn is_rest(&self) -> bool {
@@ -134,7 +146,9 @@ pub async fn interpret(f: &mut Fetch, connection: OriginConnection) -> Result<Or
             if gone::is_gone(f, &part).await {
                 return Err(repeat(f, connection, gone::PART_GONE));
             }
-            complete_head(f, &part);
+            if !complete_head(f, &part) {
+                return Err(repeat(f, connection, "There is no room for the head of the stored part"));
+            }
             f.completion.is_rest = true;
             Ok(connection)
         }
@@ -158,10 +172,10 @@ pub fn repeat(f: &mut Fetch, connection: impl Into<Option<OriginConnection>>, wh
 }
 
 /// Makes the head of the whole response from that of the rest, and the stored fields that it does not have (RFC 9111
-/// section 3.4).
-fn complete_head(f: &mut Fetch, part: &Object) {
-    let length = Whole::decode(part.extra()).map(|whole| whole.length).unwrap_or_default();
-    let Some(head) = pack::PackedHead::new(part.head()) else { return };
+/// section 3.4). Returns false if that is not possible.
+fn complete_head(f: &mut Fetch, part: &Object) -> bool {
+    let facts = Whole::decode(part.extra()).zip(pack::PackedHead::new(part.head()));
+    let Some((Whole { length, .. }, head)) = facts else { return false };
     if !f.response.http.has(f.task.ws(), h::DATE) {
         // The stored date is older than the response.
         let date = f.task.services().http_date(f.response.entered);
@@ -171,13 +185,13 @@ fn complete_head(f: &mut Fetch, part: &Object) {
     f.beresp_headers().unset(h::CONTENT_LENGTH);
     let own = f.response.http.fields().len();
     if head.merge_into(f.task.ws_mut(), &mut f.response.http).is_err() {
-        f.task.ws_mut().set_overflowed();
+        return false;
     }
     confirmed::log_from(f, own);
     let mut headers = f.beresp_headers();
     headers.unset(h::CONTENT_RANGE);
     headers.unset(h::CONTENT_LENGTH);
-    headers.add(h::CONTENT_LENGTH, length.to_string().as_bytes());
+    headers.add(h::CONTENT_LENGTH, length.to_string().as_bytes())
 }
 
 /// Remembers by which marks the rest of the response could be recognized, before VCL sees the response.
@@ -197,7 +211,10 @@ impl Fetch {
         let Some(part) = self.completion.continued() else { return Ok(()) };
         let mut at = 0;
         while at < part.body_len() && !self.is_cancelled(&draft.object) {
-            let Some(chunk) = part.chunk_at(at) else { return Err(UNREADABLE.to_owned()) };
+            let Some(chunk) = part.chunk_at(at) else {
+                self.task.services().cache().fail(&part);
+                return Err(UNREADABLE.to_owned());
+            };
             let bytes = chunk.bytes();
             let bytes = &bytes[..bytes.len().min(PIECE)];
             self.wait_for_reader(draft).await;

@@ -216,7 +216,7 @@ pub async fn start(f: &mut Fetch) -> Step {
     if f.product.stale.as_ref().is_some_and(|stale| stale.is(flag::DYING)) {
         gone::drop_conditions(f);
     }
-    if f.follows_rfc9111() {
+    if f.completion.has_part() {
         Box::pin(completion::recheck(f)).await;
     }
     match f.vcl(Method::BackendFetch).await {
@@ -228,10 +228,7 @@ pub async fn start(f: &mut Fetch) -> Step {
         }
         _ => return Step::Fail,
     }
-    if f.purpose.upgrade.is_some() {
-        upgrade::settle(f);
-    }
-    completion::settle(f);
+    settle(f);
     f.response.http.clear();
     f.attempt.error_action = false;
     f.exchange.requested = f.task.stamp("Fetch");
@@ -250,12 +247,11 @@ pub async fn start(f: &mut Fetch) -> Step {
         f.task.log_mut().put(Tag::Error, b"Body cannot be fetched");
         return Step::Error;
     }
-    if f.follows_rfc9111() {
+    if f.completion.is_asked() {
         connection = match Box::pin(completion::interpret(f, connection)).await {
             Ok(connection) => connection,
             Err(step) => return step,
         };
-        completion::mark(f);
     }
     normalize_response(f, now);
     if f.response.http.status() == 304 {
@@ -268,6 +264,14 @@ pub async fn start(f: &mut Fetch) -> Step {
     }
     response::lend(f, connection);
     response::respond(f, None).await
+}
+
+/// Applies what VCL has decided about an upgrade and a range.
+fn settle(f: &mut Fetch) {
+    if f.purpose.upgrade.is_some() {
+        upgrade::settle(f);
+    }
+    completion::settle(f);
 }
 
 /// Returns the next step if there is no response.
@@ -299,6 +303,7 @@ fn normalize_response(f: &mut Fetch, now: f64) {
     }
     if f.follows_rfc9111() {
         let _ = f.response.http.collect(f.task.ws_mut(), CDN_CACHE_CONTROL, b", ");
+        completion::mark(f);
     }
     let fresh = f.set_lifetimes(now);
     if !f.purpose.is_pass {
