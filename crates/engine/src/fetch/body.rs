@@ -68,7 +68,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         Stored::Whole(_) => f.count_whole(&mut connection),
         Stored::Begun(_) if no_body => {}
         Stored::Begun(draft) => {
-            if f.completion.is_rest() {
+            if f.completion.is_rest {
                 // Boxed: the future is large.
                 received = Box::pin(f.store_part(draft, &mut chain)).await;
             }
@@ -110,6 +110,25 @@ impl Fetch {
         self.keep_trailers(connection);
         self.exchange.account.beresp_reads += 1;
         self.exchange.account.beresp_body += whole.len() as u64;
+    }
+
+    /// Stores the part as the beginning of the body, through the filters of the response.
+    async fn store_part(&mut self, draft: &mut Draft, chain: &mut Chain) -> Result<(), String> {
+        let Some(part) = self.completion.continued() else { return Ok(()) };
+        let mut at = 0;
+        while at < part.body_len() && !self.is_cancelled(&draft.object) {
+            let Some(chunk) = part.chunk_at(at) else {
+                self.task.services().cache().fail(&part);
+                return Err(UNREADABLE.to_owned());
+            };
+            let bytes = chunk.bytes();
+            let bytes = &bytes[..bytes.len().min(PIECE)];
+            self.wait_for_reader(draft).await;
+            self.filter_and_store(draft, chain, bytes, false).await?;
+            at += bytes.len() as u64;
+            self.yield_if_due(bytes.len()).await;
+        }
+        Ok(())
     }
 
     /// Receives the whole body. The error is a text for the log; it is empty if the cause was logged already.
@@ -295,7 +314,7 @@ impl Fetch {
 
     /// Passes a piece through the filters and stores their output, one step at a time. For a private object, each
     /// step waits until the reader is close enough.
-    pub(super) async fn filter_and_store(
+    async fn filter_and_store(
         &mut self,
         draft: &mut Draft,
         chain: &mut Chain,
@@ -322,7 +341,7 @@ impl Fetch {
     }
 
     /// Waits while the fetch is too far ahead of its only reader, or stops it.
-    pub(super) async fn wait_for_reader(&mut self, draft: &Draft) {
+    async fn wait_for_reader(&mut self, draft: &Draft) {
         let (limit, writer) = (self.transit_limit(), &draft.writer);
         match transfer::pace(limit, self.purpose.is_background, || writer.len()) {
             Pace::Continue => {}
@@ -389,6 +408,7 @@ const EVICTION: usize = 8 * 1024;
 const STORED_PER_MADE: usize = 4;
 /// The log text for a body shorter than its Content-Length; as in Varnish.
 const SHORT_BODY: &str = "straight insufficient bytes";
+const UNREADABLE: &str = "The stored part of the body cannot be read";
 
 /// The largest number of bytes in one read.
 pub const PIECE: usize = 64 * 1024;

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use lacquer_cache::{Object, flag};
-use lacquer_filters::Chain;
-use lacquer_flow::rfc9111::parts::{self, Answer, Cut, Marks, Whole};
+use lacquer_flow::rfc9111::parts::{self, Answer, Cut, Whole};
 use lacquer_http::h1::Framing;
 use lacquer_http::{SessClose, header_table as h, pack, vary};
 use lacquer_shm::Tag;
@@ -14,47 +13,6 @@ use super::connection::OriginConnection;
 use super::object::{Draft, Stored};
 use super::parts::{Step, Target};
 use super::{Fetch, confirmed, gone};
-
-/// The part of the response that the cache has, and the progress of its completion.
-#[derive(Default)]
-pub struct Completion {
-    /// The part for which the request to the origin has a `Range`.
-    part: Option<Arc<Object>>,
-    /// VCL has left the `Range` as it was.
-    is_asked: bool,
-    /// The response is the rest of the part.
-    is_rest: bool,
-    /// The marks of the response, before VCL saw it.
-    marks: Option<Marks>,
-    /// The object of this fetch is kept as a part.
-    pub(super) is_kept: bool,
-}
-
-impl Completion {
-    /// Returns whether the cache has a part.
-    #[inline]
-    pub(super) fn has_part(&self) -> bool {
-        self.part.is_some()
-    }
-
-    /// Returns whether the origin was asked for the rest of a part.
-    #[inline]
-    pub(super) fn is_asked(&self) -> bool {
-        self.is_asked
-    }
-
-    /// Returns whether the response is the rest of a part.
-    #[inline]
-    pub(super) fn is_rest(&self) -> bool {
-        self.is_rest
-    }
-
-    /// Returns the part of which the response is the rest.
-    #[inline]
-    pub(super) fn continued(&self) -> Option<Arc<Object>> {
-        self.part.clone().filter(|_| self.is_rest)
-    }
-}
 
 /// Adds the header fields that ask for the rest of a part, if the cache has one for the request that is not older than
 /// the stale object. Returns whether it does.
@@ -206,25 +164,6 @@ impl Fetch {
         Framing { content_length: framing.content_length.saturating_add(before), ..framing }
     }
 
-    /// Stores the part as the beginning of the body, through the filters of the response.
-    pub(super) async fn store_part(&mut self, draft: &mut Draft, chain: &mut Chain) -> Result<(), String> {
-        let Some(part) = self.completion.continued() else { return Ok(()) };
-        let mut at = 0;
-        while at < part.body_len() && !self.is_cancelled(&draft.object) {
-            let Some(chunk) = part.chunk_at(at) else {
-                self.task.services().cache().fail(&part);
-                return Err(UNREADABLE.to_owned());
-            };
-            let bytes = chunk.bytes();
-            let bytes = &bytes[..bytes.len().min(PIECE)];
-            self.wait_for_reader(draft).await;
-            self.filter_and_store(draft, chain, bytes, false).await?;
-            at += bytes.len() as u64;
-            self.yield_if_due(bytes.len()).await;
-        }
-        Ok(())
-    }
-
     /// Removes the part from the cache, because the object that is being completed contains it.
     pub(super) fn drop_completed_part(&mut self) {
         if let Some(part) = self.completion.continued() {
@@ -271,7 +210,3 @@ pub struct CutShort<'c> {
     pub length: u64,
     pub is_filtered: bool,
 }
-
-/// The largest number of bytes that are copied at once.
-const PIECE: usize = 64 * 1024;
-const UNREADABLE: &str = "The stored part of the body cannot be read";

@@ -19,14 +19,14 @@ use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 
-use super::completion::{self, Completion};
 use super::connection::OriginConnection;
 use super::events::FetchEvents;
 use super::parts::{
-    Account, Attempt, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
+    Account, Attempt, Completion, Exchange, Product, Purpose, Request, Response, Retries, Step, Target,
+    Waiter,
 };
 use super::upgraded::Wanted;
-use super::{Fetch, Mode, gone, response, stale, upgrade};
+use super::{Fetch, Mode, completion, gone, response, stale, upgrade};
 use crate::client::Req;
 use crate::logged::Logged;
 use crate::task::{Task, TaskBuffers, TaskContext};
@@ -216,7 +216,7 @@ pub async fn start(f: &mut Fetch) -> Step {
     if f.product.stale.as_ref().is_some_and(|stale| stale.is(flag::DYING)) {
         gone::drop_conditions(f);
     }
-    if f.completion.has_part() {
+    if f.completion.part.is_some() {
         Box::pin(completion::recheck(f)).await;
     }
     match f.vcl(Method::BackendFetch).await {
@@ -247,7 +247,7 @@ pub async fn start(f: &mut Fetch) -> Step {
         f.task.log_mut().put(Tag::Error, b"Body cannot be fetched");
         return Step::Error;
     }
-    if f.completion.is_asked() {
+    if f.completion.is_asked {
         connection = match Box::pin(completion::interpret(f, connection)).await {
             Ok(connection) => connection,
             Err(step) => return step,

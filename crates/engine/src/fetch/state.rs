@@ -16,9 +16,8 @@ use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
-use super::completion::Completion;
 use super::events::Started;
-use super::parts::{Attempt, Exchange, Product, Purpose, Request, Response, Retries, Waiter};
+use super::parts::{Attempt, Completion, Exchange, Product, Purpose, Request, Response, Retries, Waiter};
 use crate::logged::{BEREQ, BERESP, Logged};
 use crate::task::{Task, TaskBuffers, VclTask, run_vcl};
 use crate::transaction_buffers::TransactionBuffers;
