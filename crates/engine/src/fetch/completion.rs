@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lacquer_cache::{Object, flag};
+use lacquer_cache::{BodyState, Object, flag};
 use lacquer_flow::rfc9111::parts::{self, Answer, Cut, Whole};
 use lacquer_http::h1::Framing;
 use lacquer_http::{SessClose, header_table as h, pack, vary};
@@ -26,8 +26,10 @@ pub fn ask(f: &mut Fetch) -> bool {
         return false;
     }
     let Some(part) = busy.part(&|spec| vary::matches(spec, http, ws, gzip)) else { return false };
-    let is_newer = |stale: &Arc<Object>| stale.is(flag::IMSCAND) && stale.t_origin() > part.t_origin();
-    if f.product.stale.as_ref().is_some_and(is_newer) {
+    let is_preferred = |stale: &Arc<Object>| {
+        stale.state() == BodyState::Failed || stale.is(flag::IMSCAND) && stale.t_origin() > part.t_origin()
+    };
+    if f.product.stale.as_ref().is_some_and(is_preferred) {
         return false;
     }
     let Some(whole) = Whole::decode(part.extra()) else { return false };
