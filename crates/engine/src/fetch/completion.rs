@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lacquer_cache::{BodyState, Object, flag};
 use lacquer_flow::rfc9111::parts::{self, Answer, Cut, Whole};
 use lacquer_http::h1::Framing;
-use lacquer_http::{SessClose, header_table as h, pack, vary};
+use lacquer_http::{Field, SessClose, Slot, Text, header_table as h, pack, vary};
 use lacquer_shm::Tag;
 
 use super::connection::OriginConnection;
@@ -154,9 +154,14 @@ fn complete_head(f: &mut Fetch, part: &Object) -> bool {
     headers.add(h::CONTENT_LENGTH, length.to_string().as_bytes())
 }
 
-/// Remembers by which marks the rest of the response could be recognized, before VCL sees the response.
+/// Remembers by which marks the rest of the response could be recognized, and the target of the request. Called before
+/// VCL sees the response, because it may change both messages.
 pub fn mark(f: &mut Fetch) {
-    f.completion.marks = parts::marks(&f.response.http, f.task.ws());
+    let (http, ws) = (&f.request.http, f.task.ws());
+    let is_simple = http.method(ws) == b"GET" && http.count(ws, h::HOST) == 1;
+    let host = http.find(ws, h::HOST).map_or(Text::NONE, Field::value_text);
+    let marks = parts::marks(&f.response.http, ws).filter(|_| is_simple);
+    f.completion.marks = marks.map(|marks| (marks, [host, http.text(Slot::Url)]));
 }
 
 impl Fetch {
@@ -181,12 +186,13 @@ impl Fetch {
         if !self.follows_rfc9111() || object.is(flag::CANCEL) || !object.extra().is_empty() {
             return;
         }
+        let Some((marks, [host, url])) = self.completion.marks else { return };
         let connection = cut.connection;
         let facts = Cut {
             request: &self.request.http,
             response: &self.response.http,
             ws: self.task.ws(),
-            marks: self.completion.marks,
+            marks: Some(marks),
             storing: self.storing(),
             framing: connection.reply().framing().status,
             is_filtered: cut.is_filtered,
@@ -195,7 +201,9 @@ impl Fetch {
             length: cut.length,
             received: writer.len(),
         };
-        let Some(record) = parts::kept(&facts).and_then(|whole| whole.encode()) else { return };
+        let Some(whole) = parts::kept(&facts) else { return };
+        let [host, url] = [host, url].map(|text| self.task.ws().get(text));
+        let Some(record) = (Whole { host, url, ..whole }).encode() else { return };
         let text = format!("vsl: Received {} of {} bytes, kept as a part", writer.len(), cut.length);
         self.task.log_mut().put(Tag::Notice, text.as_bytes());
         object.set_extra(&record);

@@ -14,7 +14,7 @@ use crate::ban_subjects::RequestSubject;
 
 /// The log text for a 304 that confirms an object that is gone.
 pub const GONE: &str = "304 for an object that is gone";
-/// The log text for the rest of such a part.
+/// The log text for the rest of a part that is gone.
 pub const PART_GONE: &str = "206 for a part that is gone";
 
 /// Returns whether an object that a 304 confirms was purged, banned, or otherwise removed from the cache. The 304 must
