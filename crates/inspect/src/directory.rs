@@ -162,4 +162,14 @@ mod tests {
             assert_eq!(idents(damaged), None, "{damaged:?}");
         }
     }
+
+    #[test]
+    fn the_last_segment_that_was_added_counts() {
+        let text = "# 1 1\n+ _.a 0 5 Arg -T\n+ _.b 0 5 Arg -S\n- _.a 0 5 Arg -T\n+ _.c 0 5 Arg -T\n+ ../x 0 5 Arg -i\n";
+        let index = parse_index(text, Path::new("/d")).expect("it has a process");
+        let file =
+            |ident: &str| index.blocks.iter().rfind(|block| block.ident == ident).map(|b| b.file.clone());
+        assert_eq!(file("-T"), Some(PathBuf::from("/d/_.c")));
+        assert_eq!(file("-i"), None, "a path outside of the directory");
+    }
 }

@@ -6,6 +6,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use lacquer_cli::{auth, status};
+
 use crate::directory::Directory;
 use crate::fault::Fault;
 
@@ -14,9 +16,6 @@ const MAX_REPLY: usize = 64 << 20;
 /// The time that a daemon may need for a reply: a VCL may have to be compiled.
 const PATIENCE: Duration = Duration::from_mins(1);
 const CONNECT: Duration = Duration::from_secs(5);
-
-const OK: u16 = 200;
-const AUTH: u16 = 107;
 
 /// A connection that is logged in.
 #[derive(Debug)]
@@ -43,9 +42,7 @@ impl Management {
         })?;
         let secret = directory.argument("-S");
         let mut last = None;
-        for (host, port) in addresses.lines().filter_map(|line| line.split_once(' ')) {
-            let address =
-                if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        for address in published(&addresses) {
             match Management::connect(&address, secret.as_deref()) {
                 Ok(connected) => return Ok(connected),
                 Err(fault) => last = Some(fault),
@@ -85,9 +82,14 @@ impl Management {
         Err(cannot(&last))
     }
 
+    /// Sets the time to wait for a reply.
+    pub fn set_patience(&self, time: Duration) -> Result<(), Fault> {
+        self.stream.get_ref().set_read_timeout(Some(time)).map_err(|error| self.gone(&error))
+    }
+
     fn log_in(&mut self, secret: Option<&str>) -> Result<(), Fault> {
         let greeting = self.reply()?;
-        if greeting.status != AUTH {
+        if greeting.status != status::AUTH {
             return Ok(());
         }
         let Some(path) = secret else {
@@ -103,8 +105,8 @@ impl Management {
             )
         })?;
         let challenge = greeting.text.lines().next().unwrap_or_default().to_owned();
-        let reply = self.command(&format!("auth {}", lacquer_cli::auth::response(&challenge, &secret)))?;
-        if reply.status == OK {
+        let reply = self.command(&format!("auth {}", auth::response(&challenge, &secret)))?;
+        if reply.status == status::OK {
             return Ok(());
         }
         Err(Fault::new(
@@ -124,7 +126,7 @@ impl Management {
     pub fn words(&mut self, words: &[&str]) -> Result<String, Fault> {
         let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
         let reply = self.command(&quoted.join(" "))?;
-        if reply.status == OK {
+        if reply.status == status::OK {
             return Ok(reply.text);
         }
         let why = crate::page::lines(reply.text.trim_end());
@@ -144,6 +146,13 @@ impl Management {
             "check that the daemon runs and that the port is a daemon's (option -T)",
         )
     }
+}
+
+/// Returns the addresses that a daemon publishes, each on a line with host and port.
+fn published(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.lines().filter_map(|line| line.split_once(' ')).map(|(host, port)| {
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    })
 }
 
 /// Reads one reply: a line with status and length, the text, a newline.
@@ -203,6 +212,7 @@ mod tests {
             ("a.b", "a.b"),
             ("", "\"\""),
             ("a b", "\"a b\""),
+            ("/a \"b\".vcl", "\"/a \\\"b\\\".vcl\""),
             ("a\"\\\n", "\"a\\\"\\\\\\n\""),
             ("\u{1}é", "\"\\x01\\xc3\\xa9\""),
         ] {
@@ -219,9 +229,24 @@ mod tests {
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
             b"200 99999999999999999999\n",
             b"200 5       \nok\n",
+            b"200 2       \no",
+            b"200 99999999\n",
+            b"200 -1      \n",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
             b"SSH-2.0-OpenSSH_9.2p1 with a line that is longer than a reply's head may be\r\n",
         ] {
             assert!(read(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn published_addresses_are_read_or_cannot_be_reached() {
+        let all = |text| published(text).collect::<Vec<_>>();
+        assert_eq!(all("127.0.0.1 80\n::1 80\n"), ["127.0.0.1:80", "[::1]:80"]);
+        assert_eq!(all("::1 80"), ["[::1]:80"]);
+        assert!(all("").is_empty());
+        for wrong in all("a b\n1.2.3.4 70000\n") {
+            assert!(Management::connect(&wrong, None).is_err(), "{wrong}");
         }
     }
 }
