@@ -16,7 +16,7 @@ const MAX_HEAD: usize = 256 << 10;
 /// Bytes of a body that are read before the connection is closed.
 const MAX_BODY: u64 = 64 << 20;
 
-/// What a URL says.
+/// The parts of a URL.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     pub is_https: bool,

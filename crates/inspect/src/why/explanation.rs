@@ -8,14 +8,14 @@ use super::story::Story;
 use super::{sentences, steps};
 use crate::page::{duration, plain, wrap};
 
-/// What became of a request.
+/// The explanation of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     pub decision: Decision,
     pub headline: String,
     pub steps: Vec<steps::Step>,
     pub advice: String,
-    /// What limits the explanation.
+    /// The limits of the explanation.
     pub notes: Vec<String>,
 }
 

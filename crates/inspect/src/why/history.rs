@@ -11,7 +11,7 @@ use crate::transaction::{Grouping, Kind, ORIGIN_REQUEST, ORIGIN_RESPONSE, REQUES
 /// Maximum number of removals that are remembered.
 const MAX_REMOVED: usize = 100_000;
 
-/// What the log records about a page before the request.
+/// The events of a page that the log records before the request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
     pub fetches: Vec<PastFetch>,

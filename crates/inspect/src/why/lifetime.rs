@@ -10,7 +10,7 @@ use crate::transaction::{ORIGIN_RESPONSE, Transaction};
 /// The statuses that Varnish's policy caches without being told to.
 const CACHEABLE: [u16; 9] = [200, 203, 204, 300, 301, 304, 404, 410, 414];
 
-/// What has set a lifetime.
+/// The origin of a lifetime.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     Header(String),
@@ -19,7 +19,7 @@ pub enum Source {
     Vcl(Option<Place>),
 }
 
-/// What forbids to cache a response.
+/// The reason why a response must not be cached.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Obstacle {
     SetCookie,

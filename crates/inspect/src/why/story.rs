@@ -1,4 +1,4 @@
-//! What is known of a request: its transactions, the texts of its VCL, the bans before it, and the past of its page.
+//! The known facts of a request: its transactions, the texts of its VCL, the bans before it, and the past of its page.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

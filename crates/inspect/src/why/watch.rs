@@ -44,7 +44,7 @@ const TAGS: [&str; 16] = [
     "BackendOpen",
 ];
 
-/// What the user asks.
+/// The request that the user asks about.
 #[derive(Clone, Debug)]
 pub struct Question {
     pub target: Target,
@@ -318,7 +318,7 @@ fn past(directory: &Directory, story: &Story) -> Past {
     let is_own = |vxid: u64| story.transactions.contains_key(&vxid);
     let mut historian = Historian::new(&url, &host, &is_own);
     if let Ok(mut reader) = LogReader::at_start(directory) {
-        // What was read before a failure is still true.
+        // Records that were read before a failure are still true.
         let _ = reader.read(&mut |record| historian.add(record));
     }
     historian.finish()

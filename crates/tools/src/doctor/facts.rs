@@ -1,8 +1,8 @@
-//! What is found on a machine, and what follows from it.
+//! The facts that are found on a machine, and the findings that follow from them.
 
 use std::collections::BTreeMap;
 
-/// What was found on a machine.
+/// The facts that were found on a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The contents of those files that could be read.
@@ -79,9 +79,9 @@ pub enum Remedy {
 pub struct Finding {
     pub topic: &'static str,
     pub grade: Grade,
-    /// What is.
+    /// The present value.
     pub is: String,
-    /// What should be.
+    /// The recommended value.
     pub should: String,
     pub why: &'static str,
     pub remedy: Remedy,

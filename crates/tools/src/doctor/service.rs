@@ -1,4 +1,4 @@
-//! What belongs to one service: its limits, directories, secrets and web servers.
+//! Examines what belongs to one service: its limits, directories, secrets and web servers.
 
 use super::facts::{Facts, Finding, Grade, Origin, Remedy, Secret, Store, shown};
 

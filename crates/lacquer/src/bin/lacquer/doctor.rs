@@ -84,7 +84,7 @@ fn service(name: Option<&str>, facts: &mut Facts) {
     facts.stores = options.stores.iter().map(|(path, wanted)| store(path, *wanted)).collect();
 }
 
-/// What the command line of a daemon says about its files and its memory.
+/// The files and the memory that the command line of a daemon names.
 #[derive(Debug, Default, PartialEq)]
 struct Options {
     secret: Option<String>,
