@@ -13,6 +13,7 @@ pub mod log_line;
 pub mod management;
 pub mod page;
 pub mod request;
+pub mod request_log;
 pub mod ring;
 pub mod transaction;
 pub mod why;

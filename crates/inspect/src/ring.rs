@@ -8,32 +8,22 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use lacquer_shm::Tag;
+use lacquer_shm::vsl::layout;
+use lacquer_shm::vsl::layout::{END_MARKER, MARKER, RECORD_HEAD, SEGMENTS, WRAP_MARKER};
+use lacquer_shm::{Numbering, Tag, Vxid};
 
 use crate::directory::{Block, Directory};
 use crate::fault::Fault;
 
-// The layout of the log's head, in bytes.
-const MARKER: &[u8; 8] = b"VSLHEAD2";
-const SEGMENT_SIZE: u64 = 8;
-const SEGMENT_NUMBER: u64 = 16;
-const OFFSETS: u64 = 24;
-const SEGMENTS: u32 = 8;
-const HEAD: u64 = OFFSETS + SEGMENTS as u64 * 8;
-
-const RECORD_HEAD: usize = 12;
-const WORD: u64 = 4;
-const END_MARKER: u32 = 0xfe45_4545;
-const WRAP_MARKER: u32 = 0xfe57_5757;
-/// The bits of a transaction's number.
-const NUMBER: u64 = (1 << 51) - 1;
-const BACKEND: u64 = 1 << 63;
+// The layout as positions in a file.
+const SEGMENT_SIZE: u64 = layout::SEGMENT_SIZE as u64;
+const SEGMENT_NUMBER: u64 = layout::SEGMENT_NUMBER as u64;
+const OFFSETS: u64 = layout::OFFSETS as u64;
+const HEAD: u64 = layout::HEAD as u64;
+const WORD: u64 = layout::WORD as u64;
 
 /// Bytes read at a time. More than a record has.
 const PIECE: usize = 256 << 10;
-
-/// The last tag that Varnish 9 has renumbered, by two.
-const LAST_RENUMBERED: u8 = Tag::TLS as u8;
 
 /// One record of the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,8 +53,8 @@ pub struct LogReader {
     at: u64,
     /// The number of the segment that contains it.
     segment: u32,
-    /// Varnish 9 has other numbers of tags. The first record that begins a transaction shows which they are.
-    is_varnish9: bool,
+    /// The first record that begins a transaction shows which numbers the tags have.
+    numbering: Numbering,
     /// How often records were overwritten before they were read.
     pub missed: u64,
 }
@@ -116,7 +106,7 @@ impl LogReader {
             segment_size: 0,
             at: 0,
             segment: 0,
-            is_varnish9: false,
+            numbering: Numbering::Varnish7,
             missed: 0,
         };
         reader.segment_size = reader.word(SEGMENT_SIZE).map_err(|error| reader.fault(&error))?.into();
@@ -232,11 +222,12 @@ impl LogReader {
     fn record(&mut self, number: u8, raw: u64, text: &[u8]) -> Option<Record> {
         // Varnish 7 to 8 and Lacquer never write this number.
         if number == Tag::Begin as u8 + 2 && begins_transaction(text) {
-            self.is_varnish9 = true;
+            self.numbering = Numbering::Varnish9;
         }
-        let tag = tag_of(if self.is_varnish9 { number_of_9(number) } else { number })?;
+        let tag = self.numbering.tag_of(number)?;
+        let vxid = Vxid::from_raw(raw);
         let text = text.strip_suffix(b"\0").unwrap_or(text).to_vec();
-        Some(Record { tag, vxid: raw & NUMBER, is_backend: raw & BACKEND != 0, text })
+        Some(Record { tag, vxid: vxid.number(), is_backend: vxid.is_backend(), text })
     }
 
     /// Follows a worker that was started again, whose log is another file. Returns whether there is a new log.
@@ -259,21 +250,6 @@ fn begins_transaction(text: &[u8]) -> bool {
     [&b"sess "[..], b"req ", b"bereq "].iter().any(|kind| text.starts_with(kind))
 }
 
-fn tag_of(number: u8) -> Option<Tag> {
-    Tag::ALL.iter().copied().find(|tag| *tag as u8 == number)
-}
-
-/// Returns the number that Varnish 7.7 has for a tag of Varnish 9.
-fn number_of_9(number: u8) -> u8 {
-    const FIRST: u8 = Tag::BackendClose as u8 + 1;
-    match number {
-        FIRST => Tag::BackendSSL as u8,
-        n if n == FIRST + 1 => Tag::TLS as u8,
-        n if n > FIRST + 1 && n <= LAST_RENUMBERED => n - 2,
-        n => n,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,10 +257,10 @@ mod tests {
     #[test]
     fn the_numbers_of_varnish_9_have_the_same_names() {
         let first = Tag::BackendClose as u8 + 1;
-        assert_eq!(tag_of(number_of_9(first)), Some(Tag::BackendSSL));
-        assert_eq!(tag_of(number_of_9(first + 2)), tag_of(first));
-        assert_eq!(tag_of(number_of_9(Tag::Begin as u8 + 2)), Some(Tag::Begin));
-        assert_eq!(tag_of(number_of_9(Tag::SessOpen as u8)), Some(Tag::SessOpen));
-        assert_eq!(tag_of(200), None);
+        assert_eq!(Numbering::Varnish9.tag_of(first), Some(Tag::BackendSSL));
+        assert_eq!(Numbering::Varnish9.tag_of(first + 2), Numbering::Varnish7.tag_of(first));
+        assert_eq!(Numbering::Varnish9.tag_of(Tag::Begin as u8 + 2), Some(Tag::Begin));
+        assert_eq!(Numbering::Varnish9.tag_of(Tag::SessOpen as u8), Some(Tag::SessOpen));
+        assert_eq!(Numbering::Varnish7.tag_of(200), None);
     }
 }

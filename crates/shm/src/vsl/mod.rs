@@ -3,6 +3,7 @@
 //! A transaction collects its records in a `TxLog` and writes them as one batch. `Log` is what all threads
 //! share: the ring, the mask of dropped tags, the limits and the counters.
 
+pub mod layout;
 mod log;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -26,8 +27,7 @@ pub use tag_table::Tag;
 pub use txlog::TxLog;
 pub use vxid::Vxid;
 
-/// Bytes before a record's text: tag and length, then the transaction's number in two words.
-pub(crate) const RECORD_HEAD: usize = 12;
+use layout::RECORD_HEAD;
 
 /// Returns the bytes that a text of this length occupies in the log.
 pub(crate) const fn padded(len: usize) -> usize {

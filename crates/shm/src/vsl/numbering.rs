@@ -27,6 +27,15 @@ impl Numbering {
             renumber(records);
         }
     }
+
+    /// Returns the tag that has this number.
+    pub fn tag_of(self, number: u8) -> Option<Tag> {
+        let number_of = |tag: Tag| match self {
+            Numbering::Varnish7 => tag as u32,
+            Numbering::Varnish9 => number_in_9(tag as u32),
+        };
+        Tag::ALL.iter().copied().find(|tag| number_of(*tag) == u32::from(number))
+    }
 }
 
 #[cold]

@@ -37,6 +37,15 @@ impl Vxid {
         self.0 == 0
     }
 
+    /// Creates the number from the bits that a record has in shared memory.
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    pub const fn is_backend(self) -> bool {
+        self.0 & BACKEND != 0
+    }
+
     pub const fn is_client(self) -> bool {
         self.0 & CLIENT != 0
     }

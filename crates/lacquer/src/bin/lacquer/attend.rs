@@ -12,9 +12,7 @@ use std::time::Duration;
 use lacquer_inspect::access_log::Format;
 use lacquer_inspect::counters::{self, Counter};
 use lacquer_inspect::directory::Directory;
-use lacquer_inspect::log_line::LogLine;
-use lacquer_inspect::ring::LogReader;
-use lacquer_inspect::transaction::Grouping;
+use lacquer_inspect::request_log::RequestLog;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::colors;
@@ -82,8 +80,7 @@ fn end_with(parent: u32) {
 
 struct Attendant {
     directory: Option<Directory>,
-    reader: Option<LogReader>,
-    grouping: Grouping,
+    requests: Option<RequestLog>,
     format: Option<Format>,
     has_colors: bool,
     missed: u64,
@@ -95,8 +92,7 @@ impl Attendant {
     fn new(format: Option<Format>) -> Attendant {
         Attendant {
             directory: None,
-            reader: None,
-            grouping: Grouping::default(),
+            requests: None,
             format,
             has_colors: colors::wanted(io::stdout().is_terminal()),
             missed: 0,
@@ -113,38 +109,33 @@ impl Attendant {
                 found.filter(|found| found.worker_blocks("Log").is_ok_and(|all| !all.is_empty()));
         }
         let Some(directory) = self.directory.as_ref().filter(|_| self.format.is_some()) else { return };
-        match &mut self.reader {
-            None => self.reader = LogReader::at_start(directory).ok(),
-            Some(reader) => {
-                if reader.reopen(directory) {
-                    self.grouping = Grouping::default();
-                }
-            }
+        match &mut self.requests {
+            None => self.requests = RequestLog::open(directory).ok(),
+            Some(requests) => requests.reopen(directory),
         }
     }
 
     fn write_log(&mut self) {
-        let (Some(reader), Some(format)) = (&mut self.reader, &self.format) else { return };
+        let (Some(requests), Some(format)) = (&mut self.requests, &self.format) else { return };
         let mut is_open = true;
-        let (grouping, has_colors) = (&mut self.grouping, self.has_colors);
+        let has_colors = self.has_colors;
         // A worker that ends takes its log with it.
-        let _ = reader.read(&mut |record| {
-            let line = grouping.add(record).and_then(|ended| LogLine::of(&ended));
-            if let Some(line) = line.filter(|_| is_open) {
+        let _ = requests.read(&mut |line| {
+            if is_open {
                 let text = format.line(&line, has_colors) + "\n";
                 is_open = io::stdout().lock().write_all(text.as_bytes()).is_ok();
             }
         });
-        if reader.missed > self.missed {
-            let times = reader.missed - self.missed;
-            self.missed = reader.missed;
+        let times = requests.missed() - self.missed;
+        if times > 0 {
+            self.missed = requests.missed();
             report(&format!(
                 "lacquer: the access log lacks requests: they were overwritten {times} times before they were read\n         \
                  its reader is too slow; -p vsl_space=1G makes room\n"
             ));
         }
         if !is_open {
-            (self.format, self.reader) = (None, None);
+            (self.format, self.requests) = (None, None);
         }
     }
 

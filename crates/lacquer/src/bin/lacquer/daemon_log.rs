@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_line::{Filter, LogLine};
-use lacquer_inspect::ring::LogReader;
-use lacquer_inspect::transaction::Grouping;
+use lacquer_inspect::request_log::RequestLog;
 
 use crate::args::Values;
 use crate::colors;
@@ -37,8 +36,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         })?,
     };
     let directory = remote::directory(values)?;
-    let mut reader = LogReader::at_start(&directory).map_err(Failure::of)?;
-    let mut grouping = Grouping::default();
+    let mut requests = RequestLog::open(&directory).map_err(Failure::of)?;
     let mut last = VecDeque::new();
     let mut collect = |line: LogLine| {
         last.push_back(line);
@@ -46,7 +44,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
             last.pop_front();
         }
     };
-    read(&mut reader, &mut grouping, &filter, &mut collect)?;
+    read(&mut requests, &filter, &mut collect)?;
     let has_colors = colors::wanted(io::stdout().is_terminal());
     let mut is_open = true;
     let mut print = |line: LogLine| {
@@ -60,7 +58,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         }
     }
     if values.has("follow") {
-        return follow(&directory, &mut reader, &mut grouping, &filter, &mut print);
+        return follow(&directory, &mut requests, &filter, &mut print);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -68,42 +66,33 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
 /// Prints new requests until the reader of the output closes it or the daemon ends.
 fn follow(
     directory: &Directory,
-    reader: &mut LogReader,
-    grouping: &mut Grouping,
+    requests: &mut RequestLog,
     filter: &Filter,
     print: &mut dyn FnMut(LogLine) -> bool,
 ) -> Result<ExitCode, Failure> {
-    let (mut missed, mut round) = (reader.missed, 0);
+    let (mut missed, mut round) = (requests.missed(), 0);
     loop {
         let mut is_open = true;
-        read(reader, grouping, filter, &mut |line| is_open = is_open && print(line))?;
+        read(requests, filter, &mut |line| is_open = is_open && print(line))?;
         if !is_open {
             return Ok(ExitCode::SUCCESS);
         }
-        if reader.missed > missed {
-            missed = reader.missed;
+        if requests.missed() > missed {
+            missed = requests.missed();
             eprintln!("lacquer: some requests were overwritten before they were read; raise vsl_space");
         }
         round += 1;
         if round % ROUNDS == 0 {
             Directory::find(directory.path().to_str()).map_err(Failure::of)?;
-            if reader.reopen(directory) {
-                *grouping = Grouping::default();
-            }
+            requests.reopen(directory);
         }
         thread::sleep(PAUSE);
     }
 }
 
-fn read(
-    reader: &mut LogReader,
-    grouping: &mut Grouping,
-    filter: &Filter,
-    each: &mut dyn FnMut(LogLine),
-) -> Result<(), Failure> {
-    let read = reader.read(&mut |record| {
-        let line = grouping.add(record).and_then(|ended| LogLine::of(&ended));
-        if let Some(line) = line.filter(|line| filter.accepts(line)) {
+fn read(requests: &mut RequestLog, filter: &Filter, each: &mut dyn FnMut(LogLine)) -> Result<(), Failure> {
+    let read = requests.read(&mut |line| {
+        if filter.accepts(&line) {
             each(line);
         }
     });

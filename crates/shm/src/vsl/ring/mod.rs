@@ -15,24 +15,14 @@ use std::io;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, PoisonError, TryLockError};
 
-use super::{Numbering, RECORD_HEAD, Tag, Vxid, batch_head, padded, record_head};
+use super::layout::{
+    END_MARKER, HEAD, MARKER, OFFSETS, RECORD_HEAD, SEGMENT_NUMBER, SEGMENT_SIZE, SEGMENTS, WORD, WRAP_MARKER,
+};
+use super::{Numbering, Tag, Vxid, batch_head, padded, record_head};
 use crate::mapping::{Mapping, PAGE};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, fence};
 use crate::vsc::{Main, Segment};
 use crate::vsm::{Block, VsmDir, VsmError};
-
-const SEGMENTS: u32 = 8;
-const WORD: usize = 4;
-
-// The head's layout.
-const MARKER: usize = 0;
-const SEGMENT_SIZE: usize = 8;
-const SEGMENT_NUMBER: usize = 16;
-const OFFSETS: usize = 24;
-const HEAD: usize = OFFSETS + SEGMENTS as usize * 8;
-
-const END_MARKER: u32 = (Tag::_Reserved as u32) << 24 | 0x45_4545;
-const WRAP_MARKER: u32 = (Tag::_Reserved as u32) << 24 | 0x57_5757;
 
 /// Minimum size of a ring in bytes: every record fits many times. Loom examines each word, so its ring is smaller.
 const MIN_SPACE: usize = if cfg!(loom) { 1 << 10 } else { 1 << 20 };
@@ -293,7 +283,7 @@ fn write_head(mapping: &Mapping, base: usize, space: usize) {
         mapping.u64_at(base + OFFSETS + segment * 8).store(u64::MAX, Relaxed);
     }
     fence(Release);
-    mapping.write(base + MARKER, b"VSLHEAD2");
+    mapping.write(base, MARKER);
 }
 
 #[cfg(all(test, not(loom)))]
