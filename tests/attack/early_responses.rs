@@ -16,7 +16,9 @@ use lacquer_testing::slots::shared_slot;
 /// The size of a body that the buffers of two sockets cannot hold.
 const BODY: usize = 12 << 20;
 const REFUSAL: &[u8] = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 9\r\n\r\ntoo large";
-const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nearly";
+/// The origin serves one request per connection. If it did not tell so, the next upload could be sent on a connection that is
+/// about to be closed, and an upload cannot be repeated.
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nearly";
 
 /// An origin that writes before it reads the body of a request. The path selects what.
 struct Origin {
