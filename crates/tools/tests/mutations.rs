@@ -18,6 +18,21 @@ const NEW: &str = "vcl 4.1; # version\nimport std;backend a { .host = \"127.0.0.
     sub x { if (req.url ~ \"a\" + \"b\" || !(obj.ttl == 1.5s)) { set req.http.x = {\"y\n\"} +\n now; } # no\n\
     else { return (synth(404, \"x\")); }\n\n\n /* a */ std.log(\"x\", // b\n y=-1); call x; return; }\n";
 
+/// A text may end anywhere, also in the middle of a value.
+#[test]
+fn every_beginning_of_a_text_has_a_result() {
+    for text in [OLD, NEW] {
+        for (at, _) in text.char_indices() {
+            for more in ["", ".", "-", "1", " ", ".probe = .", ".a = -"] {
+                let text = [&text[..at], more].concat();
+                let _ = (format("x", text.as_bytes()), upgrade("x", text.as_bytes()));
+            }
+        }
+    }
+    let error = format("x", b"vcl 4.1; backend a { .host = .").expect_err("it ends in a value");
+    assert!(error.pretty().contains("not the end of the text"), "{}", error.pretty());
+}
+
 #[test]
 fn no_text_breaks_the_tools() {
     let words_of = |text: &'static str| text.split_inclusive([' ', ';', '.', '(', '\n', '{', '}']).collect();
@@ -49,6 +64,9 @@ fn no_text_breaks_the_tools() {
             text[at] = random.one(&[
                 b'"', b'{', b'}', b';', b'\n', b'\n', b' ', b'\t', b'\r', b'#', b'*', b'/', 0, 0xe9, any,
             ]);
+        }
+        if random.below(8) == 0 {
+            text.truncate(random.index(text.len()) + 1);
         }
         let shown = String::from_utf8_lossy(&text).into_owned();
         match format("x", &text) {

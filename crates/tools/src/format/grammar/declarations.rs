@@ -168,7 +168,8 @@ impl Parser<'_> {
             let after = (self.at() > first).then(|| self.tokens[self.at() - 1].kind);
             let lead = match (after, self.now()) {
                 (_, Tok::Semi) if after.is_some() => return self.semicolon(),
-                (Some(Tok::Cnum | Tok::Fnum), Tok::Id) | (Some(Tok::Dot | Tok::Minus), _) => Lead::Tight,
+                (Some(Tok::Cnum | Tok::Fnum), Tok::Id)
+                | (Some(Tok::Dot | Tok::Minus), Tok::Cnum | Tok::Fnum | Tok::Id) => Lead::Tight,
                 (_, Tok::Dot) if after == Some(Tok::Id) => Lead::Tight,
                 (_, Tok::Cstr | Tok::Cnum | Tok::Fnum | Tok::Id | Tok::Cblob | Tok::Minus | Tok::Plus) => {
                     Lead::SoftSpace
