@@ -176,6 +176,13 @@ pub const COMMANDS: &[CommandSpec] = &[
     command("stop", "stop", 0, 0, "Stop the worker."),
     command("storage.list", "storage.list [-j]", 0, 0, "List the storages, with their figures while the worker runs.")
         .json(),
+    command("tag.purge", "tag.purge [-s] <tag> [<tag>...]", 1, 1, "Purge all objects with one of these tags.")
+        .worker()
+        .any_number()
+        .more(
+            "  The tags of an object are in the headers ``xkey`` and ``X-HashTwo`` of its response. ``-s`` ends the freshness \
+             of the objects but keeps them for grace.",
+        ),
     command("tls.cert.commit", "tls.cert.commit", 0, 0, "Put the staged changes of certificates into effect."),
     command("tls.cert.discard", "tls.cert.discard <cert-id>", 1, 1, "Stage the removal of a certificate.")
         .more("  Connections that use it continue."),

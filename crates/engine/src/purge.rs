@@ -26,7 +26,7 @@ pub fn of_hash(task: &Task, digest: &[u8; 32], mode: PurgeMode, now: f64) -> Loc
 pub fn of_tags(task: &Task, tags: &[&[u8]], mode: PurgeMode) -> LocalFuture<'static, i64> {
     let tags = tags.iter().map(|&tag| tag.into()).collect();
     let action = Action::PurgeTags { tags, purge: purge_of(mode) };
-    Box::pin(begin(task, action, task.now(), Reason::XkeyModule))
+    Box::pin(begin(task, action, task.now(), Reason::Tags))
 }
 
 fn begin(task: &Task, action: Action, when: f64, why: Reason) -> impl Future<Output = i64> + use<> {

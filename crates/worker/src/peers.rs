@@ -20,7 +20,7 @@ use lacquer_engine::Shared;
 use parking_lot::Mutex;
 
 const REASONS: [Reason; 5] =
-    [Reason::PurgeAction, Reason::PurgeModule, Reason::XkeyModule, Reason::BanCommand, Reason::BanFunction];
+    [Reason::PurgeAction, Reason::PurgeModule, Reason::Tags, Reason::BanCommand, Reason::BanFunction];
 
 /// The connection to the other worker, if there is one.
 #[derive(Clone, Default)]

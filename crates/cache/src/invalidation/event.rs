@@ -41,8 +41,8 @@ pub enum Reason {
     PurgeAction,
     /// A function of module purge.
     PurgeModule,
-    /// A function of module xkey.
-    XkeyModule,
+    /// A function of module xkey, or the management command `tag.purge`.
+    Tags,
     /// The management command `ban`.
     BanCommand,
     /// `ban()` or `std.ban()` in VCL.

@@ -140,7 +140,7 @@ impl DiskWorld {
 
     fn purge_tag(&self, number: u64, purge: Purge) -> Purging {
         let action = Action::PurgeTags { tags: words(&[number]), purge };
-        let event = Invalidation::new(action, T0, Reason::XkeyModule, Source::Request { vxid: 1 });
+        let event = Invalidation::new(action, T0, Reason::Tags, Source::Request { vxid: 1 });
         self.world.cache.invalidate(event, Arrival::Local)
     }
 

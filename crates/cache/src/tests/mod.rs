@@ -100,7 +100,7 @@ impl Cache {
     }
 
     fn purge_tags(&self, numbers: &[u64], purge: Purge, when: f64) -> usize {
-        self.request(Action::PurgeTags { tags: words(numbers), purge }, when, Reason::XkeyModule)
+        self.request(Action::PurgeTags { tags: words(numbers), purge }, when, Reason::Tags)
     }
 
     fn ban(&self, words: &[&str], when: f64) {

@@ -71,7 +71,8 @@ fn absent(absence: &Absence) -> String {
         Absence::BannedEarlier => "a ban had removed it before this request".to_owned(),
         Absence::Evicted(true) => "it was evicted to make room for other objects".to_owned(),
         Absence::Evicted(false) => {
-            "it should still be fresh, so it was probably evicted, or removed by VCL or a restart".to_owned()
+            "it should still be fresh, so it was probably evicted, or removed by its tag, by VCL or a restart"
+                .to_owned()
         }
         Absence::OtherVariant(names) => {
             format!("it has copies only for other values of {} (Vary)", names.join(", "))

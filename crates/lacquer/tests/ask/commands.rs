@@ -28,6 +28,26 @@ fn purges_and_bans_remove_pages() {
 }
 
 #[test]
+fn tags_remove_all_their_pages() {
+    let tags = "sub vcl_backend_response { set beresp.http.xkey = bereq.http.tags; set beresp.grace = 1m; }";
+    let site = Site::start(tags, &[]);
+    let ask = |path: &str, expected: &str| site.expect(path, &["-H", "tags: red, green"], expected, "");
+    ask("/minute/a", "miss");
+    ask("/minute/b", "miss");
+    assert_eq!(site.run(&["tag", "gree", "blue"]).out, "purged 0 objects with gree, blue\n");
+    ask("/minute/a", "hit");
+    assert_eq!(site.run(&["tag", "green", "red"]).out, "purged 2 objects with green, red\n");
+    site.expect("/minute/a", &["-H", "tags: red, green"], "miss-evicted", "by its tag");
+    let ran = site.run(&["tag", "red", "--soft", "--json"]).json();
+    assert_eq!(ran, serde_json::json!({"tags": ["red"], "purged": 1}));
+    ask("/minute/a", "graced-hit");
+    let name = site.daemon.directory();
+    let wrong = lacquer(&["tag", "a,b", "-n", name.to_str().expect("text")]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("is not a tag"), "{wrong:?}");
+    assert_eq!(lacquer(&["tag", "-n", name.to_str().expect("text")]).code, Some(2));
+}
+
+#[test]
 fn vcls_are_loaded_used_and_discarded() {
     let site = Site::start(SUBS, &[]);
     let folder = site.daemon.directory();
@@ -119,8 +139,19 @@ fn new_requests_are_followed_until_the_pipe_closes() {
 
 #[test]
 fn help_texts_fit_a_page() {
-    let names =
-        ["why", "log", "stat", "purge", "ban", "vcl load", "vcl use", "vcl list", "vcl discard", "param"];
+    let names = [
+        "why",
+        "log",
+        "stat",
+        "purge",
+        "tag",
+        "ban",
+        "vcl load",
+        "vcl use",
+        "vcl list",
+        "vcl discard",
+        "param",
+    ];
     for name in names {
         let words: Vec<&str> = ["help"].into_iter().chain(name.split(' ')).collect();
         let ran = lacquer(&words);

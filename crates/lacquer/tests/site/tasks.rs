@@ -1,6 +1,8 @@
 //! The tasks: a hit, cookies, exceptions, a broken origin, compression, purges, and several servers.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use lacquer_testing::daemon::until;
@@ -74,6 +76,37 @@ fn exclude_the_administration() {
         assert_eq!(first.header("Set-Cookie"), Some("id=1"), "{path}");
     }
     assert_eq!(site.get("/administrators"), site.get("/administrators"));
+}
+
+#[test]
+fn a_proxy_names_its_clients() {
+    let app = App::start("Content-Type: text/html\r\n");
+    let place = Folder::create();
+    let socket = place.0.join("socket");
+    let listen = format!("{},proxy", socket.display());
+    let url = app.url();
+    let options =
+        ["--backend", &url, "--cache", "*=60s", "--purge-from", "203.0.113.0/24", "--listen", &listen];
+    let site = Site::start(&options, &[]);
+    let purge = |first: &str| {
+        let mut client = UnixStream::connect(&socket).expect("it listens");
+        let request = format!("{first}PURGE / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).expect("it reads");
+        let mut response = String::new();
+        let _ = client.read_to_string(&mut response);
+        response
+    };
+    assert_eq!((site.get("/"), site.get("/")), ("page 1".to_owned(), "page 1".to_owned()));
+    let stranger = purge("PROXY TCP4 192.0.2.1 192.0.2.2 1 80\r\n");
+    assert!(stranger.starts_with("HTTP/1.1 4"), "{stranger}");
+    assert_eq!(purge(""), "", "the header is missing");
+    assert_eq!(site.get("/"), "page 1");
+    let editor = purge("PROXY TCP4 203.0.113.9 192.0.2.2 1 80\r\n");
+    assert!(editor.starts_with("HTTP/1.1 200 "), "{editor}");
+    assert_eq!(site.get("/"), "page 2");
+    let (code, _, err) =
+        lacquer(&site.folder, &["run", "--https", "localhost", "--https-listen", ":8443,proxy"]);
+    assert!(code == Some(2) && err.contains("https has no PROXY headers"), "{err}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod certificates;
 mod debug;
 mod reply;
 mod storages;
+mod tags;
 mod vcl_list;
 
 use std::os::unix::net::UnixStream;
@@ -170,6 +171,7 @@ fn command(process: &Arc<Process>, argv: &[String]) -> Reply {
         "vcl.list" => vcl_list::list(process, argv),
         "ban" => bans::add(process, rest),
         "ban.list" => bans::list(process, argv),
+        "tag.purge" => tags::purge(process, rest),
         "backend.list" => backends::list(process, argv),
         "backend.set_health" => backends::set_health(process, rest),
         other => match other.strip_prefix("debug.") {

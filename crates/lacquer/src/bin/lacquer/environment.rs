@@ -13,7 +13,12 @@ pub fn complete(
     let variable = |name| variable(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     if values.many("listen").is_empty() && values.many("https").is_empty() {
         let own = variable("LACQUER_LISTEN");
-        let listens = own.or_else(|| variable("VARNISH_HTTP_PORT").map(|port| format!(":{port}")));
+        let listens = own.or_else(|| {
+            let port = |name, end| variable(name).map(|port| format!(":{port}{end}"));
+            let ports = [port("VARNISH_HTTP_PORT", ""), port("VARNISH_PROXY_PORT", ",proxy")];
+            let ports: Vec<String> = ports.into_iter().flatten().collect();
+            (!ports.is_empty()).then(|| ports.join(" "))
+        });
         for listen in listens.iter().flat_map(|listens| listens.split_whitespace()) {
             values.add("listen", listen);
         }
@@ -80,6 +85,9 @@ mod tests {
             ("VARNISH_VCL_FILE", "/etc/varnish/default.vcl"),
         ];
         assert_eq!(completed(&[], &[], &[]), [""; 0]);
+        let ports = [("VARNISH_PROXY_PORT", "8443"), ("VARNISH_HTTP_PORT", "80")];
+        assert_eq!(completed(&[], &ports, &[]), ["listen :80", "listen :8443,proxy"]);
+        assert_eq!(completed(&[], &ports[..1], &[]), ["listen :8443,proxy"]);
         assert_eq!(completed(&[], &varnish, &[]), ["listen :80", "storage 100M", "backend app:3000"]);
         assert_eq!(
             completed(&[], &varnish, &["/etc/varnish/default.vcl"]),

@@ -1,4 +1,4 @@
-//! `lacquer purge` and `lacquer ban`: remove objects from the cache.
+//! `lacquer purge`, `lacquer tag` and `lacquer ban`: remove objects from the cache.
 
 use std::process::ExitCode;
 
@@ -25,6 +25,23 @@ pub fn purge(values: &Values) -> Result<ExitCode, Failure> {
         values,
         &json!({"purged": page, "ban": words[1..].join(" ")}),
         &format!("purged {page}"),
+    ))
+}
+
+pub fn tag(values: &Values) -> Result<ExitCode, Failure> {
+    let mut words = vec!["tag.purge"];
+    if values.has("soft") {
+        words.push("-s");
+    }
+    words.extend(values.operands.iter().map(String::as_str));
+    let reply = remote::management(values)?.words(&words).map_err(Failure::of)?;
+    let number: u64 = reply.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default();
+    let (tags, objects) =
+        (plain(values.operands.join(", ").as_bytes()), if number == 1 { "object" } else { "objects" });
+    Ok(remote::report(
+        values,
+        &json!({"tags": values.operands, "purged": number}),
+        &format!("purged {number} {objects} with {tags}"),
     ))
 }
 

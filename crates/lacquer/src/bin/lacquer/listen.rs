@@ -6,62 +6,90 @@ use std::path::PathBuf;
 
 use crate::failure::Failure;
 
+/// The end of an address at which connections begin with a PROXY header.
+const PROXY: &str = ",proxy";
+
 /// An address that clients connect to.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Listen {
+pub struct Listen {
+    place: Place,
+    /// Whether connections begin with a PROXY header, which names the client.
+    has_proxy: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
     Tcp { host: String, port: u16 },
     Socket(PathBuf),
 }
 
 impl Listen {
     pub fn tcp(host: &str, port: u16) -> Listen {
-        Listen::Tcp { host: host.to_owned(), port }
+        Listen { place: Place::Tcp { host: host.to_owned(), port }, has_proxy: false }
+    }
+
+    /// Parses the value of an option for https.
+    pub fn parse_https(option: &str, text: &str) -> Result<Listen, Failure> {
+        let listen = Listen::parse(option, text)?;
+        if listen.has_proxy {
+            let hint = "--listen can read PROXY headers, for a proxy that ends TLS itself";
+            return Err(
+                Failure::new(format_args!("--{option} {text}: https has no PROXY headers")).hint(hint)
+            );
+        }
+        Ok(listen)
     }
 
     /// Parses the value of an option.
     pub fn parse(option: &str, text: &str) -> Result<Listen, Failure> {
-        if text.starts_with('/') {
-            return Ok(Listen::Socket(text.into()));
-        }
-        let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
-        let port: u16 = port.parse().ok().filter(|p| *p > 0).ok_or_else(|| {
-            Failure::new(format_args!("--{option} {text}: `{port}` is not a port")).hint(
-                "write a port from 1 to 65535, such as :8000 or 127.0.0.1:8000, or the path of a socket",
-            )
-        })?;
-        Ok(Listen::Tcp { host: host.to_owned(), port })
+        let bare = text.len().checked_sub(PROXY.len()).and_then(|at| text.split_at_checked(at));
+        let (text, has_proxy) = match bare {
+            Some((bare, end)) if end.eq_ignore_ascii_case(PROXY) => (bare, true),
+            _ => (text, false),
+        };
+        Ok(Listen { place: Place::parse(option, text)?, has_proxy })
     }
 
     /// Returns the argument of lacquerd's `-a`.
     pub fn argument(&self) -> String {
-        match self {
-            Self::Tcp { host, port } => format!("{host}:{port}"),
-            Self::Socket(path) => path.display().to_string(),
+        let end = if self.has_proxy { ",PROXY" } else { "" };
+        match &self.place {
+            Place::Tcp { host, port } => format!("{host}:{port}{end}"),
+            Place::Socket(path) => format!("{}{end}", path.display()),
+        }
+    }
+
+    /// Returns a name for the directory of the daemon that listens here.
+    pub fn id(&self) -> String {
+        match &self.place {
+            Place::Tcp { port, .. } => port.to_string(),
+            Place::Socket(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         }
     }
 
     pub fn port(&self) -> Option<u16> {
-        match self {
-            Self::Tcp { port, .. } => Some(*port),
-            Self::Socket(_) => None,
+        match self.place {
+            Place::Tcp { port, .. } => Some(port),
+            Place::Socket(_) => None,
         }
     }
 
     /// Returns the arguments of curl for a request to this address.
     pub fn curl(&self) -> String {
-        match self {
-            Self::Tcp { host, port } => {
+        let header = if self.has_proxy { "--haproxy-protocol " } else { "" };
+        match &self.place {
+            Place::Tcp { host, port } => {
                 let host = if matches!(host.as_str(), "" | "0.0.0.0" | "[::]") { "localhost" } else { host };
-                format!("http://{host}:{port}/")
+                format!("{header}http://{host}:{port}/")
             }
-            Self::Socket(path) => format!("--unix-socket {} http://localhost/", path.display()),
+            Place::Socket(path) => format!("{header}--unix-socket {} http://localhost/", path.display()),
         }
     }
 
     /// Binds the address and releases it, so that common failures are reported before anything starts. `low` is a hint
     /// for a port that is reserved for root.
     pub fn check_free(&self, option: &str, low: &str) -> Result<(), Failure> {
-        let Listen::Tcp { host, port } = self else { return Ok(()) };
+        let Place::Tcp { host, port } = &self.place else { return Ok(()) };
         let name = if host.is_empty() { "0.0.0.0" } else { host.trim_matches(['[', ']']) };
         let Err(error) = TcpListener::bind((name, *port)) else { return Ok(()) };
         let failure = Failure::new(format_args!("cannot listen on {}: {error}", self.argument()));
@@ -76,6 +104,21 @@ impl Listen {
     }
 }
 
+impl Place {
+    fn parse(option: &str, text: &str) -> Result<Place, Failure> {
+        if text.starts_with('/') {
+            return Ok(Place::Socket(text.into()));
+        }
+        let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+        let port: u16 = port.parse().ok().filter(|p| *p > 0).ok_or_else(|| {
+            Failure::new(format_args!("--{option} {text}: `{port}` is not a port")).hint(
+                "write a port from 1 to 65535, such as :8000 or 127.0.0.1:8000, or the path of a socket",
+            )
+        })?;
+        Ok(Place::Tcp { host: host.to_owned(), port })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,7 +129,12 @@ mod tests {
         assert_eq!(parse(":80"), Ok(Listen::tcp("", 80)));
         assert_eq!(parse("8000"), Ok(Listen::tcp("", 8000)));
         assert_eq!(parse("[::1]:8000"), Ok(Listen::tcp("[::1]", 8000)));
-        assert_eq!(parse("/run/l.sock"), Ok(Listen::Socket("/run/l.sock".into())));
+        let argument = |text| parse(text).map(|listen| listen.argument());
+        assert_eq!(argument("/run/l.sock").as_deref(), Ok("/run/l.sock"));
+        assert_eq!(argument(":81,proxy").as_deref(), Ok(":81,PROXY"));
+        assert_eq!(argument("/run/l.sock,PROXY").as_deref(), Ok("/run/l.sock,PROXY"));
+        assert!(parse(":81,").is_err() && parse(",proxy").is_err() && parse(":81,proxy,proxy").is_err());
+        assert!(Listen::parse_https("https-listen", ":443,proxy").is_err());
         assert!(parse("localhost").is_err());
         assert!(parse(":0").is_err());
     }

@@ -130,6 +130,22 @@ const COMMANDS: &[Command] = &[
         run: invalidate::purge,
     },
     Command {
+        name: "tag",
+        operand: Some(("TAG...", "tags, as origins send them in the header xkey")),
+        summary: "remove all objects with a tag",
+        about: "Removes the objects whose responses had one of these tags in the header xkey or X-HashTwo, or in the\n\
+                header of `lacquer run --tags`. Needs no rule in VCL.",
+        options: &[
+            remote::NAME,
+            remote::ADDRESS,
+            remote::SECRET,
+            Opt::flag("soft", "end their freshness, but keep them for grace"),
+            Opt::flag("json", "print JSON"),
+        ],
+        examples: &[("lacquer tag article-17 front-page", "after an article was edited")],
+        run: invalidate::tag,
+    },
+    Command {
         name: "ban",
         operand: Some(("EXPRESSION...", "a ban: FIELD OPERATOR VALUE, several joined by &&")),
         summary: "remove all objects that match an expression",

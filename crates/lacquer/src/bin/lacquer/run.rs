@@ -270,11 +270,7 @@ fn instance_folder(given: Option<&str>, first: Option<&Listen>) -> Result<PathBu
         return std::path::absolute(dir).map_err(Failure::new);
     }
     let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
-    let id = match first {
-        None => String::new(),
-        Some(Listen::Tcp { port, .. }) => port.to_string(),
-        Some(Listen::Socket(path)) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-    };
+    let id = first.map(Listen::id).unwrap_or_default();
     let folder = base.unwrap_or_else(std::env::temp_dir).join(format!("lacquer-{id}"));
     // In a directory that everyone may write to, another user could have created this name first.
     let own = std::fs::metadata("/proc/self").map_err(Failure::new)?.uid();

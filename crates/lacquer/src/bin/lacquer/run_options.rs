@@ -7,7 +7,8 @@ const BASIC: [Opt; 11] = [
     Opt::many(
         "listen",
         "ADDR",
-        "address for clients: 8000, :8000, 127.0.0.1:8000, [::1]:8000 or /path/socket; default :6081, and :80 with --https",
+        "address for clients: 8000, :8000, 127.0.0.1:8000, [::1]:8000 or /path/socket; with \
+         ,proxy for connections that begin with a PROXY header; default :6081, and :80 with --https",
     ),
     Opt::many(
         "https",

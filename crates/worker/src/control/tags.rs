@@ -1,0 +1,33 @@
+//! The command `tag.purge`.
+
+use lacquer_cache::invalidation::{Action, Arrival, Invalidation, Purge, Reason, Source};
+use lacquer_cli::status;
+use lacquer_sources::clock;
+
+use super::Reply;
+use crate::process::Process;
+
+pub fn purge(process: &Process, args: &[String]) -> Reply {
+    let (purge, tags) = match args {
+        [option, tags @ ..] if option == "-s" => (Purge::Soft { ttl: 0.0, grace: None, keep: None }, tags),
+        tags => (Purge::Hard, tags),
+    };
+    if tags.is_empty() {
+        return Reply::error(status::TOO_FEW, "Too few parameters\n");
+    }
+    let is_tag = |tag: &String| !tag.is_empty() && !tag.contains(',');
+    if let Some(wrong) = tags.iter().find(|tag| !is_tag(tag)) {
+        let text = format!("\"{wrong}\" is not a tag: tags contain no comma, which separates them.\n");
+        return Reply::error(status::PARAM, text);
+    }
+    let tags = tags.iter().map(|tag| tag.as_bytes().into()).collect();
+    let event =
+        Invalidation::new(Action::PurgeTags { tags, purge }, clock::real(), Reason::Tags, Source::Management);
+    let cache = process.shared().cache();
+    let mut purging = cache.invalidate(event, Arrival::Local);
+    let ticket = purging.ticket();
+    let number = purging.finish(cache);
+    ticket.wait();
+    let objects = if number == 1 { "object was" } else { "objects were" };
+    Reply::ok(format!("{number} {objects} purged.\n"))
+}
