@@ -1,7 +1,7 @@
 # Commands for users and contributors. `make` without a target lists them.
 
 BUILD_PACKAGES = gcc libc6-dev
-TEST_PACKAGES  = $(BUILD_PACKAGES) patch python3 util-linux valgrind strace
+TEST_PACKAGES  = $(BUILD_PACKAGES) patch python3 util-linux valgrind strace redis-server
 
 .PHONY: help run test build dist deb install attack deep simulate conformance http3-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
 

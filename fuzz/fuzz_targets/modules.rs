@@ -1,5 +1,5 @@
-//! The parsers of VCL modules fail on no input: documents, tokens, files of networks and patterns. A pattern matches alone
-//! what it matches in a set.
+//! The parsers of VCL modules fail on no input: documents, tokens, files of networks, patterns and replies of servers. A
+//! pattern matches alone what it matches in a set.
 #![no_main]
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,7 +18,7 @@ fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
 fuzz_target!(|bytes: &[u8]| {
     let Some((&kind, rest)) = bytes.split_first() else { return };
     let (first, second) = split(rest);
-    match kind % 4 {
+    match kind % 5 {
         0 => fuzzing::json(&String::from_utf8_lossy(first), second),
         1 => fuzzing::jwt(first, second),
         2 => {
@@ -26,9 +26,13 @@ fuzz_target!(|bytes: &[u8]| {
             ip.iter_mut().zip(first).for_each(|(to, from)| *to = *from);
             fuzzing::netmapper(second, IpAddr::V6(Ipv6Addr::from(ip)));
         }
-        _ => {
+        3 => {
             let [low, high, pattern @ ..] = first else { return };
             fuzzing::re2(u16::from_le_bytes([*low, *high]), pattern, second);
+        }
+        _ => {
+            let Some((&piece, bytes)) = rest.split_first() else { return };
+            fuzzing::redis(usize::from(piece), bytes);
         }
     }
 });

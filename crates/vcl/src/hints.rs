@@ -108,7 +108,11 @@ const ABSENT_MODULES: &[(&[&str], &str)] = &[
         &["kvstore", "keystore", "memstore"],
         "import var for values shared by all tasks, or selector for fixed tables",
     ),
-    (&["redis", "valkey", "memcached", "mongodb", "sqlite3"], "databases cannot be reached from VCL"),
+    (&["valkey"], "import redis, which speaks the protocol of both"),
+    (
+        &["memcached", "mongodb", "sqlite3"],
+        "of databases, VCL reaches those that speak Redis's protocol; import redis",
+    ),
     (&["http", "curl", "lambda"], "VCL cannot send requests of its own; use a restart, or ESI"),
     (
         &["edgestash", "mustache", "esicookies", "pesi"],

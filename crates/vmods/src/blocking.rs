@@ -57,13 +57,34 @@ impl ThreadPool {
         if !ctx.can_wait() {
             return Ok(work());
         }
+        let result = self.start(work)?;
+        ctx.block_on(Box::pin(result))?.map_err(|_| self.failed())
+    }
+
+    /// Runs the work on a thread of the pool, for a task that is not VCL's. Fails like [`ThreadPool::run`]. Work that
+    /// nobody waits for any more does not begin.
+    pub(crate) async fn compute<T: Send + 'static>(
+        &'static self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ModuleError> {
+        self.start(work)?.await.map_err(|_| self.failed())
+    }
+
+    fn failed(&self) -> ModuleError {
+        ModuleError(format!("The thread for {} failed", self.name))
+    }
+
+    fn start<T: Send + 'static>(
+        &'static self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<oneshot::Receiver<T>, ModuleError> {
         let (done, result) = oneshot::channel();
         self.submit(Box::new(move || {
             if !done.is_closed() {
                 let _ = done.send(work());
             }
         }))?;
-        ctx.block_on(Box::pin(result))?.map_err(|_| format!("The thread for {} failed", self.name).into())
+        Ok(result)
     }
 
     fn submit(&'static self, job: Job) -> Result<(), ModuleError> {

@@ -1,6 +1,6 @@
 //! Entries to the parsers of modules for the fuzz targets; not part of a normal build.
 
-use crate::{json, jwt, netmapper, re2};
+use crate::{json, jwt, netmapper, re2, redis};
 
 /// Parses the input as a document, and finds values in it.
 pub fn json(path: &str, document: &[u8]) {
@@ -24,4 +24,9 @@ pub fn netmapper(json: &[u8], ip: std::net::IpAddr) {
 /// Compiles the input as a pattern, and matches and rewrites a text with it.
 pub fn re2(options: u16, pattern: &[u8], text: &[u8]) {
     re2::fuzz(options, pattern, text);
+}
+
+/// Parses the input as replies of a Redis server, which arrive in pieces of this size.
+pub fn redis(piece: usize, bytes: &[u8]) {
+    redis::fuzz(piece, bytes);
 }

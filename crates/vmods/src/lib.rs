@@ -29,6 +29,7 @@ mod querysort;
 mod querystring;
 pub mod random;
 mod re2;
+mod redis;
 mod saintmode;
 mod selector;
 mod standard;
@@ -50,7 +51,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 35] = [
+    static ALL: [&dyn Module; 36] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -74,6 +75,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &querysort::MODULE,
         &querystring::MODULE,
         &re2::MODULE,
+        &redis::MODULE,
         &saintmode::MODULE,
         &selector::MODULE,
         &standard::MODULE,

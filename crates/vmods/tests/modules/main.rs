@@ -6,5 +6,6 @@ mod geoip2;
 mod host;
 mod names_table;
 mod programs;
+mod redis;
 mod signatures;
 mod sites;

@@ -1,0 +1,45 @@
+//! Commands as they are sent: arrays of texts.
+
+use sha1::{Digest, Sha1};
+
+/// A command that is ready to be sent.
+pub(super) struct Request {
+    /// The name of the command, for messages.
+    pub name: String,
+    pub bytes: Vec<u8>,
+    /// The command with the script, if `bytes` names the script by its digest.
+    pub with_script: Option<Vec<u8>>,
+}
+
+impl Request {
+    /// Encodes a command. A script of EVAL is first named by its digest, because the server mostly knows it.
+    pub(super) fn new(words: &[Vec<u8>]) -> Request {
+        let name = words.first().map(|name| super::parser::shown(name)).unwrap_or_default();
+        let bytes = encode(words);
+        match words {
+            [name_word, script, rest @ ..] if name_word.eq_ignore_ascii_case(b"EVAL") => {
+                let mut by_digest = vec![b"EVALSHA".to_vec(), digest(script)];
+                by_digest.extend_from_slice(rest);
+                Request { name, bytes: encode(&by_digest), with_script: Some(bytes) }
+            }
+            _ => Request { name, bytes, with_script: None },
+        }
+    }
+}
+
+/// Returns the SHA-1 digest in hexadecimal digits.
+fn digest(script: &[u8]) -> Vec<u8> {
+    Sha1::digest(script).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
+}
+
+/// Encodes an array of texts.
+pub(super) fn encode<T: AsRef<[u8]>>(words: &[T]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        let word = word.as_ref();
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
