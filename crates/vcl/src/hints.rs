@@ -92,12 +92,14 @@ const MODULES: &[&str] = &[
     "geoip",
     "json",
     "jwt",
+    "awsrest",
+    "s3",
 ];
 
 /// Modules that users of Varnish know and that do not exist here, and their replacements.
 const ABSENT_MODULES: &[(&[&str], &str)] = &[
     (
-        &["goto", "named", "activedns", "unidirectors", "udo", "s3"],
+        &["goto", "named", "activedns", "unidirectors", "udo"],
         "import dynamic for hosts that a request decides; the hosts of declared backends are looked up again by their TTL",
     ),
     (

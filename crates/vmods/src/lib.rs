@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod awsrest;
 mod basicauth;
 mod blob;
 mod blocking;
@@ -29,6 +30,7 @@ mod querysort;
 mod querystring;
 pub mod random;
 mod re2;
+mod s3;
 mod saintmode;
 mod selector;
 mod standard;
@@ -50,8 +52,9 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 35] = [
+    static ALL: [&dyn Module; 37] = [
         &accept::MODULE,
+        &awsrest::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
         &bodyaccess::MODULE,
@@ -74,6 +77,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &querysort::MODULE,
         &querystring::MODULE,
         &re2::MODULE,
+        &s3::MODULE,
         &saintmode::MODULE,
         &selector::MODULE,
         &standard::MODULE,

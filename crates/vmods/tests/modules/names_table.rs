@@ -285,6 +285,8 @@ pub const FUNCTIONS: &[(&str, usize)] = &[
     ("json.is_number", 0),
     ("json.is_bool", 0),
     ("json.is_null", 0),
+    ("awsrest.v4_generic", 8),
+    ("awsrest.lf", 0),
 ];
 
 pub const OBJECTS: &[(&str, usize)] = &[
@@ -304,6 +306,7 @@ pub const OBJECTS: &[(&str, usize)] = &[
     ("selector.set", 2),
     ("jwt.reader", 0),
     ("jwt.writer", 0),
+    ("s3.signer", 5),
 ];
 
 pub const METHODS: &[(&str, usize)] = &[
@@ -427,4 +430,7 @@ pub const METHODS: &[(&str, usize)] = &[
     ("jwt.writer.from_string", 1),
     ("jwt.writer.generate", 1),
     ("jwt.writer.error", 0),
+    ("s3.signer.set_keys", 3),
+    ("s3.signer.sign", 2),
+    ("s3.signer.presign", 3),
 ];
