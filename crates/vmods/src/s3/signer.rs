@@ -84,15 +84,15 @@ pub(crate) fn write(ctx: &mut Ctx<'_>, http: HttpId, signed: &Signed) -> Result<
 }
 
 pub(super) fn sign<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
-    let signer = args.this::<Signer>()?;
-    let keys = signer.keys();
+    let account = args.this::<Signer>()?;
+    let keys = account.keys();
     let payload = if word(args, 0) == "EMPTY" { EMPTY } else { UNSIGNED };
-    let signed = read(ctx).and_then(|(http, message)| {
+    let made = read(ctx).and_then(|(http, message)| {
         let names = request::names(args.str(1).unwrap_or_default())?;
-        let signed = message.sign((&keys, &signer.scope), &names, payload, ctx.host.real_now())?;
-        Ok((http, names, signed))
+        let headers = message.sign((&keys, &account.scope), &names, payload, ctx.host.real_now())?;
+        Ok((http, names, headers))
     });
-    let (http, names, signed) = signed.map_err(|why| failure(args, "sign", &why))?;
+    let (http, names, headers) = made.map_err(|why| failure(args, "sign", &why))?;
     // A client must not have its own directives executed with these keys.
     ctx.host.edit_headers(http, &mut |line| {
         let end = line.iter().position(|&b| b == b':').unwrap_or(line.len());
@@ -100,7 +100,7 @@ pub(super) fn sign<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
         let is_foreign = name.starts_with("x-amz-") && !names.contains(&name);
         if is_foreign || OWN.contains(&name.as_str()) { HeaderEdit::Remove } else { HeaderEdit::Keep }
     })?;
-    write(ctx, http, &signed)?;
+    write(ctx, http, &headers)?;
     DONE
 }
 
