@@ -93,6 +93,7 @@ const MODULES: &[&str] = &[
     "json",
     "jwt",
     "awsrest",
+    "reqwest",
     "s3",
 ];
 
@@ -111,7 +112,7 @@ const ABSENT_MODULES: &[(&[&str], &str)] = &[
         "import var for values shared by all tasks, or selector for fixed tables",
     ),
     (&["redis", "valkey", "memcached", "mongodb", "sqlite3"], "databases cannot be reached from VCL"),
-    (&["http", "curl", "lambda"], "VCL cannot send requests of its own; use a restart, or ESI"),
+    (&["http", "curl", "lambda"], "import reqwest, which sends requests of VCL"),
     (
         &["edgestash", "mustache", "esicookies", "pesi"],
         "build pages from parts with ESI: set beresp.do_esi = true;",

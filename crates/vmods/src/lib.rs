@@ -30,6 +30,7 @@ mod querysort;
 mod querystring;
 pub mod random;
 mod re2;
+mod reqwest;
 mod s3;
 mod saintmode;
 mod selector;
@@ -52,7 +53,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 37] = [
+    static ALL: [&dyn Module; 38] = [
         &accept::MODULE,
         &awsrest::MODULE,
         &basicauth::MODULE,
@@ -77,6 +78,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &querysort::MODULE,
         &querystring::MODULE,
         &re2::MODULE,
+        &reqwest::MODULE,
         &s3::MODULE,
         &saintmode::MODULE,
         &selector::MODULE,

@@ -307,6 +307,7 @@ pub const OBJECTS: &[(&str, usize)] = &[
     ("jwt.reader", 0),
     ("jwt.writer", 0),
     ("s3.signer", 5),
+    ("reqwest.client", 13),
 ];
 
 pub const METHODS: &[(&str, usize)] = &[
@@ -433,4 +434,14 @@ pub const METHODS: &[(&str, usize)] = &[
     ("s3.signer.set_keys", 3),
     ("s3.signer.sign", 2),
     ("s3.signer.presign", 3),
+    ("reqwest.client.backend", 0),
+    ("reqwest.client.init", 3),
+    ("reqwest.client.set_header", 3),
+    ("reqwest.client.set_body", 2),
+    ("reqwest.client.copy_headers_to_req", 1),
+    ("reqwest.client.send", 1),
+    ("reqwest.client.status", 1),
+    ("reqwest.client.header", 3),
+    ("reqwest.client.body_as_string", 1),
+    ("reqwest.client.error", 1),
 ];
