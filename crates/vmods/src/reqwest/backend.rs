@@ -6,12 +6,11 @@ use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderMap};
 use hyper::{Method, Request, Response, Version};
 use lacquer_vcl::program::{Backend, Probe};
-use lacquer_vcl_runtime::{Args, BackendId, Ctx, ModuleError, NewBackend, Value};
+use lacquer_vcl_runtime::{BackendId, Ctx, ModuleError, NewBackend};
 use reqwest::{Body, Url};
 
-use super::client::{Client, Http};
 use super::server::{self, NoResponse};
-use crate::support::CallResult;
+use super::settings::Http;
 
 /// Header fields that belong to one connection.
 const OF_CONNECTION: [&str; 7] =
@@ -37,10 +36,6 @@ pub(super) fn create(
     let spec = Backend { name: name.to_owned(), host_header: Some(NO_HOST.into()), ..Backend::default() };
     let backend = NewBackend { spec, probe, local: Some(open), ..NewBackend::default() };
     Ok(ctx.vcl.make_backend(backend)?)
-}
-
-pub(super) fn backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
-    Ok(Value::Backend(args.this::<Client>()?.backend))
 }
 
 /// Returns the URL for a target: below the base, or else as it is, or at the host of the request. A client must not

@@ -6,7 +6,7 @@ use hyper::header::HeaderMap;
 use reqwest::Method;
 use tokio::sync::Semaphore;
 
-use super::client::{Http, text_of};
+use super::settings::{Http, text_of};
 
 /// The maximum length of a response body, after decompression.
 pub(super) const LONGEST_BODY: usize = 16 << 20;

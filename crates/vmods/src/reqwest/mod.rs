@@ -5,6 +5,7 @@ mod client;
 mod exchange;
 mod requests;
 mod server;
+mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +21,7 @@ pub(crate) static MODULE: Table = Table {
         name: "client",
         new: client::new,
         methods: &[
-            ("backend", backend::backend),
+            ("backend", client::backend),
             ("init", requests::init),
             ("set_header", requests::set_header),
             ("set_body", requests::set_body),

@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use super::client::{Http, Settings};
 use super::exchange::{LONGEST_BODY, Outcome, Request, exchange};
 use super::server;
+use super::settings::{Http, Settings};
 
 /// The limit for a request, and what a test waits at most.
 const TIMEOUT: Duration = Duration::from_millis(1500);
