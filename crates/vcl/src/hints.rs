@@ -92,12 +92,15 @@ const MODULES: &[&str] = &[
     "geoip",
     "json",
     "jwt",
+    "awsrest",
+    "reqwest",
+    "s3",
 ];
 
 /// Modules that users of Varnish know and that do not exist here, and their replacements.
 const ABSENT_MODULES: &[(&[&str], &str)] = &[
     (
-        &["goto", "named", "activedns", "unidirectors", "udo", "s3"],
+        &["goto", "named", "activedns", "unidirectors", "udo"],
         "import dynamic for hosts that a request decides; the hosts of declared backends are looked up again by their TTL",
     ),
     (
@@ -113,7 +116,7 @@ const ABSENT_MODULES: &[(&[&str], &str)] = &[
         &["memcached", "mongodb", "sqlite3"],
         "of databases, VCL reaches those that speak Redis's protocol; import redis",
     ),
-    (&["http", "curl", "lambda"], "VCL cannot send requests of its own; use a restart, or ESI"),
+    (&["http", "curl", "lambda"], "import reqwest, which sends requests of VCL"),
     (
         &["edgestash", "mustache", "esicookies", "pesi"],
         "build pages from parts with ESI: set beresp.do_esi = true;",

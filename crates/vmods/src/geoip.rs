@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lacquer_shm::Tag;
-use lacquer_vcl_runtime::{Args, Ctx, Instance, ModuleError, Value};
+use lacquer_vcl_runtime::{Args, Ctx, Event, Instance, ModuleError, Value};
 use maxminddb::{PathElement, Reader};
 
-use crate::support::{CallResult, DONE, Finished, Table, log, shown, text};
+use crate::support::{CallResult, DONE, Table, WithEvents, log, shown, text};
 
-pub(crate) static MODULE: Finished = Finished {
+pub(crate) static MODULE: WithEvents = WithEvents {
     table: Table {
         name: "geoip",
         signatures: include_str!("../vcc/geoip.vcc"),
@@ -22,7 +22,7 @@ pub(crate) static MODULE: Finished = Finished {
         objects: &[],
         suspends: &[],
     },
-    finish: open_default,
+    event: |vcl, event| if event == Event::Initialized { open_default(vcl) } else { Ok(()) },
 };
 
 type Database = Arc<Reader<Vec<u8>>>;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod awsrest;
 mod basicauth;
 mod blob;
 mod blocking;
@@ -30,6 +31,8 @@ mod querystring;
 pub mod random;
 mod re2;
 mod redis;
+mod reqwest;
+mod s3;
 mod saintmode;
 mod selector;
 mod standard;
@@ -51,8 +54,9 @@ use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 36] = [
+    static ALL: [&dyn Module; 39] = [
         &accept::MODULE,
+        &awsrest::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
         &bodyaccess::MODULE,
@@ -76,6 +80,8 @@ pub fn all() -> &'static [&'static dyn Module] {
         &querystring::MODULE,
         &re2::MODULE,
         &redis::MODULE,
+        &reqwest::MODULE,
+        &s3::MODULE,
         &saintmode::MODULE,
         &selector::MODULE,
         &standard::MODULE,

@@ -39,13 +39,13 @@ impl Module for Table {
     }
 }
 
-/// A module whose objects are finished at the end of vcl_init.
-pub(crate) struct Finished {
+/// A module that takes part in events of the programs that import it.
+pub(crate) struct WithEvents {
     pub table: Table,
-    pub finish: fn(&Instance) -> Result<(), ModuleError>,
+    pub event: fn(&Instance, Event) -> Result<(), ModuleError>,
 }
 
-impl Module for Finished {
+impl Module for WithEvents {
     fn name(&self) -> &'static str {
         self.table.name
     }
@@ -67,7 +67,7 @@ impl Module for Finished {
     }
 
     fn event(&self, vcl: &Instance, event: Event) -> Result<(), ModuleError> {
-        if event == Event::Initialized { (self.finish)(vcl) } else { Ok(()) }
+        (self.event)(vcl, event)
     }
 }
 

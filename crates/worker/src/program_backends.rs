@@ -9,7 +9,7 @@ use lacquer_engine::vcl_table::{Entry, Temperature};
 use lacquer_names::{Name, Refresh};
 use lacquer_net::LocalServer;
 use lacquer_shm::vsm::Cluster;
-use lacquer_shm::{Tag, Vxid};
+use lacquer_shm::{Tag, VsmDir, Vxid};
 use lacquer_sources::clock::{self, Instant};
 use lacquer_vcl::program::{Backend, Probe, Program};
 use lacquer_vcl_runtime::{BackendMaker, Director, HostLookup, Instance, NewBackend};
@@ -200,7 +200,7 @@ pub fn cool_down(vcl: &Instance, process: &Process) {
     }
 }
 
-/// Creates backends for the modules of one program.
+/// Creates backends and counters for the modules of one program.
 pub struct Maker(pub Weak<Process>);
 
 impl BackendMaker for Maker {
@@ -242,6 +242,12 @@ impl BackendMaker for Maker {
     fn watch_service(&self, service: &str, refresh: Refresh) -> Result<Arc<Name>, String> {
         let process = self.0.upgrade().ok_or("the worker ends")?;
         process.hosts().watch_service(service, refresh).map_err(|error| error.to_string())
+    }
+
+    fn shared_memory(&self) -> Result<VsmDir, String> {
+        let process = self.0.upgrade().ok_or("the worker ends")?;
+        let dir = process.vsm().clone();
+        Ok(dir)
     }
 }
 

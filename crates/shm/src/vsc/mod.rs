@@ -13,12 +13,13 @@ pub use desc::{CounterDesc, Format, Level, Semantics, SetDesc};
 pub use main_table::{LocalMain, Main};
 pub use segment::Segment;
 pub use sets_table::{
-    Disk, Lck, LocalDisk, LocalLck, LocalMempool, LocalMgt, LocalSma, LocalSmf, LocalSmu, LocalVbe, LocalVcp,
-    LocalWaiter, LocalXkey, Mempool, Mgt, Sma, Smf, Smu, Vbe, Vcp, Waiter, Xkey,
+    Disk, Lck, LocalDisk, LocalLck, LocalMempool, LocalMgt, LocalSelector, LocalSma, LocalSmf, LocalSmu,
+    LocalVbe, LocalVcp, LocalWaiter, LocalXkey, Mempool, Mgt, Selector, Sma, Smf, Smu, Vbe, Vcp, Waiter,
+    Xkey,
 };
 
 /// The descriptions of all sets, for the documentation and for tests.
-pub static SETS: [&SetDesc; 12] = [
+pub static SETS: [&SetDesc; 13] = [
     Main::DESC,
     Mgt::DESC,
     Mempool::DESC,
@@ -31,4 +32,5 @@ pub static SETS: [&SetDesc; 12] = [
     Waiter::DESC,
     Disk::DESC,
     Xkey::DESC,
+    Selector::DESC,
 ];

@@ -178,6 +178,15 @@ counter_set! {
 }
 
 counter_set! {
+    Selector / LocalSelector { name: "selector", order: 95, oneliner: "Counters of sets of strings", docs: "One set for each selector object whose program calls create_stats(), named VCL.object. The values are constant." }
+
+    elements: Gauge Info Integer "Strings" "Number of strings in the set.";
+    setsz: Gauge Info Bytes "Bytes of all strings" "Sum of the lengths of the strings.";
+    minlen: Gauge Info Bytes "Shortest string" "Length of the shortest string.";
+    maxlen: Gauge Info Bytes "Longest string" "Length of the longest string.";
+}
+
+counter_set! {
     Xkey / LocalXkey { name: "XKEY", order: 90, oneliner: "Counters of purging by tags", docs: "Shown when a VCL imports the module xkey. The sizes are those that Varnish's module would need." }
 
     g_keys: Gauge Info Integer "Tags" "Tags that objects in the cache have.";

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lacquer_names::{Name, Refresh};
+use lacquer_shm::Segment;
+use lacquer_shm::vsc::CounterSet;
 use lacquer_vcl::program::{Backend, Program};
 
 use super::{BackendMaker, Director, Directors, Imports, Module, ModuleStates};
@@ -80,7 +82,7 @@ impl Instance {
         self.default_backend = default.copied().unwrap_or(BackendId::NONE);
     }
 
-    /// Sets the maker of backends for modules. Only the first call has an effect.
+    /// Sets the maker of backends and counters for modules. Only the first call has an effect.
     pub fn set_backend_maker(&self, maker: Arc<dyn BackendMaker>) {
         let _ = self.states.maker.set(maker);
     }
@@ -94,6 +96,16 @@ impl Instance {
     /// Returns the name of a service (SRV records), whose places are looked up from now on.
     pub fn watch_service(&self, service: &str, refresh: Refresh) -> Result<Arc<Name>, String> {
         self.states.maker.get().ok_or("services cannot be looked up here")?.watch_service(service, refresh)
+    }
+
+    /// Creates the counters of a module's object, which readers call `SET.VCL.OBJECT`. They are hidden, and exist until
+    /// they are dropped: a module that stores them in the object removes them with the VCL.
+    pub fn make_counters<T: CounterSet>(&self, object: &str) -> Result<Segment<T>, String> {
+        let maker = self.states.maker.get().ok_or("counters cannot be created here")?;
+        let made = Segment::create(&maker.shared_memory()?, &format!("{}.{object}", self.name));
+        let counters: Segment<T> = made.map_err(|error| error.to_string())?;
+        counters.hide();
+        Ok(counters)
     }
 
     /// Sets the machine code of the program's subs, in their order. Fails if there is some already, or not one for each.

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use lacquer_names::{Name, Refresh};
+use lacquer_shm::VsmDir;
 use lacquer_vcl::program::Program;
 
 use crate::acl::AclTable;
@@ -86,12 +87,14 @@ struct ModuleStates {
     maker: OnceLock<Arc<dyn BackendMaker>>,
 }
 
-/// Creates backends for a program, at the request of modules. The worker implements it.
+/// Creates backends and counters for a program, at the request of modules. The worker implements it.
 pub trait BackendMaker: Send + Sync {
     /// Returns the director of a new backend. The caller adds it to the program's directors.
     fn make(&self, vcl: &Instance, backend: NewBackend) -> Result<Arc<dyn Director>, String>;
     /// Returns the name of a service (SRV records), whose places are looked up from now on.
     fn watch_service(&self, service: &str, refresh: Refresh) -> Result<Arc<Name>, String>;
+    /// Returns the shared memory, to which [`Instance::make_counters`] adds counters.
+    fn shared_memory(&self) -> Result<VsmDir, String>;
 }
 
 /// A compiled subroutine. Its argument is the context; it returns an action's code or 0. The context must belong to

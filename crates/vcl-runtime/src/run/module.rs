@@ -45,6 +45,10 @@
 //! sub may have returned an action) and [`Ctx::check_sub`]; backends are indices into `ctx.vcl.directors`,
 //! where a module adds its own [`Director`](crate::Director)s: `let id = ctx.vcl.directors.add(director)`.
 //!
+//! **Counters**: [`Instance::make_counters`](crate::Instance::make_counters) on `ctx.vcl` creates counters of an object,
+//! whose set is a table in `lacquer_shm::vsc`. Store them in the object, show them at `Event::Warm`, hide them at
+//! `Event::Cold`.
+//!
 //! **Waiting**: list the function in [`Module::suspends`]. Then [`Ctx::block_on`] waits for a future, and
 //! [`Ctx::block_on_host`] for one that the host creates. [`Ctx::cache_req_body`] is the common case. The task's
 //! thread runs other tasks meanwhile, so hold no lock or `RefCell` borrow across a wait.

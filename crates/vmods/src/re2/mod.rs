@@ -10,9 +10,11 @@ mod rewriting;
 mod set;
 mod syntax;
 
-use crate::support::{Finished, Table};
+use lacquer_vcl_runtime::Event;
 
-pub(crate) static MODULE: Finished = Finished {
+use crate::support::{Table, WithEvents};
+
+pub(crate) static MODULE: WithEvents = WithEvents {
     table: Table {
         name: "re2",
         signatures: include_str!("../../vcc/re2.vcc"),
@@ -20,7 +22,7 @@ pub(crate) static MODULE: Finished = Finished {
         objects: &[object::TYPE, set::TYPE],
         suspends: &[],
     },
-    finish: set::compile_all,
+    event: |vcl, event| if event == Event::Initialized { set::compile_all(vcl) } else { Ok(()) },
 };
 
 /// Compiles a pattern alone and as a set, which must agree, and rewrites a text with it.

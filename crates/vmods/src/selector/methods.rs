@@ -92,6 +92,7 @@ fn create_stats<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     if ctx.method() != Method::Init {
         return Err(failure(format!("{}.create_stats() may only be called in vcl_init", args.object_name)));
     }
+    args.this::<Set>()?.create_stats(ctx.vcl)?;
     DONE
 }
 

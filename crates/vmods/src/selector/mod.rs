@@ -6,9 +6,9 @@ mod strings;
 
 use lacquer_vcl_runtime::ObjectType;
 
-use crate::support::{Finished, Table, version};
+use crate::support::{Table, WithEvents, version};
 
-pub(crate) static MODULE: Finished = Finished {
+pub(crate) static MODULE: WithEvents = WithEvents {
     table: Table {
         name: "selector",
         signatures: include_str!("../../vcc/selector.vcc"),
@@ -16,5 +16,5 @@ pub(crate) static MODULE: Finished = Finished {
         objects: &[ObjectType { name: "set", new: set::new, methods: methods::METHODS }],
         suspends: &[],
     },
-    finish: set::finish_all,
+    event: set::event,
 };

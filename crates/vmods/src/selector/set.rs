@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use lacquer_vcl_runtime::{Args, BackendId, Ctx, Instance, ModuleError, ObjectState};
+use lacquer_shm::Segment;
+use lacquer_shm::vsc::Selector;
+use lacquer_vcl_runtime::{Args, BackendId, Ctx, Event, Instance, ModuleError, ObjectState};
 
 use super::strings::{Fault, Strings};
 use crate::support::shown;
@@ -13,6 +15,8 @@ pub(super) struct Set {
     allow_overlaps: bool,
     pub added: Mutex<Vec<Member>>,
     pub finished: OnceLock<Elements>,
+    /// The counters, if the program has asked for them.
+    stats: OnceLock<Segment<Selector>>,
 }
 
 /// The content of a set after vcl_init.
@@ -53,6 +57,33 @@ impl Set {
         let _ = self.finished.set(Elements { strings, members });
         Ok(())
     }
+
+    /// Creates the counters. They get their values at the end of vcl_init, when the set is complete.
+    pub fn create_stats(&self, vcl: &Instance) -> Result<(), ModuleError> {
+        if self.stats.get().is_none() {
+            let made = vcl.make_counters(&self.name);
+            let made = made.map_err(|why| failure(format!("{}.create_stats(): {why}", self.name)))?;
+            let _ = self.stats.set(made);
+        }
+        Ok(())
+    }
+
+    fn publish(&self) {
+        let (Some(stats), Some(elements)) = (self.stats.get(), self.finished.get()) else { return };
+        let lengths = || elements.members.iter().map(|member| member.text.len() as u64);
+        stats.elements.set(elements.members.len() as u64);
+        stats.setsz.set(lengths().sum());
+        stats.minlen.set(lengths().min().unwrap_or(0));
+        stats.maxlen.set(lengths().max().unwrap_or(0));
+    }
+
+    fn show(&self, shown: bool) {
+        match self.stats.get() {
+            Some(stats) if shown => stats.reveal(),
+            Some(stats) => stats.hide(),
+            None => {}
+        }
+    }
 }
 
 pub(super) fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleError> {
@@ -62,11 +93,25 @@ pub(super) fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState
         allow_overlaps: args.bool(1),
         added: Mutex::default(),
         finished: OnceLock::new(),
+        stats: OnceLock::new(),
     }))
 }
 
-/// Finishes the sets of a program at the end of its vcl_init.
-pub(super) fn finish_all(vcl: &Instance) -> Result<(), ModuleError> {
-    let sets = vcl.objects.iter().filter_map(|state| state.get()?.downcast_ref::<Set>());
-    sets.filter(|set| set.finished.get().is_none()).try_for_each(|set| set.finish(""))
+/// Finishes the sets of a program at the end of its vcl_init, and shows their counters while it is warm.
+pub(super) fn event(vcl: &Instance, event: Event) -> Result<(), ModuleError> {
+    let mut sets = vcl.objects.iter().filter_map(|state| state.get()?.downcast_ref::<Set>());
+    match event {
+        Event::Initialized => sets.try_for_each(|set| {
+            if set.finished.get().is_none() {
+                set.finish("")?;
+            }
+            set.publish();
+            Ok(())
+        }),
+        Event::Warm | Event::Cold => {
+            sets.for_each(|set| set.show(event == Event::Warm));
+            Ok(())
+        }
+        Event::Load | Event::Discard => Ok(()),
+    }
 }

@@ -325,6 +325,8 @@ pub const FUNCTIONS: &[(&str, usize)] = &[
     ("redis.free", 1),
     ("redis.stats", 6),
     ("redis.counter", 2),
+    ("awsrest.v4_generic", 8),
+    ("awsrest.lf", 0),
 ];
 
 pub const OBJECTS: &[(&str, usize)] = &[
@@ -345,6 +347,8 @@ pub const OBJECTS: &[(&str, usize)] = &[
     ("jwt.reader", 0),
     ("jwt.writer", 0),
     ("redis.db", 21),
+    ("s3.signer", 5),
+    ("reqwest.client", 13),
 ];
 
 pub const METHODS: &[(&str, usize)] = &[
@@ -504,4 +508,17 @@ pub const METHODS: &[(&str, usize)] = &[
     ("redis.db.free", 0),
     ("redis.db.stats", 5),
     ("redis.db.counter", 1),
+    ("s3.signer.set_keys", 3),
+    ("s3.signer.sign", 2),
+    ("s3.signer.presign", 3),
+    ("reqwest.client.backend", 0),
+    ("reqwest.client.init", 3),
+    ("reqwest.client.set_header", 3),
+    ("reqwest.client.set_body", 2),
+    ("reqwest.client.copy_headers_to_req", 1),
+    ("reqwest.client.send", 1),
+    ("reqwest.client.status", 1),
+    ("reqwest.client.header", 3),
+    ("reqwest.client.body_as_string", 1),
+    ("reqwest.client.error", 1),
 ];

@@ -1,0 +1,137 @@
+//! The backend of a client: a server within this process that sends each request on.
+
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderMap};
+use hyper::{Method, Request, Response, Version};
+use lacquer_vcl::program::{Backend, Probe};
+use lacquer_vcl_runtime::{BackendId, Ctx, ModuleError, NewBackend};
+use reqwest::{Body, Url};
+
+use super::server::{self, NoResponse};
+use super::settings::Http;
+
+/// Header fields that belong to one connection.
+const OF_CONNECTION: [&str; 7] =
+    ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
+/// The host of a request for which VCL has none. It is not sent.
+const NO_HOST: &str = "0.0.0.0";
+
+/// How the URL of a backend's request is made.
+pub(super) struct Base {
+    pub url: Option<String>,
+    pub https: bool,
+}
+
+pub(super) fn create(
+    ctx: &Ctx<'_>,
+    name: &str,
+    http: Http,
+    base: Base,
+    probe: Option<Probe>,
+) -> Result<BackendId, ModuleError> {
+    let base = Arc::new(base);
+    let open = server::serve(move |request| send_on(http.clone(), base.clone(), request))?;
+    let spec = Backend { name: name.to_owned(), host_header: Some(NO_HOST.into()), ..Backend::default() };
+    let backend = NewBackend { spec, probe, local: Some(open), ..NewBackend::default() };
+    Ok(ctx.vcl.make_backend(backend)?)
+}
+
+/// Returns the URL for a target: below the base, or else as it is, or at the host of the request. A client must not
+/// leave the base by `..`, nor change the host by it.
+fn url(base: &Base, target: &str, headers: &HeaderMap) -> Option<Url> {
+    if let Some(base) = &base.url {
+        let below = Url::parse(&format!("{base}/")).ok()?;
+        let url = Url::parse(&format!("{base}{target}")).ok().filter(|_| target.starts_with('/'))?;
+        return url.as_str().starts_with(below.as_str()).then_some(url);
+    }
+    if !target.starts_with('/') {
+        return Url::parse(target).ok();
+    }
+    let host = headers.get(HOST)?.to_str().ok()?;
+    let is_host =
+        !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b));
+    let scheme = if base.https { "https" } else { "http" };
+    Url::parse(&format!("{scheme}://{host}{target}")).ok().filter(|_| is_host && host != NO_HOST)
+}
+
+/// Returns whether a host is that of the URL. The library sends it itself then, and another one after a redirect.
+fn is_of(host: &[u8], url: &Url) -> bool {
+    let name = url.host_str().unwrap_or_default();
+    let own = url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
+    host.eq_ignore_ascii_case(own.as_bytes())
+}
+
+fn remove_of_connection(headers: &mut HeaderMap) {
+    for name in OF_CONNECTION {
+        headers.remove(name);
+    }
+}
+
+async fn send_on(
+    http: Http,
+    base: Arc<Base>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, NoResponse> {
+    let (mut head, body) = request.into_parts();
+    let url = url(&base, &head.uri.to_string(), &head.headers).ok_or(NoResponse)?;
+    if head.method == Method::CONNECT {
+        return Err(NoResponse);
+    }
+    remove_of_connection(&mut head.headers);
+    if head.headers.get(HOST).is_some_and(|host| host == NO_HOST || is_of(host.as_bytes(), &url)) {
+        head.headers.remove(HOST);
+    }
+    let client = http.client(head.headers.contains_key(HOST));
+    let request = client.request(head.method, url).headers(head.headers);
+    let has_body = hyper::body::Body::size_hint(&body).exact() != Some(0);
+    let request = if has_body { request.body(Body::wrap(body)) } else { request };
+    let mut response: Response<Body> = request.send().await.map_err(|_| NoResponse)?.into();
+    remove_of_connection(response.headers_mut());
+    *response.version_mut() = Version::HTTP_11;
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_have_the_base_or_the_host_of_the_request() {
+        let mut headers = HeaderMap::new();
+        let with = |url: Option<&str>, https| Base { url: url.map(str::to_owned), https };
+        assert_eq!(url(&with(None, false), "/x", &headers), None, "no host");
+        headers.insert(HOST, "a.example:81".parse().unwrap());
+        let table = [
+            (with(Some("http://b/c"), false), "/x?y", Some("http://b/c/x?y")),
+            (with(Some("http://b"), false), "/x/../y", Some("http://b/y")),
+            (with(Some("http://b/c/"), false), "/x", Some("http://b/c//x")),
+            (with(None, false), "/x", Some("http://a.example:81/x")),
+            (with(None, true), "/x", Some("https://a.example:81/x")),
+            (with(None, true), "http://z/x", Some("http://z/x")),
+            // Targets that leave the base.
+            (with(Some("http://b/c"), false), "/../secret", None),
+            (with(Some("http://b/c"), false), "/%2e%2E/secret", None),
+            (with(Some("http://b/c"), false), "/../c2", None),
+            (with(Some("http://b/c"), false), "/x/..\\..\\..\\d", None),
+            (with(Some("http://b"), false), "@evil/", None),
+            (with(Some("http://b"), false), ".evil/", None),
+            (with(Some("http://b"), false), "http://evil/", None),
+            (with(None, false), "no url", None),
+        ];
+        for (base, target, expected) in table {
+            let found = url(&base, target, &headers);
+            assert_eq!(found.as_ref().map(Url::as_str), expected, "{target}");
+        }
+        let url_of = |text: &str| Url::parse(text).unwrap();
+        assert!(
+            is_of(b"A.example:81", &url_of("http://a.example:81/x")) && is_of(b"a", &url_of("http://a/"))
+        );
+        assert!(!is_of(b"a", &url_of("http://a:81/")) && !is_of(b"b", &url_of("http://a/")));
+        for host in ["a@b", "a/b?", "a#b", NO_HOST, "a b", ""] {
+            headers.insert(HOST, host.parse().unwrap());
+            assert_eq!(url(&with(None, false), "/x", &headers), None, "{host}");
+        }
+    }
+}
