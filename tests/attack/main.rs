@@ -24,6 +24,7 @@ mod limits;
 mod management;
 mod memory;
 mod names;
+mod partial;
 mod process_faults;
 mod reuse;
 mod rfc9111;

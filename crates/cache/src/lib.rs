@@ -26,6 +26,7 @@ mod locks;
 mod lookup;
 mod object;
 mod object_ref;
+mod parts;
 mod purge;
 mod reading;
 mod shard;

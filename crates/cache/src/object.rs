@@ -45,6 +45,9 @@ pub mod flag {
     pub(crate) const UNSTORED: u32 = 1 << 12;
     /// Is passed to the disks at its next hit.
     pub(crate) const ONCE: u32 = 1 << 13;
+    /// Contains only the beginning of its body, and stays in the index so that a later fetch completes it. Always set
+    /// together with `FAILED`.
+    pub(crate) const PART: u32 = 1 << 14;
     /// Flags that the creator of an object may set.
     pub const GIVEN: u32 = HFM | HFP | PRIVATE | IMSCAND | GZIPED | CHGCE | ESIPROC;
 

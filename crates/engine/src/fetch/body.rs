@@ -18,6 +18,7 @@ use lacquer_shm::vsl::Field;
 use lacquer_sources::clock;
 
 use super::Fetch;
+use super::completion::CutShort;
 use super::connection::OriginConnection;
 use super::object::{Draft, Stored};
 use super::parts::Step;
@@ -46,7 +47,8 @@ pub async fn fetch(f: &mut Fetch) -> Step {
             return Step::Error;
         }
     };
-    let stored = match storing::arrival(framing, !chain.is_empty(), ahead.len(), f.storing()) {
+    let whole = f.framing_of_whole(framing);
+    let stored = match storing::arrival(whole, !chain.is_empty(), ahead.len(), f.storing()) {
         Arrival::Whole => f.store_whole(ahead),
         Arrival::Pieces(length) => f.begin(length).map(Stored::Begun),
     };
@@ -65,12 +67,25 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     match &mut stored {
         Stored::Whole(_) => f.count_whole(&mut connection),
         Stored::Begun(_) if no_body => {}
-        Stored::Begun(draft) => received = f.receive_body(&mut connection, draft, &mut chain).await,
+        Stored::Begun(draft) => {
+            if f.completion.is_rest {
+                // Boxed: the future is large.
+                received = Box::pin(f.store_part(draft, &mut chain)).await;
+            }
+            if received.is_ok() {
+                received = f.receive_body(&mut connection, draft, &mut chain).await;
+            }
+        }
     }
     f.take_report(&chain.report(), status, stored.object());
     if let Err(why) = received {
+        if why == SHORT_BODY {
+            let (length, is_filtered) = (whole.content_length, !chain.is_empty());
+            f.keep_part(stored, CutShort { connection: &connection, length, is_filtered });
+        }
         return broken(f, connection, &why);
     }
+    f.drop_completed_part();
     f.complete(stored, connection)
 }
 
@@ -95,6 +110,25 @@ impl Fetch {
         self.keep_trailers(connection);
         self.exchange.account.beresp_reads += 1;
         self.exchange.account.beresp_body += whole.len() as u64;
+    }
+
+    /// Stores the part as the beginning of the body, through the filters of the response.
+    async fn store_part(&mut self, draft: &mut Draft, chain: &mut Chain) -> Result<(), String> {
+        let Some(part) = self.completion.continued() else { return Ok(()) };
+        let mut at = 0;
+        while at < part.body_len() && !self.is_cancelled(&draft.object) {
+            let Some(chunk) = part.chunk_at(at) else {
+                self.task.services().cache().fail(&part);
+                return Err(UNREADABLE.to_owned());
+            };
+            let bytes = chunk.bytes();
+            let bytes = &bytes[..bytes.len().min(PIECE)];
+            self.wait_for_reader(draft).await;
+            self.filter_and_store(draft, chain, bytes, false).await?;
+            at += bytes.len() as u64;
+            self.yield_if_due(bytes.len()).await;
+        }
+        Ok(())
     }
 
     /// Receives the whole body. The error is a text for the log; it is empty if the cause was logged already.
@@ -374,6 +408,7 @@ const EVICTION: usize = 8 * 1024;
 const STORED_PER_MADE: usize = 4;
 /// The log text for a body shorter than its Content-Length; as in Varnish.
 const SHORT_BODY: &str = "straight insufficient bytes";
+const UNREADABLE: &str = "The stored part of the body cannot be read";
 
 /// The largest number of bytes in one read.
 pub const PIECE: usize = 64 * 1024;

@@ -7,6 +7,7 @@
 
 mod abandon;
 mod body;
+mod completion;
 mod confirmed;
 mod connect;
 mod connection;

@@ -22,10 +22,11 @@ use lacquer_vcl_runtime::BackendId;
 use super::connection::OriginConnection;
 use super::events::FetchEvents;
 use super::parts::{
-    Account, Attempt, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
+    Account, Attempt, Completion, Exchange, Product, Purpose, Request, Response, Retries, Step, Target,
+    Waiter,
 };
 use super::upgraded::Wanted;
-use super::{Fetch, Mode, gone, response, stale, upgrade};
+use super::{Fetch, Mode, completion, gone, response, stale, upgrade};
 use crate::client::Req;
 use crate::logged::Logged;
 use crate::task::{Task, TaskBuffers, TaskContext};
@@ -102,6 +103,7 @@ pub fn from_request(
         waiter: Waiter { events, is_notified: false, permit: inputs.permit },
         attempt: Attempt::new(),
         retries: Retries::default(),
+        completion: Completion::default(),
     }
 }
 
@@ -160,7 +162,9 @@ pub fn make_bereq(f: &mut Fetch) {
         }
     }
     headers.force_slot(Slot::Proto, fixed::HTTP_11);
-    add_conditions(f);
+    if !completion::ask(f) {
+        add_conditions(f);
+    }
     if f.purpose.upgrade.is_some() {
         upgrade::ask(f);
     }
@@ -212,6 +216,9 @@ pub async fn start(f: &mut Fetch) -> Step {
     if f.product.stale.as_ref().is_some_and(|stale| stale.is(flag::DYING)) {
         gone::drop_conditions(f);
     }
+    if f.completion.part.is_some() {
+        Box::pin(completion::recheck(f)).await;
+    }
     match f.vcl(Method::BackendFetch).await {
         Action::Fetch => {}
         Action::Error => {
@@ -221,9 +228,7 @@ pub async fn start(f: &mut Fetch) -> Step {
         }
         _ => return Step::Fail,
     }
-    if f.purpose.upgrade.is_some() {
-        upgrade::settle(f);
-    }
+    settle(f);
     f.response.http.clear();
     f.attempt.error_action = false;
     f.exchange.requested = f.task.stamp("Fetch");
@@ -242,6 +247,12 @@ pub async fn start(f: &mut Fetch) -> Step {
         f.task.log_mut().put(Tag::Error, b"Body cannot be fetched");
         return Step::Error;
     }
+    if f.completion.is_asked {
+        connection = match Box::pin(completion::interpret(f, connection)).await {
+            Ok(connection) => connection,
+            Err(step) => return step,
+        };
+    }
     normalize_response(f, now);
     if f.response.http.status() == 304 {
         return accept_304(f, connection).await;
@@ -253,6 +264,14 @@ pub async fn start(f: &mut Fetch) -> Step {
     }
     response::lend(f, connection);
     response::respond(f, None).await
+}
+
+/// Applies what VCL has decided about an upgrade and a range.
+fn settle(f: &mut Fetch) {
+    if f.purpose.upgrade.is_some() {
+        upgrade::settle(f);
+    }
+    completion::settle(f);
 }
 
 /// Returns the next step if there is no response.
@@ -284,6 +303,7 @@ fn normalize_response(f: &mut Fetch, now: f64) {
     }
     if f.follows_rfc9111() {
         let _ = f.response.http.collect(f.task.ws_mut(), CDN_CACHE_CONTROL, b", ");
+        completion::mark(f);
     }
     let fresh = f.set_lifetimes(now);
     if !f.purpose.is_pass {

@@ -1,0 +1,116 @@
+//! Parts: objects whose bodies were cut short.
+
+use super::*;
+
+/// Fetches an object whose body ends after these bytes. It is in the index, and has failed.
+fn cut_off(w: &World, key: u64, bytes: &[u8], vary: &[u8]) -> Arc<Object> {
+    let Lookup::Miss { busy, .. } = w.lookup_with(key, |args| args.always_miss = true) else {
+        unreachable!("always_miss misses");
+    };
+    w.vxid.set(w.vxid.get() + 1);
+    let spec = ObjectSpec {
+        vxid: w.vxid.get(),
+        t_origin: w.now.get(),
+        timers: Timers { ttl: 100.0, grace: 0.0, keep: 10.0 },
+        flags: flag::IMSCAND,
+        last_modified: 0.0,
+        vary,
+        head: b"Foo: bar",
+        extra: b"",
+    };
+    let mut log = |_: &str| {};
+    let mut nuke = Nuke::new(50, &mut log);
+    let sizes = ChunkSizes { first: 16 << 10, max: 1 << 20 };
+    let s0 = &w.cache.stevedores()[0];
+    let (object, mut writer) = w.cache.begin(s0, &spec, Some(1 << 20), sizes, &mut nuke).expect("room");
+    busy.publish_tagged(&object, vec![w.cache.tag(b"tag7")]);
+    w.cache.reserve(s0, &mut writer, &mut nuke).expect("room");
+    writer.write(bytes).expect("reserved");
+    writer.cut();
+    object
+}
+
+fn part(w: &World, key: u64) -> Arc<Object> {
+    let object = cut_off(w, key, b"begin", b"");
+    w.cache.keep_part(&object);
+    object
+}
+
+/// Misses, and returns the VXID of the part that the fetch may complete.
+fn found(w: &World, key: u64, vary: &dyn Fn(&[u8]) -> bool) -> Option<u64> {
+    match w.lookup(key) {
+        Lookup::Miss { busy, stale: None } => busy.part(vary).map(|part| part.vxid()),
+        other => panic!("a part is delivered or validated: {other:?}"),
+    }
+}
+
+#[test]
+fn only_fetches_find_a_part() {
+    let w = World::new(None);
+    let object = part(&w, 1);
+    assert_eq!(object.state(), BodyState::Failed);
+    assert_eq!(object.chunk_at(0).expect("it is in memory").bytes(), b"begin");
+    // The memory for the rest is free.
+    assert!(w.cache.stevedores()[0].counters().g_bytes.load(Ordering::Relaxed) < 64 << 10);
+    for _ in 0..2 {
+        assert_eq!(found(&w, 1, &|_| true), Some(object.vxid()));
+    }
+    assert_eq!(found(&w, 2, &|_| true), None);
+    // A complete object is used instead, whether it came before or later.
+    let whole = w.fill(1, 100.0, |_| {});
+    assert!(matches!(w.lookup(1), Lookup::Hit(hit) if hit.vxid() == whole.vxid()));
+    let object = part(&w, 1);
+    assert!(matches!(w.lookup(1), Lookup::Hit(hit) if hit.vxid() == whole.vxid()));
+    w.cache.supersede(&whole);
+    assert_eq!(found(&w, 1, &|_| true), Some(object.vxid()));
+    w.cache.supersede(&object);
+    assert_eq!(found(&w, 1, &|_| true), None);
+}
+
+#[test]
+fn a_part_is_kept_for_its_variant_and_replaces_older_ones() {
+    let w = World::new(None);
+    let parts: Vec<_> = [&b"a"[..], b"b", b"a"].map(|vary| cut_off(&w, 1, b"begin", vary)).into();
+    parts.iter().for_each(|object| w.cache.keep_part(object));
+    assert_eq!(found(&w, 1, &|spec| spec == b"a"), Some(parts[2].vxid()));
+    assert_eq!(found(&w, 1, &|spec| spec == b"b"), Some(parts[1].vxid()));
+    assert_eq!(found(&w, 1, &|_| false), None);
+    assert_eq!(w.stat("n_objectcore"), 2);
+}
+
+#[test]
+fn parts_leave_the_cache_like_objects() {
+    let w = World::new(None);
+    part(&w, 1);
+    w.cache.purge(1, Purge::Hard, T0);
+    assert_eq!(found(&w, 1, &|_| true), None);
+    part(&w, 2);
+    w.cache.purge_tags(&[7], Purge::Hard, T0);
+    assert_eq!(found(&w, 2, &|_| true), None);
+    // A ban that is newer than the part is found when the part is checked.
+    let banned = part(&w, 3);
+    w.cache.ban(&["obj.http.Foo", "==", "bar"], T0);
+    let verdict = w.cache.recheck(&banned, &Request::default(), &|| false);
+    assert_eq!(verdict, crate::bans::Verdict::Banned);
+    assert_eq!(found(&w, 3, &|_| true), None);
+    // It expires with the time for which a stale object would be kept.
+    let expiring = part(&w, 4);
+    w.tick(109.0);
+    w.expire();
+    assert_eq!(found(&w, 4, &|_| true), Some(expiring.vxid()));
+    w.tick(2.0);
+    w.expire();
+    assert_eq!(found(&w, 4, &|_| true), None);
+}
+
+#[test]
+fn what_has_left_the_cache_or_is_whole_does_not_become_a_part() {
+    let w = World::new(None);
+    let purged = cut_off(&w, 1, b"begin", b"");
+    w.cache.purge(1, Purge::Hard, T0);
+    w.cache.keep_part(&purged);
+    assert_eq!(found(&w, 1, &|_| true), None);
+    let whole = w.fill(2, 100.0, |_| {});
+    w.cache.keep_part(&whole);
+    assert_eq!(found(&w, 2, &|_| true), None);
+}
