@@ -5,41 +5,48 @@
 
 use std::sync::Arc;
 
-use lacquer_storage::BodyState;
+use lacquer_storage::BodyWriter;
 
 use crate::cache::{Busy, Cache};
-use crate::object::{Object, flag};
-use crate::shard::DeferredWork;
+use crate::object::{Key, Object, flag};
+use crate::shard::{DeferredWork, Shard};
 
 impl Cache {
-    /// Records that the object's fetch failed, and keeps the object in the index as a part, in place of an older part
-    /// of the same variant. Does nothing more if the object has left the index. The writer of its body must have ended.
-    pub fn keep_part(&self, object: &Arc<Object>) {
-        if object.state() != BodyState::Failed {
-            return self.fail(object);
-        }
-        object.set(flag::FAILED);
-        let mut deferred = DeferredWork::default();
-        let Some((shard, slot)) = self.locate(object) else { return };
-        let mut shard = shard.lock();
-        let is_there = shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object));
-        if !is_there || object.is(flag::DYING) {
+    /// Ends the body of an object as failed, and keeps the object in the index as a part, in place of older parts of the
+    /// same variant. An object that has left the index is only ended.
+    pub fn keep_part(&self, object: &Arc<Object>, writer: BodyWriter) {
+        // Before the body fails: a lookup removes failed objects without this mark.
+        if self.within_index(object, |_, _| object.set(flag::FAILED)).is_none() {
             return;
         }
-        let key = object.key();
+        writer.cut();
+        let mut deferred = DeferredWork::default();
         let is_older = |other: &Arc<Object>| {
             !Arc::ptr_eq(other, object) && other.is(flag::PART) && other.vary() == object.vary()
         };
-        let slots: Vec<u32> = shard.slots(&key).collect();
-        for slot in slots {
-            if shard.slab.get(slot).object.as_ref().is_some_and(is_older) {
-                self.remove(&mut shard, slot, &mut deferred);
+        self.within_index(object, |shard, key| {
+            let slots: Vec<u32> = shard.slots(key).collect();
+            for slot in slots {
+                if shard.slab.get(slot).object.as_ref().is_some_and(is_older) {
+                    self.remove(shard, slot, &mut deferred);
+                }
             }
-        }
-        object.set(flag::PART);
-        self.bump_generation(&key);
-        drop(shard);
+            object.set(flag::PART);
+            self.bump_generation(key);
+        });
         deferred.run();
+    }
+
+    /// Calls `change` under the lock of the object's shard, if the object is in the index and stays there.
+    fn within_index(&self, object: &Arc<Object>, change: impl FnOnce(&mut Shard, &Key)) -> Option<()> {
+        let (shard, slot) = self.locate(object)?;
+        let mut shard = shard.lock();
+        let is_there = shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object));
+        if !is_there || object.is(flag::DYING) {
+            return None;
+        }
+        change(&mut shard, &object.key());
+        Some(())
     }
 }
 

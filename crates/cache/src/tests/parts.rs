@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Fetches an object whose body ends after these bytes. It is in the index, and has failed.
-fn cut_off(w: &World, key: u64, bytes: &[u8], vary: &[u8]) -> Arc<Object> {
+/// Fetches an object of which these bytes arrive. It is in the index.
+fn cut_off(w: &World, key: u64, bytes: &[u8], vary: &[u8]) -> (Arc<Object>, BodyWriter) {
     let Lookup::Miss { busy, .. } = w.lookup_with(key, |args| args.always_miss = true) else {
         unreachable!("always_miss misses");
     };
@@ -23,16 +23,15 @@ fn cut_off(w: &World, key: u64, bytes: &[u8], vary: &[u8]) -> Arc<Object> {
     let sizes = ChunkSizes { first: 16 << 10, max: 1 << 20 };
     let s0 = &w.cache.stevedores()[0];
     let (object, mut writer) = w.cache.begin(s0, &spec, Some(1 << 20), sizes, &mut nuke).expect("room");
-    busy.publish_tagged(&object, vec![w.cache.tag(b"tag7")]);
+    drop(busy.publish_tagged(&object, vec![w.cache.tag(b"tag7")]));
     w.cache.reserve(s0, &mut writer, &mut nuke).expect("room");
     writer.write(bytes).expect("reserved");
-    writer.cut();
-    object
+    (object, writer)
 }
 
 fn part(w: &World, key: u64) -> Arc<Object> {
-    let object = cut_off(w, key, b"begin", b"");
-    w.cache.keep_part(&object);
+    let (object, writer) = cut_off(w, key, b"begin", b"");
+    w.cache.keep_part(&object, writer);
     object
 }
 
@@ -70,8 +69,11 @@ fn only_fetches_find_a_part() {
 #[test]
 fn a_part_is_kept_for_its_variant_and_replaces_older_ones() {
     let w = World::new(None);
-    let parts: Vec<_> = [&b"a"[..], b"b", b"a"].map(|vary| cut_off(&w, 1, b"begin", vary)).into();
-    parts.iter().for_each(|object| w.cache.keep_part(object));
+    let parts = [&b"a"[..], b"b", b"a"].map(|vary| {
+        let (object, writer) = cut_off(&w, 1, b"begin", vary);
+        w.cache.keep_part(&object, writer);
+        object
+    });
     assert_eq!(found(&w, 1, &|spec| spec == b"a"), Some(parts[2].vxid()));
     assert_eq!(found(&w, 1, &|spec| spec == b"b"), Some(parts[1].vxid()));
     assert_eq!(found(&w, 1, &|_| false), None);
@@ -104,13 +106,11 @@ fn parts_leave_the_cache_like_objects() {
 }
 
 #[test]
-fn what_has_left_the_cache_or_is_whole_does_not_become_a_part() {
+fn what_has_left_the_cache_does_not_become_a_part() {
     let w = World::new(None);
-    let purged = cut_off(&w, 1, b"begin", b"");
+    let (purged, writer) = cut_off(&w, 1, b"begin", b"");
     w.cache.purge(1, Purge::Hard, T0);
-    w.cache.keep_part(&purged);
+    w.cache.keep_part(&purged, writer);
+    assert_eq!(purged.state(), BodyState::Failed);
     assert_eq!(found(&w, 1, &|_| true), None);
-    let whole = w.fill(2, 100.0, |_| {});
-    w.cache.keep_part(&whole);
-    assert_eq!(found(&w, 2, &|_| true), None);
 }

@@ -9,8 +9,8 @@ use lacquer_cache::{Object, flag};
 use lacquer_filters::Chain;
 use lacquer_flow::storing::{self, Arrival};
 use lacquer_flow::transfer::{self, Pace};
-use lacquer_http::h1::ChunkedDecoder;
-use lacquer_http::{BodyStatus, SessClose, header_table as h};
+use lacquer_http::h1::{ChunkedDecoder, Framing};
+use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_net::deadlines::Deadline;
 use lacquer_net::multiplex::failure_of;
 use lacquer_shm::Tag;
@@ -47,12 +47,9 @@ pub async fn fetch(f: &mut Fetch) -> Step {
             return Step::Error;
         }
     };
-    let whole = f.framing_of_whole(framing);
-    let stored = match storing::arrival(whole, !chain.is_empty(), ahead.len(), f.storing()) {
-        Arrival::Whole => f.store_whole(ahead),
-        Arrival::Pieces(length) => f.begin(length).map(Stored::Begun),
-    };
+    let stored = store(f, framing, ahead, !chain.is_empty());
     let Some(mut stored) = stored else {
+        f.discard_continued();
         f.close_origin(connection, Some(SessClose::RxBody));
         return Step::Error;
     };
@@ -63,30 +60,42 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     let status = framing.status;
     let [name, how] = [status.name(), how].map(|word| Field::Text(word.as_bytes()));
     f.task.log_mut().put_fields(Tag::Fetch_Body, &[Field::Number(status.number().into()), name, how]);
-    let mut received = Ok(());
-    match &mut stored {
-        Stored::Whole(_) => f.count_whole(&mut connection),
-        Stored::Begun(_) if no_body => {}
-        Stored::Begun(draft) => {
-            if f.completion.is_rest {
-                // Boxed: the future is large.
-                received = Box::pin(f.store_part(draft, &mut chain)).await;
-            }
-            if received.is_ok() {
-                received = f.receive_body(&mut connection, draft, &mut chain).await;
-            }
+    let received = match &mut stored {
+        Stored::Whole(_) => {
+            f.count_whole(&mut connection);
+            Ok(())
         }
-    }
+        Stored::Begun(_) if no_body => Ok(()),
+        Stored::Begun(draft) if f.completion.is_rest => {
+            // Boxed: the future is large.
+            Box::pin(f.complete_body(&mut connection, draft, &mut chain)).await
+        }
+        Stored::Begun(draft) => f.receive_body(&mut connection, draft, &mut chain).await,
+    };
     f.take_report(&chain.report(), status, stored.object());
     if let Err(why) = received {
         if why == SHORT_BODY {
-            let (length, is_filtered) = (whole.content_length, !chain.is_empty());
+            let (length, is_filtered) = (f.framing_of_whole(framing).content_length, !chain.is_empty());
             f.keep_part(stored, CutShort { connection: &connection, length, is_filtered });
+        } else {
+            f.discard_continued();
         }
         return broken(f, connection, &why);
     }
     f.drop_completed_part();
     f.complete(stored, connection)
+}
+
+/// Stores the head of the response, and its body if all of it arrived with the head.
+#[inline]
+fn store(f: &mut Fetch, framing: Framing, ahead: Text, is_filtered: bool) -> Option<Stored> {
+    let whole = f.framing_of_whole(framing);
+    // The bytes after the rest of a part do not belong to it, however many there are.
+    let came = if f.completion.is_rest { 0 } else { ahead.len() };
+    match storing::arrival(whole, is_filtered, came, f.storing()) {
+        Arrival::Whole => f.store_whole(ahead),
+        Arrival::Pieces(length) => f.begin(length).map(Stored::Begun),
+    }
 }
 
 /// Ends the fetch, because the body ended early or is malformed.
@@ -110,6 +119,18 @@ impl Fetch {
         self.keep_trailers(connection);
         self.exchange.account.beresp_reads += 1;
         self.exchange.account.beresp_body += whole.len() as u64;
+    }
+
+    /// Stores the part as the beginning of the body, and receives the rest.
+    async fn complete_body(
+        &mut self,
+        connection: &mut OriginConnection,
+        draft: &mut Draft,
+        chain: &mut Chain,
+    ) -> Result<(), String> {
+        self.recheck_continued(draft).await;
+        self.store_part(draft, chain).await?;
+        self.receive_body(connection, draft, chain).await
     }
 
     /// Stores the part as the beginning of the body, through the filters of the response.

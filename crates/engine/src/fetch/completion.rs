@@ -207,13 +207,32 @@ impl Fetch {
         let text = format!("vsl: Received {} of {} bytes, kept as a part", writer.len(), cut.length);
         self.task.log_mut().put(Tag::Notice, text.as_bytes());
         object.set_extra(&record);
-        writer.cut();
+        self.product.target = Target::Delivered;
+        self.task.services().cache().keep_part(&object, writer);
         self.drop_completed_part();
-        self.completion.is_kept = true;
+    }
+
+    /// Removes the new object if the part that it continues was purged or banned before the object was published: the
+    /// purge or ban did not find the object. The requests that have it began before.
+    pub(super) async fn recheck_continued(&mut self, draft: &Draft) {
+        if let Some(part) = self.completion.continued()
+            && gone::is_gone(self, &part).await
+        {
+            self.task.services().cache().kill(&draft.object);
+        }
+    }
+
+    /// Removes the part that could not be stored together with the rest of the body, so that the next fetch begins with
+    /// the memory that it occupies.
+    pub(super) fn discard_continued(&mut self) {
+        if let Some(part) = self.completion.continued() {
+            self.task.services().cache().fail(&part);
+        }
     }
 }
 
 /// A body that its origin has cut short.
+#[derive(Clone, Copy)]
 pub struct CutShort<'c> {
     pub connection: &'c OriginConnection,
     /// The length of the whole body.

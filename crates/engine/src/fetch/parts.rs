@@ -127,8 +127,6 @@ pub struct Completion {
     pub(super) is_rest: bool,
     /// The marks of the response, before VCL saw it, and the `Host` and URL of the request that was sent.
     pub(super) marks: Option<(Marks, [Text; 2])>,
-    /// The object of this fetch is kept as a part.
-    pub(super) is_kept: bool,
 }
 
 impl Completion {

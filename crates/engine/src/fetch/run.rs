@@ -56,12 +56,7 @@ impl Fetch {
         self.close_lent(Some(SessClose::RxBody));
         // Dropping the right to fetch wakes the requests that wait for it.
         if let Target::Streaming(object) = mem::replace(&mut self.product.target, Target::Delivered) {
-            let cache = self.task.services().cache();
-            if self.completion.is_kept {
-                cache.keep_part(&object);
-            } else {
-                cache.fail(&object);
-            }
+            self.task.services().cache().fail(&object);
         }
         self.announce(None);
     }
