@@ -26,6 +26,7 @@ mod memory;
 mod names;
 mod partial;
 mod process_faults;
+mod ranges;
 mod reuse;
 mod rfc9111;
 mod shifted_connections;

@@ -12,23 +12,23 @@ use lacquer_testing::client::{Client, Response, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::slots::shared_slot;
 
-const TOTAL: usize = 100_000;
+pub const TOTAL: usize = 100_000;
 const CUT: usize = 40_000;
 
-const MODE: [&str; 4] = ["-s", "malloc,32M", "-p", "feature=+rfc9111"];
-const METHODS: &str = r#"
+pub const MODE: [&str; 4] = ["-s", "malloc,32M", "-p", "feature=+rfc9111"];
+pub const METHODS: &str = r#"
     sub vcl_recv {
         if (req.method == "PURGE") { return (purge); }
     }
 "#;
 
 /// Returns the body of a version. No two versions have a byte in common at the same place.
-fn version(number: usize) -> Vec<u8> {
+pub fn version(number: usize) -> Vec<u8> {
     (0..TOTAL).map(|at| ((at * 31 + at / 251 + number * 60) % 251) as u8).collect()
 }
 
 /// What an origin does with a request.
-enum Does {
+pub enum Does {
     /// Sends a head and these bytes, and closes the connection.
     Sends(String, Vec<u8>),
     /// Sends the same after the purge or ban that a channel announces.
@@ -37,14 +37,14 @@ enum Does {
 
 /// An origin that closes each connection after one response, and records the heads of requests.
 #[derive(Clone)]
-struct Strict {
-    address: SocketAddr,
+pub struct Strict {
+    pub address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Strict {
     /// Starts an origin. `does` is called with the head of a request, and the number of earlier ones for its path.
-    fn start(does: impl Fn(&str, usize) -> Does + Send + Sync + 'static) -> Strict {
+    pub fn start(does: impl Fn(&str, usize) -> Does + Send + Sync + 'static) -> Strict {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");
         let origin = Strict { address, heads: Arc::default() };
@@ -60,7 +60,7 @@ impl Strict {
     }
 
     /// Returns the heads of the requests for a path, without the path.
-    fn requests(&self, path: &str) -> Vec<String> {
+    pub fn requests(&self, path: &str) -> Vec<String> {
         let first = format!("GET {path} ");
         let heads = self.heads.lock().expect("no thread panics while it holds the lock");
         heads.iter().filter_map(|head| head.strip_prefix(&first)).map(str::to_owned).collect()
@@ -103,7 +103,7 @@ fn serve(
     }
 }
 
-fn head(status: &str, length: usize, lines: &[&str]) -> String {
+pub fn head(status: &str, length: usize, lines: &[&str]) -> String {
     let mut head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n");
     for line in lines {
         head += &format!("{line}\r\n");
@@ -111,15 +111,15 @@ fn head(status: &str, length: usize, lines: &[&str]) -> String {
     head + "\r\n"
 }
 
-const FRESH: &str = "Cache-Control: max-age=3600";
-const V1: &str = "ETag: \"v1\"";
+pub const FRESH: &str = "Cache-Control: max-age=3600";
+pub const V1: &str = "ETag: \"v1\"";
 
 /// The first `cut` bytes of version 1, with the length of all.
-fn cut_short(cut: usize, lines: &[&str]) -> Does {
+pub fn cut_short(cut: usize, lines: &[&str]) -> Does {
     Does::Sends(head("200 OK", TOTAL, &[&[FRESH], lines].concat()), version(1)[..cut].to_vec())
 }
 
-fn whole(number: usize) -> Does {
+pub fn whole(number: usize) -> Does {
     Does::Sends(head("200 OK", TOTAL, &[FRESH, &format!("ETag: \"v{number}\"")]), version(number))
 }
 
@@ -128,20 +128,20 @@ fn range_after(cut: usize) -> String {
 }
 
 /// The rest of version 1 after `cut` bytes, as an honest origin sends it.
-fn rest(cut: usize) -> Does {
+pub fn rest(cut: usize) -> Does {
     Does::Sends(
         head("206 Partial Content", TOTAL - cut, &[FRESH, V1, &range_after(cut)]),
         version(1)[cut..].to_vec(),
     )
 }
 
-fn asks(head: &str, cut: usize) -> bool {
+pub fn asks(head: &str, cut: usize) -> bool {
     head.contains(&format!("\r\nRange: bytes={cut}-\r\n")) && head.contains("\r\nIf-Range: \"v1\"\r\n")
 }
 
 /// Returns the name and the length of the part in a head or path, as in `/name/40001`. The lengths of a test differ, so
 /// that its log tells which part is kept.
-fn named(head: &str) -> (&str, usize) {
+pub fn named(head: &str) -> (&str, usize) {
     let path = head.split(' ').find(|word| word.starts_with('/')).unwrap_or_default();
     let (name, cut) = path.rsplit_once('/').unwrap_or((path, ""));
     (name, cut.parse().unwrap_or(CUT))
@@ -154,7 +154,7 @@ fn is_failure(got: &std::io::Result<Response>) -> bool {
 }
 
 /// Causes a part: a response that ends after `cut` bytes. Returns when the part is in the cache.
-fn cut(daemon: &Daemon, path: &str, cut: usize) {
+pub fn cut(daemon: &Daemon, path: &str, cut: usize) {
     assert!(
         is_failure(&get(daemon.address, path)),
         "{path}: a response that is cut short is taken for whole"
@@ -163,7 +163,7 @@ fn cut(daemon: &Daemon, path: &str, cut: usize) {
     assert!(daemon.logs(&format!("Received {cut} of {TOTAL} bytes, kept as a part")), "{path} {cut}");
 }
 
-fn is_version(answer: &Response, number: usize) -> bool {
+pub fn is_version(answer: &Response, number: usize) -> bool {
     answer.status == 200 && answer.body == version(number) && answer.header("Content-Range").is_none()
 }
 
@@ -374,9 +374,9 @@ fn a_part_does_not_fill_the_storage() {
     }
 }
 
-/// Promise: a part never satisfies a request, and only whole bodies are called whole.
+/// Promise: a request for a range gets that range, whether a part has it or not, and only whole bodies are called whole.
 #[test]
-fn ranges_are_not_served_from_a_part() {
+fn ranges_beside_a_part_are_right() {
     let _slot = shared_slot();
     let origin = Strict::start(|head, before| match (before, named(head).1) {
         (0, cut) => cut_short(cut, &[V1]),

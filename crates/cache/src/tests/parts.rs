@@ -38,7 +38,7 @@ fn part(w: &World, key: u64) -> Arc<Object> {
 /// Misses, and returns the VXID of the part that the fetch may complete.
 fn found(w: &World, key: u64, vary: &dyn Fn(&[u8]) -> bool) -> Option<u64> {
     match w.lookup(key) {
-        Lookup::Miss { busy, stale: None } => busy.part(vary).map(|part| part.vxid()),
+        Lookup::Miss { busy, stale: None } => busy.parts(vary).first().map(|part| part.vxid()),
         other => panic!("a part is delivered or validated: {other:?}"),
     }
 }
@@ -67,17 +67,106 @@ fn only_fetches_find_a_part() {
 }
 
 #[test]
-fn a_part_is_kept_for_its_variant_and_replaces_older_ones() {
+fn a_part_is_kept_for_its_variant() {
     let w = World::new(None);
     let parts = [&b"a"[..], b"b", b"a"].map(|vary| {
         let (object, writer) = cut_off(&w, 1, b"begin", vary);
         w.cache.keep_part(&object, writer);
+        w.tick(1.0);
         object
     });
     assert_eq!(found(&w, 1, &|spec| spec == b"a"), Some(parts[2].vxid()));
     assert_eq!(found(&w, 1, &|spec| spec == b"b"), Some(parts[1].vxid()));
     assert_eq!(found(&w, 1, &|_| false), None);
-    assert_eq!(w.stat("n_objectcore"), 2);
+    let others = |object| -> Vec<u64> { w.cache.other_parts(object).iter().map(|o| o.vxid()).collect() };
+    assert_eq!(others(&parts[2]), [parts[0].vxid()]);
+    assert!(others(&parts[1]).is_empty());
+    w.cache.supersede(&parts[0]);
+    assert!(others(&parts[2]).is_empty());
+    assert!(others(&parts[0]).is_empty(), "it has left the index");
+}
+
+/// An object that was received in full, and is a part. It has tag 7.
+fn range(w: &World, key: u64, bytes: &[u8]) -> Arc<Object> {
+    let (object, writer) = cut_off(w, key, bytes, b"");
+    object.make_part(b"about it");
+    w.cache.finish(object, writer)
+}
+
+#[test]
+fn a_complete_range_is_no_object_for_lookups() {
+    let w = World::new(None);
+    let object = range(&w, 1, b"middle");
+    assert_eq!((object.state(), object.extra()), (BodyState::Complete, &b"about it"[..]));
+    assert_eq!(found(&w, 1, &|_| true), Some(object.vxid()));
+    assert_eq!(found(&w, 1, &|_| true), Some(object.vxid()));
+}
+
+fn room<'l>(log: &'l mut dyn FnMut(&str)) -> Nuke<'l> {
+    Nuke::new(50, log)
+}
+
+#[test]
+fn bytes_of_a_part_are_copied_for_one_request() {
+    let w = World::new(None);
+    let (part, mut log) = (part(&w, 1), |_: &str| {});
+    let s0 = &w.cache.stevedores()[0];
+    let mut copy = |from, length| {
+        let wanted = PartCopy { part: &part, from, length, head: b"A: b" };
+        w.cache.copy_of_part(s0, wanted, &mut room(&mut log))
+    };
+    let object = copy(1, 3).expect("room");
+    assert_eq!(object.chunk_at(0).expect("it is in memory").bytes(), b"egi");
+    assert_eq!((object.head(), object.extra(), object.vary()), (&b"A: b"[..], &b""[..], None));
+    assert_eq!((object.hits(), object.timers(), object.vxid()), (1, part.timers(), part.vxid()));
+    assert!(object.has_one_reader() && object.slot_id().is_none());
+    assert!(copy(0, 5).is_some_and(|object| object.hits() == 2));
+    for (from, length) in [(0, 6), (5, 1), (4, 2), (1 << 40, 1), (u64::MAX, 2)] {
+        assert!(copy(from, length).is_none(), "{from} {length}");
+    }
+}
+
+#[test]
+fn two_parts_become_one() {
+    let w = World::new(None);
+    let (before, after) = (range(&w, 1, b"01234"), range(&w, 1, b"3456789"));
+    let (s0, sizes, mut log) = (0, ChunkSizes { first: 16 << 10, max: 1 << 20 }, |_: &str| {});
+    let joint = |from_before| Joint { from_before, extra: b"both", sizes };
+    let joined = w.cache.join_parts((&before, &after), joint(3), &mut room(&mut log)).expect("room");
+    assert_eq!(usize::from(joined.stevedore()), s0);
+    let bytes = joined.chunk_at(0).expect("it is in memory").bytes().to_vec();
+    assert_eq!((&bytes[..], joined.extra()), (&b"0123456789"[..], &b"both"[..]));
+    assert_eq!((joined.vxid(), joined.timers()), (after.vxid(), after.timers()));
+    w.cache.supersede(&before);
+    assert_eq!(found(&w, 1, &|_| true), Some(after.vxid()));
+    assert_eq!(w.stat("n_objectcore"), 1);
+    // The old object is not in the index, so nothing removes the new one in its name.
+    assert!(w.cache.join_parts((&before, &joined), joint(3), &mut room(&mut log)).is_none());
+    assert!(w.cache.join_parts((&joined, &after), joint(3), &mut room(&mut log)).is_none());
+    // Tags find it.
+    w.cache.purge_tags(&[7], Purge::Hard, T0);
+    assert_eq!(found(&w, 1, &|_| true), None);
+}
+
+#[test]
+fn a_purge_or_ban_of_a_part_hits_the_joint_one() {
+    let w = World::new(None);
+    let (sizes, mut log) = (ChunkSizes { first: 16 << 10, max: 1 << 20 }, |_: &str| {});
+    for key in [1, 2] {
+        let (before, after) = (range(&w, key, b"01234"), range(&w, key, b"56789"));
+        let joint = Joint { from_before: 5, extra: b"both", sizes };
+        let joined = w.cache.join_parts((&before, &after), joint, &mut room(&mut log)).expect("room");
+        w.cache.supersede(&before);
+        if key == 1 {
+            w.cache.purge(key, Purge::Hard, T0);
+        } else {
+            w.cache.ban(&["obj.http.Foo", "==", "bar"], T0);
+            let verdict = w.cache.recheck(&joined, &Request::default(), &|| false);
+            assert_eq!(verdict, crate::bans::Verdict::Banned);
+        }
+        assert_eq!(found(&w, key, &|_| true), None);
+        assert_eq!(w.stat("n_objectcore"), 0);
+    }
 }
 
 #[test]

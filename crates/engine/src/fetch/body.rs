@@ -47,6 +47,8 @@ pub async fn fetch(f: &mut Fetch) -> Step {
             return Step::Error;
         }
     };
+    let part = f.part_to_store(&connection, !chain.is_empty());
+    let ahead = if part.is_some() { Text::NONE } else { ahead };
     let stored = store(f, framing, ahead, !chain.is_empty());
     let Some(mut stored) = stored else {
         f.discard_continued();
@@ -54,6 +56,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         return Step::Error;
     };
     if let Stored::Begun(draft) = &mut stored {
+        f.make_part(draft, part.as_deref());
         f.publish_early(draft);
     }
     let how = if f.attempt.do_stream { "stream" } else { "-" };
@@ -83,6 +86,9 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         return broken(f, connection, &why);
     }
     f.drop_completed_part();
+    if part.is_some() {
+        return Box::pin(f.complete_part(stored, connection)).await;
+    }
     f.complete(stored, connection)
 }
 
@@ -136,14 +142,15 @@ impl Fetch {
     /// Stores the part as the beginning of the body, through the filters of the response.
     async fn store_part(&mut self, draft: &mut Draft, chain: &mut Chain) -> Result<(), String> {
         let Some(part) = self.completion.continued() else { return Ok(()) };
-        let mut at = 0;
-        while at < part.body_len() && !self.is_cancelled(&draft.object) {
+        let (mut at, end) = (0, self.continued_bytes());
+        while at < end && !self.is_cancelled(&draft.object) {
             let Some(chunk) = part.chunk_at(at) else {
                 self.task.services().cache().fail(&part);
                 return Err(UNREADABLE.to_owned());
             };
             let bytes = chunk.bytes();
-            let bytes = &bytes[..bytes.len().min(PIECE)];
+            let most = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
+            let bytes = &bytes[..bytes.len().min(most)];
             self.wait_for_reader(draft).await;
             self.filter_and_store(draft, chain, bytes, false).await?;
             at += bytes.len() as u64;

@@ -25,7 +25,7 @@ pub fn ask(f: &mut Fetch) -> bool {
     if http.has(ws, h::RANGE) || http.has(ws, h::IF_RANGE) {
         return false;
     }
-    let Some(part) = busy.part(&|spec| vary::matches(spec, http, ws, gzip)) else { return false };
+    let Some(part) = longest(busy.parts(&|spec| vary::matches(spec, http, ws, gzip))) else { return false };
     let is_preferred = |stale: &Arc<Object>| {
         stale.state() == BodyState::Failed || stale.is(flag::IMSCAND) && stale.t_origin() > part.t_origin()
     };
@@ -33,12 +33,22 @@ pub fn ask(f: &mut Fetch) -> bool {
         return false;
     }
     let Some(whole) = Whole::decode(part.extra()) else { return false };
-    let range = whole.range(part.body_len());
+    let range = whole.range(beginning(&part));
     let mut headers = f.bereq_headers();
     headers.add(h::RANGE, range.as_bytes());
     headers.add(h::IF_RANGE, whole.tag);
     f.completion.part = Some(part);
     true
+}
+
+/// Returns the part with the longest beginning of the body, if it is long enough.
+fn longest(parts: Vec<Arc<Object>>) -> Option<Arc<Object>> {
+    parts.into_iter().filter(|part| beginning(part) >= parts::LEAST).max_by_key(|part| beginning(part))
+}
+
+/// Returns the number of bytes of a part to which the rest is added.
+fn beginning(part: &Object) -> u64 {
+    Whole::decode(part.extra()).map_or(0, |whole| whole.beginning(part.body_len()))
 }
 
 /// Drops the part before VCL sees the request, if it was purged or banned.
@@ -56,7 +66,7 @@ pub async fn recheck(f: &mut Fetch) {
 pub fn settle(f: &mut Fetch) {
     let Some(part) = f.completion.part.clone() else { return };
     let is_asked = Whole::decode(part.extra())
-        .is_some_and(|whole| parts::is_asked(&whole, part.body_len(), &f.request.http, f.task.ws()));
+        .is_some_and(|whole| parts::is_asked(&whole, beginning(&part), &f.request.http, f.task.ws()));
     f.completion.is_asked = is_asked;
     if !is_asked {
         forget(f);
@@ -69,7 +79,7 @@ fn forget(f: &mut Fetch) {
     f.completion.is_asked = false;
     f.completion.is_rest = false;
     let Some(whole) = Whole::decode(part.extra()) else { return };
-    let range = whole.range(part.body_len());
+    let range = whole.range(beginning(&part));
     let is_ours = f.request.http.value_is(f.task.ws(), h::RANGE, range.as_bytes());
     if f.request.http.value_is(f.task.ws(), h::IF_RANGE, whole.tag) {
         f.bereq_headers().unset(h::IF_RANGE);
@@ -99,7 +109,7 @@ pub async fn interpret(f: &mut Fetch, connection: OriginConnection) -> Result<Or
     let answer = Whole::decode(part.extra()).map_or(Answer::Repeat, |whole| {
         let stored_vary = pack::packed_header(part.head(), h::VARY);
         let response = (&f.response.http, f.task.ws());
-        parts::answer(&whole, part.body_len(), stored_vary, response, connection.reply().framing())
+        parts::answer(&whole, beginning(&part), stored_vary, response, connection.reply().framing())
     });
     match answer {
         Answer::Rest => {
@@ -154,20 +164,23 @@ fn complete_head(f: &mut Fetch, part: &Object) -> bool {
     headers.add(h::CONTENT_LENGTH, length.to_string().as_bytes())
 }
 
-/// Remembers by which marks the rest of the response could be recognized, and the target of the request. Called before
-/// VCL sees the response, because it may change both messages.
-pub fn mark(f: &mut Fetch) {
+/// Remembers by which marks other parts of the response could be recognized, and the target of the request. Called
+/// before VCL sees the response, because it may change both messages.
+pub fn mark(f: &mut Fetch, framing: Framing) {
     let (http, ws) = (&f.request.http, f.task.ws());
     let is_simple = http.method(ws) == b"GET" && http.count(ws, h::HOST) == 1;
     let host = http.find(ws, h::HOST).map_or(Text::NONE, Field::value_text);
-    let marks = parts::marks(&f.response.http, ws).filter(|_| is_simple);
-    f.completion.marks = marks.map(|marks| (marks, [host, http.text(Slot::Url)]));
+    let takes_range = is_simple && f.completion.is_range_wanted && f.task.params().http_range_support;
+    let sent = if takes_range { parts::sent(http, &f.response.http, ws, framing) } else { None };
+    let marks = sent.map(|sent| sent.marks).or_else(|| parts::marks(&f.response.http, ws));
+    f.completion.sent = sent;
+    f.completion.marks = marks.filter(|_| is_simple).map(|marks| (marks, [host, http.text(Slot::Url)]));
 }
 
 impl Fetch {
     /// Returns the framing of the whole body, if the response is the rest of a part, or its own.
     pub(super) fn framing_of_whole(&self, framing: Framing) -> Framing {
-        let before = self.completion.continued().map_or(0, |part| part.body_len());
+        let before = self.continued_bytes();
         Framing { content_length: framing.content_length.saturating_add(before), ..framing }
     }
 
@@ -196,8 +209,7 @@ impl Fetch {
             storing: self.storing(),
             framing: connection.reply().framing().status,
             is_filtered: cut.is_filtered,
-            is_own: connection.stream().is_some()
-                || !connection.is_reused() && !connection.has_faulty_origin(),
+            is_own: is_own(connection),
             length: cut.length,
             received: writer.len(),
         };
@@ -210,6 +222,12 @@ impl Fetch {
         self.product.target = Target::Delivered;
         self.task.services().cache().keep_part(&object, writer);
         self.drop_completed_part();
+        self.tidy(&object);
+    }
+
+    /// Returns the number of bytes of the stored part that the body begins with.
+    pub(super) fn continued_bytes(&self) -> u64 {
+        self.completion.continued().map_or(0, |part| beginning(&part))
     }
 
     /// Removes the new object if the part that it continues was purged or banned before the object was published: the
@@ -229,6 +247,11 @@ impl Fetch {
             self.task.services().cache().fail(&part);
         }
     }
+}
+
+/// Returns whether a response cannot belong to an earlier request of its connection.
+pub fn is_own(connection: &OriginConnection) -> bool {
+    connection.stream().is_some() || !connection.is_reused() && !connection.has_faulty_origin()
 }
 
 /// A body that its origin has cut short.

@@ -30,6 +30,7 @@ mod reply;
 mod response;
 mod retry;
 mod run;
+mod sent_part;
 mod stale;
 mod start;
 mod state;

@@ -8,6 +8,7 @@ use lacquer_flow::Lifetime;
 use lacquer_flow::rfc9111::control::CDN_CACHE_CONTROL;
 use lacquer_flow::transfer;
 use lacquer_flow::validation::{self, NotModified, Validated};
+use lacquer_http::h1::Framing;
 use lacquer_http::{
     BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace, fixed, header_table as h, pack,
 };
@@ -52,8 +53,7 @@ pub fn from_request(
     let identity = copy_identity(req, &mut memory.ws);
     let (upgrade, wants_trailers) = wishes(req, is_pass);
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
-    let task = new_task(req, params, memory.ws, memory.log, memory.out);
-    let now = task.now();
+    let (task, now) = new_task(req, params, memory.ws, memory.log, memory.out);
     let inputs = req.take_fetch_inputs();
     Fetch {
         task,
@@ -103,7 +103,7 @@ pub fn from_request(
         waiter: Waiter { events, is_notified: false, permit: inputs.permit },
         attempt: Attempt::new(),
         retries: Retries::default(),
-        completion: Completion::default(),
+        completion: Completion::new(!is_pass && req.takes_part()),
     }
 }
 
@@ -122,7 +122,7 @@ fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {
     req.identity().and_then(|identity| ws.copy(identity).ok()).unwrap_or(Text::NONE)
 }
 
-fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u8>) -> Task {
+fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u8>) -> (Task, f64) {
     let now = clock::real();
     let context = TaskContext {
         services: req.task.services().clone(),
@@ -133,7 +133,7 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u
     let buffers = TaskBuffers { ws, log, out };
     let mut task = Task::new(context, buffers, now, (Method::BackendFetch, now));
     task.set_trace(req.task.is_traced());
-    task
+    (task, now)
 }
 
 /// Copies the request's head for the origin. Its framing headers match the filtered body.
@@ -253,7 +253,7 @@ pub async fn start(f: &mut Fetch) -> Step {
             Err(step) => return step,
         };
     }
-    normalize_response(f, now);
+    normalize_response(f, now, connection.reply().framing());
     if f.response.http.status() == 304 {
         return accept_304(f, connection).await;
     }
@@ -293,7 +293,7 @@ fn describe_no_body(headers: &mut Logged<'_>) {
 }
 
 /// Adds a missing `Date`, joins the lines of list headers, and sets the lifetimes from the headers.
-fn normalize_response(f: &mut Fetch, now: f64) {
+fn normalize_response(f: &mut Fetch, now: f64, framing: Framing) {
     if !f.response.http.has(f.task.ws(), h::DATE) {
         let date = f.task.services().http_date(now);
         f.beresp_headers().add(h::DATE, &date);
@@ -303,7 +303,7 @@ fn normalize_response(f: &mut Fetch, now: f64) {
     }
     if f.follows_rfc9111() {
         let _ = f.response.http.collect(f.task.ws_mut(), CDN_CACHE_CONTROL, b", ");
-        completion::mark(f);
+        completion::mark(f, framing);
     }
     let fresh = f.set_lifetimes(now);
     if !f.purpose.is_pass {

@@ -7,8 +7,15 @@ const RECEIVED: u64 = 40_000;
 const REST: u64 = LENGTH - RECEIVED;
 const RIGHT: &str = "Content-Range: bytes 40000-99999/100000";
 
-const WHOLE: Whole<'static> =
-    Whole { length: LENGTH, tag: b"\"v1\"", coding: b"", host: b"a.example", url: b"/big" };
+const WHOLE: Whole<'static> = Whole {
+    first: 0,
+    is_own: true,
+    length: LENGTH,
+    tag: b"\"v1\"",
+    coding: b"",
+    host: b"a.example",
+    url: b"/big",
+};
 
 fn response(status: u16, lines: &[&str]) -> (Message, Workspace) {
     let (mut ws, mut msg) = (Workspace::new(8192), Message::new(64));
@@ -276,5 +283,96 @@ fn vcl_may_change_the_request_for_the_rest() {
         let mut ws = Workspace::new(4096);
         let msg = request(method, url, lines, &mut ws);
         assert_eq!(is_asked(&WHOLE, RECEIVED, &msg, &ws), *expected, "{method} {url} {lines:?}");
+    }
+}
+
+#[test]
+fn a_part_contains_ranges_and_continues_others() {
+    let middle = Whole { first: 100, ..WHOLE };
+    for (range, expected) in [
+        ((100, 100), Some(0)),
+        ((110, 149), Some(10)),
+        ((149, 149), Some(49)),
+        ((99, 110), None),
+        ((110, 150), None),
+        ((0, 99_999), None),
+        ((150, 160), None),
+        ((120, 110), None),
+        ((110, u64::MAX), None),
+    ] {
+        assert_eq!(middle.place(50, range), expected, "{range:?}");
+    }
+    assert_eq!([0, 50, LENGTH].map(|held| WHOLE.beginning(held)), [0, 50, LENGTH - 1]);
+    assert_eq!(middle.beginning(50), 0);
+    assert_eq!(Whole { is_own: false, ..WHOLE }.beginning(50), 0);
+    // (the part, its bytes, another part, its bytes): replaces it, continues it
+    let table = [
+        (middle, 50, WHOLE, 100, false, true),
+        (middle, 50, WHOLE, 120, false, true),
+        (middle, 50, WHOLE, 99, false, false),
+        (middle, 50, WHOLE, 150, false, false),
+        (middle, 50, WHOLE, 500, false, false),
+        (WHOLE, 100, middle, 50, false, false),
+        (WHOLE, 150, middle, 50, true, false),
+        (middle, 50, middle, 50, true, false),
+        (middle, 50, Whole { tag: b"\"v2\"", ..WHOLE }, 100, true, false),
+        (middle, 50, Whole { length: LENGTH + 1, ..WHOLE }, 100, true, false),
+        (middle, 50, Whole { coding: b"gzip", ..WHOLE }, 100, true, false),
+        (middle, 50, Whole { host: b"b.example", ..WHOLE }, 100, true, false),
+        (middle, 50, Whole { url: b"/other", ..WHOLE }, 100, true, false),
+        (middle, 50, Whole { is_own: false, ..WHOLE }, 100, false, false),
+        (Whole { is_own: false, ..middle }, 50, WHOLE, 100, false, false),
+        (Whole { is_own: false, ..middle }, 50, middle, 50, false, false),
+        (middle, u64::MAX, WHOLE, 100, false, false),
+    ];
+    for (part, held, other, others, replaces, continues) in table {
+        assert_eq!(part.replaces(held, (&other, others)), replaces, "{part:?} {held} {other:?} {others}");
+        assert_eq!(part.continues(held, (&other, others)), continues, "{part:?} {held} {other:?} {others}");
+    }
+}
+
+#[test]
+fn only_a_proven_range_is_stored() {
+    const RANGE: &str = "Range: bytes=100-149";
+    const SENT: &str = "Content-Range: bytes 100-149/100000";
+    let length = framing(BodyStatus::Length, 50);
+    let table: &[(&[&str], u16, &[&str], Framing, bool)] = &[
+        (&[RANGE], 206, &[TAG, SENT], length, true),
+        (&["Range: bytes=-99900"], 206, &[TAG, SENT], length, true),
+        (&[], 206, &[TAG, SENT], length, false),
+        (&[RANGE, RANGE], 206, &[TAG, SENT], length, false),
+        (&["Range: bytes=100-149,200-209"], 206, &[TAG, SENT], length, false),
+        (&[RANGE], 200, &[TAG, SENT], length, false),
+        (&[RANGE], 416, &[TAG, SENT], length, false),
+        (&[RANGE], 206, &[SENT], length, false),
+        (&[RANGE], 206, &["ETag: W/\"v1\"", SENT], length, false),
+        (&[RANGE], 206, &[TAG, TAG, SENT], length, false),
+        (&[RANGE], 206, &[TAG], length, false),
+        (&[RANGE], 206, &[TAG, SENT, SENT], length, false),
+        (&[RANGE], 206, &[TAG, "Content-Range: bytes 100-149/*"], length, false),
+        (&[RANGE], 206, &[TAG, "Content-Range: bytes */100000"], length, false),
+        (&[RANGE], 206, &[TAG, "Content-Range: bytes 100-149/149"], length, false),
+        (&[RANGE], 206, &[TAG, "Content-Range: bytes 149-100/100000"], length, false),
+        (&[RANGE], 206, &[TAG, "Content-Range: bytes 100-149/18446744073709551616"], length, false),
+        (&[RANGE], 206, &[TAG, "Content-Range: bytes +100-149/100000"], length, false),
+        (&[RANGE], 206, &[TAG, "Content-Range: items 100-149/100000"], length, false),
+        (&[RANGE], 206, &[TAG, "Content-Range: bytes 100-149/100000 "], length, true),
+        (&[RANGE], 206, &[TAG, "Content-Range: bytes 100-149/100000x"], length, false),
+        (&[RANGE], 206, &[TAG, SENT], framing(BodyStatus::Length, 49), false),
+        (&[RANGE], 206, &[TAG, SENT], framing(BodyStatus::Length, 51), false),
+        (&[RANGE], 206, &[TAG, SENT], framing(BodyStatus::Chunked, 50), false),
+        (&[RANGE], 206, &[TAG, SENT], framing(BodyStatus::Eof, 50), false),
+        (&[RANGE], 206, &[TAG, SENT, "Content-Type: multipart/byteranges; boundary=x"], length, false),
+        (&[RANGE], 206, &[TAG, SENT, "Content-Encoding: gzip", "Content-Encoding: gzip"], length, false),
+        (&[RANGE], 206, &[TAG, SENT, "Content-Encoding: gzip"], length, true),
+    ];
+    for (asked, status, lines, framing, expected) in table {
+        let (response, mut ws) = response(*status, lines);
+        let request = request("GET", "/big", asked, &mut ws);
+        let found = sent(&request, &response, &ws, *framing);
+        assert_eq!(found.is_some(), *expected, "{asked:?} {status} {lines:?} {framing:?}");
+        if let Some(found) = found {
+            assert_eq!((found.first, found.length, ws.get(found.marks.tag)), (100, LENGTH, &b"\"v1\""[..]));
+        }
     }
 }
