@@ -20,7 +20,8 @@ use crate::partial::{
 const RANGES: &str = r#"
     sub vcl_recv {
         if (req.method == "PURGE") { return (purge); }
-        set req.http.X-Range = req.http.Range;
+        unset req.http.X-Range;
+        if (req.http.Range) { set req.http.X-Range = req.http.Range; }
     }
     sub vcl_backend_fetch {
         if (bereq.http.X-Range) { set bereq.http.Range = bereq.http.X-Range; }
@@ -86,9 +87,9 @@ fn ranges_within_a_part_are_served_from_it() {
     }
     let answer = ask(&daemon, path, &["Range: bytes=5-9", "If-Range: \"v1\""]);
     assert!(is_part_of(&answer, 1, 5, 9), "{}", answer.head);
+    assert_eq!(origin.requests(path).len(), 1);
     let answer = ask(&daemon, path, &["Range: bytes=5-9", "If-None-Match: \"v1\""]);
     assert_eq!(answer.status, 304, "{}", answer.head);
-    assert_eq!(origin.requests(path).len(), 1);
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub async fn instead_of_fetch(req: &mut Req, found: Lookup) -> Result<ObjRef, Lo
     let Lookup::Miss { busy, stale } = found else { return Err(found) };
     if !req.request.rules.always_miss
         && is_for_range(req)
+        && !is_conditional(req)
         && let Some(object) = Box::pin(find(req, &busy)).await
     {
         busy.release();
@@ -38,6 +39,12 @@ fn is_for_range(req: &Req) -> bool {
         && http.count(ws, h::RANGE) == 1
 }
 
+/// Returns whether the response may be a 304, which is made only from a whole response.
+fn is_conditional(req: &Req) -> bool {
+    let (http, ws) = (&req.request.http, req.task.ws());
+    http.has(ws, h::IF_NONE_MATCH) || http.has(ws, h::IF_MODIFIED_SINCE)
+}
+
 impl Req {
     /// Returns whether a range that VCL requests for this request can be stored as a part.
     #[inline]
@@ -47,14 +54,22 @@ impl Req {
 }
 
 async fn find(req: &mut Req, busy: &Busy) -> Option<Arc<Object>> {
+    let mark = req.task.ws().mark();
+    let mut found = None;
     for part in parts(req, busy) {
-        if let Some(bytes) = place(req, &part)
+        let place = place(req, &part);
+        if let Some(place) = place
             && !is_gone(req, &part).await
         {
-            return copy(req, &part, bytes);
+            found = copy(req, &part, place);
+            break;
         }
+        req.response.http.clear();
+        req.task.ws_mut().release(mark);
     }
-    None
+    req.response.http.clear();
+    req.task.ws_mut().release(mark);
+    found
 }
 
 /// Returns the parts that the request may use as far as their Vary and lifetime are concerned.
@@ -117,7 +132,6 @@ fn copy(req: &mut Req, part: &Object, Place { range: (low, high), from }: Place)
     http.append_line_copy(ws, format!("Content-Length: {length}").as_bytes()).ok()?;
     let mut head = req.task.take_output();
     pack::pack(&req.response.http, req.task.ws(), Filter::PASS_OBJECT, &mut head);
-    req.response.http.clear();
     let services = req.task.services().clone();
     let transient = services.stevedores().get(services.stevedores().transient())?;
     let TaskParts { params, log, .. } = req.task.parts();

@@ -64,6 +64,7 @@ pub async fn recheck(f: &mut Fetch) {
 /// Checks after VCL whether the request still asks for the rest of the part. If not, it is sent without the header
 /// fields that [`ask`] has added.
 pub fn settle(f: &mut Fetch) {
+    f.completion.sent = None;
     let Some(part) = f.completion.part.clone() else { return };
     let is_asked = Whole::decode(part.extra())
         .is_some_and(|whole| parts::is_asked(&whole, beginning(&part), &f.request.http, f.task.ws()));
@@ -155,6 +156,10 @@ fn complete_head(f: &mut Fetch, part: &Object) -> bool {
     f.beresp_headers().unset(h::CONTENT_LENGTH);
     let own = f.response.http.fields().len();
     if head.merge_into(f.task.ws_mut(), &mut f.response.http).is_err() {
+        return false;
+    }
+    // A part that VCL has requested has another status.
+    if f.response.http.status() != 200 && f.response.http.set_status(f.task.ws_mut(), 200).is_err() {
         return false;
     }
     confirmed::log_from(f, own);
