@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use lacquer_testing::client::{Client, Response, get};
-use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::daemon::{Daemon, signal, until, vcl};
 use lacquer_testing::slots::shared_slot;
 
 use crate::partial::{
@@ -278,4 +278,36 @@ fn vcl_stores_ranges_by_its_own_rules() {
         thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(origin.requests("/").len(), 2);
+}
+
+/// Promise: no part survives its worker, so that none can be taken for a whole object.
+#[test]
+fn parts_end_with_their_worker() {
+    let _slot = shared_slot();
+    let file = std::env::temp_dir().join(format!("lacquer-parts-{}", std::process::id()));
+    let disk = format!("disk,{},size=32m", file.display());
+    for store in ["malloc,32M", &disk] {
+        let origin = Strict::start(|request, before| match (before, named(request)) {
+            (0, ("/cut", length)) => cut_short(length, &[V1]),
+            (0, _) => sends(request, 1, &[V1]),
+            _ => sends(request, 2, &["ETag: \"v2\""]),
+        });
+        let options = ["-s", store, "-p", "feature=+rfc9111"];
+        let mut daemon = Daemon::start(&vcl(origin.address, RANGES), &options);
+        cut(&daemon, "/cut/40001", 40_001);
+        for path in ["/range/1", "/whole-range/1"] {
+            assert!(is_part_of(&range(&daemon, path, "0-29999"), 1, 0, 29_999), "{store} {path}");
+        }
+        assert!(is_part_of(&range(&daemon, "/cut/40001", "0-99"), 1, 0, 99), "{store}");
+        let before = daemon.worker();
+        signal(before, "-KILL");
+        assert!(until(|| get(daemon.address, "/up").is_ok()), "{store}: the next worker serves requests");
+        assert_ne!(daemon.worker(), before);
+        assert!(is_part_of(&range(&daemon, "/range/1", "100-199"), 2, 100, 199), "{store}");
+        for path in ["/cut/40001", "/whole-range/1"] {
+            assert!(is_version(&get(daemon.address, path).expect("it is whole"), 2), "{store} {path}");
+            assert!(!origin.requests(path)[1].contains("Range: "), "{store} {path}");
+        }
+    }
+    let _ = std::fs::remove_file(file);
 }

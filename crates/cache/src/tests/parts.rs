@@ -104,7 +104,7 @@ fn a_complete_range_is_no_object_for_lookups() {
     assert_eq!(found(&w, 1, &|_| true), Some(object.vxid()));
 }
 
-fn room<'l>(log: &'l mut dyn FnMut(&str)) -> Nuke<'l> {
+fn room(log: &mut dyn FnMut(&str)) -> Nuke<'_> {
     Nuke::new(50, log)
 }
 

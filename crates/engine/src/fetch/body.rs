@@ -56,7 +56,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         return Step::Error;
     };
     if let Stored::Begun(draft) = &mut stored {
-        f.make_part(draft, part.as_deref());
+        draft.make_part(part.as_deref());
         f.publish_early(draft);
     }
     let how = if f.attempt.do_stream { "stream" } else { "-" };

@@ -18,6 +18,18 @@ const MOST: usize = 8;
 /// The most bytes that are copied to join two parts. It takes about a millisecond.
 const LONGEST_JOINT: u64 = 4 << 20;
 
+impl Draft {
+    /// Marks an object that is not published yet as a part, if it is cacheable.
+    #[inline]
+    pub fn make_part(&self, described: Option<&[u8]>) {
+        if let Some(described) = described
+            && !self.object.has_one_reader()
+        {
+            self.object.make_part(described);
+        }
+    }
+}
+
 impl Fetch {
     /// Returns the description of the part as which a range is stored, if VCL leaves that to the cache. A range that
     /// cannot be a part, because filters change it, becomes uncacheable.
@@ -54,16 +66,6 @@ impl Fetch {
             self.response.is_uncacheable = true;
         }
         described
-    }
-
-    /// Marks an object that is not published yet as a part, if it is cacheable.
-    #[inline]
-    pub(super) fn make_part(&self, draft: &Draft, described: Option<&[u8]>) {
-        if let Some(described) = described
-            && !draft.object.has_one_reader()
-        {
-            draft.object.make_part(described);
-        }
     }
 
     /// Completes an object that is a part. It does not replace a stale object, which has the whole body.
