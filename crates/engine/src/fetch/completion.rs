@@ -214,7 +214,7 @@ impl Fetch {
             storing: self.storing(),
             framing: connection.reply().framing().status,
             is_filtered: cut.is_filtered,
-            is_own: is_own(connection),
+            is_own: connection.is_own(),
             length: cut.length,
             received: writer.len(),
         };
@@ -252,11 +252,6 @@ impl Fetch {
             self.task.services().cache().fail(&part);
         }
     }
-}
-
-/// Returns whether a response cannot belong to an earlier request of its connection.
-pub fn is_own(connection: &OriginConnection) -> bool {
-    connection.stream().is_some() || !connection.is_reused() && !connection.has_faulty_origin()
 }
 
 /// A body that its origin has cut short.

@@ -10,7 +10,7 @@ use lacquer_shm::Tag;
 use super::connection::OriginConnection;
 use super::object::{Draft, Stored};
 use super::parts::Step;
-use super::{Fetch, completion, gone, transit};
+use super::{Fetch, gone, transit};
 use crate::task::TaskParts;
 
 /// The most parts that a variant has.
@@ -54,7 +54,7 @@ impl Fetch {
         let ws = self.task.ws();
         let whole = Whole {
             first: sent.first,
-            is_own: completion::is_own(connection),
+            is_own: connection.is_own(),
             length: sent.length,
             tag: ws.get(marks.tag),
             coding: ws.get_opt(marks.coding).unwrap_or_default(),

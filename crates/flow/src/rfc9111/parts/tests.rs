@@ -1,3 +1,5 @@
+//! The proofs that parts of responses need.
+
 use super::*;
 use lacquer_http::Slot;
 
@@ -165,27 +167,31 @@ fn other_statuses_never_continue_a_part() {
     }
 }
 
+/// The status and lines of a response, the lines of its request, and the rest of the facts.
+struct Change(u16, &'static [&'static str], &'static [&'static str], Cutting);
+
+#[derive(Clone, Copy)]
+struct Cutting {
+    storing: Storing,
+    framing: BodyStatus,
+    is_filtered: bool,
+    is_own: bool,
+    length: u64,
+    received: u64,
+}
+
+const CUT: Cutting = Cutting {
+    storing: Storing::Cached,
+    framing: BodyStatus::Length,
+    is_filtered: false,
+    is_own: true,
+    length: LENGTH,
+    received: RECEIVED,
+};
+const HOST_LINE: &[&str] = &["Host: a.example"];
+
 #[test]
 fn a_part_needs_proofs() {
-    struct Change(u16, &'static [&'static str], &'static [&'static str], Cutting);
-    #[derive(Clone, Copy)]
-    struct Cutting {
-        storing: Storing,
-        framing: BodyStatus,
-        is_filtered: bool,
-        is_own: bool,
-        length: u64,
-        received: u64,
-    }
-    const CUT: Cutting = Cutting {
-        storing: Storing::Cached,
-        framing: BodyStatus::Length,
-        is_filtered: false,
-        is_own: true,
-        length: LENGTH,
-        received: RECEIVED,
-    };
-    const HOST_LINE: &[&str] = &["Host: a.example"];
     let table = [
         (true, Change(200, &[TAG], HOST_LINE, CUT)),
         (true, Change(200, &[TAG], HOST_LINE, Cutting { received: LEAST, ..CUT })),
