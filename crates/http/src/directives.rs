@@ -157,8 +157,9 @@ mod tests {
 
     #[test]
     fn long_lists_are_read_in_linear_time() {
-        let list = "a=\"".repeat(100_000) + &"x,".repeat(500_000);
-        assert!(directives(list.as_bytes()).count() <= 600_000);
+        let times = if cfg!(miri) { 100 } else { 100_000 };
+        let list = "a=\"".repeat(times) + &"x,".repeat(5 * times);
+        assert!(directives(list.as_bytes()).count() <= 6 * times);
     }
 
     #[test]
