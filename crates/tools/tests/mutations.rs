@@ -29,7 +29,7 @@ fn every_beginning_of_a_text_has_a_result() {
             }
         }
     }
-    let error = format("x", b"vcl 4.1; backend a { .host = .").expect_err("it ends in a value");
+    let error = format("x", b"vcl 4.1; backend a { .host = a.").expect_err("it ends in a value");
     assert!(error.pretty().contains("not the end of the text"), "{}", error.pretty());
 }
 

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use lacquer_http::h1;
 use lacquer_net::Rx;
+use tokio::task::yield_now;
 
 /// The most bytes that are read while the request is being sent. They suffice for a few interim responses.
 const MOST: usize = 4096;
@@ -46,8 +47,12 @@ pub async fn send_unless_answered(
     })
     .await;
     let sent = match sent {
-        // The response may have arrived just before the connection broke.
-        Err(e) if is_of_origin(&e) && early.has_response(rx) => Ok(Sent::Part),
+        Err(e) if is_of_origin(&e) => {
+            // The response may have arrived just before the connection broke, and is read only once the reactor has
+            // reported it.
+            yield_now().await;
+            if early.has_response(rx) { Ok(Sent::Part) } else { Err(e) }
+        }
         sent => sent,
     };
     if !early.bytes.is_empty() {
@@ -112,7 +117,31 @@ fn final_status(mut bytes: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use lacquer_net::Stream;
+
     use super::*;
+
+    /// The bytes and the end arrive while the upload fails, before the reactor looks at the socket.
+    #[tokio::test]
+    async fn a_response_that_arrives_as_the_connection_breaks_is_read() {
+        for (bytes, is_answered) in [(&b"HTTP/1.1 405 Method Not Allowed\r\n\r\n"[..], true), (b"", false)] {
+            let (near, mut far) = UnixStream::pair().expect("a pair of sockets");
+            near.set_nonblocking(true).expect("a socket");
+            let near = tokio::net::UnixStream::from_std(near).expect("a reactor");
+            let (half, _tx) = Stream::Unix(near).split();
+            let mut rx = Rx::new(half);
+            let upload = async move {
+                far.write_all(bytes).expect("it is open");
+                drop(far);
+                Err(ErrorKind::BrokenPipe.into())
+            };
+            let sent = send_unless_answered(&mut rx, upload).await.ok();
+            assert_eq!(sent, is_answered.then_some(Sent::Part));
+        }
+    }
 
     #[test]
     fn final_responses_are_found_behind_interim_ones() {
