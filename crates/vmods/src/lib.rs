@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod async_thread;
 mod awsrest;
 mod basicauth;
 mod blob;

@@ -1,20 +1,19 @@
 //! A server within this process, which is the backend. The engine connects to it over a pair of sockets, so that a fetch
 //! from it is like any other. Its connections are tasks of one thread; files are read on others.
 
-use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use lacquer_vcl_runtime::OpenLocal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::runtime::{Builder, Handle};
 use tokio::task::spawn_blocking;
 
 use super::request::Request;
 use super::response::{Response, respond};
 use super::root::Root;
+use crate::async_thread::AsyncThread;
 
 /// The maximum number of threads that read files.
 const MOST_THREADS: usize = 8;
@@ -23,25 +22,11 @@ const LONGEST_HEAD: usize = 1 << 20;
 /// The size of the parts that are read from a file.
 const PART: u64 = 64 << 10;
 
-/// Returns the runtime of the thread, which starts at the first call.
-fn runtime() -> Result<&'static Handle, String> {
-    static STARTED: OnceLock<Result<Handle, String>> = OnceLock::new();
-    let started = STARTED.get_or_init(|| {
-        let mut builder = Builder::new_current_thread();
-        let runtime =
-            builder.enable_all().max_blocking_threads(MOST_THREADS).thread_name("vmod-files").build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
-        let handle = runtime.handle().clone();
-        let serve = move || runtime.block_on(std::future::pending::<Infallible>());
-        let thread = std::thread::Builder::new().name("vmod-fileserver".to_owned()).spawn(serve);
-        thread.map(|_| handle).map_err(|error| format!("no thread for files: {error}"))
-    });
-    started.as_ref().map_err(Clone::clone)
-}
+static THREAD: AsyncThread = AsyncThread::new(["vmod-fileserver", "vmod-files"], "files", MOST_THREADS);
 
 /// Returns the function that connects to the server of a folder.
 pub(super) fn server(root: Arc<Root>) -> Result<OpenLocal, String> {
-    let runtime = runtime()?;
+    let runtime = THREAD.runtime()?;
     Ok(Arc::new(move || {
         let (near, far) = UnixStream::pair()?;
         let root = root.clone();

@@ -101,7 +101,7 @@ fn start(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Result<(), ModuleError> {
         Some(State::New(request)) => {
             let (done, outcome) = oneshot::channel();
             // The request is sent even if VCL does not ask for the response.
-            server::runtime()?.spawn(async move {
+            server::THREAD.runtime()?.spawn(async move {
                 let _ = done.send(exchange(http, request).await);
             });
             State::Sent(outcome)

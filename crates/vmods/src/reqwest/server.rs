@@ -1,10 +1,9 @@
 //! HTTP servers within this process, which are the backends of clients. They run on one thread, as do all requests. The
 //! engine connects to them over pairs of sockets, so that a fetch from them is like any other.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -14,28 +13,16 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use lacquer_vcl_runtime::OpenLocal;
-use tokio::runtime::{Builder, Handle};
+
+use crate::async_thread::AsyncThread;
 
 /// The maximum number of header fields of a request. VCL limits them before.
 const MOST_FIELDS: usize = 2048;
 /// The maximum number of threads that look up names.
 const MOST_THREADS: usize = 16;
 
-/// Returns the runtime of the thread, which starts at the first call.
-pub(super) fn runtime() -> Result<&'static Handle, String> {
-    static STARTED: OnceLock<Result<Handle, String>> = OnceLock::new();
-    let started = STARTED.get_or_init(|| {
-        let mut builder = Builder::new_current_thread();
-        let runtime =
-            builder.enable_all().max_blocking_threads(MOST_THREADS).thread_name("vmod-lookup").build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
-        let handle = runtime.handle().clone();
-        let serve = move || runtime.block_on(std::future::pending::<Infallible>());
-        let thread = std::thread::Builder::new().name("vmod-reqwest".to_owned()).spawn(serve);
-        thread.map(|_| handle).map_err(|error| format!("no thread for requests: {error}"))
-    });
-    started.as_ref().map_err(Clone::clone)
-}
+pub(super) static THREAD: AsyncThread =
+    AsyncThread::new(["vmod-reqwest", "vmod-lookup"], "requests", MOST_THREADS);
 
 /// The failure of a request. The connection is closed without a response, so that the fetch fails too.
 #[derive(Debug)]
@@ -59,7 +46,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     F: Future<Output = Result<Response<B>, NoResponse>> + Send + 'static,
 {
-    let runtime = runtime()?;
+    let runtime = THREAD.runtime()?;
     let respond = Arc::new(respond);
     Ok(Arc::new(move || {
         let (near, far) = UnixStream::pair()?;

@@ -65,7 +65,7 @@ impl Settings {
 
     pub fn build(&self) -> Result<Http, String> {
         // Connections belong to the thread of the servers.
-        let _entered = server::runtime()?.enter();
+        let _entered = server::THREAD.runtime()?.enter();
         let made = |builder: ClientBuilder| builder.build().map_err(|error| text_of(&error));
         let timeout = self.timeout.unwrap_or(TIMEOUT);
         Ok(Http { any: made(self.builder()?)?, http1: made(self.builder()?.http1_only())?, timeout })

@@ -32,7 +32,7 @@ fn get(url: String) -> Request {
 }
 
 fn sent(http: Http, request: Request) -> Outcome {
-    let runtime = server::runtime().expect("the thread starts");
+    let runtime = server::THREAD.runtime().expect("the thread starts");
     let (done, outcome) = mpsc::channel();
     runtime.spawn(async move { done.send(exchange(http, request).await) });
     outcome.recv_timeout(PATIENCE).expect("the request ends")
