@@ -1,10 +1,10 @@
 //! Creates bans, for VCL and for the CLI.
 
 use lacquer_cache::bans::BanSpec;
-use lacquer_cache::invalidation::{Action, Arrival, Invalidation, Reason, Source, Ticket};
+use lacquer_cache::invalidation::{Action, Reason, Source, Ticket};
 use lacquer_params::tokenize::{Rules, split};
-use lacquer_sources::clock;
 
+use crate::purge;
 use crate::shared::Shared;
 
 /// Parses the argument of `std.ban()`, and enacts the ban.
@@ -18,9 +18,5 @@ pub fn from_vcl(shared: &Shared, expression: &[u8], source: Source) -> Result<Ti
 
 /// Enacts a ban, which is in force on return. The ticket is ready once all listeners have recorded the ban.
 pub fn enact(shared: &Shared, spec: BanSpec, why: Reason, source: Source) -> Ticket {
-    let event = Invalidation::new(Action::Ban(spec), clock::real(), why, source);
-    let mut purging = shared.cache().invalidate(event, Arrival::Local);
-    let ticket = purging.ticket();
-    purging.finish(shared.cache()); // returns at once for a ban
-    ticket
+    purge::at_once(shared, Action::Ban(spec), why, source).1
 }

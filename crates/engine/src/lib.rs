@@ -37,7 +37,7 @@ mod probes;
 mod protocol;
 #[cfg(test)]
 mod protocol_tests;
-mod purge;
+pub mod purge;
 mod recycle_pool;
 mod req_body;
 mod req_filters;

@@ -1,12 +1,14 @@
-//! Purges requested by VCL. They run in slices, because a purge may affect a million objects.
+//! Purges. Those that VCL requests run in slices, because a purge may affect a million objects.
 
 use std::rc::Rc;
 
 use lacquer_cache::Purging;
-use lacquer_cache::invalidation::{Action, Arrival, Invalidation, Purge, Reason};
+use lacquer_cache::invalidation::{Action, Arrival, Invalidation, Purge, Reason, Source, Ticket};
+use lacquer_sources::clock;
 use lacquer_vcl_runtime::{LocalFuture, PurgeMode};
 
 use crate::services::Services;
+use crate::shared::Shared;
 use crate::slices::{LongWorkLease, Slice};
 use crate::task::Task;
 
@@ -34,6 +36,15 @@ fn begin(task: &Task, action: Action, when: f64, why: Reason) -> impl Future<Out
     let event = Invalidation::new(action, when, why, task.source());
     let purging = services.cache().invalidate(event, Arrival::Local);
     finish(services, purging)
+}
+
+/// Carries out an invalidation without a pause. Returns the number of objects, and a ticket that is ready once all
+/// listeners have recorded it. A thread that serves requests must not call this for many objects; a ban has none.
+pub fn at_once(shared: &Shared, action: Action, why: Reason, source: Source) -> (usize, Ticket) {
+    let event = Invalidation::new(action, clock::real(), why, source);
+    let mut purging = shared.cache().invalidate(event, Arrival::Local);
+    let ticket = purging.ticket();
+    (purging.finish(shared.cache()), ticket)
 }
 
 /// Carries out a purge. Returns the number of objects once all listeners have recorded the purge.

@@ -1,8 +1,7 @@
 //! The command `tag.purge`.
 
-use lacquer_cache::invalidation::{Action, Arrival, Invalidation, Purge, Reason, Source};
+use lacquer_cache::invalidation::{Action, Purge, Reason, Source};
 use lacquer_cli::status;
-use lacquer_sources::clock;
 
 use super::Reply;
 use crate::process::Process;
@@ -21,12 +20,9 @@ pub fn purge(process: &Process, args: &[String]) -> Reply {
         return Reply::error(status::PARAM, text);
     }
     let tags = tags.iter().map(|tag| tag.as_bytes().into()).collect();
-    let event =
-        Invalidation::new(Action::PurgeTags { tags, purge }, clock::real(), Reason::Tags, Source::Management);
-    let cache = process.shared().cache();
-    let mut purging = cache.invalidate(event, Arrival::Local);
-    let ticket = purging.ticket();
-    let number = purging.finish(cache);
+    let action = Action::PurgeTags { tags, purge };
+    let (number, ticket) =
+        lacquer_engine::purge::at_once(process.shared(), action, Reason::Tags, Source::Management);
     ticket.wait();
     let objects = if number == 1 { "object was" } else { "objects were" };
     Reply::ok(format!("{number} {objects} purged.\n"))
