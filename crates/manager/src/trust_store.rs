@@ -4,19 +4,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lacquer_tls::origin::Authorities;
+use lacquer_tls::origin::{Authorities, BUNDLES};
 
 use crate::fault::os_error_text;
 use crate::regular_file::read_vcl;
-
-/// Files with all authorities: of Debian, Fedora, openSUSE, RHEL, Alpine.
-const BUNDLES: [&str; 5] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// Returns the certificates of the system's authorities in PEM's format. As with OpenSSL, the environment variables
 /// SSL_CERT_FILE and SSL_CERT_DIR replace the system's places.

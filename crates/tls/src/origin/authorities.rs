@@ -8,6 +8,15 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+/// Files with all authorities that the system trusts: of Debian, Fedora, openSUSE, RHEL, Alpine.
+pub const BUNDLES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
 /// Trusted certificates. Programs that name the same ones share them.
 pub struct Authorities {
     pem: Vec<u8>,

@@ -8,7 +8,7 @@ mod provider;
 mod settings;
 mod verifier;
 
-pub use authorities::Authorities;
+pub use authorities::{Authorities, BUNDLES};
 pub use checks::Checks;
 pub use explain::{CLOSED, Failure, NOT_TLS, TRUNCATED, explain, explain_alert};
 pub use identity::Identity;

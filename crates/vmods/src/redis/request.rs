@@ -2,6 +2,8 @@
 
 use sha1::{Digest, Sha1};
 
+use crate::digest::hex;
+
 /// A command that is ready to be sent.
 pub(super) struct Request {
     /// The name of the command, for messages.
@@ -18,18 +20,13 @@ impl Request {
         let bytes = encode(words);
         match words {
             [name_word, script, rest @ ..] if name_word.eq_ignore_ascii_case(b"EVAL") => {
-                let mut by_digest = vec![b"EVALSHA".to_vec(), digest(script)];
+                let mut by_digest = vec![b"EVALSHA".to_vec(), hex(&Sha1::digest(script))];
                 by_digest.extend_from_slice(rest);
                 Request { name, bytes: encode(&by_digest), with_script: Some(bytes) }
             }
             _ => Request { name, bytes, with_script: None },
         }
     }
-}
-
-/// Returns the SHA-1 digest in hexadecimal digits.
-fn digest(script: &[u8]) -> Vec<u8> {
-    Sha1::digest(script).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
 }
 
 /// Encodes an array of texts.

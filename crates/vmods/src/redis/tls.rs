@@ -4,21 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lacquer_tls::origin::{Authorities, Checks, Identity, OriginTls};
+use lacquer_tls::origin::{Authorities, BUNDLES, Checks, Identity, OriginTls};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::location::Location;
 
-/// Files with the system's authorities: of Debian, Fedora, openSUSE, RHEL, Alpine.
-const BUNDLES: [&str; 5] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 /// Limit on a file with certificates.
 const LARGEST: u64 = 4 << 20;
 /// Limit on the files of a folder with authorities.
