@@ -80,8 +80,7 @@ fn check_value(setting: &Setting) -> Result<(), Wrong> {
             let backend = parse_backend(value).map_err(wrong)?;
             Site::default().add_backend(&backend)
         }
-        "listen" => Listen::parse(setting.name, value).map(drop).map_err(wrong),
-        "https-listen" => Listen::parse_https(setting.name, value).map(drop).map_err(wrong),
+        "listen" | "https-listen" => Listen::parse(setting.name, value).map(drop).map_err(wrong),
         "storage" => storage(Some(value)).map(drop).map_err(wrong),
         "log" => Format::parse(value)
             .map(drop)

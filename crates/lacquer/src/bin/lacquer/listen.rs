@@ -8,6 +8,8 @@ use crate::failure::Failure;
 
 /// The end of an address at which connections begin with a PROXY header.
 const PROXY: &str = ",proxy";
+/// The option for addresses with TLS, at which there are no PROXY headers.
+pub const HTTPS: &str = "https-listen";
 
 /// An address that clients connect to.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,18 +30,6 @@ impl Listen {
         Listen { place: Place::Tcp { host: host.to_owned(), port }, has_proxy: false }
     }
 
-    /// Parses the value of an option for https.
-    pub fn parse_https(option: &str, text: &str) -> Result<Listen, Failure> {
-        let listen = Listen::parse(option, text)?;
-        if listen.has_proxy {
-            let hint = "--listen can read PROXY headers, for a proxy that ends TLS itself";
-            return Err(
-                Failure::new(format_args!("--{option} {text}: https has no PROXY headers")).hint(hint)
-            );
-        }
-        Ok(listen)
-    }
-
     /// Parses the value of an option.
     pub fn parse(option: &str, text: &str) -> Result<Listen, Failure> {
         let bare = text.len().checked_sub(PROXY.len()).and_then(|at| text.split_at_checked(at));
@@ -47,6 +37,12 @@ impl Listen {
             Some((bare, end)) if end.eq_ignore_ascii_case(PROXY) => (bare, true),
             _ => (text, false),
         };
+        if has_proxy && option == HTTPS {
+            let hint = "--listen can read PROXY headers, for a proxy that ends TLS itself";
+            return Err(
+                Failure::new(format_args!("--{option} {text}{PROXY}: https has no PROXY headers")).hint(hint)
+            );
+        }
         Ok(Listen { place: Place::parse(option, text)?, has_proxy })
     }
 
@@ -134,7 +130,7 @@ mod tests {
         assert_eq!(argument(":81,proxy").as_deref(), Ok(":81,PROXY"));
         assert_eq!(argument("/run/l.sock,PROXY").as_deref(), Ok("/run/l.sock,PROXY"));
         assert!(parse(":81,").is_err() && parse(",proxy").is_err() && parse(":81,proxy,proxy").is_err());
-        assert!(Listen::parse_https("https-listen", ":443,proxy").is_err());
+        assert!(Listen::parse(HTTPS, ":443,proxy").is_err());
         assert!(parse("localhost").is_err());
         assert!(parse(":0").is_err());
     }

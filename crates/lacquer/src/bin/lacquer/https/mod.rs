@@ -17,7 +17,7 @@ use redirect::Site;
 
 use crate::args::Values;
 use crate::failure::Failure;
-use crate::listen::Listen;
+use crate::listen::{self, Listen};
 
 const HTTPS: u16 = 443;
 const HTTP: u16 = 80;
@@ -76,22 +76,16 @@ pub fn plan(values: &Values) -> Result<Option<Https>, Failure> {
         return Err(Failure::new("--hsts cannot be used for localhost")
             .hint("browsers would refuse every other server on this machine that has no https"));
     }
+    let parse = |(option, default): (&str, Listen)| match values.many(option) {
+        [] => Ok(vec![default]),
+        given => given.iter().map(|text| Listen::parse(option, text)).collect(),
+    };
     let (https, http) = default_ports(is_local);
     let host = if is_local { LOCALHOST } else { "" };
-    let listens = match values.many("https-listen") {
-        [] => vec![Listen::tcp(host, https)],
-        given => parsed(given, |text| Listen::parse_https("https-listen", text))?,
-    };
-    let plain = match values.many("listen") {
-        [] => vec![Listen::tcp(host, http)],
-        given => parsed(given, |text| Listen::parse("listen", text))?,
-    };
+    let listens = parse((listen::HTTPS, Listen::tcp(host, https)))?;
+    let plain = parse(("listen", Listen::tcp(host, http)))?;
     let source = if is_local { local_source(&listens)? } else { acme_source(values)? };
     Ok(Some(Https { source, listens, plain, has_hsts }))
-}
-
-fn parsed(given: &[String], parse: impl Fn(&str) -> Result<Listen, Failure>) -> Result<Vec<Listen>, Failure> {
-    given.iter().map(|text| parse(text)).collect()
 }
 
 /// Returns the ports for https and http. Public names need those that browsers and certificate authorities use.
