@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lacquer_sim::{Report, run};
+use rustix::thread::{Pid, gettid};
 
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -17,17 +18,32 @@ fn live(seed: u64) -> Report {
     run(seed, variable("SIMULATE_SEED") == Some(seed)).expect("a world can be created")
 }
 
-/// The time after which a world counts as stuck. Most take some milliseconds.
-const LONGEST: Duration = Duration::from_mins(1);
+/// The processor time that a stuck world has used. Most need some milliseconds. Real time would not do: other programs
+/// can keep a world from running.
+const MOST_WORK: Duration = Duration::from_mins(1);
+
+/// The real time after which a world is stuck even if it uses no processor time.
+const LONGEST: Duration = Duration::from_mins(15);
+
+/// Returns the processor time that a thread of this process has used.
+fn processor_time(thread: Pid) -> Duration {
+    let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_pid());
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    Duration::from_nanos(text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0))
+}
 
 /// Runs a world. Ends the process with the seed if the world does not end.
 fn within_limit(seed: u64, world: impl FnOnce() -> Report) -> Report {
     let (ended, end) = mpsc::channel::<()>();
+    let (runs_on, begun) = (gettid(), Instant::now());
+    let used = processor_time(runs_on);
     let watch = thread::spawn(move || {
-        if end.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // The test harness would drop the output of `eprintln`, because the process ends here.
-            let _ = writeln!(std::io::stderr(), "SIMULATE_SEED={seed}: the world is stuck");
-            std::process::exit(1);
+        while end.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if processor_time(runs_on).saturating_sub(used) > MOST_WORK || begun.elapsed() > LONGEST {
+                // The test harness would drop the output of `eprintln`, because the process ends here.
+                let _ = writeln!(std::io::stderr(), "SIMULATE_SEED={seed}: the world is stuck");
+                std::process::exit(1);
+            }
         }
     });
     let report = world();
