@@ -313,7 +313,7 @@ impl Cache {
     /// memory only: recovered without its tags, it would survive a purge of them.
     fn commit(&self, key: Key, object: &Object) {
         let Some(stevedore) = self.device_of(object) else { return };
-        if !object.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::TAGGED | flag::DYING) {
+        if !object.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::TAGGED | flag::DYING | flag::FAILED) {
             stevedore.commit(object.stored(), &Descriptor::of(key, object).bytes());
         }
     }

@@ -207,10 +207,14 @@ impl Cache {
                 walk.busy |= !args.ignore_busy && Self::may_serve(shard, slot, args);
                 continue;
             };
-            walk.first = walk.first.or(Some(slot));
             if object.is(flag::DYING | flag::FAILED) || object.timers().ttl <= 0.0 {
+                // No request gets a part, so the front tables need not know it.
+                if !object.is(flag::PART) {
+                    walk.first = walk.first.or(Some(slot));
+                }
                 continue;
             }
+            walk.first = walk.first.or(Some(slot));
             if object.state() == BodyState::Failed {
                 failed.push(slot);
                 continue;

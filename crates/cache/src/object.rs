@@ -45,6 +45,9 @@ pub mod flag {
     pub(crate) const UNSTORED: u32 = 1 << 12;
     /// Is passed to the disks at its next hit.
     pub(crate) const ONCE: u32 = 1 << 13;
+    /// Contains only a part of a body, and stays in the index so that a later fetch completes it. Always set together
+    /// with `FAILED`.
+    pub(crate) const PART: u32 = 1 << 14;
     /// Flags that the creator of an object may set.
     pub const GIVEN: u32 = HFM | HFP | PRIVATE | IMSCAND | GZIPED | CHGCE | ESIPROC;
 
@@ -224,6 +227,12 @@ impl Object {
     /// Sets `extra` on an object that [`crate::Cache::begin`] created with an empty one. Must be called at most once.
     pub fn set_extra(&self, extra: &[u8]) {
         self.stored.set_extra(extra);
+    }
+
+    /// Marks an object that [`crate::Cache::begin`] created and that is not published yet as a part. `extra` describes it.
+    pub fn make_part(&self, extra: &[u8]) {
+        self.set_extra(extra);
+        self.set(flag::FAILED | flag::PART);
     }
 
     /// Returns the length of the body so far.

@@ -561,6 +561,11 @@ impl BodyWriter {
 
     /// Marks the body as failed.
     pub fn fail(self) {}
+
+    /// Marks the body as failed, and frees the memory that was reserved for the rest of it.
+    pub fn cut(mut self) {
+        self.body.trim(self.span.take());
+    }
 }
 
 impl Drop for BodyWriter {

@@ -8,6 +8,7 @@ mod invalidation;
 mod lookup;
 mod memory;
 mod model;
+mod parts;
 mod storage;
 mod stress;
 mod tags;

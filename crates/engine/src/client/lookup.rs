@@ -17,13 +17,13 @@ use super::admit::admit;
 use super::disk::{self, Searched};
 use super::parts::LookupRules;
 use super::rfc9111::{self, Use};
-use super::{Req, Step, invalidate, presence, tunnel};
+use super::{Req, Step, invalidate, presence, stored_part, tunnel};
 use crate::fetch::{self, Mode, Outcome};
 use crate::slices::{LongWorkLease, Slice};
 use crate::task::TaskParts;
 
 impl LookupRules {
-    fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> Limits {
         Limits { ttl: self.ttl, grace: self.grace }
     }
 }
@@ -83,20 +83,32 @@ pub async fn lookup(req: &mut Req) -> Step {
         req.task.stamp("Waitinglist");
     }
     if req.follows_rfc9111() {
-        return match rfc9111::without_hit(req, found, predicted.len() > NO_VARIANT) {
-            Use::Found(found) => not_fresh(req, found, &predicted).await,
-            Use::Stale(object) => {
-                log_hit(req, &object);
-                hit(req, object, None).await
-            }
-            Use::Validate(object) => {
-                let found = validate(req, &object);
-                not_fresh(req, found, &predicted).await
-            }
-            Use::End(step) => step,
-        };
+        return by_rfc9111(req, found, &predicted).await;
     }
     not_fresh(req, found, &predicted).await
+}
+
+/// Returns the step that follows with the mode `feature=+rfc9111` from a lookup that found no fresh object.
+async fn by_rfc9111(req: &mut Req, found: Lookup, predicted: &[u8]) -> Step {
+    let found = match stored_part::instead_of_fetch(req, found).await {
+        Ok(object) => {
+            log_hit(req, &object);
+            return hit(req, object, None).await;
+        }
+        Err(found) => found,
+    };
+    match rfc9111::without_hit(req, found, predicted.len() > NO_VARIANT) {
+        Use::Found(found) => not_fresh(req, found, predicted).await,
+        Use::Stale(object) => {
+            log_hit(req, &object);
+            hit(req, object, None).await
+        }
+        Use::Validate(object) => {
+            let found = validate(req, &object);
+            not_fresh(req, found, predicted).await
+        }
+        Use::End(step) => step,
+    }
 }
 
 /// Returns the step that follows from a lookup that found no fresh object. `predicted` contains the headers by which the

@@ -28,6 +28,7 @@ mod req;
 mod respond;
 mod rfc9111;
 mod step;
+mod stored_part;
 mod synth;
 mod top;
 mod transmit;

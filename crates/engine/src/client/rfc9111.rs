@@ -46,6 +46,12 @@ pub fn accepts(req: &Req, object: &Object, waited: bool) -> bool {
     !req.follows_rfc9111() || satisfies(req, object, waited)
 }
 
+/// Returns whether a part is fresh, and its age satisfies the request.
+pub fn is_fresh_enough(req: &Req, part: &Object) -> bool {
+    let now = req.request.received;
+    part.fresh_until(req.request.rules.limits()) > now && wishes(req).accept_usable(part.lifetime(), now)
+}
+
 fn satisfies(req: &Req, object: &Object, waited: bool) -> bool {
     let now = req.request.received;
     // The response to another request, which waited requests share, must be validated for each of them if it was stale

@@ -159,8 +159,9 @@ fn finish(req: &mut Req, source: &Source) -> Step {
     req.task.stamp("Resp");
     if let Source::Object(object) = source {
         let has_failed = object.state() == BodyState::Failed;
-        if has_failed && !object.has_one_reader() {
-            // The device could not read this body, so remove the object from the cache.
+        if has_failed && !object.has_one_reader() && !object.is(flag::FAILED) {
+            // The device could not read this body, so remove the object from the cache. If its fetch has failed, the
+            // fetch decides about it.
             req.task.services().cache().fail(object);
         }
         req.client.close = persistence::after_response(req.client.close, has_failed);

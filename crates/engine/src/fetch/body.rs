@@ -9,8 +9,8 @@ use lacquer_cache::{Object, flag};
 use lacquer_filters::Chain;
 use lacquer_flow::storing::{self, Arrival};
 use lacquer_flow::transfer::{self, Pace};
-use lacquer_http::h1::ChunkedDecoder;
-use lacquer_http::{BodyStatus, SessClose, header_table as h};
+use lacquer_http::h1::{ChunkedDecoder, Framing};
+use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_net::deadlines::Deadline;
 use lacquer_net::multiplex::failure_of;
 use lacquer_shm::Tag;
@@ -18,6 +18,7 @@ use lacquer_shm::vsl::Field;
 use lacquer_sources::clock;
 
 use super::Fetch;
+use super::completion::CutShort;
 use super::connection::OriginConnection;
 use super::object::{Draft, Stored};
 use super::parts::Step;
@@ -46,32 +47,61 @@ pub async fn fetch(f: &mut Fetch) -> Step {
             return Step::Error;
         }
     };
-    let stored = match storing::arrival(framing, !chain.is_empty(), ahead.len(), f.storing()) {
-        Arrival::Whole => f.store_whole(ahead),
-        Arrival::Pieces(length) => f.begin(length).map(Stored::Begun),
-    };
+    let part = f.part_to_store(&connection, !chain.is_empty());
+    let ahead = if part.is_some() { Text::NONE } else { ahead };
+    let stored = store(f, framing, ahead, !chain.is_empty());
     let Some(mut stored) = stored else {
+        f.discard_continued();
         f.close_origin(connection, Some(SessClose::RxBody));
         return Step::Error;
     };
     if let Stored::Begun(draft) = &mut stored {
+        draft.make_part(part.as_deref());
         f.publish_early(draft);
     }
     let how = if f.attempt.do_stream { "stream" } else { "-" };
     let status = framing.status;
     let [name, how] = [status.name(), how].map(|word| Field::Text(word.as_bytes()));
     f.task.log_mut().put_fields(Tag::Fetch_Body, &[Field::Number(status.number().into()), name, how]);
-    let mut received = Ok(());
-    match &mut stored {
-        Stored::Whole(_) => f.count_whole(&mut connection),
-        Stored::Begun(_) if no_body => {}
-        Stored::Begun(draft) => received = f.receive_body(&mut connection, draft, &mut chain).await,
-    }
+    let received = match &mut stored {
+        Stored::Whole(_) => {
+            f.count_whole(&mut connection);
+            Ok(())
+        }
+        Stored::Begun(_) if no_body => Ok(()),
+        Stored::Begun(draft) if f.completion.is_rest => {
+            // Boxed: the future is large.
+            Box::pin(f.complete_body(&mut connection, draft, &mut chain)).await
+        }
+        Stored::Begun(draft) => f.receive_body(&mut connection, draft, &mut chain).await,
+    };
     f.take_report(&chain.report(), status, stored.object());
     if let Err(why) = received {
+        if why == SHORT_BODY {
+            let (length, is_filtered) = (f.framing_of_whole(framing).content_length, !chain.is_empty());
+            f.keep_part(stored, CutShort { connection: &connection, length, is_filtered });
+        } else {
+            f.discard_continued();
+        }
         return broken(f, connection, &why);
     }
+    f.drop_completed_part();
+    if part.is_some() {
+        return Box::pin(f.complete_part(stored, connection)).await;
+    }
     f.complete(stored, connection)
+}
+
+/// Stores the head of the response, and its body if all of it arrived with the head.
+#[inline]
+fn store(f: &mut Fetch, framing: Framing, ahead: Text, is_filtered: bool) -> Option<Stored> {
+    let whole = f.framing_of_whole(framing);
+    // The bytes after the rest of a part do not belong to it, however many there are.
+    let came = if f.completion.is_rest { 0 } else { ahead.len() };
+    match storing::arrival(whole, is_filtered, came, f.storing()) {
+        Arrival::Whole => f.store_whole(ahead),
+        Arrival::Pieces(length) => f.begin(length).map(Stored::Begun),
+    }
 }
 
 /// Ends the fetch, because the body ended early or is malformed.
@@ -95,6 +125,38 @@ impl Fetch {
         self.keep_trailers(connection);
         self.exchange.account.beresp_reads += 1;
         self.exchange.account.beresp_body += whole.len() as u64;
+    }
+
+    /// Stores the part as the beginning of the body, and receives the rest.
+    async fn complete_body(
+        &mut self,
+        connection: &mut OriginConnection,
+        draft: &mut Draft,
+        chain: &mut Chain,
+    ) -> Result<(), String> {
+        self.recheck_continued(draft).await;
+        self.store_part(draft, chain).await?;
+        self.receive_body(connection, draft, chain).await
+    }
+
+    /// Stores the part as the beginning of the body, through the filters of the response.
+    async fn store_part(&mut self, draft: &mut Draft, chain: &mut Chain) -> Result<(), String> {
+        let Some(part) = self.completion.continued() else { return Ok(()) };
+        let (mut at, end) = (0, self.continued_bytes());
+        while at < end && !self.is_cancelled(&draft.object) {
+            let Some(chunk) = part.chunk_at(at) else {
+                self.task.services().cache().fail(&part);
+                return Err(UNREADABLE.to_owned());
+            };
+            let bytes = chunk.bytes();
+            let most = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
+            let bytes = &bytes[..bytes.len().min(most)];
+            self.wait_for_reader(draft).await;
+            self.filter_and_store(draft, chain, bytes, false).await?;
+            at += bytes.len() as u64;
+            self.yield_if_due(bytes.len()).await;
+        }
+        Ok(())
     }
 
     /// Receives the whole body. The error is a text for the log; it is empty if the cause was logged already.
@@ -374,6 +436,7 @@ const EVICTION: usize = 8 * 1024;
 const STORED_PER_MADE: usize = 4;
 /// The log text for a body shorter than its Content-Length; as in Varnish.
 const SHORT_BODY: &str = "straight insufficient bytes";
+const UNREADABLE: &str = "The stored part of the body cannot be read";
 
 /// The largest number of bytes in one read.
 pub const PIECE: usize = 64 * 1024;

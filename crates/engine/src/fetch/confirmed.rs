@@ -59,7 +59,7 @@ pub fn keep_stored(f: &mut Fetch, stale: &Object) {
 }
 
 /// Logs the first line of the response, and its fields from the one with this number.
-fn log_from(f: &mut Fetch, first: usize) {
+pub fn log_from(f: &mut Fetch, first: usize) {
     f.beresp_headers().log_first_line();
     for field in f.response.http.fields().get(first..).unwrap_or_default() {
         f.task.put_from(Tag::BerespHeader, |ws| field.line(ws));

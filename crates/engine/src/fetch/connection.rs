@@ -232,6 +232,11 @@ impl OriginConnection {
         reuse::is_in_doubt(self.is_reused, has_surplus, || self.has_faulty_origin())
     }
 
+    /// Returns whether the response cannot belong to an earlier request of the connection.
+    pub fn is_own(&self) -> bool {
+        self.stream().is_some() || !self.is_reused() && !self.has_faulty_origin()
+    }
+
     /// Returns whether the origin was found to be faulty since the connection was taken or opened.
     pub fn has_faulty_origin(&self) -> bool {
         self.stream().is_none() && self.origin().endpoint.trust().faults() != self.faults

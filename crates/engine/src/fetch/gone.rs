@@ -14,6 +14,8 @@ use crate::ban_subjects::RequestSubject;
 
 /// The log text for a 304 that confirms an object that is gone.
 pub const GONE: &str = "304 for an object that is gone";
+/// The log text for the rest of a part that is gone.
+pub const PART_GONE: &str = "206 for a part that is gone";
 
 /// The log text for a 304 whose entity tag is not one of the request.
 pub const OF_ANOTHER: &str = "304 for another object";

@@ -7,6 +7,7 @@
 
 mod abandon;
 mod body;
+mod completion;
 mod confirmed;
 mod connect;
 mod connection;
@@ -29,6 +30,7 @@ mod reply;
 mod response;
 mod retry;
 mod run;
+mod sent_part;
 mod stale;
 mod start;
 mod state;

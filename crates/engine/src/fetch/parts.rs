@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lacquer_cache::{Busy, Object};
 use lacquer_deliver::Pace;
 use lacquer_flow::Lifetime;
+use lacquer_flow::rfc9111::parts::{Marks, Sent};
 use lacquer_http::{Mark, Message, Text};
 use lacquer_net::deadlines::Deadline;
 use lacquer_vcl_runtime::BackendId;
@@ -113,6 +114,35 @@ pub struct Retries {
     pub(super) count: u32,
     /// The reason why no more are possible.
     pub(super) forbidden: Option<&'static str>,
+}
+
+/// The part of the response that the cache has, and the progress of its completion.
+#[derive(Default)]
+pub struct Completion {
+    /// The part for which the request to the origin has a `Range`.
+    pub(super) part: Option<Arc<Object>>,
+    /// VCL has left the `Range` as it was.
+    pub(super) is_asked: bool,
+    /// The response is the rest of the part.
+    pub(super) is_rest: bool,
+    /// The client has asked for a range, so a range that VCL requests can be stored as a part.
+    pub(super) is_range_wanted: bool,
+    /// The range that the response contains, if it can be stored as a part.
+    pub(super) sent: Option<Sent>,
+    /// The marks of the response, before VCL saw it, and the `Host` and URL of the request that was sent.
+    pub(super) marks: Option<(Marks, [Text; 2])>,
+}
+
+impl Completion {
+    pub(super) fn new(is_range_wanted: bool) -> Self {
+        Self { is_range_wanted, ..Self::default() }
+    }
+
+    /// Returns the part of which the response is the rest.
+    #[inline]
+    pub(super) fn continued(&self) -> Option<Arc<Object>> {
+        self.part.clone().filter(|_| self.is_rest)
+    }
 }
 
 /// The timeouts that VCL has set, in seconds.

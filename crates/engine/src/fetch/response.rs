@@ -8,7 +8,7 @@ use lacquer_vcl::types::{Action, Method};
 
 use super::connection::OriginConnection;
 use super::parts::Step;
-use super::{Fetch, confirmed, gone, retry};
+use super::{Fetch, completion, confirmed, gone, retry};
 
 /// Lends the connection of a response to VCL.
 pub fn lend(f: &mut Fetch, mut connection: OriginConnection) {
@@ -68,6 +68,12 @@ pub async fn respond(f: &mut Fetch, confirmed: Option<(Arc<Object>, bool)>) -> S
     {
         let connection = f.exchange.lent.take();
         return gone::ask_again(f, connection, gone::GONE);
+    }
+    if let Some(part) = f.completion.continued()
+        && gone::is_gone(f, &part).await
+    {
+        let connection = f.exchange.lent.take();
+        return completion::repeat(f, connection, gone::PART_GONE);
     }
     f.task.stamp("Process");
     f.release_request();

@@ -8,6 +8,7 @@ use lacquer_flow::Lifetime;
 use lacquer_flow::rfc9111::control::CDN_CACHE_CONTROL;
 use lacquer_flow::transfer;
 use lacquer_flow::validation::{self, NotModified, Validated};
+use lacquer_http::h1::Framing;
 use lacquer_http::{
     BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace, fixed, header_table as h, pack,
 };
@@ -22,10 +23,11 @@ use lacquer_vcl_runtime::BackendId;
 use super::connection::OriginConnection;
 use super::events::FetchEvents;
 use super::parts::{
-    Account, Attempt, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
+    Account, Attempt, Completion, Exchange, Product, Purpose, Request, Response, Retries, Step, Target,
+    Waiter,
 };
 use super::upgraded::Wanted;
-use super::{Fetch, Mode, gone, response, stale, upgrade};
+use super::{Fetch, Mode, completion, gone, response, stale, upgrade};
 use crate::client::Req;
 use crate::logged::Logged;
 use crate::task::{Task, TaskBuffers, TaskContext};
@@ -51,8 +53,7 @@ pub fn from_request(
     let identity = copy_identity(req, &mut memory.ws);
     let (upgrade, wants_trailers) = wishes(req, is_pass);
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
-    let task = new_task(req, params, memory.ws, memory.log, memory.out);
-    let now = task.now();
+    let (task, now) = new_task(req, params, memory.ws, memory.log, memory.out);
     let inputs = req.take_fetch_inputs();
     Fetch {
         task,
@@ -102,6 +103,7 @@ pub fn from_request(
         waiter: Waiter { events, is_notified: false, permit: inputs.permit },
         attempt: Attempt::new(),
         retries: Retries::default(),
+        completion: Completion::new(!is_pass && req.takes_part()),
     }
 }
 
@@ -120,7 +122,7 @@ fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {
     req.identity().and_then(|identity| ws.copy(identity).ok()).unwrap_or(Text::NONE)
 }
 
-fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u8>) -> Task {
+fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u8>) -> (Task, f64) {
     let now = clock::real();
     let context = TaskContext {
         services: req.task.services().clone(),
@@ -131,7 +133,7 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u
     let buffers = TaskBuffers { ws, log, out };
     let mut task = Task::new(context, buffers, now, (Method::BackendFetch, now));
     task.set_trace(req.task.is_traced());
-    task
+    (task, now)
 }
 
 /// Copies the request's head for the origin. Its framing headers match the filtered body.
@@ -160,7 +162,9 @@ pub fn make_bereq(f: &mut Fetch) {
         }
     }
     headers.force_slot(Slot::Proto, fixed::HTTP_11);
-    add_conditions(f);
+    if !completion::ask(f) {
+        add_conditions(f);
+    }
     if f.purpose.upgrade.is_some() {
         upgrade::ask(f);
     }
@@ -212,6 +216,9 @@ pub async fn start(f: &mut Fetch) -> Step {
     if f.product.stale.as_ref().is_some_and(|stale| stale.is(flag::DYING)) {
         gone::drop_conditions(f);
     }
+    if f.completion.part.is_some() {
+        Box::pin(completion::recheck(f)).await;
+    }
     match f.vcl(Method::BackendFetch).await {
         Action::Fetch => {}
         Action::Error => {
@@ -221,9 +228,7 @@ pub async fn start(f: &mut Fetch) -> Step {
         }
         _ => return Step::Fail,
     }
-    if f.purpose.upgrade.is_some() {
-        upgrade::settle(f);
-    }
+    settle(f);
     f.response.http.clear();
     f.attempt.error_action = false;
     f.exchange.requested = f.task.stamp("Fetch");
@@ -242,7 +247,13 @@ pub async fn start(f: &mut Fetch) -> Step {
         f.task.log_mut().put(Tag::Error, b"Body cannot be fetched");
         return Step::Error;
     }
-    normalize_response(f, now);
+    if f.completion.is_asked {
+        connection = match Box::pin(completion::interpret(f, connection)).await {
+            Ok(connection) => connection,
+            Err(step) => return step,
+        };
+    }
+    normalize_response(f, now, connection.reply().framing());
     if f.response.http.status() == 304 {
         return accept_304(f, connection).await;
     }
@@ -253,6 +264,14 @@ pub async fn start(f: &mut Fetch) -> Step {
     }
     response::lend(f, connection);
     response::respond(f, None).await
+}
+
+/// Applies what VCL has decided about an upgrade and a range.
+fn settle(f: &mut Fetch) {
+    if f.purpose.upgrade.is_some() {
+        upgrade::settle(f);
+    }
+    completion::settle(f);
 }
 
 /// Returns the next step if there is no response.
@@ -274,7 +293,7 @@ fn describe_no_body(headers: &mut Logged<'_>) {
 }
 
 /// Adds a missing `Date`, joins the lines of list headers, and sets the lifetimes from the headers.
-fn normalize_response(f: &mut Fetch, now: f64) {
+fn normalize_response(f: &mut Fetch, now: f64, framing: Framing) {
     if !f.response.http.has(f.task.ws(), h::DATE) {
         let date = f.task.services().http_date(now);
         f.beresp_headers().add(h::DATE, &date);
@@ -284,6 +303,7 @@ fn normalize_response(f: &mut Fetch, now: f64) {
     }
     if f.follows_rfc9111() {
         let _ = f.response.http.collect(f.task.ws_mut(), CDN_CACHE_CONTROL, b", ");
+        completion::mark(f, framing);
     }
     let fresh = f.set_lifetimes(now);
     if !f.purpose.is_pass {

@@ -17,7 +17,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
 use super::events::Started;
-use super::parts::{Attempt, Exchange, Product, Purpose, Request, Response, Retries, Waiter};
+use super::parts::{Attempt, Completion, Exchange, Product, Purpose, Request, Response, Retries, Waiter};
 use crate::logged::{BEREQ, BERESP, Logged};
 use crate::task::{Task, TaskBuffers, VclTask, run_vcl};
 use crate::transaction_buffers::TransactionBuffers;
@@ -33,6 +33,7 @@ pub struct Fetch {
     pub(super) waiter: Waiter,
     pub(super) attempt: Attempt,
     pub(super) retries: Retries,
+    pub(super) completion: Completion,
 }
 
 impl Transaction for Fetch {
@@ -127,6 +128,7 @@ impl Fetch {
             ws: self.task.ws(),
             lifetime: self.response.lifetime,
             is_ttl_set: self.product.is_ttl_set,
+            is_part: self.completion.sent.is_some(),
             now: self.task.now(),
         })
     }

@@ -25,7 +25,8 @@ pub struct Times {
 }
 
 /// Returns whether responses with this status may be cached by heuristics (RFC 9110 section 15.1). The status 304
-/// stands for the response that it confirms. 206 is missing, because parts are not stored.
+/// stands for the response that it confirms. 206 is missing: a part is stored only
+/// with a stated lifetime.
 pub fn is_heuristic(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300 | 301 | 304 | 308 | 404 | 405 | 410 | 414 | 501)
 }

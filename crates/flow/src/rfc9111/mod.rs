@@ -4,6 +4,7 @@
 pub mod control;
 pub mod freshness;
 pub mod invalidation;
+pub mod parts;
 pub mod request;
 pub mod status;
 pub mod storing;

@@ -16,6 +16,8 @@ pub struct Facts<'m> {
     pub lifetime: Lifetime,
     /// VCL has set `beresp.ttl`.
     pub is_ttl_set: bool,
+    /// The response is a 206 that can be stored as a part.
+    pub is_part: bool,
     pub now: f64,
 }
 
@@ -31,7 +33,7 @@ pub fn is_storable(facts: Facts<'_>) -> bool {
     let Facts { response, ws, lifetime, .. } = facts;
     let control = Control::of(response, ws);
     let status = response.status();
-    let is_final = status >= 200 && status != 206;
+    let is_final = status >= 200 && (status != 206 || facts.is_part);
     let is_store_forbidden = if control.must_understand { !is_understood(status) } else { control.no_store };
     let has_use = if lifetime.ttl_left(facts.now) > 0.0 {
         true
@@ -87,7 +89,11 @@ mod tests {
             request.append_line_copy(&mut ws, line.as_bytes()).expect("there is room");
         }
         let (request, response, ws) = (&request, &response, &ws);
-        is_storable(Facts { request, response, ws, lifetime, is_ttl_set, now: NOW })
+        let facts = Facts { request, response, ws, lifetime, is_ttl_set, is_part: false, now: NOW };
+        if status == 206 {
+            assert!(is_storable(Facts { is_part: true, ..facts }), "{lines:?}");
+        }
+        is_storable(facts)
     }
 
     #[test]

@@ -1,0 +1,200 @@
+//! Parts: objects with a part of the body of a response, which stay in the index until a later fetch completes or
+//! replaces them.
+//!
+//! A part is marked as failed. Lookups skip it, so it is never delivered, and neither the disks nor the next process get
+//! it. Purges, bans, eviction and expiry treat it like any other object of its key. A range of it is delivered as a copy.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lacquer_storage::{BodyState, BodyWriter, ChunkSizes, Full, Stevedore};
+
+use crate::alloc::Nuke;
+use crate::cache::{Busy, Cache};
+use crate::object::{Key, Object, ObjectSpec, flag};
+use crate::shard::Shard;
+
+impl Cache {
+    /// Ends the body of an object as failed, and keeps the object in the index as a part. An object that has left the
+    /// index is only ended.
+    pub fn keep_part(&self, object: &Arc<Object>, writer: BodyWriter) {
+        // Before the body fails: a lookup removes failed objects without this mark.
+        if self.within_index(object, |_, _, _| object.set(flag::FAILED)).is_none() {
+            return;
+        }
+        writer.cut();
+        self.within_index(object, |_, _, key| {
+            object.set(flag::PART);
+            self.bump_generation(key);
+        });
+    }
+
+    /// Returns the other parts of the same key and variant, newest first.
+    pub fn other_parts(&self, object: &Arc<Object>) -> Vec<Arc<Object>> {
+        let is_other = |other: &Arc<Object>| !Arc::ptr_eq(other, object) && other.vary() == object.vary();
+        self.within_index(object, |shard, _, key| parts(shard, key, &is_other)).unwrap_or_default()
+    }
+
+    /// Creates an object for one request, with some bytes of a part. Returns `None` if there is no room, or if the part
+    /// does not have these bytes.
+    pub fn copy_of_part(
+        &self,
+        stevedore: &Stevedore,
+        wanted: PartCopy<'_>,
+        nuke: &mut Nuke<'_>,
+    ) -> Option<Arc<Object>> {
+        let PartCopy { part, from, length, head } = wanted;
+        let mut body = Vec::with_capacity(usize::try_from(length).ok()?);
+        append(part, from..from.checked_add(length)?, |bytes| {
+            body.extend_from_slice(bytes);
+            Some(())
+        })?;
+        let spec =
+            ObjectSpec { flags: flag::HFM | flag::PRIVATE, vary: b"", head, extra: b"", ..spec_of(part) };
+        let object = self.create(stevedore, &spec, &body, nuke).ok()?;
+        part.hit(1);
+        object.count_hits(part.hits());
+        Some(object)
+    }
+
+    /// Makes one part of two: `before` has the bytes before those of `after`, or some of the same. `extra` describes the
+    /// new part, which takes the place of `after`. Returns it, or `None` if there is no room or one of them has left the
+    /// index. The caller removes `before`, and then checks whether it was banned meanwhile.
+    pub fn join_parts(
+        &self,
+        (before, after): (&Arc<Object>, &Arc<Object>),
+        joint: Joint<'_>,
+        nuke: &mut Nuke<'_>,
+    ) -> Option<Arc<Object>> {
+        let stevedore = self.stevedores.get(usize::from(after.stevedore()))?;
+        let length = joint.from_before.checked_add(after.body_len())?;
+        let spec = ObjectSpec {
+            flags: after.flags() & flag::GIVEN,
+            vary: after.vary().unwrap_or_default(),
+            head: after.head(),
+            extra: joint.extra,
+            ..spec_of(after)
+        };
+        let (object, mut writer) = self.begin(stevedore, &spec, Some(length), joint.sizes, nuke).ok()?;
+        let mut write = |bytes: &[u8]| self.write_all(stevedore, &mut writer, bytes, nuke).ok();
+        append(before, 0..joint.from_before, &mut write)?;
+        append(after, 0..after.body_len(), &mut write)?;
+        writer.finish();
+        object.set(flag::FAILED | flag::PART);
+        self.within_index(before, |_, _, _| ())?;
+        self.within_index(after, |shard, slot, key| {
+            object.set_slot(after.slot());
+            object.set_key(key);
+            object.set_ban(after.ban());
+            object.set_timers(after.timers());
+            if after.is(flag::TAGGED) {
+                object.set(flag::TAGGED);
+            }
+            if after.is(flag::UNSTORED) {
+                object.set(flag::UNSTORED);
+            }
+            shard.slab.get_mut(slot).object = Some(Arc::clone(&object));
+            if object.stored().is_large() {
+                shard.large.push_back((slot, object.vxid()));
+            }
+            self.bump_generation(key);
+        })?;
+        Some(object)
+    }
+
+    fn write_all(
+        &self,
+        stevedore: &Stevedore,
+        writer: &mut BodyWriter,
+        mut bytes: &[u8],
+        nuke: &mut Nuke<'_>,
+    ) -> Result<(), Full> {
+        while !bytes.is_empty() {
+            self.reserve(stevedore, writer, nuke)?;
+            bytes = &bytes[writer.write(bytes)?..];
+        }
+        Ok(())
+    }
+
+    /// Calls `change` under the lock of the object's shard, if the object is in the index and stays there.
+    fn within_index<T>(
+        &self,
+        object: &Arc<Object>,
+        change: impl FnOnce(&mut Shard, u32, &Key) -> T,
+    ) -> Option<T> {
+        let (shard, slot) = self.locate(object)?;
+        let mut shard = shard.lock();
+        let is_there = shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object));
+        if !is_there || object.is(flag::DYING) {
+            return None;
+        }
+        Some(change(&mut shard, slot, &object.key()))
+    }
+}
+
+/// Some bytes of a part, which an object for one request gets.
+#[derive(Clone, Copy, Debug)]
+pub struct PartCopy<'p> {
+    pub part: &'p Object,
+    /// The position within the part.
+    pub from: u64,
+    pub length: u64,
+    /// The packed head of the object.
+    pub head: &'p [u8],
+}
+
+/// The properties of a part that is made of two.
+#[derive(Clone, Copy, Debug)]
+pub struct Joint<'p> {
+    /// The number of bytes that the first of the two contributes.
+    pub from_before: u64,
+    /// The `extra` of the new part.
+    pub extra: &'p [u8],
+    pub sizes: ChunkSizes,
+}
+
+/// Returns the times of a part, for an object with its bytes.
+fn spec_of(part: &Object) -> ObjectSpec<'static> {
+    ObjectSpec {
+        vxid: part.vxid(),
+        t_origin: part.t_origin(),
+        timers: part.timers(),
+        flags: 0,
+        last_modified: part.last_modified(),
+        vary: b"",
+        head: b"",
+        extra: b"",
+    }
+}
+
+/// Passes bytes of a part to `write`. Returns `None` if the part does not have them, or `write` does.
+fn append(part: &Object, range: Range<u64>, mut write: impl FnMut(&[u8]) -> Option<()>) -> Option<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let chunk = part.chunk_at(at)?;
+        let most = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+        let bytes = &chunk.bytes()[..chunk.bytes().len().min(most)];
+        write(bytes)?;
+        at += bytes.len() as u64;
+    }
+    Some(())
+}
+
+/// Returns the parts under a key that `is_wanted` accepts, newest first. A part is one when its body has ended.
+fn parts(shard: &Shard, key: &Key, is_wanted: &dyn Fn(&Arc<Object>) -> bool) -> Vec<Arc<Object>> {
+    let objects = shard.slots(key).filter_map(|slot| shard.slab.get(slot).object.as_ref());
+    let ended = |object: &&Arc<Object>| object.is(flag::PART) && object.state() != BodyState::Fetching;
+    let mut parts: Vec<_> = objects.filter(ended).filter(|object| is_wanted(object)).cloned().collect();
+    parts.sort_by(|a, b| b.t_origin().total_cmp(&a.t_origin()).then(b.vxid().cmp(&a.vxid())));
+    parts
+}
+
+impl Busy {
+    /// Returns the parts under the key that match a request, by their Vary specifications, newest first. Whether a ban
+    /// hits them is not checked.
+    pub fn parts(&self, vary: &dyn Fn(&[u8]) -> bool) -> Vec<Arc<Object>> {
+        let key = self.key();
+        let shard = self.cache().shard(&key).lock();
+        parts(&shard, &key, &|object| object.vary().is_none_or(vary))
+    }
+}
