@@ -106,7 +106,8 @@ fn serve(
 pub fn head(status: &str, length: usize, lines: &[&str]) -> String {
     let mut head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n");
     for line in lines {
-        head += &format!("{line}\r\n");
+        head += line;
+        head += "\r\n";
     }
     head + "\r\n"
 }
@@ -267,11 +268,11 @@ fn the_rest_completes_a_part() {
         match (name, before) {
             ("/surplus", 1) => match rest(cut) {
                 Does::Sends(head, body) => Does::Sends(head, [&body[..], b"and more"].concat()),
-                other => other,
+                waits @ Does::Waits(..) => waits,
             },
             ("/twice", 1) => match rest(cut) {
                 Does::Sends(head, body) => Does::Sends(head, body[..again - cut].to_vec()),
-                other => other,
+                waits @ Does::Waits(..) => waits,
             },
             ("/twice", 2) if asks(head, again) => rest(again),
             ("/replaced", 1) => whole(2),
@@ -329,7 +330,7 @@ fn surplus_bytes_do_not_replace_a_part() {
         (0, cut) => cut_short(cut, &[V1]),
         (_, cut) if asks(head, cut) => match rest(cut) {
             Does::Sends(head, body) => Does::Sends(head, [&body[..], &version(2)[..cut]].concat()),
-            other => other,
+            waits @ Does::Waits(..) => waits,
         },
         _ => whole(2),
     });
@@ -347,9 +348,9 @@ fn surplus_bytes_do_not_replace_a_part() {
 /// Promise: if a part and the rest do not fit into the storage together, the part gives way, and later requests succeed.
 #[test]
 fn a_part_does_not_fill_the_storage() {
-    let _slot = shared_slot();
     const LONG: usize = 5 << 20;
     const HELD: usize = 4 << 20;
+    let _slot = shared_slot();
     let body: Arc<Vec<u8>> = Arc::new((0..LONG).map(|at| (at * 31 + at / 251) as u8).collect());
     let sent = body.clone();
     let origin = Strict::start(move |request, before| {

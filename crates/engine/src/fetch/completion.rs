@@ -11,7 +11,7 @@ use lacquer_shm::Tag;
 
 use super::connection::OriginConnection;
 use super::object::{Draft, Stored};
-use super::parts::{Step, Target};
+use super::parts::{Proof, Step, Target};
 use super::{Fetch, confirmed, gone};
 
 /// Adds the header fields that ask for the rest of a part, if the cache has one for the request that is not older than
@@ -64,7 +64,7 @@ pub async fn recheck(f: &mut Fetch) {
 /// Checks after VCL whether the request still asks for the rest of the part. If not, it is sent without the header
 /// fields that [`ask`] has added.
 pub fn settle(f: &mut Fetch) {
-    f.completion.sent = None;
+    f.completion.proof = None;
     let Some(part) = f.completion.part.clone() else { return };
     let is_asked = Whole::decode(part.extra())
         .is_some_and(|whole| parts::is_asked(&whole, beginning(&part), &f.request.http, f.task.ws()));
@@ -178,8 +178,8 @@ pub fn mark(f: &mut Fetch, framing: Framing) {
     let takes_range = is_simple && f.completion.is_range_wanted && f.task.params().http_range_support;
     let sent = if takes_range { parts::sent(http, &f.response.http, ws, framing) } else { None };
     let marks = sent.map(|sent| sent.marks).or_else(|| parts::marks(&f.response.http, ws));
-    f.completion.sent = sent;
-    f.completion.marks = marks.filter(|_| is_simple).map(|marks| (marks, [host, http.text(Slot::Url)]));
+    let url = http.text(Slot::Url);
+    f.completion.proof = marks.filter(|_| is_simple).map(|marks| Box::new(Proof { sent, marks, host, url }));
 }
 
 impl Fetch {
@@ -204,7 +204,7 @@ impl Fetch {
         if !self.follows_rfc9111() || object.is(flag::CANCEL) || !object.extra().is_empty() {
             return;
         }
-        let Some((marks, [host, url])) = self.completion.marks else { return };
+        let Some(&Proof { marks, host, url, .. }) = self.completion.proof.as_deref() else { return };
         let connection = cut.connection;
         let facts = Cut {
             request: &self.request.http,

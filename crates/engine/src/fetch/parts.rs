@@ -127,15 +127,30 @@ pub struct Completion {
     pub(super) is_rest: bool,
     /// The client has asked for a range, so a range that VCL requests can be stored as a part.
     pub(super) is_range_wanted: bool,
+    /// Boxed, because most fetches have none and all of them are moved.
+    pub(super) proof: Option<Box<Proof>>,
+}
+
+/// Facts of the exchange, before VCL saw the response, that prove whether other bytes belong to the response.
+pub struct Proof {
     /// The range that the response contains, if it can be stored as a part.
     pub(super) sent: Option<Sent>,
-    /// The marks of the response, before VCL saw it, and the `Host` and URL of the request that was sent.
-    pub(super) marks: Option<(Marks, [Text; 2])>,
+    pub(super) marks: Marks,
+    /// The `Host` of the request that was sent.
+    pub(super) host: Text,
+    /// The URL of the request that was sent.
+    pub(super) url: Text,
 }
 
 impl Completion {
     pub(super) fn new(is_range_wanted: bool) -> Self {
         Self { is_range_wanted, ..Self::default() }
+    }
+
+    /// Returns the range that the response contains, if it can be stored as a part.
+    #[inline]
+    pub(super) fn sent(&self) -> Option<Sent> {
+        self.proof.as_ref().and_then(|proof| proof.sent)
     }
 
     /// Returns the part of which the response is the rest.

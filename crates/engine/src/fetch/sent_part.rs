@@ -9,7 +9,7 @@ use lacquer_shm::Tag;
 
 use super::connection::OriginConnection;
 use super::object::{Draft, Stored};
-use super::parts::Step;
+use super::parts::{Proof, Step};
 use super::{Fetch, gone, transit};
 use crate::task::TaskParts;
 
@@ -39,7 +39,7 @@ impl Fetch {
         connection: &OriginConnection,
         is_filtered: bool,
     ) -> Option<Vec<u8>> {
-        self.completion.sent?;
+        self.completion.sent()?;
         self.described(connection, is_filtered)
     }
 
@@ -47,7 +47,8 @@ impl Fetch {
         let is_part = self.response.http.status() == 206
             && !self.product.is_ttl_set
             && self.storing() == Storing::Cached;
-        let (sent, (marks, [host, url])) = self.completion.sent.zip(self.completion.marks)?;
+        let &Proof { sent, marks, host, url } = &**self.completion.proof.as_ref()?;
+        let sent = sent?;
         if !is_part {
             return None;
         }

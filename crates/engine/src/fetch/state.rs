@@ -128,7 +128,7 @@ impl Fetch {
             ws: self.task.ws(),
             lifetime: self.response.lifetime,
             is_ttl_set: self.product.is_ttl_set,
-            is_part: self.completion.sent.is_some(),
+            is_part: self.completion.sent().is_some(),
             now: self.task.now(),
         })
     }
