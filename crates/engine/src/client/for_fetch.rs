@@ -26,11 +26,14 @@ pub struct FetchInputs {
     pub body: Option<ReqBody>,
     pub cached_body: Option<Arc<Object>>,
     pub permit: Option<Permit>,
+    /// A range that VCL requests for this request can be stored as a part.
+    pub takes_part: bool,
 }
 
 impl Req {
     /// Moves the values that a fetch needs out of the request.
     pub(crate) fn take_fetch_inputs(&mut self) -> FetchInputs {
+        let takes_part = self.takes_part();
         let body = &mut self.request.body;
         FetchInputs {
             key: self.key.clone(),
@@ -40,6 +43,7 @@ impl Req {
             cached_body: body.cached(),
             body: body.is_available().then(|| body.take()),
             permit: self.client.permit.take(),
+            takes_part,
         }
     }
 

@@ -48,7 +48,7 @@ fn is_conditional(req: &Req) -> bool {
 impl Req {
     /// Returns whether a range that VCL requests for this request can be stored as a part.
     #[inline]
-    pub(crate) fn takes_part(&self) -> bool {
+    pub(super) fn takes_part(&self) -> bool {
         self.follows_rfc9111() && is_for_range(self)
     }
 }

@@ -53,8 +53,8 @@ pub fn from_request(
     let identity = copy_identity(req, &mut memory.ws);
     let (upgrade, wants_trailers) = wishes(req, is_pass);
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
-    let (task, now) = new_task(req, params, memory.ws, memory.log, memory.out);
-    let inputs = req.take_fetch_inputs();
+    let task = new_task(req, params, memory.ws, memory.log, memory.out);
+    let (now, inputs) = (task.now(), req.take_fetch_inputs());
     Fetch {
         task,
         request: Request {
@@ -103,7 +103,7 @@ pub fn from_request(
         waiter: Waiter { events, is_notified: false, permit: inputs.permit },
         attempt: Attempt::new(),
         retries: Retries::default(),
-        completion: Completion::new(!is_pass && req.takes_part()),
+        completion: Completion::new(!is_pass && inputs.takes_part),
     }
 }
 
@@ -122,7 +122,7 @@ fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {
     req.identity().and_then(|identity| ws.copy(identity).ok()).unwrap_or(Text::NONE)
 }
 
-fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u8>) -> (Task, f64) {
+fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u8>) -> Task {
     let now = clock::real();
     let context = TaskContext {
         services: req.task.services().clone(),
@@ -133,7 +133,7 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u
     let buffers = TaskBuffers { ws, log, out };
     let mut task = Task::new(context, buffers, now, (Method::BackendFetch, now));
     task.set_trace(req.task.is_traced());
-    (task, now)
+    task
 }
 
 /// Copies the request's head for the origin. Its framing headers match the filtered body.
