@@ -33,6 +33,8 @@ pub enum Does {
     Sends(String, Vec<u8>),
     /// Sends the same after the purge or ban that a channel announces.
     Waits(std::sync::mpsc::Receiver<()>, String, Vec<u8>),
+    /// Sends the head and half of these bytes before the purge or ban, and the others after it.
+    Pauses(std::sync::mpsc::Receiver<()>, String, Vec<u8>),
 }
 
 /// An origin that closes each connection after one response, and records the heads of requests.
@@ -89,14 +91,18 @@ fn serve(
         *count - 1
     };
     heads.lock().expect("no thread panics while it holds the lock").push(head.clone());
-    let (first, body) = match does(&head, before) {
-        Does::Sends(first, body) => (first, body),
-        Does::Waits(until, first, body) => {
-            let _ = until.recv();
-            (first, body)
+    let (early, until, late) = match does(&head, before) {
+        Does::Sends(head, body) => ([head.into_bytes(), body].concat(), None, Vec::new()),
+        Does::Waits(until, head, body) => (Vec::new(), Some(until), [head.into_bytes(), body].concat()),
+        Does::Pauses(until, head, mut body) => {
+            let late = body.split_off(body.len() / 2);
+            ([head.into_bytes(), body].concat(), Some(until), late)
         }
     };
-    let sent = stream.write_all(first.as_bytes()).and_then(|()| stream.write_all(&body));
+    let sent = stream.write_all(&early).and_then(|()| {
+        let _ = until.map(|until| until.recv());
+        stream.write_all(&late)
+    });
     if sent.is_ok() {
         let _ = stream.shutdown(Shutdown::Write);
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
@@ -268,11 +274,11 @@ fn the_rest_completes_a_part() {
         match (name, before) {
             ("/surplus", 1) => match rest(cut) {
                 Does::Sends(head, body) => Does::Sends(head, [&body[..], b"and more"].concat()),
-                waits @ Does::Waits(..) => waits,
+                waits @ (Does::Waits(..) | Does::Pauses(..)) => waits,
             },
             ("/twice", 1) => match rest(cut) {
                 Does::Sends(head, body) => Does::Sends(head, body[..again - cut].to_vec()),
-                waits @ Does::Waits(..) => waits,
+                waits @ (Does::Waits(..) | Does::Pauses(..)) => waits,
             },
             ("/twice", 2) if asks(head, again) => rest(again),
             ("/replaced", 1) => whole(2),
@@ -330,7 +336,7 @@ fn surplus_bytes_do_not_replace_a_part() {
         (0, cut) => cut_short(cut, &[V1]),
         (_, cut) if asks(head, cut) => match rest(cut) {
             Does::Sends(head, body) => Does::Sends(head, [&body[..], &version(2)[..cut]].concat()),
-            waits @ Does::Waits(..) => waits,
+            waits @ (Does::Waits(..) | Does::Pauses(..)) => waits,
         },
         _ => whole(2),
     });
@@ -403,15 +409,18 @@ fn ranges_beside_a_part_are_right() {
 #[test]
 fn purges_and_bans_remove_parts() {
     let _slot = shared_slot();
-    let (removed, wait) = std::sync::mpsc::channel();
-    let wait = Mutex::new(Some(wait));
+    let (removed, waits): (Vec<_>, Vec<_>) = (0..2).map(|_| std::sync::mpsc::channel()).unzip();
+    let (mut removed, wait) = (removed, Mutex::new(waits));
     let origin = Strict::start(move |head, before| {
         let (name, cut) = named(head);
         match before {
             0 => cut_short(cut, &[V1, "xkey: all"]),
-            1 if name == "/late-purge" && asks(head, cut) => {
-                match (rest(cut), wait.lock().expect("no panics").take()) {
-                    (Does::Sends(head, body), Some(until)) => Does::Waits(until, head, body),
+            1 if name.contains("late-purge") && asks(head, cut) => {
+                match (rest(cut), wait.lock().expect("no panics").pop()) {
+                    (Does::Sends(head, body), Some(until)) if name == "/late-purge" => {
+                        Does::Waits(until, head, body)
+                    }
+                    (Does::Sends(head, body), Some(until)) => Does::Pauses(until, head, body),
                     (other, _) => other,
                 }
             }
@@ -419,13 +428,20 @@ fn purges_and_bans_remove_parts() {
             _ => whole(2),
         }
     });
-    let mut daemon = Daemon::start(&vcl(origin.address, METHODS), &MODE);
+    let unstreamed = r#"sub vcl_backend_response { if (bereq.url ~ "^/very" && bereq.http.Range) { set beresp.do_stream = false; } }"#;
+    let mut daemon = Daemon::start(&vcl(origin.address, &format!("{METHODS}{unstreamed}")), &MODE);
     let purge = |address: SocketAddr, path: &str| {
         let mut client = Client::connect(address).expect("connections are accepted");
         let answer = client.ask(&format!("PURGE {path} HTTP/1.1\r\nHost: robust\r\n\r\n"));
         assert_eq!(answer.expect("it is whole").status, 200);
     };
-    for path in ["/purged/40001", "/banned/40002", "/banned-by-tag/40003", "/late-purge/40004"] {
+    for path in [
+        "/purged/40001",
+        "/banned/40002",
+        "/banned-by-tag/40003",
+        "/late-purge/40004",
+        "/very-late-purge/40005",
+    ] {
         let (name, length) = named(path);
         cut(&daemon, path, length);
         match name {
@@ -439,10 +455,14 @@ fn purges_and_bans_remove_parts() {
                     thread::sleep(std::time::Duration::from_millis(10));
                 }
                 purge(address, path);
-                removed.send(()).expect("the origin waits");
+                removed.pop().expect("there is one for each").send(()).expect("the origin waits");
                 let answer = client.join().expect("no panic").expect("it is whole");
-                assert!(is_version(&answer, 2), "{path}: {}", answer.head);
-                assert_eq!(origin.requests(path).len(), 3, "{path}");
+                if name == "/late-purge" {
+                    assert!(is_version(&answer, 2), "{path}: {}", answer.head);
+                    assert_eq!(origin.requests(path).len(), 3, "{path}");
+                }
+                // The request began before the purge, the next one after it.
+                assert!(is_version(&get(address, path).expect("it is whole"), 2), "{path}");
                 continue;
             }
         }

@@ -154,7 +154,7 @@ fn gone_and_stale_parts_serve_no_ranges() {
 }
 
 #[test]
-fn requested_ranges_are_stored_joined_and_completed() {
+fn requested_ranges_are_stored_and_completed() {
     let _slot = shared_slot();
     let origin = Strict::start(|request, _| sends(request, 1, &[V1]));
     let daemon = Daemon::start(&vcl(origin.address, RANGES), &MODE);
@@ -165,27 +165,95 @@ fn requested_ranges_are_stored_joined_and_completed() {
         (20_000, 29_999, false),
         (25_000, 25_009, false),
         (29_000, 30_000, true),
-        (20_000, 30_000, false),
+        (20_000, 30_000, true),
+        (29_500, 30_000, false),
         (50_000, 50_009, true),
         (0, 19_999, true),
-        (15_000, 30_000, false),
-        (0, 30_000, false),
+        (19_000, 20_000, true),
+        (0, 19_999, false),
+        (20_000, 30_000, false),
         (50_009, 50_009, false),
-        (30_001, 49_999, true),
-        (0, 50_009, false),
     ] {
         let answer = range(&daemon, "/", &format!("{first}-{last}"));
         assert!(is_part_of(&answer, 1, first, last), "{first}-{last}: {}", answer.head);
         sent += usize::from(is_asked);
         assert_eq!(origin.requests("/").len(), sent, "{first}-{last}");
-        // The fetch stores and joins parts after the response was sent.
+        // The fetch stores the part after the response was sent.
         thread::sleep(Duration::from_millis(300));
     }
     for _ in 0..2 {
         assert!(is_version(&get(daemon.address, "/").expect("it is whole"), 1));
         assert_eq!(origin.requests("/").len(), sent + 1);
     }
-    assert!(asks(origin.requests("/").last().expect("there are some"), 50_010));
+    assert!(asks(origin.requests("/").last().expect("there are some"), 20_000));
+}
+
+/// Promise: a response to a request for a range never answers a request for the whole, also if VCL stores all that it
+/// may. No client can choose what others get.
+#[test]
+fn responses_for_ranges_do_not_answer_other_requests() {
+    const STORES: &str = "sub vcl_backend_response { return (deliver); }";
+    let _slot = shared_slot();
+    let origin = Strict::start(|request, _| {
+        if request.contains("/beyond") && wanted(request).is_some() {
+            let lines = ["Cache-Control: max-age=60", "Content-Range: bytes */100000"];
+            return Does::Sends(head("416 Range Not Satisfiable", 0, &lines), Vec::new());
+        }
+        sends(request, 1, if request.contains("/weak") { &["ETag: W/\"v1\""] } else { &[] })
+    });
+    for more in ["", STORES] {
+        let daemon = Daemon::start(&vcl(origin.address, &format!("{RANGES}{more}")), &MODE);
+        for path in ["/beyond", "/weak", "/none"] {
+            let first = range(&daemon, path, "100-199");
+            assert!(matches!(first.status, 206 | 416), "{path}: {}", first.head);
+            thread::sleep(Duration::from_millis(200));
+            assert!(is_version(&get(daemon.address, path).expect("it is whole"), 1), "{path} {more}");
+        }
+    }
+}
+
+/// Promise: a client that does not accept gzip gets no range of a packed body.
+#[test]
+fn packed_parts_are_for_clients_that_accept_them() {
+    let _slot = shared_slot();
+    let origin = Strict::start(|request, _| {
+        sends(request, 1, &[V1, "Content-Encoding: gzip", "Vary: Accept-Encoding"])
+    });
+    let daemon = Daemon::start(&vcl(origin.address, RANGES), &MODE);
+    let mut sent = 0;
+    for (coding, is_asked) in
+        [("gzip", true), ("gzip", false), ("gzip;q=0", true), ("identity", true), ("br", true)]
+    {
+        let answer = ask(&daemon, "/", &["Range: bytes=100-199", &format!("Accept-Encoding: {coding}")]);
+        sent += usize::from(is_asked);
+        assert_eq!(origin.requests("/").len(), sent, "{coding}: {}", answer.head);
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Promise: once a client got a newer whole response, no client gets a range of an older one.
+#[test]
+fn a_whole_response_replaces_older_parts() {
+    let _slot = shared_slot();
+    let current = Arc::new(AtomicUsize::new(1));
+    let of_origin = current.clone();
+    let origin = Strict::start(move |request, _| {
+        let number = of_origin.load(Ordering::SeqCst);
+        let tag = format!("ETag: \"v{number}\"");
+        if number == 1 || wanted(request).is_some_and(|(first, _)| first == 0) {
+            return sends(request, number, &[&tag]);
+        }
+        Does::Sends(head("200 OK", TOTAL, &[&tag, "Cache-Control: max-age=1"]), version(number))
+    });
+    let daemon = Daemon::start(&vcl(origin.address, RANGES), &MODE);
+    assert!(is_part_of(&range(&daemon, "/", "50000-59999"), 1, 50_000, 59_999));
+    thread::sleep(Duration::from_millis(300));
+    current.store(2, Ordering::SeqCst);
+    assert!(is_version(&get(daemon.address, "/").expect("it is whole"), 2));
+    thread::sleep(Duration::from_millis(2100));
+    let answer = range(&daemon, "/", "50000-50009");
+    let is_older = is_part_of(&answer, 1, 50_000, 50_009);
+    assert!(!is_older && answer.body != version(1)[50_000..=50_009], "{}", answer.head);
 }
 
 /// Returns the lines of the head of a 206 that is not stored.
@@ -220,7 +288,7 @@ fn ranges_without_proof_are_not_stored() {
 
 /// Promise: the bytes of two versions never become one response, in whatever order their ranges arrive.
 #[test]
-fn ranges_of_two_versions_are_not_joined() {
+fn ranges_of_two_versions_do_not_mix() {
     let _slot = shared_slot();
     let current = Arc::new(AtomicUsize::new(1));
     let of_origin = current.clone();

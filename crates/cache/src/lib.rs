@@ -50,7 +50,7 @@ pub use front::FrontTable;
 pub use lookup::{Lookup, LookupArgs};
 pub use object::{Object, ObjectSpec, Timers, flag};
 pub use object_ref::ObjRef;
-pub use parts::{Joint, PartCopy};
+pub use parts::PartCopy;
 pub use purge::Purging;
 pub use slab::Digest;
 pub use stats::CacheStats;

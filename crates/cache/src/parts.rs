@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lacquer_storage::{BodyState, BodyWriter, ChunkSizes, Full, Stevedore};
+use lacquer_storage::{BodyState, BodyWriter, Stevedore};
 
 use crate::alloc::Nuke;
 use crate::cache::{Busy, Cache};
@@ -19,11 +19,11 @@ impl Cache {
     /// index is only ended.
     pub fn keep_part(&self, object: &Arc<Object>, writer: BodyWriter) {
         // Before the body fails: a lookup removes failed objects without this mark.
-        if self.within_index(object, |_, _, _| object.set(flag::FAILED)).is_none() {
+        if self.within_index(object, |_, _| object.set(flag::FAILED)).is_none() {
             return;
         }
         writer.cut();
-        self.within_index(object, |_, _, key| {
+        self.within_index(object, |_, key| {
             object.set(flag::PART);
             self.bump_generation(key);
         });
@@ -32,7 +32,7 @@ impl Cache {
     /// Returns the other parts of the same key and variant, newest first.
     pub fn other_parts(&self, object: &Arc<Object>) -> Vec<Arc<Object>> {
         let is_other = |other: &Arc<Object>| !Arc::ptr_eq(other, object) && other.vary() == object.vary();
-        self.within_index(object, |shard, _, key| parts(shard, key, &is_other)).unwrap_or_default()
+        self.within_index(object, |shard, key| parts(shard, key, &is_other)).unwrap_or_default()
     }
 
     /// Creates an object for one request, with some bytes of a part. Returns `None` if there is no room, or if the part
@@ -57,78 +57,15 @@ impl Cache {
         Some(object)
     }
 
-    /// Makes one part of two: `before` has the bytes before those of `after`, or some of the same. `extra` describes the
-    /// new part, which takes the place of `after`. Returns it, or `None` if there is no room or one of them has left the
-    /// index. The caller removes `before`, and then checks whether it was banned meanwhile.
-    pub fn join_parts(
-        &self,
-        (before, after): (&Arc<Object>, &Arc<Object>),
-        joint: Joint<'_>,
-        nuke: &mut Nuke<'_>,
-    ) -> Option<Arc<Object>> {
-        let stevedore = self.stevedores.get(usize::from(after.stevedore()))?;
-        let length = joint.from_before.checked_add(after.body_len())?;
-        let spec = ObjectSpec {
-            flags: after.flags() & flag::GIVEN,
-            vary: after.vary().unwrap_or_default(),
-            head: after.head(),
-            extra: joint.extra,
-            ..spec_of(after)
-        };
-        let (object, mut writer) = self.begin(stevedore, &spec, Some(length), joint.sizes, nuke).ok()?;
-        let mut write = |bytes: &[u8]| self.write_all(stevedore, &mut writer, bytes, nuke).ok();
-        append(before, 0..joint.from_before, &mut write)?;
-        append(after, 0..after.body_len(), &mut write)?;
-        writer.finish();
-        object.set(flag::FAILED | flag::PART);
-        self.within_index(before, |_, _, _| ())?;
-        self.within_index(after, |shard, slot, key| {
-            object.set_slot(after.slot());
-            object.set_key(key);
-            object.set_ban(after.ban());
-            object.set_timers(after.timers());
-            if after.is(flag::TAGGED) {
-                object.set(flag::TAGGED);
-            }
-            if after.is(flag::UNSTORED) {
-                object.set(flag::UNSTORED);
-            }
-            shard.slab.get_mut(slot).object = Some(Arc::clone(&object));
-            if object.stored().is_large() {
-                shard.large.push_back((slot, object.vxid()));
-            }
-            self.bump_generation(key);
-        })?;
-        Some(object)
-    }
-
-    fn write_all(
-        &self,
-        stevedore: &Stevedore,
-        writer: &mut BodyWriter,
-        mut bytes: &[u8],
-        nuke: &mut Nuke<'_>,
-    ) -> Result<(), Full> {
-        while !bytes.is_empty() {
-            self.reserve(stevedore, writer, nuke)?;
-            bytes = &bytes[writer.write(bytes)?..];
-        }
-        Ok(())
-    }
-
     /// Calls `change` under the lock of the object's shard, if the object is in the index and stays there.
-    fn within_index<T>(
-        &self,
-        object: &Arc<Object>,
-        change: impl FnOnce(&mut Shard, u32, &Key) -> T,
-    ) -> Option<T> {
+    fn within_index<T>(&self, object: &Arc<Object>, change: impl FnOnce(&Shard, &Key) -> T) -> Option<T> {
         let (shard, slot) = self.locate(object)?;
-        let mut shard = shard.lock();
+        let shard = shard.lock();
         let is_there = shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object));
         if !is_there || object.is(flag::DYING) {
             return None;
         }
-        Some(change(&mut shard, slot, &object.key()))
+        Some(change(&shard, &object.key()))
     }
 }
 
@@ -141,16 +78,6 @@ pub struct PartCopy<'p> {
     pub length: u64,
     /// The packed head of the object.
     pub head: &'p [u8],
-}
-
-/// The properties of a part that is made of two.
-#[derive(Clone, Copy, Debug)]
-pub struct Joint<'p> {
-    /// The number of bytes that the first of the two contributes.
-    pub from_before: u64,
-    /// The `extra` of the new part.
-    pub extra: &'p [u8],
-    pub sizes: ChunkSizes,
 }
 
 /// Returns the times of a part, for an object with its bytes.

@@ -129,49 +129,6 @@ fn bytes_of_a_part_are_copied_for_one_request() {
 }
 
 #[test]
-fn two_parts_become_one() {
-    let w = World::new(None);
-    let (before, after) = (range(&w, 1, b"01234"), range(&w, 1, b"3456789"));
-    let (s0, sizes, mut log) = (0, ChunkSizes { first: 16 << 10, max: 1 << 20 }, |_: &str| {});
-    let joint = |from_before| Joint { from_before, extra: b"both", sizes };
-    let joined = w.cache.join_parts((&before, &after), joint(3), &mut room(&mut log)).expect("room");
-    assert_eq!(usize::from(joined.stevedore()), s0);
-    let bytes = joined.chunk_at(0).expect("it is in memory").bytes().to_vec();
-    assert_eq!((&bytes[..], joined.extra()), (&b"0123456789"[..], &b"both"[..]));
-    assert_eq!((joined.vxid(), joined.timers()), (after.vxid(), after.timers()));
-    w.cache.supersede(&before);
-    assert_eq!(found(&w, 1, &|_| true), Some(after.vxid()));
-    assert_eq!(w.stat("n_objectcore"), 1);
-    // The old object is not in the index, so nothing removes the new one in its name.
-    assert!(w.cache.join_parts((&before, &joined), joint(3), &mut room(&mut log)).is_none());
-    assert!(w.cache.join_parts((&joined, &after), joint(3), &mut room(&mut log)).is_none());
-    // Tags find it.
-    w.cache.purge_tags(&[7], Purge::Hard, T0);
-    assert_eq!(found(&w, 1, &|_| true), None);
-}
-
-#[test]
-fn a_purge_or_ban_of_a_part_hits_the_joint_one() {
-    let w = World::new(None);
-    let (sizes, mut log) = (ChunkSizes { first: 16 << 10, max: 1 << 20 }, |_: &str| {});
-    for key in [1, 2] {
-        let (before, after) = (range(&w, key, b"01234"), range(&w, key, b"56789"));
-        let joint = Joint { from_before: 5, extra: b"both", sizes };
-        let joined = w.cache.join_parts((&before, &after), joint, &mut room(&mut log)).expect("room");
-        w.cache.supersede(&before);
-        if key == 1 {
-            w.cache.purge(key, Purge::Hard, T0);
-        } else {
-            w.cache.ban(&["obj.http.Foo", "==", "bar"], T0);
-            let verdict = w.cache.recheck(&joined, &Request::default(), &|| false);
-            assert_eq!(verdict, crate::bans::Verdict::Banned);
-        }
-        assert_eq!(found(&w, key, &|_| true), None);
-        assert_eq!(w.stat("n_objectcore"), 0);
-    }
-}
-
-#[test]
 fn parts_leave_the_cache_like_objects() {
     let w = World::new(None);
     part(&w, 1);

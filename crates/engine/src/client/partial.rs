@@ -5,7 +5,7 @@ use lacquer_deliver::Source;
 use lacquer_flow::delivery::{self, SeveralFacts};
 use lacquer_http::header_table as h;
 use lacquer_http::multipart::Multipart;
-use lacquer_http::range::{self, Decision, Several};
+use lacquer_http::range::{self, Decision, Rules, Several};
 use lacquer_shm::Tag;
 use lacquer_sources::random;
 
@@ -26,8 +26,8 @@ pub(super) fn choose(req: &Req, source: &Source, plan: &Plan) -> Portion {
         // A part of a gzip stream cannot become part of another one.
         return Portion::Whole;
     }
-    let several = several(req, source, plan);
-    match range::decide(&req.request.http, ws, &req.response.http, ws, plan.length, several) {
+    let rules = Rules { several: several(req, source, plan), has_exact_dates: req.follows_rfc9111() };
+    match range::decide(&req.request.http, ws, &req.response.http, ws, plan.length, rules) {
         Decision::Whole => Portion::Whole,
         Decision::Part { low, high } => Portion::Part { low, high },
         Decision::Parts(ranges) => {

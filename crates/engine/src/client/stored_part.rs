@@ -6,27 +6,36 @@ use std::sync::Arc;
 
 use lacquer_cache::bans::Verdict;
 use lacquer_cache::{Busy, Lookup, Nuke, ObjRef, Object, PartCopy};
-use lacquer_flow::rfc9111::parts::Whole;
-use lacquer_http::range::{self, Decision, Several};
-use lacquer_http::{Filter, header_table as h, pack, vary};
+use lacquer_flow::rfc9111::parts::{OF_PART, Whole};
+use lacquer_flow::rfc9111::status::Forward;
+use lacquer_http::range::{self, Decision, Rules, Several};
+use lacquer_http::{Filter, conditional, header_table as h, pack, vary};
 
 use super::{Req, rfc9111};
 use crate::ban_subjects::RequestSubject;
 use crate::task::TaskParts;
 
 /// The longest range that is served from a part, in bytes. It is copied. The request for a longer one completes the part.
-const MOST: u64 = 256 << 10;
+const MOST: u64 = 64 << 10;
+
+const EXACT: Rules = Rules { several: Several::Ignore, has_exact_dates: true };
 
 /// Returns the object to deliver instead of a fetch, or what the lookup found.
 pub async fn instead_of_fetch(req: &mut Req, found: Lookup) -> Result<ObjRef, Lookup> {
     let Lookup::Miss { busy, stale } = found else { return Err(found) };
-    if !req.request.rules.always_miss
-        && is_for_range(req)
-        && !is_conditional(req)
-        && let Some(object) = Box::pin(find(req, &busy)).await
-    {
-        busy.release();
-        return Ok(ObjRef::shared(object));
+    let is_new_wanted = req.request.rules.always_miss || req.found.is_hitmiss;
+    let parts = if is_new_wanted { Vec::new() } else { parts(req, &busy) };
+    if !parts.is_empty() {
+        if is_for_range(req)
+            && !is_conditional(req)
+            && let Some(object) = Box::pin(find(req, &parts)).await
+        {
+            busy.release();
+            return Ok(ObjRef::shared(object));
+        }
+        if stale.is_none() {
+            req.found.forward = Forward::Partial;
+        }
     }
     Err(Lookup::Miss { busy, stale })
 }
@@ -53,15 +62,15 @@ impl Req {
     }
 }
 
-async fn find(req: &mut Req, busy: &Busy) -> Option<Arc<Object>> {
+async fn find(req: &mut Req, parts: &[Arc<Object>]) -> Option<Arc<Object>> {
     let mark = req.task.ws().mark();
     let mut found = None;
-    for part in parts(req, busy) {
-        let place = place(req, &part);
+    for part in parts {
+        let place = place(req, part);
         if let Some(place) = place
-            && !is_gone(req, &part).await
+            && !is_gone(req, part).await
         {
-            found = copy(req, &part, place);
+            found = copy(req, part, place);
             break;
         }
         req.response.http.clear();
@@ -81,8 +90,15 @@ fn parts(req: &Req, busy: &Busy) -> Vec<Arc<Object>> {
             || vary::matches_by_meaning(spec, http, ws, gzip)
     };
     let mut parts = busy.parts(&is_match);
-    parts.retain(|part| rfc9111::is_fresh_enough(req, part));
+    parts.retain(|part| is_readable(req, part) && rfc9111::is_fresh_enough(req, part));
     parts
+}
+
+/// Returns whether the client accepts the coding of a part. Unlike a whole body, a part cannot be unpacked.
+fn is_readable(req: &Req, part: &Object) -> bool {
+    let is_packed =
+        Whole::decode(part.extra()).is_some_and(|whole| whole.coding.eq_ignore_ascii_case(b"gzip"));
+    !is_packed || conditional::accepts_gzip(&req.request.http, req.task.ws())
 }
 
 /// The range of a body, and the place of its first byte in the part.
@@ -98,7 +114,7 @@ fn place(req: &mut Req, part: &Object) -> Option<Place> {
     req.response.http.clear();
     pack::unpack(part.head(), req.task.ws_mut(), &mut req.response.http).ok()?;
     let (http, ws) = (&req.request.http, req.task.ws());
-    let decided = range::decide(http, ws, &req.response.http, ws, Some(whole.length), Several::Ignore);
+    let decided = range::decide(http, ws, &req.response.http, ws, Some(whole.length), EXACT);
     let Decision::Part { low, high } = decided else { return None };
     let from = whole.place(part.body_len(), (low, high)).filter(|_| high - low < MOST)?;
     Some(Place { range: (low, high), from })
@@ -124,7 +140,7 @@ fn copy(req: &mut Req, part: &Object, Place { range: (low, high), from }: Place)
     let whole = Whole::decode(part.extra())?.length;
     let TaskParts { ws, .. } = req.task.parts();
     let http = &mut req.response.http;
-    for name in [h::CONTENT_RANGE, h::CONTENT_LENGTH] {
+    for name in OF_PART {
         http.unset(ws, name, |_| ());
     }
     http.set_status(ws, 206).ok()?;

@@ -86,10 +86,18 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         return broken(f, connection, &why);
     }
     f.drop_completed_part();
-    if part.is_some() {
-        return Box::pin(f.complete_part(stored, connection)).await;
+    if part.is_some() { f.complete_part(stored, connection) } else { complete_whole(f, stored, connection) }
+}
+
+#[inline]
+fn complete_whole(f: &mut Fetch, stored: Stored, connection: OriginConnection) -> Step {
+    let step = f.complete(stored, connection);
+    if f.follows_rfc9111()
+        && let Step::Done(Some(object)) = &step
+    {
+        f.drop_parts_beside(object);
     }
-    f.complete(stored, connection)
+    step
 }
 
 /// Stores the head of the response, and its body if all of it arrived with the head.
@@ -136,7 +144,11 @@ impl Fetch {
     ) -> Result<(), String> {
         self.recheck_continued(draft).await;
         self.store_part(draft, chain).await?;
-        self.receive_body(connection, draft, chain).await
+        let received = self.receive_body(connection, draft, chain).await;
+        if !draft.is_published {
+            self.recheck_continued(draft).await;
+        }
+        received
     }
 
     /// Stores the part as the beginning of the body, through the filters of the response.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lacquer_cache::{BodyState, Object, flag};
-use lacquer_flow::rfc9111::parts::{self, Answer, Cut, Whole};
+use lacquer_flow::rfc9111::parts::{self, Answer, Cut, OF_PART, Whole};
 use lacquer_http::h1::Framing;
 use lacquer_http::{Field, SessClose, Slot, Text, header_table as h, pack, vary};
 use lacquer_shm::Tag;
@@ -152,8 +152,10 @@ fn complete_head(f: &mut Fetch, part: &Object) -> bool {
         let date = f.task.services().http_date(f.response.entered);
         f.beresp_headers().add(h::DATE, &date);
     }
-    f.beresp_headers().unset(h::CONTENT_RANGE);
-    f.beresp_headers().unset(h::CONTENT_LENGTH);
+    let mut headers = f.beresp_headers();
+    for name in OF_PART {
+        headers.unset(name);
+    }
     let own = f.response.http.fields().len();
     if head.merge_into(f.task.ws_mut(), &mut f.response.http).is_err() {
         return false;
@@ -164,8 +166,15 @@ fn complete_head(f: &mut Fetch, part: &Object) -> bool {
     }
     confirmed::log_from(f, own);
     let mut headers = f.beresp_headers();
-    headers.unset(h::CONTENT_RANGE);
-    headers.unset(h::CONTENT_LENGTH);
+    for name in [h::CONTENT_RANGE, h::CONTENT_LENGTH] {
+        headers.unset(name);
+    }
+    if head.status() != 200 {
+        // The stored fields may describe that range alone.
+        for name in OF_PART {
+            headers.unset(name);
+        }
+    }
     headers.add(h::CONTENT_LENGTH, length.to_string().as_bytes())
 }
 

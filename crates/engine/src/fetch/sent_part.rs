@@ -1,22 +1,18 @@
-//! Stores a range that VCL has requested from the origin as a part of the response, and joins it with other parts.
+//! Stores a range that VCL has requested from the origin as a part of the response.
 
 use std::sync::Arc;
 
-use lacquer_cache::{Joint, Nuke, Object, flag};
+use lacquer_cache::{Object, flag};
 use lacquer_flow::rfc9111::parts::Whole;
 use lacquer_flow::storing::Storing;
-use lacquer_shm::Tag;
 
+use super::Fetch;
 use super::connection::OriginConnection;
 use super::object::{Draft, Stored};
 use super::parts::{Proof, Step};
-use super::{Fetch, gone, transit};
-use crate::task::TaskParts;
 
 /// The most parts that a variant has.
 const MOST: usize = 8;
-/// The most bytes that are copied to join two parts. It takes about a millisecond.
-const LONGEST_JOINT: u64 = 4 << 20;
 
 impl Draft {
     /// Marks an object that is not published yet as a part, if it is cacheable.
@@ -70,12 +66,11 @@ impl Fetch {
     }
 
     /// Completes an object that is a part. It does not replace a stale object, which has the whole body.
-    pub(super) async fn complete_part(&mut self, stored: Stored, connection: OriginConnection) -> Step {
+    pub(super) fn complete_part(&mut self, stored: Stored, connection: OriginConnection) -> Step {
         self.product.stale.take_if(|stale| !stale.is(flag::HFM));
         let step = self.complete(stored, connection);
         if let Step::Done(Some(object)) = &step {
             self.tidy(object);
-            self.join(object.clone()).await;
         }
         step
     }
@@ -93,61 +88,11 @@ impl Fetch {
         }
     }
 
-    /// Joins a part with those before and after it.
-    async fn join(&mut self, mut object: Arc<Object>) {
-        for _ in 0..MOST {
-            let others = self.task.services().cache().other_parts(&object);
-            let Some((before, after, described)) = next_joint(&others, &object) else { return };
-            match self.join_two((before, after), &described).await {
-                Some(joined) => object = joined,
-                None => return,
-            }
+    /// Removes the parts of the same variant, if the object is a whole response that lookups find.
+    pub(super) fn drop_parts_beside(&self, object: &Arc<Object>) {
+        if object.extra().is_empty() && !object.is(flag::HFM) {
+            let cache = self.task.services().cache();
+            cache.other_parts(object).iter().for_each(|part| cache.supersede(part));
         }
     }
-
-    async fn join_two(
-        &mut self,
-        (before, after): (Arc<Object>, Arc<Object>),
-        described: &Described,
-    ) -> Option<Arc<Object>> {
-        if gone::is_gone(self, &before).await || gone::is_gone(self, &after).await {
-            return None;
-        }
-        let services = self.task.services().clone();
-        let TaskParts { params, log, .. } = self.task.parts();
-        let sizes = transit::chunk_sizes(params.fetch_chunksize, params.fetch_maxchunksize, None);
-        let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
-        let mut nuke = Nuke::new(params.nuke_limit, &mut note);
-        let joint = Joint { from_before: described.0, extra: &described.1, sizes };
-        let joined = services.cache().join_parts((&before, &after), joint, &mut nuke)?;
-        // A ban may have hit the one while both were joined. It does not find the bytes in the other.
-        if gone::is_gone(self, &before).await {
-            services.cache().kill(&joined);
-            return None;
-        }
-        services.cache().supersede(&before);
-        Some(joined)
-    }
-}
-
-/// The number of bytes that the first of two parts contributes, and the description of the result.
-type Described = (u64, Vec<u8>);
-
-/// Returns two parts that can become one, of which one is `object`.
-fn next_joint(others: &[Arc<Object>], object: &Arc<Object>) -> Option<(Arc<Object>, Arc<Object>, Described)> {
-    let mut pairs = others.iter().flat_map(|other| [(other, object), (object, other)]);
-    pairs.find_map(|(before, after)| Some((before.clone(), after.clone(), joint(before, after)?)))
-}
-
-/// Returns how two parts become one, if they can.
-fn joint(before: &Object, after: &Object) -> Option<Described> {
-    let (first, second) = (Whole::decode(before.extra())?, Whole::decode(after.extra())?);
-    let can_join = second.continues(after.body_len(), (&first, before.body_len()))
-        && after.stevedore() == before.stevedore()
-        && after.body_len() + before.body_len() <= LONGEST_JOINT;
-    if !can_join {
-        return None;
-    }
-    let from_before = second.first - first.first;
-    Some((from_before, Whole { first: first.first, ..second }.encode()?))
 }

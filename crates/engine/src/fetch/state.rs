@@ -111,12 +111,14 @@ impl Fetch {
     /// Derives the lifetime of the response, which arrived at `now`.
     pub(super) fn rfc9111_freshness(&self, now: f64, defaults: &Defaults) -> Freshness {
         let times = Times { request: self.exchange.requested, response: now };
+        let is_for_range =
+            storing::is_for_range(self.response.http.status(), self.completion.sent().is_some());
         rfc9111::freshness::freshness(
             &self.response.http,
             self.task.ws(),
             times,
             defaults,
-            self.purpose.is_pass,
+            (self.purpose.is_pass, is_for_range),
         )
     }
 

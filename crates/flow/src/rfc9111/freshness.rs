@@ -25,21 +25,20 @@ pub struct Times {
 }
 
 /// Returns whether responses with this status may be cached by heuristics (RFC 9110 section 15.1). The status 304
-/// stands for the response that it confirms. 206 is missing: a part is stored only
-/// with a stated lifetime.
+/// stands for the response that it confirms. 206 is missing, so a part needs a stated lifetime or `public`.
 pub fn is_heuristic(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300 | 301 | 304 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
 /// Derives the lifetime of a response. The lines of `Cache-Control` must have been merged. A negative lifetime means
 /// that there is no reason to store the response. `private` means that the response was passed, so only its age
-/// matters.
+/// matters, and `is_for_range` that the response answers only requests for its range.
 pub fn freshness(
     msg: &Message,
     ws: &Workspace,
     times: Times,
     defaults: &Defaults,
-    private: bool,
+    (private, is_for_range): (bool, bool),
 ) -> Freshness {
     let control = Control::of(msg, ws);
     let age = msg.get(ws, AGE).and_then(directives::age).unwrap_or(0);
@@ -54,7 +53,7 @@ pub fn freshness(
         expires: msg.get(ws, EXPIRES).and_then(date::parse_leniently).unwrap_or(0.0),
         max_age: control.s_maxage.or(control.max_age).unwrap_or(0),
     };
-    if private {
+    if private || is_for_range {
         return f;
     }
     let explicit = explicit(&control, msg, ws, times, &f);
@@ -132,7 +131,7 @@ mod tests {
         for line in lines {
             msg.append_line_copy(&mut ws, line.as_bytes()).expect("there is room");
         }
-        freshness(&msg, &ws, Times { request: NOW, response: NOW }, &D, false)
+        freshness(&msg, &ws, Times { request: NOW, response: NOW }, &D, (false, false))
     }
 
     #[test]
@@ -202,10 +201,11 @@ mod tests {
         msg.set_response(&mut ws, 200).expect("there is room");
         // 4.2.3: the time of the exchange is part of the age.
         let slow = Times { request: NOW - 5.0, response: NOW };
-        assert_eq!(freshness(&msg, &ws, slow, &D, false).origin, NOW - 5.0);
+        assert_eq!(freshness(&msg, &ws, slow, &D, (false, false)).origin, NOW - 5.0);
         let back = Times { request: NOW + 5.0, response: NOW };
-        assert_eq!(freshness(&msg, &ws, back, &D, false).origin, NOW, "the clock was set back");
-        assert_eq!(freshness(&msg, &ws, slow, &D, true).ttl, -1.0);
+        assert_eq!(freshness(&msg, &ws, back, &D, (false, false)).origin, NOW, "the clock was set back");
+        assert_eq!(freshness(&msg, &ws, slow, &D, (true, false)).ttl, -1.0);
+        assert_eq!(freshness(&msg, &ws, slow, &D, (false, true)).ttl, -1.0);
     }
 
     #[test]

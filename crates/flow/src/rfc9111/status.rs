@@ -23,6 +23,8 @@ pub enum Forward {
     Request,
     /// The object was stale.
     Stale,
+    /// The cache has parts of the response, and not what was requested.
+    Partial,
 }
 
 impl Forward {
@@ -36,6 +38,7 @@ impl Forward {
             Forward::Miss => "miss",
             Forward::Request => "request",
             Forward::Stale => "stale",
+            Forward::Partial => "partial",
         })
     }
 }

@@ -21,6 +21,12 @@ pub struct Facts<'m> {
     pub now: f64,
 }
 
+/// Returns whether a response answers only requests for the same range. `is_part` tells that it is a 206 that can be
+/// stored as a part.
+pub fn is_for_range(status: u16, is_part: bool) -> bool {
+    status == 416 || status == 206 && !is_part
+}
+
 /// Returns whether the cache implements the requirements of a status, which `must-understand` demands (section
 /// 5.2.2.3).
 fn is_understood(status: u16) -> bool {
@@ -33,7 +39,7 @@ pub fn is_storable(facts: Facts<'_>) -> bool {
     let Facts { response, ws, lifetime, .. } = facts;
     let control = Control::of(response, ws);
     let status = response.status();
-    let is_final = status >= 200 && (status != 206 || facts.is_part);
+    let is_final = status >= 200 && !is_for_range(status, facts.is_part);
     let is_store_forbidden = if control.must_understand { !is_understood(status) } else { control.no_store };
     let has_use = if lifetime.ttl_left(facts.now) > 0.0 {
         true
@@ -108,6 +114,7 @@ mod tests {
             (200, &["Cache-Control: max-age=9, private"], false),
             (200, &["Cache-Control: max-age=9, private=\"x\""], false),
             (206, &["Cache-Control: max-age=9"], false),
+            (416, &["Cache-Control: max-age=9"], false),
             (103, &["Cache-Control: max-age=9"], false),
             (200, &["CDN-Cache-Control: max-age=9", "Cache-Control: no-store, private"], true),
             (200, &["CDN-Cache-Control: no-store", "Cache-Control: max-age=9"], false),

@@ -23,6 +23,14 @@ pub enum Several {
     UpTo(usize),
 }
 
+/// The rules that a response is selected by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    pub several: Several,
+    /// A date in `If-Range` must exclude that the response changed twice within a second.
+    pub has_exact_dates: bool,
+}
+
 /// The treatment of the `Range` of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -45,10 +53,10 @@ pub fn decide(
     resp: &Message,
     resp_ws: &Workspace,
     length: Option<u64>,
-    several: Several,
+    Rules { several, has_exact_dates }: Rules,
 ) -> Decision {
     let Some(value) = req.get(req_ws, RANGE) else { return Decision::Whole };
-    if !if_range_holds(req, req_ws, resp, resp_ws) {
+    if !if_range_holds((req, req_ws), (resp, resp_ws), has_exact_dates) {
         return Decision::Whole;
     }
     let set = match range_set(value) {
@@ -86,14 +94,22 @@ fn is_entity_tag(condition: &[u8]) -> bool {
 
 /// Returns whether `If-Range` allows the range: a strong entity tag, or the exact date of `Last-Modified`
 /// (RFC 9110 section 13.1.5).
-fn if_range_holds(req: &Message, req_ws: &Workspace, resp: &Message, resp_ws: &Workspace) -> bool {
+fn if_range_holds(
+    (req, req_ws): (&Message, &Workspace),
+    (resp, resp_ws): (&Message, &Workspace),
+    has_exact_dates: bool,
+) -> bool {
     let Some(condition) = req.get(req_ws, IF_RANGE) else { return true };
     if is_entity_tag(condition) {
         return resp.get(resp_ws, ETAG).is_some_and(|tag| strong_compare(condition, tag));
     }
     let date_of = |name: HeaderName<'_>| resp.get(resp_ws, name).and_then(date::parse);
     match (date::parse(condition), date_of(DATE), date_of(LAST_MODIFIED)) {
-        (Some(requested), Some(date), Some(modified)) => modified <= date + 60.0 && modified == requested,
+        (Some(requested), Some(date), Some(modified)) => {
+            // Varnish accepts a date that does not exclude a second change (RFC 9110 section 8.8.2.2).
+            let latest = if has_exact_dates { date - 1.0 } else { date + 60.0 };
+            modified <= latest && modified == requested
+        }
         _ => false,
     }
 }

@@ -10,7 +10,7 @@ use crate::workspace::{Overflow, Text, Workspace};
 mod decide;
 mod spec;
 
-pub use decide::{Decision, Several, decide, needs_entity_tag};
+pub use decide::{Decision, Rules, Several, decide, needs_entity_tag};
 pub use spec::RequestedRange;
 pub(crate) use spec::parse_range;
 use spec::{is_sound_list, only_blanks};
@@ -159,6 +159,9 @@ mod tests {
         (msg, ws)
     }
 
+    const REFUSE: Rules = Rules { several: Several::Refuse, has_exact_dates: false };
+    const IGNORE: Rules = Rules { several: Several::Ignore, has_exact_dates: false };
+
     #[test]
     fn ranges_are_resolved_against_a_known_length() {
         let table = [
@@ -189,18 +192,14 @@ mod tests {
                 Ok((low, high)) => Decision::Part { low, high },
                 Err(text) => Decision::Unsatisfiable(text),
             };
-            assert_eq!(
-                decide(&req, &req_ws, &resp, &resp_ws, Some(100), Several::Refuse),
-                expected,
-                "{value}"
-            );
+            assert_eq!(decide(&req, &req_ws, &resp, &resp_ws, Some(100), REFUSE), expected, "{value}");
         }
         for value in ["Byte=1-2", "bytess=1-2", "foo=1-2", "foo=x"] {
             let (req, ws) = message(200, &[&format!("Range: {value}")]);
-            assert_eq!(decide(&req, &ws, &req, &ws, Some(100), Several::Refuse), Decision::Whole, "{value}");
+            assert_eq!(decide(&req, &ws, &req, &ws, Some(100), REFUSE), Decision::Whole, "{value}");
         }
         let (req, ws) = message(200, &["Range: bytes=0-0"]);
-        assert_eq!(decide(&req, &ws, &req, &ws, Some(0), Several::Refuse), Decision::Whole);
+        assert_eq!(decide(&req, &ws, &req, &ws, Some(0), REFUSE), Decision::Whole);
     }
 
     #[test]
@@ -212,7 +211,7 @@ mod tests {
             ("bytes=-0", Decision::Unsatisfiable("No low, high is zero")),
         ] {
             let (req, ws) = message(200, &[&format!("Range: {value}")]);
-            assert_eq!(decide(&req, &ws, &req, &ws, None, Several::Ignore), expected, "{value}");
+            assert_eq!(decide(&req, &ws, &req, &ws, None, IGNORE), expected, "{value}");
         }
     }
 
@@ -234,8 +233,24 @@ mod tests {
         for (value, resp, expected) in table {
             let (req, req_ws) = message(200, &["Range: bytes=0-1", &format!("If-Range: {value}")]);
             let (resp, resp_ws) = message(200, resp);
-            let decision = decide(&req, &req_ws, &resp, &resp_ws, Some(10), Several::Ignore);
+            let decision = decide(&req, &req_ws, &resp, &resp_ws, Some(10), IGNORE);
             assert_eq!(decision != Decision::Whole, *expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn exact_dates_exclude_a_second_change() {
+        let lm = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+        let asked = ["Range: bytes=0-1", "If-Range: Sun, 06 Nov 1994 08:49:37 GMT"];
+        // The seconds of Date, and whether the range is sent without and with exact dates.
+        for (seconds, expected) in [(36, [true, false]), (37, [true, false]), (38, [true, true])] {
+            let (req, req_ws) = message(200, &asked);
+            let (resp, resp_ws) = message(200, &[lm, &format!("Date: Sun, 06 Nov 1994 08:49:{seconds} GMT")]);
+            let sent = [false, true].map(|has_exact_dates| {
+                let rules = Rules { has_exact_dates, ..IGNORE };
+                decide(&req, &req_ws, &resp, &resp_ws, Some(10), rules) != Decision::Whole
+            });
+            assert_eq!(sent, expected, "{seconds}");
         }
     }
 

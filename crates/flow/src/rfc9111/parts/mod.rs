@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use lacquer_http::h1::Framing;
 use lacquer_http::header_table::{
-    CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
-    RANGE, VARY,
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, IF_RANGE, RANGE, VARY,
 };
 use lacquer_http::{BodyStatus, Field, HeaderName, Message, Text, Workspace};
 
@@ -19,6 +19,9 @@ use crate::storing::Storing;
 
 /// The least number of bytes of a part. To fetch fewer bytes again takes hardly longer than to ask for the rest.
 pub const LEAST: u64 = 16 * 1024;
+/// The fields that describe only the part of the body that a response has.
+pub const OF_PART: [HeaderName<'static>; 4] =
+    [CONTENT_RANGE, CONTENT_LENGTH, HeaderName::new(b"Content-Digest"), HeaderName::new(b"Content-MD5")];
 /// The longest entity tag that is stored.
 const TAG_MOST: usize = 256;
 
@@ -100,13 +103,6 @@ impl<'a> Whole<'a> {
         let (own, its) = (self.bytes(held), other.bytes(others));
         let contains = own.start <= its.start && its.end <= own.end;
         !self.is_same(other) || contains && (self.is_own || !other.is_own)
-    }
-
-    /// Returns whether this part and one that has bytes before it can become one part: there is no gap between them.
-    pub fn continues(&self, held: u64, (before, its): (&Whole<'_>, u64)) -> bool {
-        let (own, its) = (self.bytes(held), before.bytes(its));
-        let is_next = its.start < own.start && own.start <= its.end && its.end < own.end;
-        is_next && self.is_own && before.is_own && self.is_same(before) && own.end <= self.length
     }
 
     /// Returns the value of `Range` that asks for the rest after `received` bytes.
