@@ -128,6 +128,16 @@ import a as b from "c";
     }
 
     #[test]
+    fn declarations_near_the_widest_line_are_formatted_once() {
+        for length in 60..100 {
+            let name = "z".repeat(length);
+            formatted(&format!("vcl 4.1;\nbackend a{{.host=\"1\";.probe={{.url={name} \"/\";}}}}"));
+            formatted(&format!("vcl 4.1;\nacl {name}{{!\"1\"/8;(\"a\");}}"));
+            formatted(&format!("vcl 4.1;\nprobe p{{.url=\"{name}\";.interval=1 s;.timeout= 1.5s ;}}"));
+        }
+    }
+
+    #[test]
     fn comments_and_blank_lines_are_kept() {
         let text = "\n\n# first \n\n\nvcl 4.1; // trailing\r\nbackend b none;\n# about the subroutine\nsub x{ # open\n\n\n# before\n\
                     set req.http.a = /* in */ \"b\";\n\n\n\n  /* several\n   * lines */\nset req.http.b = \"c\" # why\n+ \"d\";\n\n\

@@ -190,7 +190,8 @@ impl Parser<'_> {
         for (token, current) in self.tokens[start..].iter().enumerate().map(|(i, t)| (start + i, t)) {
             let bytes = self.bytes(token);
             let gap = &self.text[end..current.span.start as usize];
-            width += bytes.len() + usize::from(!gap.is_empty());
+            let follows_blank = token > start && has_blank(self.tokens[token - 1].kind, current.kind);
+            width += bytes.len() + usize::from(follows_blank);
             let breaks = bytes.contains(&b'\n') || gap.iter().any(|b| matches!(b, b'\n' | b'/' | b'#'));
             if breaks || width > WIDTH || bytes == b"include" {
                 return false;
@@ -206,4 +207,17 @@ impl Parser<'_> {
         }
         false
     }
+}
+
+/// Returns whether a blank separates two tokens of a declaration on one line. This must not depend on the blanks of the
+/// text: they differ when the result is formatted again.
+fn has_blank(before: Tok, after: Tok) -> bool {
+    let is_tight = match (before, after) {
+        (Tok::Dot | Tok::LParen | Tok::Slash, _) | (_, Tok::Semi | Tok::RParen | Tok::Slash) => true,
+        (before, after) => {
+            before == Tok::Id && after == Tok::Dot
+                || matches!(before, Tok::Cnum | Tok::Fnum) && after == Tok::Id
+        }
+    };
+    !is_tight
 }
