@@ -76,7 +76,7 @@ impl Sums {
 
 #[test]
 fn every_world_keeps_the_rules() {
-    let time = Duration::from_secs(variable("SIMULATE_SECONDS").unwrap_or(60));
+    let time = Duration::from_secs(variable("SIMULATE_SECONDS").unwrap_or(30));
     let alone = variable("SIMULATE_SEED");
     let (next, sums) =
         (AtomicU64::new(alone.or(variable("SIMULATE_FROM")).unwrap_or(0)), Mutex::new(Sums::default()));

@@ -165,7 +165,7 @@ impl Body {
     }
 
     /// Returns the number of bytes of the arena that the data of filters occupy outside of the first span.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom), not(miri)))]
     pub(crate) fn extra_capacity(&self) -> usize {
         match self.extra.get() {
             Some(Extra::Span(span)) => span.capacity(),

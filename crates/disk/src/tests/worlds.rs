@@ -468,7 +468,7 @@ fn seeds() -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("DISK_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("DISK_SEEDS").unwrap_or(1000),
+        None => 0..number("DISK_SEEDS").unwrap_or(250),
     }
 }
 
