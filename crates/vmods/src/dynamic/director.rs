@@ -181,8 +181,8 @@ pub(super) fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> 
             return NONE;
         }
     };
-    let name = ctx.vcl.directors.get(domain.id).and_then(|cell| cell.director.host_name());
-    dynamic.first_lookups(ctx, name.into_iter().collect())?;
+    let names = ctx.vcl.directors.get(domain.id).map(|cell| cell.director.host_names());
+    dynamic.first_lookups(ctx, names.unwrap_or_default())?;
     Ok(Value::Backend(domain.id))
 }
 
