@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::get;
-use lacquer_testing::daemon::{Daemon, until};
+use lacquer_testing::daemon::{Daemon, signal, until};
 use lacquer_testing::dns::{NameServer, Reply};
 use lacquer_testing::slots::shared_slot;
 
@@ -148,6 +148,57 @@ fn a_name_service_in_trouble_ends_no_service() {
         assert!(until(|| server.queries("trouble.example") > before + 1), "{trouble:?}");
         assert_eq!(page(daemon.address), (200, "127.0.0.1".to_owned()), "{trouble:?}");
     }
+}
+
+/// A name service that dies takes no backend with it, even if the worker does too.
+#[test]
+fn a_worker_without_a_name_service_starts_with_the_last_addresses() {
+    let _slot = shared_slot();
+    let (port, server) = (origins(), NameServer::start());
+    server.addresses("kept.example", 1, &["127.0.0.2"]);
+    let mut daemon = daemon(&server, &declared("kept.example", port));
+    assert_eq!(page(daemon.address), (200, "127.0.0.2".to_owned()));
+    // The manager asks for them now and then.
+    thread::sleep(Duration::from_secs(7));
+    for trouble in [Reply::Silence, Reply::Code(2)] {
+        server.set("kept.example", trouble.clone());
+        // The second of these workers has found out nothing itself.
+        for _ in 0..2 {
+            let before = daemon.worker();
+            signal(before, "-KILL");
+            // A connection to the dead worker may hang first.
+            assert!((0..3).any(|_| until(|| get(daemon.address, "/").is_ok())), "{trouble:?}");
+            assert_ne!(daemon.worker(), before);
+            assert_eq!(page(daemon.address), (200, "127.0.0.2".to_owned()), "{trouble:?}");
+        }
+    }
+    server.addresses("kept.example", 1, &["127.0.0.1"]);
+    assert!(until(|| page(daemon.address).1 == "127.0.0.1"), "a lookup replaces them");
+}
+
+/// An upgrade keeps the addresses and the probes of a backend by name.
+#[test]
+fn an_upgrade_keeps_addresses_and_their_health() {
+    let _slot = shared_slot();
+    let (port, server) = (origins(), NameServer::start());
+    server.addresses("kept.example", 1, &["127.0.0.2"]);
+    // Without their history, the origin is sick until the second probe.
+    let vcl = format!(
+        "backend default {{
+            .host = \"kept.example\"; .port = \"{port}\";
+            .probe = {{ .expect_close = false; .initial = 0; .threshold = 2; .window = 8; .interval = 3s; }}
+        }}
+        sub vcl_recv {{ return (pass); }}"
+    );
+    let mut daemon = daemon(&server, &vcl);
+    assert!(until(|| page(daemon.address).0 == 200));
+    server.set("kept.example", Reply::Silence);
+    let before = daemon.worker();
+    signal(daemon.manager(), "-USR2");
+    daemon.banner();
+    assert!(daemon.ok("upgrade.show").starts_with("Upgraded from"), "{}", daemon.stderr());
+    assert_ne!(daemon.worker(), before);
+    assert_eq!(page(daemon.address), (200, "127.0.0.2".to_owned()), "{}", daemon.ok("backend.list -p"));
 }
 
 /// The host of a `.via` is followed like that of a backend, whether the other end has a name or an address.

@@ -185,6 +185,12 @@ impl NamedOrigin {
         self.state.read().origins.iter().map(|(_, origin)| origin.clone()).collect()
     }
 
+    /// Returns the origins of the current addresses, each with the word of its addresses: these, joined by `_via_`.
+    pub fn named_origins(&self) -> Vec<(String, Arc<Origin>)> {
+        let word = |route: &Route| route.to_string().replace(' ', "_");
+        self.state.read().origins.iter().map(|(route, origin)| (word(route), origin.clone())).collect()
+    }
+
     /// Returns the reason why there are no addresses, if there are none.
     pub fn missing(&self) -> Option<String> {
         if !self.state.read().origins.is_empty() {

@@ -59,6 +59,8 @@ impl Names {
     /// are watched from now on, until their first lookup has succeeded.
     pub fn take_known(&self, text: &str) {
         self.state.lock().earlier = Known::read(text);
+        // The next process gets them too, even if no lookup succeeds in this one.
+        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the last good answers as a text, and the number of changes up to now. Returns `None` if that number is as

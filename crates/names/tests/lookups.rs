@@ -226,20 +226,26 @@ fn answers_of_another_process_are_used_until_a_lookup_succeeds() {
     server.addresses("a.example", 60, &["10.0.0.1", "fd00::1"]);
     server.set("_http._tcp.example", Reply::Services(60, vec![(10, 5, 81, "b.example".to_owned())]));
     let first = names(&server);
-    let a = known(&first, "a.example");
+    let _a = known(&first, "a.example");
     let service = first.watch_service("_http._tcp.example", Refresh::default()).expect("a thread");
-    let missing = known(&first, "missing.example");
+    let _missing = known(&first, "missing.example");
     assert!(service.wait_until(Instant::now() + PATIENCE));
     assert!(until(|| first.known(0).is_some_and(|(changes, _)| changes == 2)), "two have answers");
     let (changes, text) = first.known(0).expect("a text");
     assert!(first.known(changes).is_none(), "nothing has changed since");
-    drop((a, service, missing));
+    let lines = |names: &Names| {
+        let (_, text) = names.known(0).expect("a text");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
 
     for reply in [Reply::Silence, Reply::Code(2)] {
         server.set("a.example", reply.clone());
         server.set("_http._tcp.example", reply.clone());
         let next = names(&server);
         next.take_known(&text);
+        assert_eq!(lines(&next), lines(&first), "without a user");
         let recorder = Arc::new(Recorder::default());
         let a = next.watch("A.example", Refresh::default()).expect("a thread");
         a.listen(&(recorder.clone() as Arc<dyn Listener>));
@@ -249,6 +255,7 @@ fn answers_of_another_process_are_used_until_a_lookup_succeeds() {
         assert!(other.answer().addresses.is_empty());
         let service = next.watch_service("_http._tcp.example", Refresh::default()).expect("a thread");
         assert_eq!(service.answer().places[0].port, 81);
+        assert_eq!(lines(&next), lines(&first), "with users");
         if !matches!(reply, Reply::Silence) {
             assert!(a.wait_until(Instant::now() + PATIENCE));
             assert!(a.answer().failure.is_some());
