@@ -1,35 +1,56 @@
 //! Hosts of backends whose addresses change, are slow to come, or are lies.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::get;
-use lacquer_testing::daemon::{Daemon, until};
+use lacquer_testing::daemon::{Daemon, signal, until};
 use lacquer_testing::dns::{NameServer, Reply};
 use lacquer_testing::slots::shared_slot;
 
 /// Starts two origins with one port, at 127.0.0.1 and 127.0.0.2, which respond with their address.
 fn origins() -> u16 {
+    pair(|_| String::new())
+}
+
+/// Starts two proxies in the same way. Each expects a PROXY header, and responds with its own address and with the one
+/// that the header asks for.
+fn proxies() -> u16 {
+    pair(|stream| {
+        let mut head = [0; 16];
+        stream.read_exact(&mut head).expect("a PROXY header");
+        assert!(head.starts_with(b"\r\n\r\n\0\r\nQUIT\n"), "{head:?}");
+        let mut rest = vec![0; usize::from(u16::from_be_bytes([head[14], head[15]]))];
+        stream.read_exact(&mut rest).expect("a whole PROXY header");
+        let to = <[u8; 4]>::try_from(&rest[4..8]).expect("four bytes");
+        format!(" to {}", IpAddr::from(to))
+    })
+}
+
+fn pair(greet: fn(&mut TcpStream) -> String) -> u16 {
     for _ in 0..100 {
         let first = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let port = first.local_addr().expect("it is bound").port();
         if let Ok(second) = TcpListener::bind(("127.0.0.2", port)) {
-            serve(first);
-            serve(second);
+            serve(first, greet);
+            serve(second, greet);
             return port;
         }
     }
     panic!("no port is free at both addresses");
 }
 
-fn serve(listener: TcpListener) {
+fn serve(listener: TcpListener, greet: fn(&mut TcpStream) -> String) {
     let own = listener.local_addr().expect("it is bound").ip().to_string();
     thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
+        for mut stream in listener.incoming().flatten() {
             let own = own.clone();
-            thread::spawn(move || answer(stream, &own));
+            thread::spawn(move || {
+                let greeting = greet(&mut stream);
+                answer(stream, &(own + &greeting));
+            });
         }
     });
 }
@@ -127,6 +148,123 @@ fn a_name_service_in_trouble_ends_no_service() {
         assert!(until(|| server.queries("trouble.example") > before + 1), "{trouble:?}");
         assert_eq!(page(daemon.address), (200, "127.0.0.1".to_owned()), "{trouble:?}");
     }
+}
+
+/// A name service that dies takes no backend with it, even if the worker does too.
+#[test]
+fn a_worker_without_a_name_service_starts_with_the_last_addresses() {
+    let _slot = shared_slot();
+    let (port, server) = (origins(), NameServer::start());
+    server.addresses("kept.example", 1, &["127.0.0.2"]);
+    let mut daemon = daemon(&server, &declared("kept.example", port));
+    assert_eq!(page(daemon.address), (200, "127.0.0.2".to_owned()));
+    // The manager asks for them now and then.
+    thread::sleep(Duration::from_secs(7));
+    for trouble in [Reply::Silence, Reply::Code(2)] {
+        server.set("kept.example", trouble.clone());
+        // The second of these workers has found out nothing itself.
+        for _ in 0..2 {
+            let before = daemon.worker();
+            signal(before, "-KILL");
+            // A connection to the dead worker may hang first.
+            assert!((0..3).any(|_| until(|| get(daemon.address, "/").is_ok())), "{trouble:?}");
+            assert_ne!(daemon.worker(), before);
+            assert_eq!(page(daemon.address), (200, "127.0.0.2".to_owned()), "{trouble:?}");
+        }
+    }
+    server.addresses("kept.example", 1, &["127.0.0.1"]);
+    assert!(until(|| page(daemon.address).1 == "127.0.0.1"), "a lookup replaces them");
+}
+
+/// An upgrade keeps the addresses and the probes of a backend by name.
+#[test]
+fn an_upgrade_keeps_addresses_and_their_health() {
+    let _slot = shared_slot();
+    let (port, server) = (origins(), NameServer::start());
+    server.addresses("kept.example", 1, &["127.0.0.2"]);
+    // Without their history, the origin is sick until the second probe.
+    let vcl = format!(
+        "backend default {{
+            .host = \"kept.example\"; .port = \"{port}\";
+            .probe = {{ .expect_close = false; .initial = 0; .threshold = 2; .window = 8; .interval = 3s; }}
+        }}
+        sub vcl_recv {{ return (pass); }}"
+    );
+    let mut daemon = daemon(&server, &vcl);
+    assert!(until(|| page(daemon.address).0 == 200));
+    server.set("kept.example", Reply::Silence);
+    let before = daemon.worker();
+    signal(daemon.manager(), "-USR2");
+    daemon.banner();
+    assert!(daemon.ok("upgrade.show").starts_with("Upgraded from"), "{}", daemon.stderr());
+    assert_ne!(daemon.worker(), before);
+    assert_eq!(page(daemon.address), (200, "127.0.0.2".to_owned()), "{}", daemon.ok("backend.list -p"));
+}
+
+/// The host of a `.via` is followed like that of a backend, whether the other end has a name or an address.
+#[test]
+fn a_proxy_moves_with_its_host() {
+    let _slot = shared_slot();
+    let (port, server) = (proxies(), NameServer::start());
+    server.addresses("proxy.example", 1, &["127.0.0.1"]);
+    server.addresses("origin.example", 1, &["192.0.2.1"]);
+    let vcl = format!(
+        "backend proxy {{ .host = \"proxy.example\"; .port = \"{port}\"; }}
+        backend named {{ .host = \"origin.example\"; .via = proxy; }}
+        backend fixed {{ .host = \"192.0.2.9\"; .authority = \"fixed.example\"; .via = proxy; }}
+        sub vcl_recv {{
+            set req.backend_hint = named;
+            if (req.http.Fixed) {{ set req.backend_hint = fixed; }}
+            return (pass);
+        }}"
+    );
+    let mut daemon = daemon(&server, &vcl);
+    let fixed = |address| {
+        let mut client = lacquer_testing::client::Client::connect(address).expect("a connection");
+        let response = client.ask("GET / HTTP/1.1\r\nHost: a\r\nFixed: 1\r\n\r\n").expect("a response");
+        String::from_utf8_lossy(&response.body).into_owned()
+    };
+    assert_eq!(page(daemon.address), (200, "127.0.0.1 to 192.0.2.1".to_owned()));
+    assert_eq!(fixed(daemon.address), "127.0.0.1 to 192.0.2.9");
+    server.addresses("proxy.example", 1, &["127.0.0.2"]);
+    assert!(until(|| page(daemon.address).1 == "127.0.0.2 to 192.0.2.1"));
+    assert!(until(|| fixed(daemon.address) == "127.0.0.2 to 192.0.2.9"));
+    server.addresses("origin.example", 1, &["192.0.2.2"]);
+    assert!(until(|| page(daemon.address).1 == "127.0.0.2 to 192.0.2.2"));
+    for trouble in [Reply::Code(3), Reply::Code(2), Reply::Addresses(1, addresses(&["0.0.0.0"]))] {
+        server.set("proxy.example", trouble.clone());
+        let before = server.queries("proxy.example");
+        assert!(until(|| server.queries("proxy.example") > before + 1), "{trouble:?}");
+        for _ in 0..5 {
+            assert_eq!(page(daemon.address).1, "127.0.0.2 to 192.0.2.2", "{trouble:?}");
+            assert_eq!(fixed(daemon.address), "127.0.0.2 to 192.0.2.9", "{trouble:?}");
+        }
+    }
+    server.addresses("proxy.example", 1, &["127.0.0.1", "127.0.0.2"]);
+    assert!(until(|| daemon.ok("backend.list -p").contains("192.0.2.9 via 127.0.0.1 healthy")));
+    let mut seen: Vec<String> = (0..20).map(|_| page(daemon.address).1).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen, ["127.0.0.1 to 192.0.2.2", "127.0.0.2 to 192.0.2.2"]);
+}
+
+/// The backends that connect through a host that does not exist yet are sick until it does.
+#[test]
+fn a_proxy_may_be_born_late() {
+    let _slot = shared_slot();
+    let (port, server) = (proxies(), NameServer::start());
+    let vcl = format!(
+        "backend proxy {{ .host = \"late.example\"; .port = \"{port}\"; }}
+        backend fixed {{ .host = \"192.0.2.9\"; .authority = \"fixed.example\"; .via = proxy; }}
+        sub vcl_recv {{ set req.backend_hint = fixed; return (pass); }}"
+    );
+    let mut daemon = daemon(&server, &vcl);
+    assert_eq!(page(daemon.address).0, 503);
+    assert!(
+        daemon.ok("backend.list -p").contains("late.example cannot be resolved: the name does not exist")
+    );
+    server.addresses("late.example", 60, &["127.0.0.2"]);
+    assert!(until(|| page(daemon.address) == (200, "127.0.0.2 to 192.0.2.9".to_owned())));
 }
 
 /// A host that does not exist yet is a warning. Its backend is sick until it does.

@@ -15,11 +15,14 @@ NAMES = 10_000
 TTL = 60
 MOVED = b"moved"
 NOBODY, ORIGIN = bytes((127, 0, 0, 9)), bytes((127, 0, 0, 1))
-IPV4 = 1
+IPV4, SOA = 1, 6
+# Absent records stay absent for 15 minutes. The names of the server and its administrator are the root.
+AUTHORITY = struct.pack(">3HIH2B5I", 0xC00C, SOA, 1, 900, 22, 0, 0, 1, 3600, 600, 86400, 900)
 
 
 class NameServer(threading.Thread):
-    """Answers each query for an IPv4 address with that of the origin, and other queries with no records."""
+    """Answers each query for an IPv4 address with that of the origin, and other queries with no records and the SOA record
+    that such an answer must have (RFC 2308)."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -36,8 +39,8 @@ class NameServer(threading.Thread):
                 end += 1 + query[end]
             name, is_ipv4 = query[13:13 + query[12]].lower(), query[end + 2] == IPV4
             question = query[12:end + 5]
-            self.socket.sendto(query[:2] + struct.pack(">5H", 0x8180, 1, is_ipv4, 0, 0) + question
-                               + (self.record(name) if is_ipv4 else b""), client)
+            self.socket.sendto(query[:2] + struct.pack(">5H", 0x8180, 1, is_ipv4, not is_ipv4, 0) + question
+                               + (self.record(name) if is_ipv4 else AUTHORITY), client)
 
     def record(self, name):
         address = ORIGIN

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages. A manager that was upgraded continues only with a worker of the same version.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The hidden first argument that makes the program a worker: `--worker-link=FD`.
 pub const WORKER_ARGUMENT: &str = "--worker-link=";
@@ -134,6 +134,18 @@ pub enum Request {
     /// Reply, without a log record, with the names of the list on demand for which clients have asked since the last
     /// time, one in each line.
     WantedNames,
+    /// Reply, without a log record, with the last good addresses of the hosts of backends, for `TakeAddresses`: the number
+    /// of their changes in a line, and a text. Reply with nothing if that number is as given.
+    Addresses {
+        /// The number in the last reply, or 0.
+        changes: u64,
+    },
+    /// Use the addresses that another worker has reported for hosts until their first lookup has succeeded. This comes before
+    /// the programs.
+    TakeAddresses {
+        /// The text of its reply to `Addresses`.
+        text: String,
+    },
 }
 
 /// The temperature that the user set for a VCL program.

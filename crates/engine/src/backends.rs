@@ -1,6 +1,7 @@
 //! The backends that a VCL declares: leaves of the directors' tree, with their counters and limits.
 
 use std::any::Any;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -38,15 +39,23 @@ pub struct OriginContext<'s> {
     pub vcl_name: &'s str,
     pub probe: Option<&'s Probe>,
     /// The backend through which connections are made (`.via`).
-    pub via: Option<&'s Origin>,
+    pub via: Option<Via<'s>>,
     /// The settings for TLS, if the connections use it.
     pub tls: Option<OriginTls>,
-    /// The name that the address belongs to.
+    /// The name that the address belongs to: that of the other backend, if connections are made through one.
     pub name: Option<SharedName>,
     /// The server within this process that is the backend.
     pub local: Option<LocalServer>,
     pub prefer_ipv6: bool,
     pub now: f64,
+}
+
+/// The backend through which connections are made.
+#[derive(Clone, Copy)]
+pub struct Via<'s> {
+    pub origin: &'s Origin,
+    /// Its address, if its host is a name.
+    pub address: Option<SocketAddr>,
 }
 
 fn addresses(of: &Backend, preamble: Option<Vec<u8>>) -> Addresses {
@@ -61,19 +70,22 @@ impl Origin {
         } else {
             spec.address.ipv4.or(spec.address.ipv6)
         };
-        let endpoint = match context.via {
-            None => {
-                let (name, local) = (context.name, context.local);
-                let addresses = Addresses { name, local, ..addresses(&spec, spec.preamble.clone()) };
-                Endpoint::new(addresses, context.tls)
-            }
-            Some(via) => {
-                inherit_timeouts(&mut spec, &via.spec);
+        let name = context.name;
+        let addresses = match context.via {
+            None => Addresses { name, local: context.local, ..addresses(&spec, spec.preamble.clone()) },
+            Some(Via { origin, address: resolved }) => {
+                inherit_timeouts(&mut spec, &origin.spec);
                 let preamble =
                     address.map(|to| lacquer_net::proxy_out::onward(to, spec.authority.as_deref()));
-                Endpoint::new(addresses(&via.spec, preamble), context.tls)
+                let declared = addresses(&origin.spec, preamble);
+                match resolved {
+                    None => declared,
+                    Some(to) if to.is_ipv4() => Addresses { name, v4: Some(to), v6: None, ..declared },
+                    Some(to) => Addresses { name, v4: None, v6: Some(to), ..declared },
+                }
             }
         };
+        let endpoint = Endpoint::new(addresses, context.tls);
         let numeric = || address.map_or_else(|| "0.0.0.0".into(), |a| a.ip().to_string().into());
         let host = spec.host_header.clone().unwrap_or_else(numeric);
         Origin {

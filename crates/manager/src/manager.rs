@@ -20,7 +20,7 @@ use crate::tls;
 use crate::upgrade::Upgrade;
 use crate::vcl::Catalogue;
 use crate::workdir::{PidFile, Renewal};
-use crate::worker::{Relaunch, Retiring, State, Worker};
+use crate::worker::{Addresses, Relaunch, Retiring, State, Worker};
 
 /// The reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +104,8 @@ pub(crate) struct Child {
     pub(crate) panic: Option<String>,
     /// The worker before this one, while it serves its last requests.
     pub(crate) retiring: Option<Retiring>,
+    /// The addresses of hosts, for the next worker.
+    pub(crate) addresses: Addresses,
 }
 
 impl Manager {

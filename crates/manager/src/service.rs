@@ -308,6 +308,7 @@ impl Service {
             }
             self.manager.renew_workdir();
             self.manager.serve_wanted_names();
+            self.manager.keep_addresses(now);
         }
         self.manager.launch_if_due(now);
         self.manager.follow_retiring(now);

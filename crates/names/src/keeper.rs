@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -13,8 +14,10 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::known::{self, Known};
 use crate::lookup::Lookup;
 use crate::name::{Kind, Name, Refresh};
+use crate::servers::Memory;
 use crate::settings::Settings;
 
 const HOSTS: &str = "/etc/hosts";
@@ -27,17 +30,21 @@ const CHECK: Duration = Duration::from_secs(1);
 const LONGEST_SLEEP: Duration = Duration::from_mins(1);
 
 type ReadSettings = dyn Fn() -> Settings + Send + Sync;
-type Known = HashMap<(String, Kind, Refresh), Weak<Name>>;
+type Table = HashMap<(String, Kind, Refresh), Weak<Name>>;
 
 /// All names. The thread starts with the first one.
 pub struct Names {
     settings: Arc<ReadSettings>,
     state: Mutex<State>,
+    /// The number of changes of addresses.
+    changes: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
 struct State {
-    known: Known,
+    table: Table,
+    /// The answers of the process before this one.
+    earlier: Known,
     /// The size at which names without users are removed from the table.
     cleaned_at: usize,
     added: Option<mpsc::UnboundedSender<Weak<Name>>>,
@@ -45,7 +52,36 @@ struct State {
 
 impl Names {
     pub fn new(settings: impl Fn() -> Settings + Send + Sync + 'static) -> Names {
-        Names { settings: Arc::new(settings), state: Mutex::default() }
+        Names { settings: Arc::new(settings), state: Mutex::default(), changes: Arc::default() }
+    }
+
+    /// Continues with the answers of another process, which `Names::known` has returned there. They are those of names that
+    /// are watched from now on, until their first lookup has succeeded.
+    pub fn take_known(&self, text: &str) {
+        self.state.lock().earlier = Known::read(text);
+        // The next process gets them too, even if no lookup succeeds in this one.
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the last good answers as a text, and the number of changes up to now. Returns `None` if that number is as
+    /// given.
+    pub fn known(&self, changes: u64) -> Option<(u64, String)> {
+        let now = self.changes.load(Ordering::Relaxed);
+        if now == changes {
+            return None;
+        }
+        let mut text = String::new();
+        let names: Vec<Arc<Name>> = {
+            let mut state = self.state.lock();
+            for (name, kind, answer) in state.earlier.rest() {
+                known::write(&mut text, name, kind, answer);
+            }
+            state.table.values().filter_map(Weak::upgrade).collect()
+        };
+        for name in names {
+            known::write(&mut text, name.host(), name.kind(), &name.answer());
+        }
+        Some((now, text))
     }
 
     /// Returns a name, which is looked up from now on. Fails if the thread cannot start.
@@ -62,31 +98,35 @@ impl Names {
         let host = host.to_ascii_lowercase();
         let mut state = self.state.lock();
         let key = (host, kind, refresh);
-        if let Some(name) = state.known.get(&key).and_then(Weak::upgrade) {
+        if let Some(name) = state.table.get(&key).and_then(Weak::upgrade) {
             return Ok(name);
         }
-        if state.known.len() > state.cleaned_at {
-            state.known.retain(|_, name| name.strong_count() > 0);
-            state.cleaned_at = 2 * state.known.len() + 16;
+        if state.table.len() > state.cleaned_at {
+            state.table.retain(|_, name| name.strong_count() > 0);
+            state.cleaned_at = 2 * state.table.len() + 16;
         }
         if state.added.is_none() {
-            state.added = Some(start(self.settings.clone())?);
+            state.added = Some(start(self.settings.clone(), self.changes.clone())?);
         }
-        let name = Arc::new(Name::new(&key.0, kind, refresh));
+        let earlier = state.earlier.take(&key.0, kind).unwrap_or_default();
+        let name = Arc::new(Name::new(&key.0, kind, refresh, earlier));
         if let Some(added) = &state.added {
             added
                 .send(Arc::downgrade(&name))
                 .map_err(|_| io::Error::other("the thread for names has ended"))?;
         }
-        state.known.insert(key, Arc::downgrade(&name));
+        state.table.insert(key, Arc::downgrade(&name));
         Ok(name)
     }
 }
 
-fn start(settings: Arc<ReadSettings>) -> io::Result<mpsc::UnboundedSender<Weak<Name>>> {
+fn start(
+    settings: Arc<ReadSettings>,
+    changes: Arc<AtomicU64>,
+) -> io::Result<mpsc::UnboundedSender<Weak<Name>>> {
     let (added, arrivals) = mpsc::unbounded_channel();
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let run = move || LocalSet::new().block_on(&runtime, serve(settings, arrivals));
+    let run = move || LocalSet::new().block_on(&runtime, serve(settings, changes, arrivals));
     std::thread::Builder::new().name("names".to_owned()).spawn(run)?;
     Ok(added)
 }
@@ -94,6 +134,7 @@ fn start(settings: Arc<ReadSettings>) -> io::Result<mpsc::UnboundedSender<Weak<N
 /// The parts that the tasks of all names share.
 struct Keeper {
     settings: Arc<ReadSettings>,
+    changes: Arc<AtomicU64>,
     lookup: RefCell<Rc<Lookup>>,
     permits: Semaphore,
     /// The sources that `lookup` was made from.
@@ -121,11 +162,16 @@ impl Sources {
     }
 }
 
-async fn serve(settings: Arc<ReadSettings>, mut arrivals: mpsc::UnboundedReceiver<Weak<Name>>) {
+async fn serve(
+    settings: Arc<ReadSettings>,
+    changes: Arc<AtomicU64>,
+    mut arrivals: mpsc::UnboundedReceiver<Weak<Name>>,
+) {
     let sources = Sources::now(&settings());
     let keeper = Rc::new(Keeper {
         lookup: RefCell::new(Rc::new(sources.lookup())),
         settings,
+        changes,
         permits: Semaphore::new(MOST_LOOKUPS),
         sources: RefCell::new(sources),
         generation: Cell::new(0),
@@ -165,13 +211,18 @@ impl Keeper {
 
 /// Looks up a name until nobody uses it.
 async fn keep(keeper: Rc<Keeper>, name: Weak<Name>) {
+    let (mut memory, mut remembered) = (Memory::default(), 0);
     loop {
         let Some(user) = name.upgrade() else { return };
         let Ok(permit) = keeper.permits.acquire().await else { return };
         let generation = keeper.generation.get();
+        if generation != remembered {
+            // Other servers may give other answers.
+            (memory, remembered) = (Memory::default(), generation);
+        }
         let lookup = keeper.lookup.borrow().clone();
         let outcome = match user.kind() {
-            Kind::Host => lookup.run(user.host()).await,
+            Kind::Host => lookup.run(user.host(), &mut memory, (keeper.settings)().ttl.1).await,
             Kind::Service => lookup.service(user.host()).await,
         };
         drop(permit);
@@ -179,7 +230,11 @@ async fn keep(keeper: Rc<Keeper>, name: Weak<Name>) {
             // The sources have changed meanwhile.
             continue;
         }
-        let next = Instant::now() + user.update(outcome, &(keeper.settings)());
+        let updated = user.update(outcome, &(keeper.settings)());
+        if updated.has_changed {
+            keeper.changes.fetch_add(1, Ordering::Relaxed);
+        }
+        let next = Instant::now() + updated.next;
         let due = user.due.clone();
         drop(user);
         loop {

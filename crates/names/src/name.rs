@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
-use crate::lookup::{Failure, Found, Place};
+use crate::found::{Failure, Found, Place};
 use crate::settings::Settings;
 
 /// The time between two lookups of a name.
@@ -78,6 +78,13 @@ pub struct Answer {
     pub is_known: bool,
 }
 
+impl Answer {
+    /// Returns whether it can be used: a lookup has ended, or another process had an answer.
+    fn is_usable(&self) -> bool {
+        self.is_known || !self.addresses.is_empty() || !self.places.is_empty()
+    }
+}
+
 /// A name, which is looked up as long as this value lives.
 pub struct Name {
     host: String,
@@ -93,12 +100,13 @@ pub struct Name {
 }
 
 impl Name {
-    pub(crate) fn new(host: &str, kind: Kind, refresh: Refresh) -> Name {
+    /// Creates a name, with the last good answer of another process.
+    pub(crate) fn new(host: &str, kind: Kind, refresh: Refresh, answer: Answer) -> Name {
         Name {
             host: host.to_owned(),
             kind,
             refresh,
-            answer: Mutex::default(),
+            answer: Mutex::new(answer),
             ended: Condvar::new(),
             first: Notify::new(),
             due: Arc::default(),
@@ -118,15 +126,21 @@ impl Name {
         self.answer.lock().clone()
     }
 
-    pub fn is_known(&self) -> bool {
+    /// Returns whether a lookup has ended.
+    fn is_known(&self) -> bool {
         self.answer.lock().is_known
     }
 
-    /// Adds a listener. It receives the current state at once, if a lookup has ended.
+    /// Returns whether a lookup has ended, or another process had an answer.
+    pub fn is_usable(&self) -> bool {
+        self.answer.lock().is_usable()
+    }
+
+    /// Adds a listener. It receives the current state at once, if that can be used.
     pub fn listen(&self, listener: &Arc<dyn Listener>) {
         self.listeners.lock().push(Arc::downgrade(listener));
         let answer = self.answer();
-        if answer.is_known {
+        if answer.is_usable() {
             listener.changed(&answer);
         }
     }
@@ -154,9 +168,9 @@ impl Name {
         true
     }
 
-    /// Stores the outcome of a lookup, and informs the listeners of a change. Returns the time until the next one.
-    pub(crate) fn update(&self, outcome: Result<Found, Failure>, settings: &Settings) -> Duration {
-        let (now, next) = {
+    /// Stores the outcome of a lookup, and informs the listeners of a change.
+    pub(crate) fn update(&self, outcome: Result<Found, Failure>, settings: &Settings) -> Updated {
+        let (now, next, has_changed) = {
             let mut answer = self.answer.lock();
             let before = answer.clone();
             let next = match outcome {
@@ -175,7 +189,8 @@ impl Name {
                     self.refresh.after_failure(failure.ttl, settings)
                 }
             };
-            ((*answer != before).then(|| answer.clone()), next)
+            let has_changed = answer.addresses != before.addresses || answer.places != before.places;
+            ((*answer != before).then(|| answer.clone()), next, has_changed)
         };
         if let Some(answer) = now {
             let listeners: Vec<_> = {
@@ -189,8 +204,16 @@ impl Name {
         }
         self.ended.notify_all();
         self.first.notify_waiters();
-        next
+        Updated { next, has_changed }
     }
+}
+
+/// The consequences of a lookup.
+pub(crate) struct Updated {
+    /// The time until the next one.
+    pub next: Duration,
+    /// Whether there are other addresses or places than before.
+    pub has_changed: bool,
 }
 
 #[cfg(test)]
@@ -221,12 +244,14 @@ mod tests {
 
     #[test]
     fn a_failure_keeps_the_addresses() {
-        let name = Name::new("a", Kind::Host, Refresh::default());
+        let name = Name::new("a", Kind::Host, Refresh::default(), Answer::default());
         let settings = Settings::default();
         let addresses: Vec<IpAddr> = vec!["10.0.0.1".parse().unwrap()];
-        name.update(Err(Failure { text: "first".into(), ttl: None }), &settings);
+        let failed = name.update(Err(Failure { text: "first".into(), ttl: None }), &settings);
+        assert!(!failed.has_changed);
         assert!(name.answer().addresses.is_empty());
-        name.update(Ok(Found { addresses: addresses.clone(), ..Found::default() }), &settings);
+        let found = name.update(Ok(Found { addresses: addresses.clone(), ..Found::default() }), &settings);
+        assert!(found.has_changed);
         assert_eq!(name.answer().failure, None);
         name.update(Err(Failure { text: "gone".into(), ttl: None }), &settings);
         assert_eq!(

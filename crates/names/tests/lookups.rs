@@ -65,6 +65,73 @@ fn failures_keep_the_last_addresses() {
 }
 
 #[test]
+fn an_absent_family_is_not_asked_for_until_its_negative_answer_expires() {
+    let server = NameServer::start();
+    server.set("plain.example", Reply::WithNegative(1, parsed(&["10.0.0.1"]), 3600));
+    server.set("gains.example", Reply::WithNegative(1, parsed(&["fd00::1"]), 3));
+    server.addresses("unknown.example", 1, &["10.0.0.1"]);
+    let names = names(&server);
+    let (plain, gains) = (known(&names, "plain.example"), known(&names, "gains.example"));
+    let unknown = known(&names, "unknown.example");
+    assert!(until(|| server.queries_by_family("plain.example").0 > 3), "it is looked up again");
+    assert_eq!(server.queries_by_family("plain.example").1, 1);
+    assert_eq!(plain.answer().addresses, parsed(&["10.0.0.1"]));
+    assert!(
+        until(|| server.queries_by_family("unknown.example").1 > 2),
+        "the time of the absence is not known"
+    );
+    assert_eq!(unknown.answer().failure, None);
+    assert_eq!(server.queries_by_family("gains.example").0, 1);
+    server.set("gains.example", Reply::WithNegative(1, parsed(&["10.0.0.2", "fd00::1"]), 3));
+    let start = Instant::now();
+    assert!(until(|| gains.answer().addresses == parsed(&["10.0.0.2", "fd00::1"])), "the new type is found");
+    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_name_that_changes_its_family_is_found_at_once() {
+    let server = NameServer::start();
+    server.set("turns.example", Reply::WithNegative(1, parsed(&["10.0.0.1"]), 3600));
+    let names = names(&server);
+    let name = known(&names, "turns.example");
+    assert!(until(|| server.queries_by_family("turns.example").0 > 1));
+    server.set("turns.example", Reply::WithNegative(1, parsed(&["fd00::1"]), 3600));
+    let start = Instant::now();
+    assert!(until(|| name.answer().addresses == parsed(&["fd00::1"])));
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    let before = server.queries_by_family("turns.example");
+    assert!(until(|| server.queries_by_family("turns.example").1 > before.1 + 2));
+    assert_eq!(server.queries_by_family("turns.example").0, before.0, "now the other family is absent");
+    server.set("turns.example", Reply::Code(3));
+    assert!(until(|| name.answer().failure.is_some()));
+    assert_eq!(name.answer().addresses, parsed(&["fd00::1"]));
+    server.set("turns.example", Reply::WithNegative(1, parsed(&["10.0.0.3"]), 3600));
+    assert!(until(|| name.answer().addresses == parsed(&["10.0.0.3"])), "all is asked for after a failure");
+}
+
+/// A server cannot hide a record type for longer than the settings allow, nor lose addresses by failing for one.
+#[test]
+fn absences_are_limited_and_failures_of_one_family_lose_nothing() {
+    let server = NameServer::start();
+    let settings = Settings {
+        servers: server.address.to_string(),
+        ttl: (Duration::from_secs(1), Duration::from_secs(2)),
+        retry: Duration::from_secs(1),
+    };
+    let names = Names::new(move || settings.clone());
+    server.set("hidden.example", Reply::WithNegative(1, parsed(&["10.0.0.1"]), u32::MAX));
+    server.set("half.example", Reply::Addresses(1, parsed(&["10.0.0.1", "fd00::1"])));
+    let (hidden, half) = (known(&names, "hidden.example"), known(&names, "half.example"));
+    server.set("hidden.example", Reply::Addresses(1, parsed(&["10.0.0.1", "fd00::9"])));
+    server.set("half.example", Reply::OrCode(1, parsed(&["10.0.0.2"]), 2));
+    assert!(until(|| hidden.answer().addresses == parsed(&["10.0.0.1", "fd00::9"])));
+    assert!(until(|| half.answer().addresses == parsed(&["10.0.0.2", "fd00::1"])), "{:?}", half.answer());
+    assert_eq!(half.answer().failure, None);
+    server.set("half.example", Reply::WithNegative(1, parsed(&["10.0.0.2"]), 1));
+    assert!(until(|| half.answer().addresses == parsed(&["10.0.0.2"])), "the absence is certain");
+}
+
+#[test]
 fn a_truncated_answer_is_asked_for_over_tcp() {
     let server = NameServer::start();
     let many: Vec<IpAddr> = (0..100u8).map(|n| IpAddr::from([10, 0, 1, n])).collect();
@@ -150,6 +217,53 @@ fn listeners_hear_of_changes_only_and_unused_names_are_left_alone() {
     let after = server.queries("steady.example");
     std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(server.queries("steady.example"), after);
+}
+
+/// A process whose name service is dead continues with the answers of the one before it.
+#[test]
+fn answers_of_another_process_are_used_until_a_lookup_succeeds() {
+    let server = NameServer::start();
+    server.addresses("a.example", 60, &["10.0.0.1", "fd00::1"]);
+    server.set("_http._tcp.example", Reply::Services(60, vec![(10, 5, 81, "b.example".to_owned())]));
+    let first = names(&server);
+    let _a = known(&first, "a.example");
+    let service = first.watch_service("_http._tcp.example", Refresh::default()).expect("a thread");
+    let _missing = known(&first, "missing.example");
+    assert!(service.wait_until(Instant::now() + PATIENCE));
+    assert!(until(|| first.known(0).is_some_and(|(changes, _)| changes == 2)), "two have answers");
+    let (changes, text) = first.known(0).expect("a text");
+    assert!(first.known(changes).is_none(), "nothing has changed since");
+    let lines = |names: &Names| {
+        let (_, text) = names.known(0).expect("a text");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+
+    for reply in [Reply::Silence, Reply::Code(2)] {
+        server.set("a.example", reply.clone());
+        server.set("_http._tcp.example", reply.clone());
+        let next = names(&server);
+        next.take_known(&text);
+        assert_eq!(lines(&next), lines(&first), "without a user");
+        let recorder = Arc::new(Recorder::default());
+        let a = next.watch("A.example", Refresh::default()).expect("a thread");
+        a.listen(&(recorder.clone() as Arc<dyn Listener>));
+        assert_eq!(recorder.0.lock().unwrap()[0].addresses, parsed(&["10.0.0.1", "fd00::1"]), "{reply:?}");
+        assert!(a.is_usable());
+        let other = next.watch("missing.example", Refresh::default()).expect("a thread");
+        assert!(other.answer().addresses.is_empty());
+        let service = next.watch_service("_http._tcp.example", Refresh::default()).expect("a thread");
+        assert_eq!(service.answer().places[0].port, 81);
+        assert_eq!(lines(&next), lines(&first), "with users");
+        if !matches!(reply, Reply::Silence) {
+            assert!(a.wait_until(Instant::now() + PATIENCE));
+            assert!(a.answer().failure.is_some());
+            assert_eq!(a.answer().addresses, parsed(&["10.0.0.1", "fd00::1"]), "{reply:?}");
+            server.addresses("a.example", 60, &["10.0.0.2"]);
+            assert!(until(|| a.answer().addresses == parsed(&["10.0.0.2"])), "a lookup replaces them");
+        }
+    }
 }
 
 #[test]

@@ -12,6 +12,10 @@ use std::time::Duration;
 pub enum Reply {
     /// These addresses with this TTL.
     Addresses(u32, Vec<IpAddr>),
+    /// These addresses with this TTL. Negative answers for the other record types expire after the last number of seconds.
+    WithNegative(u32, Vec<IpAddr>, u32),
+    /// These addresses with this TTL. Queries for the other record types fail with this code.
+    OrCode(u32, Vec<IpAddr>, u8),
     /// An alias, and the addresses of its target.
     Alias(u32, String, Vec<IpAddr>),
     /// SRV records: priority, weight, port, target.
@@ -37,7 +41,7 @@ pub enum Reply {
 #[derive(Default)]
 struct Zone {
     replies: HashMap<String, Reply>,
-    queries: Vec<String>,
+    queries: Vec<(String, u16)>,
 }
 
 pub struct NameServer {
@@ -87,7 +91,14 @@ impl NameServer {
 
     /// Returns the number of queries for a name.
     pub fn queries(&self, name: &str) -> usize {
-        locked(&self.zone).queries.iter().filter(|query| *query == name).count()
+        locked(&self.zone).queries.iter().filter(|(query, _)| *query == name).count()
+    }
+
+    /// Returns the number of queries for the addresses of a name: those for IPv4, and those for IPv6.
+    pub fn queries_by_family(&self, name: &str) -> (usize, usize) {
+        let zone = locked(&self.zone);
+        let count = |kind| zone.queries.iter().filter(|query| query.0 == name && query.1 == kind).count();
+        (count(A), count(AAAA))
     }
 }
 
@@ -140,6 +151,7 @@ fn record(name: &[u8], kind: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
 
 const A: u16 = 1;
 const CNAME: u16 = 5;
+const SOA: u16 = 6;
 const AAAA: u16 = 28;
 const SRV: u16 = 33;
 const NAME_OF_QUESTION: &[u8] = &[0xc0, 12];
@@ -159,6 +171,17 @@ fn message(query: &Query<'_>, code: u8, flags: u8, records: &[Vec<u8>]) -> Vec<u
     [&header, query.question, &records.concat()].concat()
 }
 
+/// Returns a negative answer that expires after this time.
+fn negative(query: &Query<'_>, seconds: u32) -> Vec<u8> {
+    let numbers = [1, 3600, 600, 86400, seconds].map(u32::to_be_bytes).concat();
+    let authority = [wire_name("ns.example"), wire_name("admin.example"), numbers].concat();
+    let record = record(NAME_OF_QUESTION, SOA, u32::MAX >> 1, &authority);
+    let mut message = message(query, 0, 0, &[]);
+    // The number of authorities.
+    message[9] = 1;
+    [message, record].concat()
+}
+
 /// Returns the answer to a query, or `None` for silence.
 fn answer(query: &Query<'_>, reply: &Reply, is_udp: bool) -> Option<Vec<u8>> {
     let addressed = |ttl, list: &[IpAddr]| address_records(NAME_OF_QUESTION, query.kind, ttl, list);
@@ -167,6 +190,14 @@ fn answer(query: &Query<'_>, reply: &Reply, is_udp: bool) -> Option<Vec<u8>> {
         Reply::Addresses(ttl, list) | Reply::Truncated(ttl, list) => {
             message(query, 0, 0, &addressed(*ttl, list))
         }
+        Reply::WithNegative(ttl, list, seconds) => match addressed(*ttl, list) {
+            none if none.is_empty() => negative(query, *seconds),
+            records => message(query, 0, 0, &records),
+        },
+        Reply::OrCode(ttl, list, code) => match addressed(*ttl, list) {
+            none if none.is_empty() => message(query, *code, 0, &[]),
+            records => message(query, 0, 0, &records),
+        },
         Reply::Alias(ttl, target, list) => {
             let target = wire_name(target);
             let mut records = vec![record(NAME_OF_QUESTION, CNAME, *ttl, &target)];
@@ -209,7 +240,7 @@ fn answer(query: &Query<'_>, reply: &Reply, is_udp: bool) -> Option<Vec<u8>> {
 
 fn reply_of(zone: &Mutex<Zone>, query: &Query<'_>) -> Reply {
     let mut zone = locked(zone);
-    zone.queries.push(query.name.clone());
+    zone.queries.push((query.name.clone(), query.kind));
     zone.replies.get(&query.name).cloned().unwrap_or(Reply::Code(3))
 }
 

@@ -202,21 +202,7 @@ impl Compiler<'_> {
         if let Some(symbol) = symbol {
             self.symbols.list[symbol].via = true;
         }
-        self.fix_address(slot)?;
         Ok(slot)
-    }
-
-    /// Resolves the host of a backend that others connect through. It is not looked up again.
-    fn fix_address(&mut self, slot: u32) -> Res<()> {
-        let mut backend = std::mem::take(&mut self.program.origins.backends[slot as usize]);
-        let resolved = match backend.address.name.take() {
-            Some(HostName { host, port }) if backend.address.ipv4.or(backend.address.ipv6).is_none() => {
-                self.resolve_backend(&mut backend, &format!("{host} {port}"), self.t)
-            }
-            _ => Ok(()),
-        };
-        self.program.origins.backends[slot as usize] = backend;
-        resolved
     }
 
     fn probe_of_backend(&mut self, backend: &mut Backend) -> Res<()> {

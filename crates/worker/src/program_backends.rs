@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lacquer_engine::backends::{Origin, OriginContext, OriginLeaf};
-use lacquer_engine::named_origin::{AddressObserver, NamedOrigin, Recipe};
+use lacquer_engine::named_origin::{AddressObserver, NamedOrigin, Proxy, Recipe};
 use lacquer_engine::vcl_table::{Entry, Temperature};
 use lacquer_names::{Name, Refresh};
 use lacquer_net::LocalServer;
@@ -63,11 +63,13 @@ impl<'p> DeclaredBackends<'p> {
         });
         let via = spec.via.and_then(|i| self.names.get(i as usize));
         let via = via.and_then(|via| self.origins.iter().find(|o| o.spec.name == *via)).cloned();
+        let via = via.map(|declared| Proxy { declared, lookup: HostLookup::default() });
+        let uses_names = uses_names(spec, via.as_ref());
         let probe = spec.probe.and_then(|i| self.probes.get(i as usize));
         let context = OriginContext {
             vcl_name: self.vcl_name,
-            probe: probe.filter(|_| spec.address.name.is_none()),
-            via: via.as_deref(),
+            probe: probe.filter(|_| !uses_names),
+            via: via.as_ref().map(Proxy::as_declared),
             tls,
             prefer_ipv6: self.prefer_ipv6,
             now: clock::real(),
@@ -81,14 +83,15 @@ impl<'p> DeclaredBackends<'p> {
         origin.publish(&self.process.vsm(), self.cluster);
         probing::report(&origin, self.process.shared().log());
         self.origins.push(origin.clone());
-        let Some(name) = spec.address.name.clone() else { return Arc::new(OriginLeaf(origin)) };
+        if !uses_names {
+            return Arc::new(OriginLeaf(origin));
+        }
         let (tls, backend) = (self.tls.clone(), spec.name.clone());
         let recipe = Recipe {
             vcl_name: self.vcl_name.to_owned(),
             probe: probe.cloned(),
             via,
             tls: Box::new(move || tls.make(index, &backend)),
-            port: name.port,
             prefer_ipv6: self.prefer_ipv6,
             lookup: HostLookup::default(),
         };
@@ -105,6 +108,11 @@ impl<'p> DeclaredBackends<'p> {
     pub fn finish(self) -> Result<Vec<Arc<Origin>>, String> {
         self.fault.map_or(Ok(self.origins), Err)
     }
+}
+
+/// Returns whether the addresses of a backend, or of the one through which it connects, may change.
+fn uses_names(spec: &Backend, via: Option<&Proxy>) -> bool {
+    spec.address.name.is_some() || via.is_some_and(|via| via.declared.spec.address.name.is_some())
 }
 
 /// Returns the declaration of the origins of a name: its requests name the host, not one of its addresses.
@@ -159,7 +167,7 @@ pub fn first_addresses(vcl: &Instance) -> Vec<String> {
     let mut warnings = Vec::new();
     for (_, cell) in vcl.directors.all() {
         let Some(named) = cell.director.as_any().downcast_ref::<NamedOrigin>() else { continue };
-        if let Some(name) = named.host_name() {
+        for name in named.host_names() {
             name.wait_until(until);
         }
         if let Some(why) = named.missing() {
@@ -209,14 +217,16 @@ impl BackendMaker for Maker {
         let NewBackend { spec, probe, via, lookup, local } = backend;
         let via = vcl.directors.get(via).and_then(|cell| {
             let leaf = cell.director.as_any();
-            let origin = leaf.downcast_ref::<OriginLeaf>().map(|leaf| leaf.0.clone());
-            origin.or_else(|| leaf.downcast_ref::<NamedOrigin>()?.pick().ok())
+            let fixed = leaf.downcast_ref::<OriginLeaf>();
+            let fixed = fixed.map(|leaf| Proxy { declared: leaf.0.clone(), lookup: HostLookup::default() });
+            fixed.or_else(|| Some(leaf.downcast_ref::<NamedOrigin>()?.as_proxy()))
         });
+        let uses_names = uses_names(&spec, via.as_ref());
         let prefer_ipv6 = process.shared().params().prefer_ipv6;
         let context = OriginContext {
             vcl_name: &vcl.name,
-            probe: probe.as_ref().filter(|_| spec.address.name.is_none()),
-            via: via.as_deref(),
+            probe: probe.as_ref().filter(|_| !uses_names),
+            via: via.as_ref().map(Proxy::as_declared),
             local: local.map(LocalServer),
             prefer_ipv6,
             now: clock::real(),
@@ -224,14 +234,13 @@ impl BackendMaker for Maker {
         };
         let origin = Arc::new(Origin::new(declared(&spec), context));
         origin.publish(&process.vsm(), None);
-        let director: Arc<dyn Director> = match &spec.address.name {
-            None => Arc::new(OriginLeaf(origin)),
-            Some(name) => {
-                let vcl_name = vcl.name.clone();
-                let tls = Box::new(|| Ok(None));
-                let recipe = Recipe { vcl_name, probe, via, tls, port: name.port, prefer_ipv6, lookup };
-                follow(&process, origin, recipe)?
-            }
+        let director: Arc<dyn Director> = if uses_names {
+            let vcl_name = vcl.name.clone();
+            let tls = Box::new(|| Ok(None));
+            let recipe = Recipe { vcl_name, probe, via, tls, prefer_ipv6, lookup };
+            follow(&process, origin, recipe)?
+        } else {
+            Arc::new(OriginLeaf(origin))
         };
         if is_warm(&process, vcl) {
             warm_up_one(&*director, &process);

@@ -1,5 +1,6 @@
 //! The worker from the manager's side: a process, the link to it, and its output on stdout and stderr.
 
+mod addresses;
 mod child;
 mod departure;
 mod end;
@@ -13,6 +14,7 @@ mod retiring;
 mod state;
 mod supervise;
 
+pub use addresses::Addresses;
 pub use process::Worker;
 pub use relaunch::Relaunch;
 pub use retiring::Retiring;

@@ -1,5 +1,7 @@
 //! Requests to the worker. A worker that does not reply is killed.
 
+use std::time::Instant;
+
 use lacquer_cli::link::Request;
 use lacquer_cli::status;
 use lacquer_tls::Change;
@@ -45,6 +47,32 @@ impl Manager {
             old.request(Request::Health, timeout, |_| {})
         {
             self.request(Request::TakeHealth { text });
+        }
+    }
+
+    /// Asks the worker for new addresses of hosts, if it is time to.
+    pub(crate) fn keep_addresses(&mut self, now: Instant) {
+        if self.child.state != State::Running {
+            return;
+        }
+        let Some(question) = self.child.addresses.question_if_due(now) else { return };
+        if let Ok(reply) = self.request_success(question) {
+            self.child.addresses.take(&reply.text.lossy());
+        }
+    }
+
+    /// Passes the addresses of hosts to a new worker, which has no programs yet. `beside` is the one that serves.
+    pub(super) fn pass_addresses(&mut self, beside: Option<&mut Worker>) {
+        let timeout = self.cli_timeout();
+        let addresses = &mut self.child.addresses;
+        if let Some(old) = beside
+            && let RequestResult::Reply { status: status::OK, text } =
+                old.request(addresses.question(), timeout, |_| {})
+        {
+            addresses.take(&text);
+        }
+        if let Some(message) = addresses.for_next() {
+            self.request(message);
         }
     }
 

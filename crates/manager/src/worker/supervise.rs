@@ -103,7 +103,7 @@ impl Manager {
     }
 
     /// Starts a worker. `beside` is the one that serves, and from which the new one takes over.
-    pub(super) fn launch_steps(&mut self, beside: Option<&mut Worker>) -> Result<(), Reply> {
+    pub(super) fn launch_steps(&mut self, mut beside: Option<&mut Worker>) -> Result<(), Reply> {
         let pid = self.spawn(beside.as_deref())?;
         self.await_ready()?;
         if !self.complain.is_brief() {
@@ -112,6 +112,7 @@ impl Manager {
         let fail = |what: &str, reply: Reply| {
             Reply::no(reply.status, format!("Child ({pid}) {what} failed:\n{}", reply.text))
         };
+        self.pass_addresses(beside.as_deref_mut());
         self.push_vcls().map_err(|reply| fail("Pushing vcls", reply))?;
         let certificates = self.tls.catalogue.in_use();
         self.send_certificates(&certificates).map_err(|reply| fail("Pushing certificates", reply))?;

@@ -180,10 +180,10 @@ counter_set! {
 counter_set! {
     Selector / LocalSelector { name: "selector", order: 95, oneliner: "Counters of sets of strings", docs: "One set for each selector object whose program calls create_stats(), named VCL.object. The values are constant." }
 
-    elements: Gauge Info Integer "Strings" "Number of strings in the set.";
-    setsz: Gauge Info Bytes "Bytes of all strings" "Sum of the lengths of the strings.";
-    minlen: Gauge Info Bytes "Shortest string" "Length of the shortest string.";
-    maxlen: Gauge Info Bytes "Longest string" "Length of the longest string.";
+    elements: Gauge Debug Integer "Strings" "Number of strings in the set.";
+    setsz: Gauge Debug Bytes "Bytes of all strings" "Sum of the lengths of the strings, each with one byte for its end.";
+    minlen: Gauge Debug Bytes "Shortest string" "Length of the shortest string.";
+    maxlen: Gauge Debug Bytes "Longest string" "Length of the longest string.";
 }
 
 counter_set! {

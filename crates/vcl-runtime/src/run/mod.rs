@@ -170,11 +170,11 @@ pub trait Director: Send + Sync {
     /// Returns the text for `backend.list`: the "Probe" column, or with `details` the text for `-p`, possibly empty.
     /// With `json`, returns a JSON value.
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String;
-    /// Returns the name whose addresses the backend uses, if it has one.
-    fn host_name(&self) -> Option<Arc<Name>> {
-        None
+    /// Returns the names whose addresses the backend uses: those of its own host and of the one it connects through.
+    fn host_names(&self) -> Vec<Arc<Name>> {
+        Vec::new()
     }
-    /// Ends or resumes the lookups and probes of a backend whose host is a name. It is sick meanwhile.
+    /// Ends or resumes the lookups and probes of a backend that uses names. It is sick meanwhile.
     fn set_resting(&self, _is_resting: bool) -> Result<(), String> {
         Ok(())
     }

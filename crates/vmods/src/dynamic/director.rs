@@ -181,8 +181,8 @@ pub(super) fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> 
             return NONE;
         }
     };
-    let name = ctx.vcl.directors.get(domain.id).and_then(|cell| cell.director.host_name());
-    dynamic.first_lookups(ctx, name.into_iter().collect())?;
+    let names = ctx.vcl.directors.get(domain.id).map(|cell| cell.director.host_names());
+    dynamic.first_lookups(ctx, names.unwrap_or_default())?;
     Ok(Value::Backend(domain.id))
 }
 
@@ -193,7 +193,7 @@ impl Dynamic {
         ctx: &mut Ctx<'_>,
         mut names: Vec<Arc<Name>>,
     ) -> Result<(), ModuleError> {
-        names.retain(|name| !name.is_known());
+        names.retain(|name| !name.is_usable());
         if names.is_empty() || !ctx.can_wait() {
             return Ok(());
         }
@@ -205,7 +205,7 @@ impl Dynamic {
         };
         let ended = ctx.block_on(Box::pin(async move { tokio::time::timeout(limit, all).await }))?;
         if ended.is_err() {
-            let late = names.iter().filter(|name| !name.is_known()).map(|name| name.host());
+            let late = names.iter().filter(|name| !name.is_usable()).map(|name| name.host());
             let late: Vec<&str> = late.collect();
             log(ctx, Tag::Error, format!("vmod-dynamic {} {} timeout", self.name, late.join(" ")));
         }

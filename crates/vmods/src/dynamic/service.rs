@@ -56,8 +56,8 @@ pub(super) fn service<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> 
             Err(why) => log(ctx, Tag::Error, format!("vmod-dynamic {} {}: {why}", dynamic.name, key.host)),
         }
     }
-    let hosts =
-        targets.iter().filter_map(|(_, id)| ctx.vcl.directors.get(*id)?.director.host_name()).collect();
+    let cells = targets.iter().filter_map(|(_, id)| ctx.vcl.directors.get(*id));
+    let hosts = cells.flat_map(|cell| cell.director.host_names()).collect();
     dynamic.first_lookups(ctx, hosts)?;
     let vcl = ctx.vcl;
     let chosen = choose(&targets, |id| vcl.directors.healthy(id, vcl).healthy, fine_fraction());

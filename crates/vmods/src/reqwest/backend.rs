@@ -20,8 +20,33 @@ const NO_HOST: &str = "0.0.0.0";
 
 /// How the URL of a backend's request is made.
 pub(super) struct Base {
-    pub url: Option<String>,
+    pub url: Option<BaseUrl>,
     pub https: bool,
+}
+
+/// The URL to which the targets of requests are added.
+pub(super) struct BaseUrl {
+    text: String,
+    /// The beginning of all URLs below it.
+    root: Url,
+}
+
+impl BaseUrl {
+    pub fn parse(text: String) -> Result<BaseUrl, String> {
+        let parsed = Url::parse(&text).map_err(|error| format!("base_url {text}: {error}"))?;
+        let is_plain = parsed.query().is_none() && parsed.fragment().is_none();
+        let root = Url::parse(&format!("{text}/")).ok();
+        match root.filter(|_| is_plain && ["http", "https"].contains(&parsed.scheme())) {
+            Some(root) => Ok(BaseUrl { text, root }),
+            None => Err(format!("base_url {text} is not http:// or https:// with a host and a path only")),
+        }
+    }
+
+    /// Returns the URL of a target, if it is below this one.
+    fn below(&self, target: &str) -> Option<Url> {
+        let url = Url::parse(&format!("{}{target}", self.text)).ok().filter(|_| target.starts_with('/'))?;
+        url.as_str().starts_with(self.root.as_str()).then_some(url)
+    }
 }
 
 pub(super) fn create(
@@ -42,9 +67,7 @@ pub(super) fn create(
 /// leave the base by `..`, nor change the host by it.
 fn url(base: &Base, target: &str, headers: &HeaderMap) -> Option<Url> {
     if let Some(base) = &base.url {
-        let below = Url::parse(&format!("{base}/")).ok()?;
-        let url = Url::parse(&format!("{base}{target}")).ok().filter(|_| target.starts_with('/'))?;
-        return url.as_str().starts_with(below.as_str()).then_some(url);
+        return base.below(target);
     }
     if !target.starts_with('/') {
         return Url::parse(target).ok();
@@ -100,7 +123,8 @@ mod tests {
     #[test]
     fn urls_have_the_base_or_the_host_of_the_request() {
         let mut headers = HeaderMap::new();
-        let with = |url: Option<&str>, https| Base { url: url.map(str::to_owned), https };
+        let parsed = |url: &str| BaseUrl::parse(url.to_owned()).unwrap();
+        let with = |url: Option<&str>, https| Base { url: url.map(parsed), https };
         assert_eq!(url(&with(None, false), "/x", &headers), None, "no host");
         headers.insert(HOST, "a.example:81".parse().unwrap());
         let table = [
@@ -123,6 +147,10 @@ mod tests {
         for (base, target, expected) in table {
             let found = url(&base, target, &headers);
             assert_eq!(found.as_ref().map(Url::as_str), expected, "{target}");
+        }
+        for junk in ["", "b/c", "ftp://b/", "http://b/?q", "http://b/#f", "http://", "http://b:x/"] {
+            let why = BaseUrl::parse(junk.to_owned()).err().expect(junk);
+            assert!(why.starts_with(&format!("base_url {junk}")), "{why}");
         }
         let url_of = |text: &str| Url::parse(text).unwrap();
         assert!(

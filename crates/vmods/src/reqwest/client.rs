@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use lacquer_vcl::program::Probe;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, ModuleError, ObjectState, Value};
-use reqwest::Url;
 
-use super::backend::{self, Base};
+use super::backend::{self, Base, BaseUrl};
 use super::settings::{Http, Settings, given};
 use crate::support::CallResult;
 
@@ -18,21 +17,12 @@ pub(super) struct Client {
 pub(super) fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleError> {
     let name = args.object_name;
     let fault = |text: &str| ModuleError(format!("reqwest: couldn't initialize {name}: {text}"));
-    let base = Base { url: given(args, 0), https: args.bool(1) };
-    if base.url.is_some() && args.is_given(1) {
+    let url = given(args, 0);
+    if url.is_some() && args.is_given(1) {
         return Err(fault("can't take both an https and a base_url argument"));
     }
-    if let Some(url) = &base.url {
-        let parsed = Url::parse(url).map_err(|error| fault(&format!("base_url {url}: {error}")))?;
-        if !["http", "https"].contains(&parsed.scheme())
-            || parsed.query().is_some()
-            || parsed.fragment().is_some()
-        {
-            return Err(fault(&format!(
-                "base_url {url} is not http:// or https:// with a host and a path only"
-            )));
-        }
-    }
+    let url = url.map(BaseUrl::parse).transpose().map_err(|why| fault(&why))?;
+    let base = Base { url, https: args.bool(1) };
     if let Some(why) = args.probe(12).and_then(|probe| unusable(probe, &base)) {
         return Err(format!("reqwest: failed to add probe to {name}: {why}").into());
     }

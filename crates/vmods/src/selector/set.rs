@@ -72,7 +72,8 @@ impl Set {
         let (Some(stats), Some(elements)) = (self.stats.get(), self.finished.get()) else { return };
         let lengths = || elements.members.iter().map(|member| member.text.len() as u64);
         stats.elements.set(elements.members.len() as u64);
-        stats.setsz.set(lengths().sum());
+        // In Varnish's module, each string has a terminator.
+        stats.setsz.set(lengths().map(|length| length + 1).sum());
         stats.minlen.set(lengths().min().unwrap_or(0));
         stats.maxlen.set(lengths().max().unwrap_or(0));
     }

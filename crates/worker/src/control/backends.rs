@@ -1,5 +1,6 @@
 //! The commands `backend.list` and `backend.set_health`.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -28,6 +29,12 @@ struct Found {
 impl Found {
     fn origin(&self) -> Option<&Origin> {
         self.cell.director.as_any().downcast_ref::<OriginLeaf>().map(|leaf| &*leaf.0)
+    }
+
+    /// Returns the origins of a backend by name, each with the word of its addresses.
+    fn named_origins(&self) -> Vec<(String, Arc<Origin>)> {
+        let named = self.cell.director.as_any().downcast_ref::<NamedOrigin>();
+        named.map_or_else(Vec::new, NamedOrigin::named_origins)
     }
 
     fn admin_word(&self) -> &'static str {
@@ -241,8 +248,8 @@ pub fn set_health(process: &Process, args: &[String]) -> Reply {
     Reply::ok("")
 }
 
-/// Returns the health of all backends and directors, one a line: the name, what the operator set, and the bitmap of
-/// good probes.
+/// Returns the health of all backends and directors, one a line: the name, what the operator set, the bitmap of good
+/// probes, and for each origin of a backend by name the word of its addresses with its bitmap.
 pub fn health(process: &Process) -> String {
     let line = |found: &Found| {
         let admin = match found.cell.admin() {
@@ -252,27 +259,47 @@ pub fn health(process: &Process) -> String {
         };
         let prober = found.origin().and_then(|origin| origin.prober.as_ref());
         let good = prober.map_or_else(|| "-".to_owned(), |prober| format!("{:x}", prober.good_attempts()));
-        format!("{} {admin} {good}\n", found.name)
+        let mut line = format!("{} {admin} {good}", found.name);
+        for (word, origin) in found.named_origins() {
+            if let Some(prober) = &origin.prober {
+                let _ = write!(line, " {word}={:x}", prober.good_attempts());
+            }
+        }
+        line.push('\n');
+        line
     };
     find(process, Some("*.*")).iter().map(line).collect()
 }
 
-/// Continues with the health that another worker has reported. Backends that it does not know stay as they are.
+/// Continues with the health that another worker has reported. Backends and origins that it does not know stay as they are.
 pub fn take_health(process: &Process, text: &str) {
-    let found = find(process, Some("*.*"));
+    let all = find(process, Some("*.*"));
+    let by_name: HashMap<&str, &Found> = all.iter().map(|found| (found.name.as_str(), found)).collect();
+    let resume = |origin: &Origin, good: &str| {
+        if let (Some(prober), Ok(good)) = (&origin.prober, u64::from_str_radix(good, 16)) {
+            prober.resume(good);
+            crate::probing::report(origin, process.shared().log());
+        }
+    };
     for line in text.lines() {
-        let [name, admin, good] = line.split(' ').collect::<Vec<&str>>()[..] else { continue };
-        let Some(backend) = found.iter().find(|backend| backend.name == name) else { continue };
+        let mut words = line.split(' ');
+        let (Some(name), Some(admin), Some(good)) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
+        let Some(backend) = by_name.get(name) else { continue };
         match admin {
             "healthy" => backend.cell.set_admin(AdminHealth::Healthy),
             "sick" => backend.cell.set_admin(AdminHealth::Sick),
             _ => {}
         }
-        if let Some(origin) = backend.origin()
-            && let (Some(prober), Ok(good)) = (&origin.prober, u64::from_str_radix(good, 16))
-        {
-            prober.resume(good);
-            crate::probing::report(origin, process.shared().log());
+        if let Some(origin) = backend.origin() {
+            resume(origin, good);
+        }
+        let named = backend.named_origins();
+        for (word, good) in words.filter_map(|word| word.split_once('=')) {
+            if let Some((_, origin)) = named.iter().find(|(known, _)| known == word) {
+                resume(origin, good);
+            }
         }
     }
 }

@@ -93,6 +93,7 @@ pub fn serve_request(process: &Arc<Process>, body: Request) -> Reply {
     match body {
         Request::Barrier => return Reply::ok(""),
         Request::WantedNames => return certificates::wanted_names(process),
+        Request::Addresses { changes } => return addresses(process, changes),
         _ => {}
     }
     let log = |text: std::fmt::Arguments<'_>| process.shared().log().write_fmt(Tag::CLI, Vxid::NONE, text);
@@ -132,6 +133,11 @@ fn carry_out(process: &Arc<Process>, body: Request) -> Reply {
         }
         Request::Barrier => Reply::ok(""),
         Request::WantedNames => certificates::wanted_names(process),
+        Request::Addresses { changes } => addresses(process, changes),
+        Request::TakeAddresses { text } => {
+            process.hosts().take_known(&text);
+            Reply::ok("")
+        }
         Request::Ping => Reply::ok(format!("PONG {} 1.0", clock::real() as i64)),
     }
 }
@@ -155,12 +161,21 @@ fn words_of(body: &Request) -> String {
         Request::Start => "start".to_owned(),
         Request::HandOver => "handover".to_owned(),
         Request::Resume => "resume".to_owned(),
-        Request::ReportUse | Request::ReleaseMemory { .. } | Request::Health | Request::TakeHealth { .. } => {
-            "handover.progress".to_owned()
-        }
+        Request::ReportUse
+        | Request::ReleaseMemory { .. }
+        | Request::Health
+        | Request::TakeHealth { .. }
+        | Request::TakeAddresses { .. } => "handover.progress".to_owned(),
         Request::Ping | Request::Barrier => "ping".to_owned(),
         Request::WantedNames => "acme.wanted".to_owned(),
+        Request::Addresses { .. } => "backend.addresses".to_owned(),
     }
+}
+
+/// Returns the last good addresses of hosts after the number of their changes, or nothing if that is as given.
+fn addresses(process: &Process, changes: u64) -> Reply {
+    let known = process.hosts().known(changes);
+    Reply::ok(known.map_or_else(String::new, |(changes, text)| format!("{changes}\n{text}")))
 }
 
 fn command(process: &Arc<Process>, argv: &[String]) -> Reply {

@@ -1,0 +1,243 @@
+//! Queries for addresses to name servers.
+//!
+//! Most names have addresses of one family only. The absence of the other one is remembered until its negative answer
+//! expires, so that a refresh is one query. It is forgotten when the family that was there is not anymore.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
+
+use crate::found::{Failure, Found};
+use crate::settings::configuration;
+
+/// The name servers, and the names that are tried for a host.
+pub struct Servers {
+    pub resolver: TokioResolver,
+    domain: Option<Name>,
+    search: Vec<Name>,
+    ndots: usize,
+}
+
+/// The family of an address, as an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    fn record_type(self) -> RecordType {
+        match self {
+            Family::V4 => RecordType::A,
+            Family::V6 => RecordType::AAAA,
+        }
+    }
+
+    fn other(self) -> Family {
+        match self {
+            Family::V4 => Family::V6,
+            Family::V6 => Family::V4,
+        }
+    }
+}
+
+/// What is known of a host from its earlier lookups.
+#[derive(Default)]
+pub struct Memory {
+    /// The name among those tried that had addresses.
+    at: Option<Name>,
+    /// The last addresses of each family.
+    last: [Vec<IpAddr>; 2],
+    /// The family that `at` lacks, until this time.
+    absent: Option<(Family, Instant)>,
+}
+
+/// The addresses of one family.
+struct Records {
+    addresses: Vec<IpAddr>,
+    expires: Instant,
+}
+
+type Outcome = Result<Records, NetError>;
+
+impl Servers {
+    pub fn new(servers: &str, resolv_conf: &[u8]) -> Result<Servers, String> {
+        let (config, options) = configuration(servers, resolv_conf)?;
+        let (domain, search, ndots) = (config.domain().cloned(), config.search().to_vec(), options.ndots);
+        let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        *builder.options_mut() = options;
+        let resolver = builder.build().map_err(|error| error.to_string())?;
+        Ok(Servers { resolver, domain, search, ndots })
+    }
+
+    /// Looks up the addresses of a host, at the first of its names that has some.
+    pub async fn addresses(
+        &self,
+        host: &str,
+        memory: &mut Memory,
+        longest: Duration,
+    ) -> Result<Found, Failure> {
+        let mut failure = Failure::new("it is not a name");
+        let names = self.names(host).map_err(|error| Failure::new(&error.to_string()))?;
+        for name in names {
+            let outcomes = self.families(&name, memory).await;
+            match memory.take(name, outcomes, longest) {
+                Ok(found) => return Ok(found),
+                Err(error) => failure = Failure::of(&error),
+            }
+        }
+        // The next lookup asks for everything.
+        memory.absent = None;
+        Err(failure)
+    }
+
+    /// Returns the names to try for a host, in their order (resolv.conf(5), "search" and "ndots").
+    fn names(&self, host: &str) -> Result<Vec<Name>, NetError> {
+        let host = Name::from_utf8(host)?;
+        if host.is_fqdn() {
+            return Ok(vec![host]);
+        }
+        let mut absolute = host.clone();
+        absolute.set_fqdn(true);
+        let is_first = usize::from(host.num_labels()) > self.ndots || host.is_localhost();
+        let mut names = Vec::with_capacity(self.search.len() + 2);
+        if is_first {
+            names.push(absolute.clone());
+        }
+        for domain in self.domain.iter().chain(&self.search) {
+            // A name that would be too long does not exist.
+            if let Ok(name) = host.clone().append_domain(domain)
+                && !names.contains(&name)
+            {
+                names.push(name);
+            }
+        }
+        if !names.contains(&absolute) {
+            names.push(absolute);
+        }
+        Ok(names)
+    }
+
+    /// Asks for the families of addresses. `None` means that a family is known to be absent.
+    async fn families(&self, name: &Name, memory: &Memory) -> [Option<Outcome>; 2] {
+        let known = memory.absent.filter(|(_, until)| Instant::now() < *until);
+        let Some((absent, _)) = known else {
+            let (v4, v6) = tokio::join!(self.records(name, Family::V4), self.records(name, Family::V6));
+            return [Some(v4), Some(v6)];
+        };
+        let present = self.records(name, absent.other()).await;
+        let is_settled = match &present {
+            Ok(_) => memory.at.as_ref() == Some(name),
+            // Without a record of this type, there may be one of the other.
+            Err(error) => !is_no_data(error),
+        };
+        let other = if is_settled { None } else { Some(self.records(name, absent).await) };
+        match absent {
+            Family::V4 => [other, Some(present)],
+            Family::V6 => [Some(present), other],
+        }
+    }
+
+    async fn records(&self, name: &Name, family: Family) -> Outcome {
+        let answer = self.resolver.lookup(name.clone(), family.record_type()).await?;
+        let addresses = answer.answers().iter().filter_map(|record| match (&record.data, family) {
+            (RData::A(v4), Family::V4) => Some(IpAddr::V4(v4.0)),
+            (RData::AAAA(v6), Family::V6) => Some(IpAddr::V6(v6.0)),
+            _ => None,
+        });
+        Ok(Records { addresses: addresses.collect(), expires: answer.valid_until() })
+    }
+}
+
+/// Returns whether a name exists but has no records of a type.
+fn is_no_data(error: &NetError) -> bool {
+    let NetError::Dns(DnsError::NoRecordsFound(none)) = error else { return false };
+    none.response_code == ResponseCode::NoError
+}
+
+fn is_negative(error: &NetError) -> bool {
+    matches!(error, NetError::Dns(DnsError::NoRecordsFound(_)))
+}
+
+impl Memory {
+    /// Returns the addresses of both families, and remembers them and a family that is absent. Fails if there are none.
+    fn take(
+        &mut self,
+        name: Name,
+        outcomes: [Option<Outcome>; 2],
+        longest: Duration,
+    ) -> Result<Found, NetError> {
+        let has_some =
+            |outcome: &Option<Outcome>| matches!(outcome, Some(Ok(records)) if !records.addresses.is_empty());
+        if !outcomes.iter().any(has_some) {
+            let mut errors = outcomes.into_iter().flatten().filter_map(Result::err);
+            return Err(errors.next().unwrap_or_else(|| "it has no addresses".into()));
+        }
+        let now = Instant::now();
+        if self.at.as_ref() != Some(&name) {
+            *self = Memory { at: Some(name), ..Memory::default() };
+        }
+        let expires = outcomes.iter().flatten().flatten().map(|records| records.expires).min();
+        let expires = expires.unwrap_or(now);
+        for (family, outcome) in [Family::V4, Family::V6].into_iter().zip(outcomes) {
+            let last = &mut self.last[family as usize];
+            match outcome {
+                Some(Ok(records)) => *last = records.addresses,
+                Some(Err(error)) if is_negative(&error) => {
+                    last.clear();
+                    if is_no_data(&error) {
+                        let ttl = Failure::of(&error).ttl.unwrap_or_default().min(longest);
+                        self.absent = Some((family, expires.max(now + ttl)));
+                    }
+                }
+                // The other family has answered: this one keeps its addresses.
+                Some(Err(_)) => {}
+                // It is still absent.
+                None => last.clear(),
+            }
+        }
+        let ttl = Some(expires.saturating_duration_since(now));
+        Ok(Found { addresses: self.last.concat(), ttl, ..Found::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried(resolv_conf: &str, host: &str) -> Vec<String> {
+        let servers = Servers::new("", format!("nameserver 127.0.0.1\n{resolv_conf}").as_bytes());
+        let mut servers = servers.expect("a configuration");
+        // It may follow from the name of this machine.
+        servers.domain = None;
+        servers.names(host).expect("a name").iter().map(Name::to_utf8).collect()
+    }
+
+    #[test]
+    fn search_list_and_ndots_decide_the_names() {
+        let conf = "search a.example b.example\noptions ndots:2";
+        assert_eq!(tried(conf, "web."), ["web."]);
+        assert_eq!(tried(conf, "web"), ["web.a.example.", "web.b.example.", "web."]);
+        assert_eq!(tried(conf, "web.prod"), ["web.prod.a.example.", "web.prod.b.example.", "web.prod."]);
+        assert_eq!(tried(conf, "web.prod.x")[0], "web.prod.x.");
+        assert_eq!(tried(conf, "localhost")[0], "localhost.");
+        assert_eq!(tried("", "web"), ["web."]);
+        let long = format!("search {}.example", "a".repeat(63));
+        let host = [&["b"; 4].map(|label| label.repeat(50)).join("."), "c"].join(".");
+        assert_eq!(tried(&long, &host).len(), 1, "the name would be too long");
+    }
+
+    #[test]
+    fn junk_is_no_name() {
+        let servers = Servers::new("127.0.0.1", b"").expect("a configuration");
+        for host in ["a..b", "", &"x".repeat(300), &"y".repeat(64)] {
+            let names = servers.names(host);
+            assert!(names.is_err() || names.is_ok_and(|names| names.len() <= 1), "{host}");
+        }
+    }
+}
