@@ -36,13 +36,19 @@ pub fn read(directory: &Directory) -> Result<Vec<Counter>, Fault> {
         blocks[1].extend(texts);
     }
     let [sets, texts] = blocks;
+    // Many sets have the same description.
+    let mut descriptions = BTreeMap::new();
     for set in sets {
         // A set may be removed while it is read.
         let Ok(Some((values, number))) = values(&set) else { continue };
-        let ident = format!("{number:x}");
-        let Some(text) = texts.iter().find(|text| text.ident == ident) else { continue };
-        let Ok(Some(description)) = description(text) else { continue };
-        add(&mut all, &set.ident, &values, &description);
+        let found = descriptions.entry(number).or_insert_with(|| {
+            let ident = format!("{number:x}");
+            let text = texts.iter().find(|text| text.ident == ident)?;
+            description(text).ok().flatten()
+        });
+        if let Some(description) = found {
+            add(&mut all, &set.ident, &values, description);
+        }
     }
     if all.is_empty() {
         let what = format!("the counters of {} cannot be read", directory.path().display());

@@ -155,8 +155,13 @@ impl LogReader {
     /// Reads the records that were written since the last call. A call reads at most as much as the ring holds, so that it
     /// ends even if the log is damaged or is written faster than it is read.
     pub fn read(&mut self, each: &mut dyn FnMut(Record)) -> io::Result<()> {
+        self.read_some(self.capacity() * WORD, each).map(drop)
+    }
+
+    /// Reads like [`LogReader::read`], but at most about so many bytes. Returns whether more may follow.
+    pub fn read_some(&mut self, bytes: u64, each: &mut dyn FnMut(Record)) -> io::Result<bool> {
         let mut piece = vec![0; PIECE];
-        let mut budget = self.capacity() * WORD;
+        let mut budget = bytes;
         while budget > 0 {
             budget = budget.saturating_sub(PIECE as u64);
             let left = (self.capacity() - self.at) * WORD;
@@ -169,10 +174,10 @@ impl LogReader {
                 continue;
             }
             if !self.take(&piece[..length], each)? {
-                break;
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Reads the complete records at the beginning of a piece. Returns whether more records may follow.

@@ -138,19 +138,31 @@ pub fn split_header(text: &[u8]) -> Option<(&str, &str)> {
 }
 
 /// Joins records to transactions. Records whose `Begin` was not read are ignored.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Grouping {
     open: BTreeMap<u64, Transaction>,
+    max_open: usize,
+}
+
+impl Default for Grouping {
+    fn default() -> Grouping {
+        Grouping::with_limit(MAX_OPEN)
+    }
 }
 
 impl Grouping {
+    /// `max_open` is the maximum number of transactions that have not ended.
+    pub fn with_limit(max_open: usize) -> Grouping {
+        Grouping { open: BTreeMap::new(), max_open }
+    }
+
     /// Adds a record. Returns the transaction that it ends.
     pub fn add(&mut self, record: Record) -> Option<Transaction> {
         match record.tag {
             Tag::Begin => {
                 if let Some(begun) = Transaction::begin(&record) {
                     self.open.insert(record.vxid, begun);
-                    if self.open.len() > MAX_OPEN {
+                    if self.open.len() > self.max_open {
                         self.open.pop_first();
                     }
                 }

@@ -47,6 +47,8 @@ pub enum Absence {
     Banned(Vec<String>),
     /// It was banned before this request.
     BannedEarlier,
+    /// It was removed by this tag.
+    Tagged(String),
     /// It was removed to make room; false if that is only likely.
     Evicted(bool),
     /// Only variants for other values of these headers are cached.
@@ -109,6 +111,7 @@ impl Absence {
             Absence::Expired(_) => "miss-expired",
             Absence::Purged(..) => "miss-purged",
             Absence::Banned(_) | Absence::BannedEarlier => "miss-banned",
+            Absence::Tagged(_) => "miss-tagged",
             Absence::Evicted(_) => "miss-evicted",
             Absence::OtherVariant(_) => "miss-variant",
             Absence::Forced(_) => "miss-forced",
@@ -246,6 +249,7 @@ fn absence(story: &Story, request: &Transaction, fetch: Option<&Transaction>) ->
     match past.removed.get(&usable.vxid) {
         Some(Removal::Banned) => return Absence::BannedEarlier,
         Some(Removal::Evicted) => return Absence::Evicted(true),
+        Some(Removal::Tagged(tag)) => return Absence::Tagged(tag.clone()),
         Some(Removal::Expired) | None => {}
     }
     // Times in the log are rounded to seconds.

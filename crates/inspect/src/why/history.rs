@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use lacquer_shm::Tag;
 
 use super::ttl::{Lifetime, stored_for};
+use crate::page::short;
 use crate::ring::Record;
-use crate::transaction::{Grouping, Kind, ORIGIN_REQUEST, ORIGIN_RESPONSE, REQUEST, Transaction};
+use crate::transaction::{
+    Grouping, Kind, ORIGIN_REQUEST, ORIGIN_RESPONSE, REQUEST, Transaction, split_header,
+};
 
 /// Maximum number of removals that are remembered.
 const MAX_REMOVED: usize = 100_000;
@@ -29,6 +32,8 @@ pub struct PastFetch {
     pub lifetime: Option<Lifetime>,
     /// The headers by which the response varies, with the values of its request.
     pub variant: Vec<(String, Option<String>)>,
+    /// The tags of the response.
+    pub tags: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,12 +42,17 @@ pub struct PastPurge {
     pub client: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
     Banned,
     Evicted,
     Expired,
+    /// The management command `tag.purge` named its tag.
+    Tagged(String),
 }
+
+/// The headers that contain tags.
+const TAG_HEADERS: [&str; 2] = ["xkey", "X-HashTwo"];
 
 /// Collects the past of one page.
 pub struct Historian<'a> {
@@ -60,8 +70,10 @@ impl<'a> Historian<'a> {
     }
 
     pub fn add(&mut self, record: Record) {
-        if matches!(record.tag, Tag::ExpBan | Tag::ExpKill) {
-            self.removal(&record);
+        match record.tag {
+            Tag::ExpBan | Tag::ExpKill => self.removal(&record),
+            Tag::CLI => self.command(&record),
+            _ => {}
         }
         let Some(ended) = self.grouping.add(record).filter(|ended| !(self.is_own)(ended.vxid)) else {
             return;
@@ -96,6 +108,24 @@ impl<'a> Historian<'a> {
         }
     }
 
+    /// Finds the fetches whose objects a purge by tags removes. A soft purge only ends their freshness. Records of commands
+    /// have no time, but they are behind those of the fetches.
+    fn command(&mut self, record: &Record) {
+        let text = record.shown();
+        let Some(rest) = text.strip_prefix("Rd tag.purge ") else { return };
+        let words: Vec<&str> = split_tags(rest).map(|word| word.trim_matches('"')).collect();
+        if words.contains(&"-s") {
+            return;
+        }
+        for fetch in &self.past.fetches {
+            let named = fetch.tags.iter().find(|tag| words.contains(&tag.as_str()));
+            if let Some(tag) = named.filter(|_| self.past.removed.len() < MAX_REMOVED) {
+                let removal = Removal::Tagged(tag.clone());
+                self.past.removed.entry(fetch.vxid).or_insert(removal);
+            }
+        }
+    }
+
     fn is_same(&self, url: Option<&[u8]>, host: Option<String>) -> bool {
         url == Some(self.url.as_bytes()) && host.is_some_and(|host| host.eq_ignore_ascii_case(self.host))
     }
@@ -110,7 +140,8 @@ impl<'a> Historian<'a> {
         let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
         let variant = names.map(|name| (name.to_owned(), fetch.header(ORIGIN_REQUEST, name))).collect();
         let lifetime = stored_for(fetch);
-        self.past.fetches.push(PastFetch { vxid: fetch.vxid, at: fetch.start(), lifetime, variant });
+        let at = fetch.start();
+        self.past.fetches.push(PastFetch { vxid: fetch.vxid, at, lifetime, variant, tags: tags(fetch) });
     }
 
     fn request(&mut self, request: &Transaction) {
@@ -124,5 +155,71 @@ impl<'a> Historian<'a> {
 
     pub fn finish(self) -> Past {
         self.past
+    }
+}
+
+/// Returns the tags of a response, as VCL has left them.
+fn tags(fetch: &Transaction) -> Vec<String> {
+    let mut lists: Vec<(&str, &str)> = Vec::new();
+    for record in &fetch.records {
+        let Some((name, value)) = split_header(&record.text) else { continue };
+        if !TAG_HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name)) {
+            continue;
+        }
+        match record.tag {
+            tag if tag == ORIGIN_RESPONSE.0 => lists.push((name, value)),
+            tag if tag == ORIGIN_RESPONSE.1 => {
+                lists.retain(|(other, set)| !other.eq_ignore_ascii_case(name) || *set != value);
+            }
+            _ => {}
+        }
+    }
+    lists.iter().flat_map(|(_, list)| split_tags(list)).map(|tag| short(tag.as_bytes())).collect()
+}
+
+fn split_tags(list: &str) -> impl Iterator<Item = &str> {
+    list.split([',', ' ', '\t']).filter(|tag| !tag.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns what is known of a page whose fetch had these records, after some commands.
+    fn removed(headers: &[(Tag, &str)], commands: &[&str]) -> Option<Removal> {
+        let is_own = |_| false;
+        let mut historian = Historian::new("/p", "h", &is_own);
+        let record =
+            |tag, vxid, text: &str| Record { tag, vxid, is_backend: true, text: text.as_bytes().to_vec() };
+        for (tag, text) in
+            [(Tag::Begin, "bereq 2 fetch"), (Tag::BereqURL, "/p"), (Tag::BereqHeader, "Host: h")]
+        {
+            historian.add(record(tag, 3, text));
+        }
+        for (tag, text) in headers {
+            historian.add(record(*tag, 3, text));
+        }
+        historian.add(record(Tag::End, 3, ""));
+        for text in commands {
+            historian.add(record(Tag::CLI, 0, text));
+        }
+        historian.finish().removed.remove(&3)
+    }
+
+    #[test]
+    fn purges_by_tags_are_found() {
+        let tags = [(Tag::BerespHeader, "xkey: red,green blue")];
+        let tagged = |tag: &str| Some(Removal::Tagged(tag.to_owned()));
+        assert_eq!(removed(&tags, &["Rd tag.purge green"]), tagged("green"));
+        assert_eq!(removed(&tags, &["Rd tag.purge \"white\" \"blue\"", "Wr 200 0 "]), tagged("blue"));
+        assert_eq!(removed(&[(Tag::BerespHeader, "X-HASHTWO: a")], &["Rd tag.purge a"]), tagged("a"));
+        for commands in
+            [&["Rd tag.purge -s red"][..], &["Rd tag.purge gree"], &["Wr tag.purge red"], &["Rd"], &[]]
+        {
+            assert_eq!(removed(&tags, commands), None, "{commands:?}");
+        }
+        let unset = [tags[0], (Tag::BerespUnset, "XKEY: red,green blue"), (Tag::BerespHeader, "xkey: black")];
+        assert_eq!(removed(&unset, &["Rd tag.purge red"]), None);
+        assert_eq!(removed(&unset, &["Rd tag.purge black"]), tagged("black"));
     }
 }

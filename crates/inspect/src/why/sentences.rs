@@ -69,10 +69,10 @@ fn absent(absence: &Absence) -> String {
             bans => format!("one of these bans matches it: `{}`", bans.join("`, `")),
         },
         Absence::BannedEarlier => "a ban had removed it before this request".to_owned(),
+        Absence::Tagged(tag) => format!("it was removed by its tag {tag}, with the command tag.purge"),
         Absence::Evicted(true) => "it was evicted to make room for other objects".to_owned(),
         Absence::Evicted(false) => {
-            "it should still be fresh, so it was probably evicted, or removed by its tag, by VCL or a restart"
-                .to_owned()
+            "it should still be fresh, so it was probably evicted, or removed by VCL or a restart".to_owned()
         }
         Absence::OtherVariant(names) => {
             format!("it has copies only for other values of {} (Vary)", names.join(", "))

@@ -162,11 +162,15 @@ fn responses_that_cannot_be_cached() {
     row(&story(MISS, Some(("fetch", &own))), "miss", "", "line 11 of /etc/site.vcl");
 }
 
+/// Returns an earlier fetch whose response was not stored.
+fn fetched_at(vxid: u64, at: f64) -> PastFetch {
+    PastFetch { vxid, at, lifetime: None, variant: vec![], tags: vec![] }
+}
+
 #[test]
 fn misses_name_the_reason_why_nothing_was_cached() {
     let lifetime = |ttl| Lifetime { ttl, grace: 10.0, keep: 0.0, origin: 900.0 };
-    let past =
-        |ttl: Option<f64>| PastFetch { vxid: 7, at: 900.0, lifetime: ttl.map(lifetime), variant: vec![] };
+    let past = |ttl: Option<f64>| PastFetch { lifetime: ttl.map(lifetime), ..fetched_at(7, 900.0) };
     let base = || story(MISS, Some(("fetch", STORED)));
     let with = |change: &dyn Fn(&mut Story)| {
         let mut changed = base();
@@ -176,14 +180,16 @@ fn misses_name_the_reason_why_nothing_was_cached() {
     row(&base(), "miss", "no earlier request", "next request is a hit for 60 s");
     let fetched = with(&|s| s.past.fetches.push(past(Some(50.0))));
     row(&fetched, "miss-expired", "expired 50 s ago", "longer lifetime");
-    let removed = |why| {
+    let removed = |why: Option<(u64, Removal)>| {
         with(&|s| {
             s.past.fetches.push(past(Some(500.0)));
-            s.past.removed.extend(why);
+            s.past.removed.extend(why.clone());
         })
     };
     row(&removed(Some((7, Removal::Evicted))), "miss-evicted", "to make room", "more storage");
     row(&removed(Some((7, Removal::Banned))), "miss-banned", "a ban had removed it", "next request is a hit");
+    let tagged = Removal::Tagged("news".to_owned());
+    row(&removed(Some((7, tagged))), "miss-tagged", "by its tag news", "next request is a hit");
     row(&removed(None), "miss-evicted", "probably evicted", "more storage");
     row(&with(&|s| s.past.fetches.push(past(None))), "miss-not-stored", "not stored either", "next request");
     let purged = with(&|s| {
@@ -211,7 +217,7 @@ fn bans_that_contradict_the_request_are_left_out() {
     let mut story = story(&banned, Some(("fetch", STORED)));
     row(&story, "miss-banned", "not known", "");
     let ban = |at, expression: &str| Ban { at, expression: expression.to_owned() };
-    story.past.fetches.push(PastFetch { vxid: 7, at: 900.0, lifetime: None, variant: vec![] });
+    story.past.fetches.push(fetched_at(7, 900.0));
     story.bans = Some(vec![
         ban(990.0, "req.url ~ ^/q"),
         ban(991.0, "req.http.host == h && req.url ~ ^/p"),
@@ -272,7 +278,7 @@ fn stories_of_any_records_are_explained_or_refused() {
         (VCL_return, ""),
     ];
     let mut story = story(&damaged, Some(("fetch", &damaged)));
-    story.past.fetches.push(PastFetch { vxid: 0, at: f64::NAN, lifetime: None, variant: vec![] });
+    story.past.fetches.push(fetched_at(0, f64::NAN));
     let text = explain(&story).map(|found| found.text(false)).unwrap_or_default();
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }

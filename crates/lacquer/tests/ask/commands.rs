@@ -37,7 +37,7 @@ fn tags_remove_all_their_pages() {
     assert_eq!(site.run(&["tag", "gree", "blue"]).out, "purged 0 objects with gree, blue\n");
     ask("/minute/a", "hit");
     assert_eq!(site.run(&["tag", "green", "red"]).out, "purged 2 objects with green, red\n");
-    site.expect("/minute/a", &["-H", "tags: red, green"], "miss-evicted", "by its tag");
+    site.expect("/minute/a", &["-H", "tags: red, green"], "miss-tagged", "by its tag red");
     let ran = site.run(&["tag", "red", "--soft", "--json"]).json();
     assert_eq!(ran, serde_json::json!({"tags": ["red"], "purged": 1}));
     ask("/minute/a", "graced-hit");
@@ -143,6 +143,7 @@ fn help_texts_fit_a_page() {
         "why",
         "log",
         "stat",
+        "top",
         "purge",
         "tag",
         "ban",

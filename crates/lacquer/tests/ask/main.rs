@@ -1,6 +1,7 @@
 //! The commands that talk to a daemon, as users type them.
 
 mod commands;
+mod top;
 mod why;
 
 use std::io::{self, Write};

@@ -27,6 +27,7 @@ mod run_options;
 mod spec;
 mod stat;
 mod storage;
+mod top;
 mod upgrade;
 mod upgrade_vcl;
 mod vcl;
@@ -117,6 +118,28 @@ const COMMANDS: &[Command] = &[
         ],
         examples: &[("lacquer stat 'cache_*'", "show hits and misses")],
         run: stat::run,
+    },
+    Command {
+        name: "top",
+        operand: None,
+        summary: "watch traffic, latency, URLs and origins live",
+        about: "Shows what the daemon does now: requests, bandwidth and hit ratio, latencies of hits and misses,\n\
+                the busiest, most missed and slowest URLs, origins, storage and connections. Tab chooses a panel,\n\
+                / filters by host or URL, p pauses, ? lists the keys, q quits. The daemon may end and come back\n\
+                meanwhile.",
+        options: &[
+            remote::NAME,
+            Opt::one("interval", "SECONDS", "time between snapshots; default 1 on the screen, else 5"),
+            Opt::one("url", "TEXT", "only requests whose host and URL contain this text"),
+            Opt::flag("once", "print one snapshot after the interval, as text"),
+            Opt::flag("json", "print snapshots as lines of JSON; with --once, one"),
+        ],
+        examples: &[
+            ("lacquer top", "watch the daemon"),
+            ("lacquer top --once --interval 10", "print what happens within ten seconds"),
+            ("lacquer top --json | jq .traffic.last_10_seconds.hit_ratio", "watch one value"),
+        ],
+        run: top::run,
     },
     Command {
         name: "purge",

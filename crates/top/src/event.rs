@@ -1,0 +1,184 @@
+//! What the log reports: requests, fetches, and the health of origins, from records that anybody may have written.
+
+use lacquer_inspect::log_line::LogLine;
+use lacquer_inspect::page::short;
+use lacquer_inspect::ring::Record;
+use lacquer_inspect::transaction::{Grouping, Kind, Transaction};
+use lacquer_shm::Tag;
+
+/// Maximum number of requests and fetches in progress; the oldest ones are forgotten.
+const MAX_OPEN: usize = 20_000;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Request(Seen),
+    Fetch(SeenFetch),
+    /// The name of a backend, and whether it is healthy.
+    Health(String, bool),
+}
+
+/// A request of a client. All texts are escaped.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// The host and the URL.
+    pub url: String,
+    pub status: u16,
+    /// As in `lacquer log`.
+    pub how: &'static str,
+    pub bytes: u64,
+    /// Seconds until the response began.
+    pub wait: f64,
+}
+
+/// A fetch from an origin.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SeenFetch {
+    /// The names of the VCL and the backend, with a dot between them.
+    pub origin: String,
+    /// The status of the response; `None` if the fetch failed.
+    pub status: Option<u16>,
+    /// Seconds from the request to the first byte of the response.
+    pub wait: f64,
+}
+
+/// How the cache treated a request, in three classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    Hit,
+    /// It needed an origin.
+    Miss,
+    /// The daemon generated or refused it.
+    Neither,
+}
+
+impl Seen {
+    pub fn class(&self) -> Class {
+        match self.how {
+            "hit" | "graced-hit" => Class::Hit,
+            "miss" | "pass" | "hit-for-miss" | "hit-for-pass" | "pipe" => Class::Miss,
+            _ => Class::Neither,
+        }
+    }
+
+    fn of(request: &Transaction) -> Option<Seen> {
+        let line = LogLine::of(request)?;
+        let began = request.timestamp("Process").map_or(line.seconds, |stamp| stamp.since_start);
+        let url = visible(&format!("{}{}", line.host, line.url));
+        let wait = if began.is_finite() { began.max(0.0) } else { 0.0 };
+        Some(Seen { url, status: line.status, how: line.how, bytes: line.bytes, wait })
+    }
+}
+
+impl SeenFetch {
+    fn of(fetch: &Transaction) -> Option<SeenFetch> {
+        let word = |text: &[u8], at: usize| {
+            short(text).split(' ').nth(at).map(|word| word.trim_end_matches(':').to_owned())
+        };
+        let opened = fetch.last(Tag::BackendOpen).and_then(|text| word(text, 1));
+        let failed = fetch.last(Tag::FetchError);
+        let backend =
+            opened.or_else(|| failed.filter(|t| t.starts_with(b"backend ")).and_then(|t| word(t, 1)))?;
+        let vcl = fetch.last(Tag::VCL_use).and_then(|text| word(text, 0)).unwrap_or_default();
+        let status = fetch.last(Tag::BerespStatus).map(short).and_then(|status| status.parse().ok());
+        let wait = fetch.timestamp("Beresp").map_or(0.0, |stamp| stamp.since_last);
+        Some(SeenFetch {
+            origin: visible(&format!("{vcl}.{backend}")),
+            status: status.filter(|_| failed.is_none()),
+            wait: if wait.is_finite() { wait.max(0.0) } else { 0.0 },
+        })
+    }
+}
+
+/// Joins records to events. Keeps little of each transaction, and only of some.
+#[derive(Debug)]
+pub struct Collector {
+    grouping: Grouping,
+}
+
+impl Default for Collector {
+    fn default() -> Collector {
+        Collector { grouping: Grouping::with_limit(MAX_OPEN) }
+    }
+}
+
+impl Collector {
+    /// Adds a record. Returns the event that it completes.
+    pub fn add(&mut self, record: Record) -> Option<Event> {
+        if record.tag == Tag::Backend_health {
+            return health(&record.text);
+        }
+        if !is_needed(&record) {
+            return None;
+        }
+        let ended = self.grouping.add(record)?;
+        match ended.kind {
+            Kind::Request => Seen::of(&ended).map(Event::Request),
+            Kind::Fetch => SeenFetch::of(&ended).map(Event::Fetch),
+            Kind::Session => None,
+        }
+    }
+}
+
+/// Parses `NAME Went sick ...`, `NAME Back healthy ...`, `NAME Still healthy ...`.
+fn health(text: &[u8]) -> Option<Event> {
+    let text = short(text);
+    let mut words = text.split(' ');
+    let (name, _, state) = (words.next()?, words.next()?, words.next()?);
+    let is_healthy = match state {
+        "healthy" => true,
+        "sick" => false,
+        _ => return None,
+    };
+    Some(Event::Health(visible(name), is_healthy))
+}
+
+/// Returns whether an event depends on a record. Sessions are left out: there may be very many that do nothing.
+fn is_needed(record: &Record) -> bool {
+    match record.tag {
+        Tag::Begin => !record.text.starts_with(b"sess"),
+        Tag::ReqHeader | Tag::ReqUnset => {
+            record.text.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"host:"))
+        }
+        Tag::Timestamp => {
+            let is_step = |step: &[u8]| record.text.starts_with(step);
+            [&b"Start:"[..], b"Process:", b"Resp:", b"Beresp:", b"Pipe"].into_iter().any(is_step)
+        }
+        Tag::End
+        | Tag::ReqMethod
+        | Tag::ReqURL
+        | Tag::ReqAcct
+        | Tag::RespStatus
+        | Tag::VCL_call
+        | Tag::VCL_return
+        | Tag::VCL_use
+        | Tag::Hit
+        | Tag::HitPass
+        | Tag::HitMiss
+        | Tag::BackendOpen
+        | Tag::BerespStatus
+        | Tag::FetchError => true,
+        _ => false,
+    }
+}
+
+/// Returns whether a pool of memory is one of the open connections: `sess` and a number.
+pub fn is_pool_of_sessions(name: &str) -> bool {
+    name.strip_prefix("sess").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Escapes the characters of an escaped text that have no width of their own, such as accents that combine with what is
+/// before them: columns of a table would not be where they seem to be.
+pub fn visible(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    for c in text.chars() {
+        if crate::table::char_width(c) == 0 {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}

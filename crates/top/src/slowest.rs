@@ -1,0 +1,87 @@
+//! The texts with the greatest durations, in bounded memory.
+//!
+//! A text that was dropped had a duration below all that are kept, so the maximum of each kept text is exact.
+
+use crate::sketch::MAX_TEXT;
+
+/// The slowest request of a URL.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slow {
+    pub text: String,
+    pub seconds: f64,
+    pub status: u16,
+    pub how: &'static str,
+}
+
+#[derive(Clone, Debug)]
+pub struct Slowest {
+    capacity: usize,
+    /// The slowest first.
+    all: Vec<Slow>,
+}
+
+impl Slowest {
+    pub fn new(capacity: usize) -> Slowest {
+        Slowest { capacity: capacity.max(1), all: Vec::new() }
+    }
+
+    pub fn add(&mut self, text: &str, seconds: f64, status: u16, how: &'static str) {
+        let is_full = self.all.len() >= self.capacity;
+        if !seconds.is_finite() || is_full && self.all.last().is_some_and(|last| last.seconds >= seconds) {
+            return;
+        }
+        let text: String = text.chars().take(MAX_TEXT).collect();
+        if let Some(at) = self.all.iter().position(|slow| slow.text == text) {
+            if self.all[at].seconds >= seconds {
+                return;
+            }
+            self.all.remove(at);
+        }
+        let at = self.all.partition_point(|slow| slow.seconds >= seconds);
+        self.all.insert(at, Slow { text, seconds, status, how });
+        self.all.truncate(self.capacity);
+    }
+
+    pub fn all(&self) -> &[Slow] {
+        &self.all
+    }
+
+    pub fn retain(&mut self, is_kept: &dyn Fn(&str) -> bool) {
+        self.all.retain(|slow| is_kept(&slow.text));
+    }
+
+    /// Adds what another one has kept.
+    pub fn merge(&mut self, other: &Slowest) {
+        for slow in &other.all {
+            self.add(&slow.text, slow.seconds, slow.status, slow.how);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lacquer_testing::Random;
+    use std::collections::HashMap;
+
+    #[test]
+    fn the_maximum_of_each_kept_text_is_exact() {
+        let mut slowest = Slowest::new(10);
+        let mut random = Random(3);
+        let mut real = HashMap::<String, f64>::new();
+        for _ in 0..20_000 {
+            let (text, seconds) = (format!("/{}", random.below(200)), random.below(1_000_000) as f64);
+            slowest.add(&text, seconds, 200, "miss");
+            let max = real.entry(text).or_default();
+            *max = max.max(seconds);
+        }
+        let mut expected: Vec<f64> = real.values().copied().collect();
+        expected.sort_by(|a, b| b.total_cmp(a));
+        let found: Vec<f64> = slowest.all().iter().map(|slow| slow.seconds).collect();
+        assert_eq!(found, expected[..10]);
+        assert!(slowest.all().iter().all(|slow| real[&slow.text] == slow.seconds));
+        slowest.add("/nan", f64::NAN, 200, "hit");
+        slowest.add(&"x".repeat(5000), 1e9, 200, "hit");
+        assert!(slowest.all().len() == 10 && slowest.all()[0].text.len() == MAX_TEXT);
+    }
+}

@@ -1,0 +1,133 @@
+//! What a snapshot has after counters and events.
+
+use super::*;
+use crate::snapshot::{Health, Status};
+
+#[test]
+fn rates_follow_from_counters() {
+    let snapshot = busy("/run/x", &["a/1"]);
+    let traffic = &snapshot.traffic;
+    assert_eq!((traffic.ten_seconds.seconds, traffic.ten_seconds.sums.requests), (4.0, 150));
+    assert_eq!(traffic.ten_seconds.rate(150), Some(37.5));
+    assert_eq!((traffic.start.seconds, traffic.start.sums.requests), (104.0, 250));
+    assert_eq!(traffic.start.sums.hit_ratio(), Some(200.0 / 250.0));
+    assert_eq!(traffic.each_second, [25, 50]);
+    let resources = &snapshot.resources;
+    assert_eq!((resources.objects, resources.connections.gauges.connections), (42, 17));
+    assert_eq!(resources.storages[0].1.fill(), Some(0.75));
+    assert_eq!(resources.evictions_per_second, Some(3.75));
+}
+
+#[test]
+fn lists_are_of_the_last_minute() {
+    let mut state = State::new("x", 0.0);
+    for _ in 0..3 {
+        state.event(1.0, request("h/old", "miss", 9.0));
+    }
+    for (url, how, wait) in
+        [("h/a", "hit", 0.001), ("h/a", "graced-hit", 0.001), ("h/b", "pass", 2.0), ("h/c", "synth", 0.1)]
+    {
+        state.event(55.0, request(url, how, wait));
+    }
+    let first = |state: &State, now| {
+        let urls = state.snapshot(now, 0.0).urls;
+        let text = |list: &[crate::sketch::Frequent]| list.first().map(|url| (url.text.clone(), url.count));
+        (text(&urls.busiest), text(&urls.missed), urls.slowest.first().map(|slow| slow.text.clone()))
+    };
+    let url = |text: &str, count| Some((text.to_owned(), count));
+    assert_eq!(first(&state, 56.0), (url("h/old", 3), url("h/old", 3), Some("h/old".into())));
+    assert_eq!(first(&state, 75.0), (url("h/a", 2), url("h/b", 1), Some("h/b".into())));
+    assert_eq!(first(&state, 200.0), (None, None, None));
+    let latency = state.snapshot(75.0, 0.0).latency;
+    assert_eq!((latency.hits.count(), latency.misses.count()), (2, 1));
+    assert_eq!(latency.misses.percentile(0.99), Some(2.0));
+}
+
+#[test]
+fn origins_join_counters_log_and_probes() {
+    let mut state = busy_state("x", &[]);
+    let snapshot = state.snapshot(5.0, 0.0);
+    let of =
+        |name: &str| snapshot.origins.iter().find(|origin| origin.name == name).expect("it is known").clone();
+    let default = of("boot.default");
+    assert_eq!((default.per_second, default.fetches, default.errors), (Some(18.75), 2, 1));
+    assert_eq!((default.health, of("boot.other").health), (Health::Sick, Health::Unknown));
+    assert!((default.mean().expect("it responded") - 0.2).abs() < 1e-9);
+    assert_eq!((of("boot.other").errors, of("boot.other").mean()), (1, None));
+    state.event(5.0, Event::Health("default".into(), true));
+    state.event(5.0, Event::Health("ther".into(), true));
+    let all = state.snapshot(5.0, 0.0).origins;
+    assert_eq!(all.iter().map(|o| o.health).collect::<Vec<_>>(), [Health::Healthy, Health::Unknown]);
+}
+
+#[test]
+fn a_filter_keeps_what_matches() {
+    let mut state = busy_state("x", &["a.example/News/1", "b.example/2"]);
+    state.set_filter(Some("NEWS".into()));
+    state.event(4.0, request("b.example/2", "hit", 0.1));
+    state.event(4.0, request("a.example/news/3", "hit", 0.1));
+    let snapshot = state.snapshot(5.0, 0.0);
+    let urls: Vec<&str> = snapshot.urls.busiest.iter().map(|url| url.text.as_str()).collect();
+    assert_eq!(urls, ["a.example/News/1", "a.example/news/3"]);
+    assert_eq!((snapshot.traffic.matching.requests, snapshot.latency.hits.count()), (1, 1));
+    assert_eq!(snapshot.traffic.matching_ratio, Some(1.0));
+    state.set_filter(Some("\x1b[2J".into()));
+    assert!(!crate::panel::text(&state.snapshot(5.0, 0.0)).contains('\x1b'));
+    state.set_filter(Some(String::new()));
+    assert_eq!(state.filter(), None);
+}
+
+#[test]
+fn a_worker_that_starts_again_begins_new_rates() {
+    let mut state = busy_state("x", &[]);
+    state.counters(6.0, figures(&[("MAIN.uptime", 1), ("MAIN.client_req", 4)]));
+    state.counters(8.0, figures(&[("MAIN.uptime", 3), ("MAIN.client_req", 10)]));
+    let traffic = state.snapshot(8.0, 0.0).traffic;
+    assert_eq!((traffic.minute.sums.requests, traffic.minute.seconds), (6, 2.0));
+    // No worker at all.
+    state.counters(9.0, figures(&[("MGT.uptime", 9)]));
+    state.set_status(Status::Waiting("gone\x1b[2J".into()));
+    state.lost(2);
+    let snapshot = state.snapshot(9.0, 0.0);
+    let json = snapshot.json();
+    assert_eq!((&json["status"], &json["log_overruns"]), (&"waiting".into(), &2.into()));
+    assert!(json["reason"].as_str().is_some_and(|why| why == "gone\\x1b[2J"), "{json}");
+    let text = crate::panel::text(&snapshot);
+    assert!(text.contains("Waiting: gone") && text.contains("too fast 2 times"), "{text}");
+}
+
+#[test]
+fn millions_of_urls_and_origins_keep_memory_bounded() {
+    let mut state = State::new("x", 0.0);
+    for number in 0..120_000_u32 {
+        let now = f64::from(number) / 1200.0;
+        state.event(now, request(&format!("h/{number}"), "miss", f64::from(number % 977) / 1000.0));
+        if number % 3 == 0 {
+            state.event(now, request("h/often", "hit", 0.0));
+        }
+        if number % 10 == 0 {
+            state.event(now, fetch(&format!("boot.{number}"), Some(200), 0.1));
+            state.event(now, Event::Health(format!("b{number}"), false));
+        }
+    }
+    let snapshot = state.snapshot(100.0, 0.0);
+    assert_eq!(snapshot.urls.busiest[0].text, "h/often");
+    assert!(snapshot.urls.busiest.len() <= 100 && snapshot.urls.slowest.len() <= 100);
+    assert!(snapshot.origins.len() <= 6000, "{}", snapshot.origins.len());
+    assert_eq!(snapshot.urls.slowest[0].seconds, 0.976);
+}
+
+#[test]
+fn json_has_all_parts() {
+    let json = busy("/run/x", &["a/1", "a/1"]).json();
+    assert_eq!(json["busiest"][0]["url"], "a/1");
+    assert_eq!(json["busiest"][0]["requests"], 4);
+    assert_eq!(json["missed"][0]["requests"], 2);
+    assert_eq!(json["latency"]["hits"]["count"], 2);
+    assert_eq!(json["latency"]["histogram"].as_array().map(Vec::len), Some(7));
+    assert_eq!(json["traffic"]["since_start"]["requests"], 250);
+    assert_eq!(json["traffic"]["in_log"]["hit_ratio"], 0.5);
+    assert_eq!(json["storage"]["stores"][0]["fill"], 0.75);
+    assert_eq!(json["connections"]["open"], 17);
+    assert_eq!(json["origins"][0]["health"], "sick");
+}
