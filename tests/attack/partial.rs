@@ -61,6 +61,16 @@ impl Strict {
         origin
     }
 
+    /// Starts an origin that cuts the first response for a path short, as [`named`] tells. It sends the rest to whoever
+    /// asks for it as it should, and version 2 to others.
+    pub fn that_cuts_once() -> Strict {
+        Strict::start(|head, before| match (before, named(head).1) {
+            (0, cut) => cut_short(cut, &[V1]),
+            (_, cut) if asks(head, cut) => rest(cut),
+            _ => whole(2),
+        })
+    }
+
     /// Returns the heads of the requests for a path, without the path.
     pub fn requests(&self, path: &str) -> Vec<String> {
         let first = format!("GET {path} ");
@@ -385,11 +395,7 @@ fn a_part_does_not_fill_the_storage() {
 #[test]
 fn ranges_beside_a_part_are_right() {
     let _slot = shared_slot();
-    let origin = Strict::start(|head, before| match (before, named(head).1) {
-        (0, cut) => cut_short(cut, &[V1]),
-        (_, cut) if asks(head, cut) => rest(cut),
-        _ => whole(2),
-    });
+    let origin = Strict::that_cuts_once();
     let daemon = Daemon::start(&vcl(origin.address, ""), &MODE);
     for (path, range) in [("/a/40001", 0..100), ("/b/40002", 39_990..40_010), ("/c/40003", 99_990..100_000)] {
         cut(&daemon, path, named(path).1);

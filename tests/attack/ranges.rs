@@ -12,8 +12,8 @@ use lacquer_testing::daemon::{Daemon, signal, until, vcl};
 use lacquer_testing::slots::shared_slot;
 
 use crate::partial::{
-    Does, FRESH, METHODS, MODE, Strict, TOTAL, V1, asks, cut, cut_short, head, is_version, named, rest,
-    version, whole,
+    Does, FRESH, METHODS, MODE, Strict, TOTAL, V1, asks, cut, cut_short, head, is_version, named, version,
+    whole,
 };
 
 /// Passes the client's range on to the origin.
@@ -66,11 +66,7 @@ fn sends(request: &str, number: usize, lines: &[&str]) -> Does {
 #[test]
 fn ranges_within_a_part_are_served_from_it() {
     let _slot = shared_slot();
-    let origin = Strict::start(|head, before| match (before, named(head).1) {
-        (0, cut) => cut_short(cut, &[V1]),
-        (_, cut) if asks(head, cut) => rest(cut),
-        _ => whole(2),
-    });
+    let origin = Strict::that_cuts_once();
     let daemon = Daemon::start(&vcl(origin.address, ""), &MODE);
     let path = "/within/40001";
     cut(&daemon, path, 40_001);
@@ -95,11 +91,7 @@ fn ranges_within_a_part_are_served_from_it() {
 #[test]
 fn other_requests_are_not_served_from_a_part() {
     let _slot = shared_slot();
-    let origin = Strict::start(|head, before| match (before, named(head).1) {
-        (0, cut) => cut_short(cut, &[V1]),
-        (_, cut) if asks(head, cut) => rest(cut),
-        _ => whole(2),
-    });
+    let origin = Strict::that_cuts_once();
     let daemon = Daemon::start(&vcl(origin.address, ""), &MODE);
     let table: [(&str, &[&str], Option<(usize, usize)>); 9] = [
         ("/beyond/40001", &["Range: bytes=39990-40001"], Some((39_990, 40_001))),

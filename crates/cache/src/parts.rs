@@ -4,7 +4,6 @@
 //! A part is marked as failed. Lookups skip it, so it is never delivered, and neither the disks nor the next process get
 //! it. Purges, bans, eviction and expiry treat it like any other object of its key. A range of it is delivered as a copy.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use lacquer_storage::{BodyState, BodyWriter, Stevedore};
@@ -44,11 +43,7 @@ impl Cache {
         nuke: &mut Nuke<'_>,
     ) -> Option<Arc<Object>> {
         let PartCopy { part, from, length, head } = wanted;
-        let mut body = Vec::with_capacity(usize::try_from(length).ok()?);
-        append(part, from..from.checked_add(length)?, |bytes| {
-            body.extend_from_slice(bytes);
-            Some(())
-        })?;
+        let body = bytes(part, from, length)?;
         let spec =
             ObjectSpec { flags: flag::HFM | flag::PRIVATE, vary: b"", head, extra: b"", ..spec_of(part) };
         let object = self.create(stevedore, &spec, &body, nuke).ok()?;
@@ -94,17 +89,16 @@ fn spec_of(part: &Object) -> ObjectSpec<'static> {
     }
 }
 
-/// Passes bytes of a part to `write`. Returns `None` if the part does not have them, or `write` does.
-fn append(part: &Object, range: Range<u64>, mut write: impl FnMut(&[u8]) -> Option<()>) -> Option<()> {
-    let mut at = range.start;
-    while at < range.end {
-        let chunk = part.chunk_at(at)?;
-        let most = usize::try_from(range.end - at).unwrap_or(usize::MAX);
-        let bytes = &chunk.bytes()[..chunk.bytes().len().min(most)];
-        write(bytes)?;
-        at += bytes.len() as u64;
+/// Returns some bytes of a part. Returns `None` if it does not have them.
+fn bytes(part: &Object, from: u64, length: u64) -> Option<Vec<u8>> {
+    let length = usize::try_from(length).ok()?;
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let chunk = part.chunk_at(from.checked_add(bytes.len() as u64)?)?;
+        let most = chunk.bytes().len().min(length - bytes.len());
+        bytes.extend_from_slice(&chunk.bytes()[..most]);
     }
-    Some(())
+    Some(bytes)
 }
 
 /// Returns the parts under a key that `is_wanted` accepts, newest first. A part is one when its body has ended.

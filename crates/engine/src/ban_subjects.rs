@@ -1,6 +1,9 @@
 //! The values that ban conditions test: the request, and the heads of stored objects.
 
-use lacquer_cache::bans::{BanRequest, HeadReader};
+use std::cell::Cell;
+
+use lacquer_cache::bans::{BanRequest, HeadReader, Verdict};
+use lacquer_cache::{Cache, Object};
 use lacquer_http::pack::{PackedHead, packed_header};
 use lacquer_http::{HeaderName, Message, Workspace};
 
@@ -11,6 +14,22 @@ use crate::object_attributes;
 pub struct RequestSubject<'r> {
     pub http: &'r Message,
     pub ws: &'r Workspace,
+}
+
+impl RequestSubject<'_> {
+    /// Returns whether an object was purged, banned, or otherwise removed from the cache. Other tasks run between the tests
+    /// of many bans.
+    pub async fn finds_gone(&self, cache: &Cache, object: &Object) -> bool {
+        loop {
+            let has_begun = Cell::new(false);
+            let pause = || has_begun.replace(true);
+            match cache.recheck(object, self, &pause) {
+                Verdict::Clear => return false,
+                Verdict::Banned => return true,
+                Verdict::Unfinished => tokio::task::yield_now().await,
+            }
+        }
+    }
 }
 
 impl BanRequest for RequestSubject<'_> {

@@ -240,16 +240,7 @@ fn add(to: &mut u64, value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn figures(all: &[(&str, u64)]) -> Figures {
-        let counter = |(name, value): &(&str, u64)| Counter {
-            name: (*name).to_owned(),
-            value: *value,
-            semantics: String::new(),
-            oneliner: String::new(),
-        };
-        Figures::of(&all.iter().map(counter).collect::<Vec<_>>())
-    }
+    use crate::tests::figures;
 
     #[test]
     fn counters_are_found_by_their_names() {

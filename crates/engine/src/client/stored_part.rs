@@ -1,10 +1,8 @@
 //! Serves requests for a range from a part of a response, if the part contains the range and is fresh (RFC 9111 section
 //! 3.3). VCL sees a hit, whose object is a 206 with the requested bytes.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
-use lacquer_cache::bans::Verdict;
 use lacquer_cache::{Busy, Lookup, Nuke, ObjRef, Object, PartCopy};
 use lacquer_flow::rfc9111::parts::{OF_PART, Whole};
 use lacquer_flow::rfc9111::status::Forward;
@@ -122,20 +120,14 @@ fn place(req: &mut Req, part: &Object) -> Option<Place> {
 
 /// Returns whether the part was purged or banned.
 async fn is_gone(req: &Req, part: &Object) -> bool {
-    loop {
-        let has_begun = Cell::new(false);
-        let request = RequestSubject { http: &req.request.http, ws: req.task.ws() };
-        let pause = || has_begun.replace(true);
-        match req.task.services().cache().recheck(part, &request, &pause) {
-            Verdict::Clear => return false,
-            Verdict::Banned => return true,
-            Verdict::Unfinished => tokio::task::yield_now().await,
-        }
-    }
+    let request = RequestSubject { http: &req.request.http, ws: req.task.ws() };
+    request.finds_gone(req.task.services().cache(), part).await
 }
 
 /// Creates the 206 with a range of a part, whose head is the response. Returns `None` if there is no room.
 fn copy(req: &mut Req, part: &Object, Place { range: (low, high), from }: Place) -> Option<Arc<Object>> {
+    let services = req.task.services().clone();
+    let transient = services.stevedores().get(services.stevedores().transient())?;
     let length = high - low + 1;
     let whole = Whole::decode(part.extra())?.length;
     let TaskParts { ws, .. } = req.task.parts();
@@ -148,8 +140,6 @@ fn copy(req: &mut Req, part: &Object, Place { range: (low, high), from }: Place)
     http.append_line_copy(ws, format!("Content-Length: {length}").as_bytes()).ok()?;
     let mut head = req.task.take_output();
     pack::pack(&req.response.http, req.task.ws(), Filter::PASS_OBJECT, &mut head);
-    let services = req.task.services().clone();
-    let transient = services.stevedores().get(services.stevedores().transient())?;
     let TaskParts { params, log, .. } = req.task.parts();
     let mut note = |text: &str| log.put(lacquer_shm::Tag::ExpKill, text.as_bytes());
     let mut nuke = Nuke::new(params.nuke_limit, &mut note);

@@ -1,9 +1,6 @@
 //! Stale objects that leave the cache while the origin validates them, or whose bodies cannot be read.
 
-use std::cell::Cell;
-
 use lacquer_cache::Object;
-use lacquer_cache::bans::Verdict;
 use lacquer_flow::validation;
 use lacquer_shm::Tag;
 
@@ -23,16 +20,8 @@ pub const OF_ANOTHER: &str = "304 for another object";
 /// Returns whether an object that a 304 confirms was purged, banned, or otherwise removed from the cache. The 304 must
 /// not bring it back.
 pub async fn is_gone(f: &Fetch, stale: &Object) -> bool {
-    loop {
-        let has_begun = Cell::new(false);
-        let request = RequestSubject { http: &f.request.original, ws: f.task.ws() };
-        let pause = || has_begun.replace(true);
-        match f.task.services().cache().recheck(stale, &request, &pause) {
-            Verdict::Clear => return false,
-            Verdict::Banned => return true,
-            Verdict::Unfinished => tokio::task::yield_now().await,
-        }
-    }
+    let request = RequestSubject { http: &f.request.original, ws: f.task.ws() };
+    request.finds_gone(f.task.services().cache(), stale).await
 }
 
 /// Ends an exchange whose 304 confirmed an object that is gone, and drops the reference to that object. `why` is

@@ -22,7 +22,7 @@ fn collect(collector: &mut Collector, vxid: u64, records: &[(Tag, &[u8])]) -> Ve
     records.iter().filter_map(|(tag, text)| collector.add(record(*tag, vxid, text))).collect()
 }
 
-fn figures(all: &[(&str, u64)]) -> Figures {
+pub fn figures(all: &[(&str, u64)]) -> Figures {
     let counter = |(name, value): &(&str, u64)| Counter {
         name: (*name).to_owned(),
         value: *value,
