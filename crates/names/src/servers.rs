@@ -46,7 +46,7 @@ impl Family {
     }
 }
 
-/// What is known of a host from its earlier lookups.
+/// The results of earlier lookups of a host.
 #[derive(Default)]
 pub struct Memory {
     /// The name among those tried that had addresses.

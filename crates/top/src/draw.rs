@@ -21,7 +21,7 @@ const SOME_HEIGHT: u16 = 24;
 /// The height of the panels for traffic and latency, with their frames.
 const UPPER: u16 = 14;
 
-/// What the terminal can show.
+/// The abilities of the terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
     pub has_colors: bool,

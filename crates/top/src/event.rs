@@ -1,4 +1,4 @@
-//! What the log reports: requests, fetches, and the health of origins, from records that anybody may have written.
+//! Reports of the log: requests, fetches, and the health of origins, from records that anybody may have written.
 
 use lacquer_inspect::log_line::LogLine;
 use lacquer_inspect::page::short;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// Maximum number of characters of a text; longer ones are cut, and count as one if they are equal up to there.
 pub const MAX_TEXT: usize = 400;
 
-/// What is known of a text since it came into the sketch.
+/// The counts of a text since it came into the sketch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
     pub requests: u64,

@@ -1,4 +1,4 @@
-//! What is shown at a moment, as values and as JSON.
+//! The content of the view at a moment, as values and as JSON.
 
 use lacquer_inspect::page::plain;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ pub struct Traffic {
     pub each_second: Vec<u64>,
 }
 
-/// What was added within a time.
+/// The increase of the sums within a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Period {
     pub seconds: f64,

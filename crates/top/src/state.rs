@@ -1,4 +1,4 @@
-//! What is known of the daemon: the events of the log and the counters of the last minute, in bounded memory.
+//! The state of the daemon: the events of the log and the counters of the last minute, in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const KEPT_ORIGINS: usize = 1000;
 const SPACING: f64 = 1.0;
 const ORIGIN_SPACING: f64 = 10.0;
 
-/// What the log reports of ten seconds.
+/// The reports of the log of ten seconds.
 #[derive(Clone, Debug)]
 struct Seconds {
     busiest: Sketch,
@@ -59,7 +59,7 @@ struct OriginSeen {
     seconds: f64,
 }
 
-/// All that is known.
+/// The state of the daemon.
 #[derive(Clone, Debug)]
 pub struct State {
     daemon: Daemon,

@@ -1,4 +1,4 @@
-//! What the user has chosen: the panel, its scroll position, the filter and so on, changed by keys.
+//! The choices of the user, changed by keys: the panel, its scroll position, the filter and so on.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -21,7 +21,7 @@ pub const KEYS: [(&str, &str); 9] = [
     ("?", "this help"),
 ];
 
-/// What the user sees of a snapshot.
+/// The part of a snapshot that the user sees.
 #[derive(Clone, Debug)]
 pub struct View {
     pub panel: Panel,
@@ -37,7 +37,7 @@ pub struct View {
     has_filter: bool,
 }
 
-/// What a key asks the program to do.
+/// The effect of a key on the program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Only the view has changed.

@@ -1,4 +1,4 @@
-//! What a snapshot has after counters and events.
+//! Snapshots after counters and events.
 
 use super::*;
 use crate::snapshot::{Health, Status};
