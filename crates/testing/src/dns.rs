@@ -1,6 +1,6 @@
 //! A name server for tests. Its zone may change at any time, and it can be slow, wrong, or malicious.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,15 @@ pub enum Reply {
 #[derive(Default)]
 struct Zone {
     replies: HashMap<String, Reply>,
-    queries: Vec<(String, u16)>,
+    queries: HashSet<Asked>,
+}
+
+/// A query that was received. A client that waits for long sends it again with the same number.
+#[derive(PartialEq, Eq, Hash)]
+struct Asked {
+    id: [u8; 2],
+    name: String,
+    kind: u16,
 }
 
 pub struct NameServer {
@@ -89,15 +97,15 @@ impl NameServer {
         self.set(name, Reply::Addresses(ttl, parsed.collect()));
     }
 
-    /// Returns the number of queries for a name.
+    /// Returns the number of different queries for a name.
     pub fn queries(&self, name: &str) -> usize {
-        locked(&self.zone).queries.iter().filter(|(query, _)| *query == name).count()
+        locked(&self.zone).queries.iter().filter(|query| query.name == name).count()
     }
 
-    /// Returns the number of queries for the addresses of a name: those for IPv4, and those for IPv6.
+    /// Returns the number of different queries for the addresses of a name: those for IPv4, and those for IPv6.
     pub fn queries_by_family(&self, name: &str) -> (usize, usize) {
         let zone = locked(&self.zone);
-        let count = |kind| zone.queries.iter().filter(|query| query.0 == name && query.1 == kind).count();
+        let count = |kind| zone.queries.iter().filter(|query| query.name == name && query.kind == kind).count();
         (count(A), count(AAAA))
     }
 }
@@ -240,7 +248,7 @@ fn answer(query: &Query<'_>, reply: &Reply, is_udp: bool) -> Option<Vec<u8>> {
 
 fn reply_of(zone: &Mutex<Zone>, query: &Query<'_>) -> Reply {
     let mut zone = locked(zone);
-    zone.queries.push((query.name.clone(), query.kind));
+    zone.queries.insert(Asked { id: query.id, name: query.name.clone(), kind: query.kind });
     zone.replies.get(&query.name).cloned().unwrap_or(Reply::Code(3))
 }
 
