@@ -171,6 +171,8 @@ struct Nature {
     has_device: bool,
     /// The percentage of the device's reads that fail.
     read_errors: u64,
+    /// The number of other variants that a lookup tests against the bans.
+    ban_any_variant: u64,
 }
 
 const CRAMPED: u64 = 1 << 20;
@@ -225,6 +227,7 @@ impl Nature {
             onerror: percent(chance, 40),
             has_device: percent(chance, 40),
             read_errors: one_of(chance, &[0, 2, 30]),
+            ban_any_variant: one_of(chance, &[0, 2, 10_000]),
         }
     }
 
@@ -457,6 +460,7 @@ fn params(nature: &Nature) -> io::Result<Params> {
         ("vsl_space", "1M"),
         ("thread_pools", "1"),
         ("reactors", &nature.reactors.to_string()),
+        ("ban_any_variant", &nature.ban_any_variant.to_string()),
         ("feature", "+http2"),
         ("feature", "+esi_disable_xml_check"),
         ("feature", onerror),
