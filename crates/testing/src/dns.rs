@@ -105,7 +105,8 @@ impl NameServer {
     /// Returns the number of different queries for the addresses of a name: those for IPv4, and those for IPv6.
     pub fn queries_by_family(&self, name: &str) -> (usize, usize) {
         let zone = locked(&self.zone);
-        let count = |kind| zone.queries.iter().filter(|query| query.name == name && query.kind == kind).count();
+        let count =
+            |kind| zone.queries.iter().filter(|query| query.name == name && query.kind == kind).count();
         (count(A), count(AAAA))
     }
 }
