@@ -54,10 +54,17 @@ async fn serve(far: UnixStream, root: Arc<Root>) -> io::Result<()> {
         let Some(response) = response else { return Ok(()) };
         send(&mut stream, response, has_body).await?;
         if has_body {
-            // Its rest would be taken for the next request.
-            return Ok(());
+            // The body would be taken for the next request.
+            return discard(&mut stream).await;
         }
     }
+}
+
+/// Ends the stream, and reads until the engine closes it too. If the connection ended before the engine has sent the
+/// whole request, it would lose the response.
+async fn discard(stream: &mut tokio::net::UnixStream) -> io::Result<()> {
+    stream.shutdown().await?;
+    tokio::io::copy(stream, &mut tokio::io::sink()).await.map(drop)
 }
 
 /// Reads until a head is complete. Returns its length, or `None` at the end of the connection.
