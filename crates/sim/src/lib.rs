@@ -21,6 +21,7 @@ mod panics;
 mod pipe;
 mod proxy;
 mod requester;
+mod rest;
 mod site;
 mod upload;
 mod vcl;

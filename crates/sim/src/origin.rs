@@ -16,6 +16,7 @@ use crate::packing;
 use crate::page::{self, SHORTEST};
 use crate::page_request::Key;
 use crate::pipe;
+use crate::rest::Rest;
 use crate::site;
 use crate::wire::{self, Chance, Incoming, below, one_of, pause, percent};
 
@@ -26,6 +27,9 @@ pub struct Origin {
     /// The share of responses that are faulty, in percent.
     pub faulty: u64,
     pub longest: usize,
+    /// Most bodies are long and have a length, half of the faults cut them short, and connections are short, so that the
+    /// engine keeps parts. It keeps only those of the first response of a connection.
+    pub cuts: bool,
     pub pages: u64,
     /// The periods in which it fails its probes (start and end), in seconds since the epoch.
     pub sick: Rc<[(f64, f64)]>,
@@ -37,7 +41,7 @@ pub struct Origin {
 
 /// A fault of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(crate) enum Fault {
     /// The connection ends before the response.
     Nothing,
     /// The body ends early, and the connection with it.
@@ -55,9 +59,11 @@ enum Fault {
     Damage,
     /// The body is compressed, and ends early without an end of the connection.
     Shortened,
+    /// The rest of a response is not what its head says. Whole responses do not have this fault.
+    Lie,
 }
 
-const FAULTS: [Fault; 9] = [
+const FAULTS: [Fault; 10] = [
     Fault::Nothing,
     Fault::Cut,
     Fault::Reset,
@@ -67,7 +73,18 @@ const FAULTS: [Fault; 9] = [
     Fault::Garbage,
     Fault::Damage,
     Fault::Shortened,
+    Fault::Lie,
 ];
+
+impl Fault {
+    /// Returns whether the connection ends or pauses within the body.
+    pub(crate) fn is_cut(fault: Option<Fault>) -> bool {
+        matches!(fault, Some(Fault::Cut | Fault::Reset | Fault::Stall))
+    }
+}
+
+/// The fault of a response, its page, its lifetime in seconds, and the fields that state it.
+type Kind = (Option<Fault>, Key, f64, String);
 
 /// Longer than any timeout of the engine.
 const FOR_EVER: Duration = Duration::from_secs(1000);
@@ -99,7 +116,7 @@ impl Origin {
     async fn serve(&self, peer: Rc<Peer>) -> Result<(), Broken> {
         let chance = &self.chance;
         let mut incoming = Incoming { slowness: one_of(chance, &[0, 0, 0, 3]), ..Incoming::default() };
-        for _ in 0..=below(chance, 50) {
+        for _ in 0..=below(chance, if self.cuts { 2 } else { 50 }) {
             let Some(head) = http::head(&mut incoming, &peer, chance).await? else { return Ok(()) };
             if head.word(1) == "/probe" {
                 return Ok(self.answer_probe(&peer).await?);
@@ -158,7 +175,7 @@ impl Origin {
         let chance = &self.chance;
         let path = request.word(1);
         let is_calm = site::is_calm(path);
-        let fault = (!is_calm && percent(chance, self.faulty)).then(|| one_of(chance, &FAULTS));
+        let fault = (!is_calm && percent(chance, self.faulty)).then(|| self.fault());
         match fault {
             Some(Fault::Nothing) => return Ok(false),
             Some(Fault::Silence) => tokio::time::sleep(FOR_EVER).await,
@@ -180,26 +197,52 @@ impl Origin {
             wire::write(peer, head.as_bytes(), chance).await?;
             return Ok(true);
         }
-        self.page(request, peer, (fault, key, f64::from(max_age), freshness)).await
+        let kind = (fault, key, f64::from(max_age), freshness);
+        match Rest::requested(request, &kind.1, &self.ledger).filter(|_| percent(chance, 70)) {
+            Some(rest) => self.rest(rest, peer, kind).await,
+            None => self.page(request, peer, kind).await,
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        if self.cuts && percent(&self.chance, 50) { Fault::Cut } else { one_of(&self.chance, &FAULTS) }
+    }
+
+    async fn rest(
+        &self,
+        rest: Rest,
+        peer: &Peer,
+        (fault, key, max_age, freshness): Kind,
+    ) -> io::Result<bool> {
+        let chance = &self.chance;
+        let is_lie = fault == Some(Fault::Lie) || self.faulty > 0 && percent(chance, 20);
+        let mut bytes = rest.bytes(&freshness, is_lie.then_some(chance));
+        if Fault::is_cut(fault) {
+            bytes.truncate(bytes.len() - 1 - below(chance, rest.length() as u64) as usize);
+        } else if !is_lie {
+            self.ledger.borrow_mut().complete(rest.response);
+        }
+        self.ledger.borrow_mut().confirm(&key, rest.response, max_age);
+        wire::write(peer, &bytes, chance).await?;
+        self.end(peer, fault).await
     }
 
     /// Generates a response and records it. Returns its number, its record, and its body in the form that is sent.
     fn make(&self, request: &Head, key: Key, max_age: f64, fault: Option<Fault>) -> (usize, Sent, Vec<u8>) {
         let chance = &self.chance;
         let length = SHORTEST + below(chance, one_of(chance, &[1, 100, 5000, self.longest as u64])) as usize;
+        let length = if self.cuts && percent(chance, 80) { length + 60_000 } else { length };
         let accepts = request.get("accept-encoding").is_some_and(|accepted| accepted.contains("gzip"));
         let spoils_gzip = matches!(fault, Some(Fault::Damage | Fault::Shortened));
-        let is_packed = spoils_gzip || percent(chance, if accepts { 40 } else { 3 });
-        let is_whole = !spoils_gzip && !matches!(fault, Some(Fault::Cut | Fault::Reset | Fault::Stall));
+        let is_packed = spoils_gzip || percent(chance, if accepts && !self.cuts { 40 } else { 3 });
+        let is_whole = !spoils_gzip && !Fault::is_cut(fault);
         let status = if !site::is_calm(&key.path) && percent(chance, 4) { 404 } else { 200 };
         let includes = site::includes(&key.path, length, chance, self.pages);
         self.ledger.borrow_mut().note(format_args!("the next response has the fault {fault:?}"));
-        let sent = Sent { key, status, length, includes, is_packed, is_whole, max_age };
+        let is_sound = !spoils_gzip;
+        let sent = Sent { key, status, length, includes, is_packed, is_sound, is_whole, max_age };
         let response = self.ledger.borrow_mut().send(sent.clone());
-        let mut body = site::markup(&page::body(response, length), &sent.includes);
-        if is_packed {
-            body = packing::pack(&body);
-        }
+        let mut body = sent.body(response);
         let behind = (body.len() - packing::HEADER.min(body.len())) as u64;
         match fault {
             Some(Fault::Damage) => self.damage(&mut body, behind),
@@ -227,10 +270,9 @@ impl Origin {
         &self,
         request: &Head,
         peer: &Peer,
-        (fault, key, max_age, freshness): (Option<Fault>, Key, f64, String),
+        (fault, key, max_age, freshness): Kind,
     ) -> io::Result<bool> {
         let chance = &self.chance;
-        let is_cut = matches!(fault, Some(Fault::Cut | Fault::Reset | Fault::Stall));
         let (response, sent, body) = self.make(request, key, max_age, fault);
         let status = if sent.status == 404 { "404 Not Found" } else { "200 OK" };
         let modified = last_modified(response);
@@ -240,7 +282,7 @@ impl Origin {
             head += "Content-Encoding: gzip\r\n";
         }
         let mut bytes = Vec::new();
-        if percent(chance, 40) {
+        if percent(chance, if self.cuts { 10 } else { 40 }) {
             head += "Transfer-Encoding: chunked\r\n\r\n";
             wire::chunks(&body, &mut bytes, chance);
         } else {
@@ -249,12 +291,17 @@ impl Origin {
         }
         if request.word(0) == "HEAD" {
             bytes.clear();
-        } else if is_cut {
+        } else if Fault::is_cut(fault) {
             bytes.truncate(bytes.len() - 1 - below(chance, body.len() as u64) as usize);
         }
         let written = wire::write(peer, &[head.into_bytes(), bytes].concat(), chance).await;
         self.ledger.borrow_mut().end(response);
         written?;
+        self.end(peer, fault).await
+    }
+
+    /// Ends a response. Returns whether the connection stays open.
+    async fn end(&self, peer: &Peer, fault: Option<Fault>) -> io::Result<bool> {
         self.is_done(peer);
         if fault == Some(Fault::Surplus) {
             peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nunwanted!").await?;
@@ -262,6 +309,6 @@ impl Origin {
         if fault == Some(Fault::Stall) {
             tokio::time::sleep(FOR_EVER).await;
         }
-        Ok(!is_cut)
+        Ok(!Fault::is_cut(fault))
     }
 }

@@ -23,6 +23,8 @@ pub struct Requester {
     pub journal: Journal,
     /// The number of pages of each kind.
     pub pages: u64,
+    /// Most requests are for one page.
+    pub has_favourite: bool,
     /// Clients request whole responses, stay until they are complete, and send correct uploads.
     pub is_patient: bool,
     /// The client address that the engine is expected to use.
@@ -34,10 +36,15 @@ pub struct Requester {
 impl Requester {
     pub fn choose(&self) -> PageRequest {
         let chance = &self.chance;
-        let key = Key { path: self.page(), variant: below(chance, VARIANTS) };
+        let key = if self.has_favourite && percent(chance, 60) {
+            Key { path: site::FAVOURITE.to_owned(), variant: 0 }
+        } else {
+            Key { path: self.page(), variant: below(chance, VARIANTS) }
+        };
         let method = match below(chance, 100) {
             0..40 if site::is_passed(&key.path) => "POST",
             0..10 if self.may_want_less(&key.path) => "HEAD",
+            10..18 if key.path == site::FAVOURITE && self.has_favourite => "PURGE",
             10..13 if site::is_changing(&key.path) => "PURGE",
             13..15 if site::is_changing(&key.path) => "BAN",
             _ => "GET",

@@ -10,6 +10,8 @@ const CHANGING: [&str; 10] =
 const PRIVATE: [&str; 3] = ["/pass/", "/hfm/", "/hfp/"];
 /// The kind of pages that are cached for longer than the world lasts, and never fail.
 const CALM: &str = "/calm/";
+/// The page that most clients request in some worlds.
+pub const FAVOURITE: &str = "/p/0";
 /// The kind of pages that VCL generates.
 pub const SYNTHETIC: &str = "/synth/";
 

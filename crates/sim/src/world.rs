@@ -173,6 +173,10 @@ struct Nature {
     read_errors: u64,
     /// The number of other variants that a lookup tests against the bans.
     ban_any_variant: u64,
+    /// The engine caches by RFC 9111 to the letter, and keeps parts of responses.
+    follows_rfc9111: bool,
+    /// See [`Origin::cuts`].
+    cuts: bool,
 }
 
 const CRAMPED: u64 = 1 << 20;
@@ -193,6 +197,7 @@ impl Nature {
         match below(chance, 10) {
             0 => nature.with_a_faulty_device_only(),
             1 | 2 => nature.with_a_killed_worker(below(chance, 25_000), percent(chance, 50)),
+            3 | 4 => nature.with_parts(),
             _ => nature,
         }
     }
@@ -201,6 +206,11 @@ impl Nature {
     fn with_a_killed_worker(self, milliseconds: u64, dies_at_purge: bool) -> Nature {
         let dies_after = Some(milliseconds);
         Nature { dies_after, dies_at_purge, ends_after: None, drains_after: None, has_device: false, ..self }
+    }
+
+    /// Makes parts of bodies frequent.
+    fn with_parts(self) -> Nature {
+        Nature { faulty: 50, pages: 1, follows_rfc9111: true, cuts: true, ..self }
     }
 
     /// Leaves no other reason for a refused request than a bad decision after a failed read.
@@ -228,6 +238,8 @@ impl Nature {
             has_device: percent(chance, 40),
             read_errors: one_of(chance, &[0, 2, 30]),
             ban_any_variant: one_of(chance, &[0, 2, 10_000]),
+            follows_rfc9111: percent(chance, 20),
+            cuts: false,
         }
     }
 
@@ -381,6 +393,7 @@ impl World {
                 ledger: self.ledger.clone(),
                 faulty: self.nature.faulty,
                 longest: self.nature.longest,
+                cuts: self.nature.cuts,
                 pages: self.nature.pages,
                 sick: self.nature.sick_periods(&self.chance),
                 // Each VCL counts its requests separately.
@@ -401,6 +414,7 @@ impl World {
             ledger: self.ledger.clone(),
             journal: self.journal.clone(),
             pages: self.nature.pages,
+            has_favourite: self.nature.cuts,
             is_patient: self.nature.is_patient,
             address: ends.peer.ip(),
             known: RefCell::default(),
@@ -456,6 +470,7 @@ impl World {
 fn params(nature: &Nature) -> io::Result<Params> {
     let mut params = ParamSet::default();
     let onerror = if nature.onerror { "+esi_include_onerror" } else { "-esi_include_onerror" };
+    let rfc9111 = if nature.follows_rfc9111 { "+rfc9111" } else { "-rfc9111" };
     for (name, value) in [
         ("vsl_space", "1M"),
         ("thread_pools", "1"),
@@ -464,6 +479,7 @@ fn params(nature: &Nature) -> io::Result<Params> {
         ("feature", "+http2"),
         ("feature", "+esi_disable_xml_check"),
         ("feature", onerror),
+        ("feature", rfc9111),
     ] {
         params.set(name, value).map_err(io::Error::other)?;
     }

@@ -164,6 +164,7 @@ mod tests {
             length,
             includes: included.map(include).into_iter().collect(),
             is_packed: false,
+            is_sound: true,
             is_whole: true,
             max_age: 1.0,
         }

@@ -29,6 +29,8 @@ use lacquer_net::memory::Peer;
 use lacquer_sources::clock;
 
 use crate::http::Head;
+use crate::packing;
+use crate::page;
 use crate::page_request::Key;
 use crate::site::{self, Include};
 
@@ -44,10 +46,20 @@ pub struct Sent {
     pub length: usize,
     pub includes: Vec<Include>,
     pub is_packed: bool,
-    /// Whether the origin sends all of it, without damage.
+    /// Whether the bytes are those of its body.
+    pub is_sound: bool,
+    /// Whether the origin sends all of it, without damage, in one response or several.
     pub is_whole: bool,
     /// Its lifetime in seconds.
     pub max_age: f64,
+}
+
+impl Sent {
+    /// Returns the body, in the form that is sent. `number` is that of the response.
+    pub fn body(&self, number: usize) -> Vec<u8> {
+        let text = site::markup(&page::body(number, self.length), &self.includes);
+        if self.is_packed { packing::pack(&text) } else { text }
+    }
 }
 
 /// The history of a response.
@@ -233,7 +245,18 @@ impl Ledger {
         self.fates[response].ended = Some(clock::real());
     }
 
-    /// Records that an origin confirms a response by a 304.
+    /// Records that an origin sends the rest of a response that was cut short.
+    pub fn complete(&mut self, response: usize) {
+        self.note(format_args!("response {response} is completed"));
+        self.sent[response].is_whole = true;
+    }
+
+    /// Returns the record of a response.
+    pub fn sent(&self, response: usize) -> Option<&Sent> {
+        self.sent.get(response)
+    }
+
+    /// Records that an origin confirms a response by a 304 or by the rest of its body.
     pub fn confirm(&mut self, key: &Key, response: usize, max_age: f64) {
         self.note(format_args!("response {response} is confirmed for {max_age} s"));
         match self.sent.get(response) {
