@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod abandoned;
+mod balancing;
 mod bombs;
 mod concurrency;
 mod early_responses;

@@ -12,9 +12,10 @@ use lacquer_shm::{Segment, VsmDir};
 use lacquer_tls::origin::OriginTls;
 use lacquer_vcl::Text;
 use lacquer_vcl::program::{Backend, Probe};
-use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, Instance};
+use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, Instance, Load};
 use parking_lot::RwLock;
 
+use crate::outcomes::Outcomes;
 use crate::probes::Prober;
 
 pub struct Origin {
@@ -30,6 +31,7 @@ pub struct Origin {
     /// The number of these connections whose response has begun, including pipes.
     answered: AtomicU32,
     waiting: AtomicU32,
+    pub(crate) outcomes: Outcomes,
     pub freed: tokio::sync::Notify,
 }
 
@@ -98,6 +100,7 @@ impl Origin {
             connections: AtomicU32::new(0),
             answered: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
+            outcomes: Outcomes::default(),
             freed: tokio::sync::Notify::new(),
             spec,
         }
@@ -106,6 +109,15 @@ impl Origin {
     /// Returns whether the probe found the origin sick. An origin without a probe counts as healthy.
     pub fn is_sick(&self) -> bool {
         self.prober.as_ref().is_some_and(Prober::is_sick)
+    }
+
+    /// Returns the use of the origin, for directors.
+    pub(crate) fn load(&self) -> Load {
+        Load {
+            in_use: self.in_use().saturating_add(self.waiting.load(Ordering::Relaxed)),
+            failures: self.outcomes.failures(),
+            latency: self.outcomes.latency(),
+        }
     }
 
     /// Wakes the requests in the queue, so that they notice that the origin is sick.
@@ -261,6 +273,10 @@ impl Director for OriginLeaf {
 
     fn determines_health(&self) -> bool {
         self.0.prober.is_some()
+    }
+
+    fn load(&self) -> Load {
+        self.0.load()
     }
 
     fn list(&self, _vcl: &Instance, details: bool, json: bool) -> String {

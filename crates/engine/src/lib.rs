@@ -33,6 +33,7 @@ pub mod named_origin;
 mod object_attributes;
 mod origin_slot;
 pub mod origin_watch;
+mod outcomes;
 mod probes;
 mod protocol;
 #[cfg(test)]

@@ -17,7 +17,7 @@ use lacquer_net::SharedName;
 use lacquer_sources::clock;
 use lacquer_tls::origin::OriginTls;
 use lacquer_vcl::program::Probe;
-use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, HostLookup, Instance};
+use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, HostLookup, Instance, Load};
 use parking_lot::{Mutex, RwLock};
 
 use crate::backends::{Origin, OriginContext, Via};
@@ -393,6 +393,18 @@ impl Director for NamedOrigin {
 
     fn determines_health(&self) -> bool {
         self.recipe.probe.is_some() || self.state.read().origins.is_empty()
+    }
+
+    /// Returns the requests of all addresses, and the best outcomes: those that fail are used last.
+    fn load(&self) -> Load {
+        let state = self.state.read();
+        let loads = state.origins.iter().map(|(_, origin)| origin.load());
+        let all = loads.reduce(|one, other| Load {
+            in_use: one.in_use.saturating_add(other.in_use),
+            failures: one.failures.min(other.failures),
+            latency: one.latency.min(other.latency),
+        });
+        all.unwrap_or_default()
     }
 
     fn list(&self, _vcl: &Instance, details: bool, json: bool) -> String {

@@ -221,8 +221,9 @@ async fn keep(keeper: Rc<Keeper>, name: Weak<Name>) {
             (memory, remembered) = (Memory::default(), generation);
         }
         let lookup = keeper.lookup.borrow().clone();
+        let settings = (keeper.settings)();
         let outcome = match user.kind() {
-            Kind::Host => lookup.run(user.host(), &mut memory, (keeper.settings)().ttl.1).await,
+            Kind::Host => lookup.run(user.host(), &mut memory, &settings, !user.is_usable()).await,
             Kind::Service => lookup.service(user.host()).await,
         };
         drop(permit);
@@ -233,6 +234,10 @@ async fn keep(keeper: Rc<Keeper>, name: Weak<Name>) {
         let updated = user.update(outcome, &(keeper.settings)());
         if updated.has_changed {
             keeper.changes.fetch_add(1, Ordering::Relaxed);
+        }
+        if memory.is_half() {
+            // The first lookups of other names are before the rest of this one.
+            continue;
         }
         let next = Instant::now() + updated.next;
         let due = user.due.clone();

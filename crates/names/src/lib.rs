@@ -14,6 +14,7 @@ mod lookup;
 mod name;
 mod servers;
 mod settings;
+mod transport;
 
 pub use found::{Failure, Found, LONGEST_ANSWER, Place};
 pub use keeper::Names;

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use crate::found::{Failure, Found, LONGEST_ANSWER, Place, usable};
 use crate::hosts::Hosts;
 use crate::servers::{Memory, Servers};
+use crate::settings::Settings;
 
 /// Time limit of one lookup, whatever `/etc/resolv.conf` allows.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -27,15 +28,21 @@ impl Lookup {
         self.servers.as_ref().map_err(|text| Failure::new(text))
     }
 
-    /// Looks up the addresses of a name. A record type that was found to be absent is not asked for again for `longest` at
-    /// most.
-    pub async fn run(&self, name: &str, memory: &mut Memory, longest: Duration) -> Result<Found, Failure> {
+    /// Looks up the addresses of a name. A record type that was found to be absent is not asked for again for the longest
+    /// TTL of the settings at most. A first lookup may end with half of the addresses; see [`Memory::is_half`].
+    pub async fn run(
+        &self,
+        name: &str,
+        memory: &mut Memory,
+        settings: &Settings,
+        is_first: bool,
+    ) -> Result<Found, Failure> {
         if let Some(addresses) = self.hosts.find(name) {
             *memory = Memory::default();
             return usable(addresses.iter().copied(), None);
         }
         let servers = self.servers()?;
-        let found = timeout(LIMIT, servers.addresses(name, memory, longest)).await;
+        let found = timeout(LIMIT, servers.addresses(name, memory, settings, is_first)).await;
         let found = found.map_err(|_| Failure::new("no answer in time"))??;
         usable(found.addresses.into_iter(), found.ttl)
     }

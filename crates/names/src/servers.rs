@@ -2,22 +2,30 @@
 //!
 //! Most names have addresses of one family only. The absence of the other one is remembered until its negative answer
 //! expires, so that a refresh is one query. It is forgotten when the family that was there is not anymore.
+//!
+//! The first lookup of a name ends with the addresses of one family, the preferred one if that is quick. The other one is
+//! asked for afterwards: servers that never answer for it delay nobody.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use hickory_resolver::TokioResolver;
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::Resolver;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use tokio::time::timeout;
 
 use crate::found::{Failure, Found};
-use crate::settings::configuration;
+use crate::settings::{Settings, configuration};
+use crate::transport::Transport;
+
+/// Time for which the preferred family is asked for alone (the Resolution Delay of RFC 8305 section 8).
+const HEAD_START: Duration = Duration::from_millis(50);
 
 /// The name servers, and the names that are tried for a host.
 pub struct Servers {
-    pub resolver: TokioResolver,
+    pub resolver: Resolver<Transport>,
     domain: Option<Name>,
     search: Vec<Name>,
     ndots: usize,
@@ -25,7 +33,7 @@ pub struct Servers {
 
 /// The family of an address, as an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Family {
+pub enum Family {
     V4,
     V6,
 }
@@ -44,6 +52,14 @@ impl Family {
             Family::V6 => Family::V4,
         }
     }
+
+    /// Puts the outcomes of this family and of the other one in the order of the families.
+    fn in_order<T>(self, own: T, other: T) -> [T; 2] {
+        match self {
+            Family::V4 => [own, other],
+            Family::V6 => [other, own],
+        }
+    }
 }
 
 /// The results of earlier lookups of a host.
@@ -55,6 +71,15 @@ pub struct Memory {
     last: [Vec<IpAddr>; 2],
     /// The family that `at` lacks, until this time.
     absent: Option<(Family, Instant)>,
+    /// The outcome of a first lookup, which has found this family at this name.
+    half: Option<(Name, Family, Records)>,
+}
+
+impl Memory {
+    /// Returns whether a lookup has found one family, and the next one asks for the other.
+    pub fn is_half(&self) -> bool {
+        self.half.is_some()
+    }
 }
 
 /// The addresses of one family.
@@ -65,28 +90,59 @@ struct Records {
 
 type Outcome = Result<Records, NetError>;
 
+/// The outcome of a first lookup: one family, or both.
+enum First {
+    Half(Family, Records),
+    Whole([Option<Outcome>; 2]),
+}
+
+impl First {
+    /// Ends with the outcome for one family, if there are addresses of it, or waits for that of the other one.
+    async fn of(family: Family, outcome: Outcome, other: impl Future<Output = Outcome>) -> First {
+        match outcome {
+            Ok(records) if !records.addresses.is_empty() => First::Half(family, records),
+            outcome => First::Whole(family.in_order(Some(outcome), Some(other.await))),
+        }
+    }
+}
+
 impl Servers {
     pub fn new(servers: &str, resolv_conf: &[u8]) -> Result<Servers, String> {
         let (config, options) = configuration(servers, resolv_conf)?;
         let (domain, search, ndots) = (config.domain().cloned(), config.search().to_vec(), options.ndots);
-        let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        let mut builder = Resolver::builder_with_config(config, Transport::default());
         *builder.options_mut() = options;
         let resolver = builder.build().map_err(|error| error.to_string())?;
         Ok(Servers { resolver, domain, search, ndots })
     }
 
-    /// Looks up the addresses of a host, at the first of its names that has some.
+    /// Looks up the addresses of a host, at the first of its names that has some. If `is_first`, it may end with the
+    /// addresses of one family; see [`Memory::is_half`].
     pub async fn addresses(
         &self,
         host: &str,
         memory: &mut Memory,
-        longest: Duration,
+        settings: &Settings,
+        is_first: bool,
     ) -> Result<Found, Failure> {
+        if let Some((name, family, records)) = memory.half.take() {
+            let other = self.records(&name, family.other()).await;
+            let outcomes = family.in_order(Some(Ok(records)), Some(other));
+            return memory.take(name, outcomes, settings.ttl.1).map_err(|error| Failure::of(&error));
+        }
         let mut failure = Failure::new("it is not a name");
         let names = self.names(host).map_err(|error| Failure::new(&error.to_string()))?;
+        let preferred = if settings.prefer_ipv6 { Family::V6 } else { Family::V4 };
         for name in names {
-            let outcomes = self.families(&name, memory).await;
-            match memory.take(name, outcomes, longest) {
+            let outcomes = if is_first {
+                match self.first(&name, preferred).await {
+                    First::Half(family, records) => return Ok(memory.take_half(name, family, records)),
+                    First::Whole(outcomes) => outcomes,
+                }
+            } else {
+                self.families(&name, memory).await
+            };
+            match memory.take(name, outcomes, settings.ttl.1) {
                 Ok(found) => return Ok(found),
                 Err(error) => failure = Failure::of(&error),
             }
@@ -137,10 +193,26 @@ impl Servers {
             Err(error) => !is_no_data(error),
         };
         let other = if is_settled { None } else { Some(self.records(name, absent).await) };
-        match absent {
-            Family::V4 => [other, Some(present)],
-            Family::V6 => [Some(present), other],
+        absent.in_order(other, Some(present))
+    }
+
+    /// Asks for the preferred family of addresses, and for the other one if there are none or they are late.
+    async fn first(&self, name: &Name, preferred: Family) -> First {
+        let other = preferred.other();
+        let (mut own, mut second) = (pin!(self.records(name, preferred)), pin!(self.records(name, other)));
+        let Ok(outcome) = timeout(HEAD_START, &mut own).await else {
+            let (family, outcome) = tokio::select! {
+                outcome = &mut own => (preferred, outcome),
+                outcome = &mut second => (other, outcome),
+            };
+            let rest = if family == preferred { second } else { own };
+            return First::of(family, outcome, rest).await;
+        };
+        // A name that does not exist has no records of any type (RFC 8020).
+        if outcome.as_ref().is_err_and(NetError::is_nx_domain) {
+            return First::Whole(preferred.in_order(Some(outcome), None));
         }
+        First::of(preferred, outcome, second).await
     }
 
     async fn records(&self, name: &Name, family: Family) -> Outcome {
@@ -160,11 +232,23 @@ fn is_no_data(error: &NetError) -> bool {
     none.response_code == ResponseCode::NoError
 }
 
+fn has_some(outcome: &Outcome) -> bool {
+    outcome.as_ref().is_ok_and(|records| !records.addresses.is_empty())
+}
+
 fn is_negative(error: &NetError) -> bool {
     matches!(error, NetError::Dns(DnsError::NoRecordsFound(_)))
 }
 
 impl Memory {
+    /// Returns the addresses of one family.
+    fn take_half(&mut self, name: Name, family: Family, records: Records) -> Found {
+        let ttl = Some(records.expires.saturating_duration_since(Instant::now()));
+        let addresses = records.addresses.clone();
+        self.half = Some((name, family, records));
+        Found { addresses, ttl, ..Found::default() }
+    }
+
     /// Returns the addresses of both families, and remembers them and a family that is absent. Fails if there are none.
     fn take(
         &mut self,
@@ -172,9 +256,7 @@ impl Memory {
         outcomes: [Option<Outcome>; 2],
         longest: Duration,
     ) -> Result<Found, NetError> {
-        let has_some =
-            |outcome: &Option<Outcome>| matches!(outcome, Some(Ok(records)) if !records.addresses.is_empty());
-        if !outcomes.iter().any(has_some) {
+        if !outcomes.iter().flatten().any(has_some) {
             let mut errors = outcomes.into_iter().flatten().filter_map(Result::err);
             return Err(errors.next().unwrap_or_else(|| "it has no addresses".into()));
         }

@@ -18,12 +18,14 @@ pub struct Settings {
     pub ttl: (Duration, Duration),
     /// Time after a failed lookup until the next one.
     pub retry: Duration,
+    /// Whether IPv6 is the first family to be asked for.
+    pub prefer_ipv6: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let ttl = (Duration::from_secs(1), Duration::from_hours(1));
-        Settings { servers: String::new(), ttl, retry: Duration::from_secs(5) }
+        Settings { servers: String::new(), ttl, retry: Duration::from_secs(5), prefer_ipv6: false }
     }
 }
 

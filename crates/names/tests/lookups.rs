@@ -25,6 +25,14 @@ fn known(names: &Names, host: &str) -> Arc<Name> {
     name
 }
 
+/// Returns a name whose addresses of both families are known.
+fn known_whole(names: &Names, host: &str) -> Arc<Name> {
+    let name = known(names, host);
+    let both = || [true, false].iter().all(|v4| name.answer().addresses.iter().any(|ip| ip.is_ipv4() == *v4));
+    assert!(until(both), "{host} has addresses of both families");
+    name
+}
+
 fn parsed(addresses: &[&str]) -> Vec<IpAddr> {
     addresses.iter().map(|address| address.parse().unwrap()).collect()
 }
@@ -125,11 +133,12 @@ fn absences_are_limited_and_failures_of_one_family_lose_nothing() {
         servers: server.address.to_string(),
         ttl: (Duration::from_secs(1), Duration::from_secs(2)),
         retry: Duration::from_secs(1),
+        ..Settings::default()
     };
     let names = Names::new(move || settings.clone());
     server.set("hidden.example", Reply::WithNegative(1, parsed(&["10.0.0.1"]), u32::MAX));
     server.set("half.example", Reply::Addresses(1, parsed(&["10.0.0.1", "fd00::1"])));
-    let (hidden, half) = (known(&names, "hidden.example"), known(&names, "half.example"));
+    let (hidden, half) = (known(&names, "hidden.example"), known_whole(&names, "half.example"));
     server.set("hidden.example", Reply::Addresses(1, parsed(&["10.0.0.1", "fd00::9"])));
     server.set("half.example", Reply::OrCode(1, parsed(&["10.0.0.2"]), 2));
     assert!(until(|| hidden.answer().addresses == parsed(&["10.0.0.1", "fd00::9"])));
@@ -137,6 +146,56 @@ fn absences_are_limited_and_failures_of_one_family_lose_nothing() {
     assert_eq!(half.answer().failure, None);
     server.set("half.example", Reply::WithNegative(1, parsed(&["10.0.0.2"]), 1));
     assert!(until(|| half.answer().addresses == parsed(&["10.0.0.2"])), "the absence is certain");
+}
+
+/// The first lookup ends with the addresses of one family. The other one may never come.
+#[test]
+fn a_server_that_answers_for_one_family_delays_no_first_lookup() {
+    let server = NameServer::start();
+    server.set("only4.example", Reply::OrSilence(1, parsed(&["10.0.0.1"])));
+    server.set("only6.example", Reply::OrSilence(1, parsed(&["fd00::1"])));
+    let names = names(&server);
+    let start = Instant::now();
+    for (host, address) in [("only4.example", "10.0.0.1"), ("only6.example", "fd00::1")] {
+        assert_eq!(known(&names, host).answer().addresses, parsed(&[address]));
+    }
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert_eq!(server.queries_by_family("only4.example").0, 1);
+}
+
+/// The preferred family comes first, and a name that does not exist is asked for once.
+#[test]
+fn a_first_lookup_asks_for_the_preferred_family() {
+    let server = NameServer::start();
+    server.addresses("both.example", 60, &["10.0.0.1", "fd00::1"]);
+    server.set("both6.example", Reply::OrCode(60, parsed(&["fd00::1"]), 2));
+    for (prefer_ipv6, host, queries) in [(false, "none4.example", (1, 0)), (true, "none6.example", (0, 1))] {
+        let settings = Settings {
+            servers: server.address.to_string(),
+            retry: Duration::from_mins(1),
+            prefer_ipv6,
+            ..Settings::default()
+        };
+        let names = Names::new(move || settings.clone());
+        assert_eq!(known(&names, host).answer().failure.as_deref(), Some("the name does not exist"));
+        assert_eq!(server.queries_by_family(host), queries);
+        known_whole(&names, "both.example");
+        assert_eq!(known(&names, "both6.example").answer().addresses, parsed(&["fd00::1"]));
+    }
+}
+
+/// Each query waits alone on its socket, and a socket has a new port after some queries.
+#[test]
+fn ports_of_queries_change() {
+    let server = NameServer::start();
+    let names = names(&server);
+    for n in 0..200 {
+        server.addresses(&format!("n{n}.example"), 60, &["10.0.0.1"]);
+        known(&names, &format!("n{n}.example"));
+    }
+    let ports = server.ports();
+    assert!(ports.len() >= 8, "{ports:?}");
+    assert!(ports.values().all(|queries| *queries <= 32), "{ports:?}");
 }
 
 #[test]
@@ -234,11 +293,11 @@ fn answers_of_another_process_are_used_until_a_lookup_succeeds() {
     server.addresses("a.example", 60, &["10.0.0.1", "fd00::1"]);
     server.set("_http._tcp.example", Reply::Services(60, vec![(10, 5, 81, "b.example".to_owned())]));
     let first = names(&server);
-    let _a = known(&first, "a.example");
+    let _a = known_whole(&first, "a.example");
     let service = first.watch_service("_http._tcp.example", Refresh::default()).expect("a thread");
     let _missing = known(&first, "missing.example");
     assert!(service.wait_until(Instant::now() + PATIENCE));
-    assert!(until(|| first.known(0).is_some_and(|(changes, _)| changes == 2)), "two have answers");
+    assert!(until(|| first.known(0).is_some_and(|(changes, _)| changes == 3)), "all answers have come");
     let (changes, text) = first.known(0).expect("a text");
     assert!(first.known(changes).is_none(), "nothing has changed since");
     let lines = |names: &Names| {

@@ -16,6 +16,8 @@ pub enum Reply {
     WithNegative(u32, Vec<IpAddr>, u32),
     /// These addresses with this TTL. Queries for the other record types fail with this code.
     OrCode(u32, Vec<IpAddr>, u8),
+    /// These addresses with this TTL. Queries for the other record types get no answer.
+    OrSilence(u32, Vec<IpAddr>),
     /// An alias, and the addresses of its target.
     Alias(u32, String, Vec<IpAddr>),
     /// SRV records: priority, weight, port, target.
@@ -42,6 +44,8 @@ pub enum Reply {
 struct Zone {
     replies: HashMap<String, Reply>,
     queries: HashSet<Asked>,
+    /// The number of queries over UDP from each port.
+    ports: HashMap<u16, usize>,
 }
 
 /// A query that was received. A client that waits for long sends it again with the same number.
@@ -108,6 +112,11 @@ impl NameServer {
         let count =
             |kind| zone.queries.iter().filter(|query| query.name == name && query.kind == kind).count();
         (count(A), count(AAAA))
+    }
+
+    /// Returns the number of queries over UDP from each port.
+    pub fn ports(&self) -> HashMap<u16, usize> {
+        locked(&self.zone).ports.clone()
     }
 }
 
@@ -207,6 +216,10 @@ fn answer(query: &Query<'_>, reply: &Reply, is_udp: bool) -> Option<Vec<u8>> {
             none if none.is_empty() => message(query, *code, 0, &[]),
             records => message(query, 0, 0, &records),
         },
+        Reply::OrSilence(ttl, list) => match addressed(*ttl, list) {
+            none if none.is_empty() => return None,
+            records => message(query, 0, 0, &records),
+        },
         Reply::Alias(ttl, target, list) => {
             let target = wire_name(target);
             let mut records = vec![record(NAME_OF_QUESTION, CNAME, *ttl, &target)];
@@ -255,6 +268,7 @@ fn reply_of(zone: &Mutex<Zone>, query: &Query<'_>) -> Reply {
 
 fn answer_datagram(query: &[u8], zone: &Mutex<Zone>, socket: &UdpSocket, from: SocketAddr) {
     let Some(query) = parse(query) else { return };
+    *locked(zone).ports.entry(from.port()).or_default() += 1;
     let reply = reply_of(zone, &query);
     let Some(answer) = answer(&query, &reply, true) else { return };
     if matches!(reply, Reply::ForgedSource(_)) {

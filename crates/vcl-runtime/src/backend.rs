@@ -1,5 +1,7 @@
 //! Backends and directors by their number, and their health.
 
+use std::time::Duration;
+
 /// A BACKEND value. Zero is no backend; otherwise it is the index into [`Directors`](crate::Directors) plus one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
@@ -18,6 +20,17 @@ impl BackendId {
 pub struct Health {
     pub healthy: bool,
     pub changed: f64,
+}
+
+/// The use of a backend, by which directors choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// The number of requests that use a connection or wait for one.
+    pub in_use: u32,
+    /// The number of failures since the last good response.
+    pub failures: u32,
+    /// The mean time until a response begins; zero if there was none.
+    pub latency: Duration,
 }
 
 /// The administrator's setting of a director's health, from `backend.set_health`.

@@ -20,7 +20,7 @@ pub mod task;
 pub mod value;
 
 pub use ctx::{Ctx, SubFault, Suspend};
-pub use director::{AdminHealth, BackendId, Director, Directors, Health};
+pub use director::{AdminHealth, BackendId, Director, Directors, Health, Load};
 pub use host::{
     ClientFact, H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, StableValues, TlsFact,
 };

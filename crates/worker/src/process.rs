@@ -141,5 +141,6 @@ fn dns_settings(params: &Params) -> Settings {
         servers: params.dns_servers.clone(),
         ttl: (clock::seconds(params.dns_ttl_min), clock::seconds(params.dns_ttl_max)),
         retry: clock::seconds(params.dns_retry),
+        prefer_ipv6: params.prefer_ipv6,
     }
 }

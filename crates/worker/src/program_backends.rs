@@ -1,5 +1,6 @@
 //! Creates the backends of programs: those that they declare, and those that their modules ask for.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -26,7 +27,10 @@ pub struct DeclaredBackends<'p> {
     process: &'p Arc<Process>,
     vcl_name: &'p str,
     cluster: Option<&'p Cluster>,
-    names: Vec<String>,
+    /// The positions of the declarations, by name.
+    positions: HashMap<String, usize>,
+    /// The backends by these positions.
+    made: HashMap<usize, Arc<Origin>>,
     probes: Vec<Probe>,
     tls: Arc<DeclaredTls>,
     prefer_ipv6: bool,
@@ -41,11 +45,13 @@ impl<'p> DeclaredBackends<'p> {
         vcl_name: &'p str,
         cluster: Option<&'p Cluster>,
     ) -> Self {
+        let declared = program.origins.backends.iter().enumerate();
         DeclaredBackends {
             process,
             vcl_name,
             cluster,
-            names: program.origins.backends.iter().map(|backend| backend.name.clone()).collect(),
+            positions: declared.map(|(position, backend)| (backend.name.clone(), position)).collect(),
+            made: HashMap::new(),
             probes: program.origins.probes.clone(),
             tls: Arc::new(DeclaredTls::of(program)),
             prefer_ipv6: process.shared().params().prefer_ipv6,
@@ -56,13 +62,12 @@ impl<'p> DeclaredBackends<'p> {
 
     /// Creates a backend. A failure is returned by [`DeclaredBackends::finish`].
     pub fn make(&mut self, spec: &Backend) -> Arc<dyn Director> {
-        let index = self.names.iter().position(|name| *name == spec.name).unwrap_or(usize::MAX);
+        let index = self.positions.get(&spec.name).copied().unwrap_or(usize::MAX);
         let tls = self.tls.make(index, &spec.name).unwrap_or_else(|why| {
             self.fault.get_or_insert(why);
             None
         });
-        let via = spec.via.and_then(|i| self.names.get(i as usize));
-        let via = via.and_then(|via| self.origins.iter().find(|o| o.spec.name == *via)).cloned();
+        let via = spec.via.and_then(|i| self.made.get(&(i as usize))).cloned();
         let via = via.map(|declared| Proxy { declared, lookup: HostLookup::default() });
         let uses_names = uses_names(spec, via.as_ref());
         let probe = spec.probe.and_then(|i| self.probes.get(i as usize));
@@ -83,6 +88,7 @@ impl<'p> DeclaredBackends<'p> {
         origin.publish(&self.process.vsm(), self.cluster);
         probing::report(&origin, self.process.shared().log());
         self.origins.push(origin.clone());
+        self.made.insert(index, origin.clone());
         if !uses_names {
             return Arc::new(OriginLeaf(origin));
         }

@@ -93,6 +93,7 @@ impl Fetch {
         loop {
             let mut connection = self.connect(id, &origin, fresh_only).await?;
             let is_reused = connection.is_reused();
+            let has_body = self.request.cached_body.is_some() || self.request.body.is_some();
             let early = self.early_bytes(&mut connection).await;
             let exchange = match early {
                 Some(_) => Exchange::Foreign,
@@ -112,6 +113,10 @@ impl Fetch {
                 None => self.close_origin(connection, reason),
             }
             if next == Next::GiveUp {
+                // The client may be the reason for the end of its body, or have left.
+                if !has_body && !self.is_abandoned(None) {
+                    origin.outcomes.failed();
+                }
                 return None;
             }
             self.task.services().counters().backend_retry.add(1);
@@ -150,6 +155,7 @@ impl Fetch {
                 None
             }
             Err(e) => {
+                origin.outcomes.failed();
                 log_connect_failure(self.task.log_mut(), origin, &e);
                 self.task.services().counters().backend_fail.add(1);
                 None

@@ -239,6 +239,8 @@ pub async fn start(f: &mut Fetch) -> Step {
         return after_failure(f).await;
     };
     connection.reply_mut().head_received(now);
+    let took = connection.reply().microseconds();
+    connection.origin().outcomes.responded(f.response.http.status(), took);
     if f.attempt.asks_upgrade && f.response.http.status() == 101 {
         return Box::pin(upgrade::accept(f, connection)).await;
     }

@@ -42,13 +42,15 @@ impl<T: CounterSet> Segment<T> {
     /// Creates a set in a cluster, for sets with the same lifetime (a VCL's backends).
     pub fn create_in(dir: &VsmDir, cluster: Option<&Cluster>, instance: &str) -> Result<Self, VsmError> {
         let desc = T::DESC;
-        let json = desc.json();
-        let doc_id = doc_number(&json);
-        let doc = dir.doc(doc_id, || {
-            dir.alloc(DOC_CLASS, &format!("{doc_id:x}"), HEAD + json.len() + 1, |mapping, offset| {
-                mapping.write(offset + HEAD, json.as_bytes());
-                head(mapping, offset, doc_id);
-            })
+        let (doc_id, doc) = dir.doc(desc.name, || {
+            let json = desc.json();
+            let doc_id = doc_number(&json);
+            let made =
+                dir.alloc(DOC_CLASS, &format!("{doc_id:x}"), HEAD + json.len() + 1, |mapping, offset| {
+                    mapping.write(offset + HEAD, json.as_bytes());
+                    head(mapping, offset, doc_id);
+                });
+            Ok((doc_id, made?))
         })?;
         let block =
             dir.alloc_in(cluster, CLASS, &desc.ident(instance), Self::size(), |mapping, offset| {

@@ -90,7 +90,8 @@ pub struct VsmDir {
 struct Inner {
     fd: Arc<OwnedFd>,
     index: Mutex<Index>,
-    docs: Mutex<HashMap<u64, Weak<Block>>>,
+    /// The number and the description of each kind of counters, by its name.
+    docs: Mutex<HashMap<&'static str, (u64, Weak<Block>)>>,
 }
 
 impl VsmDir {
@@ -149,19 +150,22 @@ impl VsmDir {
         self.add_to_index(file, whole, offset, len, class, ident)
     }
 
-    /// Returns the description with this number. Creates it if no existing segment uses it.
+    /// Returns the number and the description of a kind of counters. Creates it if no existing segment uses it.
     pub(crate) fn doc(
         &self,
-        number: u64,
-        make: impl FnOnce() -> Result<Block, VsmError>,
-    ) -> Result<Arc<Block>, VsmError> {
+        kind: &'static str,
+        make: impl FnOnce() -> Result<(u64, Block), VsmError>,
+    ) -> Result<(u64, Arc<Block>), VsmError> {
         let mut docs = lock(&self.inner.docs);
-        if let Some(doc) = docs.get(&number).and_then(Weak::upgrade) {
-            return Ok(doc);
+        if let Some((number, doc)) = docs.get(kind)
+            && let Some(doc) = doc.upgrade()
+        {
+            return Ok((*number, doc));
         }
-        let doc = Arc::new(make()?);
-        docs.insert(number, Arc::downgrade(&doc));
-        Ok(doc)
+        let (number, doc) = make()?;
+        let doc = Arc::new(doc);
+        docs.insert(kind, (number, Arc::downgrade(&doc)));
+        Ok((number, doc))
     }
 
     fn file(&self, len: usize, class: &str) -> Result<Arc<SegmentFile>, VsmError> {

@@ -8,7 +8,7 @@ use lacquer_sources::clock;
 use super::{Ctx, Instance};
 
 pub use super::{Director, DirectorCell, Directors};
-pub use crate::backend::{AdminHealth, BackendId, Health};
+pub use crate::backend::{AdminHealth, BackendId, Health, Load};
 
 impl DirectorCell {
     pub fn admin(&self) -> AdminHealth {

@@ -17,7 +17,7 @@ use lacquer_vcl::program::Program;
 
 use crate::acl::AclTable;
 use crate::args::{Args, ModuleError, ObjectState};
-use crate::backend::{BackendId, Health};
+use crate::backend::{BackendId, Health, Load};
 use crate::header_name::HeaderName;
 use crate::host::{Host, LocalFuture};
 use crate::kept::Kept;
@@ -166,6 +166,10 @@ pub trait Director: Send + Sync {
     /// Returns whether the director determines a health of its own. If not, it counts as healthy.
     fn determines_health(&self) -> bool {
         true
+    }
+    /// Returns the use of the backend. That of a director is not known.
+    fn load(&self) -> Load {
+        Load::default()
     }
     /// Returns the text for `backend.list`: the "Probe" column, or with `details` the text for `-p`, possibly empty.
     /// With `json`, returns a JSON value.

@@ -11,6 +11,8 @@ use crate::support::director_name;
 pub struct Member {
     pub backend: BackendId,
     pub weight: f64,
+    /// The members are in ascending order of it.
+    pub rank: u64,
 }
 
 pub struct Group {
@@ -42,11 +44,14 @@ impl Group {
         self.members.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add(&self, backend: BackendId, weight: f64) -> Result<(), ModuleError> {
+    /// Adds a backend behind those of the same rank.
+    pub fn add(&self, backend: BackendId, weight: f64, rank: u64) -> Result<(), ModuleError> {
         if backend.is_none() {
             return Err(ModuleError(format!("{}: None backend cannot be added", self.name)));
         }
-        self.write().push(Member { backend, weight });
+        let mut members = self.write();
+        let at = members.partition_point(|member| member.rank <= rank);
+        members.insert(at, Member { backend, weight, rank });
         Ok(())
     }
 

@@ -18,6 +18,11 @@ pub trait Choice: Send + Sync + 'static {
 
     fn column(&self) -> Column;
 
+    /// Returns the place of a backend among the others, which is by default that of its addition.
+    fn rank(&self, _ctx: &mut Ctx<'_>, _backend: BackendId) -> u64 {
+        0
+    }
+
     /// Called after the member at this position was removed; `left` members remain.
     fn removed(&self, _at: usize, _left: usize) {}
 }
@@ -61,13 +66,18 @@ pub fn object<C: Choice>(ctx: &Ctx<'_>, args: &Args<'_>, choice: C) -> ObjectSta
     Arc::new(Object::register(ctx, Grouped { group: Group::new(args.object_name), choice }))
 }
 
-pub fn add_backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
-    args.this::<Object<Grouped<C>>>()?.director.group.add(args.backend(0), 0.0)?;
-    DONE
+pub fn add_backend<'a, C: Choice>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
+    add::<C>(ctx, args, 0.0)
 }
 
-pub fn add_weighted<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
-    args.this::<Object<Grouped<C>>>()?.director.group.add(args.backend(0), args.real(1))?;
+pub fn add_weighted<'a, C: Choice>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
+    add::<C>(ctx, args, args.real(1))
+}
+
+fn add<'a, C: Choice>(ctx: &mut Ctx<'a>, args: &Args<'a>, weight: f64) -> CallResult<'a> {
+    let (director, backend) = (&args.this::<Object<Grouped<C>>>()?.director, args.backend(0));
+    let rank = director.choice.rank(ctx, backend);
+    director.group.add(backend, weight, rank)?;
     DONE
 }
 

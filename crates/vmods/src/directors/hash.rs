@@ -61,7 +61,7 @@ fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErro
 }
 
 fn add_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
-    args.this::<Object<Hash>>()?.director.group.add(args.backend(0), args.real(1))?;
+    args.this::<Object<Hash>>()?.director.group.add(args.backend(0), args.real(1), 0)?;
     DONE
 }
 

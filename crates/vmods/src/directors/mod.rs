@@ -1,10 +1,12 @@
 //! Module directors: selects one of several backends. Each director is a [`Director`](lacquer_vcl_runtime::Director)
 //! in the VCL's table and an object for its methods; both share one allocation.
 
+mod balance;
 mod fallback;
 mod group;
 mod grouped;
 mod hash;
+mod least_connections;
 mod object;
 mod random;
 mod round_robin;
@@ -18,7 +20,15 @@ pub(crate) static MODULE: Table = Table {
     name: "directors",
     signatures: include_str!("../../vcc/directors.vcc"),
     functions: &[("lookup", lookup)],
-    objects: &[round_robin::TYPE, fallback::TYPE, random::TYPE, hash::TYPE, shard::TYPE, shard::PARAM_TYPE],
+    objects: &[
+        round_robin::TYPE,
+        fallback::TYPE,
+        random::TYPE,
+        least_connections::TYPE,
+        hash::TYPE,
+        shard::TYPE,
+        shard::PARAM_TYPE,
+    ],
     suspends: &[],
 };
 
