@@ -19,6 +19,7 @@
 
 mod blocks;
 mod buffers;
+mod commit;
 mod file;
 mod health;
 mod index;
@@ -29,6 +30,7 @@ mod layout;
 mod load;
 mod read;
 mod readers;
+mod reclaim;
 mod record;
 mod recover;
 mod report;
@@ -37,6 +39,7 @@ mod segment;
 mod state;
 mod stats;
 mod store;
+mod stream;
 mod writer;
 
 #[cfg(test)]
@@ -57,4 +60,5 @@ pub use running::Running;
 pub use state::{Content, Dropped, Hold, Phase};
 pub use stats::Stats;
 pub use store::{Candidate, Figures, Options, Owner, Past, Store};
+pub use stream::{PartSource, PartStream};
 pub use writer::{Step, Writer};

@@ -4,39 +4,36 @@
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
-
-use crate::blocks::{Aligned, BLOCK, read_around};
+use crate::blocks::{Aligned, BLOCK};
 use crate::health::Reason;
 use crate::index::Entry;
-use crate::large_write::LargeWrite;
-use crate::layout::Layout;
-use crate::record::{
-    Form, Header, encode, encode_large, encode_part, fingerprint, part_len, part_record_len, relocate,
-};
+use crate::large_write::{LargeWrite, PartInBatch};
+use crate::record::{Form, encode, encode_large, fingerprint, relocate};
 use crate::segment::{self, FIRST, Summarized, Summary};
 use crate::state::{Flying, Phase, Queued, Source, State};
 use crate::stats::{add, bump};
 use crate::store::Store;
 
 /// The number of bytes that are written at a time. Longer records are written alone.
-const BATCH: usize = 1 << 20;
-/// The part of a segment's objects that may be written again when it is reused: one half.
-const KEPT_DIVISOR: u64 = 2;
+pub(crate) const BATCH: usize = 1 << 20;
 
 /// Writes the objects of a store.
 pub struct Writer {
-    store: Arc<Store>,
-    buffer: Aligned,
+    pub(crate) store: Arc<Store>,
+    pub(crate) buffer: Aligned,
     /// The number of bytes in the buffer.
-    filled: usize,
+    pub(crate) filled: usize,
     /// The offset in the segment at which the buffer is written.
     start: u64,
-    summary: Summary,
+    pub(crate) summary: Summary,
     /// Whether there are writes that may be lost.
-    is_dirty: bool,
+    pub(crate) is_dirty: bool,
     /// The large object of which parts are being written.
-    large: Option<LargeWrite>,
+    pub(crate) large: Option<LargeWrite>,
+    /// The parts in the buffer of bodies that are still fetched.
+    pub(crate) parts: Vec<PartInBatch>,
+    /// Whether the store has the version that large objects need.
+    pub(crate) is_raised: bool,
 }
 
 /// The result of [`Writer::step`].
@@ -50,7 +47,7 @@ pub enum Step {
 
 /// The place of the next record.
 #[derive(Clone, Copy)]
-enum Room {
+pub(crate) enum Room {
     Here,
     /// In the next batch.
     NextBatch,
@@ -67,6 +64,8 @@ impl Writer {
             summary: Summary::new(),
             is_dirty: false,
             large: None,
+            parts: Vec::new(),
+            is_raised: false,
         }
     }
 
@@ -94,6 +93,7 @@ impl Writer {
     /// Drops what is not written: the device is out of use.
     fn give_up(&mut self) {
         (self.filled, self.is_dirty, self.large) = (0, false, None);
+        self.parts.clear();
         let flying = std::mem::take(&mut self.store.state.lock().flying);
         drop(flying);
     }
@@ -109,18 +109,31 @@ impl Writer {
         if state.phase != Phase::Working {
             drop(state);
             self.large = None;
+            self.parts.clear();
             return Ok(Step::Idle);
         }
         if self.is_turn_of_part(&state) {
             return self.step_large(state);
         }
-        let Some(queued) = state.queue.pop() else { return Ok(Step::Idle) };
+        let Some(queued) = state.queue.pop() else {
+            drop(state);
+            if self.parts.is_empty() {
+                return Ok(Step::Idle);
+            }
+            // A fetch may wait for its parts.
+            self.write_batch()?;
+            return Ok(Step::More);
+        };
+        let queued = match queued {
+            Queued { len, source: Source::Part(part), .. } => return self.step_part(state, len, part),
+            object => object,
+        };
         if state.was_purged_by_tag(&store.layout, &queued) {
             drop(state);
             store.has_records.notify_one();
             return Ok(Step::More);
         }
-        if queued.len > store.layout.largest_record() {
+        if queued.is_large(&store.layout) {
             state.queue.begin_large(&queued);
             drop(state);
             self.large = Some(LargeWrite::new(queued));
@@ -143,117 +156,8 @@ impl Writer {
         }
     }
 
-    /// Returns whether the next record is a part of the large object, or its head.
-    fn is_turn_of_part(&self, state: &State) -> bool {
-        let Some(large) = &self.large else { return false };
-        match state.queue.first() {
-            None => true,
-            Some(Queued { source: Source::Moved { .. }, .. }) => false,
-            Some(next) => large.turn > 0 || next.len > self.store.layout.largest_record(),
-        }
-    }
-
-    /// Takes the next part of the large object, or its head, to the buffer, or writes the buffer.
-    fn step_large(&mut self, mut state: MutexGuard<'_, State>) -> io::Result<Step> {
-        let layout = self.store.layout;
-        let Some(large) = &mut self.large else { return Ok(Step::More) };
-        let is_of_use = state.queue.has_large()
-            && !state.was_purged_by_tag(&layout, &large.queued)
-            && large.places.first().is_none_or(|&log| state.has_epoch(&layout, log));
-        if !is_of_use {
-            self.give_up_large(state);
-            return Ok(Step::More);
-        }
-        let (body, part) = (large.body(), part_len(&layout));
-        let from = large.places.len() as u64 * part;
-        if from >= body {
-            return self.step_head(state);
-        }
-        let (meta, bytes) = (large.queued.meta, part.min(body - from));
-        let len = part_record_len(bytes);
-        match self.room(&state, len) {
-            Room::Here => {}
-            room => {
-                drop(state);
-                return self.make_room(room, len);
-            }
-        }
-        let log = state.next_log(&layout);
-        state.offset += len;
-        drop(state);
-        let Some(LargeWrite { queued, places, turn, .. }) = &mut self.large else { return Ok(Step::More) };
-        let out = &mut self.buffer.bytes_mut()[self.filled..self.filled + len as usize];
-        let encoded = match &queued.source {
-            Source::Content(content) => {
-                let mut read = |at, window: &mut [u8]| content.read(from + at, window);
-                encode_part(&layout, log, meta, bytes, out, &mut read)
-            }
-            Source::Large(..) | Source::Moved { .. } => None,
-        };
-        let store = self.store.clone();
-        if encoded.is_none() {
-            let mut state = store.state.lock();
-            state.offset -= len;
-            self.give_up_large(state);
-            return Ok(Step::More);
-        }
-        places.push(log);
-        *turn = turn.saturating_sub(len);
-        self.filled += len as usize;
-        let offset = log % layout.segment;
-        let (key, variant, expires) = (meta.key, meta.variant, meta.expires);
-        self.summary.add(Summarized { form: Form::Part, key, offset, len, variant, expires }, meta.ban);
-        add(&store.health.stats.written_bytes, len);
-        Ok(Step::More)
-    }
-
-    /// Makes the parts durable, and then takes the head to the buffer.
-    fn step_head(&mut self, mut state: MutexGuard<'_, State>) -> io::Result<Step> {
-        let Some(large) = &mut self.large else { return Ok(Step::More) };
-        if !large.is_durable {
-            large.is_durable = true;
-            drop(state);
-            self.write_batch()?;
-            self.store.blocks.sync()?;
-            self.is_dirty = false;
-            return Ok(Step::More);
-        }
-        let len = large.head_len(&self.store.layout);
-        match self.room(&state, len) {
-            Room::Here => {}
-            room => {
-                drop(state);
-                return self.make_room(room, len);
-            }
-        }
-        state.queue.end_large();
-        let Some(LargeWrite { queued, places, .. }) = self.large.take() else { return Ok(Step::More) };
-        let source = match queued.source {
-            Source::Content(content) => Source::Large(content, places),
-            other => other,
-        };
-        let queued = Queued { len, source, ..queued };
-        let log = self.register(&mut state, &queued);
-        drop(state);
-        self.take(queued, log);
-        Ok(Step::More)
-    }
-
-    /// Ends the writing of a large object that is not stored. It has replaced older ones, which must not be found again.
-    fn give_up_large(&mut self, mut state: MutexGuard<'_, State>) {
-        let given_up = self.large.take();
-        if let Some(large) = &given_up
-            && state.queue.end_large()
-        {
-            let bound = state.next_log(&self.store.layout);
-            state.record_purge(fingerprint(&large.queued.meta.key), bound, None);
-        }
-        drop(state);
-        self.store.has_records.notify_one();
-    }
-
     /// Continues in the next batch or segment, for a record of `len` bytes.
-    fn make_room(&mut self, room: Room, len: u64) -> io::Result<Step> {
+    pub(crate) fn make_room(&mut self, room: Room, len: u64) -> io::Result<Step> {
         match room {
             Room::Here => {}
             Room::NextBatch => {
@@ -270,7 +174,7 @@ impl Writer {
         Ok(Step::More)
     }
 
-    fn room(&self, state: &State, len: u64) -> Room {
+    pub(crate) fn room(&self, state: &State, len: u64) -> Room {
         let limit = segment::limit(&self.store.layout, self.summary.records.len() + 1);
         if state.epoch == 0 || state.offset + len > limit {
             Room::NextSegment
@@ -282,7 +186,7 @@ impl Writer {
     }
 
     /// Gives an object its place.
-    fn register(&mut self, state: &mut State, queued: &Queued) -> u64 {
+    pub(crate) fn register(&mut self, state: &mut State, queued: &Queued) -> u64 {
         let layout = &self.store.layout;
         let log = state.epoch * layout.segment + state.offset;
         let meta = queued.meta;
@@ -295,7 +199,7 @@ impl Writer {
         log
     }
 
-    fn take(&mut self, queued: Queued, log: u64) {
+    pub(crate) fn take(&mut self, queued: Queued, log: u64) {
         let layout = &self.store.layout;
         let len = queued.len as usize;
         let form = if matches!(queued.source, Source::Large(..)) { Form::Large } else { Form::Object };
@@ -308,6 +212,8 @@ impl Writer {
                 encode_large(layout, log, &content.parts(), places, out);
                 Some(())
             }
+            // These are taken to the buffer in other ways.
+            Source::Part(_) | Source::Streamed(..) => None,
             Source::Moved { header, bytes } => {
                 bump(&self.store.health.stats.moved);
                 relocate(layout, header, bytes, log, out)
@@ -348,7 +254,7 @@ impl Writer {
     }
 
     /// Writes the buffer, and adds its objects to the index.
-    fn write_batch(&mut self) -> io::Result<()> {
+    pub(crate) fn write_batch(&mut self) -> io::Result<()> {
         if self.filled == 0 {
             return Ok(());
         }
@@ -371,6 +277,9 @@ impl Writer {
         }
         drop(state);
         drop(written);
+        for PartInBatch { part, log, pin } in std::mem::take(&mut self.parts) {
+            part.written(log, pin);
+        }
         Ok(())
     }
 
@@ -458,94 +367,6 @@ impl Writer {
         }
         Ok(false)
     }
-
-    /// Removes the objects of a segment from the index. Those that are in use are queued to be written again, as far
-    /// as they leave room in the segment for the next object, of `next` bytes.
-    fn empty(&mut self, slot: u64, epoch: u64, next: u64) {
-        let store = Arc::clone(&self.store);
-        let layout = &store.layout;
-        let Ok(Some(summary)) = segment::read_summary(layout, &*store.blocks, slot, epoch) else {
-            store.index.sweep(|entry| layout.slot_of(entry.place()) == Some(slot));
-            store.check_health();
-            return;
-        };
-        let base = layout.segment_at(slot);
-        let now = store.now();
-        let most = most_kept(layout, summary.records.len() + 1, next);
-        let (mut kept, mut parts_of) = (0, None);
-        for record in &summary.records {
-            if record.form == Form::Part {
-                // Objects in memory whose bodies are here go. Those on the device are removed when they are read.
-                if parts_of.replace(record.key) != Some(record.key)
-                    && let Some(owner) = store.owner()
-                {
-                    owner.forget(&record.key);
-                }
-                continue;
-            }
-            let place = base + record.offset;
-            let fingerprint = fingerprint(&record.key);
-            let Some(entry) = store.index.at(fingerprint, place) else { continue };
-            let is_wanted = f64::from(entry.expires) > now
-                && kept + record.len <= most
-                && record.form == Form::Object
-                && (entry.is_hit() || store.owner().is_some_and(|owner| owner.is_used(&record.key)));
-            let queued = if is_wanted { self.reread(record, epoch, place) } else { None };
-            let mut state = store.state.lock();
-            if !store.index.remove(fingerprint, place) {
-                continue;
-            }
-            match queued {
-                Some(queued) => {
-                    kept += queued.len;
-                    state.queue.push_front(queued);
-                }
-                None => bump(&store.health.stats.evicted),
-            }
-            drop(state);
-            if let Some(owner) = store.owner() {
-                owner.forget(&record.key);
-            }
-        }
-    }
-
-    /// Reads an object that will be written again.
-    fn reread(&self, record: &Summarized, epoch: u64, place: u64) -> Option<Queued> {
-        let store = &self.store;
-        let log = epoch * store.layout.segment + record.offset;
-        let (buffer, from) = read_around(&*store.blocks, place, record.len).ok()?;
-        let bytes = &buffer.bytes()[from..from + record.len as usize];
-        let mut header = Header::decode(&store.layout, log, bytes)?;
-        if !header.is_sound(&store.layout, bytes) {
-            store.note_damaged(place);
-            return None;
-        }
-        let tags = store.tags_of(header.fields(&store.layout, bytes)?.head)?;
-        let (is_old, tag_purges) = {
-            let state = store.state.lock();
-            if state.live.is_purged_by_tag(&tags, log) {
-                return None;
-            }
-            (log < state.start, state.tag_purges)
-        };
-        header.meta.ban = store.tested_ban(header.meta.ban, is_old);
-        Some(Queued {
-            meta: header.meta,
-            tags,
-            tag_purges,
-            len: header.len,
-            source: Source::Moved { header, bytes: bytes.to_vec() },
-        })
-    }
-}
-
-/// Returns how many bytes of a segment with `count` records may be written again, so that an object of `next` bytes has
-/// room beside them.
-fn most_kept(layout: &Layout, count: usize, next: u64) -> u64 {
-    // Each batch begins at a block.
-    let gaps = (layout.segment / BATCH as u64 + 2) * BLOCK;
-    let room = segment::limit(layout, count).saturating_sub(FIRST + gaps + next);
-    room.min(layout.segment / KEPT_DIVISOR)
 }
 
 /// Writes the summary of a segment. Its records must be durable.

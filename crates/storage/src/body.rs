@@ -41,9 +41,11 @@ const COMPLETE: u8 = 1;
 const FAILED: u8 = 2;
 
 #[derive(Debug, Default)]
-struct Waiters {
+pub(crate) struct Waiters {
     readers: Vec<Waker>,
     writer: Option<Waker>,
+    /// The writer's task, while it waits for the device.
+    pub(crate) mover: Option<Waker>,
 }
 
 /// The body of an object that was or is being written by a writer.
@@ -53,12 +55,12 @@ pub struct Body {
     state: AtomicU8,
     len: AtomicU64,
     delivered: AtomicU64,
-    pieces: Mutex<Vec<Piece>>,
+    pub(crate) pieces: Mutex<Vec<Piece>>,
     waiting: AtomicBool,
-    waiters: Mutex<Waiters>,
+    pub(crate) waiters: Mutex<Waiters>,
     extra: OnceLock<Extra>,
     /// The location on the device of a complete body, and the parts of it that are in memory. Set once.
-    residency: OnceLock<Arc<Residency>>,
+    pub(crate) residency: OnceLock<Arc<Residency>>,
 }
 
 impl Body {
@@ -127,7 +129,8 @@ impl Body {
     /// Frees the memory of a complete body, which is at `extent` from now on. A part that shares a span with the head
     /// stays in memory.
     pub(crate) fn settle(&self, extent: Box<dyn Extent>) {
-        if self.state() == BodyState::Complete && self.residency.set(Arc::new(Residency::new(extent))).is_ok()
+        if self.state() == BodyState::Complete
+            && self.residency.set(Arc::new(Residency::whole(extent))).is_ok()
         {
             let keep = |piece: &mut Piece| !Arc::ptr_eq(&piece.span, &self.first);
             // The pieces are dropped after the lock is released.
@@ -214,7 +217,7 @@ impl Body {
         if piece.is_some() { piece } else { self.loaded_at(offset) }
     }
 
-    fn piece_at(&self, offset: u64) -> Option<Chunk<'static>> {
+    pub(crate) fn piece_at(&self, offset: u64) -> Option<Chunk<'static>> {
         let len = self.len.load(Ordering::Acquire);
         let mut pieces = self.pieces.lock();
         let index = pieces.partition_point(|p| p.start <= offset).checked_sub(1)?;
@@ -248,7 +251,7 @@ impl Body {
     /// Returns whether the byte at `offset`, which is not in memory, will arrive or can be loaded.
     pub(crate) fn will_have(&self, offset: u64) -> bool {
         match self.state() {
-            BodyState::Fetching => offset >= self.len(),
+            BodyState::Fetching => offset >= self.len() || self.residency.get().is_some(),
             BodyState::Complete => offset < self.len() && self.residency.get().is_some(),
             BodyState::Failed => false,
         }
@@ -286,6 +289,12 @@ impl Body {
         self.more(offset).map_or(Poll::Pending, Poll::Ready)
     }
 
+    /// Returns the beginning of the first piece behind `at`; the length of the body if there is none.
+    pub(crate) fn first_in_memory(&self, at: u64) -> u64 {
+        let pieces = self.pieces.lock();
+        pieces.iter().find(|piece| piece.end() > at).map_or_else(|| self.len(), |piece| piece.start)
+    }
+
     pub(crate) fn residency(&self) -> Option<&Residency> {
         self.residency.get().map(|residency| &**residency)
     }
@@ -294,12 +303,9 @@ impl Body {
         let state = self.state();
         let is_there = match self.residency.get() {
             None => state != BodyState::Fetching || self.len.load(Ordering::Acquire) > offset,
-            Some(residency) => {
-                state == BodyState::Failed
-                    || offset >= self.len()
-                    || residency.has(offset)
-                    || self.piece_at(offset).is_some()
-            }
+            Some(_) if state == BodyState::Failed => true,
+            Some(_) if offset >= self.len() => state != BodyState::Fetching,
+            Some(residency) => residency.has(offset) || self.piece_at(offset).is_some(),
         };
         is_there.then_some(state)
     }
@@ -315,7 +321,7 @@ impl Body {
         }
         let mut pieces = self.pieces.lock();
         let in_memory: u64 = pieces.iter().map(|piece| piece.end() - piece.start).sum();
-        if self.state() != BodyState::Complete || in_memory != self.len() {
+        if self.state() != BodyState::Complete || in_memory != self.len() || self.is_settled() {
             return None;
         }
         for piece in &mut *pieces {
@@ -413,9 +419,15 @@ impl Body {
         }
     }
 
+    /// Ends the body. A body that has failed stays so: a part of it may be lost while the rest is fetched.
     fn end(&self, state: u8) {
-        self.state.store(state, Ordering::SeqCst);
+        if state == FAILED {
+            self.state.store(FAILED, Ordering::SeqCst);
+        } else {
+            let _ = self.state.compare_exchange(FETCHING, state, Ordering::SeqCst, Ordering::SeqCst);
+        }
         self.wake_readers();
+        self.wake_mover();
     }
 }
 
@@ -436,9 +448,9 @@ impl Receiver for Body {
 /// Appends to a body. Dropping it before `finish` fails the body.
 #[derive(Debug)]
 pub struct BodyWriter {
-    body: Arc<Body>,
+    pub(crate) body: Arc<Body>,
     span: Option<SpanWriter>,
-    expected: Option<u64>,
+    pub(crate) expected: Option<u64>,
     sizes: ChunkSizes,
     next: usize,
     /// The number of bytes of the last piece for which no checksum was computed.
@@ -553,10 +565,11 @@ impl BodyWriter {
         if ready() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Marks the body as complete.
+    /// Marks the body as complete, unless it has failed.
     pub fn finish(mut self) {
         self.body.trim(self.span.take());
         self.body.end(COMPLETE);
+        self.body.drop_moved(0);
     }
 
     /// Marks the body as failed.

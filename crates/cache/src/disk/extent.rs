@@ -42,7 +42,7 @@ impl Extent for DiskExtent {
 }
 
 /// Fills the memory of a load as far as there are bytes.
-fn fill(mut load: Load, read: impl Fn(u64, &mut [u8]) -> Option<usize>) {
+pub(crate) fn fill(mut load: Load, read: impl Fn(u64, &mut [u8]) -> Option<usize>) {
     while load.is_wanted() && !load.window().is_empty() {
         let from = load.position();
         match read(from, load.window()) {

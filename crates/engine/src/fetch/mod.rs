@@ -31,6 +31,7 @@ mod response;
 mod retry;
 mod run;
 mod sent_part;
+mod spill;
 mod stale;
 mod start;
 mod state;
