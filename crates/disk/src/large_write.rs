@@ -225,6 +225,7 @@ impl Writer {
             return Ok(Step::More);
         }
         state.queue.end_large();
+        self.moves.end();
         let Some(LargeWrite { queued, .. }) = self.large.take() else { return Ok(Step::More) };
         let source = match queued.source {
             Source::Content(content) | Source::Streamed(content, _) => Source::Large(content, places),
@@ -240,6 +241,7 @@ impl Writer {
     /// Ends the writing of a large object that is not stored. It has replaced older ones, which must not be found again.
     fn give_up_large(&mut self, mut state: MutexGuard<'_, State>) {
         let given_up = self.large.take();
+        self.give_up_move();
         if let Some(large) = &given_up
             && state.queue.end_large()
         {

@@ -28,6 +28,7 @@ mod large;
 mod large_write;
 mod layout;
 mod load;
+mod moves;
 mod read;
 mod readers;
 mod reclaim;

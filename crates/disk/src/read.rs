@@ -1,5 +1,6 @@
 //! Reads objects. Reads block the thread; [`crate::Running`] has threads for them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::buffers::Buffer;
@@ -171,6 +172,11 @@ impl Loaded {
     pub fn fields(&self) -> Fields<'_> {
         let fields = self.header.fields(&self.store.layout, &self.buffer.bytes()[self.from..]);
         fields.unwrap_or(Fields { descriptor: &[], head: &[], extra: &[], parts: &[] })
+    }
+
+    /// Returns the epochs of the parts of a large object.
+    pub(crate) fn epochs(&self) -> Option<BTreeSet<u64>> {
+        Some(self.places.as_ref()?.epochs(&self.store.layout))
     }
 
     /// Returns the hashes of its tags.

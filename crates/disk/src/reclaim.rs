@@ -1,5 +1,6 @@
 //! Reuse of the oldest segment: its objects leave the store, except for those that are in use, which are written again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::blocks::{BLOCK, read_around};
@@ -8,18 +9,18 @@ use crate::record::{Form, Header, fingerprint};
 use crate::segment::{self, FIRST, Summarized};
 use crate::state::{Queued, Source};
 use crate::stats::bump;
-use crate::writer::{BATCH, Writer};
-
-/// The part of a segment's objects that may be written again when it is reused: one half.
-const KEPT_DIVISOR: u64 = 2;
+use crate::writer::{BATCH, KEPT_DIVISOR, Writer};
 
 impl Writer {
     /// Removes the objects of a segment from the index. Those that are in use are queued to be written again, as far
-    /// as they leave room in the segment for the next object, of `next` bytes.
+    /// as they leave room in the segment for the next object, of `next` bytes. Large ones are written again from here.
     pub(crate) fn empty(&mut self, slot: u64, epoch: u64, next: u64) {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
-        let Ok(Some(summary)) = segment::read_summary(layout, &*store.blocks, slot, epoch) else {
+        let summary = segment::read_summary(layout, &*store.blocks, slot, epoch);
+        let Ok(Some(summary)) = summary else {
+            let reason = summary.err().map_or_else(|| "its summary is damaged".to_owned(), |e| e.to_string());
+            store.note_lost(slot, reason);
             store.index.sweep(|entry| layout.slot_of(entry.place()) == Some(slot));
             store.check_health();
             return;
@@ -27,15 +28,20 @@ impl Writer {
         let base = layout.segment_at(slot);
         let now = store.now();
         let most = most_kept(layout, summary.records.len() + 1, next);
-        let (mut kept, mut parts_of) = (0, None);
+        let (mut kept, mut parts_of) = (0, BTreeSet::new());
         for record in &summary.records {
             if record.form == Form::Part {
                 // Objects in memory whose bodies are here go. Those on the device are removed when they are read.
-                if parts_of.replace(record.key) != Some(record.key)
+                if parts_of.insert(record.key)
+                    && !self.moves.has(&record.key)
+                    && !self.begin_move(&record.key, epoch)
                     && let Some(owner) = store.owner()
                 {
                     owner.forget(&record.key);
                 }
+                continue;
+            }
+            if record.form == Form::Large && self.moves.has(&record.key) {
                 continue;
             }
             let place = base + record.offset;
@@ -62,6 +68,7 @@ impl Writer {
                 owner.forget(&record.key);
             }
         }
+        self.add_credit(kept);
     }
 
     /// Reads an object that will be written again.

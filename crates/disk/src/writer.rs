@@ -8,6 +8,7 @@ use crate::blocks::{Aligned, BLOCK};
 use crate::health::Reason;
 use crate::index::Entry;
 use crate::large_write::{LargeWrite, PartInBatch};
+use crate::moves::Moves;
 use crate::record::{Form, encode, encode_large, fingerprint, relocate};
 use crate::segment::{self, FIRST, Summarized, Summary};
 use crate::state::{Flying, Phase, Queued, Source, State};
@@ -16,6 +17,8 @@ use crate::store::Store;
 
 /// The number of bytes that are written at a time. Longer records are written alone.
 pub(crate) const BATCH: usize = 1 << 20;
+/// The part of a segment's objects that may be written again when it is reused: one half.
+pub(crate) const KEPT_DIVISOR: u64 = 2;
 
 /// Writes the objects of a store.
 pub struct Writer {
@@ -34,6 +37,7 @@ pub struct Writer {
     pub(crate) parts: Vec<PartInBatch>,
     /// Whether the store has the version that large objects need.
     pub(crate) is_raised: bool,
+    pub(crate) moves: Moves,
 }
 
 /// The result of [`Writer::step`].
@@ -66,6 +70,7 @@ impl Writer {
             large: None,
             parts: Vec::new(),
             is_raised: false,
+            moves: Moves::default(),
         }
     }
 
@@ -94,6 +99,7 @@ impl Writer {
     fn give_up(&mut self) {
         (self.filled, self.is_dirty, self.large) = (0, false, None);
         self.parts.clear();
+        self.moves.clear();
         let flying = std::mem::take(&mut self.store.state.lock().flying);
         drop(flying);
     }
@@ -110,10 +116,16 @@ impl Writer {
             drop(state);
             self.large = None;
             self.parts.clear();
+            self.moves.clear();
             return Ok(Step::Idle);
         }
         if self.is_turn_of_part(&state) {
             return self.step_large(state);
+        }
+        if self.large.is_none() && self.start_move(&mut state) {
+            drop(state);
+            store.raise_for_large_objects()?;
+            return Ok(Step::More);
         }
         let Some(queued) = state.queue.pop() else {
             drop(state);
@@ -317,6 +329,8 @@ impl Writer {
 
     /// Ends the segment before the store is closed, so that the next start need not read its records.
     pub fn close(&mut self) {
+        // The objects that wait to be moved would delay the end.
+        self.moves.clear();
         while self.step() == Step::More {}
         if self.store.phase() == Phase::Working && self.seal().is_err() {
             self.store.fail(Vec::new(), Reason::Write);
@@ -329,6 +343,7 @@ impl Writer {
     fn open_next(&mut self, next: u64) -> io::Result<bool> {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
+        self.release_moved();
         for _ in 0..layout.segments {
             let (epoch, old) = {
                 let mut state = store.state.lock();
@@ -339,12 +354,20 @@ impl Writer {
             let slot = layout.slot(epoch);
             if old > 0 {
                 self.empty(slot, old, next);
+            } else {
+                self.add_credit(0);
             }
+            let is_needed = old > 0 && self.moves.needs(old);
+            let held = self.moves.oldest_epoch().map_or(u64::MAX, |oldest| oldest * layout.segment);
             let mut state = store.state.lock();
             state.epoch = epoch;
             state.offset = layout.segment;
             let oldest = (epoch + 1).saturating_sub(layout.segments) * layout.segment;
-            state.live.tail = state.live.tail.max(oldest);
+            state.live.tail = state.live.tail.max(oldest.min(held));
+            if is_needed {
+                self.moves.retain(slot);
+                continue;
+            }
             let found = &mut state.slots[slot as usize];
             found.epoch = 0;
             found.bans = (u32::MAX, 0);

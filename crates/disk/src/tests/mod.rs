@@ -10,5 +10,6 @@ mod large;
 mod page;
 mod reuse;
 mod ring;
+mod stream;
 mod tags;
 mod worlds;
