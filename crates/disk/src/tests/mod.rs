@@ -7,6 +7,7 @@ mod format;
 mod health;
 mod index;
 mod large;
+mod moves;
 mod page;
 mod reuse;
 mod ring;

@@ -21,7 +21,7 @@ use crate::disk::{Place, ask, connect, kill_all, kill_now};
 
 const MEMORY: u64 = 16 << 20;
 const LONG: u64 = 4 * MEMORY - (1 << 20) - 77;
-const SIZE: &str = ",size=258m,memory=16m";
+const SIZE: &str = ",size=300m,memory=16m";
 
 const SUBS: &str = r#"
 import std;
@@ -170,24 +170,24 @@ impl LongPages {
         self.version.load(Ordering::SeqCst)
     }
 
-    /// Begins to ask for a page. Returns the connection after the head of the response.
-    fn begin(&self, daemon: &Daemon, path: &str, headers: &str) -> Response {
-        let mut stream = daemon.connect();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is set");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n")
-            .expect("it is sent");
-        let page = path.split('/').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        Response::begin(stream, page)
-    }
-
     /// Returns the version of a page, after checking all of it.
     fn get(&self, daemon: &Daemon, path: &str) -> u64 {
-        let mut response = self.begin(daemon, path, "");
+        let mut response = begin(daemon, path, "");
         let ended = response.read_to(u64::MAX, self.versions());
         let length: u64 = path.split('/').nth(2).and_then(|word| word.parse().ok()).unwrap_or(0);
         assert!(ended.is_ok() && response.body.at == length, "{path}: {} bytes", response.body.at);
         response.body.version().expect("it has bytes")
     }
+}
+
+/// Begins to ask for a page. Returns the connection after the head of the response.
+fn begin(daemon: &Daemon, path: &str, headers: &str) -> Response {
+    let mut stream = daemon.connect();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is set");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n")
+        .expect("it is sent");
+    let page = path.split('/').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+    Response::begin(stream, page)
 }
 
 /// A response of which the body is read.
@@ -283,16 +283,19 @@ fn wait_for_fetch(pages: &LongPages, count: usize) {
 fn bodies_longer_than_the_memory_are_delivered_and_stored() {
     let (pages, place) = (LongPages::start(), Place::new("streamed"));
     let option = place.option(SIZE);
-    let daemon = pages.daemon(&option);
+    let mut daemon = pages.daemon(&option);
+    let resident = daemon.resident().memory;
     for how in ["", "chunked", "whole"] {
         assert_eq!(pages.get(&daemon, &path(1, how)), 1, "{}", daemon.stderr());
     }
     // The memory is as small as it was configured, although the objects are complete.
+    let grown = daemon.resident().memory.saturating_sub(resident);
+    assert!(grown < 2 * MEMORY as usize, "{grown} bytes more in memory");
     let before = pages.origin.requests();
     assert_eq!(before, 3);
     pages.set_version(2);
     assert_eq!(pages.get(&daemon, &path(1, "whole")), 1, "a hit");
-    let mut part = pages.begin(&daemon, &path(1, "whole"), "Range: bytes=30000001-30000100\r\n");
+    let mut part = begin(&daemon, &path(1, "whole"), "Range: bytes=30000001-30000100\r\n");
     part.read_to(u64::MAX, 1).expect("the range");
     assert_eq!((part.status, part.body.at), (206, 30_000_101));
     kill_all(daemon);
@@ -308,9 +311,9 @@ fn several_long_bodies_at_once_share_the_memory() {
     thread::scope(|scope| {
         for page in 0..4 {
             for client in 0..2 {
-                let (pages, daemon) = (&pages, &daemon);
+                let daemon = &daemon;
                 scope.spawn(move || {
-                    let mut response = pages.begin(daemon, &path(page, "slow"), "");
+                    let mut response = begin(daemon, &path(page, "slow"), "");
                     let mut next = 1 << 20;
                     while response.body.at < LONG {
                         let read = response.read_to(next, 1);
@@ -334,7 +337,7 @@ fn several_long_bodies_at_once_share_the_memory() {
 fn a_client_that_stops_reading_does_not_delay_the_fetch() {
     let (pages, place) = (LongPages::start(), Place::new("stopped"));
     let daemon = pages.daemon(&place.option(SIZE));
-    let mut stopped: Vec<Response> = (0..4).map(|_| pages.begin(&daemon, &path(7, ""), "")).collect();
+    let mut stopped: Vec<Response> = (0..4).map(|_| begin(&daemon, &path(7, ""), "")).collect();
     wait_for_fetch(&pages, 1);
     // Others are served meanwhile.
     assert_eq!(pages.get(&daemon, &path(7, "")), 1);
@@ -355,7 +358,7 @@ fn an_origin_that_cuts_its_body_short_leaves_nothing_behind() {
     let daemon = pages.daemon(&option);
     // More than the disk has room for.
     for round in 0..8 {
-        let mut response = pages.begin(&daemon, &path(round % 2, "cut"), "");
+        let mut response = begin(&daemon, &path(round % 2, "cut"), "");
         let read = response.read_to(u64::MAX, 1);
         assert!(read.is_err() && response.body.at <= LONG * 3 / 4, "{} bytes", response.body.at);
     }
@@ -365,7 +368,7 @@ fn an_origin_that_cuts_its_body_short_leaves_nothing_behind() {
     pages.set_version(2);
     let daemon = pages.daemon(&option);
     assert_eq!(pages.get(&daemon, &path(1, "")), 1);
-    assert!(pages.begin(&daemon, &path(0, "cut"), "").read_to(u64::MAX, 2).is_err());
+    assert!(begin(&daemon, &path(0, "cut"), "").read_to(u64::MAX, 2).is_err());
     assert_eq!(pages.origin.requests(), 10);
 }
 
@@ -376,7 +379,7 @@ fn objects_that_are_purged_or_banned_during_their_fetch_do_not_come_back() {
     let daemon = pages.daemon(&option);
     for (version, method) in [(1, "PURGE"), (2, "BAN")] {
         pages.set_version(version);
-        let mut response = pages.begin(&daemon, &path(5, "slow"), "");
+        let mut response = begin(&daemon, &path(5, "slow"), "");
         response.read_to(LONG / 4, version).expect("the beginning");
         assert_eq!(ask(&mut connect(&daemon), method, &path(5, "slow"), "").status, 200);
         // The client gets the body that it has begun.
@@ -399,7 +402,7 @@ fn a_kill_during_a_long_fetch_leaves_no_wrong_byte() {
         pages.set_version(round);
         let daemon = pages.daemon(&option);
         kept += u32::from(pages.get(&daemon, &path(1, "")) < round);
-        let mut response = pages.begin(&daemon, &path(round + 10, "slow"), "");
+        let mut response = begin(&daemon, &path(round + 10, "slow"), "");
         response.read_to(LONG * round / 8, round).expect("the beginning");
         kill_now(daemon);
     }
@@ -414,12 +417,12 @@ fn a_kill_during_a_long_fetch_leaves_no_wrong_byte() {
 #[test]
 fn a_disk_that_fails_during_a_fetch_ends_it_without_a_wrong_byte() {
     let (pages, place) = (LongPages::start(), Place::new("failed-long"));
-    let Some(small) = SmallDisk::new(&place, 50) else { return };
+    let Some(small) = SmallDisk::new(&place, 24) else { return };
     let Some(device) = LoopDevice::over(&sparse(&small.0.join("backing"), 512 << 20), &[]) else { return };
     create(&device);
     let daemon = pages.daemon(&device.option());
-    let mut response = pages.begin(&daemon, &path(1, ""), "");
-    let mut slow = pages.begin(&daemon, &path(1, ""), "");
+    let mut response = begin(&daemon, &path(1, ""), "");
+    let mut slow = begin(&daemon, &path(1, ""), "");
     let read = response.read_to(u64::MAX, 1);
     assert!(read.is_err() && response.body.at > MEMORY, "{} bytes", response.body.at);
     let read = slow.read_to(u64::MAX, 1);
@@ -427,7 +430,7 @@ fn a_disk_that_fails_during_a_fetch_ends_it_without_a_wrong_byte() {
     assert!(until(|| daemon.stderr().contains("the disk is out of use")), "{}", daemon.stderr());
     // The object is not stored. Memory serves short ones.
     let requests = pages.origin.requests();
-    let mut response = pages.begin(&daemon, &path(1, ""), "");
+    let mut response = begin(&daemon, &path(1, ""), "");
     let _ = response.read_to(u64::MAX, 1);
     assert_eq!(pages.origin.requests(), requests + 1);
     assert_eq!(pages.get(&daemon, "/2/100000/"), 1);
@@ -443,8 +446,8 @@ fn a_part_that_cannot_be_read_during_a_fetch_ends_its_responses() {
     let Some(device) = LoopDevice::over(&backing, &[]) else { return };
     create(&device);
     let daemon = pages.daemon(&device.option());
-    let mut fast = pages.begin(&daemon, &path(1, "slow"), "");
-    let mut stopped = pages.begin(&daemon, &path(1, "slow"), "");
+    let mut fast = begin(&daemon, &path(1, "slow"), "");
+    let mut stopped = begin(&daemon, &path(1, "slow"), "");
     fast.read_to(LONG / 2, 1).expect("the beginning");
     File::options().write(true).open(&backing).and_then(|file| file.set_len(1 << 20)).expect("it can be cut");
     File::options().write(true).open(&backing).and_then(|file| file.set_len(512 << 20)).expect("it can grow");
@@ -462,14 +465,14 @@ fn a_disk_full_of_objects_that_are_read_has_room_again_later() {
     let daemon = pages.daemon(&place.option(SIZE));
     let stopped: Vec<Response> = (0..3)
         .map(|page| {
-            let response = pages.begin(&daemon, &path(page, ""), "");
+            let response = begin(&daemon, &path(page, ""), "");
             wait_for_fetch(&pages, page as usize + 1);
             response
         })
         .collect();
     for page in 3..6 {
         // It may fail, but gets no wrong byte.
-        let _ = pages.begin(&daemon, &path(page, ""), "").read_to(u64::MAX, 1);
+        let _ = begin(&daemon, &path(page, ""), "").read_to(u64::MAX, 1);
     }
     drop(stopped);
     thread::sleep(Duration::from_secs(2));
@@ -486,7 +489,7 @@ fn the_next_worker_continues_after_one_that_ended_during_a_fetch() {
     let mut daemon = pages.daemon(&place.option(SIZE));
     assert_eq!(pages.get(&daemon, &path(1, "")), 1);
     thread::sleep(Duration::from_millis(1500));
-    let mut response = pages.begin(&daemon, &path(2, "slow"), "");
+    let mut response = begin(&daemon, &path(2, "slow"), "");
     response.read_to(LONG / 2, 1).expect("the beginning");
     let worker = daemon.worker();
     signal(worker, "-KILL");
