@@ -290,7 +290,7 @@ fn bodies_longer_than_the_memory_are_delivered_and_stored() {
     }
     // The memory is as small as it was configured, although the objects are complete.
     let grown = daemon.resident().memory.saturating_sub(resident);
-    assert!(grown < 2 * MEMORY as usize, "{grown} bytes more in memory");
+    assert!(grown < 2 * MEMORY, "{grown} bytes more in memory");
     let before = pages.origin.requests();
     assert_eq!(before, 3);
     pages.set_version(2);
