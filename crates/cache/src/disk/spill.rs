@@ -79,13 +79,15 @@ impl Cache {
         };
         let active = Arc::clone(&self.disks.spills);
         active.fetch_add(1, Ordering::Relaxed);
-        let source = Source { transfer: writer.transfer(), memory, least: LEAST_PARTS * store.part_len(), active };
+        let source =
+            Source { transfer: writer.transfer(), memory, least: LEAST_PARTS * store.part_len(), active };
         let active = Arc::clone(&source.active);
         let Some(stream) = store.begin_stream(meta, Box::new(source)) else {
             active.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
-        let extent = SpillExtent { running: Arc::clone(&disk.running), stream: Arc::clone(&stream), disk: index };
+        let extent =
+            SpillExtent { running: Arc::clone(&disk.running), stream: Arc::clone(&stream), disk: index };
         let spill = Spill { stream, pushed: 0, memory, active, is_finished: false };
         writer.move_to(Box::new(extent)).then_some(spill)
     }

@@ -211,7 +211,8 @@ impl Fetch {
     pub(super) fn keep_part(&mut self, stored: Stored, cut: CutShort<'_>) {
         let Stored::Begun(Draft { object, writer, is_published: true, .. }) = stored else { return };
         let is_kept_whole = !object.stored().is_on_device();
-        if !self.follows_rfc9111() || object.is(flag::CANCEL) || !object.extra().is_empty() || !is_kept_whole {
+        if !self.follows_rfc9111() || object.is(flag::CANCEL) || !object.extra().is_empty() || !is_kept_whole
+        {
             return;
         }
         let Some(&Proof { marks, host, url, .. }) = self.completion.proof.as_deref() else { return };
