@@ -114,7 +114,7 @@ impl Life {
             self.begins += RESTART;
             let size = self.nature.storage;
             if self.nature.loses_memory {
-                self.disk = self.disk.take().map(|disk| disk.cut_power());
+                self.disk = self.disk.take().map(MemoryDevice::cut_power);
                 drop(left);
                 self.run(Arena::anonymous(Some(size))?)?;
             } else {

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use crate::arena::Full;
 use crate::blocks::{BLOCK, Blocks};
@@ -13,7 +13,8 @@ use crate::load::{Extent, Receiver};
 use crate::piece::{Extra, KeptPart, Piece};
 use crate::residency::Residency;
 use crate::span::{Span, SpanWriter};
-use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, fence};
+use crate::sync::{AtomicU8, AtomicU64, Mutex};
+use crate::waiters::Waiters;
 
 /// If a body has at least this many unused bytes at its end, its last span is copied into a smaller one (Varnish's
 /// number).
@@ -40,14 +41,6 @@ const FETCHING: u8 = 0;
 const COMPLETE: u8 = 1;
 const FAILED: u8 = 2;
 
-#[derive(Debug, Default)]
-pub(crate) struct Waiters {
-    readers: Vec<Waker>,
-    writer: Option<Waker>,
-    /// The writer's task, while it waits for the device.
-    pub(crate) mover: Option<Waker>,
-}
-
 /// The body of an object that was or is being written by a writer.
 #[derive(Debug)]
 pub struct Body {
@@ -56,8 +49,7 @@ pub struct Body {
     len: AtomicU64,
     delivered: AtomicU64,
     pub(crate) pieces: Mutex<Vec<Piece>>,
-    waiting: AtomicBool,
-    pub(crate) waiters: Mutex<Waiters>,
+    pub(crate) waiters: Waiters,
     extra: OnceLock<Extra>,
     /// The location on the device of a complete body, and the parts of it that are in memory. Set once.
     pub(crate) residency: OnceLock<Arc<Residency>>,
@@ -89,8 +81,7 @@ impl Body {
             len: AtomicU64::new(len),
             delivered: AtomicU64::new(0),
             pieces: Mutex::new(pieces),
-            waiting: AtomicBool::new(false),
-            waiters: Mutex::default(),
+            waiters: Waiters::new(),
             extra: OnceLock::new(),
             residency: OnceLock::new(),
         }
@@ -272,17 +263,7 @@ impl Body {
         if let Some(state) = self.more(offset) {
             return Poll::Ready(state);
         }
-        {
-            let mut waiters = self.waiters.lock();
-            if !waiters.readers.iter().any(|w| w.will_wake(cx.waker())) {
-                waiters.readers.push(cx.waker().clone());
-            }
-            self.waiting.store(true, Ordering::SeqCst);
-        }
-        // This fence pairs with the one in `wake_readers`. Each side stores, passes its fence and then loads; so at
-        // least one of the two loads sees the store of the other side. Without the fences both may miss it, and the
-        // reader would sleep forever.
-        fence(Ordering::SeqCst);
+        self.waiters.add_reader(cx);
         if let Some(residency) = self.residency.get() {
             request(residency);
         }
@@ -352,16 +333,19 @@ impl Body {
         Arc::new(body)
     }
 
-    fn wake_readers(&self) {
-        fence(Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) {
-            let readers = {
-                let mut waiters = self.waiters.lock();
-                self.waiting.store(false, Ordering::SeqCst);
-                std::mem::take(&mut waiters.readers)
-            };
-            readers.into_iter().for_each(Waker::wake);
-        }
+    /// Drops the pieces in memory that the device has, except for the last `keep` bytes of a body that is being written.
+    pub(crate) fn drop_moved(&self, keep: u64) {
+        let Some(residency) = self.residency() else { return };
+        let is_written = self.state() == BodyState::Fetching;
+        let (end, len) = (residency.end(), self.len());
+        let to = if is_written { end.min(len.saturating_sub(keep)) } else { end };
+        let gone: Vec<Piece> = {
+            let mut pieces = self.pieces.lock();
+            let most = if is_written { pieces.len().saturating_sub(1) } else { pieces.len() };
+            let count = pieces.partition_point(|piece| piece.end() <= to).min(most);
+            pieces.drain(..count).collect()
+        };
+        drop(gone);
     }
 
     pub(crate) fn delivered(&self, offset: u64, free: bool) {
@@ -379,15 +363,12 @@ impl Body {
             drop(pieces);
             drop(gone);
         }
-        let writer = self.waiters.lock().writer.take();
-        if let Some(waker) = writer {
-            waker.wake();
-        }
+        self.waiters.wake_writer();
     }
 
     /// Registers the writer's task to be woken at the next [`delivered`](Self::delivered).
     pub(crate) fn watch_delivery(&self, cx: &Context<'_>) {
-        self.waiters.lock().writer = Some(cx.waker().clone());
+        self.waiters.set_writer(cx);
     }
 
     /// Shortens the last piece to its contents.
@@ -426,8 +407,8 @@ impl Body {
         } else {
             let _ = self.state.compare_exchange(FETCHING, state, Ordering::SeqCst, Ordering::SeqCst);
         }
-        self.wake_readers();
-        self.wake_mover();
+        self.waiters.wake_readers();
+        self.waiters.wake_mover();
     }
 }
 
@@ -437,7 +418,7 @@ impl Receiver for Body {
         if let Some(residency) = self.residency.get() {
             residency.insert(from, bytes);
         }
-        self.wake_readers();
+        self.waiters.wake_readers();
     }
 
     fn failed(&self) {
@@ -513,7 +494,7 @@ impl BodyWriter {
         if let Some(span) = &mut self.span {
             span.commit(n);
             self.body.len.fetch_add(n as u64, Ordering::SeqCst);
-            self.body.wake_readers();
+            self.body.waiters.wake_readers();
             self.unchecked += n;
             if self.unchecked >= BLOCK {
                 self.check_blocks();
@@ -561,7 +542,7 @@ impl BodyWriter {
         if ready() {
             return Poll::Ready(());
         }
-        self.body.waiters.lock().writer = Some(cx.waker().clone());
+        self.body.waiters.set_writer(cx);
         if ready() { Poll::Ready(()) } else { Poll::Pending }
     }
 

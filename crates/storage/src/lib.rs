@@ -57,6 +57,7 @@ mod transfer;
 #[cfg(all(test, not(loom)))]
 mod transfer_tests;
 mod wait;
+mod waiters;
 
 pub use arena::{Arena, Counters, Full, KeptFiles};
 pub use body::{BodyState, BodyWriter, ChunkSizes};

@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use crate::body::{Body, BodyState, BodyWriter};
 use crate::load::Extent;
-use crate::piece::Piece;
 use crate::residency::Residency;
 
 /// A body that moves to a device, for the device. It does not keep the body alive.
@@ -32,7 +31,7 @@ impl Transfer {
             residency.set_end(to);
         }
         body.drop_moved(keep);
-        body.wake_mover();
+        body.waiters.wake_mover();
     }
 
     /// Records that the device takes no more bytes. The others stay in memory.
@@ -41,35 +40,7 @@ impl Transfer {
         if let Some(residency) = body.residency() {
             residency.stop();
         }
-        body.wake_mover();
-    }
-}
-
-impl Body {
-    /// Drops the pieces in memory that the device has, except for the last `keep` bytes of a body that is being written.
-    /// Of a body that has ended, pieces leave only when the device has all of it.
-    pub(crate) fn drop_moved(&self, keep: u64) {
-        let Some(residency) = self.residency() else { return };
-        let is_written = self.state() == BodyState::Fetching;
-        let (end, len) = (residency.end(), self.len());
-        let to = if is_written { end.min(len.saturating_sub(keep)) } else { end };
-        let gone: Vec<Piece> = {
-            let mut pieces = self.pieces.lock();
-            let most = if is_written { pieces.len().saturating_sub(1) } else { pieces.len() };
-            let count = pieces.partition_point(|piece| piece.end() <= to).min(most);
-            pieces.drain(..count).collect()
-        };
-        drop(gone);
-    }
-
-    /// Wakes the task of the writer that waits for the device.
-    pub(crate) fn wake_mover(&self) {
-        if self.residency.get().is_some() {
-            let mover = self.waiters.lock().mover.take();
-            if let Some(waker) = mover {
-                waker.wake();
-            }
-        }
+        body.waiters.wake_mover();
     }
 }
 
@@ -110,7 +81,7 @@ impl BodyWriter {
         if is_ready() {
             return Poll::Ready(());
         }
-        self.body.waiters.lock().mover = Some(cx.waker().clone());
+        self.body.waiters.set_mover(cx);
         if is_ready() { Poll::Ready(()) } else { Poll::Pending }
     }
 

@@ -4,17 +4,16 @@
 //! them from the disk. When the fetch has ended, the object is committed like others, without the body. If the fetch
 //! fails, or the object is not committed, the parts are of no use, and their segments are reused in their turn.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lacquer_disk::{Meta, PartSource, PartStream, Running};
-use lacquer_storage::{BodyWriter, Extent, Load, Stevedore, Transfer};
+use lacquer_disk::{Meta, PartSource, PartStream};
+use lacquer_storage::{BodyWriter, Stevedore, Transfer};
 
 use crate::cache::Cache;
 use crate::disk::Disks;
-use crate::disk::extent::fill;
+use crate::disk::extent::SpillExtent;
 use crate::disk::variant;
 use crate::object::{Object, flag};
 use crate::slab::{Digest, key_of};
@@ -185,35 +184,6 @@ impl PartSource for Source {
 
     fn stopped(&self) {
         self.transfer.stop();
-    }
-}
-
-/// A body that was written while it was fetched.
-pub(crate) struct SpillExtent {
-    running: Arc<Running>,
-    pub(crate) stream: Arc<PartStream>,
-    /// The index of its store.
-    pub(crate) disk: usize,
-}
-
-impl SpillExtent {
-    /// Returns the location of an object's body, if it was written while it was fetched.
-    pub(crate) fn of(object: &Object) -> Option<&Self> {
-        let extent: &dyn Any = object.stored().extent()?;
-        extent.downcast_ref()
-    }
-}
-
-impl Extent for SpillExtent {
-    fn load(&self, load: Load) {
-        let stream = Arc::clone(&self.stream);
-        self.running.read(move || fill(load, |from, window| stream.read(from, window)));
-    }
-}
-
-impl fmt::Debug for SpillExtent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SpillExtent({:?})", self.stream)
     }
 }
 

@@ -10,7 +10,7 @@ use lacquer_disk::{Ban, Dropped, Ring, Running, Stats, Store};
 use crate::bans::{HeadReader, PastBans};
 use crate::disk::admission::Admission;
 use crate::disk::content::Resident;
-use crate::disk::spill::SpillExtent;
+use crate::disk::extent::SpillExtent;
 use crate::disk::tag_purges::{TagPurge, TagPurges};
 use crate::disk::variant;
 use crate::invalidation::Ticket;

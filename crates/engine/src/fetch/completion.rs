@@ -10,7 +10,8 @@ use lacquer_http::{Field, SessClose, Slot, Text, header_table as h, pack, vary};
 use lacquer_shm::Tag;
 
 use super::connection::OriginConnection;
-use super::object::{Draft, Stored};
+use super::draft::Draft;
+use super::object::Stored;
 use super::parts::{Proof, Step, Target};
 use super::{Fetch, confirmed, gone};
 

@@ -11,6 +11,7 @@ mod completion;
 mod confirmed;
 mod connect;
 mod connection;
+mod draft;
 mod driver;
 mod early;
 mod ending;

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_cache::{
-    Awaited, BodyWriter, Cache, ChunkSizes, Full, Nuke, Object, ObjectSpec, Stevedore, Tag as Mark, Timers,
-    flag,
+    Awaited, Cache, ChunkSizes, Full, Nuke, Object, ObjectSpec, Stevedore, Tag as Mark, Timers, flag,
 };
 use lacquer_flow::storing::{self, StoreChoice, Storing, Variant, Verdict};
 use lacquer_flow::{Lifetime, validation};
@@ -13,9 +12,9 @@ use lacquer_http::{Filter, Text, Workspace, pack, vary};
 use lacquer_shm::Tag;
 
 use super::connection::OriginConnection;
+use super::draft::{Draft, Moving};
 use super::ending::Ended;
 use super::parts::{Step, Target};
-use super::spill::Moving;
 use super::{Fetch, transit};
 use crate::logged::names;
 use crate::task::TaskParts;
@@ -26,15 +25,6 @@ pub enum Stored {
     Whole(Arc<Object>),
     /// Its body will be appended.
     Begun(Draft),
-}
-
-/// An object whose body is being appended. Dropping it ends the body as failed.
-pub struct Draft {
-    pub object: Arc<Object>,
-    pub writer: BodyWriter,
-    /// Other requests already use it.
-    pub is_published: bool,
-    pub moving: Moving,
 }
 
 impl Stored {

@@ -5,51 +5,15 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::time::Duration;
 
-use lacquer_cache::disk::Spill;
 use tokio::time::{sleep, timeout};
 
 use super::Fetch;
-use super::object::Draft;
+use super::draft::{Draft, Moving};
 
 /// The longest wait for a disk that takes no bytes, or for memory that other fetches use.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The time after which a fetch tries again to get memory that others use.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(5);
-
-/// The move of a body to a disk.
-pub enum Moving {
-    /// The body stays in memory.
-    Never,
-    /// It moves when it has this length.
-    From(u64),
-    Begun(Box<Spill>),
-}
-
-impl Moving {
-    /// Decides for a new object; `from` is the length that the cache has returned for it.
-    pub fn from(length: u64) -> Self {
-        if length == u64::MAX { Self::Never } else { Self::From(length) }
-    }
-
-    /// Returns whether there is something to do for a body of this length.
-    #[inline]
-    pub fn is_due(&self, length: u64) -> bool {
-        match self {
-            Self::Never => false,
-            Self::From(from) => length >= *from,
-            Self::Begun(_) => true,
-        }
-    }
-}
-
-impl Draft {
-    /// Passes the rest of the body to the disk, when it has ended. Returns whether the object can be stored.
-    pub(super) fn finish_move(&mut self) -> bool {
-        let Moving::Begun(spill) = &mut self.moving else { return true };
-        spill.finish(self.writer.len());
-        !spill.is_stopped()
-    }
-}
 
 impl Fetch {
     /// Passes parts of the body to the disk, and waits while too much of it is in memory. Returns false if the fetch
