@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::index::Entry;
+use crate::part_stream::PartStream;
 use crate::record::{fingerprint, fits, large_record_len, record_len};
 use crate::state::{Content, Dropped, Phase, Queued, Source, counted};
 use crate::stats::bump;
 use crate::store::{Options, Store};
-use crate::stream::PartStream;
+use crate::stream::StreamedParts;
 
 impl Store {
     /// Accepts an object, to be written later. It replaces those that the same requests may match, at once in this
@@ -19,11 +20,11 @@ impl Store {
 
     /// Accepts an object like [`commit`](Self::commit), whose body was written in parts while it was fetched. If that was
     /// stopped, the object is refused.
-    pub fn commit_streamed(&self, content: Box<dyn Content>, stream: Arc<PartStream>) -> Dropped {
-        self.commit_from(content, Some(stream))
+    pub fn commit_streamed(&self, content: Box<dyn Content>, stream: &PartStream) -> Dropped {
+        self.commit_from(content, Some(Arc::clone(&stream.parts)))
     }
 
-    fn commit_from(&self, content: Box<dyn Content>, stream: Option<Arc<PartStream>>) -> Dropped {
+    fn commit_from(&self, content: Box<dyn Content>, stream: Option<Arc<StreamedParts>>) -> Dropped {
         let (meta, len, body, tags, fits) = {
             let parts = content.parts();
             let whole = record_len(&parts);

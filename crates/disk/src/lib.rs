@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod append;
 mod blocks;
 mod buffers;
 mod commit;
@@ -29,6 +30,7 @@ mod large_write;
 mod layout;
 mod load;
 mod moves;
+mod part_stream;
 mod read;
 mod readers;
 mod reclaim;
@@ -54,6 +56,7 @@ pub use journal::Ban;
 pub use lacquer_rings::Ring;
 pub use layout::{FIRST_VERSION, LEAST_SIZE, Layout, OpenError, VERSION};
 pub use load::Receiver;
+pub use part_stream::PartStream;
 pub use read::{Loaded, StoredBody};
 pub use record::{Fields, Key, Meta, Parts, fingerprint, record_len};
 pub use report::{CLASSES, Report, UsedSegments, class_limit, report};
@@ -61,5 +64,5 @@ pub use running::Running;
 pub use state::{Content, Dropped, Hold, Phase};
 pub use stats::Stats;
 pub use store::{Candidate, Figures, Options, Owner, Past, Store};
-pub use stream::{PartSource, PartStream};
+pub use stream::PartSource;
 pub use writer::{Step, Writer};

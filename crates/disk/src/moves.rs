@@ -9,12 +9,15 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::large_write::LargeWrite;
+use crate::layout::Layout;
 use crate::read::{Loaded, StoredBody};
 use crate::record::{Key, Meta, Parts, record_len, stored_body};
 use crate::state::{Content, Queued, Source, State};
 use crate::stats::bump;
-use crate::store::Candidate;
-use crate::writer::{KEPT_DIVISOR, Writer};
+use crate::store::{Candidate, Store};
+
+/// The part of what is written that may be written again: one half.
+pub(crate) const KEPT_DIVISOR: u64 = 2;
 
 /// The number of objects that wait to be written again. More are dropped, because the head of each is in memory.
 const MOST_WAITING: usize = 16;
@@ -107,13 +110,10 @@ impl Moves {
         self.finished.push(key);
         Some(candidate)
     }
-}
 
-impl Writer {
     /// Decides whether an object with a part in the segment of an epoch is written again, and prepares that. Returns whether
     /// it is.
-    pub(crate) fn begin_move(&mut self, key: &Key, epoch: u64) -> bool {
-        let store = Arc::clone(&self.store);
+    pub(crate) fn begin(&mut self, store: &Arc<Store>, key: &Key, epoch: u64) -> bool {
         let is_used = store.owner().is_some_and(|owner| owner.is_used(key));
         let now = store.now();
         let found = store.candidates(key, now).into_iter().find_map(|candidate| {
@@ -125,10 +125,10 @@ impl Writer {
         });
         let Some((candidate, loaded, epochs)) = found else { return false };
         let cost = stored_body(loaded.body_len());
-        if cost > self.moves.credit || self.moves.waiting.len() >= MOST_WAITING {
+        if cost > self.credit || self.waiting.len() >= MOST_WAITING {
             return false;
         }
-        self.moves.credit -= cost;
+        self.credit -= cost;
         let meta = Meta {
             key: *key,
             variant: loaded.variant(),
@@ -137,65 +137,67 @@ impl Writer {
         };
         let moving = Moving { candidate, key: *key, epochs };
         let content = MovedContent { meta, body: loaded.body(), loaded };
-        self.moves.waiting.push_back(Move { moving, content });
+        self.waiting.push_back(Move { moving, content });
         true
     }
 
     /// Adds the credit of a segment that is reused, of which `kept` bytes are written again.
-    pub(crate) fn add_credit(&mut self, kept: u64) {
-        let layout = &self.store.layout;
+    pub(crate) fn add_credit(&mut self, layout: &Layout, kept: u64) {
         let more = (layout.segment / KEPT_DIVISOR).saturating_sub(kept);
-        self.moves.credit = (self.moves.credit + more).min(layout.largest_body());
+        self.credit = (self.credit + more).min(layout.largest_body());
     }
 
-    /// Begins to write the next object again, if it is still in the store. Returns false if there is none.
-    pub(crate) fn start_move(&mut self, state: &mut State) -> bool {
-        let Some(Move { moving, content }) = self.moves.waiting.pop_front() else { return false };
-        let store = Arc::clone(&self.store);
+    /// Returns whether an object waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Begins to write the next object again. Returns `None` if it is not in the store any more.
+    pub(crate) fn start(&mut self, store: &Store, state: &mut State) -> Option<LargeWrite> {
+        let Move { moving, content } = self.waiting.pop_front()?;
         let entry = &moving.candidate.entry;
         let tags = content.loaded.tags();
         let is_alive = store.index.at(entry.fingerprint, entry.place()).is_some()
             && (tags.is_empty() || !state.live.is_purged_by_tag(tags, moving.candidate.log));
-        if is_alive {
-            let queued = Queued {
-                meta: content.meta,
-                tags: tags.into(),
-                tag_purges: state.tag_purges,
-                len: record_len(&content.parts()),
-                source: Source::Content(Box::new(content)),
-            };
-            state.queue.begin_large(&queued);
-            self.large = Some(LargeWrite::new(queued));
-            self.moves.current = Some(moving);
-            bump(&store.health.stats.moved);
+        if !is_alive {
+            return None;
         }
-        true
+        let queued = Queued {
+            meta: content.meta,
+            tags: tags.into(),
+            tag_purges: state.tag_purges,
+            len: record_len(&content.parts()),
+            source: Source::Content(Box::new(content)),
+        };
+        state.queue.begin_large(&queued);
+        self.current = Some(moving);
+        bump(&store.health.stats.moved);
+        Some(LargeWrite::new(queued))
     }
 
     /// Removes the object from its old place, if it could not be written again.
-    pub(crate) fn give_up_move(&mut self) {
-        if let Some(candidate) = self.moves.end() {
+    pub(crate) fn give_up(&mut self, store: &Store) {
+        if let Some(candidate) = self.end() {
             let entry = candidate.entry;
-            if self.store.index.remove(entry.fingerprint, entry.place()) {
-                bump(&self.store.health.stats.evicted);
+            if store.index.remove(entry.fingerprint, entry.place()) {
+                bump(&store.health.stats.evicted);
             }
         }
     }
 
     /// Lets the segments go that no object needs any more which is written again. The index contains the new places.
-    pub(crate) fn release_moved(&mut self) {
-        let store = Arc::clone(&self.store);
+    pub(crate) fn release(&mut self, store: &Store) {
         let layout = &store.layout;
         if let Some(owner) = store.owner() {
-            self.moves.finished.drain(..).for_each(|key| owner.forget(&key));
+            self.finished.drain(..).for_each(|key| owner.forget(&key));
         }
-        self.moves.finished.clear();
-        let retained = std::mem::take(&mut self.moves.retained);
+        self.finished.clear();
+        let retained = std::mem::take(&mut self.retained);
         let mut state = store.state.lock();
         for slot in retained {
             let found = &mut state.slots[slot as usize];
-            if self.moves.needs(found.epoch) {
-                self.moves.retained.push(slot);
+            if self.needs(found.epoch) {
+                self.retained.push(slot);
                 continue;
             }
             // It may have been begun again.

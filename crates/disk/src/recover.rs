@@ -3,6 +3,7 @@
 
 use std::io;
 
+use crate::append::write_summary;
 use crate::health::{Event, Reason};
 use crate::index::Entry;
 use crate::journal::Live;
@@ -11,7 +12,6 @@ use crate::segment::{self, Begun, InUse, Summary};
 use crate::state::Phase;
 use crate::stats::bump;
 use crate::store::Store;
-use crate::writer::write_summary;
 
 impl Store {
     /// Reads the index. Must be called once; lookups, purges and bans are allowed meanwhile, and objects wait to be

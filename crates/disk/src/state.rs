@@ -9,7 +9,7 @@ use crate::index::{Entry, Index};
 use crate::journal::{Ban, Live, TagPurge, put_ban, put_purge, put_tag_purge};
 use crate::layout::Layout;
 use crate::record::{Header, Meta, Parts, fingerprint, part_record_len};
-use crate::stream::{PartStream, QueuedPart};
+use crate::stream::{QueuedPart, StreamedParts};
 
 /// An object to be written.
 pub trait Content: Send + Sync {
@@ -28,7 +28,7 @@ pub(crate) enum Source {
     /// A large object, and the log positions of its parts.
     Large(Box<dyn Content>, Vec<u64>),
     /// A large object whose parts were passed to the writer before.
-    Streamed(Box<dyn Content>, Arc<PartStream>),
+    Streamed(Box<dyn Content>, Arc<StreamedParts>),
     /// A part of a large object that is not complete yet.
     Part(QueuedPart),
     /// A record from a segment that is reused.
@@ -51,7 +51,7 @@ pub(crate) struct Queued {
 impl Queued {
     /// Returns a part of a large object that is not complete yet.
     pub(crate) fn part(part: QueuedPart) -> Self {
-        let (meta, len) = (part.stream.meta, part_record_len(part.len));
+        let (meta, len) = (part.meta(), part_record_len(part.len));
         Self { meta, tags: Box::default(), tag_purges: 0, len, source: Source::Part(part) }
     }
 

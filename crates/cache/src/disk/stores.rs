@@ -147,7 +147,7 @@ impl Disks {
             }
             let content = Box::new(Resident::new(*key, object, heads));
             match spilled {
-                Some(spilled) => disk.store().commit_streamed(content, Arc::clone(&spilled.stream)),
+                Some(spilled) => disk.store().commit_streamed(content, &spilled.stream),
                 None => disk.store().commit(content),
             }
         };

@@ -3,6 +3,7 @@
 mod buffers;
 mod device;
 mod failure;
+mod fetch;
 mod format;
 mod health;
 mod index;

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::device::SimulatedDevice;
 use crate::layout::Layout;
+use crate::part_stream::PartStream;
 use crate::record::{Key, Meta, Parts};
 use crate::report::report;
 use crate::state::{Content, Phase};
 use crate::store::{Options, Store};
-use crate::stream::{PartSource, PartStream};
+use crate::stream::PartSource;
 use crate::writer::{Step, Writer};
 
 const SEGMENT: u64 = 256 << 10;
@@ -156,7 +157,7 @@ fn a_body_is_read_while_it_is_written_and_stored_at_its_end() {
             check(&stream, pushed);
         }
         assert!(!w.has(len));
-        drop(w.store.commit_streamed(Box::new(Head(len)), Arc::clone(&stream)));
+        drop(w.store.commit_streamed(Box::new(Head(len)), &stream));
         w.write();
         assert!(w.has(len) && !fetch.is_stopped.load(Ordering::Relaxed), "{len}");
         w.restart();
@@ -171,13 +172,13 @@ fn parts_that_were_not_written_prevent_the_object() {
     for missing in 0..3 {
         let mut w = World::new();
         let (stream, fetch) = w.begin();
-        w.push(&stream, LEN - if missing == 0 { 1 } else { 0 });
+        w.push(&stream, LEN - u64::from(missing == 0));
         match missing {
             0 => {}
             1 => stream.stop(),
             _ => fetch.is_gone.store(true, Ordering::Relaxed),
         }
-        drop(w.store.commit_streamed(Box::new(Head(LEN)), stream));
+        drop(w.store.commit_streamed(Box::new(Head(LEN)), &stream));
         w.write();
         assert!(!w.has(LEN), "{missing}");
         assert_eq!(fetch.is_stopped.load(Ordering::Relaxed), missing > 0);
@@ -199,7 +200,7 @@ fn a_fetch_that_fails_leaves_segments_that_are_used_again() {
     }
     let (stream, _) = w.begin();
     w.push(&stream, LEN);
-    drop(w.store.commit_streamed(Box::new(Head(LEN)), stream));
+    drop(w.store.commit_streamed(Box::new(Head(LEN)), &stream));
     w.write();
     assert!(w.has(LEN));
     assert_eq!(w.store.stats().pinned.load(Ordering::Relaxed), 0);
@@ -222,7 +223,7 @@ fn a_purge_between_the_commit_and_the_head_removes_the_object() {
         let mut w = World::new();
         let (stream, _) = w.begin();
         w.push(&stream, LEN);
-        drop(w.store.commit_streamed(Box::new(Head(LEN)), stream));
+        drop(w.store.commit_streamed(Box::new(Head(LEN)), &stream));
         (0..steps).for_each(|_| {
             w.writer.step();
         });
@@ -261,7 +262,7 @@ fn an_end_during_the_fetch_leaves_nothing_to_find() {
         let (stream, _) = w.begin();
         w.device.cut_after(cut);
         w.push(&stream, LEN);
-        drop(w.store.commit_streamed(Box::new(Head(LEN)), stream));
+        drop(w.store.commit_streamed(Box::new(Head(LEN)), &stream));
         w.write();
         let is_off = w.device.is_off();
         w.restart();
@@ -285,7 +286,7 @@ fn a_stream_holds_its_segments() {
     check(&stream, LEN);
     assert!(w.store.stats().pinned.load(Ordering::Relaxed) > 3);
     // Its first segments have left the store.
-    drop(w.store.commit_streamed(Box::new(Head(LEN)), stream));
+    drop(w.store.commit_streamed(Box::new(Head(LEN)), &stream));
     w.write();
     assert!(!w.has(LEN) && !fetch.is_stopped.load(Ordering::Relaxed));
 }

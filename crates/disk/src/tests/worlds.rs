@@ -4,18 +4,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lacquer_testing::Random;
 
 use super::device::SimulatedDevice;
+use super::fetch::FetchedMemory;
 use crate::journal::Ban;
 use crate::layout::Layout;
+use crate::part_stream::PartStream;
 use crate::read::StoredBody;
 use crate::record::{Key, Meta, Parts};
 use crate::state::{Content, Phase};
 use crate::store::{Options, Owner, Store};
-use crate::stream::{PartSource, PartStream};
 use crate::writer::Writer;
 
 const KEYS: u64 = 12;
@@ -212,33 +213,6 @@ struct Fetched {
     pushed: u64,
 }
 
-/// Its memory, in which the bytes are that were not written yet.
-struct FetchedMemory {
-    body: Vec<u8>,
-    written: AtomicU64,
-    is_stopped: AtomicBool,
-}
-
-impl PartSource for Arc<FetchedMemory> {
-    fn read(&self, from: u64, window: &mut [u8]) -> usize {
-        if from < self.written.load(Ordering::Relaxed) {
-            return 0;
-        }
-        let rest = &self.body[from as usize..];
-        let n = rest.len().min(window.len()).min(7000);
-        window[..n].copy_from_slice(&rest[..n]);
-        n
-    }
-
-    fn written(&self, to: u64) {
-        assert!(self.written.swap(to, Ordering::Relaxed) < to && to <= self.body.len() as u64);
-    }
-
-    fn stopped(&self) {
-        assert!(!self.is_stopped.swap(true, Ordering::Relaxed), "it learns that once");
-    }
-}
-
 fn open(device: &SimulatedDevice) -> (Arc<Store>, Writer) {
     let store =
         Store::open(Box::new(device.clone()), Options::default(), || NOW).expect("the superblock is sound");
@@ -347,8 +321,7 @@ impl World {
             let mut sample = Sample::new(number, 0, self.ledger.version, self.ledger.ban, 5000);
             let len = 1 + self.random.index(400_000);
             sample.body = Random(sample.version).bytes(len);
-            let (written, is_stopped) = (AtomicU64::new(0), AtomicBool::new(false));
-            let memory = Arc::new(FetchedMemory { body: sample.body.clone(), written, is_stopped });
+            let memory = Arc::new(FetchedMemory::new(sample.body.clone()));
             let meta = sample.parts().meta;
             if let Some(stream) = self.store.begin_stream(meta, Box::new(Arc::clone(&memory))) {
                 self.streams.push(Fetched { sample, stream, memory, pushed: 0 });
@@ -366,11 +339,11 @@ impl World {
             *pushed += part;
         }
         // The bytes that were written can be read.
-        let written = memory.written.load(Ordering::Relaxed);
+        let written = memory.count();
         let (from, mut window) = (self.random.below(written + 1), vec![0; self.random.index(60_000)]);
         match stream.read(from, &mut window) {
             Some(n) => {
-                assert_eq!(&window[..n], &sample.body[from as usize..from as usize + n], "wrong bytes")
+                assert_eq!(&window[..n], &sample.body[from as usize..from as usize + n], "wrong bytes");
             }
             None => assert!(self.is_flipped || self.has_failing_reads || self.device.is_off()),
         }
@@ -384,7 +357,7 @@ impl World {
                 sample.is_streamed = true;
                 sample.descriptor = sample.version.to_le_bytes().to_vec();
                 self.ledger.objects.insert(sample.version, sample.clone());
-                drop(self.store.commit_streamed(Box::new(sample), stream));
+                drop(self.store.commit_streamed(Box::new(sample), &stream));
                 self.streamed += 1;
             }
         }
