@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lacquer_cache::disk::{Disk, OpenDisks};
-use lacquer_disk::{Blocks, Layout, Options, Running, Step, Store, Writer};
+use lacquer_disk::{Blocks, Layout, Options, Phase, Running, Step, Store, Writer};
 use lacquer_sources::clock;
 use lacquer_sources::random::Random;
 use tokio::time::sleep;
@@ -145,7 +145,9 @@ pub async fn work(running: Arc<Running>, chance: Chance) {
     let (pause, stalls) = (1 + below(&chance, 20), percent(&chance, 20));
     // Until then, purges are recorded and everything is a miss.
     sleep(Duration::from_millis(below(&chance, 200))).await;
-    store.recover();
+    if store.phase() == Phase::Recovering {
+        store.recover();
+    }
     let mut writer = Writer::new(Arc::clone(&store));
     loop {
         let stalled = if stalls && percent(&chance, 1) { below(&chance, 5000) } else { 0 };

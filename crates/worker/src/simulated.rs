@@ -11,6 +11,7 @@ use std::time::Duration;
 use lacquer_cache::disk::OpenDisks;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{Request, WorkerConfig};
+use lacquer_disk::Phase;
 use lacquer_engine::activity::Work;
 use lacquer_engine::{MAKERS, Services, origin_watch};
 use lacquer_net::memory::Near;
@@ -102,6 +103,8 @@ impl Engine {
         if stores.is_empty() {
             return work();
         }
+        // A journal that is full is written anew only when the index is known.
+        stores.iter().filter(|store| store.phase() == Phase::Recovering).for_each(|store| store.recover());
         let write = || stores.iter().for_each(|store| while store.journal_step() {});
         write();
         let (is_done, end) = mpsc::channel::<()>();
