@@ -109,7 +109,9 @@ impl Cache {
         let is_mark = spec.flags & (flag::HFM | flag::HFP) != 0;
         let apart = is_mark && spec.flags & flag::PRIVATE == 0 && expected.is_none_or(|n| n > KEPT_WITH_MARK);
         let one_reader = is_mark || spec.flags & flag::PRIVATE != 0;
-        let max = if one_reader { sizes.max.min(PASSING_PIECE) } else { sizes.max };
+        let passing = if one_reader { PASSING_PIECE } else { usize::MAX };
+        let spilled = self.spilled_piece(stevedore, spec.flags, expected);
+        let max = sizes.max.min(passing).min(spilled);
         let sizes = ChunkSizes { first: sizes.first.min(max), max };
         let make = |tries| {
             let layout = if apart {

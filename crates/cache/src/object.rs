@@ -258,11 +258,16 @@ impl Object {
         std::future::poll_fn(|cx| wait.poll(cx)).await
     }
 
+    /// Returns whether the byte at `offset` was not fetched yet, and may come.
+    pub fn is_awaited(&self, offset: u64) -> bool {
+        self.state() == BodyState::Fetching && self.body_len() <= offset
+    }
+
     /// Waits until the byte at `offset` was fetched, or the fetch has ended. The byte may then be on a device.
     pub async fn fetched(&self, offset: u64) {
         let mut wait = self.stored.wait(offset);
         std::future::poll_fn(|cx| match wait.poll(cx) {
-            Poll::Pending if self.state() == BodyState::Fetching => Poll::Pending,
+            Poll::Pending if self.is_awaited(offset) => Poll::Pending,
             _ => Poll::Ready(()),
         })
         .await;

@@ -15,11 +15,19 @@ pub async fn send_stored(
 ) -> Result<(), SendError> {
     let mut at = from;
     object.delivered(at);
+    // Begins with the first byte that a device has.
+    let mut delivery = None;
     while at < to {
         if !object.is_ready(at) {
             // Send the gathered bytes before waiting for more.
             sink.flush().await?;
+            if delivery.is_none() {
+                delivery = object.stored().begin_delivery(at, to);
+            }
             sink.wait_for(object, at).await?;
+        }
+        if let Some(delivery) = &delivery {
+            delivery.advance(at);
         }
         let state = object.state();
         if object.body_len() <= at {

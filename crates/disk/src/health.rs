@@ -58,6 +58,11 @@ pub enum Event {
     Damaged {
         at: u64,
     },
+    /// The segment at this position cannot be read.
+    Lost {
+        at: u64,
+        reason: String,
+    },
     Slow {
         operation: Operation,
         at: u64,
@@ -100,6 +105,11 @@ impl fmt::Display for Event {
                 f,
                 "the object at byte {at} has a wrong checksum and is a miss; run `lacquer storage check` when the \
                  store is not in use"
+            ),
+            Self::Lost { at, reason } => write!(
+                f,
+                "the segment at byte {at} cannot be read: {reason}; its objects are misses, and it is used again; \
+                 check the disk"
             ),
             Self::Slow { operation: Operation::Read, at } => write!(
                 f,

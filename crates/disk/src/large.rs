@@ -1,8 +1,10 @@
 //! The parts of large objects: where they are, and that their segments are not reused while they are read.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::layout::Layout;
 use crate::record::{Fields, part_len};
 use crate::stats::bump;
 use crate::store::{Candidate, Store};
@@ -22,6 +24,12 @@ pub(crate) struct Stretch {
     /// The offset in the body at which it begins, and its length.
     pub(crate) start: u64,
     pub(crate) len: u64,
+}
+
+impl Places {
+    pub(crate) fn epochs(&self, layout: &Layout) -> BTreeSet<u64> {
+        self.logs.iter().map(|log| log / layout.segment).collect()
+    }
 }
 
 impl Store {

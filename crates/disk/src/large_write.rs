@@ -20,24 +20,47 @@ impl LargeWrite {
         Self { queued, places: Vec::new(), is_durable: false, turn: 0 }
     }
 
+    /// Returns the log positions of the parts, which must be durable. `None` if they were not all written.
+    pub(crate) fn take_places(&mut self) -> Option<Vec<u64>> {
+        match &self.queued.source {
+            Source::Streamed(content, stream) => stream.places(content.parts().body_len),
+            _ => Some(std::mem::take(&mut self.places)),
+        }
+    }
+
+    /// Returns whether the parts were passed to the writer before.
+    pub(crate) fn is_streamed(&self) -> bool {
+        matches!(self.queued.source, Source::Streamed(..))
+    }
+
     /// Records that `len` bytes of another object were written: it is the turn of as many bytes of parts.
     pub(crate) fn let_go_first(&mut self, len: u64) {
         self.turn += len;
     }
 
+    /// Copies bytes of the body from an offset on. Returns their number.
+    pub(crate) fn read(&self, from: u64, window: &mut [u8]) -> usize {
+        match &self.queued.source {
+            Source::Content(content) => content.read(from, window),
+            _ => 0,
+        }
+    }
+
     /// Returns the length of the body.
     pub(crate) fn body(&self) -> u64 {
         match &self.queued.source {
-            Source::Content(content) => content.parts().body_len,
-            Source::Large(..) | Source::Moved { .. } => 0,
+            Source::Content(content) | Source::Streamed(content, _) => content.parts().body_len,
+            _ => 0,
         }
     }
 
     /// Returns the length of the record with the head.
     pub(crate) fn head_len(&self, layout: &Layout) -> u64 {
         match &self.queued.source {
-            Source::Content(content) => large_record_len(layout, &content.parts()),
-            Source::Large(..) | Source::Moved { .. } => 0,
+            Source::Content(content) | Source::Streamed(content, _) => {
+                large_record_len(layout, &content.parts())
+            }
+            _ => 0,
         }
     }
 }

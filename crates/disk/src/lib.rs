@@ -17,8 +17,10 @@
 
 #![forbid(unsafe_code)]
 
+mod append;
 mod blocks;
 mod buffers;
+mod commit;
 mod file;
 mod health;
 mod index;
@@ -27,8 +29,11 @@ mod large;
 mod large_write;
 mod layout;
 mod load;
+mod moves;
+mod part_stream;
 mod read;
 mod readers;
+mod reclaim;
 mod record;
 mod recover;
 mod report;
@@ -37,6 +42,7 @@ mod segment;
 mod state;
 mod stats;
 mod store;
+mod stream;
 mod writer;
 
 #[cfg(test)]
@@ -50,6 +56,7 @@ pub use journal::Ban;
 pub use lacquer_rings::Ring;
 pub use layout::{FIRST_VERSION, LEAST_SIZE, Layout, OpenError, VERSION};
 pub use load::Receiver;
+pub use part_stream::PartStream;
 pub use read::{Loaded, StoredBody};
 pub use record::{Fields, Key, Meta, Parts, fingerprint, record_len};
 pub use report::{CLASSES, Report, UsedSegments, class_limit, report};
@@ -57,4 +64,5 @@ pub use running::Running;
 pub use state::{Content, Dropped, Hold, Phase};
 pub use stats::Stats;
 pub use store::{Candidate, Figures, Options, Owner, Past, Store};
+pub use stream::PartSource;
 pub use writer::{Step, Writer};

@@ -1,5 +1,6 @@
 //! Reads objects. Reads block the thread; [`crate::Running`] has threads for them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::buffers::Buffer;
@@ -34,6 +35,15 @@ pub struct StoredBody {
     body_at: u64,
     body: u64,
     places: Option<Arc<Places>>,
+}
+
+/// The reason why a part of a body has no bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The device does not return it.
+    Unreadable,
+    /// Its checksum is wrong.
+    Damaged,
 }
 
 /// Returns the number of bytes that are read first of a record.
@@ -116,6 +126,39 @@ impl Store {
         add(&self.health.stats.read_bytes, len);
     }
 
+    /// Fills the window with the bytes of a body from an offset on, as far as they are in one record, whose body begins at
+    /// `body_at` there. Returns their number.
+    pub(crate) fn read_stretch(
+        &self,
+        stretch: Stretch,
+        body_at: u64,
+        from: u64,
+        window: &mut [u8],
+    ) -> Result<usize, Fault> {
+        let Stretch { place, log, start, len: body } = stretch;
+        let from = from - start;
+        let to = body.min(from + window.len() as u64);
+        let (offset, len) = blocks_of(body_at, body, from, to);
+        self.count_read(len);
+        let read = self.buffers.read(&*self.blocks, place + offset, len);
+        let (buffer, at) = read.map_err(|_| Fault::Unreadable)?;
+        let bytes = &buffer.bytes()[at..at + len as usize];
+        let mut filled = 0;
+        let copied = read_body(&self.layout, log, body, bytes, from, to, |piece| {
+            window[filled..filled + piece.len()].copy_from_slice(piece);
+            filled += piece.len();
+        });
+        copied.map(|()| filled).ok_or(Fault::Damaged)
+    }
+
+    /// Handles a fault of a record that the index does not contain.
+    pub(crate) fn note_fault(&self, fault: Fault, place: u64) {
+        match fault {
+            Fault::Unreadable => self.check_health(),
+            Fault::Damaged => self.note_damaged(place),
+        }
+    }
+
     /// Removes an object that cannot be read. Takes the device out of use if too many reads have failed, which blocks the
     /// thread.
     pub(crate) fn read_failed(&self, candidate: &Candidate) {
@@ -129,6 +172,11 @@ impl Loaded {
     pub fn fields(&self) -> Fields<'_> {
         let fields = self.header.fields(&self.store.layout, &self.buffer.bytes()[self.from..]);
         fields.unwrap_or(Fields { descriptor: &[], head: &[], extra: &[], parts: &[] })
+    }
+
+    /// Returns the epochs of the parts of a large object.
+    pub(crate) fn epochs(&self) -> Option<BTreeSet<u64>> {
+        Some(self.places.as_ref()?.epochs(&self.store.layout))
     }
 
     /// Returns the hashes of its tags.
@@ -216,26 +264,18 @@ impl StoredBody {
         if from >= self.body || window.is_empty() {
             return Some(0);
         }
-        let (Stretch { place, log, start, len: body }, body_at) = self.stretch(from)?;
-        let from = from - start;
-        let to = body.min(from + window.len() as u64);
-        let (offset, len) = blocks_of(body_at, body, from, to);
-        store.count_read(len);
-        let Ok((buffer, at)) = store.buffers.read(&*store.blocks, place + offset, len) else {
-            store.read_failed(&self.candidate);
-            return None;
-        };
-        let bytes = &buffer.bytes()[at..at + len as usize];
-        let mut filled = 0;
-        let copied = read_body(&store.layout, log, body, bytes, from, to, |piece| {
-            window[filled..filled + piece.len()].copy_from_slice(piece);
-            filled += piece.len();
-        });
-        if copied.is_none() {
-            store.drop_damaged(&self.candidate);
-            return None;
+        let (stretch, body_at) = self.stretch(from)?;
+        match store.read_stretch(stretch, body_at, from, window) {
+            Ok(filled) => Some(filled),
+            Err(Fault::Unreadable) => {
+                store.read_failed(&self.candidate);
+                None
+            }
+            Err(Fault::Damaged) => {
+                store.drop_damaged(&self.candidate);
+                None
+            }
         }
-        Some(filled)
     }
 
     /// Returns the record that contains a byte of the body, and the offset of the body there.

@@ -19,6 +19,14 @@ impl Readers {
         self.has_tasks.notify_one();
     }
 
+    /// Performs the tasks that wait.
+    pub(crate) fn run_waiting(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            task();
+        }
+    }
+
     /// Works without end.
     pub(crate) fn run(&self) {
         loop {

@@ -3,7 +3,8 @@
 
 use std::io;
 
-use crate::health::Reason;
+use crate::append::write_summary;
+use crate::health::{Event, Reason};
 use crate::index::Entry;
 use crate::journal::Live;
 use crate::record::{Form, fingerprint};
@@ -11,7 +12,6 @@ use crate::segment::{self, Begun, InUse, Summary};
 use crate::state::Phase;
 use crate::stats::bump;
 use crate::store::Store;
-use crate::writer::write_summary;
 
 impl Store {
     /// Reads the index. Must be called once; lookups, purges and bans are allowed meanwhile, and objects wait to be
@@ -78,7 +78,14 @@ impl Store {
         if self.health.has_failed() {
             return Err(error);
         }
+        self.note_lost(slot, error.to_string());
         segment::wipe(&self.layout, &*self.blocks, slot)
+    }
+
+    /// Counts and reports a segment that cannot be read: its objects are misses.
+    pub(crate) fn note_lost(&self, slot: u64, reason: String) {
+        bump(&self.health.stats.lost);
+        self.health.report(Event::Lost { at: self.layout.segment_at(slot), reason });
     }
 
     /// Returns the summary of a segment, or why it cannot be read. If it has none, reads its records and writes one.

@@ -56,6 +56,18 @@ impl Running {
         Ok(Self { store, readers, is_ending, threads: Mutex::new(vec![watch]), file })
     }
 
+    /// Prepares a store without threads. The caller performs their work: [`Store::recover`], [`Writer`],
+    /// [`Store::journal_step`] and [`read_step`](Self::read_step).
+    pub fn without_threads(store: Arc<Store>) -> Self {
+        let (readers, is_ending) = (Arc::default(), Arc::default());
+        Self { store, readers, is_ending, threads: Mutex::default(), file: None }
+    }
+
+    /// Performs the reads that wait, on this thread.
+    pub fn read_step(&self) {
+        self.readers.run_waiting();
+    }
+
     /// Starts the threads that write. One of them first reads the index.
     pub fn start_writers(&self) -> io::Result<()> {
         let (store, end) = (Arc::clone(&self.store), Arc::clone(&self.is_ending));

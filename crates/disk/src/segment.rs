@@ -99,9 +99,19 @@ pub(crate) struct Begun {
     pub at: f64,
 }
 
-/// Reads the header of a segment. Returns `None` if the segment was never written.
-pub(crate) fn read_header(layout: &Layout, blocks: &dyn Blocks, slot: u64) -> io::Result<Option<Begun>> {
-    let (buffer, _) = read_around(blocks, layout.segment_at(slot), BLOCK)?;
+/// The beginning of a segment.
+pub(crate) enum Beginning {
+    /// The segment was never written.
+    Unused,
+    Begun(Begun),
+    /// The header is damaged, but there are records, or a summary, of this epoch.
+    Lost(u64),
+}
+
+/// Reads the header of a segment.
+pub(crate) fn read_header(layout: &Layout, blocks: &dyn Blocks, slot: u64) -> io::Result<Beginning> {
+    // With the first record.
+    let (buffer, _) = read_around(blocks, layout.segment_at(slot), 2 * BLOCK)?;
     let mut reader = Reader::new(buffer.bytes());
     let (magic, epoch, checksum) = (reader.u64(), reader.u64(), reader.u64());
     let is_sound = magic == u64::from(HEADER)
@@ -110,12 +120,40 @@ pub(crate) fn read_header(layout: &Layout, blocks: &dyn Blocks, slot: u64) -> io
         && layout.slot(epoch) == slot
         && checksum == layout.checksum(seed(layout, epoch), &buffer.bytes()[..16]);
     if !is_sound {
-        return Ok(None);
+        let lost = lost_epoch(layout, blocks, slot, buffer.bytes())?;
+        return Ok(lost.map_or(Beginning::Unused, Beginning::Lost));
     }
     // The time was added later. The positions of the first bytes are those of the first programs.
     let (time, checksum) = (f64::from_bits(reader.u64()), reader.u64());
     let has_time = checksum == layout.checksum(seed(layout, epoch) + 2, &buffer.bytes()[..32]);
-    Ok(Some(Begun { epoch, at: if has_time && time.is_finite() { time } else { 0.0 } }))
+    Ok(Beginning::Begun(Begun { epoch, at: if has_time && time.is_finite() { time } else { 0.0 } }))
+}
+
+/// Returns the epoch of a segment whose header is damaged: that of its first record, or of its summary. A segment of
+/// zeros was never written.
+fn lost_epoch(layout: &Layout, blocks: &dyn Blocks, slot: u64, beginning: &[u8]) -> io::Result<Option<u64>> {
+    let is_possible =
+        |epoch: u64| epoch > 0 && epoch < LAST_LOG / layout.segment && layout.slot(epoch) == slot;
+    let (header, record) = beginning.split_at(FIRST as usize);
+    let mut reader = Reader::new(record);
+    let (_, log) = (reader.u64(), reader.u64());
+    if is_possible(log / layout.segment)
+        && let Some(found) = Header::decode(layout, log, record)
+    {
+        let (buffer, from) = read_around(blocks, layout.place(log), found.body_at())?;
+        if found.fields(layout, &buffer.bytes()[from..]).is_some() {
+            return Ok(Some(log / layout.segment));
+        }
+    }
+    if header.iter().all(|&byte| byte == 0) {
+        return Ok(None);
+    }
+    let end = layout.segment_at(slot) + layout.segment;
+    let (buffer, _) = read_around(blocks, end - BLOCK, BLOCK)?;
+    let mut reader = Reader::new(buffer.bytes());
+    let (_, epoch) = (reader.u64(), reader.u64());
+    let is_sound = is_possible(epoch) && Footer::decode(layout, epoch, buffer.bytes()).is_some();
+    Ok(is_sound.then_some(epoch))
 }
 
 /// The segments that may contain objects.
@@ -124,7 +162,7 @@ pub(crate) struct InUse {
     pub epochs: Vec<Begun>,
     /// The newest epoch that may have been begun. Its log positions are not used again.
     pub newest: u64,
-    /// The segments that cannot be read, with the reason. They contain nothing.
+    /// The segments that cannot be read or whose headers are damaged, with the reason. They contain nothing.
     pub unreadable: Vec<(u64, io::Error)>,
     /// The segments that are not in use only because those that cannot be read may be newer. A later start, which can
     /// read them, must not find them in use again.
@@ -136,14 +174,21 @@ impl InUse {
     pub fn read(layout: &Layout, blocks: &dyn Blocks, tail: u64) -> Self {
         let (newest, unreadable, outdated) = (tail / layout.segment, Vec::new(), Vec::new());
         let mut found = Self { epochs: Vec::new(), newest, unreadable, outdated };
+        let mut lost = 0;
         for slot in 0..layout.segments {
             match read_header(layout, blocks, slot) {
-                Ok(begun) => found.epochs.extend(begun),
+                Ok(Beginning::Unused) => {}
+                Ok(Beginning::Begun(begun)) => found.epochs.push(begun),
+                Ok(Beginning::Lost(epoch)) => {
+                    lost = lost.max(epoch);
+                    let reason = io::Error::new(io::ErrorKind::InvalidData, "its header is damaged");
+                    found.unreadable.push((slot, reason));
+                }
                 Err(error) => found.unreadable.push((slot, error)),
             }
         }
         found.epochs.sort_unstable_by_key(|begun| std::cmp::Reverse(begun.epoch));
-        found.newest = found.epochs.first().map_or(0, |first| first.epoch).max(found.newest);
+        found.newest = found.epochs.first().map_or(0, |first| first.epoch).max(found.newest).max(lost);
         // Each segment that cannot be read may have a newer epoch.
         let known = found.newest;
         found.newest += found.unreadable.len() as u64;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::index::{Entry, Index};
 use crate::journal::{Ban, Live, TagPurge, put_ban, put_purge, put_tag_purge};
 use crate::layout::Layout;
-use crate::record::{Header, Meta, Parts, fingerprint};
+use crate::record::{Header, Meta, Parts, fingerprint, part_record_len};
+use crate::stream::{QueuedPart, StreamedParts};
 
 /// An object to be written.
 pub trait Content: Send + Sync {
@@ -26,6 +27,10 @@ pub(crate) enum Source {
     Content(Box<dyn Content>),
     /// A large object, and the log positions of its parts.
     Large(Box<dyn Content>, Vec<u64>),
+    /// A large object whose parts were passed to the writer before.
+    Streamed(Box<dyn Content>, Arc<StreamedParts>),
+    /// A part of a large object that is not complete yet.
+    Part(QueuedPart),
     /// A record from a segment that is reused.
     Moved {
         header: Header,
@@ -44,6 +49,22 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
+    /// Returns a part of a large object that is not complete yet.
+    pub(crate) fn part(part: QueuedPart) -> Self {
+        let (meta, len) = (part.meta(), part_record_len(part.len));
+        Self { meta, tags: Box::default(), tag_purges: 0, len, source: Source::Part(part) }
+    }
+
+    /// Returns whether it is an object. Otherwise, it is a part of one that is not complete yet.
+    fn is_object(&self) -> bool {
+        !matches!(self.source, Source::Part(_))
+    }
+
+    /// Returns whether it is written as a large object: its head after all parts.
+    pub(crate) fn is_large(&self, layout: &Layout) -> bool {
+        self.len > layout.largest_record() || matches!(self.source, Source::Streamed(..))
+    }
+
     /// Returns the entry for the object at a place on the device.
     pub(crate) fn entry(&self, place: u64) -> Entry {
         let Meta { key, variant, expires, .. } = self.meta;
@@ -234,7 +255,8 @@ impl Queue {
 
     fn bans(&self) -> impl Iterator<Item = u32> {
         let unfinished = self.unfinished.iter().map(|unfinished| unfinished.ban);
-        self.objects.iter().map(|queued| queued.meta.ban).chain(unfinished)
+        let objects = self.objects.iter().filter(|queued| queued.is_object());
+        objects.map(|queued| queued.meta.ban).chain(unfinished)
     }
 
     /// Returns the least number of purges by tags that an object with tags was tested against.
@@ -245,11 +267,17 @@ impl Queue {
     }
 
     fn note(&mut self, queued: &Queued) {
+        if !queued.is_object() {
+            return;
+        }
         self.bytes += counted(queued.len);
         *self.known.entry(fingerprint(&queued.meta.key)).or_default() += 1;
     }
 
     fn forget(&mut self, queued: &Queued) {
+        if !queued.is_object() {
+            return;
+        }
         self.bytes -= counted(queued.len);
         let fingerprint = fingerprint(&queued.meta.key);
         if let Some(count) = self.known.get_mut(&fingerprint) {
@@ -282,7 +310,8 @@ impl Queue {
         let mut rest = VecDeque::with_capacity(self.objects.len());
         let mut taken = Vec::new();
         for queued in std::mem::take(&mut self.objects) {
-            if fingerprint(&queued.meta.key) == fingerprint_ && is_meant(&queued.entry(0)) {
+            let has_key = queued.is_object() && fingerprint(&queued.meta.key) == fingerprint_;
+            if has_key && is_meant(&queued.entry(0)) {
                 self.forget(&queued);
                 taken.push(queued);
             } else {

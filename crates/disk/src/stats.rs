@@ -41,6 +41,8 @@ stats! {
     reads, read_bytes,
     /// Objects whose checksum was wrong.
     damaged,
+    /// Segments that could not be read, so that their objects were lost.
+    lost,
     /// Reads, and writes and flushes, that failed.
     read_errors, write_errors,
     /// Reads, writes and flushes that took more than a second.

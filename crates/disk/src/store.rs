@@ -16,8 +16,8 @@ use crate::health::{Event, Health, Observed, Reason};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Ban, Cursor};
 use crate::layout::{Layout, OpenError};
-use crate::record::{Key, fingerprint, fits, record_len};
-use crate::state::{Content, Dropped, Hold, Phase, Queued, Source, State, counted};
+use crate::record::{Key, fingerprint};
+use crate::state::{Dropped, Hold, Phase, State};
 use crate::stats::{Stats, add, bump};
 
 /// The cache above the store. Called with no lock held.
@@ -242,6 +242,10 @@ impl Store {
         self.has_objects.notify_all();
     }
 
+    pub(crate) fn options(&self) -> Options {
+        self.settings.options
+    }
+
     /// Returns the number of bytes that may wait to be written.
     pub fn queue_limit(&self) -> u64 {
         self.settings.options.queue
@@ -250,42 +254,6 @@ impl Store {
     /// Returns the number of bytes that wait to be written.
     pub fn queued_bytes(&self) -> u64 {
         self.state.lock().queue.bytes()
-    }
-
-    /// Accepts an object, to be written later. It replaces those that the same requests may match, at once in this
-    /// process, and for the next start when it is durable. If it has a wrong size, or too many objects wait, it is
-    /// refused, and all objects with its key are removed: they are older.
-    pub fn commit(&self, content: Box<dyn Content>) -> Dropped {
-        let (meta, len, body, tags, fits) = {
-            let parts = content.parts();
-            let len = record_len(&parts);
-            (parts.meta, len, parts.body_len, self.tags_of(parts.head), fits(&self.layout, &parts, len))
-        };
-        let Options { min, max, queue, .. } = self.settings.options;
-        let has_size = (min..=max).contains(&body) && fits;
-        let fingerprint = fingerprint(&meta.key);
-        let mut state = self.state.lock();
-        if matches!(state.phase, Phase::Failing | Phase::Failed) {
-            return Dropped::default();
-        }
-        let bytes = counted(len);
-        let has_room = state.queue.bytes() + bytes <= queue.max(bytes);
-        let Some(tags) = tags.filter(|_| has_size && has_room) else {
-            if has_size && !has_room {
-                bump(&self.health.stats.refused);
-            }
-            drop(state);
-            let dropped = self.purge_fingerprint(fingerprint, None);
-            drop(content);
-            return dropped;
-        };
-        let rivals = |old: &Entry| old.rivals(meta.variant);
-        let dropped = state.drop_objects(&self.index, fingerprint, &rivals);
-        let tag_purges = state.tag_purges;
-        state.queue.push_back(Queued { meta, tags, tag_purges, len, source: Source::Content(content) });
-        drop(state);
-        self.has_objects.notify_one();
-        dropped
     }
 
     /// Returns whether the index contains objects that may have this key, and the device responds. Cheap.

@@ -6,37 +6,27 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use crate::blocks::{Aligned, BLOCK, read_around};
+use crate::append::{Appender, PartRecord, Room};
 use crate::health::Reason;
-use crate::index::Entry;
 use crate::large_write::LargeWrite;
-use crate::layout::Layout;
-use crate::record::{
-    Form, Header, encode, encode_large, encode_part, fingerprint, part_len, part_record_len, relocate,
-};
-use crate::segment::{self, FIRST, Summarized, Summary};
-use crate::state::{Flying, Phase, Queued, Source, State};
-use crate::stats::{add, bump};
+use crate::moves::Moves;
+use crate::reclaim::empty;
+use crate::record::{fingerprint, part_len, part_record_len};
+use crate::segment::{self, FIRST};
+use crate::state::{Phase, Queued, Source, State};
+use crate::stats::bump;
 use crate::store::Store;
-
-/// The number of bytes that are written at a time. Longer records are written alone.
-const BATCH: usize = 1 << 20;
-/// The part of a segment's objects that may be written again when it is reused: one half.
-const KEPT_DIVISOR: u64 = 2;
+use crate::stream::QueuedPart;
 
 /// Writes the objects of a store.
 pub struct Writer {
     store: Arc<Store>,
-    buffer: Aligned,
-    /// The number of bytes in the buffer.
-    filled: usize,
-    /// The offset in the segment at which the buffer is written.
-    start: u64,
-    summary: Summary,
-    /// Whether there are writes that may be lost.
-    is_dirty: bool,
+    log: Appender,
     /// The large object of which parts are being written.
     large: Option<LargeWrite>,
+    /// Whether the store has the version that large objects need.
+    is_raised: bool,
+    pub(crate) moves: Moves,
 }
 
 /// The result of [`Writer::step`].
@@ -48,26 +38,10 @@ pub enum Step {
     Idle,
 }
 
-/// The place of the next record.
-#[derive(Clone, Copy)]
-enum Room {
-    Here,
-    /// In the next batch.
-    NextBatch,
-    NextSegment,
-}
-
 impl Writer {
     pub fn new(store: Arc<Store>) -> Self {
-        Self {
-            store,
-            buffer: Aligned::new(BATCH),
-            filled: 0,
-            start: 0,
-            summary: Summary::new(),
-            is_dirty: false,
-            large: None,
-        }
+        let log = Appender::new(Arc::clone(&store));
+        Self { store, log, large: None, is_raised: false, moves: Moves::default() }
     }
 
     /// Takes the next object to the buffer, or writes the buffer. Failures take the store out of use.
@@ -81,26 +55,19 @@ impl Writer {
     /// Writes the buffer, and makes everything durable.
     pub fn flush(&mut self) {
         if !self.store.works() {
-            return self.give_up();
+            // What is not written is dropped: the device is out of use.
+            self.large = None;
+            self.moves.clear();
+            return self.log.clear();
         }
-        let flushed = self.write_batch().and_then(|()| {
-            if std::mem::take(&mut self.is_dirty) { self.store.blocks.sync() } else { Ok(()) }
-        });
-        if flushed.is_err() {
+        if self.log.flush().is_err() {
             self.store.fail(Vec::new(), Reason::Write);
         }
     }
 
-    /// Drops what is not written: the device is out of use.
-    fn give_up(&mut self) {
-        (self.filled, self.is_dirty, self.large) = (0, false, None);
-        let flying = std::mem::take(&mut self.store.state.lock().flying);
-        drop(flying);
-    }
-
     /// Returns whether something would be lost.
     pub fn is_dirty(&self) -> bool {
-        self.is_dirty || self.filled > 0
+        self.log.is_dirty()
     }
 
     fn try_step(&mut self) -> io::Result<Step> {
@@ -109,29 +76,54 @@ impl Writer {
         if state.phase != Phase::Working {
             drop(state);
             self.large = None;
+            self.log.drop_parts();
+            self.moves.clear();
             return Ok(Step::Idle);
         }
         if self.is_turn_of_part(&state) {
             return self.step_large(state);
         }
-        let Some(queued) = state.queue.pop() else { return Ok(Step::Idle) };
+        if self.large.is_none() && self.moves.is_waiting() {
+            self.large = self.moves.start(&store, &mut state);
+            drop(state);
+            store.raise_for_large_objects()?;
+            return Ok(Step::More);
+        }
+        let Some(queued) = state.queue.pop() else {
+            drop(state);
+            if !self.log.has_parts() {
+                return Ok(Step::Idle);
+            }
+            // A fetch may wait for its parts.
+            self.log.write_batch()?;
+            return Ok(Step::More);
+        };
+        let queued = match queued {
+            Queued { len, source: Source::Part(part), .. } => return self.step_part(state, len, part),
+            object => object,
+        };
         if state.was_purged_by_tag(&store.layout, &queued) {
             drop(state);
             store.has_records.notify_one();
             return Ok(Step::More);
         }
-        if queued.len > store.layout.largest_record() {
+        if queued.is_large(&store.layout) {
             state.queue.begin_large(&queued);
             drop(state);
             self.large = Some(LargeWrite::new(queued));
             store.raise_for_large_objects()?;
             return Ok(Step::More);
         }
-        match self.room(&state, queued.len) {
+        match self.log.room(&state, queued.len) {
             Room::Here => {
-                let log = self.register(&mut state, &queued);
+                let log = self.log.register(&mut state, &queued);
                 drop(state);
-                self.take(queued, log);
+                let len = queued.len;
+                if self.log.take(queued, log)
+                    && let Some(large) = &mut self.large
+                {
+                    large.let_go_first(len);
+                }
                 Ok(Step::More)
             }
             room => {
@@ -149,14 +141,14 @@ impl Writer {
         match state.queue.first() {
             None => true,
             Some(Queued { source: Source::Moved { .. }, .. }) => false,
-            Some(next) => large.turn > 0 || next.len > self.store.layout.largest_record(),
+            Some(next) => large.turn > 0 || next.is_large(&self.store.layout),
         }
     }
 
     /// Takes the next part of the large object, or its head, to the buffer, or writes the buffer.
     fn step_large(&mut self, mut state: MutexGuard<'_, State>) -> io::Result<Step> {
         let layout = self.store.layout;
-        let Some(large) = &mut self.large else { return Ok(Step::More) };
+        let Some(large) = &self.large else { return Ok(Step::More) };
         let is_of_use = state.queue.has_large()
             && !state.was_purged_by_tag(&layout, &large.queued)
             && large.places.first().is_none_or(|&log| state.has_epoch(&layout, log));
@@ -164,84 +156,105 @@ impl Writer {
             self.give_up_large(state);
             return Ok(Step::More);
         }
-        let (body, part) = (large.body(), part_len(&layout));
+        let (whole, part) = (large.body(), part_len(&layout));
         let from = large.places.len() as u64 * part;
-        if from >= body {
+        if large.is_streamed() || from >= whole {
             return self.step_head(state);
         }
-        let (meta, bytes) = (large.queued.meta, part.min(body - from));
-        let len = part_record_len(bytes);
-        match self.room(&state, len) {
+        let body = part.min(whole - from);
+        let record = PartRecord { meta: large.queued.meta, body, len: part_record_len(body) };
+        match self.log.room(&state, record.len) {
             Room::Here => {}
             room => {
                 drop(state);
-                return self.make_room(room, len);
+                return self.make_room(room, record.len);
             }
         }
-        let log = state.next_log(&layout);
-        state.offset += len;
-        drop(state);
-        let Some(LargeWrite { queued, places, turn, .. }) = &mut self.large else { return Ok(Step::More) };
-        let out = &mut self.buffer.bytes_mut()[self.filled..self.filled + len as usize];
-        let encoded = match &queued.source {
-            Source::Content(content) => {
-                let mut read = |at, window: &mut [u8]| content.read(from + at, window);
-                encode_part(&layout, log, meta, bytes, out, &mut read)
-            }
-            Source::Large(..) | Source::Moved { .. } => None,
-        };
-        let store = self.store.clone();
-        if encoded.is_none() {
-            let mut state = store.state.lock();
-            state.offset -= len;
-            self.give_up_large(state);
+        let Some(mut large) = self.large.take() else { return Ok(Step::More) };
+        let log = self.log.put_part(state, &record, &mut |at, window| large.read(from + at, window));
+        if let Some(log) = log {
+            large.places.push(log);
+            large.turn = large.turn.saturating_sub(record.len);
+            self.large = Some(large);
+        } else {
+            self.large = Some(large);
+            let store = self.store.clone();
+            self.give_up_large(store.state.lock());
+        }
+        Ok(Step::More)
+    }
+
+    /// Takes a part of a body that is still fetched to the buffer, or writes the buffer.
+    fn step_part(
+        &mut self,
+        mut state: MutexGuard<'_, State>,
+        len: u64,
+        part: QueuedPart,
+    ) -> io::Result<Step> {
+        if part.is_stopped() {
+            drop(state);
             return Ok(Step::More);
         }
-        places.push(log);
-        *turn = turn.saturating_sub(len);
-        self.filled += len as usize;
-        let offset = log % layout.segment;
-        let (key, variant, expires) = (meta.key, meta.variant, meta.expires);
-        self.summary.add(Summarized { form: Form::Part, key, offset, len, variant, expires }, meta.ban);
-        add(&store.health.stats.written_bytes, len);
+        let room = if self.is_raised { self.log.room(&state, len) } else { Room::Here };
+        if !self.is_raised || !matches!(room, Room::Here) {
+            state.queue.push_front(Queued::part(part));
+            drop(state);
+            if !std::mem::replace(&mut self.is_raised, true) {
+                self.store.raise_for_large_objects()?;
+            }
+            return self.make_room(room, len);
+        }
+        self.log.take_part(state, len, part);
+        if let Some(large) = &mut self.large {
+            large.let_go_first(len);
+        }
         Ok(Step::More)
     }
 
     /// Makes the parts durable, and then takes the head to the buffer.
     fn step_head(&mut self, mut state: MutexGuard<'_, State>) -> io::Result<Step> {
+        let layout = self.store.layout;
         let Some(large) = &mut self.large else { return Ok(Step::More) };
         if !large.is_durable {
             large.is_durable = true;
             drop(state);
-            self.write_batch()?;
-            self.store.blocks.sync()?;
-            self.is_dirty = false;
+            self.log.flush()?;
             return Ok(Step::More);
         }
-        let len = large.head_len(&self.store.layout);
-        match self.room(&state, len) {
+        let len = large.head_len(&layout);
+        match self.log.room(&state, len) {
             Room::Here => {}
             room => {
                 drop(state);
                 return self.make_room(room, len);
             }
         }
+        let Some(places) = self.large.as_mut().and_then(LargeWrite::take_places) else {
+            self.give_up_large(state);
+            return Ok(Step::More);
+        };
+        if places.iter().any(|&log| !state.has_epoch(&layout, log)) {
+            self.give_up_large(state);
+            return Ok(Step::More);
+        }
         state.queue.end_large();
-        let Some(LargeWrite { queued, places, .. }) = self.large.take() else { return Ok(Step::More) };
+        self.moves.end();
+        let Some(LargeWrite { queued, .. }) = self.large.take() else { return Ok(Step::More) };
         let source = match queued.source {
-            Source::Content(content) => Source::Large(content, places),
+            Source::Content(content) | Source::Streamed(content, _) => Source::Large(content, places),
             other => other,
         };
         let queued = Queued { len, source, ..queued };
-        let log = self.register(&mut state, &queued);
+        let log = self.log.register(&mut state, &queued);
         drop(state);
-        self.take(queued, log);
+        self.log.take(queued, log);
         Ok(Step::More)
     }
 
     /// Ends the writing of a large object that is not stored. It has replaced older ones, which must not be found again.
     fn give_up_large(&mut self, mut state: MutexGuard<'_, State>) {
         let given_up = self.large.take();
+        self.moves.give_up(&self.store);
         if let Some(large) = &given_up
             && state.queue.end_large()
         {
@@ -257,11 +270,11 @@ impl Writer {
         match room {
             Room::Here => {}
             Room::NextBatch => {
-                self.write_batch()?;
-                self.fit_buffer(len);
+                self.log.write_batch()?;
+                self.log.fit_buffer(len);
             }
             Room::NextSegment => {
-                self.seal()?;
+                self.log.seal()?;
                 if !self.open_next(len)? {
                     return Ok(Step::Idle);
                 }
@@ -270,146 +283,12 @@ impl Writer {
         Ok(Step::More)
     }
 
-    fn room(&self, state: &State, len: u64) -> Room {
-        let limit = segment::limit(&self.store.layout, self.summary.records.len() + 1);
-        if state.epoch == 0 || state.offset + len > limit {
-            Room::NextSegment
-        } else if self.filled as u64 + len > self.buffer.bytes().len() as u64 {
-            Room::NextBatch
-        } else {
-            Room::Here
-        }
-    }
-
-    /// Gives an object its place.
-    fn register(&mut self, state: &mut State, queued: &Queued) -> u64 {
-        let layout = &self.store.layout;
-        let log = state.epoch * layout.segment + state.offset;
-        let meta = queued.meta;
-        let entry = queued.entry(layout.place(log));
-        state.flying.push(Flying { entry, log, ban: meta.ban, is_purged: false, content: None });
-        state.offset += queued.len;
-        let slot = layout.slot(state.epoch) as usize;
-        let bans = &mut state.slots[slot].bans;
-        *bans = (bans.0.min(meta.ban), bans.1.max(meta.ban));
-        log
-    }
-
-    fn take(&mut self, queued: Queued, log: u64) {
-        let layout = &self.store.layout;
-        let len = queued.len as usize;
-        let form = if matches!(queued.source, Source::Large(..)) { Form::Large } else { Form::Object };
-        let out = &mut self.buffer.bytes_mut()[self.filled..self.filled + len];
-        let encoded = match &queued.source {
-            Source::Content(content) => {
-                encode(layout, log, &content.parts(), out, &mut |from, window| content.read(from, window))
-            }
-            Source::Large(content, places) => {
-                encode_large(layout, log, &content.parts(), places, out);
-                Some(())
-            }
-            Source::Moved { header, bytes } => {
-                bump(&self.store.health.stats.moved);
-                relocate(layout, header, bytes, log, out)
-            }
-        };
-        if encoded.is_none() {
-            // The object has no place after all. It has replaced older ones, which must not be found again.
-            let mut state = self.store.state.lock();
-            state.flying.retain(|flying| flying.log != log);
-            state.offset -= queued.len;
-            state.record_purge(fingerprint(&queued.meta.key), log + 1, None);
-            drop(state);
-            self.store.has_records.notify_one();
-            return;
-        }
-        self.filled += len;
-        let (meta, offset) = (queued.meta, log % layout.segment);
-        let record = Summarized {
-            form,
-            key: meta.key,
-            offset,
-            len: queued.len,
-            variant: meta.variant,
-            expires: meta.expires,
-        };
-        self.summary.add(record, meta.ban);
-        bump(&self.store.health.stats.written);
-        add(&self.store.health.stats.written_bytes, queued.len);
-        if let Some(large) = &mut self.large {
-            large.let_go_first(queued.len);
-        }
-        if let Source::Content(content) | Source::Large(content, _) = queued.source {
-            let mut state = self.store.state.lock();
-            if let Some(flying) = state.flying.last_mut().filter(|flying| flying.log == log) {
-                flying.content = Some(content);
-            }
-        }
-    }
-
-    /// Writes the buffer, and adds its objects to the index.
-    fn write_batch(&mut self) -> io::Result<()> {
-        if self.filled == 0 {
-            return Ok(());
-        }
-        let store = Arc::clone(&self.store);
-        let whole = self.filled.next_multiple_of(BLOCK as usize);
-        self.buffer.bytes_mut()[self.filled..whole].fill(0);
-        let epoch = store.state.lock().epoch;
-        let at = store.layout.segment_at(store.layout.slot(epoch)) + self.start;
-        self.write(at, whole)?;
-        self.start += whole as u64;
-        self.filled = 0;
-        let mut state = store.state.lock();
-        state.offset = self.start;
-        let written = std::mem::take(&mut state.flying);
-        for &Flying { entry, log, is_purged, .. } in &written {
-            if !is_purged && state.phase == Phase::Working {
-                let is_older = |old: &Entry| state.log_of(&store.layout, old).is_none_or(|old| old < log);
-                store.index.insert(entry, is_older);
-            }
-        }
-        drop(state);
-        drop(written);
-        Ok(())
-    }
-
-    fn write(&mut self, at: u64, len: usize) -> io::Result<()> {
-        self.is_dirty = true;
-        add(&self.store.health.stats.device_written_bytes, len as u64);
-        self.store.blocks.write(at, &self.buffer.bytes()[..len])
-    }
-
-    /// Makes the empty buffer as large as a record of `len` bytes needs.
-    fn fit_buffer(&mut self, len: u64) {
-        let needs = (len as usize).max(BATCH);
-        if needs.next_multiple_of(BLOCK as usize) != self.buffer.bytes().len() {
-            self.buffer = Aligned::new(needs);
-        }
-    }
-
-    /// Ends the segment: its records become durable, then its summary.
-    fn seal(&mut self) -> io::Result<()> {
-        self.write_batch()?;
-        let store = Arc::clone(&self.store);
-        let epoch = store.state.lock().epoch;
-        let is_open = self.start > 0;
-        if is_open {
-            store.blocks.sync()?;
-            let summary = std::mem::replace(&mut self.summary, Summary::new());
-            write_summary(&store, epoch, &summary)?;
-            self.is_dirty = true;
-        }
-        let mut state = store.state.lock();
-        state.offset = store.layout.segment;
-        self.start = 0;
-        Ok(())
-    }
-
     /// Ends the segment before the store is closed, so that the next start need not read its records.
     pub fn close(&mut self) {
+        // The objects that wait to be moved would delay the end.
+        self.moves.clear();
         while self.step() == Step::More {}
-        if self.store.phase() == Phase::Working && self.seal().is_err() {
+        if self.store.phase() == Phase::Working && self.log.seal().is_err() {
             self.store.fail(Vec::new(), Reason::Write);
         }
         self.flush();
@@ -420,6 +299,7 @@ impl Writer {
     fn open_next(&mut self, next: u64) -> io::Result<bool> {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
+        self.moves.release(&store);
         for _ in 0..layout.segments {
             let (epoch, old) = {
                 let mut state = store.state.lock();
@@ -429,13 +309,21 @@ impl Writer {
             };
             let slot = layout.slot(epoch);
             if old > 0 {
-                self.empty(slot, old, next);
+                empty(&store, &mut self.moves, slot, old, next);
+            } else {
+                self.moves.add_credit(layout, 0);
             }
+            let is_needed = old > 0 && self.moves.needs(old);
+            let held = self.moves.oldest_epoch().map_or(u64::MAX, |oldest| oldest * layout.segment);
             let mut state = store.state.lock();
             state.epoch = epoch;
             state.offset = layout.segment;
             let oldest = (epoch + 1).saturating_sub(layout.segments) * layout.segment;
-            state.live.tail = state.live.tail.max(oldest);
+            state.live.tail = state.live.tail.max(oldest.min(held));
+            if is_needed {
+                self.moves.retain(slot);
+                continue;
+            }
             let found = &mut state.slots[slot as usize];
             found.epoch = 0;
             found.bans = (u32::MAX, 0);
@@ -453,106 +341,9 @@ impl Writer {
             (found.epoch, found.begun) = (epoch, begun);
             state.offset = FIRST;
             state.is_emptying = false;
-            self.start = FIRST;
+            self.log.begin_segment();
             return Ok(true);
         }
         Ok(false)
     }
-
-    /// Removes the objects of a segment from the index. Those that are in use are queued to be written again, as far
-    /// as they leave room in the segment for the next object, of `next` bytes.
-    fn empty(&mut self, slot: u64, epoch: u64, next: u64) {
-        let store = Arc::clone(&self.store);
-        let layout = &store.layout;
-        let Ok(Some(summary)) = segment::read_summary(layout, &*store.blocks, slot, epoch) else {
-            store.index.sweep(|entry| layout.slot_of(entry.place()) == Some(slot));
-            store.check_health();
-            return;
-        };
-        let base = layout.segment_at(slot);
-        let now = store.now();
-        let most = most_kept(layout, summary.records.len() + 1, next);
-        let (mut kept, mut parts_of) = (0, None);
-        for record in &summary.records {
-            if record.form == Form::Part {
-                // Objects in memory whose bodies are here go. Those on the device are removed when they are read.
-                if parts_of.replace(record.key) != Some(record.key)
-                    && let Some(owner) = store.owner()
-                {
-                    owner.forget(&record.key);
-                }
-                continue;
-            }
-            let place = base + record.offset;
-            let fingerprint = fingerprint(&record.key);
-            let Some(entry) = store.index.at(fingerprint, place) else { continue };
-            let is_wanted = f64::from(entry.expires) > now
-                && kept + record.len <= most
-                && record.form == Form::Object
-                && (entry.is_hit() || store.owner().is_some_and(|owner| owner.is_used(&record.key)));
-            let queued = if is_wanted { self.reread(record, epoch, place) } else { None };
-            let mut state = store.state.lock();
-            if !store.index.remove(fingerprint, place) {
-                continue;
-            }
-            match queued {
-                Some(queued) => {
-                    kept += queued.len;
-                    state.queue.push_front(queued);
-                }
-                None => bump(&store.health.stats.evicted),
-            }
-            drop(state);
-            if let Some(owner) = store.owner() {
-                owner.forget(&record.key);
-            }
-        }
-    }
-
-    /// Reads an object that will be written again.
-    fn reread(&self, record: &Summarized, epoch: u64, place: u64) -> Option<Queued> {
-        let store = &self.store;
-        let log = epoch * store.layout.segment + record.offset;
-        let (buffer, from) = read_around(&*store.blocks, place, record.len).ok()?;
-        let bytes = &buffer.bytes()[from..from + record.len as usize];
-        let mut header = Header::decode(&store.layout, log, bytes)?;
-        if !header.is_sound(&store.layout, bytes) {
-            store.note_damaged(place);
-            return None;
-        }
-        let tags = store.tags_of(header.fields(&store.layout, bytes)?.head)?;
-        let (is_old, tag_purges) = {
-            let state = store.state.lock();
-            if state.live.is_purged_by_tag(&tags, log) {
-                return None;
-            }
-            (log < state.start, state.tag_purges)
-        };
-        header.meta.ban = store.tested_ban(header.meta.ban, is_old);
-        Some(Queued {
-            meta: header.meta,
-            tags,
-            tag_purges,
-            len: header.len,
-            source: Source::Moved { header, bytes: bytes.to_vec() },
-        })
-    }
-}
-
-/// Returns how many bytes of a segment with `count` records may be written again, so that an object of `next` bytes has
-/// room beside them.
-fn most_kept(layout: &Layout, count: usize, next: u64) -> u64 {
-    // Each batch begins at a block.
-    let gaps = (layout.segment / BATCH as u64 + 2) * BLOCK;
-    let room = segment::limit(layout, count).saturating_sub(FIRST + gaps + next);
-    room.min(layout.segment / KEPT_DIVISOR)
-}
-
-/// Writes the summary of a segment. Its records must be durable.
-pub(crate) fn write_summary(store: &Store, epoch: u64, summary: &Summary) -> io::Result<()> {
-    let layout = &store.layout;
-    let bytes = segment::encode(layout, epoch, summary);
-    let len = bytes.bytes().len() as u64;
-    add(&store.health.stats.device_written_bytes, len);
-    store.blocks.write(layout.segment_at(layout.slot(epoch)) + layout.segment - len, bytes.bytes())
 }

@@ -1,6 +1,6 @@
 //! Waits until more of a stored body can be sent on a stream of HTTP/2 or HTTP/3.
 
-use lacquer_cache::{BodyState, Object};
+use lacquer_cache::Object;
 use lacquer_deliver::SendError;
 
 use crate::send_limits::StreamLimits;
@@ -22,7 +22,7 @@ pub async fn wait_for(
     object: &Object,
     at: u64,
 ) -> Result<(), SendError> {
-    if object.state() == BodyState::Fetching {
+    if object.is_awaited(at) {
         return tokio::select! {
             () = object.fetched(at) => Ok(()),
             () = stream.gone() => Err(SendError::disconnected()),

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod disk;
 mod h2_client;
 mod http;
 mod journal;

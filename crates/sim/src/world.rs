@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lacquer_cache::disk::OpenDisks;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{AddressSpace, PeerSockets, Request, WorkerConfig};
 use lacquer_net::memory;
@@ -23,6 +24,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::client::Client;
+use crate::disk::{self, MemoryDevice};
 use crate::h2_client::H2Client;
 use crate::journal::Journal;
 use crate::ledger::{Ledger, Rules};
@@ -67,8 +69,13 @@ pub fn run(seed: u64, prints_events: bool) -> io::Result<Report> {
     panics::forget();
     let chance: Chance = Rc::new(RefCell::new(Random::new(seed)));
     let nature = Nature::choose(&chance);
+    // The numbers of the worlds without a disk do not depend on it.
+    let other: Chance = Rc::new(RefCell::new(Random::new(seed ^ 0x6469_736b)));
+    let nature = if percent(&other, 35) { nature.with_a_disk(&other) } else { nature };
     let ledger = Rc::new(RefCell::new(Ledger::new(prints_events, nature.rules())));
-    let mut life = Life { nature, chance, ledger, place, begins: BEGINNING };
+    clock::simulate(BEGINNING);
+    let disk = nature.has_disk.then(|| MemoryDevice::new(&other, nature.store_errors())).transpose()?;
+    let mut life = Life { nature, chance, ledger, place, begins: BEGINNING, disk };
     let lived = life.all();
     std::fs::remove_dir_all(&life.place)?;
     let seconds = lived?;
@@ -90,11 +97,12 @@ struct Life {
     place: PathBuf,
     /// The time of its start.
     begins: f64,
+    disk: Option<MemoryDevice>,
 }
 
 impl Life {
-    /// Runs the worker and, if it is killed, the next one, which takes over its memory. Returns the duration in
-    /// simulated seconds.
+    /// Runs the worker and, if it is killed, the next one, which takes over its memory, or has only its disk, as after a cut
+    /// of power. Returns the duration in simulated seconds.
     fn all(&mut self) -> io::Result<f64> {
         let first = if self.nature.dies_after.is_some() {
             UnusedFiles::new()?.open(self.nature.storage)?
@@ -104,7 +112,14 @@ impl Life {
         if let Some(left) = self.run(first)? {
             self.nature.dies_after = None;
             self.begins += RESTART;
-            self.run(left.open(self.nature.storage)?)?;
+            let size = self.nature.storage;
+            if self.nature.loses_memory {
+                self.disk = self.disk.take().map(MemoryDevice::cut_power);
+                drop(left);
+                self.run(Arena::anonymous(Some(size))?)?;
+            } else {
+                self.run(left.open(size)?)?;
+            }
         }
         Ok(self.begins - BEGINNING)
     }
@@ -169,7 +184,11 @@ struct Nature {
     onerror: bool,
     /// The storage keeps bodies on a device.
     has_device: bool,
-    /// The percentage of the device's reads that fail.
+    /// The storage writes its objects to a disk.
+    has_disk: bool,
+    /// The next worker does not take over the memory, and what was not durable on the disk may be lost.
+    loses_memory: bool,
+    /// The percentage of the reads of the device or the disk that fail.
     read_errors: u64,
     /// The number of other variants that a lookup tests against the bans.
     ban_any_variant: u64,
@@ -236,6 +255,8 @@ impl Nature {
             has_probes: percent(chance, 30),
             onerror: percent(chance, 40),
             has_device: percent(chance, 40),
+            has_disk: false,
+            loses_memory: false,
             read_errors: one_of(chance, &[0, 2, 30]),
             ban_any_variant: one_of(chance, &[0, 2, 10_000]),
             follows_rfc9111: percent(chance, 20),
@@ -243,9 +264,17 @@ impl Nature {
         }
     }
 
-    /// The share of the device's reads that fail, in percent.
+    /// Objects are read from the disk when they have left the memory, or when it is lost with the worker.
+    fn with_a_disk(self, chance: &Chance) -> Nature {
+        let storage = if percent(chance, 70) { CRAMPED } else { self.storage };
+        let loses_memory = percent(chance, 50);
+        let read_errors = if percent(chance, 70) { 0 } else { self.read_errors };
+        Nature { storage, has_disk: true, has_device: false, loses_memory, read_errors, ..self }
+    }
+
+    /// The share of the reads of the device or the disk that fail, in percent.
     fn store_errors(&self) -> u64 {
-        if self.has_device { self.read_errors } else { 0 }
+        if self.has_device || self.has_disk { self.read_errors } else { 0 }
     }
 
     fn programs(&self) -> [Program; 2] {
@@ -274,7 +303,8 @@ impl Nature {
     /// connection, or its end within a response, drops the objects that came over it; a full storage evicts any object;
     /// and an object is dropped if the device cannot read it.
     fn keeps_all(&self) -> bool {
-        self.faulty == 0 && self.storage > CRAMPED && self.is_patient && self.store_errors() == 0
+        let loses_none = self.storage > CRAMPED && !self.loses_memory && self.store_errors() == 0;
+        self.faulty == 0 && self.is_patient && loses_none
     }
 
     /// Returns whether every page can be delivered, from the storage or from its origin.
@@ -295,7 +325,7 @@ struct World {
 
 impl World {
     fn begin(life: &Life, arenas: &[Arc<Arena>; 2]) -> io::Result<World> {
-        let Life { nature, chance, ledger, place, begins } = life;
+        let Life { nature, chance, ledger, place, begins, disk } = life;
         let (nature, chance, ledger) = (nature.clone(), chance.clone(), ledger.clone());
         clock::simulate(*begins);
         let [first, transient] = arenas;
@@ -324,7 +354,11 @@ impl World {
         let dir = File::open(place)?.into();
         let journal = Journal::default();
         let listeners: Vec<Box<dyn InvalidationListener>> = vec![Box::new(journal.clone())];
-        let engine = Engine::start(config, dir, storages, listeners).map_err(io::Error::other)?;
+        let disks = disk.as_ref().map_or(Ok(OpenDisks::default()), MemoryDevice::open)?;
+        for disk in &disks.disks {
+            tokio::task::spawn_local(disk::work(disk.running.clone(), chance.clone()));
+        }
+        let engine = Engine::start(config, dir, storages, disks, listeners).map_err(io::Error::other)?;
         let log = Rc::new(RefCell::new(LogReader::open(place)?));
         Ok(World { nature, chance, ledger, journal, engine: Rc::new(engine), log, arena: first.clone() })
     }

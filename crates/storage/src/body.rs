@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use crate::arena::Full;
 use crate::blocks::{BLOCK, Blocks};
@@ -13,7 +13,8 @@ use crate::load::{Extent, Receiver};
 use crate::piece::{Extra, KeptPart, Piece};
 use crate::residency::Residency;
 use crate::span::{Span, SpanWriter};
-use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, fence};
+use crate::sync::{AtomicU8, AtomicU64, Mutex};
+use crate::waiters::Waiters;
 
 /// If a body has at least this many unused bytes at its end, its last span is copied into a smaller one (Varnish's
 /// number).
@@ -40,12 +41,6 @@ const FETCHING: u8 = 0;
 const COMPLETE: u8 = 1;
 const FAILED: u8 = 2;
 
-#[derive(Debug, Default)]
-struct Waiters {
-    readers: Vec<Waker>,
-    writer: Option<Waker>,
-}
-
 /// The body of an object that was or is being written by a writer.
 #[derive(Debug)]
 pub struct Body {
@@ -53,12 +48,11 @@ pub struct Body {
     state: AtomicU8,
     len: AtomicU64,
     delivered: AtomicU64,
-    pieces: Mutex<Vec<Piece>>,
-    waiting: AtomicBool,
-    waiters: Mutex<Waiters>,
+    pub(crate) pieces: Mutex<Vec<Piece>>,
+    pub(crate) waiters: Waiters,
     extra: OnceLock<Extra>,
     /// The location on the device of a complete body, and the parts of it that are in memory. Set once.
-    residency: OnceLock<Arc<Residency>>,
+    pub(crate) residency: OnceLock<Arc<Residency>>,
 }
 
 impl Body {
@@ -87,8 +81,7 @@ impl Body {
             len: AtomicU64::new(len),
             delivered: AtomicU64::new(0),
             pieces: Mutex::new(pieces),
-            waiting: AtomicBool::new(false),
-            waiters: Mutex::default(),
+            waiters: Waiters::new(),
             extra: OnceLock::new(),
             residency: OnceLock::new(),
         }
@@ -127,7 +120,8 @@ impl Body {
     /// Frees the memory of a complete body, which is at `extent` from now on. A part that shares a span with the head
     /// stays in memory.
     pub(crate) fn settle(&self, extent: Box<dyn Extent>) {
-        if self.state() == BodyState::Complete && self.residency.set(Arc::new(Residency::new(extent))).is_ok()
+        if self.state() == BodyState::Complete
+            && self.residency.set(Arc::new(Residency::whole(extent))).is_ok()
         {
             let keep = |piece: &mut Piece| !Arc::ptr_eq(&piece.span, &self.first);
             // The pieces are dropped after the lock is released.
@@ -214,7 +208,7 @@ impl Body {
         if piece.is_some() { piece } else { self.loaded_at(offset) }
     }
 
-    fn piece_at(&self, offset: u64) -> Option<Chunk<'static>> {
+    pub(crate) fn piece_at(&self, offset: u64) -> Option<Chunk<'static>> {
         let len = self.len.load(Ordering::Acquire);
         let mut pieces = self.pieces.lock();
         let index = pieces.partition_point(|p| p.start <= offset).checked_sub(1)?;
@@ -248,7 +242,7 @@ impl Body {
     /// Returns whether the byte at `offset`, which is not in memory, will arrive or can be loaded.
     pub(crate) fn will_have(&self, offset: u64) -> bool {
         match self.state() {
-            BodyState::Fetching => offset >= self.len(),
+            BodyState::Fetching => offset >= self.len() || self.residency.get().is_some(),
             BodyState::Complete => offset < self.len() && self.residency.get().is_some(),
             BodyState::Failed => false,
         }
@@ -269,21 +263,17 @@ impl Body {
         if let Some(state) = self.more(offset) {
             return Poll::Ready(state);
         }
-        {
-            let mut waiters = self.waiters.lock();
-            if !waiters.readers.iter().any(|w| w.will_wake(cx.waker())) {
-                waiters.readers.push(cx.waker().clone());
-            }
-            self.waiting.store(true, Ordering::SeqCst);
-        }
-        // This fence pairs with the one in `wake_readers`. Each side stores, passes its fence and then loads; so at
-        // least one of the two loads sees the store of the other side. Without the fences both may miss it, and the
-        // reader would sleep forever.
-        fence(Ordering::SeqCst);
+        self.waiters.add_reader(cx);
         if let Some(residency) = self.residency.get() {
             request(residency);
         }
         self.more(offset).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Returns the beginning of the first piece behind `at`; the length of the body if there is none.
+    pub(crate) fn first_in_memory(&self, at: u64) -> u64 {
+        let pieces = self.pieces.lock();
+        pieces.iter().find(|piece| piece.end() > at).map_or_else(|| self.len(), |piece| piece.start)
     }
 
     pub(crate) fn residency(&self) -> Option<&Residency> {
@@ -294,12 +284,9 @@ impl Body {
         let state = self.state();
         let is_there = match self.residency.get() {
             None => state != BodyState::Fetching || self.len.load(Ordering::Acquire) > offset,
-            Some(residency) => {
-                state == BodyState::Failed
-                    || offset >= self.len()
-                    || residency.has(offset)
-                    || self.piece_at(offset).is_some()
-            }
+            Some(_) if state == BodyState::Failed => true,
+            Some(_) if offset >= self.len() => state != BodyState::Fetching,
+            Some(residency) => residency.has(offset) || self.piece_at(offset).is_some(),
         };
         is_there.then_some(state)
     }
@@ -315,7 +302,7 @@ impl Body {
         }
         let mut pieces = self.pieces.lock();
         let in_memory: u64 = pieces.iter().map(|piece| piece.end() - piece.start).sum();
-        if self.state() != BodyState::Complete || in_memory != self.len() {
+        if self.state() != BodyState::Complete || in_memory != self.len() || self.is_settled() {
             return None;
         }
         for piece in &mut *pieces {
@@ -346,16 +333,19 @@ impl Body {
         Arc::new(body)
     }
 
-    fn wake_readers(&self) {
-        fence(Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) {
-            let readers = {
-                let mut waiters = self.waiters.lock();
-                self.waiting.store(false, Ordering::SeqCst);
-                std::mem::take(&mut waiters.readers)
-            };
-            readers.into_iter().for_each(Waker::wake);
-        }
+    /// Drops the pieces in memory that the device has, except for the last `keep` bytes of a body that is being written.
+    pub(crate) fn drop_moved(&self, keep: u64) {
+        let Some(residency) = self.residency() else { return };
+        let is_written = self.state() == BodyState::Fetching;
+        let (end, len) = (residency.end(), self.len());
+        let to = if is_written { end.min(len.saturating_sub(keep)) } else { end };
+        let gone: Vec<Piece> = {
+            let mut pieces = self.pieces.lock();
+            let most = if is_written { pieces.len().saturating_sub(1) } else { pieces.len() };
+            let count = pieces.partition_point(|piece| piece.end() <= to).min(most);
+            pieces.drain(..count).collect()
+        };
+        drop(gone);
     }
 
     pub(crate) fn delivered(&self, offset: u64, free: bool) {
@@ -373,15 +363,12 @@ impl Body {
             drop(pieces);
             drop(gone);
         }
-        let writer = self.waiters.lock().writer.take();
-        if let Some(waker) = writer {
-            waker.wake();
-        }
+        self.waiters.wake_writer();
     }
 
     /// Registers the writer's task to be woken at the next [`delivered`](Self::delivered).
     pub(crate) fn watch_delivery(&self, cx: &Context<'_>) {
-        self.waiters.lock().writer = Some(cx.waker().clone());
+        self.waiters.set_writer(cx);
     }
 
     /// Shortens the last piece to its contents.
@@ -413,9 +400,15 @@ impl Body {
         }
     }
 
+    /// Ends the body. A body that has failed stays so: a part of it may be lost while the rest is fetched.
     fn end(&self, state: u8) {
-        self.state.store(state, Ordering::SeqCst);
-        self.wake_readers();
+        if state == FAILED {
+            self.state.store(FAILED, Ordering::SeqCst);
+        } else {
+            let _ = self.state.compare_exchange(FETCHING, state, Ordering::SeqCst, Ordering::SeqCst);
+        }
+        self.waiters.wake_readers();
+        self.waiters.wake_mover();
     }
 }
 
@@ -425,7 +418,7 @@ impl Receiver for Body {
         if let Some(residency) = self.residency.get() {
             residency.insert(from, bytes);
         }
-        self.wake_readers();
+        self.waiters.wake_readers();
     }
 
     fn failed(&self) {
@@ -436,9 +429,9 @@ impl Receiver for Body {
 /// Appends to a body. Dropping it before `finish` fails the body.
 #[derive(Debug)]
 pub struct BodyWriter {
-    body: Arc<Body>,
+    pub(crate) body: Arc<Body>,
     span: Option<SpanWriter>,
-    expected: Option<u64>,
+    pub(crate) expected: Option<u64>,
     sizes: ChunkSizes,
     next: usize,
     /// The number of bytes of the last piece for which no checksum was computed.
@@ -501,7 +494,7 @@ impl BodyWriter {
         if let Some(span) = &mut self.span {
             span.commit(n);
             self.body.len.fetch_add(n as u64, Ordering::SeqCst);
-            self.body.wake_readers();
+            self.body.waiters.wake_readers();
             self.unchecked += n;
             if self.unchecked >= BLOCK {
                 self.check_blocks();
@@ -549,14 +542,15 @@ impl BodyWriter {
         if ready() {
             return Poll::Ready(());
         }
-        self.body.waiters.lock().writer = Some(cx.waker().clone());
+        self.body.waiters.set_writer(cx);
         if ready() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Marks the body as complete.
+    /// Marks the body as complete, unless it has failed.
     pub fn finish(mut self) {
         self.body.trim(self.span.take());
         self.body.end(COMPLETE);
+        self.body.drop_moved(0);
     }
 
     /// Marks the body as failed.

@@ -15,6 +15,7 @@ mod blocks;
 mod body;
 mod chunk;
 mod copy;
+mod delivery;
 mod device;
 #[cfg(all(test, not(loom)))]
 mod device_tests;
@@ -52,11 +53,16 @@ mod system;
 mod test_reader;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod transfer;
+#[cfg(all(test, not(loom)))]
+mod transfer_tests;
 mod wait;
+mod waiters;
 
 pub use arena::{Arena, Counters, Full, KeptFiles};
 pub use body::{BodyState, BodyWriter, ChunkSizes};
 pub use chunk::Chunk;
+pub use delivery::Delivery;
 pub use device::{Committed, Device, Recovered, Writing};
 pub use first::Parts;
 pub use kept::{KeptNote, KeptObject, Note, Taken};
@@ -66,4 +72,5 @@ pub use record::Record;
 pub use span::FileRange;
 pub use stevedore::{Kind, Layout, Stevedore};
 pub use stored::{Read, Stored};
+pub use transfer::Transfer;
 pub use wait::Wait;

@@ -1,5 +1,6 @@
 //! Reads from a device: the request for a part of a body, and the memory for that part.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -7,7 +8,7 @@ use crate::span::{Span, SpanWriter};
 
 /// The location of a body on a device. Dropping it frees the location: the device may write there as soon as the last
 /// [`Load`] from it has ended.
-pub trait Extent: fmt::Debug + Send + Sync {
+pub trait Extent: Any + fmt::Debug + Send + Sync {
     /// Starts to read the bytes that `load` requests. Called on the thread of a reader, with no lock held. It must
     /// not wait for the device; it may complete the load at once, or later on any thread.
     fn load(&self, load: Load);

@@ -80,6 +80,11 @@ impl PartMemory {
         self.limit.saturating_sub(self.used.load(Ordering::SeqCst))
     }
 
+    /// Returns whether `bytes` bytes may be used for parts that nobody waits for yet.
+    pub(crate) fn has_spare(&self, bytes: u64) -> bool {
+        !self.has_waiting.load(Ordering::SeqCst) && self.left() >= bytes
+    }
+
     /// Returns how many of `wanted` bytes a new part may use. Drops parts that no reader waits for to make room.
     /// Concurrent callers may exceed the limit by one part each.
     pub(crate) fn make_room(&self, wanted: u64) -> u64 {

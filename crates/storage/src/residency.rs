@@ -1,18 +1,22 @@
 //! The parts in memory of a body that is on a device, and the loads that will bring others.
 //!
-//! A part that a reader waits for stays in memory until the reader is woken. Few other parts stay in memory, and none
-//! when the memory for parts is short.
+//! A part that a reader waits for stays in memory until the reader is woken. The parts that a delivery needs next are
+//! loaded ahead while there is memory to spare. Few other parts stay in memory, and none when the memory for parts is
+//! short.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use crate::arena::Arena;
 use crate::load::{Extent, Load, Receiver};
 use crate::part_memory::Holder;
 use crate::span::{Span, SpanWriter};
-use crate::sync::Mutex;
+use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
-/// The maximum length of a load, in bytes.
-const LOAD: u64 = 128 * 1024;
+/// The maximum length of a load, in bytes: a whole number of the block store's blocks, so that no block is read twice.
+const LOAD: u64 = 8 * 16_376;
+/// The number of bytes that are loaded before a delivery needs them.
+const AHEAD: u64 = 2 * LOAD;
 /// The length of the shortest load when the memory for parts is short.
 const LOAD_SHORT: u64 = 16 * 1024;
 /// The length of the shortest load when memory is full of small objects.
@@ -45,6 +49,20 @@ impl Part {
     fn is_awaited(&self, awaited: &[u64]) -> bool {
         awaited.iter().any(|&at| self.has(at))
     }
+
+    /// Returns whether a delivery will soon need it.
+    fn is_next(&self, deliveries: &[Range]) -> bool {
+        let end = self.start + self.span.len() as u64;
+        deliveries.iter().any(|range| range.at < end && self.start < range.at.saturating_add(AHEAD))
+    }
+}
+
+/// The rest of a delivery.
+#[derive(Debug)]
+struct Range {
+    id: u64,
+    at: u64,
+    to: u64,
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +73,8 @@ struct Loaded {
     loading: Vec<(u64, u64)>,
     /// The positions of the bytes that readers wait for, one for each reader.
     awaited: Vec<u64>,
+    deliveries: Vec<Range>,
+    last_delivery: u64,
     /// The body is in the arena's list of bodies with parts.
     is_listed: bool,
 }
@@ -71,6 +91,9 @@ impl Loaded {
         if !self.lacks(at, end) {
             return None;
         }
+        let needed =
+            self.deliveries.iter().filter(|range| range.at <= at && at < range.to).map(|range| range.to);
+        let end = needed.max().unwrap_or(end).min(end);
         let begins = self.parts.iter().map(|p| p.start).chain(self.loading.iter().map(|l| l.0));
         let next = begins.filter(|&start| start > at).min().unwrap_or(end);
         let length = LOAD.min(next.min(end) - at);
@@ -86,10 +109,23 @@ impl Loaded {
     fn insert(&mut self, part: Part) -> Option<Part> {
         self.end_loading(part.start);
         self.parts.push(part);
-        let Self { parts, awaited, .. } = self;
-        let mut idle = parts.iter().enumerate().filter(|(_, part)| !part.is_awaited(awaited));
+        let Self { parts, awaited, deliveries, .. } = self;
+        let is_idle = |part: &Part| !part.is_awaited(awaited) && !part.is_next(deliveries);
+        let mut idle = parts.iter().enumerate().filter(|(_, part)| is_idle(part));
         let oldest = idle.next()?.0;
         (idle.count() >= IDLE_PARTS).then(|| parts.remove(oldest))
+    }
+
+    /// Returns the first byte from `at` on that is neither in memory nor being loaded.
+    fn first_lacking(&self, mut at: u64) -> u64 {
+        loop {
+            let parts = self.parts.iter().map(|part| (part.start, part.start + part.span.len() as u64));
+            let mut all = parts.chain(self.loading.iter().copied());
+            match all.find(|&(from, to)| from <= at && at < to) {
+                Some((_, to)) => at = to,
+                None => return at,
+            }
+        }
     }
 
     /// Removes the parts that no reader waits for.
@@ -103,12 +139,48 @@ impl Loaded {
 #[derive(Debug)]
 pub(crate) struct Residency {
     extent: Box<dyn Extent>,
+    /// The number of bytes of the body that are on the device.
+    end: AtomicU64,
+    /// The device takes no more bytes.
+    is_stopped: AtomicBool,
     loaded: Mutex<Loaded>,
 }
 
 impl Residency {
-    pub(crate) fn new(extent: Box<dyn Extent>) -> Self {
-        Self { extent, loaded: Mutex::default() }
+    /// The location of a body of which all bytes are on the device.
+    pub(crate) fn whole(extent: Box<dyn Extent>) -> Self {
+        Self {
+            extent,
+            end: AtomicU64::new(u64::MAX),
+            is_stopped: AtomicBool::new(false),
+            loaded: Mutex::default(),
+        }
+    }
+
+    /// The location of a body of which no byte is on the device yet.
+    pub(crate) fn growing(extent: Box<dyn Extent>) -> Self {
+        Self { end: AtomicU64::new(0), ..Self::whole(extent) }
+    }
+
+    pub(crate) fn extent(&self) -> &dyn Extent {
+        &*self.extent
+    }
+
+    /// Returns the number of bytes of the body that are on the device; `u64::MAX` if all are.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_end(&self, end: u64) {
+        self.end.fetch_max(end, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn has(&self, at: u64) -> bool {
@@ -125,6 +197,42 @@ impl Residency {
         let mut loaded = self.loaded.lock();
         if let Some(index) = loaded.awaited.iter().position(|&awaited| awaited == at) {
             loaded.awaited.swap_remove(index);
+        }
+    }
+
+    /// Begins the delivery of the bytes `at..to`. Returns its number.
+    pub(crate) fn begin_delivery(&self, at: u64, to: u64) -> u64 {
+        let mut loaded = self.loaded.lock();
+        loaded.last_delivery += 1;
+        let id = loaded.last_delivery;
+        loaded.deliveries.push(Range { id, at, to });
+        id
+    }
+
+    /// Records that the bytes before `at` were sent.
+    pub(crate) fn advance_delivery(&self, id: u64, at: u64) {
+        let mut loaded = self.loaded.lock();
+        if let Some(range) = loaded.deliveries.iter_mut().find(|range| range.id == id) {
+            range.at = at;
+        }
+    }
+
+    pub(crate) fn end_delivery(&self, id: u64) {
+        self.loaded.lock().deliveries.retain(|range| range.id != id);
+    }
+
+    /// Starts to load the bytes behind those that a delivery at `at` has in memory or that are being loaded, if there is
+    /// memory to spare for them. It ends at `end`.
+    pub(crate) fn read_ahead(&self, receiver: Weak<dyn Receiver>, arena: &Arc<Arena>, at: u64, end: u64) {
+        let end = end.min(self.end());
+        let next = self.loaded.lock().first_lacking(at);
+        if next >= end || next - at > AHEAD || !arena.parts().has_spare(2 * LOAD) {
+            return;
+        }
+        let Some(length) = self.loaded.lock().plan(next, end) else { return };
+        match SpanWriter::for_part(arena, length as usize) {
+            Ok(writer) => self.extent.load(Load::new(next, length as usize, writer, receiver)),
+            Err(_) => self.loaded.lock().end_loading(next),
         }
     }
 

@@ -6,6 +6,7 @@ use std::task::Context;
 use crate::arena::{Arena, Counters, Full};
 use crate::body::{Body, BodyState, BodyWriter, ChunkSizes};
 use crate::chunk::Chunk;
+use crate::delivery::Delivery;
 use crate::first::{First, Parts, body_from};
 use crate::load::Extent;
 use crate::record::{Record, check};
@@ -265,6 +266,22 @@ impl Stored {
         match &self.spans {
             Spans::Whole(_) => Wait::new(None, offset),
             Spans::Streamed(body) => Wait::new(Some(body), offset),
+        }
+    }
+
+    /// Begins the delivery of the bytes `at..to`, if a part of the body is on a device.
+    pub fn begin_delivery(&self, at: u64, to: u64) -> Option<Delivery<'_>> {
+        match &self.spans {
+            Spans::Whole(_) => None,
+            Spans::Streamed(body) => Delivery::begin(body, at, to),
+        }
+    }
+
+    /// Returns the location of the body, if it is on a device.
+    pub fn extent(&self) -> Option<&dyn Extent> {
+        match &self.spans {
+            Spans::Whole(_) => None,
+            Spans::Streamed(body) => Some(body.residency()?.extent()),
         }
     }
 

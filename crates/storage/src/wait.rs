@@ -36,7 +36,7 @@ impl<'b> Wait<'b> {
 
     /// Requests the byte from the device, if there is memory for it and it is this reader's turn.
     fn request(&mut self, body: &Arc<Body>, residency: &Residency, cx: &Context<'_>) {
-        let (arena, end) = (body.first().arena(), body.len());
+        let (arena, end) = (body.first().arena(), residency.end().min(body.len()));
         let parts = arena.parts();
         if !std::mem::replace(&mut self.is_awaited, true) {
             residency.begin_wait(self.at);

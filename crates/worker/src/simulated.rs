@@ -3,11 +3,15 @@
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use lacquer_cache::disk::OpenDisks;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{Request, WorkerConfig};
+use lacquer_disk::Phase;
 use lacquer_engine::activity::Work;
 use lacquer_engine::{MAKERS, Services, origin_watch};
 use lacquer_net::memory::Near;
@@ -18,6 +22,9 @@ use lacquer_storage::Stevedore;
 
 use crate::process::Process;
 use crate::{boot, control, helpers, reactor, vcl_life};
+
+/// The real time between two attempts to write the journals while a request waits for them.
+const JOURNAL_EVERY: Duration = Duration::from_micros(100);
 
 pub struct Engine {
     process: Arc<Process>,
@@ -46,15 +53,15 @@ pub struct Holdings {
 
 impl Engine {
     /// Starts the engine with the configured number of reactors. `dir` is an empty directory for its shared memory.
-    /// Must be called in a task of the runtime that is to run the engine.
+    /// The caller does the work of the threads of `disks`. Must be called in a task of the runtime that is to run the engine.
     pub fn start(
         config: WorkerConfig,
         dir: OwnedFd,
         storages: Vec<Stevedore>,
+        disks: OpenDisks,
         listeners: Vec<Box<dyn InvalidationListener>>,
     ) -> Result<Engine, String> {
-        let process =
-            boot::share(config, boot::open_dir(dir)?, storages, OpenDisks::default(), listeners, None)?;
+        let process = boot::share(config, boot::open_dir(dir)?, storages, disks, listeners, None)?;
         process.runtimes().add(tokio::runtime::Handle::current());
         let watched = process.watched().iter().enumerate();
         let services = watched
@@ -85,8 +92,32 @@ impl Engine {
     /// Carries out a request of the manager. Returns the text of the reply; an error if the request was refused.
     pub fn carry_out(&self, request: Request) -> Result<String, String> {
         vcl_life::poll(&self.process);
-        let reply = control::serve_request(&self.process, request);
+        let reply = self.with_journals(|| control::serve_request(&self.process, request));
         if reply.status == lacquer_cli::status::OK { Ok(reply.text) } else { Err(reply.text) }
+    }
+
+    /// Performs work that may wait on this thread for the journals of disks, while another thread writes them. They are
+    /// written before, so that the results of the two threads do not depend on their order.
+    fn with_journals<T>(&self, work: impl FnOnce() -> T) -> T {
+        let stores: Vec<_> = self.process.disks().iter().map(|disk| disk.running().store()).collect();
+        if stores.is_empty() {
+            return work();
+        }
+        // A journal that is full is written anew only when the index is known.
+        stores.iter().filter(|store| store.phase() == Phase::Recovering).for_each(|store| store.recover());
+        let write = || stores.iter().for_each(|store| while store.journal_step() {});
+        write();
+        let (is_done, end) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                while end.recv_timeout(JOURNAL_EVERY) == Err(RecvTimeoutError::Timeout) {
+                    write();
+                }
+            });
+            let done = work();
+            drop(is_done);
+            done
+        })
     }
 
     /// Begins the orderly end of the worker. The world decides when it is over.

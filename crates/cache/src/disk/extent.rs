@@ -1,12 +1,14 @@
 //! The body of an object in memory that is in a store.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use lacquer_disk::{Loaded, Running, StoredBody};
+use lacquer_disk::{Loaded, PartStream, Running, StoredBody};
 use lacquer_storage::{Extent, Load};
 
 use crate::locks::Mutex;
+use crate::object::Object;
 
 /// A body in a store. Its segment is not reused while this exists.
 pub(crate) struct DiskBody {
@@ -58,5 +60,34 @@ fn fill(mut load: Load, read: impl Fn(u64, &mut [u8]) -> Option<usize>) {
 impl fmt::Debug for DiskBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DiskBody({:?})", self.running.store())
+    }
+}
+
+/// A body that was written while it was fetched.
+pub(crate) struct SpillExtent {
+    pub(crate) running: Arc<Running>,
+    pub(crate) stream: Arc<PartStream>,
+    /// The index of its store.
+    pub(crate) disk: usize,
+}
+
+impl SpillExtent {
+    /// Returns the location of an object's body, if it was written while it was fetched.
+    pub(crate) fn of(object: &Object) -> Option<&Self> {
+        let extent: &dyn Any = object.stored().extent()?;
+        extent.downcast_ref()
+    }
+}
+
+impl Extent for SpillExtent {
+    fn load(&self, load: Load) {
+        let stream = Arc::clone(&self.stream);
+        self.running.read(move || fill(load, |from, window| stream.read(from, window)));
+    }
+}
+
+impl fmt::Debug for SpillExtent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SpillExtent({:?})", self.stream)
     }
 }

@@ -13,6 +13,8 @@
 //!   with one of the tags is passed to a store. An object from a store is in the index of tags before the store states
 //!   that it is not purged: the purge finds it there, or the store knows the purge.
 //! - An object is passed to a store only if its head contains its tags.
+//! - The parts of a body that is written while it is fetched are not found before the object is passed to the store, for
+//!   which the same rules hold.
 //!
 //! Locks: a shard, then the ban list or the purges by tags in progress, then those of the store.
 
@@ -23,12 +25,14 @@ mod extent;
 mod load;
 mod owner;
 mod search;
+mod spill;
 mod stores;
 mod tag_purges;
 mod variant;
 
 pub use lacquer_disk::Ring;
 pub use search::{DiskObject, DiskSearch, Reading};
+pub use spill::Spill;
 pub(crate) use stores::Disks;
 pub use stores::{Disk, OpenDisks};
 pub(crate) use tag_purges::TagPurge;

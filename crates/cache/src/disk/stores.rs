@@ -3,12 +3,14 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use lacquer_disk::{Ban, Dropped, Ring, Running, Stats, Store};
 
 use crate::bans::{HeadReader, PastBans};
 use crate::disk::admission::Admission;
 use crate::disk::content::Resident;
+use crate::disk::extent::SpillExtent;
 use crate::disk::tag_purges::{TagPurge, TagPurges};
 use crate::disk::variant;
 use crate::invalidation::Ticket;
@@ -53,6 +55,8 @@ pub(crate) struct Disks {
     rings: Mutex<Vec<Ring>>,
     pub(crate) admission: Admission,
     pub(crate) tag_purges: TagPurges,
+    /// The number of bodies that move to a disk while they are fetched.
+    pub(crate) spills: Arc<AtomicU64>,
 }
 
 impl Disks {
@@ -134,11 +138,17 @@ impl Disks {
         let is_stored = is_allowed && !object.is(NEVER);
         let chosen = if is_stored { self.store_for(key, object.stevedore()) } else { None };
         let chosen = chosen.filter(|&index| self.admits(key, object, index));
+        let spilled = SpillExtent::of(object);
+        // A body that has moved to another store stays there.
+        let chosen = chosen.filter(|&index| spilled.is_none_or(|spilled| spilled.disk == index));
         let store = |(index, disk): (usize, &Disk)| {
-            if chosen == Some(index) {
-                disk.store().commit(Box::new(Resident::new(*key, object, heads)))
-            } else {
-                disk.store().purge(key, None)
+            if chosen != Some(index) {
+                return disk.store().purge(key, None);
+            }
+            let content = Box::new(Resident::new(*key, object, heads));
+            match spilled {
+                Some(spilled) => disk.store().commit_streamed(content, &spilled.stream),
+                None => disk.store().commit(content),
             }
         };
         self.stores.iter().enumerate().map(store).collect()
@@ -162,7 +172,7 @@ impl Disks {
 
     /// Chooses the store for a key among those of a storage that work, in proportion to their sizes. While the same stores
     /// work, the choice is the same. If one fails, only its keys get another.
-    fn store_for(&self, key: &Key, stevedore: u8) -> Option<usize> {
+    pub(crate) fn store_for(&self, key: &Key, stevedore: u8) -> Option<usize> {
         let is_meant = |(_, disk): &(usize, &Disk)| disk.stevedore == stevedore && disk.store().works();
         let mut stores = self.stores.iter().enumerate().filter(is_meant);
         let (first, _) = stores.next()?;

@@ -326,3 +326,47 @@ fn events_are_bounded() {
     assert_eq!((events.len(), lost), (100, 149));
     assert_eq!((store.take_events().0.len(), store.phase()), (0, Phase::Working));
 }
+
+/// The headers of segments are damaged. Their objects are misses, and their log positions are not used again.
+#[test]
+fn a_segment_with_a_damaged_header_is_lost_and_reported() {
+    for epoch in 1..5 {
+        for at in [0, 9, 20] {
+            let ill = Ill::new();
+            // One segment for each page.
+            (1..5).for_each(|page| fill(&ill.start(), page..page + 1));
+            let layout = *ill.open().layout();
+            let segment = layout.segment_at(layout.slot(epoch));
+            ill.device.flip(segment + at, 2);
+            let store = ill.start();
+            let found: Vec<u8> = (1..5).filter(|&page| is_read(&store, page)).collect();
+            let expected: Vec<u8> = (1..5).filter(|&page| u64::from(page) != epoch).collect();
+            assert_eq!(found, expected);
+            assert_eq!((store.phase(), store.stats().lost.load(Ordering::Relaxed)), (Phase::Working, 1));
+            let events = store.take_events().0;
+            let is_meant = |event: &Event| matches!(event, Event::Lost { at, .. } if *at == segment);
+            assert!(events.iter().any(is_meant), "{events:?}");
+            // Later objects are written and found, and the lost one stays away.
+            assert!(store.state.lock().epoch >= 4, "its log positions are used again");
+            fill(&store, 9..10);
+            let next = ill.start();
+            assert!(is_read(&next, 9) && !is_read(&next, epoch as u8));
+            assert_eq!(next.stats().lost.load(Ordering::Relaxed), 0);
+        }
+    }
+}
+
+/// A segment cannot be read when it is to be used again.
+#[test]
+fn a_segment_that_cannot_be_read_when_it_is_needed_is_lost_and_used_again() {
+    let ill = Ill::new();
+    let store = ill.start();
+    // One segment for each page. The store has five.
+    (1..6).for_each(|page| fill(&store, page..page + 1));
+    ill.failing.store(1, Ordering::Relaxed);
+    (6..8).for_each(|page| fill(&store, page..page + 1));
+    assert_eq!((store.phase(), store.stats().lost.load(Ordering::Relaxed)), (Phase::Working, 1));
+    let found = |store: &Arc<Store>| (1..8).filter(|&page| is_read(store, page)).collect::<Vec<u8>>();
+    assert_eq!((found(&store), store.objects()), (vec![3, 4, 5, 6, 7], 5));
+    assert_eq!(found(&ill.start()), [3, 4, 5, 6, 7]);
+}

@@ -59,8 +59,9 @@ struct Above {
 }
 
 impl Owner for Above {
-    fn is_used(&self, _: &Key) -> bool {
-        true
+    /// Those with low numbers are not, so that they leave.
+    fn is_used(&self, key: &Key) -> bool {
+        *key != self::key(0)
     }
 
     fn tags(&self, head: &[u8], each: &mut dyn FnMut(&[u8])) -> bool {

@@ -3,12 +3,15 @@
 mod buffers;
 mod device;
 mod failure;
+mod fetch;
 mod format;
 mod health;
 mod index;
 mod large;
+mod moves;
 mod page;
 mod reuse;
 mod ring;
+mod stream;
 mod tags;
 mod worlds;

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lacquer_testing::Random;
 
 use super::device::SimulatedDevice;
+use super::fetch::FetchedMemory;
 use crate::journal::Ban;
 use crate::layout::Layout;
+use crate::part_stream::PartStream;
 use crate::read::StoredBody;
 use crate::record::{Key, Meta, Parts};
 use crate::state::{Content, Phase};
@@ -37,6 +39,8 @@ struct Sample {
     /// Its beginning is the list of the tags, after their number.
     head: Vec<u8>,
     body: Vec<u8>,
+    /// It was written while it was fetched.
+    is_streamed: bool,
 }
 
 fn key(number: u64) -> Key {
@@ -64,7 +68,17 @@ impl Sample {
         head.extend((0..count).map(|_| random.below(TAGS) as u8));
         let rest = random.index(600);
         head.extend(random.bytes(rest));
-        Self { key, variant, version, ban, expires, descriptor, head, body: random.bytes(len) }
+        Self {
+            key,
+            variant,
+            version,
+            ban,
+            expires,
+            descriptor,
+            head,
+            body: random.bytes(len),
+            is_streamed: false,
+        }
     }
 }
 
@@ -186,6 +200,17 @@ struct World {
     large: u64,
     /// Bodies that are being sent.
     held: Vec<(StoredBody, Vec<u8>)>,
+    /// Bodies that are being fetched.
+    streams: Vec<Fetched>,
+    streamed: u64,
+}
+
+/// A body that is written while it is fetched.
+struct Fetched {
+    sample: Sample,
+    stream: Arc<PartStream>,
+    memory: Arc<FetchedMemory>,
+    pushed: u64,
 }
 
 fn open(device: &SimulatedDevice) -> (Arc<Store>, Writer) {
@@ -221,6 +246,8 @@ impl World {
             evicted: 0,
             large: 0,
             held: Vec::new(),
+            streams: Vec::new(),
+            streamed: 0,
         }
     }
 
@@ -242,7 +269,8 @@ impl World {
     fn step(&mut self) {
         let number = self.random.below(KEYS);
         match self.random.below(100) {
-            0..44 => self.commit(number),
+            0..40 => self.commit(number),
+            40..44 => self.stream(number),
             44..46 => self.purge_tag(),
             46..51 => self.purge(number),
             51..53 => self.ban(),
@@ -284,6 +312,55 @@ impl World {
         let sample = Sample::new(number, variant, version, self.ledger.ban, expires);
         self.ledger.objects.insert(version, sample.clone());
         drop(self.store.commit(Box::new(sample)));
+    }
+
+    /// Begins a fetch, or continues one, which may fail.
+    fn stream(&mut self, number: u64) {
+        if self.streams.len() < 2 && self.random.below(2) == 0 {
+            self.ledger.version += 1;
+            let mut sample = Sample::new(number, 0, self.ledger.version, self.ledger.ban, 5000);
+            let len = 1 + self.random.index(400_000);
+            sample.body = Random(sample.version).bytes(len);
+            let memory = Arc::new(FetchedMemory::new(sample.body.clone()));
+            let meta = sample.parts().meta;
+            if let Some(stream) = self.store.begin_stream(meta, Box::new(Arc::clone(&memory))) {
+                self.streams.push(Fetched { sample, stream, memory, pushed: 0 });
+            }
+            return;
+        }
+        if self.streams.is_empty() {
+            return;
+        }
+        let at = self.random.index(self.streams.len());
+        let Fetched { sample, stream, memory, pushed } = &mut self.streams[at];
+        let part = self.store.part_len().min(sample.body.len() as u64 - *pushed);
+        if part > 0 && !stream.is_stopped() {
+            stream.push(part);
+            *pushed += part;
+        }
+        // The bytes that were written can be read.
+        let written = memory.count();
+        let (from, mut window) = (self.random.below(written + 1), vec![0; self.random.index(60_000)]);
+        match stream.read(from, &mut window) {
+            Some(n) => {
+                assert_eq!(&window[..n], &sample.body[from as usize..from as usize + n], "wrong bytes");
+            }
+            None => assert!(self.is_flipped || self.has_failing_reads || self.device.is_off()),
+        }
+        let is_whole = *pushed == sample.body.len() as u64;
+        if self.random.below(12) == 0 || is_whole && self.random.below(2) == 0 {
+            let Fetched { mut sample, stream, .. } = self.streams.swap_remove(at);
+            if is_whole && self.random.below(8) > 0 {
+                // It is newer than what was committed meanwhile, and purges have removed it from the index of the cache.
+                self.ledger.version += 1;
+                sample.version = self.ledger.version;
+                sample.is_streamed = true;
+                sample.descriptor = sample.version.to_le_bytes().to_vec();
+                self.ledger.objects.insert(sample.version, sample.clone());
+                drop(self.store.commit_streamed(Box::new(sample), &stream));
+                self.streamed += 1;
+            }
+        }
     }
 
     fn purge(&mut self, number: u64) {
@@ -348,7 +425,7 @@ impl World {
             match stored.read(from, &mut window) {
                 Some(n) => {
                     let end = (from as usize + window.len()).min(sample.body.len());
-                    let is_large = sample.body.len() > 200_000;
+                    let is_large = sample.body.len() > 200_000 || sample.is_streamed;
                     assert!(n == end - from as usize || (n > 0 && is_large), "seed {seed}: {n} bytes");
                     let expected = &sample.body[from as usize..from as usize + n];
                     assert_eq!(&window[..n], expected, "seed {seed}: wrong bytes");
@@ -396,6 +473,7 @@ impl World {
 
     fn restart(&mut self) {
         self.held.clear();
+        self.streams.clear();
         self.ledger.collect(self.device.is_off());
         let (has_failed, was_off) = (self.store.phase() == Phase::Failed, self.device.is_off());
         self.has_failing_reads = false;
@@ -475,6 +553,7 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn worlds_keep_their_promises() {
     let (mut found, mut starts, mut moved, mut evicted, mut large, mut failures) = (0, 0, 0, 0, 0, 0);
+    let mut streamed = 0;
     let seeds = seeds();
     let count = seeds.end - seeds.start;
     for seed in seeds {
@@ -485,17 +564,19 @@ fn worlds_keep_their_promises() {
         moved += world.moved;
         evicted += world.evicted;
         large += world.large;
+        streamed += world.streamed;
         failures += world.failures;
     }
     println!(
         "{count} worlds, {starts} starts, {found} objects read, {moved} moved, {evicted} evicted, \
-         {large} reads of large objects, {failures} failures of reads"
+         {large} reads of large objects, {streamed} written while they were fetched, {failures} failures of reads"
     );
     let is_rich = found > count * 20
         && starts > count * 2
         && moved > count
         && evicted > count / 2
         && large > count / 4
+        && streamed > count / 2
         && failures > count / 100;
     assert!(count < 100 || is_rich, "the worlds are empty");
 }

@@ -20,7 +20,8 @@ use lacquer_sources::clock;
 use super::Fetch;
 use super::completion::CutShort;
 use super::connection::OriginConnection;
-use super::object::{Draft, Stored};
+use super::draft::Draft;
+use super::object::Stored;
 use super::parts::Step;
 
 pub async fn fetch(f: &mut Fetch) -> Step {

@@ -10,7 +10,8 @@ use lacquer_http::{Field, SessClose, Slot, Text, header_table as h, pack, vary};
 use lacquer_shm::Tag;
 
 use super::connection::OriginConnection;
-use super::object::{Draft, Stored};
+use super::draft::Draft;
+use super::object::Stored;
 use super::parts::{Proof, Step, Target};
 use super::{Fetch, confirmed, gone};
 
@@ -209,8 +210,10 @@ impl Fetch {
     /// Keeps the received part of a body that was cut short, if a later fetch could complete it. Otherwise dropping
     /// `stored` fails it. `length` is that of the whole body.
     pub(super) fn keep_part(&mut self, stored: Stored, cut: CutShort<'_>) {
-        let Stored::Begun(Draft { object, writer, is_published: true }) = stored else { return };
-        if !self.follows_rfc9111() || object.is(flag::CANCEL) || !object.extra().is_empty() {
+        let Stored::Begun(Draft { object, writer, is_published: true, .. }) = stored else { return };
+        let is_kept_whole = !object.stored().is_on_device();
+        if !self.follows_rfc9111() || object.is(flag::CANCEL) || !object.extra().is_empty() || !is_kept_whole
+        {
             return;
         }
         let Some(&Proof { marks, host, url, .. }) = self.completion.proof.as_deref() else { return };

@@ -1,10 +1,10 @@
 //! The object that a fetch creates: allocating it, appending to it, and publishing it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lacquer_cache::{
-    Awaited, BodyWriter, Cache, ChunkSizes, Full, Nuke, Object, ObjectSpec, Stevedore, Tag as Mark, Timers,
-    flag,
+    Awaited, Cache, ChunkSizes, Full, Nuke, Object, ObjectSpec, Stevedore, Tag as Mark, Timers, flag,
 };
 use lacquer_flow::storing::{self, StoreChoice, Storing, Variant, Verdict};
 use lacquer_flow::{Lifetime, validation};
@@ -12,6 +12,7 @@ use lacquer_http::{Filter, Text, Workspace, pack, vary};
 use lacquer_shm::Tag;
 
 use super::connection::OriginConnection;
+use super::draft::{Draft, Moving};
 use super::ending::Ended;
 use super::parts::{Step, Target};
 use super::{Fetch, transit};
@@ -24,14 +25,6 @@ pub enum Stored {
     Whole(Arc<Object>),
     /// Its body will be appended.
     Begun(Draft),
-}
-
-/// An object whose body is being appended. Dropping it ends the body as failed.
-pub struct Draft {
-    pub object: Arc<Object>,
-    pub writer: BodyWriter,
-    /// Other requests already use it.
-    pub is_published: bool,
 }
 
 impl Stored {
@@ -62,7 +55,8 @@ impl Site<'_> {
         // An object that is kept only as a mark frees its body later, so its head and body must not share a span.
         let expected = expected.filter(|_| !self.is_mark);
         let (object, writer) = self.cache.begin(self.stevedore, &self.spec, expected, self.sizes, nuke)?;
-        Ok(Draft { object, writer, is_published: false })
+        let moving = Moving::from(self.cache.spill_from(self.stevedore, self.spec.flags));
+        Ok(Draft { object, writer, is_published: false, moving })
     }
 }
 
@@ -321,13 +315,18 @@ impl Fetch {
     /// now on, and the requests that waited for it.
     pub fn settle(&mut self, stored: Stored) -> (Arc<Object>, Awaited) {
         let mut awaited = Awaited::default();
+        let mut stored = stored;
+        let is_storable = match &mut stored {
+            Stored::Begun(draft) => draft.finish_move(),
+            Stored::Whole(_) => true,
+        };
         let object = match stored {
             // Readers already hold this object; the index may get a more compact one.
-            Stored::Begun(Draft { object, writer, is_published: true }) => {
+            Stored::Begun(Draft { object, writer, is_published: true, .. }) => {
                 self.product.target = Target::Delivered;
                 self.task.services().cache().finish(object, writer)
             }
-            Stored::Begun(Draft { object, writer, is_published: false }) => {
+            Stored::Begun(Draft { object, writer, is_published: false, .. }) => {
                 writer.finish();
                 awaited = self.publish(&object, Target::Delivered);
                 object
@@ -341,16 +340,29 @@ impl Fetch {
         if object.is(flag::CANCEL) || self.purpose.is_background && self.response.is_uncacheable {
             object.stored().drop_body();
         }
+        if !is_storable {
+            // A part of the body is on a disk that takes no more. It serves those who have the object.
+            self.task.services().cache().kill(&object);
+        }
         (object, awaited)
     }
 
     /// Ensures that bytes can be appended to the object, by eviction if necessary. Returns false if there is no room
     /// even then. Yields to other tasks while many objects are evicted.
     pub async fn make_room(&mut self, draft: &mut Draft) -> bool {
-        let mut tries = 0;
+        // Boxed: the futures are large.
+        if draft.moving.is_due(draft.writer.len()) && !Box::pin(self.move_body(draft)).await {
+            return false;
+        }
+        let (mut tries, mut waited) = (0, Duration::ZERO);
         loop {
             match self.reserve(draft, tries) {
-                Some(has_room) => return has_room,
+                Some(true) => return true,
+                Some(false) if !Box::pin(self.free_memory(draft, &mut waited)).await => {
+                    self.fetch_error("Could not get storage");
+                    return false;
+                }
+                Some(false) => continue,
                 None => tokio::task::yield_now().await,
             }
             tries = u32::saturating_add(tries, EVICTIONS_AT_ONCE);
@@ -377,9 +389,6 @@ impl Fetch {
         self.product.nuked = limit - nuke.left;
         if !has_room && nuke.is_paused() {
             return None;
-        }
-        if !has_room {
-            self.fetch_error("Could not get storage");
         }
         Some(has_room)
     }

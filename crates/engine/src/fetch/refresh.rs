@@ -11,7 +11,8 @@ use lacquer_sources::clock;
 
 use super::body::PIECE;
 use super::connection::OriginConnection;
-use super::object::{Draft, Stored};
+use super::draft::Draft;
+use super::object::Stored;
 use super::parts::Step;
 use super::{Fetch, gone};
 

@@ -8,7 +8,8 @@ use lacquer_flow::storing::Storing;
 
 use super::Fetch;
 use super::connection::OriginConnection;
-use super::object::{Draft, Stored};
+use super::draft::Draft;
+use super::object::Stored;
 use super::parts::{Proof, Step};
 
 /// The most parts that a variant has.

@@ -504,7 +504,7 @@ impl Sink for Sender {
         let (most, limit) = self.longest_wait();
         let (disconnect, has_one_reader, tx) =
             (self.limits.disconnect, object.has_one_reader(), Rc::clone(&self.tx));
-        let is_connected = if object.state() == BodyState::Fetching {
+        let is_connected = if object.is_awaited(at) {
             Box::pin(disconnect.while_connected(&tx, has_one_reader, object.fetched(at))).await.is_some()
         } else {
             let more = disconnect.while_connected(&tx, has_one_reader, object.more(at));

@@ -23,11 +23,11 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 }
 
 /// A loop device, which is removed at the end.
-struct LoopDevice(String);
+pub(crate) struct LoopDevice(String);
 
 impl LoopDevice {
     /// Returns `None` after printing the reason if there are no loop devices.
-    fn over(file: &Path, options: &[&str]) -> Option<LoopDevice> {
+    pub(crate) fn over(file: &Path, options: &[&str]) -> Option<LoopDevice> {
         if !is_root() {
             eprintln!("skipped: only root can use loop devices");
             return None;
@@ -41,7 +41,7 @@ impl LoopDevice {
         Path::new(&self.0)
     }
 
-    fn option(&self) -> String {
+    pub(crate) fn option(&self) -> String {
         format!("disk,{},memory=16m", self.0)
     }
 }
@@ -55,10 +55,10 @@ impl Drop for LoopDevice {
 }
 
 /// A file system of a few megabytes, which is removed at the end.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(pub(crate) PathBuf);
 
 impl SmallDisk {
-    fn new(place: &Place, megabytes: u32) -> Option<SmallDisk> {
+    pub(crate) fn new(place: &Place, megabytes: u32) -> Option<SmallDisk> {
         let path = place.0.join("small");
         fs::create_dir_all(&path).expect("a directory can be created");
         let (size, target) = (format!("size={megabytes}m"), path.display().to_string());
@@ -79,7 +79,7 @@ impl Drop for SmallDisk {
 }
 
 /// Creates a file of zeros without space.
-fn sparse(path: &Path, size: u64) -> PathBuf {
+pub(crate) fn sparse(path: &Path, size: u64) -> PathBuf {
     File::create(path).and_then(|file| file.set_len(size)).expect("a file can be created");
     path.to_owned()
 }
@@ -90,7 +90,7 @@ fn storage(action: &str, path: &Path, options: &[&str]) -> Output {
     command.output().expect("the program can be started")
 }
 
-fn create(device: &LoopDevice) {
+pub(crate) fn create(device: &LoopDevice) {
     let output = storage("create", device.path(), &[]);
     assert!(output.status.success(), "{output:?}");
 }

@@ -168,6 +168,8 @@ counter_set! {
     c_reads: Counter Info Integer "Reads" "Reads of objects.";
     c_read_bytes: Counter Info Bytes "Bytes read" "Bytes of objects that were read.";
     c_damaged: Counter Info Integer "Objects damaged" "Objects that were removed because their checksum was wrong.";
+    c_segments_lost: Counter Info Integer "Segments lost"
+        "Segments whose objects were dropped because the segment could not be read.";
     c_errors: Counter Info Integer "Errors" "Reads, writes and flushes that failed.";
     c_read_errors: Counter Info Integer "Read errors" "Reads that failed.";
     c_write_errors: Counter Info Integer "Write errors" "Writes and flushes that failed.";

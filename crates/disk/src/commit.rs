@@ -1,0 +1,69 @@
+//! Accepts objects to be written.
+
+use std::sync::Arc;
+
+use crate::index::Entry;
+use crate::part_stream::PartStream;
+use crate::record::{fingerprint, fits, large_record_len, record_len};
+use crate::state::{Content, Dropped, Phase, Queued, Source, counted};
+use crate::stats::bump;
+use crate::store::{Options, Store};
+use crate::stream::StreamedParts;
+
+impl Store {
+    /// Accepts an object, to be written later. It replaces those that the same requests may match, at once in this
+    /// process, and for the next start when it is durable. If it has a wrong size, or too many objects wait, it is
+    /// refused, and all objects with its key are removed: they are older.
+    pub fn commit(&self, content: Box<dyn Content>) -> Dropped {
+        self.commit_from(content, None)
+    }
+
+    /// Accepts an object like [`commit`](Self::commit), whose body was written in parts while it was fetched. If that was
+    /// stopped, the object is refused.
+    pub fn commit_streamed(&self, content: Box<dyn Content>, stream: &PartStream) -> Dropped {
+        self.commit_from(content, Some(Arc::clone(&stream.parts)))
+    }
+
+    fn commit_from(&self, content: Box<dyn Content>, stream: Option<Arc<StreamedParts>>) -> Dropped {
+        let (meta, len, body, tags, fits) = {
+            let parts = content.parts();
+            let whole = record_len(&parts);
+            let fits = fits(&self.layout, &parts, whole);
+            let len = if stream.is_some() { large_record_len(&self.layout, &parts) } else { whole };
+            (parts.meta, len, parts.body_len, self.tags_of(parts.head), fits)
+        };
+        let fits = fits
+            && stream
+                .as_ref()
+                .is_none_or(|stream| !stream.is_stopped() && len <= self.layout.largest_record());
+        let Options { min, max, queue, .. } = self.options();
+        let has_size = (min..=max).contains(&body) && fits;
+        let fingerprint = fingerprint(&meta.key);
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Failing | Phase::Failed) {
+            return Dropped::default();
+        }
+        let bytes = counted(len);
+        let has_room = state.queue.bytes() + bytes <= queue.max(bytes);
+        let Some(tags) = tags.filter(|_| has_size && has_room) else {
+            if has_size && !has_room {
+                bump(&self.health.stats.refused);
+            }
+            drop(state);
+            let dropped = self.purge_fingerprint(fingerprint, None);
+            drop(content);
+            return dropped;
+        };
+        let rivals = |old: &Entry| old.rivals(meta.variant);
+        let dropped = state.drop_objects(&self.index, fingerprint, &rivals);
+        let tag_purges = state.tag_purges;
+        let source = match stream {
+            Some(stream) => Source::Streamed(content, stream),
+            None => Source::Content(content),
+        };
+        state.queue.push_back(Queued { meta, tags, tag_purges, len, source });
+        drop(state);
+        self.has_objects.notify_one();
+        dropped
+    }
+}

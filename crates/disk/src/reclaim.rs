@@ -1,0 +1,109 @@
+//! Reuse of the oldest segment: its objects leave the store, except for those that are in use, which are written again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::append::BATCH;
+use crate::blocks::{BLOCK, read_around};
+use crate::layout::Layout;
+use crate::moves::{KEPT_DIVISOR, Moves};
+use crate::record::{Form, Header, fingerprint};
+use crate::segment::{self, FIRST, Summarized};
+use crate::state::{Queued, Source};
+use crate::stats::bump;
+use crate::store::Store;
+
+/// Removes the objects of a segment from the index. Those that are in use are queued to be written again, as far
+/// as they leave room in the segment for the next object, of `next` bytes. Large ones are written again from here.
+pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64, next: u64) {
+    let layout = &store.layout;
+    let summary = segment::read_summary(layout, &*store.blocks, slot, epoch);
+    let Ok(Some(summary)) = summary else {
+        let reason = summary.err().map_or_else(|| "its summary is damaged".to_owned(), |e| e.to_string());
+        store.note_lost(slot, reason);
+        store.index.sweep(|entry| layout.slot_of(entry.place()) == Some(slot));
+        store.check_health();
+        return;
+    };
+    let base = layout.segment_at(slot);
+    let now = store.now();
+    let most = most_kept(layout, summary.records.len() + 1, next);
+    let (mut kept, mut parts_of) = (0, BTreeSet::new());
+    for record in &summary.records {
+        if record.form == Form::Part {
+            // Objects in memory whose bodies are here go. Those on the device are removed when they are read.
+            if parts_of.insert(record.key)
+                && !moves.has(&record.key)
+                && !moves.begin(store, &record.key, epoch)
+                && let Some(owner) = store.owner()
+            {
+                owner.forget(&record.key);
+            }
+            continue;
+        }
+        if record.form == Form::Large && moves.has(&record.key) {
+            continue;
+        }
+        let place = base + record.offset;
+        let fingerprint = fingerprint(&record.key);
+        let Some(entry) = store.index.at(fingerprint, place) else { continue };
+        let is_wanted = f64::from(entry.expires) > now
+            && kept + record.len <= most
+            && record.form == Form::Object
+            && (entry.is_hit() || store.owner().is_some_and(|owner| owner.is_used(&record.key)));
+        let queued = if is_wanted { reread(store, record, epoch, place) } else { None };
+        let mut state = store.state.lock();
+        if !store.index.remove(fingerprint, place) {
+            continue;
+        }
+        match queued {
+            Some(queued) => {
+                kept += queued.len;
+                state.queue.push_front(queued);
+            }
+            None => bump(&store.health.stats.evicted),
+        }
+        drop(state);
+        if let Some(owner) = store.owner() {
+            owner.forget(&record.key);
+        }
+    }
+    moves.add_credit(layout, kept);
+}
+
+/// Reads an object that will be written again.
+fn reread(store: &Store, record: &Summarized, epoch: u64, place: u64) -> Option<Queued> {
+    let log = epoch * store.layout.segment + record.offset;
+    let (buffer, from) = read_around(&*store.blocks, place, record.len).ok()?;
+    let bytes = &buffer.bytes()[from..from + record.len as usize];
+    let mut header = Header::decode(&store.layout, log, bytes)?;
+    if !header.is_sound(&store.layout, bytes) {
+        store.note_damaged(place);
+        return None;
+    }
+    let tags = store.tags_of(header.fields(&store.layout, bytes)?.head)?;
+    let (is_old, tag_purges) = {
+        let state = store.state.lock();
+        if state.live.is_purged_by_tag(&tags, log) {
+            return None;
+        }
+        (log < state.start, state.tag_purges)
+    };
+    header.meta.ban = store.tested_ban(header.meta.ban, is_old);
+    Some(Queued {
+        meta: header.meta,
+        tags,
+        tag_purges,
+        len: header.len,
+        source: Source::Moved { header, bytes: bytes.to_vec() },
+    })
+}
+
+/// Returns how many bytes of a segment with `count` records may be written again, so that an object of `next` bytes has
+/// room beside them.
+fn most_kept(layout: &Layout, count: usize, next: u64) -> u64 {
+    // Each batch begins at a block.
+    let gaps = (layout.segment / BATCH as u64 + 2) * BLOCK;
+    let room = segment::limit(layout, count).saturating_sub(FIRST + gaps + next);
+    room.min(layout.segment / KEPT_DIVISOR)
+}
