@@ -94,7 +94,10 @@ fn results_are_json_and_tests_are_chosen() {
     assert_eq!((ran.code, &value["passed"], &value["failed"]), (Some(1), &0.into(), &1.into()));
     let found = &value["files"][0]["tests"][0];
     assert_eq!((&found["name"], &found["line"], &found["passed"]), (&"two".into(), &4.into(), &false.into()));
-    assert_eq!((&found["failures"][0]["expected"], &found["failures"][0]["got"]), (&"201".into(), &"200".into()));
+    assert_eq!(
+        (&found["failures"][0]["expected"], &found["failures"][0]["got"]),
+        (&"201".into(), &"200".into())
+    );
     assert_eq!(run("one", VCL, test, &["--filter", "one"]).code, Some(0));
     let none = run("none", VCL, test, &["--filter", "three"]);
     assert_eq!(none.code, Some(1), "{none:?}");
@@ -105,7 +108,12 @@ fn results_are_json_and_tests_are_chosen() {
 fn mistakes_are_explained() {
     let good = "test \"a\"\n GET /\n expect 200\n";
     for (name, vcl, test, expected) in [
-        ("syntax", VCL, "test \"a\"\n GTE /\n expcet 200\n", "site.test:3: there is no statement `expcet`: did you mean expect?"),
+        (
+            "syntax",
+            VCL,
+            "test \"a\"\n GTE /\n expcet 200\n",
+            "site.test:3: there is no statement `expcet`: did you mean expect?",
+        ),
         ("module", "vcl 4.1;\nimport nothing;\nbackend b none;\n", good, "--> site.vcl:2:8"),
         ("include", "vcl 4.1;\ninclude \"./gone.vcl\";\n", good, "site.vcl:2"),
         ("inline", "vcl 4.1;\nbackend b none;\nsub vcl_recv { C{ }C }\n", good, "site.vcl:3"),

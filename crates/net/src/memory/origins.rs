@@ -48,8 +48,7 @@ pub(crate) async fn connect(
 ) -> Option<io::Result<Near>> {
     let numeric = addresses.into_iter().flatten().map(|address| address.to_string());
     let mut places = path.map(str::to_owned).into_iter().chain(numeric);
-    let dialed =
-        ORIGINS.with_borrow_mut(|origins| places.find_map(|place| Some(origins.get_mut(&place)?())));
+    let dialed = ORIGINS.with_borrow_mut(|origins| places.find_map(|place| Some(origins.get_mut(&place)?())));
     match dialed {
         Some(Dialed { after, outcome }) => {
             tokio::time::sleep(after).await;

@@ -71,8 +71,7 @@ fn run(words: &Words) -> Result<lacquer_vcl_test::Results, String> {
 }
 
 fn words() -> Result<Words, String> {
-    let settings =
-        Settings { filter: None, params: Vec::new(), limit: Duration::from_secs_f64(LIMIT) };
+    let settings = Settings { filter: None, params: Vec::new(), limit: Duration::from_secs_f64(LIMIT) };
     let mut words = Words { files: Vec::new(), settings, is_json: false, lists_all: false };
     let mut given = std::env::args().skip(1);
     while let Some(word) = given.next() {

@@ -47,7 +47,10 @@ test two words
     let steps = &suite.tests[0].steps;
     assert_eq!(steps.iter().map(|step| step.line).collect::<Vec<_>>(), [6, 12, 16]);
     let Action::Origin(rule) = &steps[0].action else { panic!("{steps:?}") };
-    assert_eq!((rule.backend.as_deref(), rule.method.as_deref(), rule.url.as_deref()), (Some("app"), Some("GET"), Some("/a/*")));
+    assert_eq!(
+        (rule.backend.as_deref(), rule.method.as_deref(), rule.url.as_deref()),
+        (Some("app"), Some("GET"), Some("/a/*"))
+    );
     assert_eq!((rule.delay, rule.times), (90.0, Some(1)));
     let Answer::Page(page) = &rule.answer else { panic!("{rule:?}") };
     assert_eq!((page.status, &page.reason[..], &page.body[..]), (503, "Out of order", &b"x\nA\ny"[..]));
@@ -75,8 +78,12 @@ test two words
 
 #[test]
 fn fetches_and_numbers_are_expected() {
-    let all = actions("test a\n GET /\n expect fetch app PURGE /x\n  no Cookie\n expect no fetch\n expect 2 fetches in all\n");
-    assert!(matches!(&all[1], Action::ExpectFetch(fetch) if fetch.method.as_deref() == Some("PURGE") && fetch.checks.len() == 1));
+    let all = actions(
+        "test a\n GET /\n expect fetch app PURGE /x\n  no Cookie\n expect no fetch\n expect 2 fetches in all\n",
+    );
+    assert!(
+        matches!(&all[1], Action::ExpectFetch(fetch) if fetch.method.as_deref() == Some("PURGE") && fetch.checks.len() == 1)
+    );
     assert!(matches!(&all[2], Action::ExpectCount(Count { number: 0, in_all: false })));
     assert!(matches!(&all[3], Action::ExpectCount(Count { number: 2, in_all: true })));
 }

@@ -18,6 +18,7 @@ mod format;
 mod https;
 mod invalidate;
 mod listen;
+mod lsp;
 mod params;
 mod reload;
 mod remote;
@@ -303,6 +304,25 @@ const COMMANDS: &[Command] = &[
             ("lacquer test site.vcl tests/*.test --filter login", "run some tests"),
         ],
         run: test::run,
+    },
+    Command {
+        name: "lsp",
+        operand: None,
+        summary: "serve an editor: errors while typing, completion, manual, rename",
+        about: "Speaks the language server protocol on standard input and output. Editors start it; docs/editors.md\n\
+                shows how. It reports what `lacquer check --offline` finds, and formats as `lacquer fmt` does.",
+        options: &[
+            Opt::flag("stdio", "use standard input and output, as always"),
+            Opt::many(
+                "p",
+                "vcl_path=DIR",
+                "where relative includes are searched, as in the daemon's parameter",
+            ),
+            Opt::many("label", "NAME", "a label that return (vcl(NAME)) may use; may be repeated"),
+            Opt::many("storage", "NAME", "a storage of the daemon; may be repeated"),
+        ],
+        examples: &[("lacquer lsp", "the command for the settings of an editor")],
+        run: lsp::run,
     },
     Command {
         name: "upgrade-vcl",

@@ -13,7 +13,8 @@ const PROGRAM: &str = "lacquer-test";
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let own = std::env::current_exe().map_err(Failure::new)?;
     let beside = own.with_file_name(PROGRAM);
-    let installed = own.parent().and_then(Path::parent).map(|prefix| prefix.join("libexec/lacquer").join(PROGRAM));
+    let installed =
+        own.parent().and_then(Path::parent).map(|prefix| prefix.join("libexec/lacquer").join(PROGRAM));
     let program = installed.filter(|installed| !beside.exists() && installed.exists()).unwrap_or(beside);
     let mut command = Command::new(&program);
     for flag in ["json", "verbose"] {
