@@ -12,6 +12,8 @@ use crate::format::Field;
 /// The records of a test.
 pub struct Evidence {
     story: Story,
+    /// The texts of the VCL, while the story has none: it is faster without them.
+    sources: Vec<SourceText>,
     records: Vec<Record>,
     /// The first transaction of the request from each port.
     roots: BTreeMap<u16, u64>,
@@ -34,14 +36,22 @@ impl Evidence {
         };
         let firsts = transactions.values().filter(|t| t.kind == Kind::Request && t.reason == "rxreq");
         let roots = firsts.filter_map(|t| Some((port(t)?, t.vxid))).collect();
-        let story = Story { transactions, sources: sources.to_vec(), ..Story::default() };
-        Evidence { story, records, roots }
+        let story = Story { transactions, ..Story::default() };
+        Evidence { story, sources: sources.to_vec(), records, roots }
     }
 
-    /// Returns the decision about the request from a port. `is_precise` also determines why a page was not in the cache,
-    /// which takes longer.
+    /// Lets the story name lines of VCL, or not.
+    fn name_lines(&mut self, names_lines: bool) {
+        if self.story.sources.is_empty() == names_lines {
+            std::mem::swap(&mut self.story.sources, &mut self.sources);
+        }
+    }
+
+    /// Returns the decision about the request from a port. `is_precise` also determines which line of VCL decided, and why
+    /// a page was not in the cache, which takes longer.
     pub fn find(&mut self, port: u16, is_precise: bool) -> Option<Finding> {
         let root = *self.roots.get(&port)?;
+        self.name_lines(is_precise);
         self.story.root = root;
         self.story.past = Past::default();
         let decision = decide(&self.story, root)?;
@@ -79,7 +89,8 @@ impl Evidence {
     }
 
     /// Returns in one sentence what happened to a request, and which line of VCL decided.
-    pub fn headline(&self, finding: &Finding) -> Option<String> {
+    pub fn headline(&mut self, finding: &Finding) -> Option<String> {
+        self.name_lines(true);
         let story = Story { root: finding.root, ..self.story.clone() };
         Some(explain(&story)?.headline)
     }
@@ -133,7 +144,8 @@ impl Evidence {
     }
 
     /// Returns the statement of VCL that set or removed a header last, in a response or in the request to an origin.
-    pub fn origin_of_header(&self, finding: &Finding, name: &str, in_response: bool) -> Option<String> {
+    pub fn origin_of_header(&mut self, finding: &Finding, name: &str, in_response: bool) -> Option<String> {
+        self.name_lines(true);
         let request = self.last_request(finding)?;
         let found = |t: &Transaction, tags: [Tag; 2]| {
             let is_it = |record: &Record| {

@@ -141,7 +141,7 @@ impl<'r> Judge<'r> {
 
     /// One of several clients must have had the outcome.
     fn outcome(&mut self, line: u32, wanted: &str, asked: &Asked) -> Option<Mismatch> {
-        let is_precise = wanted.starts_with("miss-");
+        let is_precise = wanted.contains('-');
         let mut got = Vec::new();
         for exchange in &asked.exchanges {
             let finding = self.evidence.find(exchange.port, is_precise);
@@ -180,7 +180,7 @@ impl<'r> Judge<'r> {
     }
 
     /// Returns the line of VCL that set a header that differs.
-    fn cause(&self, check: &Check, finding: Option<&Finding>, in_response: bool) -> Vec<String> {
+    fn cause(&mut self, check: &Check, finding: Option<&Finding>, in_response: bool) -> Vec<String> {
         let (Subject::Header(name), Some(finding)) = (&check.subject, finding) else { return Vec::new() };
         let place = self.evidence.origin_of_header(finding, name, in_response);
         place.map(|place| format!("{name} was set {place}")).into_iter().collect()

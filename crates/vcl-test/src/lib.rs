@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod evidence;
+mod folder;
 pub mod format;
 mod judge;
 mod message;

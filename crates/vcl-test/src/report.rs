@@ -35,6 +35,9 @@ pub fn text(results: &Results, has_colors: bool, lists_all: bool) -> String {
             }
         }
     }
+    if results.is_stuck {
+        out.push_str("Other tests may not have run.\n");
+    }
     let (all, failed) = results.counts();
     let passed = format!("{} passed", all - failed);
     let passed = if failed == 0 && all > 0 { paint(GREEN, &passed) } else { passed };

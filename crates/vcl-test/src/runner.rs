@@ -1,6 +1,7 @@
 //! Distributes the tests of files to threads. Each thread has an engine of its own.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, LocalOptions};
 
+use crate::folder;
 use crate::format::{Suite, parse};
 use crate::judge::Mismatch;
 use crate::panics;
@@ -93,6 +95,7 @@ enum Event {
 /// Runs the tests of files, given by name and contents, against a VCL. The error is a text for a terminal.
 pub fn check(vcl: &str, files: &[(String, Vec<u8>)], settings: &Settings) -> Result<Results, String> {
     let begun = Instant::now();
+    folder::remove_leftovers();
     let compiled = Arc::new(compile(vcl, &params_of(&settings.params)?)?);
     let mut tables = Vec::new();
     let mut batches = VecDeque::new();
@@ -148,7 +151,9 @@ fn collect(
             .name(format!("tests-{worker}"))
             .stack_size(8 << 20)
             .spawn(move || {
-                let failure = work(worker, &queue, &compiled, &params, &sender).err();
+                let ended =
+                    catch_unwind(AssertUnwindSafe(|| work(worker, &queue, &compiled, &params, &sender)));
+                let failure = ended.map_or_else(|_| Some(panics::take().join("\n")), Result::err);
                 let _ = sender.send(Event::Done { worker, failure });
             })
             .map_err(|error| format!("cannot start a thread: {error}"))?;
@@ -182,6 +187,7 @@ fn collect(
             let failures = vec![Mismatch::fault(0, why)];
             collected.outcomes.insert((*file, *test), run::Outcome { failures, requests: 0 });
             collected.is_stuck = true;
+            folder::remove_own();
             return Ok(collected);
         }
     }

@@ -2,10 +2,8 @@
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lacquer_cli::link::{AddressSpace, PeerSockets, Request, VclState, WorkerConfig};
@@ -20,6 +18,7 @@ use lacquer_storage::{Arena, Kind, Stevedore};
 use lacquer_worker::simulated::Engine;
 use tokio::time::{advance, sleep, timeout};
 
+use crate::folder::Folder;
 use crate::format::{ClientRequest, Health};
 use crate::message::{Incoming, Message, Side};
 use crate::origin::{self, LIMITS, SharedOrigins};
@@ -64,29 +63,6 @@ pub struct Exchange {
     pub took: f64,
 }
 
-/// The folder of the engine's shared memory, which is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> std::io::Result<Folder> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Files on tmpfs are faster.
-        let memory = PathBuf::from("/dev/shm");
-        let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        let path = parent.join(format!("lacquer-test-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(path.join(CHILD_DIRNAME))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What remains is in memory only.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 pub struct World {
     engine: Rc<Engine>,
     origins: SharedOrigins,
@@ -117,7 +93,7 @@ impl World {
         ];
         let config = WorkerConfig {
             identity: "test".into(),
-            workdir: folder.0.clone(),
+            workdir: folder.path().to_owned(),
             sockets: Vec::new(),
             storages: Vec::new(),
             address_space: AddressSpace { reserve: 1 << 30, heaps: None },
@@ -129,9 +105,9 @@ impl World {
             tls: None,
             peers: PeerSockets::default(),
         };
-        let dir = File::open(folder.0.join(CHILD_DIRNAME)).map_err(failed)?.into();
+        let dir = File::open(folder.path().join(CHILD_DIRNAME)).map_err(failed)?.into();
         let engine = Engine::start(config, dir, storages, Vec::new())?;
-        let log = LogReader::at_start(&Directory::at(Path::new(&folder.0))).map_err(|fault| fault.what)?;
+        let log = LogReader::at_start(&Directory::at(folder.path())).map_err(|fault| fault.what)?;
         let origins = SharedOrigins::default();
         for (name, address) in &compiled.backends {
             origin::open(name, *address, &origins);

@@ -74,7 +74,7 @@ fn failures_show_the_difference_and_the_line_of_vcl() {
         "FAIL it is cached  (site.test:1)",
         "site.test:4: status\n    - expected: 404\n    + got:      200",
         "GET /x: 200, pass-vcl",
-        "line 5 of site.vcl, in vcl_recv (`return (pass)`)",
+        "VCL decided so at line 5 of site.vcl, in\n",
         "site.test:5: X-A\n    - expected: 2\n    + got:      1",
         "X-A was set at line 9 of site.vcl",
         "site.test:7: fetch\n    - expected: b /y\n    + got:      b GET /x",

@@ -118,3 +118,24 @@ fn mistakes_have_a_line_and_a_hint() {
     }
     assert_eq!(parse(b"test a\n\xff").expect_err("it is no text").line, 2);
 }
+
+#[test]
+fn any_bytes_are_parsed_or_refused_with_their_line() {
+    let mut random = lacquer_sources::random::Random::new(21);
+    let seed = include_bytes!("../../tests/shop.test");
+    for _ in 0..2000 {
+        let mut text = seed.to_vec();
+        for _ in 0..=random.below(20) {
+            let at = random.below(text.len() as u64) as usize;
+            match random.below(3) {
+                0 => text[at] = random.below(256) as u8,
+                1 => drop(text.drain(at..(at + random.below(40) as usize).min(text.len()))),
+                _ => text.insert(at, b"\n\t \"~\\#:"[random.below(8) as usize]),
+            }
+        }
+        if let Err(fault) = parse(&text) {
+            let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
+            assert!((1..=lines).contains(&(fault.line as usize)) && !fault.what.is_empty(), "{fault:?}");
+        }
+    }
+}

@@ -92,10 +92,6 @@ impl Workspace {
         self.open.contains_key(path)
     }
 
-    pub fn open_files(&self) -> Vec<String> {
-        self.open.keys().cloned().collect()
-    }
-
     /// Returns the text of a file, that of the editor if it is open there.
     pub fn document(&self, path: &str) -> Option<Rc<Document>> {
         if let Some(open) = self.open.get(path) {
