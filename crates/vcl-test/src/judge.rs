@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use lacquer_inspect::page::short;
 
+use crate::claim::{Asked, Claim};
 use crate::evidence::{Evidence, Finding};
 use crate::format::{Action, Check, Condition, Count, ExpectedFetch, ExpectedResponse, Field, Subject};
 use crate::message::Message;
 use crate::origin::{Fetched, matches};
-use crate::run::{Asked, Claim};
 use crate::world::Exchange;
 
 /// Most requests to origins that a report lists.

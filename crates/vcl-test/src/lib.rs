@@ -5,6 +5,7 @@
 //! own, because the parts of the engine that a simulation needs must not be in the daemon.
 #![forbid(unsafe_code)]
 
+mod claim;
 mod evidence;
 mod folder;
 pub mod format;

@@ -5,11 +5,12 @@ use std::rc::Rc;
 
 use lacquer_inspect::ring::Record;
 
+use crate::claim::{Asked, Claim};
 use crate::evidence::Evidence;
 use crate::format::{Action, ClientRequest, Step, Suite, Test};
 use crate::judge::{Judge, Mismatch};
 use crate::panics;
-use crate::world::{Exchange, World};
+use crate::world::World;
 
 /// The number of requests after which the log is read, so that it does not overwrite records.
 const READ_EVERY: usize = 32;
@@ -20,23 +21,6 @@ pub struct Outcome {
     pub failures: Vec<Mismatch>,
     /// The number of requests of clients.
     pub requests: usize,
-}
-
-/// A request of the test with its responses.
-pub struct Asked {
-    pub request: Rc<ClientRequest>,
-    pub exchanges: Vec<Exchange>,
-    /// The number of requests to origins before it.
-    pub fetches_before: usize,
-}
-
-/// An expectation, and the state of the test at that point.
-pub struct Claim<'t> {
-    pub step: &'t Step,
-    /// The index of the last request.
-    pub asked: usize,
-    /// The number of requests to origins so far.
-    pub fetches_until: usize,
 }
 
 /// What a test has done so far.
