@@ -10,7 +10,7 @@ use lacquer_net::memory::Peer;
 /// The largest head and body that are read, in bytes.
 const MAX_HEAD: usize = 1 << 20;
 const MAX_BODY: usize = 256 << 20;
-const PIECE: usize = 16 << 10;
+const PIECE: usize = 4 << 10;
 
 /// A message as it was received.
 #[derive(Debug, Default)]

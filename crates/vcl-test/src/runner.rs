@@ -111,7 +111,7 @@ pub fn check(vcl: &str, files: &[(String, Vec<u8>)], settings: &Settings) -> Res
         }
         tables.push(suite.tests.into_iter().map(|test| (test.name, test.line)).collect::<Vec<_>>());
     }
-    let collected = collect(compiled, batches, cores, settings)?;
+    let collected = collect(&compiled, batches, cores, settings)?;
     let mut outcomes = collected.outcomes;
     let mut results = Results { files: Vec::new(), requests: 0, seconds: 0.0, is_stuck: collected.is_stuck };
     for (file, table) in tables.into_iter().enumerate() {
@@ -136,7 +136,7 @@ struct Collected {
 /// Runs the batches. If a test exceeds its time, its thread cannot be stopped: the results so far are returned, and the
 /// caller should end the process.
 fn collect(
-    compiled: Arc<Compiled>,
+    compiled: &Arc<Compiled>,
     batches: VecDeque<Batch>,
     cores: usize,
     settings: &Settings,

@@ -1,5 +1,6 @@
 //! The world of tests: the engine with a VCL, simulated clients and origins, and a clock that only the test moves.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -284,14 +285,14 @@ fn bytes_of(request: &ClientRequest) -> Vec<u8> {
     let slash = if path.is_empty() || path.starts_with('?') { "/" } else { "" };
     let mut head = format!("{} {slash}{path} HTTP/1.1\r\n", request.method);
     if !has("Host") {
-        head += &format!("Host: {host}\r\n");
+        let _ = write!(head, "Host: {host}\r\n");
     }
     for (name, value) in &request.headers {
-        head += &format!("{name}: {value}\r\n");
+        let _ = write!(head, "{name}: {value}\r\n");
     }
     let body = request.body.as_deref().unwrap_or_default();
     if request.body.is_some() && !has("Content-Length") && !has("Transfer-Encoding") {
-        head += &format!("Content-Length: {}\r\n", body.len());
+        let _ = write!(head, "Content-Length: {}\r\n", body.len());
     }
     head += "\r\n";
     [head.as_bytes(), body].concat()

@@ -2,6 +2,7 @@
 
 mod client;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -232,7 +233,8 @@ fn answers_are_fast_in_large_texts() {
     let mut number = 0;
     while text.matches('\n').count() < 5000 {
         number += 1;
-        text += &format!(
+        let _ = write!(
+            text,
             "sub part_{number} {{\n    if (req.url ~ \"^/{number}/\") {{\n        set req.backend_hint = app;\n        \
              set req.http.X-Part = \"{number}\";\n        std.log(\"part \" + req.http.X-Part);\n    }}\n}}\n\
              sub vcl_recv {{\n    call part_{number};\n}}\n"

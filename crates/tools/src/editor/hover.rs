@@ -18,11 +18,11 @@ pub fn hover(text: &str, word: &Word, declared: &[&Declared], catalogue: &dyn Ca
     if before.ends_with("import") {
         return module(path, catalogue);
     }
-    if before.trim_start().starts_with("return") {
-        if let Some(action) = Action::ALL.into_iter().find(|action| action.name() == path) {
-            let allowed = lacquer_vcl::allowed_in(action);
-            return Some(format!("```vcl\nreturn ({path})\n```\nAllowed {}.", methods(allowed)));
-        }
+    if before.trim_start().starts_with("return")
+        && let Some(action) = Action::ALL.into_iter().find(|action| action.name() == path)
+    {
+        let allowed = lacquer_vcl::allowed_in(action);
+        return Some(format!("```vcl\nreturn ({path})\n```\nAllowed {}.", methods(allowed)));
     }
     if let Some(found) = declared.iter().find(|declared| declared.name == path) {
         return Some(about_declared(found, catalogue));

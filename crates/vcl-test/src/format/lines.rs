@@ -40,7 +40,7 @@ pub fn split(text: &[u8]) -> Result<Vec<Block<'_>>, Fault> {
     }
     let text = std::str::from_utf8(text).map_err(|error| {
         let before = &text[..error.valid_up_to()];
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = before.split(|byte| *byte == b'\n').count();
         Fault::new(line as u32, "the line is not UTF-8")
     })?;
     let mut blocks: Vec<Block<'_>> = Vec::new();

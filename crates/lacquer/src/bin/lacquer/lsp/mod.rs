@@ -220,8 +220,10 @@ impl Server {
                 self.change(path);
             }
             ("textDocument/didChange", Some(path)) => {
-                let changes = params["contentChanges"].as_array().into_iter().flatten();
-                if let Some(text) = changes.filter_map(|change| change["text"].as_str()).last() {
+                let mut changes = params["contentChanges"].as_array().into_iter().flatten();
+                if let Some(text) =
+                    changes.rfind(|change| change["text"].is_string()).and_then(|c| c["text"].as_str())
+                {
                     self.workspace.open(&path, text.to_owned());
                     self.change(path);
                 }
