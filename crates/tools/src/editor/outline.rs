@@ -107,9 +107,7 @@ impl Outline {
 
     /// Returns the subroutine that contains an offset.
     pub fn sub_at(&self, offset: usize) -> Option<&Declared> {
-        self.declared
-            .iter()
-            .rfind(|d| d.kind == Kind::Sub && d.whole.start <= offset && offset <= d.whole.end)
+        self.declared.iter().rfind(|d| d.kind == Kind::Sub && d.span.end < offset && offset <= d.whole.end)
     }
 }
 

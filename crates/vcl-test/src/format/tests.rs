@@ -43,7 +43,7 @@ test two words
     let suite = parse(text.as_bytes()).expect("the text is correct");
     assert_eq!(suite.setup.len(), 1);
     let names: Vec<(&str, u32)> = suite.tests.iter().map(|test| (&test.name[..], test.line)).collect();
-    assert_eq!(names, [("one", 5), ("two words", 23)]);
+    assert_eq!(names, [("one", 5), ("two words", 22)]);
     let steps = &suite.tests[0].steps;
     assert_eq!(steps.iter().map(|step| step.line).collect::<Vec<_>>(), [6, 12, 16]);
     let Action::Origin(rule) = &steps[0].action else { panic!("{steps:?}") };
