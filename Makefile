@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) patch python3 util-linux valgrind strace redis-server
 
-.PHONY: help run test build dist deb install attack deep simulate conformance http3-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
+.PHONY: help run test build tester dist deb install attack deep simulate conformance http3-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -21,6 +21,11 @@ test: cargo
 build: cargo
 	@scripts/need $(BUILD_PACKAGES)
 	cargo build --release -p lacquer
+
+## make tester                the program behind `lacquer test`: target/release/lacquer-test
+tester: cargo
+	@scripts/need $(BUILD_PACKAGES)
+	cargo build --release -p lacquer-vcl-test
 
 ## make dist                  the programs to install, compiled with a traffic profile, in target/dist
 dist: cargo

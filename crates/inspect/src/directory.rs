@@ -49,6 +49,11 @@ impl Directory {
         Ok(directory)
     }
 
+    /// Returns a directory whose writer is known to be alive.
+    pub fn at(path: &Path) -> Directory {
+        Directory { path: path.to_owned() }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -52,6 +52,8 @@ pub use tls::parse_file;
 pub use upgrade::request as request_upgrade;
 pub use workdir::path as working_directory;
 
+use lacquer_vcl::program::Program;
+
 use crate::daemon::Background;
 use crate::fault::{Fault, Outcome};
 use crate::options::raw_args::{self, LETTERS, Mode, Request};
@@ -72,6 +74,11 @@ pub fn main() -> ExitCode {
             ExitCode::from(fault.code())
         }
     }
+}
+
+/// Returns the variables of this process's environment that a program may read.
+pub fn mentioned_variables(program: &Program) -> Vec<(String, Vec<u8>)> {
+    environment::mentioned(std::env::vars_os(), program)
 }
 
 /// Writes to standard output. Ignores failures: the reader may close it early.

@@ -186,11 +186,14 @@ impl Endpoint {
     }
 
     async fn connect_bare(&self, prefer_ipv6: bool) -> io::Result<Stream> {
+        #[cfg(any(test, feature = "memory"))]
+        if self.addresses.local.is_none()
+            && let Addresses { path, v4, v6, .. } = &self.addresses
+            && let Some(outcome) = memory::connect(path.as_deref(), [*v4, *v6]).await
+        {
+            return outcome.map(Stream::Memory);
+        }
         if let Some(path) = &self.addresses.path {
-            #[cfg(any(test, feature = "memory"))]
-            if let Some(outcome) = memory::connect(path).await {
-                return outcome.map(Stream::Memory);
-            }
             // Abstract names begin with NUL in the kernel, and with `@` in text.
             let address = match path.strip_prefix('@') {
                 Some(name) => format!("\0{name}").into(),

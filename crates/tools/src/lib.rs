@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod doctor;
+pub mod editor;
 mod format;
 pub mod manual;
 mod nearest;

@@ -48,6 +48,7 @@ pub use diagnostics::{Diagnostic, Severity, vcc_text, vcl_load_text};
 pub use lints::lint;
 pub use literals::is_host_name;
 pub use options::Options;
+pub use returns_table::{allowed_in, returns_of};
 pub use signature::{Catalogue, NoModules};
 pub use source::{Files, NoFiles, NumericResolver, Resolver, SocketKind};
 pub use text::Text;

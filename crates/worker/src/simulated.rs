@@ -8,6 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use lacquer_cache::Evicted;
 use lacquer_cache::disk::OpenDisks;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{Request, WorkerConfig};
@@ -123,6 +124,14 @@ impl Engine {
     /// Begins the orderly end of the worker. The world decides when it is over.
     pub fn drain(&self) {
         self.process.shared().drain().begin(clock::monotonic());
+    }
+
+    /// Removes all objects that no request uses.
+    pub fn drop_objects(&self) {
+        let cache = self.process.shared().cache();
+        for stevedore in self.process.shared().stevedores().all() {
+            while cache.nuke_one(stevedore.index(), false, &mut |_| {}) != Evicted::Nothing {}
+        }
     }
 
     pub fn set_params(&self, params: Params) {

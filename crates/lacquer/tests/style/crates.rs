@@ -27,7 +27,7 @@ pub const TOOLS: [&[&str]; 2] = [&["attack", "bench", "sim"], &["testing"]];
 /// The layers of the product, from top to bottom. A crate uses only crates of lower layers.
 pub const LAYERS: [&[&str]; 11] = [
     &[INSTALLED],
-    &["top"],
+    &["top", "vcl-test"],
     &["inspect", "manager", "tools", "worker"],
     &["sessions"],
     &["engine"],

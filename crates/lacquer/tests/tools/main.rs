@@ -5,6 +5,7 @@ mod check;
 mod corpus;
 mod format;
 mod start;
+mod test;
 mod upgrade_vcl;
 
 use std::fs;

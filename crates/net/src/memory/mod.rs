@@ -12,4 +12,4 @@ mod origins;
 
 pub use connection::{Ends, Limits, Near, Peer, Rx, Tx, connection};
 pub(crate) use origins::connect;
-pub use origins::{Dialed, serve_at, serve_nothing};
+pub use origins::{Dialed, refuse_others, serve_at, serve_nothing};

@@ -18,6 +18,7 @@ mod format;
 mod https;
 mod invalidate;
 mod listen;
+mod lsp;
 mod params;
 mod reload;
 mod remote;
@@ -27,6 +28,7 @@ mod run_options;
 mod spec;
 mod stat;
 mod storage;
+mod test;
 mod top;
 mod upgrade;
 mod upgrade_vcl;
@@ -282,6 +284,45 @@ const COMMANDS: &[Command] = &[
             ("lacquer fmt --check *.vcl", "fail a build if a file is not formatted"),
         ],
         run: format::run,
+    },
+    Command {
+        name: "test",
+        operand: Some(("FILE.vcl [TESTS]...", "a VCL file, and its test files; default FILE.test beside it")),
+        summary: "run the tests of a VCL file",
+        about: "Runs tests against a VCL: they send requests, say what the origins respond and how time passes, and\n\
+                what is expected. The real engine runs them, with simulated origins and a simulated clock; nothing\n\
+                listens or connects. The exit code is 1 when a test fails.",
+        options: &[
+            Opt::one("filter", "TEXT", "only the tests whose names contain this text"),
+            Opt::flag("verbose", "also list the tests that pass"),
+            Opt::one("timeout", "SECONDS", "the real time that a test may take; default 10"),
+            Opt::many("p", "NAME=VALUE", "a parameter of the daemon, also vcl_path; may be repeated"),
+            Opt::flag("json", "print JSON"),
+        ],
+        examples: &[
+            ("lacquer test site.vcl", "run the tests in site.test"),
+            ("lacquer test site.vcl tests/*.test --filter login", "run some tests"),
+        ],
+        run: test::run,
+    },
+    Command {
+        name: "lsp",
+        operand: None,
+        summary: "serve an editor: errors while typing, completion, manual, rename",
+        about: "Speaks the language server protocol on standard input and output. Editors start it; docs/editors.md\n\
+                shows how. It reports what `lacquer check --offline` finds, and formats as `lacquer fmt` does.",
+        options: &[
+            Opt::flag("stdio", "use standard input and output, as always"),
+            Opt::many(
+                "p",
+                "vcl_path=DIR",
+                "where relative includes are searched, as in the daemon's parameter",
+            ),
+            Opt::many("label", "NAME", "a label that return (vcl(NAME)) may use; may be repeated"),
+            Opt::many("storage", "NAME", "a storage of the daemon; may be repeated"),
+        ],
+        examples: &[("lacquer lsp", "the command for the settings of an editor")],
+        run: lsp::run,
     },
     Command {
         name: "upgrade-vcl",
