@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lacquer_cache::disk::OpenDisks;
 use lacquer_cli::link::{AddressSpace, PeerSockets, Request, VclState, WorkerConfig};
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::ring::{LogReader, Record};
@@ -107,7 +108,7 @@ impl World {
             peers: PeerSockets::default(),
         };
         let dir = File::open(folder.path().join(CHILD_DIRNAME)).map_err(failed)?.into();
-        let engine = Engine::start(config, dir, storages, Vec::new())?;
+        let engine = Engine::start(config, dir, storages, OpenDisks::default(), Vec::new())?;
         let log = LogReader::at_start(&Directory::at(folder.path())).map_err(|fault| fault.what)?;
         let origins = SharedOrigins::default();
         for (name, address) in &compiled.backends {
