@@ -20,6 +20,8 @@ mod admission;
 mod commit;
 mod content;
 mod extent;
+mod lend;
+mod lending;
 mod load;
 mod owner;
 mod search;
