@@ -1,7 +1,6 @@
 //! The interface to a device of blocks, and memory that is aligned for direct I/O.
 
 use std::io;
-use std::ops::Range;
 
 /// The unit of reads and writes, in bytes. Positions and lengths are multiples of it.
 pub const BLOCK: u64 = 4096;
@@ -22,7 +21,7 @@ pub trait Blocks: Send + Sync {
 }
 
 /// Zeroed memory of whole blocks, aligned to a block.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Aligned {
     bytes: Vec<u8>,
     from: usize,
@@ -47,16 +46,6 @@ impl Aligned {
 
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.from..self.from + self.len]
-    }
-
-    /// Returns the memory, and the place of the blocks in it.
-    pub(crate) fn into_parts(self) -> (Vec<u8>, Range<usize>) {
-        (self.bytes, self.from..self.from + self.len)
-    }
-
-    /// The inverse of [`into_parts`](Self::into_parts).
-    pub(crate) fn from_parts(bytes: Vec<u8>, place: Range<usize>) -> Self {
-        Self { bytes, from: place.start, len: place.len() }
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {

@@ -22,7 +22,7 @@
 use std::fmt;
 use std::io;
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use twox_hash::XxHash3_64;
 
 use crate::blocks::{Aligned, BLOCK, Blocks, Reader};
 
@@ -187,7 +187,7 @@ impl Layout {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&self.created.to_le_bytes());
-        let checksum = xxh3_64(&out);
+        let checksum = XxHash3_64::oneshot(&out);
         out.extend_from_slice(&checksum.to_le_bytes());
         Aligned::copy_of(&out)
     }
@@ -207,7 +207,7 @@ impl Layout {
         if !(FIRST_VERSION..=VERSION).contains(&version) {
             return Err(OpenError::UnknownVersion(version));
         }
-        let is_sound = checksum == xxh3_64(&bytes[..SUPERBLOCK - 8])
+        let is_sound = checksum == XxHash3_64::oneshot(&bytes[..SUPERBLOCK - 8])
             && u64::from(block) == BLOCK
             && (SEGMENT_MIN..=SEGMENT_MAX).contains(&segment)
             && segment.is_multiple_of(BLOCK)
@@ -247,7 +247,7 @@ impl Layout {
     /// Drops the contents: writes superblocks with another id. When this returns without an error, the next start
     /// finds an empty store.
     pub fn renew(&self, blocks: &dyn Blocks, now: f64) -> io::Result<()> {
-        let id = xxh3_64_with_seed(&now.to_le_bytes(), self.id) ^ 1;
+        let id = XxHash3_64::oneshot_with_seed(self.id, &now.to_le_bytes()) ^ 1;
         let superblock =
             Self { id: if id == self.id { !id } else { id }, created: now, ..*self }.superblock();
         blocks.write(0, superblock.bytes())?;
@@ -275,6 +275,6 @@ impl Layout {
 
     /// Returns the checksum of bytes that belong at a log position (or another number that identifies the place).
     pub(crate) fn checksum(&self, place: u64, bytes: &[u8]) -> u64 {
-        xxh3_64_with_seed(bytes, self.id ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        XxHash3_64::oneshot_with_seed(self.id ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15), bytes)
     }
 }

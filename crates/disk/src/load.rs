@@ -47,9 +47,10 @@ impl<R: Receiver> Load<R> {
         let (store, place) = (Arc::clone(&self.store), self.candidate.entry.place());
         let len = first_read(&self.candidate);
         let Ok((at, blocks)) = span_around(&*store.blocks, place, len) else { return self.on_thread() };
+        let lent = store.buffers.take(blocks).ok().and_then(Buffer::lend);
+        let Some((memory, range, take_back)) = lent else { return self.on_thread() };
         store.count_read(len);
         let id = store.health.begin(Operation::Read, at);
-        let (memory, range, take_back) = store.buffers.take(blocks).lend();
         let done = move |result: io::Result<()>, memory| {
             let buffer = take_back(memory);
             self.store.health.end(id, Operation::Read, at, &result);

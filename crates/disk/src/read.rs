@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::buffers::Buffer;
 use crate::large::{Places, Stretch};
-use crate::record::{FIXED, Fields, Form, Header, Key, blocks_of, fingerprint, read_body};
+use crate::record::{
+    BODY_DATA, CHECKSUM, FIXED, Fields, Form, Header, Key, blocks_of, fingerprint, read_body,
+};
 use crate::stats::{add, bump};
 use crate::store::{Candidate, Store};
 
@@ -170,7 +172,7 @@ impl Store {
 impl Loaded {
     /// Returns descriptor, head and extra data.
     pub fn fields(&self) -> Fields<'_> {
-        let fields = self.header.fields(&self.store.layout, &self.buffer.bytes()[self.from..]);
+        let fields = self.header.verified_fields(&self.buffer.bytes()[self.from..]);
         fields.unwrap_or(Fields { descriptor: &[], head: &[], extra: &[], parts: &[] })
     }
 
@@ -223,6 +225,28 @@ impl Loaded {
             self.store.drop_damaged(&self.candidate);
         }
         read.is_some()
+    }
+
+    /// Allows the reuse of the segment, for an object that was read whole.
+    pub fn release(&mut self) {
+        self.candidate._pin = None;
+    }
+
+    /// Verifies the beginning of the body that was read. Removes the object from the store if it is damaged.
+    pub fn is_sound(&self) -> bool {
+        self.read_present(|_| {})
+    }
+
+    /// Returns bytes of the body from an offset on, up to the end of their block, or `None` if they were not read. The
+    /// caller has verified them ([`is_sound`](Self::is_sound)).
+    pub fn bytes_at(&self, from: u64) -> Option<&[u8]> {
+        if from >= self.present() {
+            return None;
+        }
+        let (at, len) = self.header.blocks_of(from, from + 1);
+        let at = self.from + at as usize;
+        let skipped = (from % BODY_DATA) as usize;
+        self.buffer.bytes().get(at + skipped..at + (len - CHECKSUM) as usize)
     }
 
     /// Fills the window with the bytes from an offset on that were read. Returns their number, 0 after the last, or

@@ -27,7 +27,7 @@ const PART_ENTRY: usize = 8;
 pub const FIXED: usize = 80;
 /// The length of a block of a body with its checksum.
 pub(crate) const BODY_BLOCK: u64 = 16 << 10;
-const CHECKSUM: u64 = 8;
+pub(crate) const CHECKSUM: u64 = 8;
 /// The number of bytes of a body in one block.
 pub(crate) const BODY_DATA: u64 = BODY_BLOCK - CHECKSUM;
 
@@ -195,10 +195,13 @@ impl Header {
     /// Verifies the record's fixed part and its fields, which `bytes` begins with.
     pub(crate) fn fields<'a>(&self, layout: &Layout, bytes: &'a [u8]) -> Option<Fields<'a>> {
         let end = usize::try_from(self.body_at()).ok()?;
-        let bytes = bytes.get(..end)?;
-        if checksum_of_fields(layout, self.log, bytes) != self.checksum {
-            return None;
-        }
+        let is_sound = checksum_of_fields(layout, self.log, bytes.get(..end)?) == self.checksum;
+        if is_sound { self.verified_fields(bytes) } else { None }
+    }
+
+    /// Returns the fields of a record, which `bytes` begins with and which were verified before.
+    pub(crate) fn verified_fields<'a>(&self, bytes: &'a [u8]) -> Option<Fields<'a>> {
+        let bytes = bytes.get(..usize::try_from(self.body_at()).ok()?)?;
         let mut reader = Reader::new(&bytes[FIXED..]);
         let descriptor = reader.bytes(self.descriptor as usize);
         let head = reader.bytes(self.head as usize);

@@ -39,6 +39,8 @@ stats! {
     evicted,
     /// Reads from the device, and their bytes.
     reads, read_bytes,
+    /// Objects that were sent from the memory of their read.
+    lent,
     /// Objects whose checksum was wrong.
     damaged,
     /// Segments that could not be read, so that their objects were lost.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 use crate::blocks::Blocks;
 use crate::buffers::Buffers;
@@ -101,14 +101,14 @@ pub struct Past {
     pub last_ban: u32,
 }
 
-/// An object that may have the wanted key, and whose segment is not reused while this exists.
+/// An object that may have the wanted key, and whose segment is not reused while this exists, or until it is released.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub entry: Entry,
     pub log: u64,
     /// Whether a previous process has written it.
     pub(crate) is_old: bool,
-    _pin: Arc<()>,
+    pub(crate) _pin: Option<Arc<()>>,
 }
 
 impl Store {
@@ -275,7 +275,7 @@ impl Store {
             let log = state.log_of(&self.layout, &entry)?;
             let slot = self.layout.slot_of(entry.place())?;
             let pin = Arc::clone(&state.slots[slot as usize].pin);
-            Some(Candidate { entry, log, is_old: log < state.start, _pin: pin })
+            Some(Candidate { entry, log, is_old: log < state.start, _pin: Some(pin) })
         };
         let mut found: Vec<Candidate> = entries.into_iter().filter_map(candidate).collect();
         found.sort_by_key(|candidate| std::cmp::Reverse(candidate.log));
@@ -342,7 +342,7 @@ impl Store {
 
     /// Returns the hash by which the journal refers to a tag.
     fn tag(&self, word: &[u8]) -> u64 {
-        xxh3_64_with_seed(word, self.layout.id)
+        XxHash3_64::oneshot_with_seed(self.layout.id, word)
     }
 
     /// Returns the hashes of the tags of an object with this head. `None` if they are not known.

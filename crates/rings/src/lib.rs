@@ -4,14 +4,17 @@
 //! created. The kernel refuses every other operation on it, and a process that may not create rings anymore can use
 //! those that it has.
 
+mod memory;
+
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use io_uring::register::Restriction;
@@ -20,11 +23,15 @@ use io_uring::{Builder, IoUring, opcode, types};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+pub use memory::{ALIGNMENT, Block};
+
+/// Reads that the kernel has not got yet are passed to it together, at the latest when there are this many.
+const BATCH: usize = 8;
 /// The pause between two looks at the reads in progress, if the kernel does not report their ends.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Receives the result of a read and its memory.
-pub type Done = Box<dyn FnOnce(io::Result<()>, Vec<u8>) + Send>;
+pub type Done = Box<dyn FnOnce(io::Result<()>, Block) + Send>;
 
 /// A queue of reads, of one thread. Its descriptor is readable when reads have ended.
 pub struct Ring(RefCell<Inner>);
@@ -36,7 +43,7 @@ pub struct Read {
     /// The position in the file.
     pub at: u64,
     /// The memory, and the part of it that is to be filled.
-    pub memory: Vec<u8>,
+    pub memory: Block,
     pub range: Range<usize>,
     pub done: Done,
 }
@@ -46,9 +53,14 @@ struct Inner {
     depth: usize,
     /// Whether the thread does not learn of the ends of reads any more, so that no read may begin.
     is_closed: bool,
-    last: u64,
     /// The reads in progress, by number. The kernel writes to their memory.
-    reads: HashMap<u64, Read>,
+    reads: Vec<Option<Read>>,
+    /// The numbers that no read has.
+    free: Vec<usize>,
+    /// The number of reads that the kernel has not got yet.
+    waiting: usize,
+    /// The task that passes them to the kernel.
+    driver: Option<Waker>,
 }
 
 impl Ring {
@@ -64,7 +76,15 @@ impl Ring {
             Restriction::sqe_flags_required(Flags::FIXED_FILE.bits()),
         ])?;
         submitter.register_enable_rings()?;
-        let inner = Inner { depth: depth as usize, is_closed: false, last: 0, reads: HashMap::new(), ring };
+        let inner = Inner {
+            depth: depth as usize,
+            is_closed: false,
+            reads: Vec::new(),
+            free: Vec::new(),
+            waiting: 0,
+            driver: None,
+            ring,
+        };
         Ok(Self(RefCell::new(inner)))
     }
 
@@ -73,7 +93,8 @@ impl Ring {
         self.0.borrow().has_room()
     }
 
-    /// Starts a read. Returns it if its range is wrong or there is no room.
+    /// Starts a read. Returns it if its range is wrong or there is no room. While others are in progress, the kernel
+    /// may get it a little later, together with those that the thread starts until [`run`](Self::run) has its turn.
     pub fn read(&self, read: Read) -> Result<(), Read> {
         self.0.borrow_mut().start(read)
     }
@@ -101,16 +122,23 @@ impl Ring {
         // SAFETY: the ring has one descriptor, and keeps it open until its end.
         let watched = unsafe { AsyncFd::register_with_interest(Rc::clone(&self), Interest::READABLE) };
         let Ok(watched) = watched else { return };
-        while let Ok(mut ready) = watched.readable().await {
-            // Before the reads: those that end meanwhile make the descriptor ready again.
-            ready.clear_ready();
-            self.complete();
-        }
+        poll_fn(|cx| {
+            self.0.borrow_mut().drive(cx);
+            while let Poll::Ready(ready) = watched.poll_read_ready(cx) {
+                let Ok(mut ready) = ready else { return Poll::Ready(()) };
+                // Before the reads: those that end meanwhile make the descriptor ready again.
+                ready.clear_ready();
+                self.complete();
+            }
+            Poll::Pending
+        })
+        .await;
+        self.0.borrow_mut().driver = None;
     }
 
     /// Returns the number of reads in progress.
     pub fn in_progress(&self) -> usize {
-        self.0.borrow().reads.len()
+        self.0.borrow().in_progress()
     }
 }
 
@@ -121,8 +149,12 @@ fn builder() -> Builder {
 }
 
 impl Inner {
+    fn in_progress(&self) -> usize {
+        self.reads.len() - self.free.len()
+    }
+
     fn has_room(&self) -> bool {
-        !self.is_closed && self.reads.len() < self.depth
+        !self.is_closed && self.in_progress() < self.depth
     }
 
     fn start(&mut self, mut read: Read) -> Result<(), Read> {
@@ -132,29 +164,52 @@ impl Inner {
             return Err(read);
         };
         let to = read.memory[read.range.clone()].as_mut_ptr();
-        let number = self.last + 1;
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.reads.push(None);
+            self.reads.len() - 1
+        });
         let entry = opcode::Read::new(types::Fixed(read.file), to, length).offset(read.at).build();
-        let entry = entry.user_data(number);
+        let entry = entry.user_data(number as u64);
         // SAFETY: the kernel writes to the range of the memory, until it reports the end of the read. The memory stays in
-        // `reads` for so long, or is leaked; its address does not change when the vector is moved, and nobody accesses it.
+        // `reads` for so long, or is leaked; its address does not change when the block is moved, and nobody accesses it.
         if unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.free.push(number);
             return Err(read);
         }
-        self.last = number;
-        self.reads.insert(number, read);
-        // If the kernel has no memory for it now, the next call submits it.
-        let _ = self.ring.submit();
+        self.reads[number] = Some(read);
+        self.waiting += 1;
+        let is_idle = self.waiting == self.in_progress();
+        match &self.driver {
+            Some(driver) if !is_idle && self.waiting < BATCH => driver.wake_by_ref(),
+            _ => self.pass_all(),
+        }
         Ok(())
     }
 
-    fn take_ended(&mut self) -> Vec<(Read, io::Result<()>)> {
-        if !self.ring.submission().is_empty() {
-            let _ = self.ring.submit();
+    /// Registers the task that passes reads to the kernel, which it does now and when it is woken.
+    fn drive(&mut self, cx: &Context<'_>) {
+        if self.driver.as_ref().is_none_or(|driver| !driver.will_wake(cx.waker())) {
+            self.driver = Some(cx.waker().clone());
         }
-        let reads = &mut self.reads;
-        let completion = self.ring.completion();
-        let ended = completion.filter_map(|entry| {
-            let read = reads.remove(&entry.user_data())?;
+        self.pass_all();
+    }
+
+    /// Passes the reads that wait to the kernel. If it has no memory for them now, the next call does.
+    fn pass_all(&mut self) {
+        if self.waiting > 0
+            && let Ok(passed) = self.ring.submit()
+        {
+            self.waiting = self.waiting.saturating_sub(passed);
+        }
+    }
+
+    fn take_ended(&mut self) -> Vec<(Read, io::Result<()>)> {
+        self.pass_all();
+        let Self { reads, free, ring, .. } = self;
+        let ended = ring.completion().filter_map(|entry| {
+            let number = usize::try_from(entry.user_data()).ok()?;
+            let read = reads.get_mut(number)?.take()?;
+            free.push(number);
             let result = match usize::try_from(entry.result()) {
                 Ok(n) if n == read.range.len() => Ok(()),
                 Ok(_) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "fewer bytes than expected")),
@@ -169,7 +224,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // The kernel may write to this memory even after the end of the ring.
-        for (_, read) in self.reads.drain() {
+        for read in self.reads.drain(..).flatten() {
             mem::forget(read.memory);
         }
     }

@@ -36,12 +36,19 @@ fn ring(files: &[&File], depth: u32) -> Option<Ring> {
     }
 }
 
-type Ended = (io::Result<()>, Vec<u8>);
+type Ended = (io::Result<()>, Block);
 
-fn read(at: u64, length: usize, range: Range<usize>) -> (Read, Receiver<Ended>) {
+/// Returns memory of several pages.
+fn memory(pages: usize) -> Block {
+    Block::several(1, pages * ALIGNMENT).expect("there is memory").remove(0)
+}
+
+fn read(at: u64, range: Range<usize>) -> (Read, Receiver<Ended>) {
     let (sender, receiver) = channel();
     let done = Box::new(move |result, memory| sender.send((result, memory)).expect("it is awaited"));
-    (Read { file: 0, at, memory: vec![9; length], range, done }, receiver)
+    let mut memory = memory(1);
+    memory.fill(9);
+    (Read { file: 0, at, memory, range, done }, receiver)
 }
 
 fn wait(ring: &Ring, ended: &Receiver<Ended>) -> Ended {
@@ -60,12 +67,12 @@ fn wait(ring: &Ring, ended: &Receiver<Ended>) -> Ended {
 fn reads_fill_their_range_only() {
     let file = file();
     let Some(ring) = ring(&[&file], 8) else { return };
-    let (request, ended) = read(1000, 500, 100..300);
+    let (request, ended) = read(1000, 100..300);
     ring.read(request).expect("there is room");
     let (result, memory) = wait(&ring, &ended);
     result.expect("the file can be read");
     let expected = |at: usize| if (100..300).contains(&at) { byte(1000 + at - 100) } else { 9 };
-    assert_eq!(memory, (0..500).map(expected).collect::<Vec<u8>>());
+    assert_eq!(*memory, (0..ALIGNMENT).map(expected).collect::<Vec<u8>>());
     assert_eq!(ring.in_progress(), 0);
 }
 
@@ -74,7 +81,7 @@ fn reads_beyond_the_end_and_of_unknown_files_fail() {
     let file = file();
     let Some(ring) = ring(&[&file], 8) else { return };
     for (file, at) in [(0, LENGTH as u64 - 10), (0, 1 << 40), (1, 0), (u32::MAX, 0)] {
-        let (mut request, ended) = read(at, 50, 0..50);
+        let (mut request, ended) = read(at, 0..50);
         request.file = file;
         ring.read(request).expect("there is room");
         wait(&ring, &ended).0.expect_err("there are no such bytes");
@@ -85,21 +92,21 @@ fn reads_beyond_the_end_and_of_unknown_files_fail() {
 fn wrong_ranges_and_reads_beyond_the_depth_are_refused() {
     let file = file();
     let Some(ring) = ring(&[&file], 2) else { return };
-    for range in [0..51, 51..51, 60..70] {
-        let (request, _) = read(0, 50, range);
+    for range in [0..ALIGNMENT + 1, ALIGNMENT + 1..ALIGNMENT + 1, 5000..5010] {
+        let (request, _) = read(0, range);
         ring.read(request).expect_err("the range exceeds the memory");
     }
     let reversed = Range { start: 2, end: 1 };
-    ring.read(read(0, 50, reversed).0).expect_err("the range is reversed");
-    let (first, first_ended) = read(0, 50, 0..50);
-    let (second, second_ended) = read(0, 50, 0..0);
+    ring.read(read(0, reversed).0).expect_err("the range is reversed");
+    let (first, first_ended) = read(0, 0..50);
+    let (second, second_ended) = read(0, 0..0);
     ring.read(first).expect("there is room");
     ring.read(second).expect("there is room");
-    ring.read(read(0, 50, 0..50).0).expect_err("two are in progress");
+    ring.read(read(0, 0..50).0).expect_err("two are in progress");
     for ended in [first_ended, second_ended] {
         wait(&ring, &ended).0.expect("the file can be read");
     }
-    let (again, ended) = read(7, 50, 0..50);
+    let (again, ended) = read(7, 0..50);
     ring.read(again).expect("there is room again");
     assert_eq!(wait(&ring, &ended).1[0], byte(7));
 }
@@ -108,12 +115,12 @@ fn wrong_ranges_and_reads_beyond_the_depth_are_refused() {
 fn a_read_may_start_the_next_one() {
     let file = file();
     let Some(ring) = ring(&[&file], 1).map(std::sync::Arc::new) else { return };
-    let (next, ended) = read(5, 10, 0..10);
+    let (next, ended) = read(5, 0..10);
     let (sender, receiver) = channel();
     let first = Read {
         file: 0,
         at: 0,
-        memory: vec![0; 10],
+        memory: memory(1),
         range: 0..10,
         done: Box::new(move |_, _| sender.send(()).expect("it is awaited")),
     };
@@ -133,7 +140,7 @@ fn a_ring_may_end_before_its_reads() {
     let Some(ring) = ring(&[&file], 64) else { return };
     let ended: Vec<_> = (0..64)
         .map(|number| {
-            let (request, ended) = read(number * 1000, 1000, 0..1000);
+            let (request, ended) = read(number * 1000, 0..1000);
             ring.read(request).expect("there is room");
             ended
         })
@@ -170,11 +177,11 @@ fn block_on(test: impl Future<Output = ()>) {
 
 fn start_read(ring: &Ring, at: u64) -> tokio::sync::oneshot::Receiver<u8> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    let done = Box::new(move |result: io::Result<()>, memory: Vec<u8>| {
+    let done = Box::new(move |result: io::Result<()>, memory: Block| {
         result.expect("the file can be read");
         sender.send(memory[0]).expect("it is awaited");
     });
-    ring.read(Read { file: 0, at, memory: vec![0; 4096], range: 0..4096, done }).expect("there is room");
+    ring.read(Read { file: 0, at, memory: memory(1), range: 0..4096, done }).expect("there is room");
     receiver
 }
 
@@ -213,8 +220,43 @@ fn a_ring_that_cannot_be_watched_ends_its_reads_and_has_no_room() {
         let ended = tokio::time::timeout(Duration::from_secs(20), running).await;
         ended.expect("it returns").expect("it does not panic");
         assert!(!ring.has_room() && ring.in_progress() == 0);
-        let (request, _ended) = read(0, 10, 0..10);
+        let (request, _ended) = read(0, 0..10);
         ring.read(request).expect_err("no read may begin");
         drop(first);
     });
+}
+
+#[test]
+fn reads_that_are_started_together_reach_the_kernel_together() {
+    let file = file();
+    let Some(ring) = ring(&[&file], 64).map(Rc::new) else { return };
+    block_on(async {
+        let running = tokio::task::spawn_local(Rc::clone(&ring).run());
+        tokio::task::yield_now().await;
+        let reads: Vec<_> = (0..BATCH as u64).map(|at| (start_read(&ring, at), at)).collect();
+        assert_eq!(ring.0.borrow().waiting, BATCH - 1, "the first one was alone");
+        let full = start_read(&ring, 50);
+        assert_eq!(ring.0.borrow().waiting, 0, "so many are not delayed");
+        for (read, at) in reads {
+            assert_ends(read, at).await;
+        }
+        assert_ends(full, 50).await;
+        running.abort();
+    });
+}
+
+#[test]
+fn blocks_are_separate_aligned_and_zeroed() {
+    let mut blocks = Block::several(20, 300_000).expect("there is memory");
+    for (number, block) in (1..).zip(&mut blocks) {
+        assert_eq!((block.len(), block.as_ptr().addr() % ALIGNMENT), (303_104, 0));
+        assert!(block.iter().all(|&byte| byte == 0));
+        block.fill(number);
+    }
+    // Each one keeps the memory.
+    let last = blocks.pop().expect("there are twenty");
+    let first = blocks.remove(0);
+    drop(blocks);
+    assert!(first.iter().all(|&byte| byte == 1) && last.iter().all(|&byte| byte == 20));
+    assert!(Block::several(usize::MAX, 4096).is_err());
 }

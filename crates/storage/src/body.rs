@@ -203,7 +203,7 @@ impl Body {
         }
     }
 
-    pub(crate) fn chunk_at(&self, offset: u64) -> Option<Chunk<'static>> {
+    pub(crate) fn chunk_at(&self, offset: u64) -> Option<Chunk<'_>> {
         let piece = self.piece_at(offset);
         if piece.is_some() { piece } else { self.loaded_at(offset) }
     }
@@ -231,10 +231,14 @@ impl Body {
         Some(Chunk::shared(Arc::clone(&piece.span), from, len))
     }
 
-    /// Returns a part that was loaded from the device.
+    /// Returns a part that was loaded from the device, or that is in its memory.
     #[cold]
-    fn loaded_at(&self, offset: u64) -> Option<Chunk<'static>> {
-        let (span, from) = self.residency.get()?.part_at(offset)?;
+    fn loaded_at(&self, offset: u64) -> Option<Chunk<'_>> {
+        let residency = self.residency.get()?;
+        if let Some(bytes) = residency.lent_at(offset) {
+            return Some(Chunk::lent(bytes));
+        }
+        let (span, from) = residency.part_at(offset)?;
         let len = span.len() - from;
         Some(Chunk::shared(span, from, len))
     }

@@ -8,6 +8,8 @@ use crate::span::{FileRange, Span};
 enum SpanRef<'a> {
     Borrowed(&'a Span),
     Shared(Arc<Span>),
+    /// Memory of a device, as long as the chunk.
+    Lent(&'a [u8]),
 }
 
 /// A contiguous part of a body. It keeps the memory alive.
@@ -27,15 +29,17 @@ impl<'a> Chunk<'a> {
         Self { span: SpanRef::Borrowed(span), from, len }
     }
 
-    fn span(&self) -> &Span {
-        match &self.span {
-            SpanRef::Borrowed(span) => span,
-            SpanRef::Shared(span) => span,
-        }
+    pub(crate) fn lent(bytes: &'a [u8]) -> Self {
+        Self { span: SpanRef::Lent(bytes), from: 0, len: bytes.len() }
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.span().bytes()[self.from..self.from + self.len]
+        let bytes = match &self.span {
+            SpanRef::Borrowed(span) => span.bytes(),
+            SpanRef::Shared(span) => span.bytes(),
+            SpanRef::Lent(bytes) => bytes,
+        };
+        &bytes[self.from..self.from + self.len]
     }
 
     pub fn len(&self) -> usize {
@@ -54,6 +58,10 @@ impl<'a> Chunk<'a> {
     /// Returns the same bytes as a file range for `sendfile`, if they have pages of their own. The pages then count
     /// as sent: they are replaced before they are written again.
     pub fn file_range(&self) -> Option<FileRange<'_>> {
-        self.span().file_range(self.from, self.len)
+        match &self.span {
+            SpanRef::Borrowed(span) => span.file_range(self.from, self.len),
+            SpanRef::Shared(span) => span.file_range(self.from, self.len),
+            SpanRef::Lent(_) => None,
+        }
     }
 }

@@ -489,3 +489,51 @@ fn only_complete_objects_are_committed_and_only_once_settled() {
     assert!(take(&device.commits).remove(0).0.open().is_none(), "it was dropped before it was written");
     assert!(stevedore.recover(&mut |_, _| {}).is_err(), "an error of the device is returned");
 }
+
+/// A device that has the first bytes of a body in memory of its own.
+#[derive(Debug)]
+struct Lender {
+    bytes: Vec<u8>,
+    rest: ManualDevice,
+}
+
+impl Extent for Lender {
+    fn load(&self, load: Load) {
+        self.rest.load(load);
+    }
+
+    /// Returns bytes up to a multiple of 1000.
+    fn bytes_at(&self, offset: u64) -> Option<&[u8]> {
+        let from = offset as usize;
+        let to = (from / 1000 + 1) * 1000;
+        self.bytes.get(from..to.min(self.bytes.len())).filter(|bytes| !bytes.is_empty())
+    }
+}
+
+#[test]
+fn bytes_in_memory_of_the_device_are_read_there() {
+    let device = ManualDevice::default();
+    let arena = Arena::anonymous(Some(4 << 20)).expect("memory");
+    let whole = body(3500);
+    let lender = Lender { bytes: whole[..2500].to_vec(), rest: device.clone() };
+    let stored = Stored::on_device(&arena, PARTS, 3500, Box::new(lender)).expect("room");
+    let used = arena.used();
+    for (from, to, expected) in [(0, 3500, 0..1000), (999, 3500, 999..1000), (1000, 1500, 1000..1500)] {
+        let Read::Mapped(chunk) = stored.read(from, to) else { panic!("it is in memory") };
+        assert_eq!(chunk.bytes(), &whole[expected]);
+        assert!(chunk.file_range().is_none());
+        assert!(stored.is_ready(from));
+    }
+    assert_eq!(arena.used(), used, "nothing is copied");
+    assert!(take(&device.loads).is_empty());
+    // The rest is loaded as for other bodies.
+    assert!(matches!(stored.read(2500, 3500), Read::Pending));
+    assert!(poll(&stored, 2500).is_pending());
+    let mut load = take(&device.loads).pop().expect("it is requested");
+    load.window().copy_from_slice(&whole[2500..]);
+    load.advance(1000);
+    load.finish();
+    let Read::Mapped(chunk) = stored.read(2500, 3500) else { panic!("it was loaded") };
+    assert_eq!(chunk.bytes(), &whole[2500..]);
+    assert!(matches!(stored.read(3500, 4000), Read::Missing));
+}

@@ -12,6 +12,13 @@ pub trait Extent: Any + fmt::Debug + Send + Sync {
     /// Starts to read the bytes that `load` requests. Called on the thread of a reader, with no lock held. It must
     /// not wait for the device; it may complete the load at once, or later on any thread.
     fn load(&self, load: Load);
+
+    /// Returns bytes of the body from `offset` on that are in memory of the device: at least one, or `None` if they must
+    /// be loaded. Called with no lock held.
+    fn bytes_at(&self, offset: u64) -> Option<&[u8]> {
+        let _ = offset;
+        None
+    }
 }
 
 /// The receiver of a load: the body.

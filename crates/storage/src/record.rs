@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// The number of words in a link.
 pub(crate) const LINK_WORDS: usize = 7;
@@ -74,7 +74,7 @@ impl Place {
 
 /// Returns the checksum of bytes.
 pub(crate) fn check(bytes: &[u8]) -> u32 {
-    xxh3_64(bytes) as u32
+    XxHash3_64::oneshot(bytes) as u32
 }
 
 /// Returns the checksum of words.

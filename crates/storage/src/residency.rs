@@ -183,8 +183,13 @@ impl Residency {
         self.is_stopped.store(true, Ordering::SeqCst);
     }
 
+    /// Returns bytes from `at` on that are in memory of the device.
+    pub(crate) fn lent_at(&self, at: u64) -> Option<&[u8]> {
+        self.extent.bytes_at(at)
+    }
+
     pub(crate) fn has(&self, at: u64) -> bool {
-        self.loaded.lock().parts.iter().any(|part| part.has(at))
+        self.lent_at(at).is_some() || self.loaded.lock().parts.iter().any(|part| part.has(at))
     }
 
     /// Begins a reader's wait for the byte at `at`. The part with that byte stays in memory until the wait ends.

@@ -126,7 +126,7 @@ fn copy(store: &Store, to: &Disk) {
     copy!(recovered c_recovered written c_written written_bytes c_written_bytes moved c_moved);
     copy!(device_written_bytes c_device_bytes evicted c_evicted refused c_refused postponed c_postponed reads c_reads);
     copy!(read_bytes c_read_bytes damaged c_damaged journaled c_journaled pinned c_pinned);
-    copy!(lost c_segments_lost);
+    copy!(lost c_segments_lost lent c_lent);
     copy!(cleared c_cleared read_errors c_read_errors write_errors c_write_errors slow c_slow);
     to.c_errors.set(stats.read_errors.load(Ordering::Relaxed) + stats.write_errors.load(Ordering::Relaxed));
     let (used, all) = store.segments();

@@ -216,6 +216,11 @@ impl BanList {
         object.ban() == self.newest.load(Ordering::Acquire)
     }
 
+    /// Returns whether an object from a disk was tested against all bans, if this is the last one.
+    pub(crate) fn is_newest(&self, number: u32) -> bool {
+        number.max(self.base.load(Ordering::Relaxed)) == self.newest.load(Ordering::Acquire)
+    }
+
     /// Makes a new object refer to the newest ban, because existing bans do not apply to it.
     pub(crate) fn attach(&self, object: &Object) {
         if object.is(crate::object::flag::PRIVATE) {

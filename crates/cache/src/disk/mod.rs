@@ -22,6 +22,8 @@ mod admission;
 mod commit;
 mod content;
 mod extent;
+mod lend;
+mod lending;
 mod load;
 mod owner;
 mod search;

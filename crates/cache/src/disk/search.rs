@@ -118,11 +118,11 @@ enum State {
 pub struct Reading(Arc<Mutex<State>>);
 
 impl Future for Reading {
-    type Output = Option<DiskObject>;
+    type Output = Option<Box<DiskObject>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self.0.lock() {
-            State::Done(found) => Poll::Ready(found.take().map(|found| *found)),
+            State::Done(found) => Poll::Ready(found.take()),
             State::Reading(waker) => {
                 *waker = Some(cx.waker().clone());
                 Poll::Pending

@@ -11,6 +11,7 @@ use crate::bans::{HeadReader, PastBans};
 use crate::disk::admission::Admission;
 use crate::disk::content::Resident;
 use crate::disk::extent::SpillExtent;
+use crate::disk::lending::Lending;
 use crate::disk::tag_purges::{TagPurge, TagPurges};
 use crate::disk::variant;
 use crate::invalidation::Ticket;
@@ -53,6 +54,8 @@ pub(crate) struct Disks {
     stores: Box<[Disk]>,
     /// Those that no reactor has taken.
     rings: Mutex<Vec<Ring>>,
+    /// One for each store.
+    lending: Box<[Lending]>,
     pub(crate) admission: Admission,
     pub(crate) tag_purges: TagPurges,
     /// The number of bodies that move to a disk while they are fetched.
@@ -61,7 +64,8 @@ pub(crate) struct Disks {
 
 impl Disks {
     pub(crate) fn new(stores: Vec<Disk>, rings: Vec<Ring>) -> Self {
-        Self { stores: stores.into(), rings: Mutex::new(rings), ..Self::default() }
+        let lending = stores.iter().map(|_| Lending::default()).collect();
+        Self { stores: stores.into(), rings: Mutex::new(rings), lending, ..Self::default() }
     }
 
     pub(crate) fn take_ring(&self) -> Option<Ring> {
@@ -79,6 +83,11 @@ impl Disks {
 
     pub(crate) fn get(&self, index: usize) -> Option<&Disk> {
         self.stores.get(index)
+    }
+
+    /// Returns a store, and the use of the memory of its reads.
+    pub(crate) fn lending(&self, index: usize) -> Option<(&Disk, &Lending)> {
+        self.stores.get(index).zip(self.lending.get(index))
     }
 
     pub(crate) fn has_stevedore(&self, stevedore: u8) -> bool {

@@ -25,6 +25,11 @@ impl Memory {
         Layout::plan(size, 77, 1.0).and_then(|layout| Ok(layout.create(&memory)?)).expect("it has room");
         memory
     }
+
+    /// Changes the contents of the device.
+    pub(super) fn change(&self, change: impl FnOnce(&mut [u8])) {
+        change(&mut self.0.lock());
+    }
 }
 
 impl Blocks for Memory {
@@ -107,7 +112,7 @@ impl DiskWorld {
         object
     }
 
-    fn busy(&self, key: u64) -> Busy {
+    pub(super) fn busy(&self, key: u64) -> Busy {
         match self.world.lookup_with(key, |args| args.always_miss = true) {
             Lookup::Miss { busy, .. } => busy,
             other => panic!("{other:?}"),
@@ -115,7 +120,7 @@ impl DiskWorld {
     }
 
     /// Reads an object from the disk.
-    fn read(&self, key: u64) -> Option<DiskObject> {
+    pub(super) fn read(&self, key: u64) -> Option<Box<DiskObject>> {
         let mut search = self.world.cache.search_disks(&digest(key), self.world.now.get())?;
         let mut reading = pin!(search.read_next(None)?);
         loop {
@@ -127,9 +132,9 @@ impl DiskWorld {
     }
 
     /// Publishes an object from the disk. Returns whether it is in memory then.
-    fn publish_read(&self, key: u64, found: DiskObject) -> bool {
+    pub(super) fn publish_read(&self, key: u64, found: Box<DiskObject>) -> bool {
         let mut log = |_: &str| {};
-        self.busy(key).publish_from_disk(found, &mut Nuke::new(50, &mut log)).is_ok()
+        self.busy(key).publish_from_disk(*found, &mut Nuke::new(50, &mut log)).is_ok()
     }
 
     /// Returns whether a request finds an object, in memory or on the disk.

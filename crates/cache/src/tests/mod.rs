@@ -5,6 +5,8 @@ mod bans;
 mod disks;
 mod front;
 mod invalidation;
+#[cfg(not(miri))]
+mod lent;
 mod lookup;
 mod memory;
 mod model;

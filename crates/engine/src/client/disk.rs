@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lacquer_cache::disk::{DiskObject, DiskSearch};
-use lacquer_cache::{Busy, Nuke};
+use lacquer_cache::{Busy, Nuke, ObjRef};
 use lacquer_http::vary;
 use lacquer_shm::Tag;
 use tokio::time::timeout;
@@ -19,6 +19,8 @@ const LONGEST_READ: Duration = Duration::from_secs(1);
 pub enum Searched {
     /// An object was published: look up again.
     Found,
+    /// A fresh object that only this request uses.
+    Lent(ObjRef),
     /// There is none: fetch it.
     Nothing(Busy),
 }
@@ -50,10 +52,19 @@ pub async fn search(req: &mut Req, busy: Busy) -> Result<Searched, Step> {
     req.task.stamp("Disk");
     let Some(found) = found else { return Ok(Searched::Nothing(busy)) };
     let stevedore = found.stevedore();
+    let (t_req, limits) = (req.request.received, req.request.rules.limits());
     let TaskParts { params, log, .. } = req.task.parts();
     let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
     let mut nuke = Nuke::new(params.nuke_limit, &mut note);
-    match busy.publish_from_disk(found, &mut nuke) {
+    let (busy, found) = match busy.lend_from_disk(found, t_req, limits, &mut nuke) {
+        Ok(object) => {
+            req.log_storage(u32::from(stevedore));
+            return Ok(Searched::Lent(object));
+        }
+        Err((busy, Some(found))) => (busy, found),
+        Err((busy, None)) => return Ok(Searched::Nothing(busy)),
+    };
+    match busy.publish_from_disk(*found, &mut nuke) {
         Ok(awaited) => {
             drop(awaited);
             req.log_storage(u32::from(stevedore));

@@ -34,8 +34,13 @@ pub async fn lookup(req: &mut Req) -> Step {
     let mut predicted = Vec::new();
     let mut lease = LongWorkLease::default();
     let mut has_flushed = req.inclusion.into.is_none();
+    let mut lent = None;
     let found = loop {
-        match lookup_once(req, resumed.take(), &mut predicted, &lease) {
+        let looked_up = match lent.take() {
+            None => lookup_once(req, resumed.take(), &mut predicted, &lease),
+            Some(object) => Lookup::Hit(object),
+        };
+        match looked_up {
             Lookup::Hit(object) if !rfc9111::accepts(req, &object, waited) => {
                 break validate(req, &object);
             }
@@ -72,6 +77,7 @@ pub async fn lookup(req: &mut Req) -> Step {
                 has_searched = true;
                 match Box::pin(disk::search(req, busy)).await {
                     Ok(Searched::Found) => has_read = true,
+                    Ok(Searched::Lent(object)) => (has_read, lent) = (true, Some(object)),
                     Ok(Searched::Nothing(busy)) => break Lookup::Miss { busy, stale: None },
                     Err(step) => return step,
                 }

@@ -4,6 +4,7 @@
 mod devices;
 mod disk;
 mod disk_large;
+mod disk_lent;
 mod disk_streamed;
 mod disk_tags;
 mod drain;

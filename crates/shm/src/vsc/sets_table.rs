@@ -167,6 +167,8 @@ counter_set! {
         "Objects that were not written because they were requested once (disk_admission).";
     c_reads: Counter Info Integer "Reads" "Reads of objects.";
     c_read_bytes: Counter Info Bytes "Bytes read" "Bytes of objects that were read.";
+    c_lent: Counter Info Integer "Objects sent from reads"
+        "Objects that were sent from the memory of their read and did not move to memory.";
     c_damaged: Counter Info Integer "Objects damaged" "Objects that were removed because their checksum was wrong.";
     c_segments_lost: Counter Info Integer "Segments lost"
         "Segments whose objects were dropped because the segment could not be read.";
