@@ -161,21 +161,21 @@ impl Wake for Wakes {
 #[test]
 fn a_writer_waits_until_the_device_has_enough() {
     let stevedore = stevedore();
-    let (_stored, mut writer, _loads, transfer) = begin(&stevedore);
-    let wakes = Arc::<Wakes>::default();
-    let waker = Waker::from(Arc::clone(&wakes));
+    let (stored, mut writer, _loads, transfer) = begin(&stevedore);
+    let count = Arc::<Wakes>::default();
+    let waker = Waker::from(Arc::clone(&count));
     let cx = Context::from_waker(&waker);
     write(&mut writer, 100_000);
     assert!(writer.poll_moved(100_001, &cx).is_ready());
     assert!(writer.poll_moved(100_000, &cx).is_pending());
     transfer.advance(1, 0);
-    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert!(writer.poll_moved(100_000, &cx).is_ready());
     assert!(writer.poll_moved(10, &cx).is_pending());
     transfer.stop();
-    assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+    assert_eq!(count.0.load(Ordering::Relaxed), 2);
     // The object is gone: nothing to do.
-    drop((_stored, writer));
+    drop((stored, writer));
     transfer.advance(5, 0);
     transfer.stop();
     assert_eq!(transfer.read(0, &mut [0; 9]), 0);
