@@ -219,16 +219,20 @@ fn reading_ahead_is_bounded() {
     let deliveries: Vec<Delivery<'_>> =
         (0..3).map(|_| stored.begin_delivery(0, u64::MAX).expect("it is on a device")).collect();
     for _ in 0..10 {
-        deliveries.iter().for_each(|delivery| delivery.advance(0));
+        for delivery in &deliveries {
+            delivery.advance(0);
+        }
     }
     let ranges: Vec<_> = loads.complete();
     assert!(ranges.len() <= 3 && ranges.iter().all(|range| range.1 <= 4 * LOAD), "{ranges:?}");
     // Not without memory to spare.
     let mut objects = Vec::new();
-    while let Ok(object) = stevedore.complete(PARTS, &[7; 20_000]) {
+    while let Ok(object) = stevedore.complete(PARTS, &vec![7; 20_000]) {
         objects.push(object);
     }
-    deliveries.iter().for_each(|delivery| delivery.advance(3 * LOAD));
+    for delivery in &deliveries {
+        delivery.advance(3 * LOAD);
+    }
     assert!(loads.complete().is_empty());
 }
 
