@@ -161,21 +161,21 @@ impl Wake for Wakes {
 #[test]
 fn a_writer_waits_until_the_device_has_enough() {
     let stevedore = stevedore();
-    let (_stored, mut writer, _loads, transfer) = begin(&stevedore);
-    let wakes = Arc::<Wakes>::default();
-    let waker = Waker::from(Arc::clone(&wakes));
+    let (stored, mut writer, _loads, transfer) = begin(&stevedore);
+    let count = Arc::<Wakes>::default();
+    let waker = Waker::from(Arc::clone(&count));
     let cx = Context::from_waker(&waker);
     write(&mut writer, 100_000);
     assert!(writer.poll_moved(100_001, &cx).is_ready());
     assert!(writer.poll_moved(100_000, &cx).is_pending());
     transfer.advance(1, 0);
-    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert!(writer.poll_moved(100_000, &cx).is_ready());
     assert!(writer.poll_moved(10, &cx).is_pending());
     transfer.stop();
-    assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+    assert_eq!(count.0.load(Ordering::Relaxed), 2);
     // The object is gone: nothing to do.
-    drop((_stored, writer));
+    drop((stored, writer));
     transfer.advance(5, 0);
     transfer.stop();
     assert_eq!(transfer.read(0, &mut [0; 9]), 0);
@@ -219,16 +219,20 @@ fn reading_ahead_is_bounded() {
     let deliveries: Vec<Delivery<'_>> =
         (0..3).map(|_| stored.begin_delivery(0, u64::MAX).expect("it is on a device")).collect();
     for _ in 0..10 {
-        deliveries.iter().for_each(|delivery| delivery.advance(0));
+        for delivery in &deliveries {
+            delivery.advance(0);
+        }
     }
     let ranges: Vec<_> = loads.complete();
     assert!(ranges.len() <= 3 && ranges.iter().all(|range| range.1 <= 4 * LOAD), "{ranges:?}");
     // Not without memory to spare.
     let mut objects = Vec::new();
-    while let Ok(object) = stevedore.complete(PARTS, &[7; 20_000]) {
+    while let Ok(object) = stevedore.complete(PARTS, &vec![7; 20_000]) {
         objects.push(object);
     }
-    deliveries.iter().for_each(|delivery| delivery.advance(3 * LOAD));
+    for delivery in &deliveries {
+        delivery.advance(3 * LOAD);
+    }
     assert!(loads.complete().is_empty());
 }
 
