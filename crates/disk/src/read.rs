@@ -229,7 +229,7 @@ impl Loaded {
 
     /// Allows the reuse of the segment, for an object that was read whole.
     pub fn release(&mut self) {
-        self.candidate._pin = None;
+        self.candidate.pin = None;
     }
 
     /// Verifies the beginning of the body that was read. Removes the object from the store if it is damaged.

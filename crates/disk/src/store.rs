@@ -108,7 +108,7 @@ pub struct Candidate {
     pub log: u64,
     /// Whether a previous process has written it.
     pub(crate) is_old: bool,
-    pub(crate) _pin: Option<Arc<()>>,
+    pub(crate) pin: Option<Arc<()>>,
 }
 
 impl Store {
@@ -275,7 +275,7 @@ impl Store {
             let log = state.log_of(&self.layout, &entry)?;
             let slot = self.layout.slot_of(entry.place())?;
             let pin = Arc::clone(&state.slots[slot as usize].pin);
-            Some(Candidate { entry, log, is_old: log < state.start, _pin: Some(pin) })
+            Some(Candidate { entry, log, is_old: log < state.start, pin: Some(pin) })
         };
         let mut found: Vec<Candidate> = entries.into_iter().filter_map(candidate).collect();
         found.sort_by_key(|candidate| std::cmp::Reverse(candidate.log));
