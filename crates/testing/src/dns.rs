@@ -43,13 +43,12 @@ pub enum Reply {
 #[derive(Default)]
 struct Zone {
     replies: HashMap<String, Reply>,
-    queries: HashSet<Asked>,
+    queries: Vec<Asked>,
     /// The number of queries over UDP from each port.
     ports: HashMap<u16, usize>,
 }
 
 /// A query that was received. A client that waits for long sends it again with the same number.
-#[derive(PartialEq, Eq, Hash)]
 struct Asked {
     id: [u8; 2],
     name: String,
@@ -101,7 +100,7 @@ impl NameServer {
         self.set(name, Reply::Addresses(ttl, parsed.collect()));
     }
 
-    /// Returns the number of different queries for a name.
+    /// Returns the number of queries for a name, repeated ones among them.
     pub fn queries(&self, name: &str) -> usize {
         locked(&self.zone).queries.iter().filter(|query| query.name == name).count()
     }
@@ -109,8 +108,10 @@ impl NameServer {
     /// Returns the number of different queries for the addresses of a name: those for IPv4, and those for IPv6.
     pub fn queries_by_family(&self, name: &str) -> (usize, usize) {
         let zone = locked(&self.zone);
-        let count =
-            |kind| zone.queries.iter().filter(|query| query.name == name && query.kind == kind).count();
+        let count = |kind| {
+            let asked = zone.queries.iter().filter(|query| query.name == name && query.kind == kind);
+            asked.map(|query| query.id).collect::<HashSet<_>>().len()
+        };
         (count(A), count(AAAA))
     }
 
@@ -262,7 +263,7 @@ fn answer(query: &Query<'_>, reply: &Reply, is_udp: bool) -> Option<Vec<u8>> {
 
 fn reply_of(zone: &Mutex<Zone>, query: &Query<'_>) -> Reply {
     let mut zone = locked(zone);
-    zone.queries.insert(Asked { id: query.id, name: query.name.clone(), kind: query.kind });
+    zone.queries.push(Asked { id: query.id, name: query.name.clone(), kind: query.kind });
     zone.replies.get(&query.name).cloned().unwrap_or(Reply::Code(3))
 }
 
