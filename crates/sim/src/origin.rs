@@ -240,7 +240,17 @@ impl Origin {
         let includes = site::includes(&key.path, length, chance, self.pages);
         self.ledger.borrow_mut().note(format_args!("the next response has the fault {fault:?}"));
         let is_sound = !spoils_gzip;
-        let sent = Sent { key, status, length, includes, is_packed, is_sound, is_whole, max_age };
+        let sent = Sent {
+            key,
+            status,
+            length,
+            includes,
+            is_packed,
+            is_sound,
+            is_whole,
+            is_completed: false,
+            max_age,
+        };
         let response = self.ledger.borrow_mut().send(sent.clone());
         let mut body = sent.body(response);
         let behind = (body.len() - packing::HEADER.min(body.len())) as u64;

@@ -140,7 +140,9 @@ impl<'c> Composition<'c> {
         if sent.key.path != path || sent.key.variant != self.variant {
             return wrong(format!("included response {part} is that to {:?}, not {path}", sent.key));
         }
-        match (sent.is_whole, self.rules.onerror, sent.is_packed) {
+        // Without `onerror`, a page may have been included before it was completed.
+        let is_whole = sent.is_whole || sent.is_completed && self.rules.onerror;
+        match (is_whole, self.rules.onerror, sent.is_packed) {
             (true, onerror, _) => self.page(part, self.rules.loses_bodies && !onerror),
             (false, true, _) => wrong(format!("the origin did not complete included response {part}")),
             // Like Varnish, the engine continues with the text after the include.
@@ -166,6 +168,7 @@ mod tests {
             is_packed: false,
             is_sound: true,
             is_whole: true,
+            is_completed: false,
             max_age: 1.0,
         }
     }

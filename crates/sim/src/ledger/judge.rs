@@ -94,7 +94,7 @@ impl Ledger {
     /// Compares the whole body. Returns all responses of which it consists.
     fn judge_body(&mut self, got: &Got<'_>, response: usize) -> Result<Vec<usize>, String> {
         let sent = &self.sent[response];
-        if !sent.is_whole {
+        if !sent.is_whole && !sent.is_completed {
             let is_on_its_way =
                 self.fates[response].ended.is_none_or(|ended| got.requested.at < ended + ARRIVAL);
             let has_length = got.head.number("content-length").is_some();

@@ -48,8 +48,10 @@ pub struct Sent {
     pub is_packed: bool,
     /// Whether the bytes are those of its body.
     pub is_sound: bool,
-    /// Whether the origin sends all of it, without damage, in one response or several.
+    /// Whether the origin sends all of it at once, without damage.
     pub is_whole: bool,
+    /// Whether the origin has sent the rest after it was cut short.
+    pub is_completed: bool,
     /// Its lifetime in seconds.
     pub max_age: f64,
 }
@@ -248,7 +250,7 @@ impl Ledger {
     /// Records that an origin sends the rest of a response that was cut short.
     pub fn complete(&mut self, response: usize) {
         self.note(format_args!("response {response} is completed"));
-        self.sent[response].is_whole = true;
+        self.sent[response].is_completed = true;
     }
 
     /// Returns the record of a response.
