@@ -26,6 +26,10 @@ pub async fn refresh(f: &mut Fetch, stale: Arc<Object>) -> Step {
             None => return broken(f, connection, &stale, Unrefreshed::Abandoned, false),
         }
     }
+    // Its fetch has failed since the lookup, and it may have stayed in the cache as a part.
+    if stale.state() == BodyState::Failed {
+        return broken(f, connection, &stale, Unrefreshed::Unreadable, false);
+    }
     // Detects a body that cannot be read before a client receives the new head.
     if let Err(why) = piece(f, &connection, None, &stale, 0).await.map(drop) {
         return broken(f, connection, &stale, why, false);

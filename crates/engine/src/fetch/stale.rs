@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lacquer_cache::Object;
+use lacquer_cache::{BodyState, Object};
 use lacquer_flow::rfc9111::status::{NAME, proxy_error};
 use lacquer_flow::rfc9111::{Control, storing};
 use lacquer_http::{HeaderName, pack};
@@ -38,6 +38,10 @@ pub async fn stale_for_error(f: &Fetch) -> Option<Arc<Object>> {
 }
 
 fn is_usable(stale: &Object) -> bool {
+    // Its fetch may have failed since the lookup.
+    if stale.state() == BodyState::Failed {
+        return false;
+    }
     let Some(head) = pack::PackedHead::new(stale.head()) else { return false };
     let control = Control::of_stored(&head);
     storing::is_usable_after_error(&control, stale.lifetime(), clock::real())
