@@ -55,7 +55,7 @@ impl Writer {
     /// Writes the buffer, and makes everything durable.
     pub fn flush(&mut self) {
         if !self.store.works() {
-            // What is not written is dropped: the device is out of use.
+            // The device is out of use, so the data that is not written yet is dropped.
             self.large = None;
             self.moves.clear();
             return self.log.clear();

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use lacquer_cache::disk::OpenDisks;
 use lacquer_cache::invalidation::InvalidationListener;
-use lacquer_cli::link::{AddressSpace, PeerSockets, Request, WorkerConfig};
+use lacquer_cli::link::Request;
 use lacquer_net::memory;
 use lacquer_params::{ParamSet, Params};
 use lacquer_sources::clock;
 use lacquer_sources::random::{self, Random};
 use lacquer_storage::{Arena, Kind, Stevedore, UnusedFiles};
 use lacquer_testing::slow_store::{Faults, SlowStore};
-use lacquer_worker::simulated::{Engine, Holdings};
+use lacquer_worker::simulated::{self, Engine, Holdings};
 use tokio::runtime::LocalOptions;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -337,20 +337,7 @@ impl World {
             storage = storage.with_device(Arc::new(store));
         }
         let storages = vec![storage, Stevedore::new("Transient", Kind::Malloc, 1, transient.clone())];
-        let config = WorkerConfig {
-            identity: "world".into(),
-            workdir: place.to_owned(),
-            sockets: Vec::new(),
-            storages: Vec::new(),
-            address_space: AddressSpace { reserve: 1 << 30, heaps: None },
-            params: params(&nature)?,
-            credentials: None,
-            vsm_fd: -1,
-            panic_fd: -1,
-            manager_pid: std::process::id(),
-            tls: None,
-            peers: PeerSockets::default(),
-        };
+        let config = simulated::config("world", place.to_owned(), params(&nature)?);
         let dir = File::open(place)?.into();
         let journal = Journal::default();
         let listeners: Vec<Box<dyn InvalidationListener>> = vec![Box::new(journal.clone())];

@@ -1,4 +1,4 @@
-//! What the log contains of a test: the outcome of each request, and the lines of VCL that decided.
+//! The records that a test has left in the log: the outcome of each request, and the lines of VCL that decided.
 
 use std::collections::BTreeMap;
 

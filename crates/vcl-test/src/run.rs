@@ -23,7 +23,7 @@ pub struct Outcome {
     pub requests: usize,
 }
 
-/// What a test has done so far.
+/// The progress of a test.
 #[derive(Default)]
 struct Course<'t> {
     asked: Vec<Asked>,

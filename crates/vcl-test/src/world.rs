@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_cache::disk::OpenDisks;
-use lacquer_cli::link::{AddressSpace, PeerSockets, Request, VclState, WorkerConfig};
+use lacquer_cli::link::{Request, VclState};
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::ring::{LogReader, Record};
 use lacquer_inspect::why::SourceText;
@@ -17,7 +17,7 @@ use lacquer_params::{ParamSet, Params};
 use lacquer_shm::vsm::CHILD_DIRNAME;
 use lacquer_sources::{clock, random};
 use lacquer_storage::{Arena, Kind, Stevedore};
-use lacquer_worker::simulated::Engine;
+use lacquer_worker::simulated::{self, Engine};
 use tokio::time::{advance, sleep, timeout};
 
 use crate::folder::Folder;
@@ -93,20 +93,7 @@ impl World {
             Stevedore::new("s0", Kind::Malloc, 0, arena(STORAGE)?),
             Stevedore::new("Transient", Kind::Malloc, 1, arena(TRANSIENT)?),
         ];
-        let config = WorkerConfig {
-            identity: "test".into(),
-            workdir: folder.path().to_owned(),
-            sockets: Vec::new(),
-            storages: Vec::new(),
-            address_space: AddressSpace { reserve: 1 << 30, heaps: None },
-            params: params_of(&params)?,
-            credentials: None,
-            vsm_fd: -1,
-            panic_fd: -1,
-            manager_pid: std::process::id(),
-            tls: None,
-            peers: PeerSockets::default(),
-        };
+        let config = simulated::config("test", folder.path().to_owned(), params_of(&params)?);
         let dir = File::open(folder.path().join(CHILD_DIRNAME)).map_err(failed)?.into();
         let engine = Engine::start(config, dir, storages, OpenDisks::default(), Vec::new())?;
         let log = LogReader::at_start(&Directory::at(folder.path())).map_err(|fault| fault.what)?;

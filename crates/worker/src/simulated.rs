@@ -2,6 +2,7 @@
 //! world runs it, and decides the order of events.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use lacquer_cache::Evicted;
 use lacquer_cache::disk::OpenDisks;
 use lacquer_cache::invalidation::InvalidationListener;
-use lacquer_cli::link::{Request, WorkerConfig};
+use lacquer_cli::link::{AddressSpace, PeerSockets, Request, WorkerConfig};
 use lacquer_disk::Phase;
 use lacquer_engine::activity::Work;
 use lacquer_engine::{MAKERS, Services, origin_watch};
@@ -50,6 +51,24 @@ pub struct Holdings {
     pub keys: u64,
     /// The used bytes of all storages.
     pub stored: u64,
+}
+
+/// Returns the configuration of an engine without sockets, with its shared memory in a folder.
+pub fn config(identity: &str, workdir: PathBuf, params: Params) -> WorkerConfig {
+    WorkerConfig {
+        identity: identity.to_owned(),
+        workdir,
+        sockets: Vec::new(),
+        storages: Vec::new(),
+        address_space: AddressSpace { reserve: 1 << 30, heaps: None },
+        params,
+        credentials: None,
+        vsm_fd: -1,
+        panic_fd: -1,
+        manager_pid: std::process::id(),
+        tls: None,
+        peers: PeerSockets::default(),
+    }
 }
 
 impl Engine {
