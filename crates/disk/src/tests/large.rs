@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::device::SimulatedDevice;
+use super::page::key;
 use crate::blocks::{BLOCK, Blocks, read_around};
 use crate::layout::{FIRST_VERSION, Layout, VERSION};
 use crate::read::StoredBody;
@@ -29,12 +30,6 @@ struct Page {
 
 fn byte(number: u64, version: u64, at: u64) -> u8 {
     (number * 31 + version * 7 + at * 13 + at / 251 + at / 65_536 * 5) as u8
-}
-
-fn key(number: u64) -> Key {
-    let mut key = [0; 24];
-    key[8..16].copy_from_slice(&(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    key
 }
 
 impl Content for Page {

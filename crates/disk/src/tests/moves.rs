@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use lacquer_testing::Random;
 
 use super::device::SimulatedDevice;
+use super::page::key;
 use crate::layout::Layout;
 use crate::record::{Key, Meta, Parts};
 use crate::state::{Content, Phase};
@@ -23,12 +24,6 @@ struct Page {
 
 fn byte(number: u64, at: u64) -> u8 {
     (number * 31 + at * 13 + at / 251) as u8
-}
-
-fn key(number: u64) -> Key {
-    let mut key = [0; 24];
-    key[8..16].copy_from_slice(&(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    key
 }
 
 impl Content for Page {
