@@ -1,7 +1,7 @@
 //! Tests for a user's VCL: requests in, expectations out. The real engine runs them, with simulated clients and origins
 //! and a simulated clock.
 //!
-//! [`format`] is the format of test files, [`check`] runs them, and [`report`] shows the results. It is a program of its
+//! [`mod@format`] is the format of test files, [`check`] runs them, and [`report`] shows the results. It is a program of its
 //! own, because the parts of the engine that a simulation needs must not be in the daemon.
 #![forbid(unsafe_code)]
 
