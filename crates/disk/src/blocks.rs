@@ -61,6 +61,38 @@ pub fn read_around(blocks: &dyn Blocks, at: u64, len: u64) -> io::Result<(Aligne
     Ok((buffer, (at - first) as usize))
 }
 
+/// A part of a device that is read from its beginning, as far as it is needed.
+pub(crate) struct Gradual<'a> {
+    blocks: &'a dyn Blocks,
+    at: u64,
+    buffer: Aligned,
+    /// The number of bytes that were read.
+    len: usize,
+}
+
+impl<'a> Gradual<'a> {
+    /// The number of bytes that are read at a time.
+    const STEP: usize = 1 << 20;
+
+    /// Prepares to read `len` bytes, whole blocks, from `at` on.
+    pub(crate) fn new(blocks: &'a dyn Blocks, at: u64, len: u64) -> Self {
+        Self { blocks, at, buffer: Aligned::new(len as usize), len: 0 }
+    }
+
+    /// Returns `len` bytes from an offset on, or `None` if the part is shorter.
+    pub(crate) fn bytes(&mut self, from: u64, len: u64) -> io::Result<Option<&[u8]>> {
+        let whole = self.buffer.bytes().len();
+        let end = from.checked_add(len).and_then(|end| usize::try_from(end).ok());
+        let Some(end) = end.filter(|&end| end <= whole) else { return Ok(None) };
+        if end > self.len {
+            let next = end.next_multiple_of(Self::STEP).min(whole);
+            self.blocks.read(self.at + self.len as u64, &mut self.buffer.bytes_mut()[self.len..next])?;
+            self.len = next;
+        }
+        Ok(Some(&self.buffer.bytes()[from as usize..end]))
+    }
+}
+
 /// Returns the position and the length of the blocks that contain `len` bytes from a position on.
 pub(crate) fn span_around(blocks: &dyn Blocks, at: u64, len: u64) -> io::Result<(u64, usize)> {
     let first = at / BLOCK * BLOCK;

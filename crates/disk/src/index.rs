@@ -4,13 +4,14 @@
 //!
 //! A fingerprint only finds candidates. The key of the record on the disk decides.
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::layout::UNIT;
 
-const SHARDS: usize = 256;
+pub(crate) const SHARDS: usize = 256;
 const LEAST: usize = 8;
 /// The unit of [`Entry::read_len`].
 const READ_UNIT: u64 = 512;
@@ -31,6 +32,11 @@ pub fn variant(names: u64, values: u64) -> u32 {
 /// Returns whether a request may match both variants of a key.
 pub fn are_rivals(a: u32, b: u32) -> bool {
     a == b || a >> FAMILY_SHIFT != b >> FAMILY_SHIFT
+}
+
+/// Returns the number of the shard with a fingerprint.
+pub(crate) fn shard_of(fingerprint: u64) -> usize {
+    (fingerprint >> 56) as usize
 }
 
 /// An object on the disk.
@@ -75,6 +81,13 @@ impl Entry {
     }
 }
 
+/// An object and its log position.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub entry: Entry,
+    pub log: u64,
+}
+
 #[derive(Debug, Default)]
 struct Table {
     entries: Vec<Entry>,
@@ -110,11 +123,60 @@ impl Table {
     }
 
     fn add(&mut self, entry: Entry) {
+        self.make_room();
+        self.place(entry);
+        self.used += 1;
+    }
+
+    /// Adds an object in place of its rivals, unless `replaces` returns false for one of them. Returns the change of the
+    /// number of objects, as a wrapping number.
+    fn insert(&mut self, entry: Entry, replaces: impl Fn(&Entry) -> bool) -> u64 {
+        if self.add_first(entry) {
+            return 1;
+        }
+        let is_rival = |old: &Entry| old.rivals(entry.variant);
+        if self
+            .find(entry.fingerprint)
+            .map(|at| self.entries[at])
+            .any(|old| is_rival(&old) && !replaces(&old))
+        {
+            return 0;
+        }
+        let mut change = 1_u64;
+        while let Some(at) = { self.find(entry.fingerprint).find(|&at| is_rival(&self.entries[at])) } {
+            self.remove(at);
+            change = change.wrapping_sub(1);
+        }
+        self.add(entry);
+        change
+    }
+
+    /// Adds an entry if there is none with its fingerprint, in one pass. Returns whether it was added.
+    fn add_first(&mut self, entry: Entry) -> bool {
+        self.make_room();
+        let mut at = self.home(entry.fingerprint);
+        while !self.entries[at].is_free() {
+            if self.entries[at].fingerprint == entry.fingerprint {
+                return false;
+            }
+            at = self.after(at);
+        }
+        self.entries[at] = entry;
+        self.used += 1;
+        true
+    }
+
+    /// Reads the places where a fingerprint is looked for first, one in each line of the processor's cache.
+    fn peek(&self, fingerprint: u64) -> u64 {
+        let home = self.home(fingerprint);
+        let read = |at: usize| self.entries.get(at).map_or(0, |entry| entry.fingerprint);
+        read(home) ^ read(home + 3) ^ read(home + 6)
+    }
+
+    fn make_room(&mut self) {
         if (self.used + 1) * 10 > self.entries.len() * 9 {
             self.grow();
         }
-        self.place(entry);
-        self.used += 1;
     }
 
     fn place(&mut self, entry: Entry) {
@@ -166,7 +228,7 @@ impl Default for Index {
 
 impl Index {
     fn shard(&self, fingerprint: u64) -> &Mutex<Table> {
-        &self.shards[(fingerprint >> 56) as usize]
+        &self.shards[shard_of(fingerprint)]
     }
 
     /// Returns the number of objects.
@@ -187,20 +249,22 @@ impl Index {
     /// Adds an object in place of those that the same requests may match. If `replaces` returns false for one of them,
     /// the index stays as it is.
     pub fn insert(&self, entry: Entry, replaces: impl Fn(&Entry) -> bool) {
-        let mut table = self.shard(entry.fingerprint).lock();
-        let is_rival = |old: &Entry| old.rivals(entry.variant);
-        let stays = |old: &Entry| is_rival(old) && !replaces(old);
-        if table.find(entry.fingerprint).any(|at| stays(&table.entries[at])) {
-            return;
+        let change = self.shard(entry.fingerprint).lock().insert(entry, replaces);
+        self.len.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// Adds objects of one shard, each as [`insert`](Self::insert) does. `log` is passed to `replaces` with the object that
+    /// it may replace.
+    pub(crate) fn insert_all(&self, group: &[Placed], replaces: impl Fn(&Entry, u64) -> bool) {
+        let Some(first) = group.first() else { return };
+        let mut table = self.shard(first.entry.fingerprint).lock();
+        // The processor loads these places at the same time, instead of one after the other later.
+        black_box(group.iter().fold(0, |sum, placed| sum ^ table.peek(placed.entry.fingerprint)));
+        let mut change = 0_u64;
+        for &Placed { entry, log } in group {
+            change = change.wrapping_add(table.insert(entry, |old| replaces(old, log)));
         }
-        let mut removed = 0;
-        while let Some(at) = { table.find(entry.fingerprint).find(|&at| is_rival(&table.entries[at])) } {
-            table.remove(at);
-            removed += 1;
-        }
-        table.add(entry);
-        self.len.fetch_add(1, Ordering::Relaxed);
-        self.len.fetch_sub(removed, Ordering::Relaxed);
+        self.len.fetch_add(change, Ordering::Relaxed);
     }
 
     /// Returns the objects with a fingerprint.

@@ -18,7 +18,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use crate::blocks::{Aligned, BLOCK, Blocks, Reader, read_around};
+use crate::blocks::{Aligned, BLOCK, Blocks, Gradual, Reader};
 use crate::layout::{LAST_LOG, Layout, VERSION};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"LQjn");
@@ -212,6 +212,18 @@ impl<'a> Group<'a> {
         layout.checksum(layout.checksum(u64::from(MAGIC), fixed), records)
     }
 
+    /// Reads the group at an offset of a half. Returns `None` if it is incomplete or damaged.
+    fn read(layout: &Layout, half: &'a mut Gradual<'_>, at: u64) -> io::Result<Option<Self>> {
+        let Some(fixed) = half.bytes(at, GROUP as u64)? else { return Ok(None) };
+        let mut reader = Reader::new(fixed);
+        let (magic, len) = (reader.u32(), reader.u32());
+        if magic != MAGIC {
+            return Ok(None);
+        }
+        let whole = half.bytes(at, GROUP as u64 + u64::from(len))?;
+        Ok(whole.and_then(|bytes| Self::decode(layout, bytes)))
+    }
+
     fn decode(layout: &Layout, bytes: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let (magic, len, generation) = (reader.u32(), reader.u32(), reader.u64());
@@ -241,12 +253,11 @@ pub(crate) fn read(layout: &Layout, blocks: &dyn Blocks) -> io::Result<(Live, Cu
 }
 
 fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Option<(Live, Cursor)>> {
-    let (buffer, _) = read_around(blocks, layout.journal_half(half), layout.journal)?;
-    let bytes = buffer.bytes();
+    let mut groups = Gradual::new(blocks, layout.journal_half(half), layout.journal);
     let mut live = Live::default();
     let mut cursor = Cursor::default();
     let mut is_complete = false;
-    while let Some(group) = Group::decode(layout, &bytes[cursor.at as usize..]) {
+    while let Some(group) = Group::read(layout, &mut groups, cursor.at)? {
         if cursor.number == 0 {
             cursor.generation = group.generation;
         }
@@ -261,9 +272,6 @@ fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Opti
         is_complete |= group.flags & COMPLETE != 0;
         cursor.number += 1;
         cursor.at += ((GROUP + group.records.len()) as u64).next_multiple_of(BLOCK);
-        if cursor.at >= layout.journal {
-            break;
-        }
     }
     Ok(is_complete.then_some((live, cursor)))
 }

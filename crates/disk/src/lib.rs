@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod append;
 mod blocks;
 mod buffers;

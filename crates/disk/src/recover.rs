@@ -3,21 +3,31 @@
 
 use std::io;
 
+use crate::ahead::in_order;
 use crate::append::write_summary;
 use crate::health::{Event, Reason};
-use crate::index::Entry;
+use crate::index::{Entry, Placed, SHARDS, shard_of};
 use crate::journal::Live;
+use crate::layout::Layout;
 use crate::record::{Form, fingerprint};
 use crate::segment::{self, Begun, InUse, Summary};
 use crate::state::Phase;
-use crate::stats::bump;
+use crate::stats::{add, bump};
 use crate::store::Store;
+
+/// The most segments whose objects enter the index together.
+const MOST_TOGETHER: usize = 64;
 
 impl Store {
     /// Reads the index. Must be called once; lookups, purges and bans are allowed meanwhile, and objects wait to be
     /// written.
     pub fn recover(&self) {
-        if self.try_recover().is_err() {
+        self.recover_on(1);
+    }
+
+    /// As [`recover`](Self::recover), with several threads that read.
+    pub(crate) fn recover_on(&self, threads: usize) {
+        if self.try_recover(threads).is_err() {
             let reason = if self.health.has_failed() { Reason::Reads } else { Reason::Write };
             self.fail(Vec::new(), reason);
         }
@@ -26,10 +36,11 @@ impl Store {
         self.has_records.notify_all();
     }
 
-    fn try_recover(&self) -> io::Result<()> {
+    fn try_recover(&self, threads: usize) -> io::Result<()> {
         let layout = self.layout;
         let tail = self.state.lock().live.tail;
-        let InUse { epochs, newest, unreadable, outdated } = InUse::read(&layout, &*self.blocks, tail);
+        let InUse { epochs, newest, unreadable, outdated } =
+            InUse::read(&layout, &*self.blocks, tail, threads);
         for (slot, error) in unreadable {
             self.wipe(slot, error)?;
         }
@@ -43,21 +54,19 @@ impl Store {
                 (slot.epoch, slot.begun) = (epoch, at);
             }
         }
-        for Begun { epoch, .. } in epochs {
-            // The tail may have moved meanwhile.
-            let tail = self.state.lock().live.tail;
-            if !segment::is_in_use(&layout, epoch, tail) {
-                continue;
+        let mut known = Known::default();
+        let read = |begun: &Begun| {
+            segment::read_summary(&layout, &*self.blocks, layout.slot(begun.epoch), begun.epoch)
+        };
+        in_order(&epochs, threads, read, |&Begun { epoch, .. }, summary| {
+            self.take_segment(&mut known, epoch, summary)?;
+            if known.is_full() {
+                known.pass_to(self);
             }
-            match self.contents(epoch)? {
-                Ok(summary) => self.index_segment(epoch, &summary),
-                Err(error) => {
-                    let slot = layout.slot(epoch);
-                    self.wipe(slot, error)?;
-                    self.state.lock().slots[slot as usize].epoch = 0;
-                }
-            }
-        }
+            Ok::<(), io::Error>(())
+        })?;
+        known.pass_to(self);
+        self.write_summaries(&known.without_summary)?;
         let mut state = self.state.lock();
         state.epoch = newest;
         state.offset = layout.segment;
@@ -88,44 +97,96 @@ impl Store {
         self.health.report(Event::Lost { at: self.layout.segment_at(slot), reason });
     }
 
-    /// Returns the summary of a segment, or why it cannot be read. If it has none, reads its records and writes one.
-    fn contents(&self, epoch: u64) -> io::Result<io::Result<Summary>> {
-        let layout = &self.layout;
-        let slot = layout.slot(epoch);
-        match segment::read_summary(layout, &*self.blocks, slot, epoch) {
-            Ok(Some(summary)) => return Ok(Ok(summary)),
-            Ok(None) => {}
-            Err(error) => return Ok(Err(error)),
+    /// Takes the objects of a segment: those of its summary, or if it has none, of its records. A segment that cannot be
+    /// read is overwritten.
+    fn take_segment(
+        &self,
+        known: &mut Known,
+        epoch: u64,
+        summary: io::Result<Option<Summary>>,
+    ) -> io::Result<()> {
+        let (layout, slot) = (&self.layout, self.layout.slot(epoch));
+        // The tail may have moved meanwhile.
+        let tail = self.state.lock().live.tail;
+        if !segment::is_in_use(layout, epoch, tail) {
+            return Ok(());
         }
-        let summary = match segment::scan(layout, &*self.blocks, slot, epoch) {
-            Ok(summary) => summary,
-            Err(error) => return Ok(Err(error)),
+        let scanned = || segment::scan(layout, &*self.blocks, slot, epoch);
+        let (is_new, contents) = match summary {
+            Ok(Some(summary)) => (false, Ok(summary)),
+            Ok(None) => (true, scanned()),
+            Err(error) => (false, Err(error)),
         };
-        self.blocks.sync()?;
-        write_summary(self, epoch, &summary)?;
-        Ok(Ok(summary))
-    }
-
-    fn index_segment(&self, epoch: u64, summary: &Summary) {
-        let layout = &self.layout;
-        let slot = layout.slot(epoch);
-        let bans = (self.tested_ban(summary.bans.0, true), self.tested_ban(summary.bans.1, true));
-        // Later records replace earlier ones.
-        for group in summary.records.chunks(256) {
-            let mut state = self.state.lock();
-            state.slots[slot as usize].bans = bans;
-            for record in group {
-                let fingerprint = fingerprint(&record.key);
-                let log = epoch * layout.segment + record.offset;
-                if record.form == Form::Part || state.live.is_purged(fingerprint, log) {
-                    continue;
-                }
-                let place = layout.segment_at(slot) + record.offset;
-                let entry = Entry::new(fingerprint, place, record.len, record.variant, record.expires);
-                let is_older = |old: &Entry| state.log_of(layout, old).is_none_or(|old| old < log);
-                self.index.insert(entry, is_older);
-                bump(&self.health.stats.recovered);
+        match contents {
+            Ok(summary) => {
+                let bans = (self.tested_ban(summary.bans.0, true), self.tested_ban(summary.bans.1, true));
+                self.state.lock().slots[slot as usize].bans = bans;
+                known.add(layout, epoch, &summary);
+                known.without_summary.extend(is_new.then_some((epoch, summary)));
+            }
+            Err(error) => {
+                self.wipe(slot, error)?;
+                self.state.lock().slots[slot as usize].epoch = 0;
             }
         }
+        Ok(())
+    }
+
+    /// Writes the summaries of segments that had none, so that the next start need not read their records. This comes
+    /// last, because it waits for the device.
+    fn write_summaries(&self, found: &[(u64, Summary)]) -> io::Result<()> {
+        if !found.is_empty() {
+            self.blocks.sync()?;
+        }
+        found.iter().try_for_each(|(epoch, summary)| write_summary(self, *epoch, summary))
+    }
+}
+
+/// The objects of some segments, which enter the index together: one shard after the other, because memory responds
+/// faster to several accesses at a time.
+struct Known {
+    shards: [Vec<Placed>; SHARDS],
+    segments: usize,
+    /// The number of segments that are taken together. The first objects are soon known.
+    limit: usize,
+    /// The segments whose records were read, with their contents.
+    without_summary: Vec<(u64, Summary)>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        let shards = std::array::from_fn(|_| Vec::new());
+        Self { shards, segments: 0, limit: 1, without_summary: Vec::new() }
+    }
+}
+
+impl Known {
+    fn add(&mut self, layout: &Layout, epoch: u64, summary: &Summary) {
+        for record in summary.records.iter().filter(|record| record.form != Form::Part) {
+            let fingerprint = fingerprint(&record.key);
+            let log = epoch * layout.segment + record.offset;
+            let entry =
+                Entry::new(fingerprint, layout.place(log), record.len, record.variant, record.expires);
+            self.shards[shard_of(fingerprint)].push(Placed { entry, log });
+        }
+        self.segments += 1;
+    }
+
+    fn is_full(&self) -> bool {
+        self.segments >= self.limit
+    }
+
+    /// Adds the objects to the index, but for those that were purged. Newer objects replace older ones.
+    fn pass_to(&mut self, store: &Store) {
+        for shard in &mut self.shards {
+            let state = store.state.lock();
+            shard.retain(|Placed { entry, log }| !state.live.is_purged(entry.fingerprint, *log));
+            let is_older = |old: &Entry, log| state.log_of(&store.layout, old).is_none_or(|old| old < log);
+            store.index.insert_all(shard, is_older);
+            add(&store.health.stats.recovered, shard.len() as u64);
+            shard.clear();
+        }
+        self.segments = 0;
+        self.limit = (self.limit * 2).min(MOST_TOGETHER);
     }
 }

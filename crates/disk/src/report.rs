@@ -64,7 +64,7 @@ pub fn report(
         purges: live.purges.len() + live.tags.len(),
         ..Report::default()
     };
-    let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, live.tail);
+    let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, live.tail, 1);
     report.unreadable.extend(unreadable.into_iter().map(|(slot, error)| (slot, error.to_string())));
     report.used.count = epochs.len() as u64;
     report.used.oldest = epochs.iter().map(|begun| begun.at).filter(|&at| at > 0.0).reduce(f64::min);

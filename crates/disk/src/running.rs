@@ -137,7 +137,7 @@ impl fmt::Debug for Running {
 }
 
 fn write(store: &Arc<Store>, is_ending: &AtomicBool) {
-    store.recover();
+    store.recover_on(READERS);
     let mut writer = Writer::new(Arc::clone(store));
     let mut flushed = store.now();
     loop {

@@ -14,9 +14,11 @@
 //! The header is durable before the first record is written, and the records before the summary. A segment without a
 //! valid summary was being written: its records are read one by one, up to the first that is incomplete.
 
+use std::convert::Infallible;
 use std::io;
 
-use crate::blocks::{Aligned, BLOCK, Blocks, Reader, read_around};
+use crate::ahead::in_order;
+use crate::blocks::{Aligned, BLOCK, Blocks, Gradual, Reader, read_around};
 use crate::layout::{LAST_LOG, Layout, UNIT};
 use crate::record::{FIXED, Form, Header, Key, Meta};
 
@@ -170,13 +172,15 @@ pub(crate) struct InUse {
 }
 
 impl InUse {
-    /// Reads the epochs of all segments. Log positions before `tail` are not in use.
-    pub fn read(layout: &Layout, blocks: &dyn Blocks, tail: u64) -> Self {
+    /// Reads the epochs of all segments, on several threads. Log positions before `tail` are not in use.
+    pub fn read(layout: &Layout, blocks: &dyn Blocks, tail: u64, threads: usize) -> Self {
         let (newest, unreadable, outdated) = (tail / layout.segment, Vec::new(), Vec::new());
         let mut found = Self { epochs: Vec::new(), newest, unreadable, outdated };
         let mut lost = 0;
-        for slot in 0..layout.segments {
-            match read_header(layout, blocks, slot) {
+        let slots: Vec<u64> = (0..layout.segments).collect();
+        let read = |&slot: &u64| read_header(layout, blocks, slot);
+        let Ok(()) = in_order(&slots, threads, read, |&slot, beginning| -> Result<(), Infallible> {
+            match beginning {
                 Ok(Beginning::Unused) => {}
                 Ok(Beginning::Begun(begun)) => found.epochs.push(begun),
                 Ok(Beginning::Lost(epoch)) => {
@@ -186,7 +190,8 @@ impl InUse {
                 }
                 Err(error) => found.unreadable.push((slot, error)),
             }
-        }
+            Ok(())
+        });
         found.epochs.sort_unstable_by_key(|begun| std::cmp::Reverse(begun.epoch));
         found.newest = found.epochs.first().map_or(0, |first| first.epoch).max(found.newest).max(lost);
         // Each segment that cannot be read may have a newer epoch.
@@ -317,17 +322,19 @@ impl Footer {
 }
 
 /// Reads the records of a segment that has no summary, and verifies all of them. Ends at the first that is missing or
-/// damaged.
+/// damaged, and reads little beyond it.
 pub(crate) fn scan(layout: &Layout, blocks: &dyn Blocks, slot: u64, epoch: u64) -> io::Result<Summary> {
-    let mut buffer = Aligned::new(layout.segment as usize);
-    blocks.read(layout.segment_at(slot), buffer.bytes_mut())?;
-    let bytes = buffer.bytes();
+    let mut segment = Gradual::new(blocks, layout.segment_at(slot), layout.segment);
     let mut summary = Summary::new();
     let mut offset = FIRST;
     while offset < layout.segment {
-        let found = [offset, offset.next_multiple_of(BLOCK)]
-            .into_iter()
-            .find_map(|at| sound_record(layout, epoch, bytes, at).map(|header| (at, header)));
+        let mut found = None;
+        for at in [offset, offset.next_multiple_of(BLOCK)] {
+            if let Some(header) = sound_record(layout, epoch, &mut segment, at)? {
+                found = Some((at, header));
+                break;
+            }
+        }
         let Some((at, header)) = found else { break };
         let Header { form, meta: Meta { key, variant, expires, .. }, len, .. } = header;
         let record = Summarized { form, key, offset: at, len, variant, expires };
@@ -337,9 +344,16 @@ pub(crate) fn scan(layout: &Layout, blocks: &dyn Blocks, slot: u64, epoch: u64) 
     Ok(summary)
 }
 
-fn sound_record(layout: &Layout, epoch: u64, segment: &[u8], at: u64) -> Option<Header> {
-    let bytes = segment.get(at as usize..)?;
-    let header = Header::decode(layout, epoch * layout.segment + at, bytes)?;
-    let record = bytes.get(..header.len as usize)?;
-    header.is_sound(layout, record).then_some(header)
+/// Returns the header of the record at an offset of a segment, if the record is complete and not damaged.
+fn sound_record(
+    layout: &Layout,
+    epoch: u64,
+    segment: &mut Gradual<'_>,
+    at: u64,
+) -> io::Result<Option<Header>> {
+    let log = epoch * layout.segment + at;
+    let fixed = segment.bytes(at, FIXED as u64)?;
+    let Some(header) = fixed.and_then(|bytes| Header::decode(layout, log, bytes)) else { return Ok(None) };
+    let record = segment.bytes(at, header.len)?;
+    Ok(record.is_some_and(|record| header.is_sound(layout, record)).then_some(header))
 }

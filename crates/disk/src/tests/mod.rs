@@ -10,6 +10,7 @@ mod index;
 mod large;
 mod moves;
 mod page;
+mod restart;
 mod reuse;
 mod ring;
 mod stream;
