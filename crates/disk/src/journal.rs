@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! group    u32 "LQjn" | u32 length of the records | u64 generation | u32 number | u32 flags | u64 tail | u32 last ban
-//!          | u32 0 | u64 checksum of the preceding fields and the records | records
+//!          | u32 limit | u64 checksum of the preceding fields and the records | records
 //! records  u8 1 | u64 fingerprint | u64 bound                                  objects up to the bound are purged
 //!          u8 3 | u64 tag | u64 bound                             objects with this tag up to the bound are purged
 //!          u8 2 | u32 number | f64 time | u32 length | words, each with u32 length         a ban  (little endian)
@@ -13,7 +13,8 @@
 //!
 //! `generation` counts the halves that were begun, `number` the groups in a half. The checkpoint ends with the first
 //! group that has the flag 1. The half with the higher generation is used, if its checkpoint is complete. Log positions
-//! before `tail` are no longer in use, whatever their segments contain.
+//! before `tail` are no longer in use, whatever their segments contain. No segment has an epoch above the `limit` of the
+//! last group, so that a start finds the newest objects at once. It is 0 if that is not known: earlier programs write 0.
 
 use std::collections::HashMap;
 use std::io;
@@ -62,6 +63,8 @@ pub struct Live {
     pub tail: u64,
     /// The highest number that a ban ever had.
     pub last_ban: u32,
+    /// The highest epoch that a segment may have. 0 if it is not known.
+    pub limit: u64,
 }
 
 impl Live {
@@ -180,6 +183,8 @@ pub(crate) struct Cursor {
     number: u32,
     /// Whether the version of the store is the newest.
     pub(crate) is_raised: bool,
+    /// The limit of the epochs in the last group that was written.
+    pub(crate) limit: u64,
 }
 
 struct Group<'a> {
@@ -188,6 +193,7 @@ struct Group<'a> {
     flags: u32,
     tail: u64,
     last_ban: u32,
+    limit: u32,
     records: &'a [u8],
 }
 
@@ -201,7 +207,7 @@ impl<'a> Group<'a> {
         out.extend_from_slice(&self.flags.to_le_bytes());
         out.extend_from_slice(&self.tail.to_le_bytes());
         out.extend_from_slice(&self.last_ban.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.limit.to_le_bytes());
         let checksum = Self::checksum(layout, &out, self.records);
         out.extend_from_slice(&checksum.to_le_bytes());
         out.extend_from_slice(self.records);
@@ -228,13 +234,13 @@ impl<'a> Group<'a> {
         let mut reader = Reader::new(bytes);
         let (magic, len, generation) = (reader.u32(), reader.u32(), reader.u64());
         let (number, flags, tail) = (reader.u32(), reader.u32(), reader.u64());
-        let (last_ban, _, checksum) = (reader.u32(), reader.u32(), reader.u64());
+        let (last_ban, limit, checksum) = (reader.u32(), reader.u32(), reader.u64());
         let records = reader.bytes(len as usize);
         let is_sound = !reader.is_short
             && magic == MAGIC
             && tail < LAST_LOG
             && checksum == Self::checksum(layout, &bytes[..GROUP - 8], records);
-        is_sound.then_some(Self { generation, number, flags, tail, last_ban, records })
+        is_sound.then_some(Self { generation, number, flags, tail, last_ban, limit, records })
     }
 }
 
@@ -249,7 +255,8 @@ pub(crate) fn read(layout: &Layout, blocks: &dyn Blocks) -> io::Result<(Live, Cu
         }
     }
     let (live, cursor) = best.unwrap_or_default();
-    Ok((live, Cursor { is_raised: layout.version >= VERSION, ..cursor }))
+    let cursor = Cursor { is_raised: layout.version >= VERSION, limit: live.limit, ..cursor };
+    Ok((live, cursor))
 }
 
 fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Option<(Live, Cursor)>> {
@@ -269,6 +276,7 @@ fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Opti
         }
         live.tail = live.tail.max(group.tail);
         live.last_ban = live.last_ban.max(group.last_ban);
+        live.limit = u64::from(group.limit);
         is_complete |= group.flags & COMPLETE != 0;
         cursor.number += 1;
         cursor.at += ((GROUP + group.records.len()) as u64).next_multiple_of(BLOCK);
@@ -348,7 +356,9 @@ impl Cursor {
         flags: u32,
     ) -> io::Result<Result<(), NoRoom>> {
         let Self { generation, at, number, .. } = *self;
-        let group = Group { generation, number, flags, tail: live.tail, last_ban: live.last_ban, records };
+        let limit = u32::try_from(live.limit).unwrap_or(0);
+        let group =
+            Group { generation, number, flags, tail: live.tail, last_ban: live.last_ban, limit, records };
         let bytes = group.encode(layout);
         let len = bytes.bytes().len() as u64;
         if at + len > layout.journal {
@@ -357,6 +367,7 @@ impl Cursor {
         blocks.write(layout.journal_half(generation) + at, bytes.bytes())?;
         self.at += len;
         self.number += 1;
+        self.limit = live.limit;
         Ok(Ok(()))
     }
 }

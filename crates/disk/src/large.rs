@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::layout::Layout;
 use crate::record::{Fields, part_len};
+use crate::state::Phase;
 use crate::stats::bump;
 use crate::store::{Candidate, Store};
 
@@ -34,10 +35,11 @@ impl Places {
 
 impl Store {
     /// Returns the places of the parts of a large object. `None` if the segment of one was reused: then the object is
-    /// removed.
+    /// removed. While the index is read, the segment may only be not known yet.
     pub(crate) fn places(&self, candidate: &Candidate, fields: &Fields<'_>) -> Option<Places> {
+        let is_known = self.phase() != Phase::Recovering;
         let found = self.find_places(fields);
-        if found.is_none() {
+        if found.is_none() && is_known {
             self.drop_unreadable(candidate);
             bump(&self.health.stats.evicted);
         }

@@ -10,13 +10,16 @@ use crate::index::{Entry, Placed, SHARDS, shard_of};
 use crate::journal::Live;
 use crate::layout::Layout;
 use crate::record::{Form, fingerprint};
-use crate::segment::{self, Begun, InUse, Summary};
+use crate::segment::{self, Beginning, Begun, InUse, Summary};
 use crate::state::Phase;
 use crate::stats::{add, bump};
-use crate::store::Store;
+use crate::store::{EPOCHS_AHEAD, Store};
 
 /// The most segments whose objects enter the index together.
 const MOST_TOGETHER: usize = 64;
+
+/// The number of segments that are looked for before the others, with those that the journal allows in advance.
+const SOON: u64 = 4 * EPOCHS_AHEAD;
 
 impl Store {
     /// Reads the index. Must be called once; lookups, purges and bans are allowed meanwhile, and objects wait to be
@@ -38,39 +41,28 @@ impl Store {
 
     fn try_recover(&self, threads: usize) -> io::Result<()> {
         let layout = self.layout;
-        let tail = self.state.lock().live.tail;
-        let InUse { epochs, newest, unreadable, outdated } =
+        let mut known = Known::default();
+        let soon = self.newest_segments(threads);
+        self.read_segments(&mut known, &soon, threads)?;
+        let Live { tail, limit, .. } = self.state.lock().live;
+        let InUse { mut epochs, newest, unreadable, outdated } =
             InUse::read(&layout, &*self.blocks, tail, threads);
+        debug_assert!(limit == 0 || epochs.first().is_none_or(|newest| newest.epoch <= limit));
         for (slot, error) in unreadable {
             self.wipe(slot, error)?;
         }
         for slot in outdated {
+            self.forget_segment(slot);
             segment::wipe(&layout, &*self.blocks, slot)?;
         }
-        {
-            let mut state = self.state.lock();
-            for &Begun { epoch, at } in &epochs {
-                let slot = &mut state.slots[layout.slot(epoch) as usize];
-                (slot.epoch, slot.begun) = (epoch, at);
-            }
-        }
-        let mut known = Known::default();
-        let read = |begun: &Begun| {
-            segment::read_summary(&layout, &*self.blocks, layout.slot(begun.epoch), begun.epoch)
-        };
-        in_order(&epochs, threads, read, |&Begun { epoch, .. }, summary| {
-            self.take_segment(&mut known, epoch, summary)?;
-            if known.is_full() {
-                known.pass_to(self);
-            }
-            Ok::<(), io::Error>(())
-        })?;
-        known.pass_to(self);
+        epochs.retain(|begun| !soon.contains(begun));
+        self.read_segments(&mut known, &epochs, threads)?;
         self.write_summaries(&known.without_summary)?;
         let mut state = self.state.lock();
         state.epoch = newest;
         state.offset = layout.segment;
         state.start = (newest + 1) * layout.segment;
+        state.live.limit = newest + EPOCHS_AHEAD;
         state.phase = Phase::Working;
         let start = state.start;
         let Live { purges, tags, .. } = &mut state.live;
@@ -81,6 +73,61 @@ impl Store {
         Ok(())
     }
 
+    /// Returns the newest segments, the newest first, if the journal states which these are. A start then knows the objects
+    /// that are requested most before it has read the headers of all segments.
+    fn newest_segments(&self, threads: usize) -> Vec<Begun> {
+        let layout = &self.layout;
+        let Live { limit, tail, .. } = self.state.lock().live;
+        let count = SOON.min(layout.segments / 2).min(limit);
+        let epochs: Vec<u64> = (limit - count + 1..=limit).rev().collect();
+        let mut found = Vec::new();
+        let read = |&epoch: &u64| segment::read_header(layout, &*self.blocks, layout.slot(epoch));
+        let is_certain = in_order(&epochs, threads, read, |&epoch, beginning| match beginning {
+            Ok(Beginning::Unused) => Ok(()),
+            Ok(Beginning::Begun(begun)) if begun.epoch == epoch => {
+                found.extend(segment::is_in_use(layout, epoch, tail).then_some(begun));
+                Ok(())
+            }
+            Ok(Beginning::Begun(begun)) if begun.epoch < epoch => Ok(()),
+            // Nothing is certain if a header is damaged, or newer than the journal states.
+            _ => Err(()),
+        });
+        if is_certain.is_ok() { found } else { Vec::new() }
+    }
+
+    /// Reads segments, and adds their objects to the index.
+    fn read_segments(&self, known: &mut Known, segments: &[Begun], threads: usize) -> io::Result<()> {
+        let layout = &self.layout;
+        {
+            let mut state = self.state.lock();
+            for &Begun { epoch, at } in segments {
+                let slot = &mut state.slots[layout.slot(epoch) as usize];
+                (slot.epoch, slot.begun) = (epoch, at);
+            }
+        }
+        let read = |begun: &Begun| {
+            segment::read_summary(layout, &*self.blocks, layout.slot(begun.epoch), begun.epoch)
+        };
+        in_order(segments, threads, read, |&Begun { epoch, .. }, summary| {
+            self.take_segment(known, epoch, summary)?;
+            if known.is_full() {
+                known.pass_to(self);
+            }
+            Ok::<(), io::Error>(())
+        })?;
+        known.pass_to(self);
+        Ok(())
+    }
+
+    /// Removes what is known of a segment.
+    fn forget_segment(&self, slot: u64) {
+        let mut state = self.state.lock();
+        let found = &mut state.slots[slot as usize];
+        if std::mem::take(&mut found.epoch) > 0 {
+            self.index.sweep(|entry| self.layout.slot_of(entry.place()) == Some(slot));
+        }
+    }
+
     /// Overwrites a segment that cannot be read. Purges do not concern its objects, which the index does not contain, so
     /// no later start may find them. Fails with the error of the read if the device has failed altogether.
     fn wipe(&self, slot: u64, error: io::Error) -> io::Result<()> {
@@ -88,6 +135,7 @@ impl Store {
             return Err(error);
         }
         self.note_lost(slot, error.to_string());
+        self.forget_segment(slot);
         segment::wipe(&self.layout, &*self.blocks, slot)
     }
 
@@ -124,10 +172,7 @@ impl Store {
                 known.add(layout, epoch, &summary);
                 known.without_summary.extend(is_new.then_some((epoch, summary)));
             }
-            Err(error) => {
-                self.wipe(slot, error)?;
-                self.state.lock().slots[slot as usize].epoch = 0;
-            }
+            Err(error) => self.wipe(slot, error)?,
         }
         Ok(())
     }

@@ -14,11 +14,14 @@ use crate::blocks::Blocks;
 use crate::buffers::Buffers;
 use crate::health::{Event, Health, Observed, Reason};
 use crate::index::{Entry, Index};
-use crate::journal::{self, Ban, Cursor};
+use crate::journal::{self, Ban, Cursor, Live};
 use crate::layout::{Layout, OpenError};
 use crate::record::{Key, fingerprint};
 use crate::state::{Dropped, Hold, Phase, State};
 use crate::stats::{Stats, add, bump};
+
+/// The number of segments that may be begun before the journal has to allow more.
+pub(crate) const EPOCHS_AHEAD: u64 = 16;
 
 /// The cache above the store. Called with no lock held.
 pub trait Owner: Send + Sync {
@@ -426,9 +429,9 @@ impl Store {
                 return !pending.holds.is_empty();
             }
             state.is_journaling = true;
-            let tail =
-                journal::Live { tail: state.live.tail, last_ban: state.live.last_ban, ..Default::default() };
-            (pending, tail, state.phase == Phase::Recovering)
+            let Live { tail, last_ban, limit, .. } = state.live;
+            let live = Live { tail, last_ban, limit, ..Live::default() };
+            (pending, live, state.phase == Phase::Recovering)
         };
         add(&self.health.stats.journaled, pending.count);
         bump(&self.health.stats.journal_groups);
@@ -458,6 +461,24 @@ impl Store {
         }
         // Now the answers go out.
         drop(pending);
+        true
+    }
+
+    /// Records that an epoch may be begun, and some after it. Must be called before its header is written. Returns false if
+    /// the device has failed.
+    pub(crate) fn allow_epoch(&self, epoch: u64) -> bool {
+        if self.cursor.lock().limit >= epoch {
+            return true;
+        }
+        let mut state = self.state.lock();
+        state.live.limit = epoch + EPOCHS_AHEAD;
+        state.pending.count += 1;
+        drop(state);
+        while self.cursor.lock().limit < epoch {
+            if !self.journal_step() {
+                return self.cursor.lock().limit >= epoch;
+            }
+        }
         true
     }
 

@@ -332,6 +332,9 @@ impl Writer {
                 continue;
             }
             drop(state);
+            if !store.allow_epoch(epoch) {
+                return Ok(false);
+            }
             let begun = store.now();
             let header = segment::header(layout, epoch, begun);
             store.blocks.write(layout.segment_at(slot), header.bytes())?;

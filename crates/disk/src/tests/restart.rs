@@ -3,20 +3,25 @@
 //! `RESTART_OBJECTS=10000000 RESTART_FILE=/var/tmp/store cargo test --release -p lacquer-disk --lib large_store --
 //! --nocapture` prints the figures of a file. Only the headers and summaries are written, so that it is sparse.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use lacquer_testing::{Random, key};
 
-use crate::blocks::Blocks;
+use super::device::SimulatedDevice;
+use super::page::{Page, key as page_key};
+use crate::blocks::{BLOCK, Blocks};
 use crate::file::{FileDevice, open_file};
 use crate::layout::Layout;
 use crate::record::Form;
 use crate::segment::{self, FIRST, Summarized, Summary};
 use crate::state::Phase;
 use crate::store::{Options, Store};
+use crate::writer::{Step, Writer};
 
 /// The length of each record: the mean of a store of pages and pictures.
 const LEN: u64 = 62 << 10;
@@ -52,6 +57,10 @@ fn create(path: &PathBuf, count: u64) -> u64 {
     }
     assert!(epoch < layout.segments);
     device.sync().expect("it is durable");
+    // The journal then states which segments are the newest.
+    let store = open(device);
+    store.recover_on(THREADS);
+    while store.journal_step() {}
     objects
 }
 
@@ -64,8 +73,8 @@ fn a_large_store_needs_little_memory_and_is_known_soon() {
     let objects = create(&path, count);
 
     let began = Instant::now();
-    let device = FileDevice::new(open_file(&path, false).expect("the file can be opened")).expect("a file");
-    let store = Store::open(Box::new(device), Options::default(), || 1000.0).expect("a store");
+    let store =
+        open(FileDevice::new(open_file(&path, false).expect("the file can be opened")).expect("a file"));
     let _ = std::fs::remove_file(&path);
     let opened = began.elapsed();
     let reader = Arc::clone(&store);
@@ -88,4 +97,82 @@ fn a_large_store_needs_little_memory_and_is_known_soon() {
         assert!(store.may_have(&key(random.below(objects))));
     }
     assert!(!store.may_have(&key(objects)));
+}
+
+/// A device that does not return the headers of the oldest segments before it is open.
+#[derive(Clone)]
+struct Gate {
+    device: SimulatedDevice,
+    layout: Layout,
+    oldest: u64,
+    is_open: Arc<AtomicBool>,
+}
+
+impl Blocks for Gate {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+
+    fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let is_header = |slot: u64| (at..at + BLOCK).contains(&self.layout.segment_at(slot));
+        while (0..self.oldest).any(is_header) && !self.is_open.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(1));
+        }
+        self.device.read(at, buffer)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.device.write(at, bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.device.sync()
+    }
+}
+
+fn open(blocks: impl Blocks + 'static) -> Arc<Store> {
+    Store::open(Box::new(blocks), Options { queue: u64::MAX, ..Options::default() }, || 1000.0)
+        .expect("a store")
+}
+
+#[test]
+fn the_newest_objects_are_known_before_the_headers_of_the_others_are_read() {
+    let segment = 256 << 10;
+    let layout = Layout { id: 5, journal: 64 << 10, segment, segments: 200, created: 1.0, version: 1 };
+    let device = SimulatedDevice::new(layout.size(), 1);
+    layout.create(&device).expect("the device works");
+    let store = open(device.clone());
+    store.recover();
+    let mut writer = Writer::new(Arc::clone(&store));
+    // Object 0 is written again at the end.
+    let numbers = (0..300).chain([0]);
+    for number in numbers.clone() {
+        drop(store.commit(Box::new(Page { number, head: "head", len: 100_000 })));
+        while writer.step() == Step::More {}
+    }
+    writer.flush();
+    while store.journal_step() {}
+    let used = store.segments().0;
+    assert!((150..190).contains(&used));
+
+    let is_open = Arc::<AtomicBool>::default();
+    let store = open(Gate { device, layout, oldest: 80, is_open: Arc::clone(&is_open) });
+    let reader = Arc::clone(&store);
+    let recovery = spawn(move || reader.recover_on(4));
+    let newest = [0, 299, 298, 250, 200];
+    let is_known = |number: &u64| store.may_have(&page_key(*number));
+    let began = Instant::now();
+    while !newest.iter().all(is_known) {
+        assert!(began.elapsed() < Duration::from_secs(20), "the newest are not known");
+        sleep(Duration::from_millis(1));
+    }
+    assert_eq!((store.phase(), is_known(&1)), (Phase::Recovering, false));
+    let rewritten = store.candidates(&page_key(0), 1000.0);
+    assert_eq!((rewritten.len(), layout.slot(rewritten[0].log / segment)), (1, used));
+
+    is_open.store(true, Ordering::Relaxed);
+    recovery.join().expect("no panic");
+    assert_eq!((store.phase(), store.objects()), (Phase::Working, 300));
+    assert!(numbers.clone().all(|number| is_known(&number)));
+    assert_eq!(store.candidates(&page_key(0), 1000.0)[0].log, rewritten[0].log);
 }
