@@ -45,8 +45,10 @@ impl Store {
         }
         let bytes = counted(len);
         let has_room = state.queue.bytes() + bytes <= queue.max(bytes);
-        let Some(tags) = tags.filter(|_| has_size && has_room) else {
-            if has_size && !has_room {
+        // The next start would not know a ban that may concern it, if that was dropped meanwhile.
+        let is_tested = meta.ban >= state.live.dropped_ban;
+        let Some(tags) = tags.filter(|_| has_size && has_room && is_tested) else {
+            if has_size {
                 bump(&self.health.stats.refused);
             }
             drop(state);

@@ -63,6 +63,8 @@ pub struct Live {
     pub tail: u64,
     /// The highest number that a ban ever had.
     pub last_ban: u32,
+    /// The highest number of a ban that this process has dropped from the records. 0 if there is none.
+    pub dropped_ban: u32,
     /// The highest epoch that a segment may have. 0 if it is not known.
     pub limit: u64,
 }
@@ -110,7 +112,17 @@ impl Live {
         let tail = self.tail;
         self.purges.retain(|_, bound| *bound > tail);
         self.tags.retain(|_, purge| purge.bound > tail || purge.number > oldest_number);
+        let dropped = self.bans.iter().map(|ban| ban.number).filter(|&number| number <= oldest_ban);
+        self.dropped_ban = dropped.fold(self.dropped_ban, u32::max);
         self.bans.retain(|ban| ban.number > oldest_ban);
+    }
+
+    /// Drops all records.
+    pub(crate) fn clear(&mut self) {
+        self.purges.clear();
+        self.tags.clear();
+        self.dropped_ban = self.bans.iter().map(|ban| ban.number).fold(self.dropped_ban, u32::max);
+        self.bans.clear();
     }
 
     fn apply(&mut self, records: &[u8]) -> Option<()> {

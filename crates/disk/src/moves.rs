@@ -202,8 +202,7 @@ impl Moves {
             }
             // It may have been begun again.
             if found.epoch + layout.segments <= state.epoch {
-                let found = &mut state.slots[slot as usize];
-                (found.epoch, found.bans) = (0, (u32::MAX, 0));
+                state.slots[slot as usize].epoch = 0;
             }
         }
     }

@@ -439,7 +439,7 @@ impl State {
         if self.phase == Phase::Recovering {
             return 0;
         }
-        let slots = self.slots.iter().filter(|slot| slot.epoch > 0).map(|slot| slot.bans.0);
+        let slots = self.slots.iter().map(|slot| slot.bans.0);
         let queued = self.queue.bans();
         let flying = self.flying.iter().map(|flying| flying.ban);
         slots.chain(queued).chain(flying).min().unwrap_or(u32::MAX)

@@ -519,9 +519,7 @@ impl Store {
         bump(&self.health.stats.cleared);
         let mut state = self.state.lock();
         state.live.tail = state.next_log(&self.layout);
-        state.live.purges.clear();
-        state.live.tags.clear();
-        state.live.bans.clear();
+        state.live.clear();
         state.flying.iter_mut().for_each(|record| record.is_purged = true);
         let dropped = state.queue.clear();
         for slot in &mut state.slots {

@@ -326,7 +326,6 @@ impl Writer {
             }
             let found = &mut state.slots[slot as usize];
             found.epoch = 0;
-            found.bans = (u32::MAX, 0);
             if Arc::strong_count(&found.pin) > 1 {
                 bump(&store.health.stats.pinned);
                 continue;
@@ -342,6 +341,8 @@ impl Writer {
             let mut state = store.state.lock();
             let found = &mut state.slots[slot as usize];
             (found.epoch, found.begun) = (epoch, begun);
+            // Until now, a start could have found the old objects.
+            found.bans = (u32::MAX, 0);
             state.offset = FIRST;
             state.is_emptying = false;
             self.log.begin_segment();

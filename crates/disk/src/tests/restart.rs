@@ -16,10 +16,11 @@ use super::device::SimulatedDevice;
 use super::page::{Page, key as page_key};
 use crate::blocks::{BLOCK, Blocks};
 use crate::file::{FileDevice, open_file};
+use crate::journal::Ban;
 use crate::layout::Layout;
 use crate::record::Form;
 use crate::segment::{self, FIRST, Summarized, Summary};
-use crate::state::Phase;
+use crate::state::{Content, Phase};
 use crate::store::{Options, Store};
 use crate::writer::{Step, Writer};
 
@@ -175,4 +176,33 @@ fn the_newest_objects_are_known_before_the_headers_of_the_others_are_read() {
     assert_eq!((store.phase(), store.objects()), (Phase::Working, 300));
     assert!(numbers.clone().all(|number| is_known(&number)));
     assert_eq!(store.candidates(&page_key(0), 1000.0)[0].log, rewritten[0].log);
+}
+
+#[test]
+fn an_object_that_is_older_than_a_forgotten_ban_is_refused() {
+    let layout =
+        Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 20, created: 1.0, version: 1 };
+    let device = SimulatedDevice::new(layout.size(), 1);
+    layout.create(&device).expect("the device works");
+    let store = open(device.clone());
+    store.recover();
+    while store.journal_step() {}
+    // While a body is fetched, there is a ban, which no object on the disk needs.
+    let ban = |number| store.ban(Ban { number, time: 1.0, words: vec!["obj.status".to_owned()] }, None);
+    (1..=2).for_each(ban);
+    store.state.lock().pending.wants_checkpoint = true;
+    while store.journal_step() {}
+    let page = |number| Page { number, head: "head", len: 1000 };
+    assert_eq!(page(7).parts().meta.ban, 1);
+    drop(store.commit(Box::new(page(7))));
+    let mut writer = Writer::new(Arc::clone(&store));
+    writer.close();
+    assert_eq!((store.objects(), store.stats().refused.load(Ordering::Relaxed)), (0, 1));
+
+    // The next start knows how the objects of its time were tested.
+    let store = open(device.clone());
+    store.recover();
+    drop(store.commit(Box::new(page(7))));
+    Writer::new(Arc::clone(&store)).close();
+    assert_eq!(store.objects(), 1);
 }

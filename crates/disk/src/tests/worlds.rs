@@ -405,6 +405,11 @@ impl World {
                 assert!(is_excused, "seed {seed}: an object in the index cannot be read");
                 continue;
             };
+            if self.store.phase() == Phase::Failed {
+                // The read of an earlier candidate has failed, and took the device out.
+                assert!(self.has_failing_reads || self.device.is_off(), "seed {seed}");
+                return;
+            }
             assert!(self.store.is_alive(&candidate, loaded.tags()), "seed {seed}: it is in the store");
             let version = loaded.fields().descriptor.try_into().map(u64::from_le_bytes).expect("eight bytes");
             let sample = self.ledger.objects.get(&version).expect("the object was committed");
