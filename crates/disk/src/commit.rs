@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::append::BATCH;
 use crate::index::Entry;
 use crate::part_stream::PartStream;
 use crate::record::{fingerprint, fits, large_record_len, record_len};
@@ -9,6 +10,9 @@ use crate::state::{Content, Dropped, Phase, Queued, Source, counted};
 use crate::stats::bump;
 use crate::store::{Options, Store};
 use crate::stream::StreamedParts;
+
+/// The number of bytes in the queue that fill a write.
+pub(crate) const FULL: u64 = BATCH as u64;
 
 impl Store {
     /// Accepts an object, to be written later. It replaces those that the same requests may match, at once in this
@@ -63,9 +67,14 @@ impl Store {
             Some(stream) => Source::Streamed(content, stream),
             None => Source::Content(content),
         };
+        let before = state.queue.bytes();
         state.queue.push_back(Queued { meta, tags, tag_purges, len, source });
+        // The writer waits until there is something, and then for a while until that fills a write.
+        let is_awaited = before == 0 || (before < FULL && state.queue.bytes() >= FULL);
         drop(state);
-        self.has_objects.notify_one();
+        if is_awaited {
+            self.has_objects.notify_one();
+        }
         dropped
     }
 }

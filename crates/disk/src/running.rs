@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use lacquer_rings::Ring;
 
+use crate::commit::FULL;
 use crate::health::TICK;
 use crate::load::{Load, Receiver};
 use crate::readers::Readers;
@@ -21,6 +22,8 @@ use crate::writer::{Step, Writer};
 /// The number of threads that read, and thus the depth of the device's queue.
 const READERS: usize = 32;
 const STACK: usize = 256 << 10;
+/// The time for which the writer waits until the objects that wait fill a write.
+const LONGEST_GATHERING: Duration = Duration::from_millis(20);
 /// The time after which the writer tries again to begin a segment.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(1);
 
@@ -160,6 +163,10 @@ fn write(store: &Arc<Store>, is_ending: &AtomicBool) {
             } else {
                 store.has_objects.wait(&mut state);
                 flushed = store.now();
+            }
+            let bytes = state.queue.bytes();
+            if (1..FULL).contains(&bytes) && !is_ending.load(Ordering::SeqCst) {
+                store.has_objects.wait_for(&mut state, LONGEST_GATHERING.min(store.flush_interval()));
             }
         } else {
             // There is no segment to write to, for now.
