@@ -157,19 +157,20 @@ fn write(store: &Arc<Store>, is_ending: &AtomicBool) {
             return writer.close();
         }
         let mut state = store.state.lock();
-        if state.queue.is_empty() && !is_ending.load(Ordering::SeqCst) {
+        if is_ending.load(Ordering::SeqCst) {
+            continue;
+        }
+        if state.queue.is_empty() {
             if writer.is_dirty() {
                 store.has_objects.wait_for(&mut state, rest);
             } else {
                 store.has_objects.wait(&mut state);
                 flushed = store.now();
             }
-            let bytes = state.queue.bytes();
-            if (1..FULL).contains(&bytes) && !is_ending.load(Ordering::SeqCst) {
+            if (1..FULL).contains(&state.queue.bytes()) && !is_ending.load(Ordering::SeqCst) {
                 store.has_objects.wait_for(&mut state, LONGEST_GATHERING.min(store.flush_interval()));
             }
-        } else {
-            // There is no segment to write to, for now.
+        } else if step == Step::NoRoom || state.queue.first().is_none() {
             store.has_objects.wait_for(&mut state, NEXT_ATTEMPT);
         }
     }

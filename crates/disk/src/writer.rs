@@ -36,6 +36,8 @@ pub enum Step {
     More,
     /// No object waits.
     Idle,
+    /// There is no segment to write to, for now, or the device is not in use.
+    NoRoom,
 }
 
 impl Writer {
@@ -48,7 +50,7 @@ impl Writer {
     pub fn step(&mut self) -> Step {
         self.try_step().unwrap_or_else(|_| {
             self.store.fail(Vec::new(), Reason::Write);
-            Step::Idle
+            Step::NoRoom
         })
     }
 
@@ -78,7 +80,7 @@ impl Writer {
             self.large = None;
             self.log.drop_parts();
             self.moves.clear();
-            return Ok(Step::Idle);
+            return Ok(Step::NoRoom);
         }
         if self.is_turn_of_part(&state) {
             return self.step_large(state);
@@ -276,7 +278,7 @@ impl Writer {
             Room::NextSegment => {
                 self.log.seal()?;
                 if !self.open_next(len)? {
-                    return Ok(Step::Idle);
+                    return Ok(Step::NoRoom);
                 }
             }
         }

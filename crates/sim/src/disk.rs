@@ -154,7 +154,7 @@ pub async fn work(running: Arc<Running>, chance: Chance) {
         sleep(Duration::from_millis(1 + stalled + below(&chance, pause))).await;
         reads.0.read_step();
         for _ in 0..below(&chance, 12) {
-            if writer.step() == Step::Idle {
+            if writer.step() != Step::More {
                 break;
             }
         }

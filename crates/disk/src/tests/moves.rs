@@ -288,7 +288,7 @@ fn hits_of_large(has_moves: bool) -> u64 {
                 if !has_moves {
                     w.writer.moves.credit = 0;
                 }
-                if w.writer.step() == Step::Idle {
+                if w.writer.step() != Step::More {
                     break;
                 }
             }
