@@ -19,6 +19,7 @@ pub mod request;
 pub mod retry;
 pub mod reuse;
 pub mod rfc9111;
+pub mod stale_if_error;
 pub mod storing;
 pub mod transfer;
 pub mod upgrade;

@@ -165,8 +165,11 @@ impl Servers {
         let names = self.names(host).map_err(|error| Failure::new(&error.to_string()))?;
         let preferred = if settings.prefer_ipv6 { Family::V6 } else { Family::V4 };
         for name in names {
-            let found =
-                if is_first { self.first(&name, preferred).await } else { self.families(&name, memory).await };
+            let found = if is_first {
+                self.first(&name, preferred).await
+            } else {
+                self.families(&name, memory).await
+            };
             let outcomes = match found {
                 First::Half(family, records) => return Ok(memory.take_half(name, family, records)),
                 First::Whole(outcomes) => outcomes,

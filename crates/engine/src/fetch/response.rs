@@ -8,7 +8,7 @@ use lacquer_vcl::types::{Action, Method};
 
 use super::connection::OriginConnection;
 use super::parts::Step;
-use super::{Fetch, completion, confirmed, gone, retry};
+use super::{Fetch, completion, confirmed, gone, retry, stale};
 
 /// Lends the connection of a response to VCL.
 pub fn lend(f: &mut Fetch, mut connection: OriginConnection) {
@@ -46,6 +46,15 @@ pub async fn respond(f: &mut Fetch, confirmed: Option<(Arc<Object>, bool)>) -> S
         return Step::Error;
     }
     match handling {
+        Action::Deliver if confirmed.is_none() => {
+            if let Some(stale) = stale::instead_of_error(f).await {
+                if let Some(connection) = &mut f.exchange.lent {
+                    connection.skip_buffered_body(f.task.ws());
+                }
+                f.close_lent(None);
+                return stale::deliver_stale(f, stale);
+            }
+        }
         Action::Deliver | Action::Pass => {}
         Action::Error => {
             f.attempt.error_action = true;

@@ -94,6 +94,8 @@ crate::mapping::counter_set! {
         "Backend responses without a body because of status 304.";
     fetch_failed: Counter Info Integer "Fetches that failed"
         "Fetches that ended in an error, before or during the body.";
+    fetch_stale: Counter Info Integer "Failed fetches with a stale object"
+        "Fetches that failed, or whose response was an error, and that a stale object replaced; see the parameter stale_if_error.";
     bgfetch_no_thread: Counter Info Integer "Background fetches not started"
         "Refreshes after a hit in grace that could not be started due to a lack of resources.";
     pools: Gauge Info Integer "Reactors"

@@ -1,0 +1,107 @@
+//! Origins that fail for a while, some or all of their responses.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use lacquer_testing::client::Client;
+use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::effort;
+use lacquer_testing::origin::Origin;
+use lacquer_testing::slots::{in_parallel, shared_slot};
+
+const PAGES: usize = 12;
+
+/// Clients get good pages from the cache, of which every second refresh fails in some way.
+#[test]
+fn stale_copies_hide_an_origin_that_fails_every_second_time() {
+    let slot = shared_slot();
+    let served: [AtomicUsize; PAGES] = Default::default();
+    let bad = std::sync::Arc::new(AtomicUsize::new(0));
+    let count = bad.clone();
+    let origin = Origin::start(move |path, stream| {
+        let page: usize = path.trim_start_matches('/').parse().unwrap_or(0);
+        let number = served[page % PAGES].fetch_add(1, Ordering::SeqCst);
+        if number % 2 == 0 {
+            return stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood").is_ok();
+        }
+        count.fetch_add(1, Ordering::SeqCst);
+        match number / 2 % 5 {
+            0 => stream.write_all(b"HTTP/1.1 500 Bad\r\nContent-Length: 3\r\n\r\nbad").is_ok(),
+            1 => stream
+                .write_all(b"HTTP/1.1 503 Bad\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nbad\r\n0\r\n\r\n")
+                .is_ok(),
+            2 => false,
+            3 => {
+                let _ = stream.write_all(b"garbage\r\n\r\n");
+                false
+            }
+            // Beyond the time that the cache waits.
+            _ => {
+                std::thread::sleep(Duration::from_millis(600));
+                false
+            }
+        }
+    });
+    let subs = "sub vcl_backend_response {
+            if (beresp.status == 200) {
+                set beresp.ttl = 50ms;
+                set beresp.grace = 0s;
+                set beresp.stale_if_error = 10m;
+            }
+        }";
+    let daemon = Daemon::start(&vcl(origin.address, subs), &["-p", "first_byte_timeout=0.3"]);
+    let until = Instant::now() + Duration::from_secs(effort(5, 60));
+    let requests = AtomicUsize::new(0);
+    in_parallel(&slot, 0..6, |client| {
+        let mut connection = Client::connect(daemon.address).expect("the daemon accepts");
+        let mut page = client;
+        while Instant::now() < until {
+            let response = connection.get(&format!("/{}", page % PAGES)).expect("a response");
+            assert_eq!((response.status, &response.body[..]), (200, &b"good"[..]), "page {page}");
+            requests.fetch_add(1, Ordering::SeqCst);
+            page += 1;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let (requests, bad) = (requests.into_inner(), bad.load(Ordering::SeqCst));
+    assert!(bad > PAGES && requests > 10 * PAGES, "{bad} failures for {requests} requests");
+}
+
+/// While the origin does not respond at all, its pages are served at once, except to the first that notices.
+#[test]
+fn stale_copies_do_not_wait_for_a_dead_origin() {
+    let _slot = shared_slot();
+    let is_dead = std::sync::Arc::new(AtomicUsize::new(0));
+    let dead = is_dead.clone();
+    let origin = Origin::start(move |_, stream| {
+        if dead.load(Ordering::SeqCst) != 0 {
+            std::thread::sleep(Duration::from_secs(30));
+            return false;
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood").is_ok()
+    });
+    let subs = "sub vcl_backend_response { set beresp.ttl = 50ms; set beresp.grace = 0s; }";
+    let options = ["-p", "first_byte_timeout=1", "-p", "stale_if_error=10m"];
+    let daemon = Daemon::start(&vcl(origin.address, subs), &options);
+    let get = || lacquer_testing::client::get(daemon.address, "/").expect("a response");
+    assert_eq!(get().status, 200);
+    is_dead.store(1, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(100));
+    let begun = Instant::now();
+    let status = std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..20).map(|_| scope.spawn(|| get().status)).collect();
+        waiting.into_iter().map(|one| one.join().expect("no panic")).collect::<Vec<_>>()
+    });
+    assert_eq!(status, [200; 20]);
+    // One fetch has failed, not one after the other.
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    for _ in 0..30 {
+        let begun = Instant::now();
+        assert_eq!(get().status, 200);
+        assert!(begun.elapsed() < Duration::from_millis(700), "{:?}", begun.elapsed());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let asked = origin.requests();
+    assert!(asked < 10, "{asked} requests to a dead origin");
+}
