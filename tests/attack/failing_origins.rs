@@ -105,3 +105,43 @@ fn stale_copies_do_not_wait_for_a_dead_origin() {
     let asked = origin.requests();
     assert!(asked < 10, "{asked} requests to a dead origin");
 }
+
+/// An address that swallows connections costs a few requests their time, not all of them.
+#[test]
+fn a_circuit_breaker_spares_requests_the_wait_for_a_dead_address() {
+    let _slot = shared_slot();
+    // A backlog that is full drops further attempts, as a dead machine does.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let limit = Duration::from_millis(300);
+    let mut held = Vec::new();
+    while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, limit) {
+        held.push(stream);
+        assert!(held.len() < 10_000, "the backlog has an end");
+    }
+    let options =
+        ["-p", "backend_breaker_failures=3", "-p", "backend_breaker_pause=1.5", "-p", "connect_timeout=0.4"];
+    let subs = "sub vcl_recv { return (pass); }";
+    let daemon = Daemon::start(&vcl(address, subs), &options);
+    let took = || {
+        let begun = Instant::now();
+        assert_eq!(lacquer_testing::client::get(daemon.address, "/").expect("a response").status, 503);
+        begun.elapsed()
+    };
+    for _ in 0..3 {
+        assert!(took() > Duration::from_millis(350), "an attempt is made");
+    }
+    for _ in 0..20 {
+        let took = took();
+        assert!(took < Duration::from_millis(250), "{took:?}");
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    // One request tries, and the others do not wait for it.
+    let slow = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..10).map(|_| scope.spawn(took)).collect();
+        let all = all.into_iter().map(|one| one.join().expect("no panic"));
+        all.filter(|took| *took > Duration::from_millis(350)).count()
+    });
+    assert_eq!(slow, 1);
+    assert!(daemon.logs("the circuit breaker opens"));
+}

@@ -7,6 +7,7 @@
 //! `lacquer-http`.
 #![forbid(unsafe_code)]
 
+pub mod breaker;
 pub mod delivery;
 pub mod filters;
 pub mod inclusion;

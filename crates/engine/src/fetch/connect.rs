@@ -13,10 +13,11 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    ABANDONED, Limits, OriginConnection, Waits, choose, log_close, log_connect_failure, log_open,
-    proxy_header, take_idle, wait_or_connect,
+    ABANDONED, OriginConnection, Waits, log_close, log_connect_failure, log_open, proxy_header, take_idle,
+    wait_or_connect,
 };
 use super::early::Sent;
+use super::limits::{Limits, choose};
 use super::queue::SlotRequest;
 use super::upload::Upload;
 use crate::backends::{Origin, OriginLeaf};
@@ -156,8 +157,8 @@ impl Fetch {
             }
             Err(e) => {
                 origin.outcomes.failed();
-                log_connect_failure(self.task.log_mut(), origin, &e);
-                self.task.services().counters().backend_fail.add(1);
+                let TaskParts { services, log, .. } = self.task.parts();
+                log_connect_failure(services, log, origin, &e);
                 None
             }
         }

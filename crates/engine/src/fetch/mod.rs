@@ -21,6 +21,7 @@ mod filters;
 mod gone;
 mod head;
 mod host;
+mod limits;
 mod multiplexed;
 mod object;
 mod parts;

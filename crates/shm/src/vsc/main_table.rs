@@ -62,6 +62,10 @@ crate::mapping::counter_set! {
         "Fetches over a connection that was kept open after an earlier one.";
     backend_recycle: Counter Info Integer "Backend connections kept"
         "Connections that were kept open after a fetch, to be reused unless the backend closes them.";
+    backend_breaker: Counter Info Integer "Circuit breakers opened"
+        "Addresses to which no more connections were attempted for a while; see the parameter backend_breaker_failures.";
+    backend_expired: Counter Info Integer "Backend connections at a limit"
+        "Connections that were not kept after a response because of backend_max_requests or backend_max_age.";
     backend_retry: Counter Info Integer "Backend connections retried"
         "Fetches repeated over a new connection because the backend had closed the kept one.";
     backend_surplus: Counter Info Integer "Backend connections with surplus bytes"
