@@ -106,6 +106,69 @@ fn stale_copies_do_not_wait_for_a_dead_origin() {
     assert!(asked < 10, "{asked} requests to a dead origin");
 }
 
+/// Starts an origin that refuses connections while `is_up` is 0: it closes them without a response.
+fn flickering(is_up: std::sync::Arc<AtomicUsize>) -> Origin {
+    Origin::start(move |_, stream| {
+        is_up.load(Ordering::SeqCst) != 0
+            && stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood").is_ok()
+    })
+}
+
+/// Retries multiply the load of a dead origin by 1.2 at most, and hide one that is dead half of the time behind another.
+#[test]
+fn retries_have_a_budget() {
+    let slot = shared_slot();
+    let (first, second) =
+        (std::sync::Arc::new(AtomicUsize::new(0)), std::sync::Arc::new(AtomicUsize::new(0)));
+    let (one, other) = (flickering(first.clone()), flickering(second.clone()));
+    let vcl = format!(
+        "vcl 4.1;
+        import directors;
+        backend one {{ .host = \"127.0.0.1\"; .port = \"{}\"; }}
+        backend other {{ .host = \"127.0.0.1\"; .port = \"{}\"; }}
+        sub vcl_init {{
+            new pair = directors.round_robin();
+            pair.add_backend(one);
+            pair.add_backend(other);
+        }}
+        sub vcl_recv {{ set req.backend_hint = pair.backend(); return (pass); }}",
+        one.address.port(),
+        other.address.port()
+    );
+    let options = ["-p", "backend_retries=3", "-p", "backend_remote_error_holddown=0"];
+    let daemon = Daemon::start(&vcl, &options);
+    let good = AtomicUsize::new(0);
+    let ask = |count: usize| {
+        good.store(0, Ordering::SeqCst);
+        in_parallel(&slot, 0..4, |_| {
+            let mut connection = Client::connect(daemon.address).expect("the daemon accepts");
+            for _ in 0..count / 4 {
+                let response = connection.get("/").expect("a response");
+                good.fetch_add(usize::from(response.status == 200), Ordering::SeqCst);
+            }
+        });
+        good.load(Ordering::SeqCst)
+    };
+    let asked = || one.requests() + other.requests();
+    let count = effort(400, 4000);
+    assert_eq!(ask(count), 0);
+    let attempts = asked();
+    assert!(attempts <= count + count / 5 + 10, "{attempts} attempts for {count} requests");
+    assert!(attempts >= count + count / 5 - 10, "{attempts} attempts for {count} requests");
+    // One of them is up. Every second request fails first, so the budget is enough for two of five failures.
+    first.store(1, Ordering::SeqCst);
+    let before = asked();
+    let served = ask(count);
+    assert!(served >= count * 6 / 10, "{served} of {count}");
+    assert!(asked() - before <= count + count / 5 + 10, "{} attempts", asked() - before);
+    // Both are up, and good times restore the reserve.
+    second.store(1, Ordering::SeqCst);
+    assert_eq!(ask(count), count);
+    // One is dead for a moment: nobody notices.
+    first.store(0, Ordering::SeqCst);
+    assert_eq!(ask(12), 12);
+}
+
 /// An address that swallows connections costs a few requests their time, not all of them.
 #[test]
 fn a_circuit_breaker_spares_requests_the_wait_for_a_dead_address() {

@@ -41,6 +41,13 @@ backend_quiet_time: Duration = "0.050" { units = "seconds", min = "0", max = "10
      of a backend, and for a twentieth of the time on a connection in constant use. The same holds for any other \
      response if the backend has served more connections than are in use. Meanwhile other connections are used or \
      opened. 0 disables the wait.";
+backend_retries: Uint = "0" { units = "retries", min = "0", max = "10" }
+    "Number of times that a fetch is made again without VCL if it has failed before any byte of a response arrived. \
+     A director then chooses again. The method must be idempotent (GET, HEAD, PUT, DELETE, OPTIONS, TRACE) unless \
+     no connection was open; a body must not have been read from the client. See backend_retry_budget.";
+backend_retry_budget: Uint = "20" { units = "percent", min = "0", max = "100" }
+    "Most retries by backend_retries as a share of the fetches from a backend or director, in addition to ten after a time \
+     without any. It keeps retries from multiplying an overload.";
 backend_suspicion_time: Duration = "60" { units = "seconds", min = "0" }
     "Time during which no connection of a backend is used for a second request, after that backend sent \
      bytes that belong to no request.";

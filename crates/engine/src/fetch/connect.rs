@@ -4,7 +4,7 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 
-use lacquer_flow::retry::{self, Exchange, Next, Tried};
+use lacquer_flow::retry::{self, Exchange, Failure, Next, Tried};
 use lacquer_http::{SessClose, h1, header_table as h};
 use lacquer_net::{ConnectError, ConnectStage, Peeked, Taken, Unsolicited};
 use lacquer_shm::Tag;
@@ -75,24 +75,37 @@ impl Fetch {
     /// Sends the request, and reads the head of the response into `beresp`. Returns the connection of the response, or
     /// `None` if there is no response.
     pub async fn get_head(&mut self) -> Option<OriginConnection> {
-        let vcl = self.task.vcl().clone();
-        let wanted = self.exchange.backend;
-        let mut ctx = Ctx::new(self, vcl.loaded.instance());
-        let (id, origin) = match resolve(&mut ctx, wanted) {
-            Ok(found) => found,
-            Err(why) => {
-                self.fetch_error(&why);
-                return None;
+        self.pay_for_retries();
+        let mut retries = 0;
+        loop {
+            let vcl = self.task.vcl().clone();
+            let wanted = self.exchange.backend;
+            let mut ctx = Ctx::new(self, vcl.loaded.instance());
+            let (id, origin) = match resolve(&mut ctx, wanted) {
+                Ok(found) => found,
+                Err(why) => {
+                    self.fetch_error(&why);
+                    return None;
+                }
+            };
+            self.response.backend = id;
+            if !self.request.http.has(self.task.ws(), h::HOST) {
+                self.bereq_headers().add(h::HOST, &origin.host);
             }
-        };
-        self.response.backend = id;
-        if !self.request.http.has(self.task.ws(), h::HOST) {
-            self.bereq_headers().add(h::HOST, &origin.host);
+            match self.ask(id, &origin).await {
+                Ok(connection) => return Some(connection),
+                Err(failure) if self.is_abandoned(None) || !self.repeats(failure, retries) => return None,
+                Err(_) => retries += 1,
+            }
         }
+    }
+
+    /// Sends the request to an origin, and reads the head of the response.
+    async fn ask(&mut self, id: BackendId, origin: &Arc<Origin>) -> Result<OriginConnection, Failure> {
         // A 101 on a connection that has served others might belong to one of their requests.
         let mut fresh_only = self.attempt.asks_upgrade;
         loop {
-            let mut connection = self.connect(id, &origin, fresh_only).await?;
+            let mut connection = self.connect(id, origin, fresh_only).await?;
             let is_reused = connection.is_reused();
             let has_body = self.request.cached_body.is_some() || self.request.body.is_some();
             let early = self.early_bytes(&mut connection).await;
@@ -105,7 +118,7 @@ impl Fetch {
             let is_idempotent = || retry::is_idempotent(self.request.http.method(self.task.ws()));
             let next = retry::after_exchange(exchange, tried, is_idempotent);
             let reason = match next {
-                Next::Respond => return Some(connection),
+                Next::Respond => return Ok(connection),
                 Next::Repeat(reason) => reason,
                 Next::GiveUp => Some(SessClose::RxBad),
             };
@@ -118,48 +131,48 @@ impl Fetch {
                 if !has_body && !self.is_abandoned(None) {
                     origin.outcomes.failed();
                 }
-                return None;
+                return Err(Failure::of(exchange));
             }
             self.task.services().counters().backend_retry.add(1);
             fresh_only = true;
         }
     }
 
-    /// Opens or reuses a connection. Returns `None`, with the reason in the log, on failure.
+    /// Opens or reuses a connection. Fails with the reason in the log.
     async fn connect(
         &mut self,
         id: BackendId,
         origin: &Arc<Origin>,
         fresh_only: bool,
-    ) -> Option<OriginConnection> {
+    ) -> Result<OriginConnection, Failure> {
         self.waiter.events.endpoint.set(origin.endpoint.id());
         let (vcl, params, shared) = (self.task.vcl(), self.task.params(), self.task.services().shared());
         let request = SlotRequest::new((id, origin), vcl.loaded.instance(), params, shared);
         let slot = match request.try_acquire() {
             Some(slot) => slot,
             // Boxed: few fetches wait, and the future is large.
-            None => Box::pin(self.wait_for_slot(id, origin)).await?,
+            None => Box::pin(self.wait_for_slot(id, origin)).await.ok_or(Failure::Final)?,
         };
         if !workspace_costs::charge(self.task.ws_mut(), workspace_costs::CONNECTION) {
             self.fetch_error("out of workspace");
-            return None;
+            return Err(Failure::Final);
         }
         match self.open(slot, fresh_only).await {
             Ok(mut connection) => {
                 let now = self.task.last_event();
                 log_open(self.task.log_mut(), &connection, now);
                 connection.count_request();
-                Some(connection)
+                Ok(connection)
             }
             Err(e) if e.is_errno(ABANDONED) => {
                 self.log_abandoned();
-                None
+                Err(Failure::Final)
             }
             Err(e) => {
                 origin.outcomes.failed();
                 let TaskParts { services, log, .. } = self.task.parts();
                 log_connect_failure(services, log, origin, &e);
-                None
+                Err(Failure::NotCarriedOut)
             }
         }
     }
@@ -309,9 +322,12 @@ impl Fetch {
         }
         self.task.stamp("Bereq");
         connection.close_unless_closing(reason);
-        // An origin may close an idle connection at any time.
-        let may_have_been_idle = !is_late && self.retries.forbidden.is_none();
-        if may_have_been_idle { Exchange::Silent } else { Exchange::Failed }
+        // An origin may close an idle connection at any time. The request can be repeated if its body was not read.
+        match (is_late, self.retries.forbidden) {
+            (true, _) => Exchange::Late,
+            (false, None) => Exchange::Silent,
+            (false, Some(_)) => Exchange::Failed,
+        }
     }
 
     /// Reads the head of a response that has arrived before the whole request was sent. The rest of the request is not

@@ -28,6 +28,7 @@ mod parts;
 mod pipe;
 mod queue;
 mod refresh;
+mod repeat;
 mod reply;
 mod response;
 mod retry;

@@ -98,6 +98,9 @@ crate::mapping::counter_set! {
         "Backend responses without a body because of status 304.";
     fetch_failed: Counter Info Integer "Fetches that failed"
         "Fetches that ended in an error, before or during the body.";
+    fetch_retried: Counter Info Integer "Fetches made again" "Retries of fetches without a response; see the parameter backend_retries.";
+    fetch_retry_denied: Counter Info Integer "Fetches not made again"
+        "Fetches without a response that were not made again because of backend_retry_budget.";
     fetch_stale: Counter Info Integer "Failed fetches with a stale object"
         "Fetches that failed, or whose response was an error, and that a stale object replaced; see the parameter stale_if_error.";
     bgfetch_no_thread: Counter Info Integer "Background fetches not started"

@@ -1,7 +1,7 @@
 //! Backends and directors in VCL: indices into a table that belongs to the loaded VCL.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lacquer_sources::clock;
 
@@ -26,6 +26,11 @@ impl DirectorCell {
         }
     }
 
+    /// Returns the retries of fetches that the requests have not paid for, in hundredths.
+    pub fn retry_debt(&self) -> &AtomicU32 {
+        &self.retry_debt
+    }
+
     /// Returns the health after applying the administrator's setting.
     fn overridden(&self, mut health: Health) -> Health {
         health.changed = health.changed.max(f64::from_bits(self.admin_changed.load(Ordering::Relaxed)));
@@ -45,6 +50,7 @@ impl Directors {
             director,
             admin: AtomicU8::new(0),
             admin_changed: AtomicU64::new(clock::real().to_bits()),
+            retry_debt: AtomicU32::new(0),
         }));
         BackendId(cells.len() as u32)
     }

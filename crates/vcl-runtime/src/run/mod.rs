@@ -8,7 +8,7 @@ pub mod module;
 
 use std::any::Any;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use lacquer_names::{Name, Refresh};
@@ -191,6 +191,7 @@ pub struct DirectorCell {
     admin: AtomicU8,
     /// The time when it was created or the administrator last changed its health, as the bits of a double.
     admin_changed: AtomicU64,
+    retry_debt: AtomicU32,
 }
 
 /// The directors of one loaded VCL. Rows are never removed, so an id is valid as long as the VCL.
