@@ -33,9 +33,6 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
     if start.is_none() {
         return Err("No backend".to_owned());
     }
-    let name = |vcl: &lacquer_vcl_runtime::Instance| {
-        vcl.directors.get(start).map_or_else(String::new, |c| c.director.name().to_owned())
-    };
     let mut id = start;
     for _ in 0..MAX_DEPTH {
         let Some(cell) = ctx.vcl.directors.get(id) else { break };
@@ -43,7 +40,7 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
         if next == id {
             return match ctx.vcl.origin(id) {
                 Ok(Some(origin)) => Ok((id, origin)),
-                Ok(None) => Err(format!("Director {} returned no backend", name(ctx.vcl))),
+                Ok(None) => Err(no_backend(ctx.vcl, start)),
                 Err(why) => Err(why),
             };
         }
@@ -52,7 +49,18 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
         }
         id = next;
     }
-    Err(format!("Director {} returned no backend", name(ctx.vcl)))
+    Err(no_backend(ctx.vcl, start))
+}
+
+/// Returns the text for a director without a backend that could serve, with the reasons.
+#[cold]
+fn no_backend(vcl: &lacquer_vcl_runtime::Instance, director: BackendId) -> String {
+    let name = vcl.directors.get(director).map_or("", |cell| cell.director.name());
+    let text = format!("Director {name} returned no backend");
+    match vcl.directors.why_sick(director) {
+        why if why.is_empty() => text,
+        why => format!("{text} ({why})"),
+    }
 }
 
 /// Maps a leaf of the directors' tree to the backend of this worker.

@@ -167,6 +167,14 @@ pub trait Director: Send + Sync {
     fn determines_health(&self) -> bool {
         true
     }
+    /// Returns the backends among which it selects. A backend has none.
+    fn members(&self) -> Vec<BackendId> {
+        Vec::new()
+    }
+    /// Returns the reason why it is sick itself, if it is and knows one.
+    fn sickness(&self) -> Option<String> {
+        None
+    }
     /// Returns the use of the backend. That of a director is not known.
     fn load(&self) -> Load {
         Load::default()
