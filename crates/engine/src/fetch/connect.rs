@@ -86,10 +86,8 @@ impl Fetch {
         self.pay_for_retries();
         let mut retries = 0;
         loop {
-            let vcl = self.task.vcl().clone();
-            let wanted = self.exchange.backend;
-            let mut ctx = Ctx::new(self, vcl.loaded.instance());
-            let (id, origin) = match resolve(&mut ctx, wanted) {
+            let failed = (retries > 0).then_some(self.response.backend);
+            let (id, origin) = match self.choose_backend(failed) {
                 Ok(found) => found,
                 Err(why) => {
                     self.fetch_error(&why);
@@ -106,6 +104,21 @@ impl Fetch {
                 Err(_) => retries += 1,
             }
         }
+    }
+
+    /// Resolves the director that VCL has set, to another backend than the one that has failed if it soon selects one.
+    fn choose_backend(&mut self, failed: Option<BackendId>) -> Result<(BackendId, Arc<Origin>), String> {
+        const MOST_CHOICES: usize = 3;
+        let (vcl, wanted) = (self.task.vcl().clone(), self.exchange.backend);
+        let mut ctx = Ctx::new(self, vcl.loaded.instance());
+        let mut found = resolve(&mut ctx, wanted)?;
+        for _ in 1..MOST_CHOICES {
+            if Some(found.0) != failed || found.0 == wanted {
+                break;
+            }
+            found = resolve(&mut ctx, wanted)?;
+        }
+        Ok(found)
     }
 
     /// Sends the request to an origin, and reads the head of the response.
