@@ -568,6 +568,12 @@ impl Busy {
         self.end(1);
     }
 
+    /// Ends the fetch without a result and wakes all waiting requests, which find another object.
+    pub fn release_all(mut self) {
+        self.done = true;
+        self.end(usize::MAX);
+    }
+
     fn end(&self, wake: usize) {
         let mut deferred = DeferredWork::default();
         {

@@ -88,16 +88,17 @@ impl Cache {
     }
 
     /// Extends an object's grace to `grace` seconds, at the expense of its keep: it stays in the index for as long as
-    /// before. Does nothing if it is not in the index.
-    pub fn extend_grace(&self, object: &Object, grace: f64) {
-        let Some((shard, slot)) = self.locate(object) else { return };
+    /// before. Returns whether its grace is longer now; it is not if the object has left the index.
+    pub fn extend_grace(&self, object: &Object, grace: f64) -> bool {
+        let Some((shard, slot)) = self.locate(object) else { return false };
         let shard = shard.lock();
         if shard.object(slot, object.vxid()).is_none() {
-            return;
+            return false;
         }
         let Timers { ttl, grace: before, keep } = object.timers();
         let grace = (grace as f32).min(before + keep).max(before);
         object.set_timers(Timers { ttl, grace, keep: (before + keep - grace).max(0.0) });
+        grace > before
     }
 
     /// Limits an object's ttl, grace and keep to these values, in seconds; NaN leaves a value as it is. The ttl

@@ -42,16 +42,16 @@ fn grace_is_extended_at_the_expense_of_keep() {
     let x = object.vxid();
     w.tick(15.0);
     assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(Some(x)));
-    w.cache.extend_grace(&object, 12.0);
+    assert!(w.cache.extend_grace(&object, 12.0));
     assert_eq!(object.timers(), Timers { ttl: 10.0, grace: 12.0, keep: 20.0 });
     assert_eq!(outcome(&w.lookup(1)), Outcome::Grace(x, true));
     for (grace, expected) in [(3.0, 12.0), (-1.0, 12.0), (99.0, 32.0)] {
-        w.cache.extend_grace(&object, grace);
+        assert_eq!(w.cache.extend_grace(&object, grace), expected > 12.0);
         assert_eq!(object.timers(), Timers { ttl: 10.0, grace: expected, keep: 32.0 - expected }, "{grace}");
     }
     w.tick(28.0);
     assert_eq!(w.expire(), f64::INFINITY, "it is removed when it would have been");
-    w.cache.extend_grace(&object, 99.0);
+    assert!(!w.cache.extend_grace(&object, 99.0));
     assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));
 }
 

@@ -34,6 +34,7 @@ mod response;
 mod retry;
 mod run;
 mod sent_part;
+mod skip;
 mod spill;
 mod stale;
 mod start;

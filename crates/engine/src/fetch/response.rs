@@ -48,11 +48,9 @@ pub async fn respond(f: &mut Fetch, confirmed: Option<(Arc<Object>, bool)>) -> S
     match handling {
         Action::Deliver if confirmed.is_none() => {
             if let Some(stale) = stale::instead_of_error(f).await {
-                if let Some(connection) = &mut f.exchange.lent {
-                    connection.skip_buffered_body(f.task.ws());
-                }
-                f.close_lent(None);
-                return stale::deliver_stale(f, stale);
+                let ended = stale::deliver_stale(f, stale);
+                f.skip_body().await;
+                return ended;
             }
         }
         Action::Deliver | Action::Pass => {}

@@ -1,5 +1,6 @@
 //! Stale objects that are delivered because their origin has failed (RFC 5861 section 4), and the report on a failure.
 
+use std::mem;
 use std::sync::Arc;
 
 use lacquer_cache::{BodyState, Object};
@@ -19,9 +20,13 @@ pub fn deliver_stale(f: &mut Fetch, stale: Arc<Object>) -> Step {
     let now = clock::real();
     let took = now - f.task.first_event();
     let grace = stale_if_error::grace_after_failure(seconds(&stale), stale.lifetime(), now, took);
-    f.task.services().cache().extend_grace(&stale, grace);
-    // Dropping the right to fetch wakes the requests that wait. They find the object in grace.
-    f.product.target = Target::Delivered;
+    let is_extended = f.task.services().cache().extend_grace(&stale, grace);
+    match mem::replace(&mut f.product.target, Target::Delivered) {
+        // All requests that wait find the object in grace.
+        Target::Cache(busy) if is_extended => busy.release_all(),
+        // Dropping the right to fetch wakes some of the requests that wait. Each of them asks the origin once.
+        target => drop(target),
+    }
     f.announce(Some(stale));
     Step::Done(None)
 }
