@@ -180,7 +180,7 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
         Var::BerespGrace => f.response.lifetime.set_grace(value),
         Var::BerespKeep => f.response.lifetime.set_keep(value),
         Var::BerespStaleIfError => {
-            let seconds = value.max(0.0).min(LONGEST_STALE_USE);
+            let seconds = value.clamp(0.0, LONGEST_STALE_USE);
             f.product.stale_if_error = seconds as f32;
             f.response.lifetime.keep_for(seconds);
         }
