@@ -10,6 +10,7 @@ mod concurrency;
 mod early_responses;
 mod exhaustion;
 mod extended_connect;
+mod failing_origins;
 mod faulty_origins;
 mod foreign_responses;
 mod framing;

@@ -561,14 +561,18 @@ impl Busy {
         self.cache.shard(&self.key).lock().waiting.contains_key(&self.key)
     }
 
-    /// Ends the fetch without a result and wakes a single waiting request. For a request that turned out not to
-    /// fetch.
+    /// Ends the fetch of a request that turned out not to fetch, and wakes a single waiting request.
     pub fn release(mut self) {
-        self.done = true;
         self.end(1);
     }
 
-    fn end(&self, wake: usize) {
+    /// Ends the fetch without a result and wakes all waiting requests, which find another object.
+    pub fn release_all(mut self) {
+        self.end(usize::MAX);
+    }
+
+    fn end(&mut self, wake: usize) {
+        self.done = true;
         let mut deferred = DeferredWork::default();
         {
             let mut shard = self.cache.shard(&self.key).lock();

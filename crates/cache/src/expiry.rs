@@ -8,7 +8,7 @@ use lacquer_flow::lookup::Limits;
 
 use crate::cache::Cache;
 use crate::expiry_events::{NEVER, address};
-use crate::object::Object;
+use crate::object::{Object, Timers};
 use crate::shard::{DeferredWork, Shard};
 use crate::stats::bump;
 
@@ -85,6 +85,20 @@ impl Cache {
             let (p, e) = (address(&object), object.expires() - now);
             log(format_args!("EXP_Inspect p={p:#x} e={e:.6} f={:#x}", object.flags()));
         }
+    }
+
+    /// Extends an object's grace to `grace` seconds, at the expense of its keep: it stays in the index for as long as
+    /// before. Returns whether its grace is longer now; it is not if the object has left the index.
+    pub fn extend_grace(&self, object: &Object, grace: f64) -> bool {
+        let Some((shard, slot)) = self.locate(object) else { return false };
+        let shard = shard.lock();
+        if shard.object(slot, object.vxid()).is_none() {
+            return false;
+        }
+        let Timers { ttl, grace: before, keep } = object.timers();
+        let grace = (grace as f32).min(before + keep).max(before);
+        object.set_timers(Timers { ttl, grace, keep: (before + keep - grace).max(0.0) });
+        grace > before
     }
 
     /// Limits an object's ttl, grace and keep to these values, in seconds; NaN leaves a value as it is. The ttl

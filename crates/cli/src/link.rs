@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages. A manager that was upgraded continues only with a worker of the same version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The hidden first argument that makes the program a worker: `--worker-link=FD`.
 pub const WORKER_ARGUMENT: &str = "--worker-link=";

@@ -275,6 +275,10 @@ impl Director for OriginLeaf {
         self.0.prober.is_some()
     }
 
+    fn sickness(&self) -> Option<String> {
+        self.0.prober.as_ref().and_then(Prober::sickness)
+    }
+
     fn load(&self) -> Load {
         self.0.load()
     }

@@ -23,6 +23,9 @@ use parking_lot::{Mutex, RwLock};
 use crate::backends::{Origin, OriginContext, Via};
 use crate::probes::Prober;
 
+/// The number of addresses whose sickness is explained.
+const MOST_REASONS: usize = 2;
+
 /// The settings of the origins, in addition to the declaration.
 pub struct Recipe {
     pub vcl_name: String,
@@ -393,6 +396,20 @@ impl Director for NamedOrigin {
 
     fn determines_health(&self) -> bool {
         self.recipe.probe.is_some() || self.state.read().origins.is_empty()
+    }
+
+    /// Returns the reason why there are no addresses, or those of the probes of some addresses.
+    fn sickness(&self) -> Option<String> {
+        if let Some(why) = self.missing() {
+            return Some(why);
+        }
+        let state = self.state.read();
+        let of_probe = |(route, origin): &(Route, Arc<Origin>)| {
+            let why = origin.prober.as_ref().and_then(Prober::sickness)?;
+            Some(format!("{route}: {why}"))
+        };
+        let reasons: Vec<String> = state.origins.iter().filter_map(of_probe).take(MOST_REASONS).collect();
+        (!reasons.is_empty()).then(|| reasons.join(", "))
     }
 
     /// Returns the requests of all addresses, and the best outcomes: those that fail are used last.

@@ -76,6 +76,21 @@ impl Prober {
         }
     }
 
+    /// Returns the reason why the origin is sick, if it is.
+    pub fn sickness(&self) -> Option<String> {
+        if !self.is_sick() {
+            return None;
+        }
+        let history = self.history.lock();
+        let (good, Settings { window, threshold, .. }) = (history.good, &self.settings);
+        Some(match &*history.text {
+            "" => format!("{good} of {window} probes were good, of which {threshold} must be"),
+            last => {
+                format!("{good} of {window} probes were good, of which {threshold} must be, the last: {last}")
+            }
+        })
+    }
+
     pub fn add(&self, attempt: &Attempt) {
         self.history.lock().add(attempt, &self.settings);
     }

@@ -7,6 +7,7 @@
 //! `lacquer-http`.
 #![forbid(unsafe_code)]
 
+pub mod breaker;
 pub mod delivery;
 pub mod filters;
 pub mod inclusion;
@@ -19,6 +20,7 @@ pub mod request;
 pub mod retry;
 pub mod reuse;
 pub mod rfc9111;
+pub mod stale_if_error;
 pub mod storing;
 pub mod transfer;
 pub mod upgrade;

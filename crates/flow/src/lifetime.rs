@@ -65,6 +65,11 @@ impl Lifetime {
         self.keep = seconds.max(0.0);
     }
 
+    /// Keeps the object for at least so many seconds after its grace.
+    pub fn keep_for(&mut self, seconds: f64) {
+        self.keep = self.keep.max(seconds);
+    }
+
     /// Returns the seconds since the origin generated the response.
     pub fn age(self, now: f64) -> f64 {
         now - self.origin
@@ -100,6 +105,7 @@ mod tests {
             ttl: 120.0,
             grace: 10.0,
             keep: 5.0,
+            stale_if_error: 0.0,
             date: 0.0,
             expires: 0.0,
             max_age: 0,
@@ -130,6 +136,10 @@ mod tests {
         l.set_grace(-1.0);
         l.set_keep(7.0);
         assert_eq!((l.grace, l.keep, l.total()), (0.0, 7.0, 7.0));
+        l.keep_for(3.0);
+        assert_eq!(l.keep, 7.0);
+        l.keep_for(9.0);
+        assert_eq!(l.keep, 9.0);
         assert_eq!(lifetime(NOW - 3.0, -1.0, 0.0, 0.0).ttl_left(NOW), -3.0, "not cacheable and 3 s old");
     }
 }

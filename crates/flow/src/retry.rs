@@ -1,5 +1,5 @@
-//! Decisions about further attempts: to repeat a request on another connection (RFC 9112 section 9.3.1), a fetch by
-//! `retry` of VCL, or a request by `restart` of VCL.
+//! Decisions about further attempts: to repeat a request on another connection (RFC 9112 section 9.3.1), a fetch that has
+//! failed without a response, a fetch by `retry` of VCL, or a request by `restart` of VCL.
 
 use lacquer_http::SessClose;
 
@@ -14,6 +14,8 @@ pub enum Exchange {
     Foreign,
     /// The origin has stated that it has not processed the request.
     Unprocessed,
+    /// No bytes arrived in time.
+    Late,
     Failed,
 }
 
@@ -56,7 +58,75 @@ pub fn after_exchange(exchange: Exchange, tried: Tried, is_idempotent: impl FnOn
         Exchange::Foreign if !tried.is_second && tried.is_repeatable && is_idempotent() => {
             Next::Repeat(Some(SessClose::RxJunk))
         }
-        Exchange::Silent | Exchange::Foreign | Exchange::Unprocessed | Exchange::Failed => Next::GiveUp,
+        Exchange::Silent | Exchange::Foreign | Exchange::Unprocessed | Exchange::Late | Exchange::Failed => {
+            Next::GiveUp
+        }
+    }
+}
+
+/// The way in which a fetch has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The origin has not carried out the request: there was no connection, or it has stated so.
+    NotCarriedOut,
+    /// No byte of a response arrived. The origin may have carried out the request.
+    NoResponse,
+    /// Bytes of a response arrived, or another attempt is of no use.
+    Final,
+}
+
+impl Failure {
+    /// Returns the failure of an exchange after which the request was given up.
+    pub fn of(exchange: Exchange) -> Failure {
+        match exchange {
+            Exchange::Unprocessed => Failure::NotCarriedOut,
+            Exchange::Silent | Exchange::Late => Failure::NoResponse,
+            Exchange::Responded | Exchange::Foreign | Exchange::Failed => Failure::Final,
+        }
+    }
+
+    /// Returns whether a fetch may be made again after this failure. `is_repeatable` means that no bytes of a body were
+    /// read from the client, and `is_idempotent` returns whether the request may be carried out twice.
+    pub fn may_repeat(self, is_repeatable: bool, is_idempotent: impl FnOnce() -> bool) -> bool {
+        match self {
+            Failure::NotCarriedOut => is_repeatable,
+            Failure::NoResponse => is_repeatable && is_idempotent(),
+            Failure::Final => false,
+        }
+    }
+}
+
+/// The retries that the requests to a backend or director have paid for. Each request pays a part of one; when nothing
+/// is left, no fetch is made again, so that retries cannot multiply an overload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Hundredths of a retry that were used and not paid for yet.
+    debt: u32,
+}
+
+impl Budget {
+    /// The number of retries in a row that are possible after few requests.
+    const RESERVE: u32 = 10;
+    const RETRY: u32 = 100;
+
+    pub fn of_debt(debt: u32) -> Budget {
+        Budget { debt }
+    }
+
+    pub fn debt(self) -> u32 {
+        self.debt
+    }
+
+    /// Adds the share of one request, in percent of a retry.
+    #[must_use]
+    pub fn pay(self, percent: u32) -> Budget {
+        Budget { debt: self.debt.saturating_sub(percent) }
+    }
+
+    /// Takes a retry. Returns `None` if there is none left.
+    pub fn take(self) -> Option<Budget> {
+        let debt = self.debt.saturating_add(Self::RETRY);
+        (debt <= Self::RESERVE * Self::RETRY).then_some(Budget { debt })
     }
 }
 
@@ -110,6 +180,7 @@ mod tests {
             ((Exchange::Unprocessed, false, false, true), Next::Repeat(None)),
             ((Exchange::Unprocessed, true, true, true), Next::GiveUp),
             ((Exchange::Unprocessed, true, false, false), Next::GiveUp),
+            ((Exchange::Late, true, false, true), Next::GiveUp),
         ];
         for ((exchange, is_reused, is_second, is_repeatable), expected) in table {
             let tried = Tried { is_reused, is_second, is_repeatable };
@@ -120,6 +191,49 @@ mod tests {
         assert_eq!(after_exchange(Exchange::Silent, post, || false), Next::Repeat(None));
         assert_eq!(after_exchange(Exchange::Unprocessed, post, || false), Next::Repeat(None));
         assert!(is_idempotent(b"GET") && !is_idempotent(b"POST") && !is_idempotent(b"PATCH"));
+    }
+
+    #[test]
+    fn fetches_without_a_response_may_be_made_again() {
+        let table = [
+            // repeatable, idempotent
+            (Failure::NotCarriedOut, (true, true), true),
+            (Failure::NotCarriedOut, (true, false), true),
+            (Failure::NotCarriedOut, (false, true), false),
+            (Failure::of(Exchange::Unprocessed), (true, false), true),
+            (Failure::of(Exchange::Silent), (true, true), true),
+            (Failure::of(Exchange::Silent), (true, false), false),
+            (Failure::of(Exchange::Late), (true, true), true),
+            (Failure::of(Exchange::Late), (false, true), false),
+            (Failure::of(Exchange::Failed), (true, true), false),
+            (Failure::of(Exchange::Foreign), (true, true), false),
+        ];
+        for (failure, (is_repeatable, is_idempotent), expected) in table {
+            let found = failure.may_repeat(is_repeatable, || is_idempotent);
+            assert_eq!(found, expected, "{failure:?} {is_repeatable} {is_idempotent}");
+        }
+    }
+
+    #[test]
+    fn retries_are_a_share_of_requests_and_a_small_reserve() {
+        for (percent, requests, expected) in [(20, 0, 10), (20, 100, 30), (0, 100, 10), (100, 50, 60)] {
+            let (mut budget, mut retries) = (Budget::default(), 0);
+            // A dead origin: every attempt fails, and would be repeated.
+            for _ in 0..requests.max(10) {
+                budget = budget.pay(if requests == 0 { 0 } else { percent });
+                while let Some(rest) = budget.take() {
+                    (budget, retries) = (rest, retries + 1);
+                }
+            }
+            // The first payment finds no debt.
+            let most = expected;
+            assert!(retries <= most && retries + 1 >= most, "{percent} {requests}: {retries} of {most}");
+        }
+        let mut budget = Budget::default();
+        for _ in 0..1000 {
+            budget = budget.pay(20);
+        }
+        assert_eq!(budget, Budget::default(), "good times do not add up");
     }
 
     #[test]

@@ -18,6 +18,31 @@ pub struct Used {
     pub is_at_end: bool,
     /// It had carried other requests.
     pub is_reused: bool,
+    /// The limit that it has reached; see [`Lifespan::limit`].
+    pub limit: Option<&'static str>,
+}
+
+/// The limits on the use of a connection. 0 is no limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lifespan {
+    /// The number of requests.
+    pub requests: u32,
+    /// The seconds since it was opened.
+    pub age: f64,
+}
+
+impl Lifespan {
+    /// Returns the limit that a connection has reached with this number of requests, if any, as a reason for the log.
+    #[inline]
+    pub fn limit(self, requests: u32, age: impl FnOnce() -> f64) -> Option<&'static str> {
+        if self.requests != 0 && requests >= self.requests {
+            Some("MAX_REQUESTS")
+        } else if self.age > 0.0 && age() >= self.age {
+            Some("MAX_AGE")
+        } else {
+            None
+        }
+    }
 }
 
 /// The decision about a connection whose use has ended. The texts are reasons for the log.
@@ -43,7 +68,7 @@ impl End {
 /// belong to no request.
 #[inline]
 pub fn end(used: Used, is_distrusted: impl FnOnce() -> bool) -> End {
-    let Used { close, has_proxy_header, is_at_end, is_reused } = used;
+    let Used { close, has_proxy_header, is_at_end, is_reused, limit } = used;
     match close {
         // If the responses are shifted by one, the origin closes the connection before it has read the last request.
         Some(SessClose::RespClose) if is_at_end && is_reused => End::Watched(SessClose::RespClose.name()),
@@ -51,7 +76,7 @@ pub fn end(used: Used, is_distrusted: impl FnOnce() -> bool) -> End {
         None if has_proxy_header => End::Closed(PROXY_HEADER_REASON),
         None if !is_at_end => End::Closed(SessClose::RespClose.name()),
         None if is_distrusted() => End::Watched(SessClose::RxJunk.name()),
-        None => End::Kept,
+        None => limit.map_or(End::Kept, End::Watched),
     }
 }
 
@@ -157,11 +182,15 @@ mod tests {
 
     #[test]
     fn connections_are_kept_without_a_reason_to_close() {
-        let sound = Used { close: None, has_proxy_header: false, is_at_end: true, is_reused: false };
+        let sound =
+            Used { close: None, has_proxy_header: false, is_at_end: true, is_reused: false, limit: None };
         let closing = Used { close: Some(SessClose::RespClose), ..sound };
         let table = [
             (sound, false, End::Kept),
             (Used { is_reused: true, ..sound }, false, End::Kept),
+            (Used { limit: Some("MAX_AGE"), ..sound }, false, End::Watched("MAX_AGE")),
+            (Used { limit: Some("MAX_AGE"), ..closing }, false, End::Closed("RESP_CLOSE")),
+            (Used { limit: Some("MAX_AGE"), is_at_end: false, ..sound }, false, End::Closed("RESP_CLOSE")),
             (sound, true, End::Watched("RX_JUNK")),
             (Used { is_at_end: false, ..sound }, false, End::Closed("RESP_CLOSE")),
             (Used { has_proxy_header: true, ..sound }, false, End::Closed("null")),
@@ -176,6 +205,23 @@ mod tests {
         ];
         for (used, is_distrusted, expected) in table {
             assert_eq!(end(used, || is_distrusted), expected, "{used:?} {is_distrusted}");
+        }
+    }
+
+    #[test]
+    fn connections_reach_limits_of_requests_and_age() {
+        let lifespan = |requests, age| Lifespan { requests, age };
+        let table = [
+            (lifespan(0, 0.0), u32::MAX, 1e9, None),
+            (lifespan(3, 0.0), 2, 1e9, None),
+            (lifespan(3, 0.0), 3, 0.0, Some("MAX_REQUESTS")),
+            (lifespan(0, 5.0), u32::MAX, 4.9, None),
+            (lifespan(0, 5.0), 1, 5.0, Some("MAX_AGE")),
+            (lifespan(3, 5.0), 3, 5.0, Some("MAX_REQUESTS")),
+            (lifespan(3, f64::INFINITY), 2, 1e9, None),
+        ];
+        for (lifespan, requests, age, expected) in table {
+            assert_eq!(lifespan.limit(requests, || age), expected, "{lifespan:?} {requests} {age}");
         }
     }
 

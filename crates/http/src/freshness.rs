@@ -15,6 +15,8 @@ pub struct Defaults {
     pub grace: f64,
     pub keep: f64,
     pub clock_skew: f64,
+    /// `None` ignores the directive `stale-if-error`.
+    pub stale_if_error: Option<f64>,
 }
 
 /// The freshness, with the values that it was derived from.
@@ -26,6 +28,8 @@ pub struct Freshness {
     pub ttl: f32,
     pub grace: f32,
     pub keep: f32,
+    /// Seconds after the ttl for which the response may be used if its origin fails.
+    pub stale_if_error: f32,
     pub date: f64,
     pub expires: f64,
     pub max_age: u32,
@@ -64,6 +68,7 @@ pub fn freshness(msg: &Message, ws: &Workspace, now: f64, defaults: &Defaults, p
         ttl: defaults.ttl as f32,
         grace: defaults.grace as f32,
         keep: defaults.keep as f32,
+        stale_if_error: 0.0,
         date: 0.0,
         expires: 0.0,
         max_age: 0,
@@ -89,7 +94,21 @@ pub fn freshness(msg: &Message, ws: &Workspace, now: f64, defaults: &Defaults, p
     {
         f.grace = grace as f32;
     }
+    if let Some(default) = defaults.stale_if_error.filter(|_| f.ttl >= 0.0) {
+        f.stale_if_error = stale_if_error(msg, ws, if f.ttl > 0.0 { default } else { 0.0 });
+        f.keep = f.keep.max(f.stale_if_error);
+    }
     f
+}
+
+/// Returns the seconds for which the response may be used after an error. A demand for validation forbids it, as it does
+/// for RFC 9111. `s-maxage` does not: it is often the only way to give a cache a lifetime of its own.
+fn stale_if_error(msg: &Message, ws: &Workspace, default: f64) -> f32 {
+    let has = |name: &[u8]| msg.get_field(ws, CACHE_CONTROL, name).is_some();
+    if has(b"must-revalidate") || has(b"proxy-revalidate") || has(b"no-cache") {
+        return 0.0;
+    }
+    directive(msg, ws, b"stale-if-error").map_or(default, f64::from) as f32
 }
 
 fn apply_headers(f: &mut Freshness, msg: &Message, ws: &Workspace, now: f64, clock_skew: f64) {
@@ -140,16 +159,21 @@ mod tests {
     use super::*;
 
     const NOW: f64 = 784_111_777.0; // Sun, 06 Nov 1994 08:49:37 GMT
-    const D: Defaults = Defaults { ttl: 120.0, grace: 10.0, keep: 5.0, clock_skew: 10.0 };
+    const D: Defaults =
+        Defaults { ttl: 120.0, grace: 10.0, keep: 5.0, clock_skew: 10.0, stale_if_error: None };
 
     fn verdict(status: u16, lines: &[&str]) -> Freshness {
+        verdict_with(status, lines, &D)
+    }
+
+    fn verdict_with(status: u16, lines: &[&str], defaults: &Defaults) -> Freshness {
         let mut ws = Workspace::new(4096);
         let mut msg = Message::new(64);
         msg.set_response(&mut ws, status).unwrap();
         for line in lines {
             msg.append_line_copy(&mut ws, line.as_bytes()).unwrap();
         }
-        freshness(&msg, &ws, NOW, &D, false)
+        freshness(&msg, &ws, NOW, defaults, false)
     }
 
     #[test]
@@ -183,6 +207,31 @@ mod tests {
         ];
         for (status, lines, ttl) in table {
             assert_eq!(verdict(*status, lines).ttl, *ttl, "{status} {lines:?}");
+        }
+    }
+
+    #[test]
+    fn stale_use_after_errors_needs_a_permission() {
+        let table: &[(u16, &[&str], Option<f64>, f32, f32)] = &[
+            // The parameter, the seconds, keep
+            (200, &["Cache-Control: stale-if-error=60"], None, 0.0, 5.0),
+            (200, &["Cache-Control: stale-if-error=60"], Some(0.0), 60.0, 60.0),
+            (200, &["Cache-Control: stale-if-error=60"], Some(90.0), 60.0, 60.0),
+            (200, &["Cache-Control: stale-if-error=0"], Some(90.0), 0.0, 5.0),
+            (200, &["Cache-Control: s-maxage=9"], Some(90.0), 90.0, 90.0),
+            (200, &[], Some(90.0), 90.0, 90.0),
+            (200, &[], Some(0.0), 0.0, 5.0),
+            // The default is for responses that are fresh for a time.
+            (200, &["Cache-Control: max-age=0"], Some(90.0), 0.0, 5.0),
+            (200, &["Cache-Control: max-age=0, stale-if-error=60"], Some(90.0), 60.0, 60.0),
+            (200, &["Cache-Control: max-age=9, must-revalidate"], Some(90.0), 0.0, 5.0),
+            (200, &["Cache-Control: stale-if-error=60, proxy-revalidate"], Some(90.0), 0.0, 5.0),
+            (200, &["Cache-Control: stale-if-error=60, no-cache"], Some(90.0), 0.0, 5.0),
+            (503, &["Cache-Control: stale-if-error=60"], Some(90.0), 0.0, 5.0),
+        ];
+        for (status, lines, default, seconds, keep) in table {
+            let f = verdict_with(*status, lines, &Defaults { stale_if_error: *default, ..D });
+            assert_eq!((f.stale_if_error, f.keep), (*seconds, *keep), "{status} {lines:?} {default:?}");
         }
     }
 

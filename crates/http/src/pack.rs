@@ -6,6 +6,7 @@
 //! per header: u16 length of line, u8 length of name, u8 number of the name (narrow)
 //!             u32 length of line, u16 length of name, u8 number, u8 0     (WIDE)
 //! text: protocol (unless CANONICAL), status and reason (unless CANONICAL), lines; each followed by CRLF
+//! f32 seconds for which the object may be used if its origin fails (FOR_ERRORS)
 //! ```
 //!
 //! A head with protocol HTTP/1.1, a known status and its standard reason is CANONICAL and stores none of them as
@@ -26,6 +27,9 @@ const CANONICAL: u8 = 1;
 const WIDE: u8 = 2;
 /// Exactly one blank separates each colon and value, and the table is narrow.
 const PLAIN: u8 = 4;
+/// The seconds of `stale-if-error` follow.
+const FOR_ERRORS: u8 = 8;
+const FLAGS_AT: usize = 3;
 const PREFIX: usize = 10;
 const NARROW_ENTRY: usize = 4;
 const WIDE_ENTRY: usize = 8;
@@ -179,7 +183,9 @@ impl<'a> PackedHead<'a> {
     pub fn check(block: &'a [u8]) -> Result<(), HeadError> {
         let head = PackedHead::read(block)?;
         let is_sound = head.len() == block.len()
-            && head.flags & !(CANONICAL | WIDE | PLAIN) == 0
+            && head.flags & !(CANONICAL | WIDE | PLAIN | FOR_ERRORS) == 0
+            && (head.flags & FOR_ERRORS == 0
+                || stale_if_error(block).is_some_and(|s| s.is_finite() && s > 0.0))
             && head.flags & (WIDE | PLAIN) != WIDE | PLAIN
             && (head.flags & CANONICAL == 0 || status_text(head.status).is_some())
             && head.has_sound_lines();
@@ -216,7 +222,8 @@ impl<'a> PackedHead<'a> {
 
     /// Returns the length of the whole block.
     pub fn len(&self) -> usize {
-        PREFIX + self.entries.len() + self.text.len()
+        let seconds = if self.flags & FOR_ERRORS == 0 { 0 } else { size_of::<f32>() };
+        PREFIX + self.entries.len() + self.text.len() + seconds
     }
 
     pub fn is_empty(&self) -> bool {
@@ -359,6 +366,20 @@ pub fn packed_header<'a>(block: &'a [u8], name: HeaderName<'_>) -> Option<&'a [u
     PackedHead::new(block)?.header(name)
 }
 
+/// Adds the seconds for which an object may be used if its origin fails, to a block that was just packed.
+pub fn add_stale_if_error(block: &mut Vec<u8>, seconds: f32) {
+    if let Some(flags) = block.get_mut(FLAGS_AT) {
+        *flags |= FOR_ERRORS;
+        block.extend_from_slice(&seconds.to_le_bytes());
+    }
+}
+
+/// Returns the seconds that [`add_stale_if_error`] has added, if it has.
+pub fn stale_if_error(block: &[u8]) -> Option<f32> {
+    let head = PackedHead::new(block).filter(|head| head.flags & FOR_ERRORS != 0)?;
+    block.get(..head.len())?.last_chunk().copied().map(f32::from_le_bytes)
+}
+
 /// Unpacks a block. A truncated block counts as overflow, because nothing can be delivered.
 pub fn unpack(block: &[u8], ws: &mut Workspace, msg: &mut Message) -> Result<(), Overflow> {
     PackedHead::new(block).ok_or(Overflow)?.unpack(ws, msg)
@@ -412,6 +433,25 @@ mod tests {
         let mut wire = Vec::new();
         crate::h1::write_response_head(&to, &to_ws, &mut wire);
         assert_eq!(wire, b"HTTP/1.1 200 OK\r\nDate: now\r\nETag:  \"x\"\r\nX-Foo:bar\r\nEmpty:\r\n\r\n");
+    }
+
+    #[test]
+    fn the_time_for_errors_follows_the_lines() {
+        let (ws, msg) = sample(&["ETag: x"]);
+        let (plain, ..) = round_trip(&ws, &msg);
+        let mut block = plain.clone();
+        add_stale_if_error(&mut block, 60.5);
+        assert_eq!((stale_if_error(&plain), stale_if_error(&block)), (None, Some(60.5)));
+        assert_eq!(packed_header(&block, ETAG), Some(&b"x"[..]));
+        assert_eq!((PackedHead::check(&plain), PackedHead::check(&block)), (Ok(()), Ok(())));
+        let cut = &block[..block.len() - 1];
+        assert_eq!((stale_if_error(cut), PackedHead::check(cut)), (None, Err(HeadError::Damaged)));
+        for damaged in [f32::NAN, f32::INFINITY, -1.0, 0.0] {
+            let mut block = plain.clone();
+            add_stale_if_error(&mut block, damaged);
+            assert_eq!(PackedHead::check(&block), Err(HeadError::Damaged), "{damaged}");
+        }
+        add_stale_if_error(&mut Vec::new(), 1.0);
     }
 
     #[test]

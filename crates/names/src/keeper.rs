@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::known::{self, Known};
 use crate::lookup::Lookup;
@@ -24,6 +24,10 @@ const HOSTS: &str = "/etc/hosts";
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// The maximum number of lookups at the same time.
 const MOST_LOOKUPS: usize = 64;
+/// The same for the other family of names that have addresses of one. Servers may never answer for it.
+const MOST_OTHER_FAMILIES: usize = 16;
+/// The shortest time for which a name waits for the other family.
+const SHORTEST_REST: Duration = Duration::from_secs(1);
 /// Time between two checks whether the system's files or the settings have changed.
 const CHECK: Duration = Duration::from_secs(1);
 /// The longest time until the thread notices that a name is not used anymore.
@@ -137,6 +141,8 @@ struct Keeper {
     changes: Arc<AtomicU64>,
     lookup: RefCell<Rc<Lookup>>,
     permits: Semaphore,
+    /// Those for the other family.
+    spare_permits: Semaphore,
     /// The sources that `lookup` was made from.
     sources: RefCell<Sources>,
     generation: Cell<u64>,
@@ -173,6 +179,7 @@ async fn serve(
         settings,
         changes,
         permits: Semaphore::new(MOST_LOOKUPS),
+        spare_permits: Semaphore::new(MOST_OTHER_FAMILIES),
         sources: RefCell::new(sources),
         generation: Cell::new(0),
         all: RefCell::default(),
@@ -220,26 +227,12 @@ async fn keep(keeper: Rc<Keeper>, name: Weak<Name>) {
             // Other servers may give other answers.
             (memory, remembered) = (Memory::default(), generation);
         }
-        let lookup = keeper.lookup.borrow().clone();
-        let settings = (keeper.settings)();
-        let outcome = match user.kind() {
-            Kind::Host => lookup.run(user.host(), &mut memory, &settings, !user.is_usable()).await,
-            Kind::Service => lookup.service(user.host()).await,
-        };
+        let Some(next) = keeper.look_up(&user, &mut memory).await else { continue };
         drop(permit);
-        if generation != keeper.generation.get() {
-            // The sources have changed meanwhile.
-            continue;
-        }
-        let updated = user.update(outcome, &(keeper.settings)());
-        if updated.has_changed {
-            keeper.changes.fetch_add(1, Ordering::Relaxed);
-        }
+        let mut next = Instant::now() + next;
         if memory.is_half() {
-            // The first lookups of other names are before the rest of this one.
-            continue;
+            next = keeper.look_up_rest(&user, &mut memory, next).await;
         }
-        let next = Instant::now() + updated.next;
         let due = user.due.clone();
         drop(user);
         loop {
@@ -249,6 +242,46 @@ async fn keep(keeper: Rc<Keeper>, name: Weak<Name>) {
             }
             if name.strong_count() == 0 {
                 return;
+            }
+        }
+    }
+}
+
+impl Keeper {
+    /// Looks up a name. Returns the time until the next lookup, or `None` if the sources have changed meanwhile.
+    async fn look_up(&self, user: &Name, memory: &mut Memory) -> Option<Duration> {
+        let generation = self.generation.get();
+        let lookup = self.lookup.borrow().clone();
+        let settings = (self.settings)();
+        let outcome = match user.kind() {
+            Kind::Host => lookup.run(user.host(), memory, &settings, !user.is_usable()).await,
+            Kind::Service => lookup.service(user.host()).await,
+        };
+        if generation != self.generation.get() {
+            return None;
+        }
+        let updated = user.update(outcome, &(self.settings)());
+        if updated.has_changed {
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(updated.next)
+    }
+
+    /// Looks up the other family of a name that has addresses of one. Lookups of names that have none are not delayed by
+    /// it, and neither is the next lookup of this one, at `next`. Returns the time of that.
+    async fn look_up_rest(&self, user: &Name, memory: &mut Memory, next: Instant) -> Instant {
+        let rest = async {
+            let _permit = self.spare_permits.acquire().await.ok()?;
+            self.look_up(user, memory).await
+        };
+        let found = timeout_at(next.max(Instant::now() + SHORTEST_REST), rest).await;
+        match found {
+            Ok(Some(next)) => Instant::now() + next,
+            // At once, with the new sources.
+            Ok(None) => Instant::now(),
+            Err(_late) => {
+                memory.give_up_half((self.settings)().ttl.1);
+                next
             }
         }
     }

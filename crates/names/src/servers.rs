@@ -4,7 +4,8 @@
 //! expires, so that a refresh is one query. It is forgotten when the family that was there is not anymore.
 //!
 //! The first lookup of a name ends with the addresses of one family, the preferred one if that is quick. The other one is
-//! asked for afterwards: servers that never answer for it delay nobody.
+//! asked for afterwards: servers that never answer for it delay nobody. If they do not answer for a family, it is asked for
+//! more and more rarely, and always after the other one.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -22,6 +23,10 @@ use crate::transport::Transport;
 
 /// Time for which the preferred family is asked for alone (the Resolution Delay of RFC 8305 section 8).
 const HEAD_START: Duration = Duration::from_millis(50);
+/// Time for which a refresh waits for one family after the other has answered.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The shortest and the longest time for which a family is not asked for again after servers did not answer for it.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_hours(1));
 
 /// The name servers, and the names that are tried for a host.
 pub struct Servers {
@@ -71,7 +76,9 @@ pub struct Memory {
     last: [Vec<IpAddr>; 2],
     /// The family that `at` lacks, until this time.
     absent: Option<(Family, Instant)>,
-    /// The outcome of a first lookup, which has found this family at this name.
+    /// The family of `at` for which servers do not answer.
+    silent: Option<Silence>,
+    /// The outcome of a lookup that has found this family at this name, and not asked for the other one.
     half: Option<(Name, Family, Records)>,
 }
 
@@ -80,6 +87,28 @@ impl Memory {
     pub fn is_half(&self) -> bool {
         self.half.is_some()
     }
+
+    /// Gives up the other family of a lookup that has found one: servers do not answer for it in time.
+    pub fn give_up_half(&mut self, longest: Duration) {
+        if let Some((name, family, records)) = self.half.take() {
+            let outcomes = family.in_order(Some(Ok(records)), Some(Err(NetError::Timeout)));
+            // It has the addresses of the first half, which are known.
+            let _ = self.take(name, outcomes, longest);
+        }
+    }
+
+    fn is_silent(&self, family: Family) -> bool {
+        self.silent.is_some_and(|silence| silence.family == family)
+    }
+}
+
+/// A family that is asked for rarely, because servers do not answer for it.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    family: Family,
+    /// The time until which it is not asked for.
+    until: Instant,
+    pause: Duration,
 }
 
 /// The addresses of one family.
@@ -90,7 +119,7 @@ struct Records {
 
 type Outcome = Result<Records, NetError>;
 
-/// The outcome of a first lookup: one family, or both.
+/// The outcome of a lookup: one family, or both.
 enum First {
     Half(Family, Records),
     Whole([Option<Outcome>; 2]),
@@ -125,22 +154,25 @@ impl Servers {
         settings: &Settings,
         is_first: bool,
     ) -> Result<Found, Failure> {
-        if let Some((name, family, records)) = memory.half.take() {
+        if let Some((name, family)) = memory.half.as_ref().map(|(name, family, _)| (name.clone(), *family)) {
+            // If this wait is given up, the half remains.
             let other = self.records(&name, family.other()).await;
-            let outcomes = family.in_order(Some(Ok(records)), Some(other));
+            let records = memory.half.take().map(|(.., records)| Ok(records));
+            let outcomes = family.in_order(records, Some(other));
             return memory.take(name, outcomes, settings.ttl.1).map_err(|error| Failure::of(&error));
         }
         let mut failure = Failure::new("it is not a name");
         let names = self.names(host).map_err(|error| Failure::new(&error.to_string()))?;
         let preferred = if settings.prefer_ipv6 { Family::V6 } else { Family::V4 };
         for name in names {
-            let outcomes = if is_first {
-                match self.first(&name, preferred).await {
-                    First::Half(family, records) => return Ok(memory.take_half(name, family, records)),
-                    First::Whole(outcomes) => outcomes,
-                }
+            let found = if is_first {
+                self.first(&name, preferred).await
             } else {
                 self.families(&name, memory).await
+            };
+            let outcomes = match found {
+                First::Half(family, records) => return Ok(memory.take_half(name, family, records)),
+                First::Whole(outcomes) => outcomes,
             };
             match memory.take(name, outcomes, settings.ttl.1) {
                 Ok(found) => return Ok(found),
@@ -179,21 +211,41 @@ impl Servers {
         Ok(names)
     }
 
-    /// Asks for the families of addresses. `None` means that a family is known to be absent.
-    async fn families(&self, name: &Name, memory: &Memory) -> [Option<Outcome>; 2] {
-        let known = memory.absent.filter(|(_, until)| Instant::now() < *until);
-        let Some((absent, _)) = known else {
-            let (v4, v6) = tokio::join!(self.records(name, Family::V4), self.records(name, Family::V6));
-            return [Some(v4), Some(v6)];
+    /// Asks for the families of addresses. `None` means that a family is known to be absent, or not to be answered for.
+    async fn families(&self, name: &Name, memory: &Memory) -> First {
+        let now = Instant::now();
+        let known = memory.absent.filter(|(_, until)| now < *until).map(|(absent, _)| absent);
+        let silence = memory.silent.filter(|_| memory.at.as_ref() == Some(name));
+        let Some(missing) = known.or(silence.map(|silence| silence.family)) else {
+            return self.both(name).await;
         };
-        let present = self.records(name, absent.other()).await;
-        let is_settled = match &present {
-            Ok(_) => memory.at.as_ref() == Some(name),
-            // Without a record of this type, there may be one of the other.
-            Err(error) => !is_no_data(error),
+        let present = self.records(name, missing.other()).await;
+        let is_due = known.is_none() && silence.is_some_and(|silence| now >= silence.until);
+        match present {
+            Ok(records) if is_due && !records.addresses.is_empty() => First::Half(missing.other(), records),
+            present => {
+                let is_settled = match &present {
+                    Ok(_) => memory.at.as_ref() == Some(name),
+                    // Without a record of this type, there may be one of the other.
+                    Err(error) => !is_no_data(error),
+                };
+                let other = if is_settled { None } else { Some(self.records(name, missing).await) };
+                First::Whole(missing.in_order(other, Some(present)))
+            }
+        }
+    }
+
+    /// Asks for both families. If one of them is much later than the other, that is enough for now.
+    async fn both(&self, name: &Name) -> First {
+        let (mut v4, mut v6) = (pin!(self.records(name, Family::V4)), pin!(self.records(name, Family::V6)));
+        let (family, outcome, mut rest) = tokio::select! {
+            outcome = &mut v4 => (Family::V4, outcome, v6),
+            outcome = &mut v6 => (Family::V6, outcome, v4),
         };
-        let other = if is_settled { None } else { Some(self.records(name, absent).await) };
-        absent.in_order(other, Some(present))
+        match timeout(PATIENCE, &mut rest).await {
+            Ok(other) => First::Whole(family.in_order(Some(outcome), Some(other))),
+            Err(_late) => First::of(family, outcome, rest).await,
+        }
     }
 
     /// Asks for the preferred family of addresses, and for the other one if there are none or they are late.
@@ -241,10 +293,13 @@ fn is_negative(error: &NetError) -> bool {
 }
 
 impl Memory {
-    /// Returns the addresses of one family.
+    /// Returns the addresses of one family, with the last ones of the other.
     fn take_half(&mut self, name: Name, family: Family, records: Records) -> Found {
         let ttl = Some(records.expires.saturating_duration_since(Instant::now()));
-        let addresses = records.addresses.clone();
+        let mut addresses = records.addresses.clone();
+        if self.at.as_ref() == Some(&name) {
+            addresses.extend_from_slice(&self.last[family.other() as usize]);
+        }
         self.half = Some((name, family, records));
         Found { addresses, ttl, ..Found::default() }
     }
@@ -267,6 +322,12 @@ impl Memory {
         let expires = outcomes.iter().flatten().flatten().map(|records| records.expires).min();
         let expires = expires.unwrap_or(now);
         for (family, outcome) in [Family::V4, Family::V6].into_iter().zip(outcomes) {
+            match &outcome {
+                Some(Err(NetError::Timeout)) => self.silence(family, now),
+                Some(_) if self.is_silent(family) => self.silent = None,
+                _ => {}
+            }
+            let is_silent = self.is_silent(family);
             let last = &mut self.last[family as usize];
             match outcome {
                 Some(Ok(records)) => *last = records.addresses,
@@ -279,12 +340,20 @@ impl Memory {
                 }
                 // The other family has answered: this one keeps its addresses.
                 Some(Err(_)) => {}
+                None if is_silent => {}
                 // It is still absent.
                 None => last.clear(),
             }
         }
         let ttl = Some(expires.saturating_duration_since(now));
         Ok(Found { addresses: self.last.concat(), ttl, ..Found::default() })
+    }
+
+    /// Records that servers did not answer for a family, so that it is asked for again after twice the last pause.
+    fn silence(&mut self, family: Family, now: Instant) {
+        let before = self.silent.filter(|silence| silence.family == family);
+        let pause = before.map_or(PAUSES.0, |silence| (2 * silence.pause).min(PAUSES.1));
+        self.silent = Some(Silence { family, until: now + pause, pause });
     }
 }
 

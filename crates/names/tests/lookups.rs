@@ -163,6 +163,61 @@ fn a_server_that_answers_for_one_family_delays_no_first_lookup() {
     assert_eq!(server.queries_by_family("only4.example").0, 1);
 }
 
+/// A family that servers do not answer for is asked for once, not at each refresh, and its addresses are kept.
+#[test]
+fn a_silent_family_is_asked_for_rarely() {
+    let server = NameServer::start();
+    server.set("only4.example", Reply::OrSilence(1, parsed(&["10.0.0.1"])));
+    server.addresses("both.example", 1, &["10.0.0.1", "fd00::1"]);
+    let names = names(&server);
+    let (only, both) = (known(&names, "only4.example"), known_whole(&names, "both.example"));
+    server.set("both.example", Reply::OrSilence(1, parsed(&["10.0.0.2"])));
+    assert!(until(|| both.answer().addresses == parsed(&["10.0.0.2", "fd00::1"])), "{:?}", both.answer());
+    std::thread::sleep(Duration::from_secs(4));
+    let (seen_only, seen_both) =
+        (server.queries_by_family("only4.example"), server.queries_by_family("both.example"));
+    server.set("only4.example", Reply::OrSilence(1, parsed(&["10.0.0.3"])));
+    let start = Instant::now();
+    assert!(until(|| only.answer().addresses == parsed(&["10.0.0.3"])), "{:?}", only.answer());
+    assert!(start.elapsed() < Duration::from_secs(3), "the refresh waited for {:?}", start.elapsed());
+    std::thread::sleep(Duration::from_secs(4));
+    for (host, before) in [("only4.example", seen_only), ("both.example", seen_both)] {
+        let after = server.queries_by_family(host);
+        assert!(after.0 > before.0 + 2, "{host} is looked up");
+        assert_eq!(after.1, before.1, "{host}: the family is left alone for a while");
+        assert!(after.1 < 6, "{after:?}");
+    }
+    assert_eq!((only.answer().failure, both.answer().failure), (None, None));
+}
+
+/// Hundreds of names with a silent family neither delay a changed address nor the first lookups of others.
+#[test]
+fn silent_families_delay_no_other_name() {
+    let server = NameServer::start();
+    let hosts: Vec<String> = (0..300).map(|n| format!("n{n}.example")).collect();
+    for host in &hosts {
+        server.set(host, Reply::OrSilence(1, parsed(&["10.0.0.1"])));
+    }
+    let names = names(&server);
+    let all: Vec<_> =
+        hosts.iter().map(|host| names.watch(host, Refresh::default()).expect("a thread")).collect();
+    let start = Instant::now();
+    for name in &all {
+        assert!(name.wait_until(Instant::now() + PATIENCE));
+    }
+    assert!(start.elapsed() < Duration::from_secs(4), "first lookups took {:?}", start.elapsed());
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(1500));
+        let address = format!("10.0.1.{}", start.elapsed().as_secs());
+        for host in &hosts {
+            server.set(host, Reply::OrSilence(1, parsed(&[&address])));
+        }
+        let changed = Instant::now();
+        assert!(until(|| all.iter().all(|name| name.answer().addresses == parsed(&[&address]))));
+        assert!(changed.elapsed() < Duration::from_secs(4), "{:?}", changed.elapsed());
+    }
+}
+
 /// The preferred family comes first, and a name that does not exist is asked for once.
 #[test]
 fn a_first_lookup_asks_for_the_preferred_family() {

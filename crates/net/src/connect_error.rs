@@ -29,11 +29,12 @@ pub struct ConnectError {
     pub stage: ConnectStage,
     cause: Cause,
     held_down: bool,
+    opens_breaker: bool,
 }
 
 impl ConnectError {
     pub fn new(stage: ConnectStage, errno: i32) -> ConnectError {
-        ConnectError { stage, cause: Cause::Errno(errno), held_down: false }
+        ConnectError { stage, cause: Cause::Errno(errno), held_down: false, opens_breaker: false }
     }
 
     /// Returns the error of an attempt that is not made, because a recent one failed with this number.
@@ -43,7 +44,17 @@ impl ConnectError {
 
     /// Returns an error without an error number. The text is for the log.
     pub fn with_text(stage: ConnectStage, text: impl Into<Cow<'static, str>>) -> ConnectError {
-        ConnectError { stage, cause: Cause::Text(text.into()), held_down: false }
+        ConnectError { stage, cause: Cause::Text(text.into()), held_down: false, opens_breaker: false }
+    }
+
+    /// Records whether this failure has opened the circuit breaker.
+    pub(crate) fn of_breaker(self, opens_breaker: bool) -> ConnectError {
+        ConnectError { opens_breaker, ..self }
+    }
+
+    /// Returns whether this failure has opened the circuit breaker.
+    pub fn opens_breaker(&self) -> bool {
+        self.opens_breaker
     }
 
     /// Returns the cause for logs and counters. While the endpoint is held down it is 0, because the cause was logged

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
+use lacquer_flow::breaker::{Breaker, Rules};
+use lacquer_params::Params;
 use lacquer_sources::clock::Instant;
 use lacquer_tls::origin::OriginTls;
 use parking_lot::Mutex;
@@ -52,14 +54,9 @@ pub struct Endpoint {
     pub(crate) addresses: Addresses,
     tls: Option<OriginTls>,
     trust: Trust,
-    held_down: Mutex<Option<HeldDown>>,
-}
-
-/// A failure to connect. Until `until`, further attempts fail at once with the same error.
-#[derive(Clone, Copy, Debug)]
-struct HeldDown {
-    until: Instant,
-    errno: i32,
+    /// The time from which the breaker counts.
+    created: Instant,
+    breaker: Mutex<Breaker>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -100,12 +97,37 @@ impl Known {
     }
 }
 
-/// Seconds for which an endpoint is held down after a failure: one with a local cause, and one that the network or
-/// the remote end caused.
-#[derive(Clone, Copy, Debug)]
+/// When an endpoint is held down: no attempt to connect is made.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Holddown {
-    pub local: f64,
-    pub remote: f64,
+    /// Seconds after a failure with a local cause.
+    local: f64,
+    /// Seconds after a failure that the network or the remote end caused.
+    remote: f64,
+    breaker: Rules,
+}
+
+impl Holddown {
+    pub fn of(p: &Params) -> Holddown {
+        Holddown {
+            local: p.backend_local_error_holddown,
+            remote: p.backend_remote_error_holddown,
+            breaker: Rules {
+                failures: p.backend_breaker_failures,
+                period: p.backend_breaker_period,
+                pause: p.backend_breaker_pause,
+            },
+        }
+    }
+
+    /// Returns the seconds after a failure with this error.
+    fn after(self, errno: Errno) -> f64 {
+        match errno {
+            Errno::ACCESS | Errno::PERM | Errno::ADDRNOTAVAIL => self.local,
+            Errno::CONNREFUSED | Errno::NETUNREACH => self.remote,
+            _ => 0.0,
+        }
+    }
 }
 
 impl Endpoint {
@@ -128,7 +150,8 @@ impl Endpoint {
             addresses,
             tls,
             trust: Trust::new(Instant::now()),
-            held_down: Mutex::new(None),
+            created: Instant::now(),
+            breaker: Mutex::default(),
         });
         alike.push(Arc::downgrade(&endpoint));
         endpoint
@@ -159,15 +182,29 @@ impl Endpoint {
         prefer_ipv6: bool,
         holddown: Holddown,
     ) -> Result<Opening<'_>, ConnectError> {
-        if let Some(errno) = self.held_down() {
+        // An attempt that an open breaker allows has this time, unless its end is known before.
+        let alone = holddown.breaker.pause.max(timeout);
+        if let Some(errno) = self.breaker.lock().admit(self.age(), alone) {
             return Err(ConnectError::held_down(errno));
         }
         let by = (timeout > 0.0).then(|| Instant::now() + Duration::from_secs_f64(timeout.min(1e9)));
-        self.reach(prefer_ipv6, by).await.map_err(|(stage, e)| {
-            let errno = Errno::from_io_error(&e).unwrap_or(Errno::TIMEDOUT);
-            self.hold_down(errno, holddown);
-            ConnectError::new(stage, errno.raw_os_error())
-        })
+        match self.reach(prefer_ipv6, by).await {
+            Ok(opening) => {
+                self.breaker.lock().connected();
+                Ok(opening)
+            }
+            Err((stage, e)) => {
+                let errno = Errno::from_io_error(&e).unwrap_or(Errno::TIMEDOUT);
+                let (number, pause) = (errno.raw_os_error(), holddown.after(errno));
+                let opens = self.breaker.lock().failed(self.age(), number, pause, holddown.breaker);
+                Err(ConnectError::new(stage, number).of_breaker(opens))
+            }
+        }
+    }
+
+    /// Returns the seconds since the endpoint was created.
+    fn age(&self) -> f64 {
+        Instant::now().saturating_duration_since(self.created).as_secs_f64()
     }
 
     /// Connects, and sends the preamble.
@@ -224,25 +261,7 @@ impl Endpoint {
 
     /// Returns whether a recent attempt to connect failed, so that another one would fail at once.
     pub fn is_held_down(&self) -> bool {
-        self.held_down().is_some()
-    }
-
-    fn held_down(&self) -> Option<i32> {
-        let mut held = self.held_down.lock();
-        held.take_if(|held| Instant::now() >= held.until);
-        held.map(|held| held.errno)
-    }
-
-    fn hold_down(&self, errno: Errno, holddown: Holddown) {
-        let seconds = match errno {
-            Errno::ACCESS | Errno::PERM | Errno::ADDRNOTAVAIL => holddown.local,
-            Errno::CONNREFUSED | Errno::NETUNREACH => holddown.remote,
-            _ => 0.0,
-        };
-        if seconds > 0.0 {
-            let until = Instant::now() + Duration::from_secs_f64(seconds);
-            *self.held_down.lock() = Some(HeldDown { until, errno: errno.raw_os_error() });
-        }
+        self.breaker.lock().refusal(self.age()).is_some()
     }
 }
 
@@ -271,7 +290,8 @@ mod tests {
     use super::*;
     use crate::memory::{Dialed, Ends, Limits, Peer, connection, serve_at};
 
-    const NO_HOLDDOWN: Holddown = Holddown { local: 0.0, remote: 0.0 };
+    const NO_HOLDDOWN: Holddown =
+        Holddown { local: 0.0, remote: 0.0, breaker: Rules { failures: 0, period: 0.0, pause: 0.0 } };
 
     /// Registers an origin with a window of ten bytes. Its connections are given to `accept`.
     fn listen(path: &'static str, accept: impl Fn(Peer) + 'static) {

@@ -184,7 +184,7 @@ mod tests {
                 bytes: b"GET / HTTP/1.1\r\n\r\n",
                 proxy,
                 prefer_ipv6: false,
-                holddown: Holddown { local: 0.0, remote: 0.0 },
+                holddown: Holddown::default(),
                 error_text: |errno| format!("{:?}", std::io::Error::from_raw_os_error(errno).kind()),
             };
             let begun = Instant::now();

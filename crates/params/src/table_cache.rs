@@ -10,6 +10,12 @@ default_grace: Duration = "10s" { units = "seconds", min = "0", flags = OBJ_STIC
 default_keep: Duration = "0s" { units = "seconds", min = "0", flags = OBJ_STICKY }
     "Time after its grace during which an expired object is kept, so that a conditional request can \
      revalidate it.";
+stale_if_error: Timeout = "never" { units = "seconds", min = "0", flags = OBJ_STICKY }
+    "Time after its expiry during which an object may be delivered if the fetch of a new one fails, or the backend \
+     responds with 500, 502, 503 or 504, unless the directive stale-if-error in its Cache-Control has another time. \
+     With 0, only objects with this directive are delivered. With never, its directive is ignored as in Varnish, unless \
+     the parameter feature has the bit rfc9111. The time does not apply to responses that are stale when they arrive, or must be \
+     validated (must-revalidate, proxy-revalidate, no-cache). VCL can override it (beresp.stale_if_error).";
 uncacheable_ttl: Duration = "2m" { units = "seconds", min = "0", flags = OBJ_STICKY }
     "Time for which the cache stores the decision that a response is uncacheable.";
 shortlived: Duration = "10.000" { units = "seconds", min = "0" }

@@ -28,6 +28,8 @@ const FIELDS: &[&str] = &[
     "authority",
     "wait_timeout",
     "wait_limit",
+    "max_age",
+    "max_requests",
     "ssl",
     "ssl_sni",
     "ssl_nosni",
@@ -161,6 +163,8 @@ impl Compiler<'_> {
             "first_byte_timeout" => backend.limits.first_byte_timeout = Some(self.duration()?),
             "between_bytes_timeout" => backend.limits.between_bytes_timeout = Some(self.duration()?),
             "wait_timeout" => backend.limits.wait_timeout = Some(self.duration()?),
+            "max_age" => backend.limits.max_age = Some(self.duration()?),
+            "max_requests" => backend.limits.max_requests = Some(self.uint()? as u32),
             "max_connections" => backend.limits.max_connections = Some(self.uint()? as u32),
             "wait_limit" => backend.limits.wait_limit = Some(self.uint()? as u32),
             "proxy_header" => {

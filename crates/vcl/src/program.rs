@@ -155,6 +155,9 @@ pub struct BackendLimits {
     pub max_connections: Option<u32>,
     pub wait_limit: Option<u32>,
     pub wait_timeout: Option<f64>,
+    /// The age of a connection; 0 is no limit, as for `max_requests`.
+    pub max_age: Option<f64>,
+    pub max_requests: Option<u32>,
 }
 
 /// TLS on the connections to a backend (`.ssl = 1`).

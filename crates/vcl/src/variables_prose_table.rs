@@ -80,6 +80,7 @@ const PROSE: [(Var, &str); Var::COUNT] = [
     (Var::BerespIsStorable, "Whether RFC 9111 allows a shared cache to store the response"),
     (Var::BerespKeep, "Time after its grace during which the object is kept for revalidation"),
     (Var::BerespReason, "Reason phrase of the response"),
+    (Var::BerespStaleIfError, "Time after its time to live during which the object may be used if the backend fails"),
     (Var::BerespStatus, "Status of the response, such as 200"),
     (Var::BerespStorage, "Storage of the object"),
     (Var::BerespStorageHint, "Name of the storage for the object; use beresp.storage"),

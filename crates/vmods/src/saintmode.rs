@@ -108,6 +108,16 @@ impl Director for SaintDirector {
         health
     }
 
+    fn members(&self) -> Vec<BackendId> {
+        vec![self.0.backend]
+    }
+
+    fn sickness(&self) -> Option<String> {
+        let (count, threshold) = (self.0.count(), self.0.threshold);
+        (threshold != 0 && count >= threshold)
+            .then(|| format!("{count} objects are on its list of failures, of at most {threshold}"))
+    }
+
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String {
         let word = if self.healthy(vcl).healthy { "healthy" } else { "sick" };
         match (details, json) {

@@ -63,15 +63,13 @@ async fn run(origin: Arc<Origin>, process: Arc<Process>) {
             bytes: prober.request(),
             proxy: origin.spec.proxy_header.unwrap_or(0),
             prefer_ipv6: params.prefer_ipv6,
-            holddown: Holddown {
-                local: params.backend_local_error_holddown,
-                remote: params.backend_remote_error_holddown,
-            },
+            holddown: Holddown::of(&params),
             error_text: lacquer_system::error_text,
         };
         let (attempt, refused) = probe_attempt(&request, prober.settings()).await;
         if let Some(error) = refused {
             origin.count_failure(&error);
+            process.shared().counters().backend_breaker.add(error.opens_breaker().into());
         }
         prober.add(&attempt);
         report(&origin, process.shared().log());

@@ -36,6 +36,26 @@ fn an_object_is_fresh_then_in_grace_then_kept_then_expired() {
 }
 
 #[test]
+fn grace_is_extended_at_the_expense_of_keep() {
+    let w = World::new(None);
+    let object = w.fill(1, 10.0, |s| (s.timers.grace, s.timers.keep) = (2.0, 30.0));
+    let x = object.vxid();
+    w.tick(15.0);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(Some(x)));
+    assert!(w.cache.extend_grace(&object, 12.0));
+    assert_eq!(object.timers(), Timers { ttl: 10.0, grace: 12.0, keep: 20.0 });
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Grace(x, true));
+    for (grace, expected) in [(3.0, 12.0), (-1.0, 12.0), (99.0, 32.0)] {
+        assert_eq!(w.cache.extend_grace(&object, grace), expected > 12.0);
+        assert_eq!(object.timers(), Timers { ttl: 10.0, grace: expected, keep: 32.0 - expected }, "{grace}");
+    }
+    w.tick(28.0);
+    assert_eq!(w.expire(), f64::INFINITY, "it is removed when it would have been");
+    assert!(!w.cache.extend_grace(&object, 99.0));
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));
+}
+
+#[test]
 fn markers_cause_misses_and_passes() {
     let w = World::new(None);
     let hfm = w.fill(1, 10.0, |s| s.flags = flag::HFM);

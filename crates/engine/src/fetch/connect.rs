@@ -4,7 +4,7 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 
-use lacquer_flow::retry::{self, Exchange, Next, Tried};
+use lacquer_flow::retry::{self, Exchange, Failure, Next, Tried};
 use lacquer_http::{SessClose, h1, header_table as h};
 use lacquer_net::{ConnectError, ConnectStage, Peeked, Taken, Unsolicited};
 use lacquer_shm::Tag;
@@ -13,10 +13,11 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    ABANDONED, Limits, OriginConnection, Waits, choose, log_close, log_connect_failure, log_open,
-    proxy_header, take_idle, wait_or_connect,
+    ABANDONED, OriginConnection, Waits, log_close, log_connect_failure, log_open, proxy_header, take_idle,
+    wait_or_connect,
 };
 use super::early::Sent;
+use super::limits::{Limits, choose};
 use super::queue::SlotRequest;
 use super::upload::Upload;
 use crate::backends::{Origin, OriginLeaf};
@@ -32,9 +33,6 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
     if start.is_none() {
         return Err("No backend".to_owned());
     }
-    let name = |vcl: &lacquer_vcl_runtime::Instance| {
-        vcl.directors.get(start).map_or_else(String::new, |c| c.director.name().to_owned())
-    };
     let mut id = start;
     for _ in 0..MAX_DEPTH {
         let Some(cell) = ctx.vcl.directors.get(id) else { break };
@@ -42,7 +40,7 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
         if next == id {
             return match ctx.vcl.origin(id) {
                 Ok(Some(origin)) => Ok((id, origin)),
-                Ok(None) => Err(format!("Director {} returned no backend", name(ctx.vcl))),
+                Ok(None) => Err(no_backend(ctx.vcl, start)),
                 Err(why) => Err(why),
             };
         }
@@ -51,7 +49,18 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
         }
         id = next;
     }
-    Err(format!("Director {} returned no backend", name(ctx.vcl)))
+    Err(no_backend(ctx.vcl, start))
+}
+
+/// Returns the text for a director without a backend that could serve, with the reasons.
+#[cold]
+fn no_backend(vcl: &lacquer_vcl_runtime::Instance, director: BackendId) -> String {
+    let name = vcl.directors.get(director).map_or("", |cell| cell.director.name());
+    let text = format!("Director {name} returned no backend");
+    match vcl.directors.why_sick(director) {
+        why if why.is_empty() => text,
+        why => format!("{text} ({why})"),
+    }
 }
 
 /// Maps a leaf of the directors' tree to the backend of this worker.
@@ -74,24 +83,50 @@ impl Fetch {
     /// Sends the request, and reads the head of the response into `beresp`. Returns the connection of the response, or
     /// `None` if there is no response.
     pub async fn get_head(&mut self) -> Option<OriginConnection> {
-        let vcl = self.task.vcl().clone();
-        let wanted = self.exchange.backend;
-        let mut ctx = Ctx::new(self, vcl.loaded.instance());
-        let (id, origin) = match resolve(&mut ctx, wanted) {
-            Ok(found) => found,
-            Err(why) => {
-                self.fetch_error(&why);
-                return None;
+        self.pay_for_retries();
+        let mut retries = 0;
+        loop {
+            let failed = (retries > 0).then_some(self.response.backend);
+            let (id, origin) = match self.choose_backend(failed) {
+                Ok(found) => found,
+                Err(why) => {
+                    self.fetch_error(&why);
+                    return None;
+                }
+            };
+            self.response.backend = id;
+            if !self.request.http.has(self.task.ws(), h::HOST) {
+                self.bereq_headers().add(h::HOST, &origin.host);
             }
-        };
-        self.response.backend = id;
-        if !self.request.http.has(self.task.ws(), h::HOST) {
-            self.bereq_headers().add(h::HOST, &origin.host);
+            match self.ask(id, &origin).await {
+                Ok(connection) => return Some(connection),
+                Err(failure) if self.is_abandoned(None) || !self.repeats(failure, retries) => return None,
+                Err(_) => retries += 1,
+            }
         }
+    }
+
+    /// Resolves the director that VCL has set, to another backend than the one that has failed if it soon selects one.
+    fn choose_backend(&mut self, failed: Option<BackendId>) -> Result<(BackendId, Arc<Origin>), String> {
+        const MOST_CHOICES: usize = 3;
+        let (vcl, wanted) = (self.task.vcl().clone(), self.exchange.backend);
+        let mut ctx = Ctx::new(self, vcl.loaded.instance());
+        let mut found = resolve(&mut ctx, wanted)?;
+        for _ in 1..MOST_CHOICES {
+            if Some(found.0) != failed || found.0 == wanted {
+                break;
+            }
+            found = resolve(&mut ctx, wanted)?;
+        }
+        Ok(found)
+    }
+
+    /// Sends the request to an origin, and reads the head of the response.
+    async fn ask(&mut self, id: BackendId, origin: &Arc<Origin>) -> Result<OriginConnection, Failure> {
         // A 101 on a connection that has served others might belong to one of their requests.
         let mut fresh_only = self.attempt.asks_upgrade;
         loop {
-            let mut connection = self.connect(id, &origin, fresh_only).await?;
+            let mut connection = self.connect(id, origin, fresh_only).await?;
             let is_reused = connection.is_reused();
             let has_body = self.request.cached_body.is_some() || self.request.body.is_some();
             let early = self.early_bytes(&mut connection).await;
@@ -104,7 +139,7 @@ impl Fetch {
             let is_idempotent = || retry::is_idempotent(self.request.http.method(self.task.ws()));
             let next = retry::after_exchange(exchange, tried, is_idempotent);
             let reason = match next {
-                Next::Respond => return Some(connection),
+                Next::Respond => return Ok(connection),
                 Next::Repeat(reason) => reason,
                 Next::GiveUp => Some(SessClose::RxBad),
             };
@@ -117,48 +152,48 @@ impl Fetch {
                 if !has_body && !self.is_abandoned(None) {
                     origin.outcomes.failed();
                 }
-                return None;
+                return Err(Failure::of(exchange));
             }
             self.task.services().counters().backend_retry.add(1);
             fresh_only = true;
         }
     }
 
-    /// Opens or reuses a connection. Returns `None`, with the reason in the log, on failure.
+    /// Opens or reuses a connection. Fails with the reason in the log.
     async fn connect(
         &mut self,
         id: BackendId,
         origin: &Arc<Origin>,
         fresh_only: bool,
-    ) -> Option<OriginConnection> {
+    ) -> Result<OriginConnection, Failure> {
         self.waiter.events.endpoint.set(origin.endpoint.id());
         let (vcl, params, shared) = (self.task.vcl(), self.task.params(), self.task.services().shared());
         let request = SlotRequest::new((id, origin), vcl.loaded.instance(), params, shared);
         let slot = match request.try_acquire() {
             Some(slot) => slot,
             // Boxed: few fetches wait, and the future is large.
-            None => Box::pin(self.wait_for_slot(id, origin)).await?,
+            None => Box::pin(self.wait_for_slot(id, origin)).await.ok_or(Failure::Final)?,
         };
         if !workspace_costs::charge(self.task.ws_mut(), workspace_costs::CONNECTION) {
             self.fetch_error("out of workspace");
-            return None;
+            return Err(Failure::Final);
         }
         match self.open(slot, fresh_only).await {
             Ok(mut connection) => {
                 let now = self.task.last_event();
                 log_open(self.task.log_mut(), &connection, now);
                 connection.count_request();
-                Some(connection)
+                Ok(connection)
             }
             Err(e) if e.is_errno(ABANDONED) => {
                 self.log_abandoned();
-                None
+                Err(Failure::Final)
             }
             Err(e) => {
                 origin.outcomes.failed();
-                log_connect_failure(self.task.log_mut(), origin, &e);
-                self.task.services().counters().backend_fail.add(1);
-                None
+                let TaskParts { services, log, .. } = self.task.parts();
+                log_connect_failure(services, log, origin, &e);
+                Err(Failure::NotCarriedOut)
             }
         }
     }
@@ -308,9 +343,12 @@ impl Fetch {
         }
         self.task.stamp("Bereq");
         connection.close_unless_closing(reason);
-        // An origin may close an idle connection at any time.
-        let may_have_been_idle = !is_late && self.retries.forbidden.is_none();
-        if may_have_been_idle { Exchange::Silent } else { Exchange::Failed }
+        // An origin may close an idle connection at any time. The request can be repeated if its body was not read.
+        match (is_late, self.retries.forbidden) {
+            (true, _) => Exchange::Late,
+            (false, None) => Exchange::Silent,
+            (false, Some(_)) => Exchange::Failed,
+        }
     }
 
     /// Reads the head of a response that has arrived before the whole request was sent. The rest of the request is not

@@ -16,13 +16,14 @@ use lacquer_net::descriptors::Need;
 use lacquer_net::multiplex::Stream;
 use lacquer_net::{
     CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Rx, Surplus,
-    Taken, TxHalf, Unsolicited, Wanted, Watch, endpoint,
+    Taken, TxHalf, Unsolicited, Wanted, Watch,
 };
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog};
 use lacquer_sources::clock::Instant;
 
+use super::limits::{Limits, lifespan};
 use super::reply::Reply;
 use crate::backends::Origin;
 use crate::origin_slot::OriginSlot;
@@ -99,6 +100,15 @@ impl OriginConnection {
     #[inline]
     pub fn is_reused(&self) -> bool {
         self.is_reused
+    }
+
+    /// Returns the limit that the connection has reached with this request, if any, as a reason for the log. Streams
+    /// have none: their connection is left by [`Connections`](lacquer_net::multiplex::Connections).
+    #[inline]
+    pub fn limit(&self, params: &Params, now: f64) -> Option<&'static str> {
+        let lifespan = lifespan(self.origin(), params);
+        let requests = self.link.record().responses().saturating_add(1);
+        lifespan.limit(requests, || self.facts().age(now)).filter(|_| self.stream().is_none())
     }
 
     /// Returns the facts about the connection that do not change while it is open.
@@ -284,33 +294,6 @@ impl Outgoing<'_> {
     }
 }
 
-/// Returns the timeout that applies: VCL's, else the backend's, else the parameter's.
-pub fn choose(own: Option<f64>, spec: Option<f64>, param: f64) -> f64 {
-    own.or(spec.filter(|&t| t >= 0.0)).unwrap_or(param)
-}
-
-/// The limits for opening a connection.
-pub struct Limits {
-    pub connect: f64,
-    pub prefer_ipv6: bool,
-    pub quiet: Duration,
-    pub holddown: endpoint::Holddown,
-}
-
-impl Limits {
-    pub fn of(origin: &Origin, p: &Params, own: Option<f64>) -> Limits {
-        Limits {
-            connect: choose(own, origin.spec.limits.connect_timeout, p.connect_timeout),
-            prefer_ipv6: p.prefer_ipv6,
-            quiet: surplus::quiet_time(p),
-            holddown: endpoint::Holddown {
-                local: p.backend_local_error_holddown,
-                remote: p.backend_remote_error_holddown,
-            },
-        }
-    }
-}
-
 /// Returns whether connections to this origin begin with a PROXY header.
 pub fn has_proxy_header(origin: &Origin) -> bool {
     origin.spec.proxy_header.is_some_and(|version| version > 0)
@@ -461,7 +444,8 @@ pub fn log_failure(log: &mut TxLog, text: std::fmt::Arguments<'_>) {
 }
 
 /// Logs and counts a failure to open a connection.
-pub fn log_connect_failure(log: &mut TxLog, origin: &Origin, e: &ConnectError) {
+pub fn log_connect_failure(services: &Services, log: &mut TxLog, origin: &Origin, e: &ConnectError) {
+    services.counters().backend_fail.add(1);
     let (name, why) = (&origin.spec.name, e.shown().text(lacquer_system::error_text));
     let step = if e.stage == ConnectStage::ProxyHeader {
         "proxy write"
@@ -479,6 +463,11 @@ pub fn log_connect_failure(log: &mut TxLog, origin: &Origin, e: &ConnectError) {
         _ => {}
     }
     log_failure(log, format_args!("backend {name}: {step} {why}"));
+    if e.opens_breaker() {
+        services.counters().backend_breaker.add(1);
+        let text = format_args!("backend {name}: the circuit breaker opens (backend_breaker_failures)");
+        log.put_fmt(Tag::Notice, text);
+    }
 }
 
 /// Returns the text of a cause without the parentheses that separate it from other words.

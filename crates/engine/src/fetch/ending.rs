@@ -88,7 +88,11 @@ impl Fetch {
                 connection.drop_unproven(self.task.services(), connection.reply().silence());
             }
         }
-        let end = end_of(&connection, reason);
+        let limit = connection.limit(self.task.params(), self.task.last_event());
+        let end = end_of(&connection, reason, limit);
+        if limit.is_some_and(|why| end == End::Watched(why)) {
+            self.task.services().counters().backend_expired.add(1);
+        }
         log_close(self.task.log_mut(), &connection, end.reason());
         let leaving = match end {
             End::Closed(_) => {
@@ -115,13 +119,14 @@ impl Fetch {
     }
 }
 
-fn end_of(connection: &OriginConnection, reason: Option<SessClose>) -> End {
+fn end_of(connection: &OriginConnection, reason: Option<SessClose>, limit: Option<&'static str>) -> End {
     let origin = connection.origin();
     let used = Used {
         close: connection.close_reason().or(reason),
         has_proxy_header: has_proxy_header(origin),
         is_at_end: connection.reply().is_at_end(),
         is_reused: connection.is_reused(),
+        limit,
     };
     // A connection that was in use before the suspicion is kept, to observe whether further bytes arrive. It is not
     // reused meanwhile.

@@ -29,6 +29,7 @@ pub async fn error(f: &mut Fetch) -> Step {
     }
     let awaited = matches!(&f.product.target, Target::Cache(busy) if busy.is_awaited());
     f.response.lifetime = Lifetime::of_error(now, awaited);
+    f.product.stale_if_error = 0.0;
     f.response.body.clear();
     f.attempt.storage = f.attempt.storage.or_else(|| Some(f.storage_choice()));
     f.attempt.was_304 = false;
@@ -37,6 +38,11 @@ pub async fn error(f: &mut Fetch) -> Step {
         Action::Deliver => {}
         Action::Retry => return retry::after_vcl(f, true),
         _ => return Step::Fail,
+    }
+    if !f.attempt.error_action
+        && let Some(stale) = stale::instead_of_error(f).await
+    {
+        return stale::deliver_stale(f, stale);
     }
     let body = std::mem::take(&mut f.response.body);
     let Some(mut draft) = f.begin(Some(body.len() as u64)) else { return Step::Fail };

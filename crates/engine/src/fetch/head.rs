@@ -101,10 +101,10 @@ impl Fetch {
             self.report_exceeded_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
         }
         connection.must_close(close);
-        if have + interim.bytes == 0 && close != SessClose::RxTimeout {
-            Exchange::Silent
-        } else {
-            Exchange::Failed
+        match (have + interim.bytes, close) {
+            (0, SessClose::RxTimeout) => Exchange::Late,
+            (0, _) => Exchange::Silent,
+            _ => Exchange::Failed,
         }
     }
 

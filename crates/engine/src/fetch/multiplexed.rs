@@ -14,7 +14,8 @@ use lacquer_shm::TxLog;
 use lacquer_sources::clock;
 
 use super::Fetch;
-use super::connection::{ABANDONED, Limits, OriginConnection, check_reserve, take_idle, wait_or_connect};
+use super::connection::{ABANDONED, OriginConnection, check_reserve, take_idle, wait_or_connect};
+use super::limits::Limits;
 use crate::backends::Origin;
 use crate::origin_slot::OriginSlot;
 use crate::services::Services;
@@ -107,7 +108,9 @@ async fn connect(
 ) -> Result<OriginConnection, ConnectError> {
     let endpoint = slot.origin().endpoint.id();
     loop {
-        let place = if needs_http1 { Place::Http1 } else { services.multiplexed().place(endpoint, fresh) };
+        let is_over = |opened, age| limits.lifespan.limit(opened, || age).is_some();
+        let place =
+            if needs_http1 { Place::Http1 } else { services.multiplexed().place(endpoint, fresh, &is_over) };
         match place {
             Place::Stream(stream) => return Ok(OriginConnection::of_stream(services, stream, slot)),
             Place::Open(opening) => return open(services, slot, limits, opening).await,

@@ -85,6 +85,8 @@ pub struct Product {
     pub(super) transit_buffer: u64,
     /// VCL has set `beresp.ttl`.
     pub(super) is_ttl_set: bool,
+    /// The seconds after its lifetime for which the object may be used if its origin fails.
+    pub(super) stale_if_error: f32,
 }
 
 /// The reason for the fetch.

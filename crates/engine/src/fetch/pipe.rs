@@ -6,9 +6,9 @@ use lacquer_net::{Taken, Watch};
 use lacquer_vcl_runtime::BackendId;
 
 use super::connection::{
-    Limits, OriginConnection, log_connect_failure, log_failure, log_open, proxy_header, take_idle,
-    wait_or_connect,
+    OriginConnection, log_connect_failure, log_failure, log_open, proxy_header, take_idle, wait_or_connect,
 };
+use super::limits::Limits;
 use super::multiplexed::{NO_HTTP1, speaks_only_http2};
 use super::queue::SlotRequest;
 use crate::backends::Origin;
@@ -60,8 +60,7 @@ impl PipeCall<'_> {
                 Some(connection)
             }
             Err(e) => {
-                log_connect_failure(&mut self.pipe.log, &origin, &e);
-                shared.counters().backend_fail.add(1);
+                log_connect_failure(services, &mut self.pipe.log, &origin, &e);
                 None
             }
         }

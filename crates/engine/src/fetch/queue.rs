@@ -68,7 +68,9 @@ impl<'e> SlotRequest<'e> {
         let origin = self.origin;
         let name = &origin.spec.name;
         if !self.is_healthy() {
-            super::connection::log_failure(log, format_args!("backend {name}: unhealthy"));
+            let why = self.instance.directors.why_sick(self.id);
+            let why = why.strip_prefix(&format!("{name}: ")).map_or(String::new(), |why| format!(" ({why})"));
+            super::connection::log_failure(log, format_args!("backend {name}: unhealthy{why}"));
             origin.count(|c| c.unhealthy.add(1));
             self.shared.counters().backend_unhealthy.add(1);
             return None;

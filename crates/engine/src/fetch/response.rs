@@ -8,7 +8,7 @@ use lacquer_vcl::types::{Action, Method};
 
 use super::connection::OriginConnection;
 use super::parts::Step;
-use super::{Fetch, completion, confirmed, gone, retry};
+use super::{Fetch, completion, confirmed, gone, retry, stale};
 
 /// Lends the connection of a response to VCL.
 pub fn lend(f: &mut Fetch, mut connection: OriginConnection) {
@@ -45,22 +45,8 @@ pub async fn respond(f: &mut Fetch, confirmed: Option<(Arc<Object>, bool)>) -> S
         f.close_lent(None);
         return Step::Error;
     }
-    match handling {
-        Action::Deliver | Action::Pass => {}
-        Action::Error => {
-            f.attempt.error_action = true;
-            f.close_lent(Some(SessClose::RespClose));
-            return Step::Error;
-        }
-        Action::Retry => {
-            let has_body = f.lent_framing() != BodyStatus::None;
-            f.close_lent(has_body.then_some(SessClose::RespClose));
-            return retry::after_vcl(f, false);
-        }
-        _ => {
-            f.close_lent(Some(SessClose::RespClose));
-            return Step::Fail;
-        }
+    if let Some(step) = conclude(f, handling, confirmed.is_some()).await {
+        return step;
     }
     // VCL may have waited, and the object that the 304 confirms may have been removed meanwhile.
     if let Some(stale) = &confirmed
@@ -87,6 +73,34 @@ pub async fn respond(f: &mut Fetch, confirmed: Option<(Arc<Object>, bool)>) -> S
     match confirmed {
         Some(stale) => Step::Refresh(stale),
         None => Step::Body,
+    }
+}
+
+/// Ends the use of a response that is not stored: VCL has decided so, or a stale object replaces it. Returns the next step
+/// then. `is_confirmed` means that it is a 304, which has confirmed an object.
+async fn conclude(f: &mut Fetch, handling: Action, is_confirmed: bool) -> Option<Step> {
+    match handling {
+        Action::Deliver => {
+            let stale = if is_confirmed { None } else { stale::instead_of_error(f).await };
+            let ended = stale::deliver_stale(f, stale?);
+            f.skip_body().await;
+            Some(ended)
+        }
+        Action::Pass => None,
+        Action::Error => {
+            f.attempt.error_action = true;
+            f.close_lent(Some(SessClose::RespClose));
+            Some(Step::Error)
+        }
+        Action::Retry => {
+            let has_body = f.lent_framing() != BodyStatus::None;
+            f.close_lent(has_body.then_some(SessClose::RespClose));
+            Some(retry::after_vcl(f, false))
+        }
+        _ => {
+            f.close_lent(Some(SessClose::RespClose));
+            Some(Step::Fail)
+        }
     }
 }
 

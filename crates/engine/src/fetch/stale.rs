@@ -1,36 +1,50 @@
 //! Stale objects that are delivered because their origin has failed (RFC 5861 section 4), and the report on a failure.
 
+use std::mem;
 use std::sync::Arc;
 
 use lacquer_cache::{BodyState, Object};
 use lacquer_flow::rfc9111::status::{NAME, proxy_error};
-use lacquer_flow::rfc9111::{Control, storing};
+use lacquer_flow::stale_if_error;
 use lacquer_http::{HeaderName, pack};
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
-use super::connection::OriginConnection;
 use super::parts::{Step, Target};
 use super::{Fetch, gone};
 
-/// Delivers a stale object that [`stale_for_error`] has returned, instead of the response of the origin. Returns the
-/// step that ends the fetch.
-pub fn deliver_stale(
-    f: &mut Fetch,
-    stale: Arc<Object>,
-    connection: impl Into<Option<OriginConnection>>,
-) -> Step {
-    f.close_origin(connection, None);
+/// Delivers a stale object that [`instead_of_error`] has returned. Returns the step that ends the fetch.
+pub fn deliver_stale(f: &mut Fetch, stale: Arc<Object>) -> Step {
     f.task.log_mut().put(Tag::Notice, b"stale-if-error: the stale object is delivered");
-    // Dropping the right to fetch wakes the requests that wait. Each of them asks the origin once.
-    f.product.target = Target::Delivered;
+    f.task.services().counters().fetch_stale.add(1);
+    let now = clock::real();
+    let took = now - f.task.first_event();
+    let grace = stale_if_error::grace_after_failure(seconds(&stale), stale.lifetime(), now, took);
+    let is_extended = f.task.services().cache().extend_grace(&stale, grace);
+    match mem::replace(&mut f.product.target, Target::Delivered) {
+        // All requests that wait find the object in grace.
+        Target::Cache(busy) if is_extended => busy.release_all(),
+        // Dropping the right to fetch wakes some of the requests that wait. Each of them asks the origin once.
+        target => drop(target),
+    }
     f.announce(Some(stale));
     Step::Done(None)
 }
 
-/// Returns the stale object if it may be used after an error (RFC 5861 section 4), and is still in the cache.
-pub async fn stale_for_error(f: &Fetch) -> Option<Arc<Object>> {
-    if !f.follows_rfc9111() || f.waiter.is_notified {
+/// Returns the stale object if it may be used instead of the response, which is an error (RFC 5861 section 4).
+#[inline]
+pub async fn instead_of_error(f: &Fetch) -> Option<Arc<Object>> {
+    // Boxed: this is rare, and the future is large.
+    if f.product.stale.is_some() && stale_if_error::is_error(f.response.http.status()) {
+        Box::pin(usable(f)).await
+    } else {
+        None
+    }
+}
+
+/// Returns the stale object if it may be used after an error, and is still in the cache.
+async fn usable(f: &Fetch) -> Option<Arc<Object>> {
+    if f.waiter.is_notified {
         return None;
     }
     let stale = f.product.stale.clone().filter(|stale| is_usable(stale))?;
@@ -43,8 +57,12 @@ fn is_usable(stale: &Object) -> bool {
         return false;
     }
     let Some(head) = pack::PackedHead::new(stale.head()) else { return false };
-    let control = Control::of_stored(&head);
-    storing::is_usable_after_error(&control, stale.lifetime(), clock::real())
+    stale_if_error::is_usable(head.status(), seconds(stale), stale.lifetime(), clock::real())
+}
+
+/// Returns the seconds after its lifetime for which an object may be used.
+fn seconds(object: &Object) -> f64 {
+    pack::stale_if_error(object.head()).map_or(0.0, f64::from)
 }
 
 /// Adds `Proxy-Status` to the response that the cache makes after a failure of the origin (RFC 9209).
@@ -55,8 +73,3 @@ pub fn report_failure(f: &mut Fetch) {
 }
 
 const PROXY_STATUS: HeaderName<'static> = HeaderName::new(b"Proxy-Status");
-
-/// Returns whether the status of the response permits the use of a stale object.
-pub fn is_error(f: &Fetch) -> bool {
-    f.follows_rfc9111() && storing::is_error(f.response.http.status())
-}

@@ -27,7 +27,7 @@ use super::parts::{
     Waiter,
 };
 use super::upgraded::Wanted;
-use super::{Fetch, Mode, completion, gone, response, stale, upgrade};
+use super::{Fetch, Mode, completion, gone, response, upgrade};
 use crate::client::Req;
 use crate::logged::Logged;
 use crate::task::{Task, TaskBuffers, TaskContext};
@@ -91,7 +91,7 @@ pub fn from_request(
             requested: now,
             failure: "",
         },
-        product: Product { target, stale, nuked: 0, transit_buffer, is_ttl_set: false },
+        product: Product { target, stale, nuked: 0, transit_buffer, is_ttl_set: false, stale_if_error: 0.0 },
         purpose: Purpose {
             is_pass,
             is_background: false,
@@ -235,9 +235,7 @@ pub async fn start(f: &mut Fetch) -> Step {
     let responded = f.get_head().await;
     let now = f.task.stamp("Beresp");
     f.response.entered = now;
-    let Some(mut connection) = responded else {
-        return after_failure(f).await;
-    };
+    let Some(mut connection) = responded else { return Step::Error };
     connection.reply_mut().head_received(now);
     let took = connection.reply().microseconds();
     connection.origin().outcomes.responded(f.response.http.status(), took);
@@ -259,11 +257,6 @@ pub async fn start(f: &mut Fetch) -> Step {
     if f.response.http.status() == 304 {
         return accept_304(f, connection).await;
     }
-    if stale::is_error(f)
-        && let Some(object) = Box::pin(stale::stale_for_error(f)).await
-    {
-        return stale::deliver_stale(f, object, connection);
-    }
     response::lend(f, connection);
     response::respond(f, None).await
 }
@@ -274,14 +267,6 @@ fn settle(f: &mut Fetch) {
         upgrade::settle(f);
     }
     completion::settle(f);
-}
-
-/// Returns the next step if there is no response.
-async fn after_failure(f: &mut Fetch) -> Step {
-    match Box::pin(stale::stale_for_error(f)).await {
-        Some(object) => stale::deliver_stale(f, object, None),
-        None => Step::Error,
-    }
 }
 
 /// Sets the headers of a request without a body. A method that usually has one gets a length (RFC 9110 section 8.6).

@@ -143,6 +143,7 @@ impl Fetch {
             grace: p.default_grace,
             keep: p.default_keep,
             clock_skew: f64::from(p.clock_skew),
+            stale_if_error: Some(p.stale_if_error).filter(|seconds| seconds.is_finite()),
         };
         let fresh = if self.follows_rfc9111() {
             self.rfc9111_freshness(now, &defaults)
@@ -151,6 +152,7 @@ impl Fetch {
         };
         self.response.lifetime = Lifetime::of_headers(&fresh);
         self.product.is_ttl_set = false;
+        self.product.stale_if_error = fresh.stale_if_error;
         fresh
     }
 

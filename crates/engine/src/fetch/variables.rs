@@ -14,6 +14,9 @@ use crate::vars::{
     assign, headers, keep, listed, misplaced, object, params, session, shown, start_text, storage,
 };
 
+/// The largest value of `beresp.stale_if_error`, in seconds, so that the time of an object is finite.
+const LONGEST_STALE_USE: f64 = 1e9;
+
 /// Returns an error if VCL has set `beresp.filters`, so that this variable no longer has an effect.
 fn filters_are_fixed(f: &Fetch, var: Var) -> Option<String> {
     let matters = matches!(var, Var::BerespDoEsi | Var::BerespDoGunzip | Var::BerespDoGzip);
@@ -72,6 +75,7 @@ pub fn get_real(f: &Fetch, var: Var) -> f64 {
         Var::BerespTtl => lifetime.ttl_left(now),
         Var::BerespGrace => lifetime.grace.max(0.0),
         Var::BerespKeep => lifetime.keep.max(0.0),
+        Var::BerespStaleIfError => f64::from(f.product.stale_if_error),
         Var::BerespTime => f.response.entered,
         Var::ObjStaleAge | Var::ObjStaleGrace | Var::ObjStaleKeep | Var::ObjStaleTime | Var::ObjStaleTtl => {
             f.product.stale.as_ref().map_or(0.0, |o| object::get_real(o, var, f.task.now()))
@@ -175,9 +179,14 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
         }
         Var::BerespGrace => f.response.lifetime.set_grace(value),
         Var::BerespKeep => f.response.lifetime.set_keep(value),
+        Var::BerespStaleIfError => {
+            let seconds = value.clamp(0.0, LONGEST_STALE_USE);
+            f.product.stale_if_error = seconds as f32;
+            f.response.lifetime.keep_for(seconds);
+        }
         _ => return misplaced(var),
     }
-    if matches!(var, Var::BerespTtl | Var::BerespGrace | Var::BerespKeep) {
+    if matches!(var, Var::BerespTtl | Var::BerespGrace | Var::BerespKeep | Var::BerespStaleIfError) {
         log_lifetime(f);
     }
     Ok(())

@@ -49,6 +49,7 @@ pub fn freshness(
         ttl: -1.0,
         grace: 0.0,
         keep: 0.0,
+        stale_if_error: 0.0,
         date: msg.get(ws, DATE).and_then(date::parse_leniently).unwrap_or(0.0),
         expires: msg.get(ws, EXPIRES).and_then(date::parse_leniently).unwrap_or(0.0),
         max_age: control.s_maxage.or(control.max_age).unwrap_or(0),
@@ -62,8 +63,11 @@ pub fn freshness(
     f.ttl = ttl.max(STALE) as f32;
     if !control.forbids_stale() {
         f.grace = control.stale_while_revalidate.map_or(0.0, f64::from) as f32;
+        // Without a lifetime, a response would be stored, and its requests coalesced, for the rare use after errors.
+        let default = defaults.stale_if_error.filter(|_| ttl > 0.0).unwrap_or_default();
+        f.stale_if_error = control.stale_if_error.map_or(default, f64::from) as f32;
     }
-    f.keep = keep(&control, msg, ws, defaults) as f32;
+    f.keep = (keep(msg, ws, defaults) as f32).max(f.stale_if_error);
     f
 }
 
@@ -101,12 +105,10 @@ fn heuristic(
     Some(((since - modified).max(0.0) * HEURISTIC_PART).min(HEURISTIC_MOST))
 }
 
-/// Returns the time for which a response is kept after its lifetime: for validation, and for use after an error of
-/// its origin (RFC 5861 section 4).
-fn keep(control: &Control, msg: &Message, ws: &Workspace, defaults: &Defaults) -> f64 {
+/// Returns the time for which a response is kept for validation after its lifetime.
+fn keep(msg: &Message, ws: &Workspace, defaults: &Defaults) -> f64 {
     let for_validation = if msg.has(ws, ETAG) || msg.has(ws, LAST_MODIFIED) { KEEP } else { 0.0 };
-    let for_errors = control.stale_if_error.map_or(0.0, f64::from);
-    defaults.keep.max(for_validation).max(for_errors)
+    defaults.keep.max(for_validation)
 }
 
 /// Returns whether the origin states for how long the response is fresh, or that it is public.
@@ -123,7 +125,8 @@ mod tests {
     const DATE_NOW: &str = "Date: Sun, 06 Nov 1994 08:49:37 GMT";
     const IN_20: &str = "Expires: Sun, 06 Nov 1994 08:49:57 GMT";
     const HOUR_AGO: &str = "Last-Modified: Sun, 06 Nov 1994 07:49:37 GMT";
-    const D: Defaults = Defaults { ttl: 120.0, grace: 10.0, keep: 5.0, clock_skew: 10.0 };
+    const D: Defaults =
+        Defaults { ttl: 120.0, grace: 10.0, keep: 5.0, clock_skew: 10.0, stale_if_error: None };
 
     fn found(status: u16, lines: &[&str]) -> Freshness {
         let (mut ws, mut msg) = (Workspace::new(4096), Message::new(64));
@@ -224,6 +227,35 @@ mod tests {
         for (lines, grace, keep) in table {
             let f = found(200, lines);
             assert_eq!((f.grace, f.keep), (*grace, *keep), "{lines:?}");
+        }
+    }
+    #[test]
+    fn stale_use_after_errors_needs_a_permission() {
+        let table: &[(&str, f32, f32)] = &[
+            // Without and with a default of 90 seconds.
+            ("max-age=10, stale-if-error=10", 10.0, 10.0),
+            ("max-age=10, stale-if-error=0", 0.0, 0.0),
+            ("max-age=10, stale-if-error=10, must-revalidate", 0.0, 0.0),
+            ("s-maxage=10, stale-if-error=10", 0.0, 0.0),
+            ("no-cache, stale-if-error=10", 0.0, 0.0),
+            ("max-age=10", 0.0, 90.0),
+            ("max-age=0", 0.0, 0.0),
+            ("max-age=0, stale-if-error=10", 10.0, 10.0),
+            ("stale-if-error=x", 0.0, 90.0),
+        ];
+        let (mut ws, mut msg) = (Workspace::new(4096), Message::new(64));
+        for (value, without, with) in table {
+            msg.set_response(&mut ws, 200).expect("there is room");
+            let line = format!("Cache-Control: {value}");
+            msg.append_line_copy(&mut ws, line.as_bytes()).expect("there is room");
+            for (default, expected) in [(None, *without), (Some(0.0), *without), (Some(90.0), *with)] {
+                let defaults = Defaults { stale_if_error: default, ..D };
+                let times = Times { request: NOW, response: NOW };
+                let f = freshness(&msg, &ws, times, &defaults, (false, false));
+                assert_eq!(f.stale_if_error, expected, "{value} {default:?}");
+                assert!(f.keep >= f.stale_if_error);
+            }
+            msg.clear();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a shared cache may store a response (RFC 9111 section 3), and use a stale one after an error (RFC 5861).
+//! Whether a shared cache may store a response (RFC 9111 section 3).
 
 use lacquer_http::header_table::{AUTHORIZATION, COOKIE, SET_COOKIE};
 use lacquer_http::{Message, Workspace};
@@ -61,17 +61,6 @@ fn may_serve_others(control: &Control, facts: Facts<'_>) -> bool {
         is_explicit(control, response, ws) && !control.no_cache && facts.lifetime.ttl_left(facts.now) > 0.0
     };
     (!request.has(ws, AUTHORIZATION) || is_for_all) && (!has_cookies() || is_fresh())
-}
-
-/// Returns whether a response with this status is an error for `stale-if-error` (RFC 5861 section 4).
-pub fn is_error(status: u16) -> bool {
-    matches!(status, 500 | 502 | 503 | 504)
-}
-
-/// Returns whether a stale response with these directives may be used at `now`, because its origin has failed.
-pub fn is_usable_after_error(control: &Control, lifetime: Lifetime, now: f64) -> bool {
-    let stale_for = lifetime.age(now) - lifetime.ttl;
-    !control.forbids_stale() && control.stale_if_error.is_some_and(|most| stale_for <= f64::from(most))
 }
 
 #[cfg(test)]
@@ -169,20 +158,5 @@ mod tests {
         assert!(
             storable(200, lines, &[], STALE, false) && !storable(200, lines, &["Cookie: a=b"], STALE, false)
         );
-    }
-
-    #[test]
-    fn an_error_permits_stale_use() {
-        let lifetime = Lifetime { origin: NOW - 20.0, ttl: 10.0, grace: 0.0, keep: 60.0 };
-        for (value, expected) in [
-            ("max-age=10, stale-if-error=10", true),
-            ("max-age=10, stale-if-error=9", false),
-            ("max-age=10, stale-if-error=10, must-revalidate", false),
-            ("max-age=10", false),
-        ] {
-            let control = Control::of_values(None, Some(value.as_bytes()));
-            assert_eq!(is_usable_after_error(&control, lifetime, NOW), expected, "{value}");
-        }
-        assert_eq!([499, 500, 501, 502, 503, 504].map(is_error), [false, true, false, true, true, true]);
     }
 }

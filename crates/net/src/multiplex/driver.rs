@@ -145,7 +145,7 @@ impl Driver {
         }
     }
 
-    /// Ends the connection if it is not used for too long, or can open no further stream.
+    /// Ends the connection if it is not used for too long, or opens no further stream.
     fn follow_idleness(&mut self, cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>) {
         let mut state = self.connection.state();
         if state.is_in_use() {
@@ -155,7 +155,7 @@ impl Driver {
         if !std::mem::replace(&mut self.is_idle, true) {
             timer.as_mut().reset(Instant::now() + self.idle);
         }
-        if !state.protocol.is_open() || timer.poll(cx).is_ready() {
+        if state.is_left || !state.protocol.is_open() || timer.poll(cx).is_ready() {
             state.protocol.finish();
         }
     }

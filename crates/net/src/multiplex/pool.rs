@@ -51,13 +51,14 @@ pub struct Opening(Rc<Entry>);
 pub struct Opened(Rc<Entry>);
 
 impl Connections {
-    /// Returns the place of a request. With `fresh`, a new connection is opened if none is being opened.
-    pub fn place(&self, endpoint: u64, fresh: bool) -> Place {
+    /// Returns the place of a request. With `fresh`, a new connection is opened if none is being opened. A connection for
+    /// which `is_over` holds, by the number of its streams and its age in seconds, gets no further streams.
+    pub fn place(&self, endpoint: u64, fresh: bool, is_over: &dyn Fn(u32, f64) -> bool) -> Place {
         let entry = self.entry(endpoint);
         if entry.http1_until.get().is_some_and(|until| Instant::now() < until) {
             return Place::Http1;
         }
-        let stream = if fresh { None } else { entry.reserve() };
+        let stream = if fresh { None } else { entry.reserve(is_over) };
         match stream {
             Some(stream) => Place::Stream(stream),
             None if entry.is_opening.replace(true) => Place::Wait(Opened(entry)),
@@ -84,9 +85,11 @@ impl Entry {
     }
 
     /// Reserves a stream on the first connection that has room.
-    fn reserve(&self) -> Option<Arc<Stream>> {
+    fn reserve(&self, is_over: &dyn Fn(u32, f64) -> bool) -> Option<Arc<Stream>> {
         self.has_connections();
-        self.connections.borrow().iter().filter_map(Weak::upgrade).find_map(|open| Stream::reserve(&open))
+        let connections = self.connections.borrow();
+        let usable = connections.iter().filter_map(Weak::upgrade).filter(|open| !open.is_left(is_over));
+        usable.into_iter().find_map(|open| Stream::reserve(&open))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use lacquer_h2::client::{Connection, Limits};
+use lacquer_sources::clock;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::capacity::Counted;
@@ -27,6 +28,8 @@ pub(super) struct State {
     pub protocol: Connection,
     /// The number of streams that are about to be opened.
     pub reserved: u32,
+    /// It gets no further streams, and ends after the last one.
+    pub is_left: bool,
     waiting: BTreeMap<u32, Waiting>,
     driver: Option<Waker>,
 }
@@ -49,13 +52,27 @@ impl Multiplexed {
     /// Begins HTTP/2 on a socket.
     pub(super) fn new(socket: Socket, facts: Facts, alive: Counted, limits: Limits) -> Multiplexed {
         let protocol = Connection::new(limits);
-        let state = State { protocol, reserved: 0, waiting: BTreeMap::new(), driver: None };
+        let state = State { protocol, reserved: 0, is_left: false, waiting: BTreeMap::new(), driver: None };
         Multiplexed { socket, facts, _alive: alive, state: Mutex::new(state) }
     }
 
     /// Returns the facts about the connection.
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// Returns whether the connection gets no further streams, because `is_over` held for their number and its age.
+    pub(super) fn is_left(&self, is_over: &dyn Fn(u32, f64) -> bool) -> bool {
+        let mut state = self.state();
+        let opened = state.protocol.opened().saturating_add(state.reserved);
+        if !state.is_left && is_over(opened, self.facts.age(clock::real())) {
+            state.is_left = true;
+            let driver = state.driver.clone();
+            drop(state);
+            driver.into_iter().for_each(Waker::wake);
+            return true;
+        }
+        state.is_left
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

@@ -35,8 +35,13 @@ async fn open() -> (World, Arc<Stream>) {
     let (near, server) = memory::connection(limits, Ends { engine: address, peer: address });
     let endpoint = Endpoint::new(Addresses { path: Some("/h2".to_owned()), ..Addresses::default() }, None);
     let connections = Connections::default();
-    let Place::Open(opening) = connections.place(endpoint.id(), false) else { panic!("nothing is open") };
-    assert!(matches!(connections.place(endpoint.id(), false), Place::Wait(_)), "one at a time");
+    let Place::Open(opening) = connections.place(endpoint.id(), false, &|_, _| false) else {
+        panic!("nothing is open")
+    };
+    assert!(
+        matches!(connections.place(endpoint.id(), false, &|_, _| false), Place::Wait(_)),
+        "one at a time"
+    );
     let counted = endpoint.trust().open();
     let (connection, driver) = begin(crate::stream::Stream::Memory(near), &endpoint, counted, (10_000, IDLE));
     let stream = opening.complete(&connection).expect("the first stream");
@@ -95,7 +100,7 @@ async fn locally(test: impl Future<Output = ()>) {
 async fn streams_share_a_connection_until_it_is_idle() {
     locally(async {
         let (world, first) = open().await;
-        let Place::Stream(second) = world.connections.place(world.endpoint, false) else {
+        let Place::Stream(second) = world.connections.place(world.endpoint, false, &|_, _| false) else {
             panic!("there is room")
         };
         assert!(first.is_first() && !second.is_first());
@@ -115,7 +120,26 @@ async fn streams_share_a_connection_until_it_is_idle() {
         let begun = Instant::now();
         let found = until(&world.server, &mut Vec::new(), Kind::GoAway).await;
         assert!(begun.elapsed() >= IDLE && !found.iter().any(|(kind, _)| *kind == Kind::RstStream));
-        assert!(matches!(world.connections.place(world.endpoint, false), Place::Open(_)));
+        assert!(matches!(world.connections.place(world.endpoint, false, &|_, _| false), Place::Open(_)));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_at_its_limit_is_left_and_ends() {
+    locally(async {
+        let (world, first) = open().await;
+        let at_two = |opened: u32, _: f64| opened >= 2;
+        let place = || world.connections.place(world.endpoint, false, &at_two);
+        let Place::Stream(second) = place() else { panic!("it has had one stream") };
+        let Place::Open(opening) = place() else { panic!("it has had two") };
+        drop(opening);
+        drop(second);
+        assert!(matches!(place(), Place::Open(_)), "it stays left");
+        let begun = Instant::now();
+        drop(Connection::of_stream(first));
+        until(&world.server, &mut Vec::new(), Kind::GoAway).await;
+        assert!(begun.elapsed() < IDLE);
     })
     .await;
 }
@@ -156,7 +180,7 @@ async fn the_end_of_a_connection_ends_its_streams() {
         let (world, stream) = open().await;
         let mut connection = Connection::of_stream(stream);
         send_head(connection.stream().expect("a stream"), true).expect("it is open");
-        let Place::Stream(late) = world.connections.place(world.endpoint, false) else {
+        let Place::Stream(late) = world.connections.place(world.endpoint, false, &|_, _| false) else {
             panic!("there is room")
         };
         let ((), failed) = tokio::join!(

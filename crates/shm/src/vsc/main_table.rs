@@ -62,6 +62,10 @@ crate::mapping::counter_set! {
         "Fetches over a connection that was kept open after an earlier one.";
     backend_recycle: Counter Info Integer "Backend connections kept"
         "Connections that were kept open after a fetch, to be reused unless the backend closes them.";
+    backend_breaker: Counter Info Integer "Circuit breakers opened"
+        "Addresses to which no more connections were attempted for a while; see the parameter backend_breaker_failures.";
+    backend_expired: Counter Info Integer "Backend connections at a limit"
+        "Connections that were not kept after a response because of backend_max_requests or backend_max_age.";
     backend_retry: Counter Info Integer "Backend connections retried"
         "Fetches repeated over a new connection because the backend had closed the kept one.";
     backend_surplus: Counter Info Integer "Backend connections with surplus bytes"
@@ -94,6 +98,11 @@ crate::mapping::counter_set! {
         "Backend responses without a body because of status 304.";
     fetch_failed: Counter Info Integer "Fetches that failed"
         "Fetches that ended in an error, before or during the body.";
+    fetch_retried: Counter Info Integer "Fetches made again" "Retries of fetches without a response; see the parameter backend_retries.";
+    fetch_retry_denied: Counter Info Integer "Fetches not made again"
+        "Fetches without a response that were not made again because of backend_retry_budget.";
+    fetch_stale: Counter Info Integer "Failed fetches with a stale object"
+        "Fetches that failed, or whose response was an error, and that a stale object replaced; see the parameter stale_if_error.";
     bgfetch_no_thread: Counter Info Integer "Background fetches not started"
         "Refreshes after a hit in grace that could not be started due to a lack of resources.";
     pools: Gauge Info Integer "Reactors"

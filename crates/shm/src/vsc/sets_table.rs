@@ -114,7 +114,7 @@ counter_set! {
     fail_other: Counter Diag Integer "Failed: other reasons"
         "Attempts to connect that failed for another reason.";
     helddown: Counter Diag Integer "Skipped: held down"
-        "Attempts skipped because the last failure was recent (backend_local_error_holddown, backend_remote_error_holddown).";
+        "Attempts skipped because the last failure was recent (backend_local_error_holddown, backend_remote_error_holddown, backend_breaker_failures).";
 }
 
 counter_set! {

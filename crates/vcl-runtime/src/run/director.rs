@@ -1,7 +1,7 @@
 //! Backends and directors in VCL: indices into a table that belongs to the loaded VCL.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lacquer_sources::clock;
 
@@ -9,6 +9,11 @@ use super::{Ctx, Instance};
 
 pub use super::{Director, DirectorCell, Directors};
 pub use crate::backend::{AdminHealth, BackendId, Health, Load};
+
+/// The number of backends that a text about a director names.
+const MOST_MEMBERS: usize = 4;
+/// The number of directors one behind the other that are examined for it.
+const MOST_LEVELS: usize = 16;
 
 impl DirectorCell {
     pub fn admin(&self) -> AdminHealth {
@@ -24,6 +29,11 @@ impl DirectorCell {
         if self.admin.swap(to as u8, Ordering::Relaxed) != to as u8 {
             self.admin_changed.store(clock::real().to_bits(), Ordering::Relaxed);
         }
+    }
+
+    /// Returns the retries of fetches that the requests have not paid for, in hundredths.
+    pub fn retry_debt(&self) -> &AtomicU32 {
+        &self.retry_debt
     }
 
     /// Returns the health after applying the administrator's setting.
@@ -45,6 +55,7 @@ impl Directors {
             director,
             admin: AtomicU8::new(0),
             admin_changed: AtomicU64::new(clock::real().to_bits()),
+            retry_debt: AtomicU32::new(0),
         }));
         BackendId(cells.len() as u32)
     }
@@ -65,6 +76,37 @@ impl Directors {
     pub fn healthy(&self, id: BackendId, vcl: &Instance) -> Health {
         let Some(cell) = self.get(id) else { return Health { healthy: false, changed: 0.0 } };
         cell.overridden(cell.director.healthy(vcl))
+    }
+
+    /// Returns the reasons why a backend or director cannot serve, for the log. Names at most a few of its backends.
+    pub fn why_sick(&self, id: BackendId) -> String {
+        let (mut reasons, mut left) = (Vec::new(), MOST_MEMBERS);
+        self.collect_reasons(id, MOST_LEVELS, &mut left, &mut reasons);
+        reasons.join("; ")
+    }
+
+    fn collect_reasons(&self, id: BackendId, levels: usize, left: &mut usize, reasons: &mut Vec<String>) {
+        let Some(cell) = self.get(id).filter(|_| *left > 0 && levels > 0) else { return };
+        let name = cell.director.name();
+        let own = match cell.admin() {
+            AdminHealth::Sick => Some("the administrator has set it to sick".to_owned()),
+            AdminHealth::Deleted => Some("it was deleted".to_owned()),
+            AdminHealth::Healthy => return,
+            AdminHealth::Auto => cell.director.sickness(),
+        };
+        let members = cell.director.members();
+        if let Some(why) = own {
+            *left -= 1;
+            reasons.push(format!("{name}: {why}"));
+        } else if cell.director.kind() != "backend" && members.is_empty() {
+            reasons.push(format!("{name} has no backends"));
+        }
+        for (i, member) in members.iter().enumerate() {
+            if *left == 0 {
+                return reasons.push(format!("and {} more", members.len() - i));
+            }
+            self.collect_reasons(*member, levels - 1, left, reasons);
+        }
     }
 
     /// Returns the health for the current task.

@@ -8,7 +8,7 @@ pub mod module;
 
 use std::any::Any;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use lacquer_names::{Name, Refresh};
@@ -167,6 +167,14 @@ pub trait Director: Send + Sync {
     fn determines_health(&self) -> bool {
         true
     }
+    /// Returns the backends among which it selects. A backend has none.
+    fn members(&self) -> Vec<BackendId> {
+        Vec::new()
+    }
+    /// Returns the reason why it is sick itself, if it is and knows one.
+    fn sickness(&self) -> Option<String> {
+        None
+    }
     /// Returns the use of the backend. That of a director is not known.
     fn load(&self) -> Load {
         Load::default()
@@ -191,6 +199,7 @@ pub struct DirectorCell {
     admin: AtomicU8,
     /// The time when it was created or the administrator last changed its health, as the bits of a double.
     admin_changed: AtomicU64,
+    retry_debt: AtomicU32,
 }
 
 /// The directors of one loaded VCL. Rows are never removed, so an id is valid as long as the VCL.

@@ -53,6 +53,10 @@ impl<C: Choice> Director for Grouped<C> {
         self.group.any_healthy_for(ctx)
     }
 
+    fn members(&self) -> Vec<BackendId> {
+        self.group.read().iter().map(|member| member.backend).collect()
+    }
+
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String {
         self.group.list(vcl, details, json, &self.choice.column())
     }

@@ -62,7 +62,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
 
     let mut command = Command::new(&daemon);
     command.arg("-F").arg("-n").arg(&name).arg("-s").arg(&storage);
-    command.args(["-p", "upgrade_protocols=websocket", "-p", "feature=+rfc9111"]);
+    command.args(["-p", "upgrade_protocols=websocket", "-p", "feature=+rfc9111", "-p", "stale_if_error=1h"]);
     for param in values.many("p") {
         command.arg("-p").arg(param);
     }

@@ -44,6 +44,10 @@ impl Director for ShardDirector {
         any_healthy(circle.members.iter().map(|m| m.backend), |id| vcl.directors.healthy_for(id, ctx))
     }
 
+    fn members(&self) -> Vec<BackendId> {
+        self.0.circle().members.iter().map(|member| member.backend).collect()
+    }
+
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String {
         list(&self.0, vcl, details, json)
     }
