@@ -1,5 +1,6 @@
 //! The decision which outcome a request had, as a function from its records.
 
+use lacquer_flow::why::PassReason;
 use lacquer_shm::Tag;
 
 use super::history::{PastFetch, Removal};
@@ -168,7 +169,7 @@ fn outcome(story: &Story, request: &Transaction, fetch: Option<&Transaction>, wa
     if request.first(Tag::HitMiss).is_some() {
         return failed(fetch).unwrap_or(Outcome::HitForMiss);
     }
-    if let Some(call) = returned("synth").filter(|_| fetch.is_none()) {
+    if let Some(call) = returned("synth") {
         return Outcome::Synth(call.place.clone());
     }
     if let Some(hit) = request.last(Tag::Hit).filter(|_| returned("deliver").is_some()) {
@@ -207,20 +208,16 @@ fn failed(fetch: Option<&Transaction>) -> Option<Outcome> {
 /// of the request are the best evidence.
 fn reason(request: &Transaction, place: Option<Place>) -> Reason {
     let method = request.last(Tag::ReqMethod).map(short).unwrap_or_default();
-    let is_other = !["GET", "HEAD"].contains(&method.as_str());
-    if let Some(place) = place {
-        return match place.sub.as_str() {
-            "vcl_req_method" => Reason::Method(method),
-            "vcl_req_authorization" => Reason::Authorization,
-            "vcl_req_cookie" => Reason::Cookie,
-            _ => Reason::Vcl(Some(place)),
-        };
-    }
-    match request {
-        _ if is_other => Reason::Method(method),
-        r if r.header(REQUEST, "Authorization").is_some() => Reason::Authorization,
-        r if r.header(REQUEST, "Cookie").is_some() => Reason::Cookie,
-        _ => Reason::Vcl(None),
+    let has = |name| request.header(REQUEST, name).is_some();
+    let reason = match &place {
+        Some(place) => PassReason::of_sub(&place.sub),
+        None => PassReason::of_request(&method, has("Authorization"), has("Cookie")),
+    };
+    match reason {
+        PassReason::Method => Reason::Method(method),
+        PassReason::Authorization => Reason::Authorization,
+        PassReason::Cookie => Reason::Cookie,
+        PassReason::Vcl => Reason::Vcl(place),
     }
 }
 
