@@ -157,6 +157,10 @@ pub fn set_bool(f: &mut Fetch, var: Var, value: bool) -> HostResult<()> {
                 f.task.log_mut().put(Tag::VCL_Error, b"Ignoring attempt to reset beresp.uncacheable");
             }
             f.response.is_uncacheable |= value;
+            let method = f.task.method();
+            f.task.note(|notes| {
+                notes.uncacheable = Some(notes.place(method, &|line| line.contains("uncacheable")))
+            });
             log_lifetime(f);
         }
         _ => return misplaced(var),
@@ -172,6 +176,8 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
         Var::BerespTtl => {
             f.response.lifetime.set_ttl(value, f.task.now());
             f.product.is_ttl_set = true;
+            let method = f.task.method();
+            f.task.note(|notes| notes.ttl = Some(notes.place(method, &|line| line.contains("beresp.ttl"))));
         }
         Var::BerespGrace => f.response.lifetime.set_grace(value),
         Var::BerespKeep => f.response.lifetime.set_keep(value),

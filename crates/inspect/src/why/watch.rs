@@ -59,6 +59,8 @@ pub struct Question {
 pub struct Answer {
     pub exchange: String,
     pub status: Option<u16>,
+    /// The response's own explanation: its header `X-Lacquer-Why`.
+    pub header: Option<String>,
     pub explanation: Explanation,
 }
 
@@ -113,7 +115,8 @@ pub fn ask(directory: &Directory, question: &Question) -> Result<Answer, Fault> 
             .push("some transactions of the request had not ended after five seconds".to_owned());
     }
     let exchange = exchange_line(&request, response.status, response.body, &story);
-    Ok(Answer { exchange, status: response.status, explanation })
+    let header = header_of(&response.head, "x-lacquer-why");
+    Ok(Answer { exchange, status: response.status, header, explanation })
 }
 
 /// Returns the address of the listener: the one that the user names, the one with the URL's port, or the first.
@@ -270,12 +273,16 @@ fn find_root(
 
 /// Returns the request's number from the response.
 fn x_varnish(head: &[u8]) -> Option<u64> {
+    header_of(head, "x-varnish")?.split(' ').next()?.parse().ok()
+}
+
+/// Returns the value of a header of a response.
+fn header_of(head: &[u8], wanted: &str) -> Option<String> {
     let text = String::from_utf8_lossy(head);
-    let value = text.lines().find_map(|line| {
+    text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("x-varnish").then(|| value.trim().to_owned())
-    })?;
-    value.split(' ').next()?.parse().ok()
+        name.eq_ignore_ascii_case(wanted).then(|| value.trim().to_owned())
+    })
 }
 
 fn tree_of(ended: &BTreeMap<u64, Transaction>, root: u64) -> Tree {

@@ -28,6 +28,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         let mut json = answer.explanation.json();
         json["request"] = answer.exchange.into();
         json["status"] = answer.status.into();
+        json["header"] = answer.header.into();
         show(&format!("{json}\n"));
     } else {
         let mut text = String::new();
