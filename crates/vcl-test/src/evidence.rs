@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use lacquer_inspect::ring::Record;
 use lacquer_inspect::transaction::{Grouping, Kind, ORIGIN_REQUEST, REQUEST, Transaction, split_header};
-use lacquer_inspect::why::{Decision, Historian, Outcome, Past, SourceText, Storing, Story, decide, explain};
+use lacquer_inspect::why::{
+    Ban, Decision, Historian, Outcome, Past, SourceText, Storing, Story, decide, explain,
+};
 use lacquer_shm::Tag;
 
 use crate::format::Field;
@@ -15,6 +17,8 @@ pub struct Evidence {
     /// The texts of the VCL, while the story has none: it is faster without them.
     sources: Vec<SourceText>,
     records: Vec<Record>,
+    /// The bans of the test.
+    bans: Vec<Ban>,
     /// The first transaction of the request from each port.
     roots: BTreeMap<u16, u64>,
 }
@@ -26,7 +30,7 @@ pub struct Finding {
 }
 
 impl Evidence {
-    pub fn new(sources: &[SourceText], records: Vec<Record>) -> Evidence {
+    pub fn new(sources: &[SourceText], records: Vec<Record>, bans: Vec<Ban>) -> Evidence {
         let mut grouping = Grouping::default();
         let ended = records.iter().filter_map(|record| grouping.add(record.clone()));
         let transactions: BTreeMap<u64, Transaction> = ended.map(|ended| (ended.vxid, ended)).collect();
@@ -37,7 +41,7 @@ impl Evidence {
         let firsts = transactions.values().filter(|t| t.kind == Kind::Request && t.reason == "rxreq");
         let roots = firsts.filter_map(|t| Some((port(t)?, t.vxid))).collect();
         let story = Story { transactions, ..Story::default() };
-        Evidence { story, sources: sources.to_vec(), records, roots }
+        Evidence { story, sources: sources.to_vec(), records, bans, roots }
     }
 
     /// Lets the story name lines of VCL, or not.
@@ -57,6 +61,8 @@ impl Evidence {
         let decision = decide(&self.story, root)?;
         if is_precise && matches!(decision.outcome, Outcome::Miss(_)) {
             self.story.past = self.past(root);
+            let begun = self.story.transaction(root)?.start();
+            self.story.bans = Some(self.bans.iter().filter(|ban| ban.at <= begun).cloned().collect());
             return Some(Finding { decision: decide(&self.story, root)?, root });
         }
         Some(Finding { decision, root })
@@ -95,6 +101,15 @@ impl Evidence {
         Some(explain(&story)?.headline)
     }
 
+    /// Returns the sentences of the explanation of the request from a port.
+    pub fn reasons(&mut self, port: u16) -> Vec<Vec<u8>> {
+        let Some(explanation) = self.find(port, true).and_then(|_| explain(&self.story)) else {
+            return Vec::new();
+        };
+        let steps = explanation.steps.into_iter().flat_map(|step| step.lines);
+        std::iter::once(explanation.headline).chain(steps).map(String::into_bytes).collect()
+    }
+
     fn last_request(&self, finding: &Finding) -> Option<&Transaction> {
         self.story.requests(finding.root).last().copied()
     }
@@ -124,7 +139,7 @@ impl Evidence {
                 let all = requests.iter().copied().chain(fetches);
                 all.flat_map(|t| t.all(Tag::VCL_Log).map(<[u8]>::to_vec)).collect()
             }
-            Field::Backend | Field::Took => Vec::new(),
+            Field::Backend | Field::Took | Field::Because => Vec::new(),
         }
     }
 
