@@ -87,6 +87,36 @@ pub struct Place {
     pub text: String,
 }
 
+/// Whether VCL has made a setting, and where.
+#[derive(Clone, Debug, Default)]
+pub enum ByVcl {
+    #[default]
+    No,
+    Somewhere,
+    At(Place),
+}
+
+impl From<Option<Place>> for ByVcl {
+    fn from(place: Option<Place>) -> ByVcl {
+        place.map_or(ByVcl::Somewhere, ByVcl::At)
+    }
+}
+
+impl ByVcl {
+    pub fn place(&self) -> Option<&Place> {
+        if let ByVcl::At(place) = self { Some(place) } else { None }
+    }
+
+    /// Returns the setting's origin in words; `None` if VCL has not made it.
+    pub fn words(&self) -> Option<String> {
+        match self {
+            ByVcl::No => None,
+            ByVcl::Somewhere => Some("VCL".to_owned()),
+            ByVcl::At(place) => Some(format!("VCL {}", place.text)),
+        }
+    }
+}
+
 /// Why a lookup found no object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Absence {
@@ -110,8 +140,8 @@ pub struct Notes {
     /// The notes of the fetch.
     pub fetch: Option<SharedNotes>,
     /// For a fetch: the statements that have set the lifetime and forbidden the cache, if VCL has.
-    pub ttl: Option<Option<Place>>,
-    pub uncacheable: Option<Option<Place>>,
+    pub ttl: ByVcl,
+    pub uncacheable: ByVcl,
     /// For a fetch: a 304 has confirmed the stale object.
     pub is_confirmed: bool,
     /// For a fetch: the failure in words.

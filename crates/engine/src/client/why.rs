@@ -222,8 +222,8 @@ fn value_of(object: &Object, name: &str) -> Option<String> {
 
 /// Returns what has set the lifetime of an object. Without notes of its fetch, VCL is assumed if no header accounts for it.
 fn set_by(req: &Req, fetch: Option<&Notes>, object: &Object) -> String {
-    if let Some(place) = fetch.and_then(|fetch| fetch.ttl.as_ref()) {
-        return place.as_ref().map_or_else(|| "VCL".to_owned(), |place| format!("VCL {}", place.text));
+    if let Some(words) = fetch.and_then(|fetch| fetch.ttl.words()) {
+        return words;
     }
     let ttl = object.lifetime().ttl;
     let by_default = (ttl - req.task.params().default_ttl).abs() < 1.0;
@@ -246,8 +246,7 @@ fn accounts_for(name: &str, value: &str, ttl: f64) -> bool {
 /// Returns what forbids to cache the response of a fetch.
 fn obstacle(fetch: Option<&Notes>, object: &Object) -> String {
     let at = |place: &Place| format!("VCL {}", place.text);
-    let by_vcl = fetch.and_then(|fetch| fetch.uncacheable.as_ref()).and_then(Option::as_ref);
-    if let Some(place) = by_vcl.filter(|place| !place.is_builtin) {
+    if let Some(place) = fetch.and_then(|fetch| fetch.uncacheable.place()).filter(|place| !place.is_builtin) {
         return at(place);
     }
     if let Some(place) = fetch.and_then(|fetch| fetch.returned(Method::BackendResponse, "pass")) {
@@ -266,8 +265,8 @@ fn obstacle(fetch: Option<&Notes>, object: &Object) -> String {
     if !why::is_cacheable(status) {
         return format!("status {status}");
     }
-    if let Some(place) = fetch.and_then(|fetch| fetch.ttl.as_ref()) {
-        return place.as_ref().map_or_else(|| "VCL".to_owned(), at);
+    if let Some(words) = fetch.and_then(|fetch| fetch.ttl.words()) {
+        return words;
     }
     match why::lifetime_header(&value) {
         Some((name, value)) => format!("{name}: {value}"),

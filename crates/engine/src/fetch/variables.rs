@@ -159,7 +159,7 @@ pub fn set_bool(f: &mut Fetch, var: Var, value: bool) -> HostResult<()> {
             f.response.is_uncacheable |= value;
             let method = f.task.method();
             f.task.note(|notes| {
-                notes.uncacheable = Some(notes.place(method, &|line| line.contains("uncacheable")))
+                notes.uncacheable = notes.place(method, &|line| line.contains("uncacheable")).into();
             });
             log_lifetime(f);
         }
@@ -177,7 +177,9 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
             f.response.lifetime.set_ttl(value, f.task.now());
             f.product.is_ttl_set = true;
             let method = f.task.method();
-            f.task.note(|notes| notes.ttl = Some(notes.place(method, &|line| line.contains("beresp.ttl"))));
+            f.task.note(|notes| {
+                notes.ttl = notes.place(method, &|line| line.contains("beresp.ttl")).into();
+            });
         }
         Var::BerespGrace => f.response.lifetime.set_grace(value),
         Var::BerespKeep => f.response.lifetime.set_keep(value),
