@@ -1,6 +1,7 @@
 //! The commands that talk to a daemon, as users type them.
 
 mod commands;
+mod tls;
 mod top;
 mod why;
 mod why_header;
