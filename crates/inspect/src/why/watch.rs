@@ -150,14 +150,12 @@ fn listener(
     let same_port = all.iter().find(|address| address.port() == wanted);
     // Another listener may have other certificates, or none.
     let other = all.first().filter(|_| !question.target.is_https || all.len() == 1);
-    same_port.or(other).copied().ok_or_else(|| match question.target.is_https {
-        true => Fault::new(
-            format_args!("no listener has the port {wanted}"),
-            "name the one with TLS: --to HOST:PORT",
-        ),
-        false => {
-            Fault::new("the address on which the daemon listens is not known", "name it: --to HOST:PORT")
+    same_port.or(other).copied().ok_or_else(|| {
+        if question.target.is_https {
+            let what = format_args!("no listener has the port {wanted}");
+            return Fault::new(what, "name the one with TLS: --to HOST:PORT");
         }
+        Fault::new("the address on which the daemon listens is not known", "name it: --to HOST:PORT")
     })
 }
 
