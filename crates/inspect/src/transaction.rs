@@ -108,8 +108,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// Parses a record of the tag `Timestamp`.
-    pub fn parse(text: &[u8]) -> Option<Timestamp> {
+    fn parse(text: &[u8]) -> Option<Timestamp> {
         let text = std::str::from_utf8(text).ok()?;
         let (step, rest) = text.rsplit_once(": ")?;
         let numbers: Vec<f64> = rest.split(' ').filter_map(|word| word.parse().ok()).collect();

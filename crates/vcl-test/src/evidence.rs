@@ -16,11 +16,18 @@ pub struct Evidence {
     story: Story,
     /// The texts of the VCL, while the story has none: it is faster without them.
     sources: Vec<SourceText>,
-    records: Vec<Record>,
+    /// What has happened, in the order of the log.
+    events: Vec<Event>,
     /// The bans of the test.
     bans: Vec<Ban>,
     /// The first transaction of the request from each port.
     roots: BTreeMap<u16, u64>,
+}
+
+enum Event {
+    /// A transaction has ended.
+    Ended(u64),
+    Record(Record),
 }
 
 /// The decision about one request.
@@ -32,8 +39,16 @@ pub struct Finding {
 impl Evidence {
     pub fn new(sources: &[SourceText], records: Vec<Record>, bans: Vec<Ban>) -> Evidence {
         let mut grouping = Grouping::default();
-        let ended = records.iter().filter_map(|record| grouping.add(record.clone()));
-        let transactions: BTreeMap<u64, Transaction> = ended.map(|ended| (ended.vxid, ended)).collect();
+        let (mut transactions, mut events) = (BTreeMap::new(), Vec::new());
+        for record in records {
+            if Historian::is_event(&record) {
+                events.push(Event::Record(record.clone()));
+            }
+            if let Some(ended) = grouping.add(record) {
+                events.push(Event::Ended(ended.vxid));
+                transactions.insert(ended.vxid, ended);
+            }
+        }
         let port = |t: &Transaction| {
             let start = String::from_utf8_lossy(t.first(Tag::ReqStart)?).into_owned();
             start.split(' ').nth(1)?.parse().ok()
@@ -41,7 +56,7 @@ impl Evidence {
         let firsts = transactions.values().filter(|t| t.kind == Kind::Request && t.reason == "rxreq");
         let roots = firsts.filter_map(|t| Some((port(t)?, t.vxid))).collect();
         let story = Story { transactions, ..Story::default() };
-        Evidence { story, sources: sources.to_vec(), records, bans, roots }
+        Evidence { story, sources: sources.to_vec(), events, bans, roots }
     }
 
     /// Lets the story name lines of VCL, or not.
@@ -85,11 +100,16 @@ impl Evidence {
             .collect();
         let is_own = |vxid: u64| own.contains(&vxid);
         let mut historian = Historian::new(&url, &host, &is_own);
-        for record in &self.records {
-            if record.tag == Tag::End && record.vxid == last.vxid {
-                break;
+        for event in &self.events {
+            match event {
+                Event::Ended(vxid) if *vxid == last.vxid => break,
+                Event::Ended(vxid) => {
+                    if let Some(ended) = self.story.transaction(*vxid) {
+                        historian.add_ended(ended);
+                    }
+                }
+                Event::Record(record) => historian.add_event(record),
             }
-            historian.add(record.clone());
         }
         historian.finish()
     }

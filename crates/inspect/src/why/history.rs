@@ -8,7 +8,7 @@ use super::ttl::{Lifetime, failed, stored_for};
 use crate::page::short;
 use crate::ring::Record;
 use crate::transaction::{
-    Grouping, Kind, ORIGIN_REQUEST, ORIGIN_RESPONSE, REQUEST, Timestamp, Transaction, split_header,
+    Grouping, Kind, ORIGIN_REQUEST, ORIGIN_RESPONSE, REQUEST, Transaction, split_header,
 };
 
 /// Maximum number of removals that are remembered.
@@ -76,20 +76,38 @@ impl<'a> Historian<'a> {
         Historian { url, host, is_own, grouping: Grouping::default(), past: Past::default(), now: 0.0 }
     }
 
+    /// Adds the next record of the log.
     pub fn add(&mut self, record: Record) {
-        match record.tag {
-            Tag::ExpBan | Tag::ExpKill => self.removal(&record),
-            Tag::CLI => self.command(&record),
-            Tag::Timestamp => self.now = self.now.max(Timestamp::parse(&record.text).map_or(0.0, |t| t.at)),
-            _ => {}
+        self.add_event(&record);
+        if let Some(ended) = self.grouping.add(record) {
+            self.add_ended(&ended);
         }
-        let Some(ended) = self.grouping.add(record).filter(|ended| !(self.is_own)(ended.vxid)) else {
-            return;
-        };
+    }
+
+    /// Adds a transaction that has ended.
+    pub fn add_ended(&mut self, ended: &Transaction) {
+        if let Some(last) = ended.timestamps().last() {
+            self.now = self.now.max(last.at);
+        }
         match ended.kind {
-            Kind::Fetch => self.fetch(&ended),
-            Kind::Request => self.request(&ended),
+            _ if (self.is_own)(ended.vxid) => {}
+            Kind::Fetch => self.fetch(ended),
+            Kind::Request => self.request(ended),
             Kind::Session => {}
+        }
+    }
+
+    /// Returns whether a record is an event of its own, besides the transaction that contains it.
+    pub fn is_event(record: &Record) -> bool {
+        matches!(record.tag, Tag::ExpBan | Tag::ExpKill | Tag::CLI)
+    }
+
+    /// Adds a record that is an event of its own. Others have no effect.
+    pub fn add_event(&mut self, record: &Record) {
+        match record.tag {
+            Tag::ExpBan | Tag::ExpKill => self.removal(record),
+            Tag::CLI => self.command(record),
+            _ => {}
         }
     }
 

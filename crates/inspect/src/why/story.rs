@@ -131,6 +131,9 @@ impl Story {
     /// record, in the same subroutine. A subroutine that was called may have ended without it: then the trace points
     /// before that count.
     pub fn place(&self, of: &Transaction, before: usize, is_it: &dyn Fn(&str) -> bool) -> Option<Place> {
+        if self.sources.is_empty() {
+            return None;
+        }
         let earlier = of.records[..before].iter().rev().take_while(|record| record.tag != Tag::VCL_call);
         let mut traces = earlier.filter(|record| record.tag == Tag::VCL_trace);
         traces.find_map(|trace| self.statement(&trace.shown(), is_it))
