@@ -30,6 +30,7 @@ mod live_params;
 mod logged;
 mod makers;
 pub mod named_origin;
+mod notes;
 mod object_attributes;
 mod origin_slot;
 pub mod origin_watch;

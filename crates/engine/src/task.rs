@@ -16,6 +16,7 @@ use lacquer_vcl_runtime::{Ctx, Host};
 
 use crate::activity::Work;
 use crate::logged::{Logged, Tags};
+use crate::notes::{Notes, Observation, SharedNotes};
 use crate::services::Services;
 use crate::session::Sess;
 use crate::vcl_table::VclRef;
@@ -70,8 +71,7 @@ struct Run {
     method: Method,
     /// VCL's `now`: the time when the subroutine was entered.
     now: f64,
-    /// VCL has enabled tracing.
-    trace: bool,
+    observation: Observation,
     ending: Ending,
 }
 
@@ -92,7 +92,12 @@ struct Tickets(Vec<Ticket>);
 impl Task {
     /// Creates a task whose first event was at `first`. Its first subroutine is `method`, and VCL's `now` is `now`.
     #[inline]
-    pub fn new(context: TaskContext, buffers: TaskBuffers, first: f64, (method, now): (Method, f64)) -> Task {
+    pub fn new(
+        context: TaskContext,
+        buffers: TaskBuffers,
+        first: f64,
+        (method, now, observation): (Method, f64, Observation),
+    ) -> Task {
         Task {
             params: context.params,
             services: context.services,
@@ -103,7 +108,7 @@ impl Task {
             out: buffers.out,
             privates: PrivateMap::default(),
             times: Times { first, last: first },
-            run: Run { method, now, trace: false, ending: Ending::Usual },
+            run: Run { method, now, observation, ending: Ending::Usual },
         }
     }
 
@@ -227,15 +232,62 @@ impl Task {
         self.run.now = now;
     }
 
-    /// Returns whether VCL has enabled tracing.
+    // The observation.
+
+    #[inline]
+    pub fn observation(&self) -> Observation {
+        self.run.observation
+    }
+
+    /// Returns whether trace points are logged.
     #[inline]
     pub fn is_traced(&self) -> bool {
-        self.run.trace
+        self.run.observation.has(Observation::TRACE)
     }
 
     #[inline]
     pub fn set_trace(&mut self, trace: bool) {
-        self.run.trace = trace;
+        self.run.observation.set(Observation::TRACE, trace);
+    }
+
+    /// Logs and notes a trace point. `text` is its log record.
+    pub fn trace(&mut self, text: &str) {
+        if self.is_traced() {
+            self.log.put(Tag::VCL_trace, text.as_bytes());
+        }
+        let (vcl, method) = (self.vcl.clone(), self.run.method);
+        self.note(|notes| notes.pass_point(&vcl, method, text));
+    }
+
+    /// Changes the notes, if there are any.
+    #[inline]
+    pub fn note(&mut self, change: impl FnOnce(&mut Notes)) {
+        if self.run.observation.has(Observation::NOTES) {
+            change(&mut self.privates.get::<SharedNotes>(0).0.borrow_mut());
+        }
+    }
+
+    /// Takes notes for another transaction, which reads them.
+    pub fn share_notes(&mut self) -> SharedNotes {
+        self.privates.get::<SharedNotes>(0).clone()
+    }
+
+    pub fn take_notes(&mut self) -> Notes {
+        mem::take(&mut *self.privates.get::<SharedNotes>(0).0.borrow_mut())
+    }
+
+    pub fn stop_notes(&mut self) {
+        self.run.observation.set(Observation::NOTES, false);
+    }
+
+    /// Drops the private data of modules. The notes remain.
+    pub fn clear_privates(&mut self) {
+        let has_notes = self.run.observation.has(Observation::NOTES);
+        let notes = has_notes.then(|| self.share_notes());
+        self.privates.clear();
+        if let Some(notes) = notes {
+            *self.privates.get::<SharedNotes>(0) = notes;
+        }
     }
 
     /// Fails the transaction at the end of the subroutine.
@@ -386,10 +438,10 @@ pub async fn run_vcl<S: VclTask>(transaction: &mut S, method: Method) -> Action 
     task.run.ending = Ending::Usual;
     task.run.now = task.times.last;
     task.log.put(Tag::VCL_call, method.log_name().as_bytes());
-    let (vcl, trace) = (task.vcl.clone(), task.run.trace);
+    let (vcl, observation) = (task.vcl.clone(), task.run.observation);
     let before = task.services.activity().step(Work::Vcl(vcl.id, method));
     let mut ctx = Ctx::new(transaction, vcl.loaded.instance());
-    ctx.trace = u32::from(trace);
+    ctx.trace = observation.trace_points();
     let action = if vcl.loaded.may_suspend(method) {
         Box::pin(vcl.loaded.run_suspendable(method, &mut ctx)).await
     } else {

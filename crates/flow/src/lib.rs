@@ -25,5 +25,6 @@ pub mod storing;
 pub mod transfer;
 pub mod upgrade;
 pub mod validation;
+pub mod why;
 
 pub use lifetime::Lifetime;

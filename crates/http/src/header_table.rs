@@ -191,6 +191,7 @@ headers! {
     X_FORWARDED_FOR = "X-Forwarded-For" 0;
     // Names that are added later come last, so that the numbers in stored heads keep their meaning.
     CACHE_STATUS = "Cache-Status" 0;
+    X_LACQUER_WHY = "X-Lacquer-Why" PASS | FETCH | INSERT | PASS_OBJECT;
 }
 
 /// Returns a hash that is different for all known names. Case is ignored.
@@ -326,7 +327,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(KNOWN.len(), 54);
+        assert_eq!(KNOWN.len(), 55);
         assert!(!HeaderName::new(b"").is_known());
     }
 

@@ -9,6 +9,7 @@ pub mod access_log;
 pub mod counters;
 pub mod directory;
 mod fault;
+mod http2;
 pub mod log_line;
 pub mod management;
 pub mod page;
@@ -17,5 +18,6 @@ pub mod request_log;
 pub mod ring;
 pub mod transaction;
 pub mod why;
+pub mod wire;
 
 pub use fault::Fault;

@@ -1,20 +1,25 @@
-//! The request that `lacquer why` sends: one HTTP/1.1 exchange, whose response is read and dropped.
+//! The request that `lacquer why` sends: one exchange, whose response is read and dropped.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::fault::Fault;
+use crate::http2;
 use crate::page::plain;
+use crate::wire::{Means, Wire};
 
 /// The time that a response may take.
 const PATIENCE: Duration = Duration::from_mins(1);
-const CONNECT: Duration = Duration::from_secs(5);
 /// Maximum length of a response head in bytes.
 const MAX_HEAD: usize = 256 << 10;
 /// Bytes of a body that are read before the connection is closed.
 const MAX_BODY: u64 = 64 << 20;
+
+/// The hint if a listener does not respond to HTTP/1.
+pub const OTHER_PROTOCOL: &str =
+    "it may expect TLS (an https URL), a PROXY header (--proxy-header) or HTTP/2 (--http2)";
 
 /// The parts of a URL.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +86,15 @@ impl Target {
         let slash = if path.starts_with('/') { "" } else { "/" };
         Ok(Target { is_https, host: host.to_owned(), port, path: format!("{slash}{}", encoded(path)) })
     }
+
+    /// Returns the host without its port, as certificates name it.
+    pub fn name(&self) -> &str {
+        let host = match self.port {
+            Some(_) => self.host.rsplit_once(':').map_or(&*self.host, |(host, _)| host),
+            None => self.host.trim_end_matches(':'),
+        };
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
 }
 
 fn encoded(path: &str) -> String {
@@ -120,7 +134,8 @@ pub fn is_method(word: &str) -> bool {
 }
 
 impl Request {
-    fn bytes(&self) -> Vec<u8> {
+    /// Returns the head as it is sent over HTTP/1.
+    fn head(&self) -> String {
         let mut text = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let has = |name: &str| self.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
         let mut add = |name: &str, value: &str| {
@@ -141,7 +156,7 @@ impl Request {
             add(name, value);
         }
         text.push_str("\r\n");
-        text.into_bytes()
+        text
     }
 
     fn has_body(&self) -> bool {
@@ -149,58 +164,85 @@ impl Request {
     }
 
     /// Sends the request and reads the response to its end.
-    pub fn send(&self, to: SocketAddr) -> Result<Response, Fault> {
-        let cannot = |error: std::io::Error| {
+    pub fn send(&self, to: SocketAddr, means: &Means) -> Result<Response, Fault> {
+        let mut wire = Wire::open(to, means, PATIENCE)?;
+        let mut reading = Reading {
+            response: Response { local_port: wire.local_port, ..Response::default() },
+            ..Reading::new()
+        };
+        let failed = |what: String| {
             Fault::new(
-                format_args!("the request to {to} failed: {error}"),
-                "name the address of a listener that expects plain HTTP/1: --to HOST:PORT",
+                format_args!("the request to {to} failed: {}", plain(what.as_bytes())),
+                "name the address of a listener: --to HOST:PORT",
             )
         };
-        let mut stream = TcpStream::connect_timeout(&to, CONNECT).map_err(cannot)?;
-        let local_port = stream.local_addr().map_err(cannot)?.port();
-        stream.set_nodelay(true).map_err(cannot)?;
-        stream.write_all(&self.bytes()).map_err(cannot)?;
-        let mut response = Response { local_port, ..Response::default() };
-        read(&mut stream, &mut response);
+        if wire.is_http2 {
+            let mut take = |wire: &Wire, bytes: &[u8]| reading.take(wire, bytes);
+            let exchange =
+                http2::exchange(&mut wire, &self.head(), means.tls.is_some(), MAX_HEAD as u32, &mut take);
+            exchange.map_err(failed)?;
+        } else {
+            wire.write_all(self.head().as_bytes()).map_err(|error| failed(error.to_string()))?;
+            wire.flush().map_err(|error| failed(error.to_string()))?;
+            read(&mut wire, &mut reading);
+        }
+        let mut response = reading.response;
         response.status = status_of(&response.head);
         if response.status.is_none() && !response.head.is_empty() {
-            return Err(Fault::new(
-                format_args!("the listener {to} does not speak HTTP/1"),
-                "it may expect TLS or a PROXY header; name another listener with --to HOST:PORT",
-            ));
+            return Err(Fault::new(format_args!("the listener {to} does not speak HTTP/1"), OTHER_PROTOCOL));
         }
         Ok(response)
     }
 }
 
+/// A response that arrives.
+struct Reading {
+    response: Response,
+    begun: Instant,
+    has_head: bool,
+    length_of_body: u64,
+}
+
+impl Reading {
+    fn new() -> Reading {
+        Reading {
+            response: Response::default(),
+            begun: Instant::now(),
+            has_head: false,
+            length_of_body: MAX_BODY,
+        }
+    }
+
+    /// Takes bytes that have arrived. Returns false if no more are needed, or the time is over.
+    fn take(&mut self, wire: &Wire, bytes: &[u8]) -> bool {
+        let response = &mut self.response;
+        if self.has_head {
+            response.body += bytes.len() as u64;
+        } else {
+            response.head.extend_from_slice(bytes);
+            if let Some(end) = response.head.windows(4).position(|four| four == b"\r\n\r\n") {
+                response.body = (response.head.len() - end - 4) as u64;
+                response.head.truncate(end + 4);
+                self.has_head = true;
+                // A piped connection may stay open.
+                self.length_of_body = content_length(&response.head).unwrap_or(MAX_BODY).clamp(1, MAX_BODY);
+            } else if response.head.len() > MAX_HEAD {
+                return false;
+            }
+        }
+        let left = PATIENCE.saturating_sub(self.begun.elapsed());
+        response.body < self.length_of_body && !left.is_zero() && wire.set_patience(left).is_ok()
+    }
+}
+
 /// Reads until the end, or as long as the limits allow. A response that ends early is not a failure.
-fn read(stream: &mut TcpStream, response: &mut Response) {
-    let start = Instant::now();
+fn read(wire: &mut Wire, reading: &mut Reading) {
     let mut buffer = vec![0; 64 << 10];
-    let mut head_end = None;
-    let mut length_of_body = MAX_BODY;
-    while response.body < length_of_body {
-        let left = PATIENCE.saturating_sub(start.elapsed());
-        if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
-            return;
-        }
-        let Ok(length) = stream.read(&mut buffer) else { return };
-        if length == 0 {
-            return;
-        }
-        if head_end.is_some() {
-            response.body += length as u64;
-            continue;
-        }
-        response.head.extend_from_slice(&buffer[..length]);
-        head_end = response.head.windows(4).position(|four| four == b"\r\n\r\n");
-        if let Some(end) = head_end {
-            response.body = (response.head.len() - end - 4) as u64;
-            response.head.truncate(end + 4);
-            // A piped connection may stay open.
-            length_of_body = content_length(&response.head).unwrap_or(MAX_BODY).clamp(1, MAX_BODY);
-        } else if response.head.len() > MAX_HEAD {
-            return;
+    loop {
+        match wire.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(length) if reading.take(wire, &buffer[..length]) => {}
+            Ok(_) => return,
         }
     }
 }
@@ -254,7 +296,7 @@ mod tests {
         let headers =
             vec![("host".to_owned(), "b".to_owned()), ("Accept".to_owned(), "text/html".to_owned())];
         let request = Request { method: "POST".into(), host: "a".into(), path: "/".into(), headers };
-        let text = String::from_utf8(request.bytes()).expect("text");
+        let text = request.head();
         assert!(
             !text.contains("Host: a") && !text.contains("*/*") && text.contains("Content-Length: 0"),
             "{text}"

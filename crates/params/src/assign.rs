@@ -1,10 +1,10 @@
 //! Parses the text of a parameter into its field and checks its bounds.
 
-use crate::bits;
 use crate::number::{parse_bytes, parse_decimal, parse_duration, show_bytes};
 use crate::spec::Kind;
 use crate::tokenize::{Rules, split};
 use crate::value::{PoolParam, SlotMut};
+use crate::{bits, clients};
 
 /// The current bounds as text, with their reasons.
 #[derive(Clone, Copy, Debug, Default)]
@@ -132,7 +132,12 @@ pub fn assign(kind: Kind, field: SlotMut<'_>, text: &str, bounds: Bounds<'_>) ->
         SlotMut::Count(field) if kind == Kind::UintOrZero && text == "0" => *field = 0,
         SlotMut::Count(field) => *field = count(text, bounds)?,
         SlotMut::Size(field) => *field = size(text, bounds)?,
-        SlotMut::Text(field) => text.clone_into(field),
+        SlotMut::Text(field) => {
+            if kind == Kind::Clients {
+                clients::check(text)?;
+            }
+            text.clone_into(field);
+        }
         SlotMut::Pool(field) => *field = pool(text, bounds)?,
         SlotMut::Bits(field) => bits::assign(field, text)?,
     }

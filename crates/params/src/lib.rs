@@ -6,6 +6,7 @@
 
 mod assign;
 pub mod bits;
+pub mod clients;
 pub mod number;
 mod set;
 mod show;
@@ -57,6 +58,9 @@ macro_rules! field_type {
         u64
     };
     (Text) => {
+        String
+    };
+    (Clients) => {
         String
     };
     (Storage) => {

@@ -19,6 +19,8 @@ pub enum Kind {
     Bytes,
     /// Free text.
     Text,
+    /// A list of networks and secrets.
+    Clients,
     /// The name of a storage.
     Storage,
     /// The three numbers of a memory pool.

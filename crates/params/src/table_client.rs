@@ -102,5 +102,9 @@ upgrade_protocols: Text = "" { }
      and if the origin answers with 101, the connection becomes a tunnel within the limits of pipe_timeout, \
      pipe_task_deadline and pipe_sess_max. Over HTTP/2 and HTTP/3, extended CONNECT is offered. Empty: a request for \
      another protocol is an ordinary request, unless VCL pipes it.";
+why_header: Clients = "" { }
+    "Clients whose responses contain the header X-Lacquer-Why, which explains how the response was made: addresses, \
+     networks such as 10.0.0.0/8, and token=SECRET for requests that contain the secret in a header of this name. \
+     Separated by commas or spaces. Empty: none. The address is that of the PROXY header if there is one.";
     } };
 }

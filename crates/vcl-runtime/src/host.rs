@@ -226,7 +226,7 @@ pub trait Host: StableValues {
     fn log(&mut self, tag: u8, text: &[u8]);
     /// Writes a record of another transaction (`vxid` with its marker bits; 0 for none).
     fn log_as(&mut self, _vxid: u64, _tag: u8, _text: &[u8]) {}
-    /// Logs `VCL_trace`. Called only while [`Ctx::trace`](crate::Ctx) is on.
+    /// Receives a trace point: the text of its record `VCL_trace`. Called only while [`Ctx::trace`](crate::Ctx) is not 0.
     fn trace(&mut self, _text: &str) {}
     /// Returns the parameters `pcre2_match_limit` and `pcre2_depth_limit`.
     fn regex_limits(&self) -> RegexLimits {

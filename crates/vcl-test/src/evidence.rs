@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use lacquer_inspect::ring::Record;
 use lacquer_inspect::transaction::{Grouping, Kind, ORIGIN_REQUEST, REQUEST, Transaction, split_header};
-use lacquer_inspect::why::{Decision, Historian, Outcome, Past, SourceText, Storing, Story, decide, explain};
+use lacquer_inspect::why::{
+    Ban, Decision, Historian, Outcome, Past, SourceText, Storing, Story, decide, explain,
+};
 use lacquer_shm::Tag;
 
 use crate::format::Field;
@@ -14,9 +16,18 @@ pub struct Evidence {
     story: Story,
     /// The texts of the VCL, while the story has none: it is faster without them.
     sources: Vec<SourceText>,
-    records: Vec<Record>,
+    /// What has happened, in the order of the log.
+    events: Vec<Event>,
+    /// The bans of the test.
+    bans: Vec<Ban>,
     /// The first transaction of the request from each port.
     roots: BTreeMap<u16, u64>,
+}
+
+enum Event {
+    /// A transaction has ended.
+    Ended(u64),
+    Record(Record),
 }
 
 /// The decision about one request.
@@ -26,10 +37,18 @@ pub struct Finding {
 }
 
 impl Evidence {
-    pub fn new(sources: &[SourceText], records: Vec<Record>) -> Evidence {
+    pub fn new(sources: &[SourceText], records: Vec<Record>, bans: Vec<Ban>) -> Evidence {
         let mut grouping = Grouping::default();
-        let ended = records.iter().filter_map(|record| grouping.add(record.clone()));
-        let transactions: BTreeMap<u64, Transaction> = ended.map(|ended| (ended.vxid, ended)).collect();
+        let (mut transactions, mut events) = (BTreeMap::new(), Vec::new());
+        for record in records {
+            if Historian::is_event(&record) {
+                events.push(Event::Record(record.clone()));
+            }
+            if let Some(ended) = grouping.add(record) {
+                events.push(Event::Ended(ended.vxid));
+                transactions.insert(ended.vxid, ended);
+            }
+        }
         let port = |t: &Transaction| {
             let start = String::from_utf8_lossy(t.first(Tag::ReqStart)?).into_owned();
             start.split(' ').nth(1)?.parse().ok()
@@ -37,7 +56,7 @@ impl Evidence {
         let firsts = transactions.values().filter(|t| t.kind == Kind::Request && t.reason == "rxreq");
         let roots = firsts.filter_map(|t| Some((port(t)?, t.vxid))).collect();
         let story = Story { transactions, ..Story::default() };
-        Evidence { story, sources: sources.to_vec(), records, roots }
+        Evidence { story, sources: sources.to_vec(), events, bans, roots }
     }
 
     /// Lets the story name lines of VCL, or not.
@@ -57,6 +76,8 @@ impl Evidence {
         let decision = decide(&self.story, root)?;
         if is_precise && matches!(decision.outcome, Outcome::Miss(_)) {
             self.story.past = self.past(root);
+            let begun = self.story.transaction(root)?.start();
+            self.story.bans = Some(self.bans.iter().filter(|ban| ban.at <= begun).cloned().collect());
             return Some(Finding { decision: decide(&self.story, root)?, root });
         }
         Some(Finding { decision, root })
@@ -79,11 +100,16 @@ impl Evidence {
             .collect();
         let is_own = |vxid: u64| own.contains(&vxid);
         let mut historian = Historian::new(&url, &host, &is_own);
-        for record in &self.records {
-            if record.tag == Tag::End && record.vxid == last.vxid {
-                break;
+        for event in &self.events {
+            match event {
+                Event::Ended(vxid) if *vxid == last.vxid => break,
+                Event::Ended(vxid) => {
+                    if let Some(ended) = self.story.transaction(*vxid) {
+                        historian.add_ended(ended);
+                    }
+                }
+                Event::Record(record) => historian.add_event(record),
             }
-            historian.add(record.clone());
         }
         historian.finish()
     }
@@ -93,6 +119,15 @@ impl Evidence {
         self.name_lines(true);
         let story = Story { root: finding.root, ..self.story.clone() };
         Some(explain(&story)?.headline)
+    }
+
+    /// Returns the sentences of the explanation of the request from a port.
+    pub fn reasons(&mut self, port: u16) -> Vec<Vec<u8>> {
+        let Some(explanation) = self.find(port, true).and_then(|_| explain(&self.story)) else {
+            return Vec::new();
+        };
+        let steps = explanation.steps.into_iter().flat_map(|step| step.lines);
+        std::iter::once(explanation.headline).chain(steps).map(String::into_bytes).collect()
     }
 
     fn last_request(&self, finding: &Finding) -> Option<&Transaction> {
@@ -124,7 +159,7 @@ impl Evidence {
                 let all = requests.iter().copied().chain(fetches);
                 all.flat_map(|t| t.all(Tag::VCL_Log).map(<[u8]>::to_vec)).collect()
             }
-            Field::Backend | Field::Took => Vec::new(),
+            Field::Backend | Field::Took | Field::Because => Vec::new(),
         }
     }
 

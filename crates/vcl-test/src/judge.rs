@@ -158,7 +158,7 @@ impl<'r> Judge<'r> {
     }
 
     fn values(
-        &self,
+        &mut self,
         check: &Check,
         exchange: &Exchange,
         finding: Option<&Finding>,
@@ -175,6 +175,7 @@ impl<'r> Judge<'r> {
             Field::Backend => {
                 fetched.last().map(|last| last.backend.clone().into_bytes()).into_iter().collect()
             }
+            Field::Because => self.evidence.reasons(exchange.port),
             field => finding.map_or_else(Vec::new, |finding| self.evidence.values(finding, field)),
         }
     }

@@ -4,6 +4,8 @@
 use std::rc::Rc;
 
 use lacquer_inspect::ring::Record;
+use lacquer_inspect::why::Ban;
+use lacquer_sources::clock;
 
 use crate::claim::{Asked, Claim};
 use crate::evidence::Evidence;
@@ -32,6 +34,7 @@ struct Course<'t> {
     requests: usize,
     /// The number of requests when the log was read.
     read_at: usize,
+    bans: Vec<Ban>,
     /// The parameters that the test has set.
     params: Vec<(String, String)>,
 }
@@ -55,7 +58,8 @@ pub async fn run(world: &mut World, suite: &Suite, test: &Test) -> Outcome {
     if let Err(why) = course.read_log(world) {
         failures.push(Mismatch::fault(test.line, why));
     }
-    let evidence = Evidence::new(world.sources(), std::mem::take(&mut course.records));
+    let evidence =
+        Evidence::new(world.sources(), std::mem::take(&mut course.records), std::mem::take(&mut course.bans));
     let fetched = world.origins().borrow().fetched().to_vec();
     let mut judge = Judge::new(&course.asked, &fetched, evidence);
     for claim in &course.claims {
@@ -88,9 +92,10 @@ impl<'t> Course<'t> {
         Ok(())
     }
 
-    async fn ban(&self, world: &World, expression: &str) -> Result<(), String> {
+    async fn ban(&mut self, world: &World, expression: &str) -> Result<(), String> {
         let words: Vec<&str> = std::iter::once("ban").chain(expression.split_whitespace()).collect();
         world.command(&words).map_err(|why| format!("the ban is refused: {}", why.trim()))?;
+        self.bans.push(Ban { at: clock::real(), expression: expression.to_owned() });
         world.settle().await;
         Ok(())
     }

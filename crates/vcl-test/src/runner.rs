@@ -231,7 +231,7 @@ fn run_batch(
         .build_local(LocalOptions::default())
         .map_err(|error| format!("cannot create an event loop: {error}"))?;
     let result = runtime.block_on(async {
-        let mut world = World::begin(compiled.clone(), params.to_vec())?;
+        let mut world = World::begin(compiled.clone(), params)?;
         for &test in &batch.tests {
             tell((test, None));
             let outcome = run::run(&mut world, suite, &suite.tests[test]).await;

@@ -69,7 +69,8 @@ pub struct World {
     engine: Rc<Engine>,
     origins: SharedOrigins,
     compiled: Arc<Compiled>,
-    params: Vec<(String, String)>,
+    /// The parameters of the command line.
+    params: ParamSet,
     log: LogReader,
     /// The number of VCLs that were loaded.
     loads: u32,
@@ -81,7 +82,7 @@ pub struct World {
 
 impl World {
     /// Starts the engine. Must be called in a task of a runtime whose clock is paused.
-    pub fn begin(compiled: Arc<Compiled>, params: Vec<(String, String)>) -> Result<World, String> {
+    pub fn begin(compiled: Arc<Compiled>, params: &[(String, String)]) -> Result<World, String> {
         let failed = |error: std::io::Error| format!("the engine cannot start: {error}");
         let folder = Folder::new().map_err(failed)?;
         memory::serve_nothing();
@@ -93,7 +94,9 @@ impl World {
             Stevedore::new("s0", Kind::Malloc, 0, arena(STORAGE)?),
             Stevedore::new("Transient", Kind::Malloc, 1, arena(TRANSIENT)?),
         ];
-        let config = simulated::config("test", folder.path().to_owned(), params_of(&params)?);
+        let mut usual = ParamSet::default();
+        set_usual(&mut usual, params)?;
+        let config = simulated::config("test", folder.path().to_owned(), usual.values().clone());
         let dir = File::open(folder.path().join(CHILD_DIRNAME)).map_err(failed)?.into();
         let engine = Engine::start(config, dir, storages, OpenDisks::default(), Vec::new())?;
         let log = LogReader::at_start(&Directory::at(folder.path())).map_err(|fault| fault.what)?;
@@ -105,7 +108,7 @@ impl World {
             engine: Rc::new(engine),
             origins,
             compiled,
-            params,
+            params: usual,
             log,
             loads: 0,
             set_health: Vec::new(),
@@ -159,8 +162,8 @@ impl World {
 
     /// Sets the parameters of the command line, then these.
     pub fn set_params(&self, more: &[(String, String)]) -> Result<(), String> {
-        let mut all = ParamSet::default();
-        set_all(&mut all, &[&self.params, more])?;
+        let mut all = self.params.clone();
+        set_all(&mut all, more)?;
         self.engine.set_params(all.values().clone());
         Ok(())
     }
@@ -242,14 +245,20 @@ impl World {
 /// Returns the parameters of a command line.
 pub fn params_of(given: &[(String, String)]) -> Result<Params, String> {
     let mut all = ParamSet::default();
-    set_all(&mut all, &[given])?;
+    set_usual(&mut all, given)?;
     Ok(all.values().clone())
 }
 
-fn set_all(params: &mut ParamSet, more: &[&[(String, String)]]) -> Result<(), String> {
-    let own = PARAMS.iter().map(|(name, value)| (*name, *value));
-    let more = more.iter().flat_map(|list| list.iter()).map(|(name, value)| (&name[..], &value[..]));
-    for (name, value) in own.chain(more) {
+/// Sets the parameters that tests need, and those of the command line.
+fn set_usual(params: &mut ParamSet, given: &[(String, String)]) -> Result<(), String> {
+    for (name, value) in PARAMS {
+        params.set(name, value).map_err(|error| format!("param {name}: {error}"))?;
+    }
+    set_all(params, given)
+}
+
+fn set_all(params: &mut ParamSet, given: &[(String, String)]) -> Result<(), String> {
+    for (name, value) in given {
         params.set(name, value).map_err(|error| format!("param {name}: {error}"))?;
     }
     Ok(())

@@ -26,6 +26,7 @@ pub mod lints;
 mod literals;
 mod names;
 mod options;
+pub mod places;
 pub mod program;
 mod regex;
 mod report;

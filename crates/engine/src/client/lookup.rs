@@ -19,6 +19,7 @@ use super::parts::LookupRules;
 use super::rfc9111::{self, Use};
 use super::{Req, Step, invalidate, presence, stored_part, tunnel};
 use crate::fetch::{self, Mode, Outcome};
+use crate::notes::Steps;
 use crate::slices::{LongWorkLease, Slice};
 use crate::task::TaskParts;
 
@@ -46,7 +47,7 @@ pub async fn lookup(req: &mut Req) -> Step {
             }
             Lookup::Hit(object) => {
                 if waited {
-                    req.task.stamp("Waitinglist");
+                    after_wait(req);
                 }
                 if (waited || has_read) && object.state() == BodyState::Complete {
                     req.client.permit = None;
@@ -86,7 +87,7 @@ pub async fn lookup(req: &mut Req) -> Step {
         }
     };
     if waited {
-        req.task.stamp("Waitinglist");
+        after_wait(req);
     }
     if req.follows_rfc9111() {
         return by_rfc9111(req, found, &predicted).await;
@@ -172,6 +173,12 @@ fn give_up(found: Lookup) {
     }
 }
 
+/// Logs and notes that the request has waited for another one's fetch.
+fn after_wait(req: &mut Req) {
+    req.task.stamp("Waitinglist");
+    req.task.note(|notes| notes.steps.add(Steps::WAITED));
+}
+
 /// Waits for another request's fetch. Returns the step that ends the request if it is not admitted or its client
 /// leaves.
 async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
@@ -210,6 +217,7 @@ fn lookup_once(
     let (ws, gzip, log) = (&*ws, params.http_gzip_support, RefCell::new(log));
     let by_meaning = params.feature.has(FeatureBits::RFC9111);
     let other_variant = RefCell::new(Vec::new());
+    let was_banned = Cell::new(false);
     let slice = Slice::default();
     let args = LookupArgs {
         t_req: req.request.received,
@@ -230,7 +238,10 @@ fn lookup_once(
         },
         ban: &crate::ban_subjects::RequestSubject { http, ws },
         pause: &|| slice.is_over() || !lease.may_work(services.long_work()),
-        banned: &|vxid| log.borrow_mut().put_fmt(Tag::ExpBan, format_args!("{vxid} banned lookup")),
+        banned: &|vxid| {
+            was_banned.set(true);
+            log.borrow_mut().put_fmt(Tag::ExpBan, format_args!("{vxid} banned lookup"));
+        },
         mismatches: Cell::new(0),
     };
     let found = services.lookup(req.key.digest(), &args, resumed);
@@ -242,6 +253,7 @@ fn lookup_once(
     predicted.clear();
     if !matches!(found, Lookup::Hit(_)) {
         vary::predict(&other_variant.borrow(), http, ws, predicted);
+        req.task.note(|notes| notes.miss(was_banned.get(), predicted.len() > NO_VARIANT));
     }
     found
 }

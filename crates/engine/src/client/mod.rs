@@ -34,9 +34,9 @@ mod top;
 mod transmit;
 mod tunnel;
 mod variables;
+mod why;
 
 use lacquer_flow::retry;
-use lacquer_params::bits::DebugBits as Debug;
 use lacquer_shm::{Tag, Vxid};
 pub use pipe_request::PipeRequest;
 pub use presence::{while_fetching, while_waiting};
@@ -50,8 +50,8 @@ impl Req {
     pub async fn run(&mut self) {
         let mut step = recv::transport(self).await;
         loop {
-            if self.task.params().debug.has(Debug::REQ_STATE) {
-                self.diagnose(&step);
+            if self.task.observation().is_any() {
+                self.observe(&step);
             }
             step = match step {
                 Step::Recv => recv::recv(self).await,
@@ -73,12 +73,6 @@ impl Req {
         if self.inclusion.level == 0 {
             self.inclusion.top_privates.clear();
         }
-    }
-
-    fn diagnose(&mut self, step: &Step) {
-        let (vxid, name) = (self.task.vxid(), step.name());
-        self.task.log_mut().put_fmt(Tag::Debug, format_args!("vxid {vxid} STP_Req Step {name}"));
-        self.task.log_mut().flush();
     }
 
     fn restart(&mut self) -> Step {

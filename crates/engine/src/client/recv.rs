@@ -3,6 +3,7 @@
 use lacquer_flow::request::{self, Expectation};
 use lacquer_flow::rfc9111::status::Forward;
 use lacquer_http::{BodyStatus, SessClose, conditional, h1, header_table as h};
+use lacquer_params::bits::FeatureBits;
 use lacquer_shm::vsl::Field;
 use lacquer_shm::{Numbering, Tag};
 use lacquer_vcl::types::{Action, Method};
@@ -76,7 +77,6 @@ fn prepare(req: &mut Req) {
         req.response.can_esi = true;
         req.request.identity = lacquer_http::Text::NONE;
         req.request.storage = 0;
-        req.task.set_trace(req.task.params().feature.has(lacquer_params::bits::FeatureBits::TRACE));
     }
     req.found.is_hit = false;
     req.found.is_hitmiss = false;
@@ -120,8 +120,7 @@ pub async fn recv(req: &mut Req) -> Step {
         if req.inclusion.level == 0 {
             req.programs.first = Some(first);
         }
-        req.rollback();
-        prepare(req);
+        start_again(req);
         handling = req.vcl(Method::Recv).await;
         if handling == Action::Fail {
             return Step::VclFail;
@@ -156,6 +155,13 @@ pub async fn recv(req: &mut Req) -> Step {
         }
         step => step,
     }
+}
+
+/// Prepares the request for another VCL, as if it had just arrived.
+fn start_again(req: &mut Req) {
+    req.rollback();
+    req.task.set_trace(req.task.params().feature.has(FeatureBits::TRACE));
+    prepare(req);
 }
 
 /// Rejects a CONNECT that VCL did not pipe, with 405.

@@ -15,6 +15,7 @@ use crate::account::Account;
 use crate::cache_key::CacheKey;
 use crate::client_transport::ClientTransport;
 use crate::logged::{BEREQ, Logged, REQ, RESP};
+use crate::notes::Observation;
 use crate::req_body::ReqBody;
 use crate::services::Services;
 use crate::task::{Task, TaskBuffers, TaskContext, TaskParts, VclTask, run_vcl};
@@ -88,6 +89,7 @@ impl Req {
     // Inlined, so that the request is constructed in place. It is too large to be moved.
     #[inline]
     pub fn new(start: Start, memory: TransactionBuffers) -> Req {
+        let observation = Observation::of_request(&start.context.params);
         Req {
             request: Request {
                 snapshot: memory.ws.mark(),
@@ -128,7 +130,7 @@ impl Req {
                 start.context,
                 TaskBuffers { ws: memory.ws, log: memory.log, out: memory.out },
                 start.t_first,
-                (Method::Recv, start.t_req),
+                (Method::Recv, start.t_req, observation),
             ),
             key: CacheKey::default(),
             found: Found::default(),
@@ -160,7 +162,7 @@ impl Req {
     /// Undoes VCL's changes to the request.
     pub fn rollback(&mut self) {
         self.request.http.clone_from(&self.request.original);
-        self.task.privates().clear();
+        self.task.clear_privates();
         if self.inclusion.level == 0 {
             self.inclusion.top_privates.clear();
         }

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use lacquer_http::{BodyStatus, Message, SessClose, Text, fixed_text_table};
-use lacquer_shm::Tag;
 use lacquer_sources::clock;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
@@ -100,7 +99,7 @@ impl Host for Fetch {
         }
         let unread = self.lent_framing() != BodyStatus::None;
         self.close_lent(unread.then_some(SessClose::RespClose));
-        self.task.privates().clear();
+        self.task.clear_privates();
         self.request.http.clone_from(&self.request.original);
         self.response.filters = Text::NONE;
         self.request.filters = Text::NONE;

@@ -122,7 +122,7 @@ fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {
     req.identity().and_then(|identity| ws.copy(identity).ok()).unwrap_or(Text::NONE)
 }
 
-fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u8>) -> Task {
+fn new_task(req: &mut Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u8>) -> Task {
     let now = clock::real();
     let context = TaskContext {
         services: req.task.services().clone(),
@@ -131,8 +131,9 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: Vec<u
         vcl: req.task.vcl().clone(),
     };
     let buffers = TaskBuffers { ws, log, out };
-    let mut task = Task::new(context, buffers, now, (Method::BackendFetch, now));
-    task.set_trace(req.task.is_traced());
+    let observation = req.task.observation().of_fetch();
+    let mut task = Task::new(context, buffers, now, (Method::BackendFetch, now, observation));
+    req.task.note(|notes| notes.fetch = Some(task.share_notes()));
     task
 }
 
@@ -323,6 +324,7 @@ async fn accept_304(f: &mut Fetch, connection: OriginConnection) -> Step {
     match validation::not_modified(stale, facts, f.response.is_uncacheable) {
         NotModified::Update { stale, weaken_etag } => {
             f.attempt.was_304 = true;
+            f.task.note(|notes| notes.is_confirmed = true);
             response::lend(f, connection);
             response::respond(f, Some((stale, weaken_etag))).await
         }

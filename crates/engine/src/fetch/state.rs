@@ -77,6 +77,7 @@ impl Fetch {
     /// Logs a failure of the fetch.
     pub fn fetch_error(&mut self, text: &str) {
         self.exchange.failure = proxy_error(text);
+        self.task.note(|notes| notes.failure = Some(text.to_owned()));
         self.task.log_mut().put(Tag::FetchError, text.as_bytes());
     }
 

@@ -161,6 +161,10 @@ pub fn set_bool(f: &mut Fetch, var: Var, value: bool) -> HostResult<()> {
                 f.task.log_mut().put(Tag::VCL_Error, b"Ignoring attempt to reset beresp.uncacheable");
             }
             f.response.is_uncacheable |= value;
+            let method = f.task.method();
+            f.task.note(|notes| {
+                notes.uncacheable = notes.place(method, &|line| line.contains("uncacheable")).into();
+            });
             log_lifetime(f);
         }
         _ => return misplaced(var),
@@ -176,6 +180,10 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
         Var::BerespTtl => {
             f.response.lifetime.set_ttl(value, f.task.now());
             f.product.is_ttl_set = true;
+            let method = f.task.method();
+            f.task.note(|notes| {
+                notes.ttl = notes.place(method, &|line| line.contains("beresp.ttl")).into();
+            });
         }
         Var::BerespGrace => f.response.lifetime.set_grace(value),
         Var::BerespKeep => f.response.lifetime.set_keep(value),

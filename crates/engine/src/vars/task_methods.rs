@@ -134,7 +134,7 @@ macro_rules! task_methods {
         }
 
         fn trace(&mut self, text: &str) {
-            self.task.log_mut().put(Tag::VCL_trace, text.as_bytes());
+            self.task.trace(text);
         }
 
         fn regex_limits(&self) -> RegexLimits {

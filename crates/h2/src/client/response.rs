@@ -31,7 +31,7 @@ const CONNECTION_SPECIFIC: [&[u8]; 5] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
 
 /// The fields that trailers must not contain, because recipients have acted on them before (RFC 9110 section 6.5.1).
-const NOT_IN_TRAILERS: [&[u8]; 9] = [
+const NOT_IN_TRAILERS: [&[u8]; 10] = [
     b"age",
     b"cache-control",
     b"content-encoding",
@@ -41,6 +41,7 @@ const NOT_IN_TRAILERS: [&[u8]; 9] = [
     b"set-cookie",
     b"trailer",
     b"vary",
+    b"x-lacquer-why",
 ];
 
 impl Fields {

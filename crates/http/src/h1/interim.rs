@@ -1,7 +1,7 @@
 //! The fields of interim responses, which a proxy forwards (RFC 9110 section 15.2).
 
 use crate::ascii::{is_ows, is_tchar, trim_ows};
-use crate::header_table::{CONNECTION, CONTENT_LENGTH, Filter, HeaderName};
+use crate::header_table::{CONNECTION, CONTENT_LENGTH, Filter, HeaderName, X_LACQUER_WHY};
 
 /// Returns the fields of an interim head that may be forwarded, with their values. Fields that are malformed or belong
 /// to the connection are skipped.
@@ -22,6 +22,7 @@ pub fn interim_fields(head: &[u8]) -> Vec<(&[u8], &[u8])> {
         !HeaderName::new(name).is_filtered(Filter::HTTP2)
             && !CONTENT_LENGTH.matches(name)
             && !PROXY_CONNECTION.matches(name)
+            && !X_LACQUER_WHY.matches(name)
             && !is_named(name)
     };
     all.iter().copied().filter(|(name, _)| may_pass(name)).collect()

@@ -1,8 +1,9 @@
 //! The decision which outcome a request had, as a function from its records.
 
+use lacquer_flow::why::PassReason;
 use lacquer_shm::Tag;
 
-use super::history::{PastFetch, Removal};
+use super::history::{Past, PastFetch, PastPurge, Removal};
 use super::lifetime::{Obstacle, Storing, storing};
 use super::story::{Place, Story};
 use crate::page::short;
@@ -168,7 +169,7 @@ fn outcome(story: &Story, request: &Transaction, fetch: Option<&Transaction>, wa
     if request.first(Tag::HitMiss).is_some() {
         return failed(fetch).unwrap_or(Outcome::HitForMiss);
     }
-    if let Some(call) = returned("synth").filter(|_| fetch.is_none()) {
+    if let Some(call) = returned("synth") {
         return Outcome::Synth(call.place.clone());
     }
     if let Some(hit) = request.last(Tag::Hit).filter(|_| returned("deliver").is_some()) {
@@ -207,20 +208,16 @@ fn failed(fetch: Option<&Transaction>) -> Option<Outcome> {
 /// of the request are the best evidence.
 fn reason(request: &Transaction, place: Option<Place>) -> Reason {
     let method = request.last(Tag::ReqMethod).map(short).unwrap_or_default();
-    let is_other = !["GET", "HEAD"].contains(&method.as_str());
-    if let Some(place) = place {
-        return match place.sub.as_str() {
-            "vcl_req_method" => Reason::Method(method),
-            "vcl_req_authorization" => Reason::Authorization,
-            "vcl_req_cookie" => Reason::Cookie,
-            _ => Reason::Vcl(Some(place)),
-        };
-    }
-    match request {
-        _ if is_other => Reason::Method(method),
-        r if r.header(REQUEST, "Authorization").is_some() => Reason::Authorization,
-        r if r.header(REQUEST, "Cookie").is_some() => Reason::Cookie,
-        _ => Reason::Vcl(None),
+    let has = |name| request.header(REQUEST, name).is_some();
+    let reason = match &place {
+        Some(place) => PassReason::of_sub(&place.sub),
+        None => PassReason::of_request(&method, has("Authorization"), has("Cookie")),
+    };
+    match reason {
+        PassReason::Method => Reason::Method(method),
+        PassReason::Authorization => Reason::Authorization,
+        PassReason::Cookie => Reason::Cookie,
+        PassReason::Vcl => Reason::Vcl(place),
     }
 }
 
@@ -231,27 +228,31 @@ fn absence(story: &Story, request: &Transaction, fetch: Option<&Transaction>) ->
     }
     let now = request.start();
     let past = &story.past;
-    let Some(last) = past.fetches.last() else {
-        return past
-            .purges
-            .last()
-            .map_or(Absence::First, |purge| Absence::Purged(now - purge.at, purge.client.clone()));
+    let purged = |purge: &PastPurge| Absence::Purged(now - purge.at, purge.client.clone());
+    let Some(last) = past.fetches.last() else { return past.purges.last().map_or(Absence::First, purged) };
+    // Later purges have found nothing.
+    let first_purge = |after: f64| past.purges.iter().find(|purge| purge.at > after);
+    let Some(usable) = newest_usable(past, fetch) else {
+        return match first_purge(last.at) {
+            Some(purge) => purged(purge),
+            None => Absence::OtherVariant(last.variant.iter().map(|(name, _)| name.clone()).collect()),
+        };
     };
-    if let Some(purge) = past.purges.iter().rfind(|purge| purge.at > last.at) {
-        return Absence::Purged(now - purge.at, purge.client.clone());
-    }
-    // The newest response that this request could have used.
-    let usable = past.fetches.iter().rfind(|other| is_same_variant(other, fetch));
-    let Some(usable) = usable else {
-        return Absence::OtherVariant(last.variant.iter().map(|(name, _)| name.clone()).collect());
-    };
-    let Some(lifetime) = &usable.lifetime else { return Absence::NotStored };
-    match past.removed.get(&usable.vxid) {
-        Some(Removal::Banned) => return Absence::BannedEarlier,
+    // Its removal shows that no purge had removed it before.
+    let removed = past.removed.get(&usable.vxid);
+    match removed.filter(|_| usable.lifetime.is_some()) {
+        Some(Removal::Banned(_)) => return Absence::BannedEarlier,
         Some(Removal::Evicted) => return Absence::Evicted(true),
         Some(Removal::Tagged(tag)) => return Absence::Tagged(tag.clone()),
         Some(Removal::Expired) | None => {}
     }
+    let was_there = |at: f64| {
+        !usable.has_failed && usable.lifetime.as_ref().is_none_or(|lifetime| lifetime.end() > at - 1.0)
+    };
+    if let Some(purge) = first_purge(usable.at).filter(|purge| was_there(purge.at)) {
+        return purged(purge);
+    }
+    let Some(lifetime) = &usable.lifetime else { return Absence::NotStored };
     // Times in the log are rounded to seconds.
     let expired = now - (lifetime.origin + lifetime.ttl + lifetime.grace);
     if expired > -1.0 {
@@ -261,6 +262,24 @@ fn absence(story: &Story, request: &Transaction, fetch: Option<&Transaction>) ->
         Some(place) => Absence::Forced(place),
         None => Absence::Evicted(false),
     }
+}
+
+/// Returns the newest response that the request could have used. A fetch that failed leaves the object before it, unless
+/// that had expired, was purged, or was found banned by a request whose fetch has failed.
+fn newest_usable<'p>(past: &'p Past, fetch: Option<&Transaction>) -> Option<&'p PastFetch> {
+    let mut same = past.fetches.iter().rev().filter(|other| is_same_variant(other, fetch));
+    let newest = same.next()?;
+    if !newest.has_failed {
+        return Some(newest);
+    }
+    let is_left = |other: &&PastFetch| {
+        let banned_by = |by: &PastFetch| past.removed.get(&other.vxid) == Some(&Removal::Banned(by.parent));
+        let was_banned = past.fetches.iter().any(|by| by.has_failed && banned_by(by));
+        let was_purged = past.purges.iter().any(|purge| other.at < purge.at && purge.at < newest.at);
+        let has_lived = other.lifetime.as_ref().is_some_and(|lifetime| lifetime.end() > newest.at);
+        has_lived && !was_banned && !was_purged
+    };
+    Some(same.find(|other| !other.has_failed).filter(is_left).unwrap_or(newest))
 }
 
 fn first_number(text: &[u8]) -> Option<u64> {

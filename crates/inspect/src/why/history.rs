@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lacquer_shm::Tag;
 
-use super::ttl::{Lifetime, stored_for};
+use super::ttl::{Lifetime, failed, stored_for};
 use crate::page::short;
 use crate::ring::Record;
 use crate::transaction::{
@@ -26,10 +26,14 @@ pub struct Past {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PastFetch {
     pub vxid: u64,
+    /// The request that has begun it.
+    pub parent: u64,
     /// When it began, in seconds since the epoch.
     pub at: f64,
     /// `None` if the response could not be cached.
     pub lifetime: Option<Lifetime>,
+    /// There was no response, so that an earlier object remained.
+    pub has_failed: bool,
     /// The headers by which the response varies, with the values of its request.
     pub variant: Vec<(String, Option<String>)>,
     /// The tags of the response.
@@ -44,7 +48,8 @@ pub struct PastPurge {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
-    Banned,
+    /// This request found it banned; 0 is the ban lurker.
+    Banned(u64),
     Evicted,
     Expired,
     /// The management command `tag.purge` named its tag.
@@ -61,27 +66,48 @@ pub struct Historian<'a> {
     is_own: &'a dyn Fn(u64) -> bool,
     grouping: Grouping,
     past: Past,
+    /// The latest time in the records so far, in seconds since the epoch.
+    now: f64,
 }
 
 impl<'a> Historian<'a> {
     /// `is_own` returns whether a transaction belongs to the request that is explained.
     pub fn new(url: &'a str, host: &'a str, is_own: &'a dyn Fn(u64) -> bool) -> Historian<'a> {
-        Historian { url, host, is_own, grouping: Grouping::default(), past: Past::default() }
+        Historian { url, host, is_own, grouping: Grouping::default(), past: Past::default(), now: 0.0 }
     }
 
+    /// Adds the next record of the log.
     pub fn add(&mut self, record: Record) {
-        match record.tag {
-            Tag::ExpBan | Tag::ExpKill => self.removal(&record),
-            Tag::CLI => self.command(&record),
-            _ => {}
+        self.add_event(&record);
+        if let Some(ended) = self.grouping.add(record) {
+            self.add_ended(&ended);
         }
-        let Some(ended) = self.grouping.add(record).filter(|ended| !(self.is_own)(ended.vxid)) else {
-            return;
-        };
+    }
+
+    /// Adds a transaction that has ended.
+    pub fn add_ended(&mut self, ended: &Transaction) {
+        if let Some(last) = ended.timestamps().last() {
+            self.now = self.now.max(last.at);
+        }
         match ended.kind {
-            Kind::Fetch => self.fetch(&ended),
-            Kind::Request => self.request(&ended),
+            _ if (self.is_own)(ended.vxid) => {}
+            Kind::Fetch => self.fetch(ended),
+            Kind::Request => self.request(ended),
             Kind::Session => {}
+        }
+    }
+
+    /// Returns whether a record is an event of its own, besides the transaction that contains it.
+    pub fn is_event(record: &Record) -> bool {
+        matches!(record.tag, Tag::ExpBan | Tag::ExpKill | Tag::CLI)
+    }
+
+    /// Adds a record that is an event of its own. Others have no effect.
+    pub fn add_event(&mut self, record: &Record) {
+        match record.tag {
+            Tag::ExpBan | Tag::ExpKill => self.removal(record),
+            Tag::CLI => self.command(record),
+            _ => {}
         }
     }
 
@@ -93,7 +119,7 @@ impl<'a> Historian<'a> {
         let of = |number: &str| number.parse::<u64>().ok();
         if record.tag == Tag::ExpBan {
             if let Some(vxid) = text.split(' ').next().and_then(of).filter(|_| !(self.is_own)(record.vxid)) {
-                self.past.removed.insert(vxid, Removal::Banned);
+                self.past.removed.insert(vxid, Removal::Banned(record.vxid));
             }
             return;
         }
@@ -109,7 +135,7 @@ impl<'a> Historian<'a> {
     }
 
     /// Finds the fetches whose objects a purge by tags removes. A soft purge only ends their freshness. Records of commands
-    /// have no time, but they are behind those of the fetches.
+    /// have no time, but they are behind those of the fetches, and no earlier than the records before them.
     fn command(&mut self, record: &Record) {
         let text = record.shown();
         let Some(rest) = text.strip_prefix("Rd tag.purge ") else { return };
@@ -117,7 +143,12 @@ impl<'a> Historian<'a> {
         if words.contains(&"-s") {
             return;
         }
-        for fetch in &self.past.fetches {
+        let now = self.now;
+        let last_purge = self.past.purges.last().map_or(f64::NEG_INFINITY, |purge| purge.at);
+        let is_there = |fetch: &&PastFetch| {
+            fetch.at > last_purge && fetch.lifetime.as_ref().is_none_or(|l| l.end() > now - 1.0)
+        };
+        for fetch in self.past.fetches.iter().filter(is_there) {
             let named = fetch.tags.iter().find(|tag| words.contains(&tag.as_str()));
             if let Some(tag) = named.filter(|_| self.past.removed.len() < MAX_REMOVED) {
                 let removal = Removal::Tagged(tag.clone());
@@ -141,7 +172,10 @@ impl<'a> Historian<'a> {
         let variant = names.map(|name| (name.to_owned(), fetch.header(ORIGIN_REQUEST, name))).collect();
         let lifetime = stored_for(fetch);
         let at = fetch.start();
-        self.past.fetches.push(PastFetch { vxid: fetch.vxid, at, lifetime, variant, tags: tags(fetch) });
+        let has_failed = failed(fetch) || fetch.first(Tag::TTL).is_none();
+        let tags = tags(fetch);
+        let (vxid, parent) = (fetch.vxid, fetch.parent);
+        self.past.fetches.push(PastFetch { vxid, parent, at, lifetime, has_failed, variant, tags });
     }
 
     fn request(&mut self, request: &Transaction) {

@@ -1,14 +1,12 @@
 //! How long a response may be used, and what forbids to cache it.
 
+use lacquer_flow::why::{self, Forbidden};
 use lacquer_shm::Tag;
 
 use super::story::{Place, Story};
 use super::ttl::{Lifetime, TtlRecord, failed, stored_for, ttl_record};
 use crate::page::short;
 use crate::transaction::{ORIGIN_RESPONSE, Transaction};
-
-/// The statuses that Varnish's policy caches without being told to.
-const CACHEABLE: [u16; 9] = [200, 203, 204, 300, 301, 304, 404, 410, 414];
 
 /// The origin of a lifetime.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,24 +78,12 @@ fn source_of(story: &Story, fetch: &Transaction, records: &[(usize, TtlRecord)])
 
 /// Returns the header that sets the lifetime.
 fn lifetime_header(fetch: &Transaction) -> Option<String> {
-    let value = |name: &str| fetch.header(ORIGIN_RESPONSE, name);
-    if let Some(control) = value("Cache-Control").filter(|value| {
-        let value = value.to_ascii_lowercase();
-        value.contains("max-age") || value.contains("s-maxage")
-    }) {
-        return Some(format!("Cache-Control: {}", short(control.as_bytes())));
-    }
-    value("Expires").map(|date| format!("Expires: {}", short(date.as_bytes())))
+    let (name, value) = why::lifetime_header(&|name| fetch.header(ORIGIN_RESPONSE, name))?;
+    Some(format!("{name}: {}", short(value.as_bytes())))
 }
 
 fn obstacle(story: &Story, fetch: &Transaction, records: &[(usize, TtlRecord)]) -> Obstacle {
     let value = |name: &str| fetch.header(ORIGIN_RESPONSE, name);
-    let has = |text: &Option<String>, words: &[&str]| {
-        let text = text.as_deref().unwrap_or_default().to_ascii_lowercase();
-        words.iter().any(|word| text.contains(word))
-    };
-    let shown =
-        |name: &str, text: Option<String>| format!("{name}: {}", short(text.unwrap_or_default().as_bytes()));
     // The statement of a VCL that made it uncacheable.
     let first = records.iter().find(|(_, record)| record.is_uncacheable);
     let by_vcl = first.filter(|(_, record)| record.source != "RFC").and_then(|(at, _)| {
@@ -111,24 +97,20 @@ fn obstacle(story: &Story, fetch: &Transaction, records: &[(usize, TtlRecord)]) 
     if let Some(place) = own.or(passed) {
         return Obstacle::Vcl(Some(place));
     }
-    let (control, surrogate, vary) = (value("Cache-Control"), value("Surrogate-Control"), value("Vary"));
-    if value("Set-Cookie").is_some() {
-        return Obstacle::SetCookie;
-    }
-    if has(&surrogate, &["no-store"]) {
-        return Obstacle::Header(shown("Surrogate-Control", surrogate));
-    }
-    if surrogate.is_none() && has(&control, &["no-cache", "no-store", "private"]) {
-        return Obstacle::Header(shown("Cache-Control", control));
-    }
-    if vary.is_some_and(|vary| vary.split(',').any(|name| name.trim() == "*")) {
-        return Obstacle::VaryAll;
+    match why::forbidden_by(&value) {
+        Some(Forbidden::SetCookie) => return Obstacle::SetCookie,
+        Some(Forbidden::Directive(name)) => {
+            let text = value(name).unwrap_or_default();
+            return Obstacle::Header(format!("{name}: {}", short(text.as_bytes())));
+        }
+        Some(Forbidden::VaryAll) => return Obstacle::VaryAll,
+        None => {}
     }
     if returned.is_some_and(|call| call.action == "pass") {
         return Obstacle::Vcl(None);
     }
     let status = fetch.first(Tag::BerespStatus).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    if let Some(status) = status.filter(|status| !CACHEABLE.contains(status)) {
+    if let Some(status) = status.filter(|status| !why::is_cacheable(*status)) {
         return Obstacle::Status(status);
     }
     match lifetime_header(fetch) {

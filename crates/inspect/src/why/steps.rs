@@ -68,6 +68,10 @@ fn request_lines(request: &Transaction) -> Vec<String> {
     if let Some(vcl) = request.first(Tag::VCL_use) {
         let _ = write!(line, ", with the VCL {}", plain(vcl));
     }
+    let protocol = text(Tag::ReqProtocol);
+    if !protocol.is_empty() && protocol != "HTTP/1.1" {
+        let _ = write!(line, ", over {protocol}");
+    }
     let mut lines = vec![line];
     for tag in [Tag::BogoHeader, Tag::LostHeader, Tag::VCL_Error, Tag::Error] {
         lines.extend(request.all(tag).map(|text| format!("{}: {}", tag.name(), short(text))));

@@ -4,12 +4,10 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use lacquer_shm::Tag;
+use lacquer_vcl::places::{self, returns, trace_point};
 
 use super::history::Past;
 use crate::transaction::{Kind, Transaction};
-
-/// Number of lines behind a trace point in which its statement is searched.
-const BLOCK: usize = 80;
 
 /// All facts from which an explanation follows.
 #[derive(Clone, Debug, Default)]
@@ -133,6 +131,9 @@ impl Story {
     /// record, in the same subroutine. A subroutine that was called may have ended without it: then the trace points
     /// before that count.
     pub fn place(&self, of: &Transaction, before: usize, is_it: &dyn Fn(&str) -> bool) -> Option<Place> {
+        if self.sources.is_empty() {
+            return None;
+        }
         let earlier = of.records[..before].iter().rev().take_while(|record| record.tag != Tag::VCL_call);
         let mut traces = earlier.filter(|record| record.tag == Tag::VCL_trace);
         traces.find_map(|trace| self.statement(&trace.shown(), is_it))
@@ -141,17 +142,13 @@ impl Story {
     fn statement(&self, trace: &str, is_it: &dyn Fn(&str) -> bool) -> Option<Place> {
         let (number, line) = trace_point(trace)?;
         let source = self.sources.iter().find(|source| source.number == number)?;
-        let first = line.checked_sub(1)?;
-        let lines = source.lines.iter().enumerate().skip(first).take(BLOCK);
-        let mut in_sub =
-            lines.take_while(|(at, text)| *at == first || !text.trim_start().starts_with("sub "));
-        let (at, text) = in_sub.find(|(_, text)| is_it(text))?;
+        let found = places::statement(&source.lines, line, is_it)?;
         Some(Place {
             file: crate::page::short(source.name.as_bytes()),
-            line: at + 1,
-            text: crate::page::short(text.trim().trim_end_matches(';').as_bytes()),
-            sub: sub_of(&source.lines[..=at]),
-            is_builtin: source.name == "<builtin>" || source.name == "Builtin",
+            line: found.line,
+            text: crate::page::short(found.text.as_bytes()),
+            sub: found.sub,
+            is_builtin: places::is_builtin(&source.name),
         })
     }
 
@@ -171,31 +168,6 @@ impl Story {
             place.filter(|place| has_run.get() && !place.is_builtin)
         })
     }
-}
-
-/// Returns whether a line contains `return (action`.
-fn returns(line: &str, action: &str) -> bool {
-    let packed: String =
-        line.split('#').next().unwrap_or_default().chars().filter(|c| !c.is_whitespace()).collect();
-    packed.match_indices("return(").any(|(at, found)| {
-        let rest = &packed[at + found.len()..];
-        rest.strip_prefix(action).is_some_and(|rest| rest.starts_with(['(', ')']))
-    })
-}
-
-/// Parses a trace point: VCL, number, and source, line and column.
-fn trace_point(text: &str) -> Option<(usize, usize)> {
-    let place = text.rsplit(' ').next()?;
-    let mut numbers = place.split('.').map(|word| word.parse().ok());
-    Some((numbers.next()??, numbers.next()??))
-}
-
-fn sub_of(lines: &[String]) -> String {
-    let name = lines.iter().rev().find_map(|line| {
-        let rest = line.trim_start().strip_prefix("sub ")?;
-        Some(rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>())
-    });
-    name.unwrap_or_else(|| "the VCL".to_owned())
 }
 
 /// Parses the reply of `vcl.show -v`: each text follows a line with its number, length and name.
@@ -232,20 +204,6 @@ pub fn parse_bans(reply: &str) -> Vec<Ban> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn statements_are_found_behind_trace_points() {
-        for (line, action, is_it) in [
-            ("    return (pass);", "pass", true),
-            ("if (a) { return(synth(403, \"x\")); }", "synth", true),
-            ("return (passive);", "pass", false),
-            ("# return (pass);", "pass", false),
-        ] {
-            assert_eq!(returns(line, action), is_it, "{line}");
-        }
-        assert_eq!(trace_point("boot 12 1.75.9"), Some((1, 75)));
-        assert_eq!(trace_point("boot"), None);
-    }
 
     #[test]
     fn texts_follow_their_heads() {

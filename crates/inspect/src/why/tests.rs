@@ -164,7 +164,7 @@ fn responses_that_cannot_be_cached() {
 
 /// Returns an earlier fetch whose response was not stored.
 fn fetched_at(vxid: u64, at: f64) -> PastFetch {
-    PastFetch { vxid, at, lifetime: None, variant: vec![], tags: vec![] }
+    PastFetch { vxid, parent: 0, at, lifetime: None, has_failed: false, variant: vec![], tags: vec![] }
 }
 
 #[test]
@@ -187,7 +187,12 @@ fn misses_name_the_reason_why_nothing_was_cached() {
         })
     };
     row(&removed(Some((7, Removal::Evicted))), "miss-evicted", "to make room", "more storage");
-    row(&removed(Some((7, Removal::Banned))), "miss-banned", "a ban had removed it", "next request is a hit");
+    row(
+        &removed(Some((7, Removal::Banned(0)))),
+        "miss-banned",
+        "a ban had removed it",
+        "next request is a hit",
+    );
     let tagged = Removal::Tagged("news".to_owned());
     row(&removed(Some((7, tagged))), "miss-tagged", "by its tag news", "next request is a hit");
     row(&removed(None), "miss-evicted", "probably evicted", "more storage");

@@ -14,6 +14,13 @@ pub struct Lifetime {
     pub origin: f64,
 }
 
+impl Lifetime {
+    /// Returns the time at which the cache has dropped the object, in seconds since the epoch.
+    pub fn end(&self) -> f64 {
+        self.origin + self.ttl.max(0.0) + self.grace + self.keep
+    }
+}
+
 /// A record of the tag `TTL`.
 pub struct TtlRecord {
     pub source: String,

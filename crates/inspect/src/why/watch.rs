@@ -14,9 +14,10 @@ use crate::directory::Directory;
 use crate::fault::Fault;
 use crate::management::Management;
 use crate::page::plain;
-use crate::request::{Request, Response, Target};
+use crate::request::{OTHER_PROTOCOL, Request, Response, Target};
 use crate::ring::LogReader;
 use crate::transaction::{Grouping, Kind, ORIGIN_REQUEST, REQUEST, Transaction};
+use crate::wire::Means;
 
 /// The time that the records may need after the response.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -52,6 +53,7 @@ pub struct Question {
     pub headers: Vec<(String, String)>,
     /// The listener to use.
     pub to: Option<String>,
+    pub means: Means,
 }
 
 /// The answer: a line about the exchange, and its explanation.
@@ -59,6 +61,8 @@ pub struct Question {
 pub struct Answer {
     pub exchange: String,
     pub status: Option<u16>,
+    /// The response's own explanation: its header `X-Lacquer-Why`.
+    pub header: Option<String>,
     pub explanation: Explanation,
 }
 
@@ -85,7 +89,7 @@ pub fn ask(directory: &Directory, question: &Question) -> Result<Answer, Fault> 
         .and_then(|open| open.command("ban.list").ok())
         .map(|reply| parse_bans(&reply.text));
     let details = management.as_mut().map_or_else(Vec::new, enable_details);
-    let sent = request.send(to);
+    let sent = request.send(to, &question.means);
     let tree = sent.as_ref().ok().map(|response| follow(&mut reader, to, response)).transpose();
     // The log is set back whatever happened.
     if let Some(open) = management.as_mut() {
@@ -93,6 +97,9 @@ pub fn ask(directory: &Directory, question: &Question) -> Result<Answer, Fault> 
     }
     let (response, tree) = (sent?, tree?.unwrap_or_default());
     let mut story = Story { root: tree.root, transactions: tree.all, bans, ..Story::default() };
+    if story.transaction(story.root).is_none() && response.head.is_empty() {
+        return Err(Fault::new(format_args!("the listener {to} closed the connection"), OTHER_PROTOCOL));
+    }
     if story.transaction(story.root).is_none() {
         return Err(Fault::new(
             "the request is not in the log",
@@ -113,7 +120,8 @@ pub fn ask(directory: &Directory, question: &Question) -> Result<Answer, Fault> 
             .push("some transactions of the request had not ended after five seconds".to_owned());
     }
     let exchange = exchange_line(&request, response.status, response.body, &story);
-    Ok(Answer { exchange, status: response.status, explanation })
+    let header = header_of(&response.head, "x-lacquer-why");
+    Ok(Answer { exchange, status: response.status, header, explanation })
 }
 
 /// Returns the address of the listener: the one that the user names, the one with the URL's port, or the first.
@@ -139,8 +147,14 @@ fn listener(
         all = logged_listeners(directory);
     }
     let wanted = question.target.port.unwrap_or(if question.target.is_https { 443 } else { 80 });
-    let same_port = all.iter().find(|address| address.port() == wanted && !question.target.is_https);
-    same_port.or(all.first()).copied().ok_or_else(|| {
+    let same_port = all.iter().find(|address| address.port() == wanted);
+    // Another listener may have other certificates, or none.
+    let other = all.first().filter(|_| !question.target.is_https || all.len() == 1);
+    same_port.or(other).copied().ok_or_else(|| {
+        if question.target.is_https {
+            let what = format_args!("no listener has the port {wanted}");
+            return Fault::new(what, "name the one with TLS: --to HOST:PORT");
+        }
         Fault::new("the address on which the daemon listens is not known", "name it: --to HOST:PORT")
     })
 }
@@ -270,12 +284,16 @@ fn find_root(
 
 /// Returns the request's number from the response.
 fn x_varnish(head: &[u8]) -> Option<u64> {
+    header_of(head, "x-varnish")?.split(' ').next()?.parse().ok()
+}
+
+/// Returns the value of a header of a response.
+fn header_of(head: &[u8], wanted: &str) -> Option<String> {
     let text = String::from_utf8_lossy(head);
-    let value = text.lines().find_map(|line| {
+    text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("x-varnish").then(|| value.trim().to_owned())
-    })?;
-    value.split(' ').next()?.parse().ok()
+        name.eq_ignore_ascii_case(wanted).then(|| value.trim().to_owned())
+    })
 }
 
 fn tree_of(ended: &BTreeMap<u64, Transaction>, root: u64) -> Tree {

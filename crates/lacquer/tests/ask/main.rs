@@ -1,8 +1,10 @@
 //! The commands that talk to a daemon, as users type them.
 
 mod commands;
+mod tls;
 mod top;
 mod why;
+mod why_header;
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -61,7 +63,8 @@ struct Site {
 impl Site {
     fn start(subs: &str, options: &[&str]) -> Site {
         let origin = Origin::start(page);
-        let daemon = Daemon::start(&vcl(origin.address, subs), options);
+        let options = [&["-p", "why_header=127.0.0.0/8"], options].concat();
+        let daemon = Daemon::start(&vcl(origin.address, subs), &options);
         Site { daemon, origin }
     }
 
@@ -80,7 +83,19 @@ impl Site {
         assert_eq!(found["outcome"], outcome, "{path}: {found:#}");
         assert!(found.to_string().contains(words), "{path}: {words}: {found:#}");
         assert_ne!(found["advice"], "", "{found:#}");
+        is_in_header(outcome, &found);
     }
+}
+
+/// Checks that the response's own explanation has the same outcome. It does not know the past of the page.
+fn is_in_header(outcome: &str, found: &serde_json::Value) {
+    let Some(header) = found["header"].as_str() else {
+        return assert!(["pipe", "rejected"].contains(&outcome), "{outcome} has no header: {found:#}");
+    };
+    let own = header.split(';').next().unwrap_or_default();
+    let depends_on_past = ["miss-purged", "miss-tagged", "miss-evicted", "miss-not-stored", "miss-banned"];
+    let is_same = own == outcome || own == "miss" && depends_on_past.contains(&outcome);
+    assert!(is_same, "{outcome}: {header}: {found:#}");
 }
 
 /// Writes a page: `/vary/..` has the header Vary, and so on.

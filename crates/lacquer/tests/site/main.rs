@@ -1,5 +1,6 @@
 //! `lacquer run` without VCL: the tasks of a newcomer, as commands and requests.
 
+mod admin;
 mod config;
 mod tasks;
 

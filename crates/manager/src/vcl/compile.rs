@@ -122,8 +122,8 @@ pub fn compile(text: Input, context: &CompileContext) -> Result<Compiled, String
         return Err(TOO_OLD_FOR_UNIX_SOCKETS.to_owned());
     }
     program.environment = environment::mentioned(std::env::vars_os(), &program);
-    // The worker does not need the text.
-    let sources = std::mem::take(&mut program.sources).into_iter().map(|source| (source.name, source.text));
+    // The worker names lines of the text in the header X-Lacquer-Why.
+    let sources = program.sources.iter().map(|source| (source.name.clone(), source.text.clone()));
     let mut modules: Vec<String> = Vec::new();
     for import in &program.modules.imports {
         if !modules.contains(&import.module) {

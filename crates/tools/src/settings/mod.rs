@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-const KEYS: [(&str, Kind); 19] = [
+const KEYS: [(&str, Kind); 21] = [
     ("listen", Kind::List),
     ("https", Kind::List),
     ("https-listen", Kind::List),
@@ -55,6 +55,8 @@ const KEYS: [(&str, Kind); 19] = [
     ("storage", Kind::Text),
     ("log", Kind::Text),
     ("name", Kind::Text),
+    ("admin", Kind::Text),
+    ("secret", Kind::Text),
 ];
 
 /// An option of a file. Its name for parameters of the daemon is `p`.

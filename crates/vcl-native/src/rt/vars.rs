@@ -76,7 +76,7 @@ pub extern "C" fn set_bool(ctx: &mut Ctx<'_>, code: u32, value: u32) {
     guard(ctx, (), |ctx| {
         let var = var(code)?;
         if matches!(var, Var::ReqTrace | Var::BereqTrace) {
-            ctx.trace = value;
+            ctx.trace = ctx.trace & !Ctx::LOGS_POINTS | (value & Ctx::LOGS_POINTS);
         }
         Ok(ctx.host.set_bool(var, value != 0)?)
     });

@@ -23,6 +23,9 @@ pub use super::{Ctx, Suspend};
 const MAX_DYNAMIC_CALLS: usize = 16;
 
 impl<'a> Ctx<'a> {
+    /// The bit of [`Ctx::trace`] that VCL changes by `req.trace`.
+    pub const LOGS_POINTS: u32 = 1;
+
     pub fn new(host: &'a mut dyn Host, vcl: &'a Instance) -> Self {
         Ctx { handling: 0, trace: 0, host, vcl, suspend: None, active: Vec::new() }
     }

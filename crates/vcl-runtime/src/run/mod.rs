@@ -39,7 +39,7 @@ pub struct Ctx<'a> {
     /// The code of an action (`Fail` after a failure) if the run has to end. Compiled code checks it after
     /// every call that can set it.
     pub handling: u32,
-    /// Not zero if `VCL_trace` records are enabled.
+    /// Not zero if the host receives trace points; [`Ctx::LOGS_POINTS`] if VCL has enabled their records.
     pub trace: u32,
     pub host: &'a mut dyn Host,
     pub vcl: &'a Instance,

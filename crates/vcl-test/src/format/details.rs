@@ -165,7 +165,7 @@ pub fn of_request(lines: &[Line<'_>], request: &mut ClientRequest) -> Result<(),
     Ok(())
 }
 
-const FIELDS: [(&str, Field); 9] = [
+const FIELDS: [(&str, Field); 10] = [
     ("ttl", Field::Ttl),
     ("grace", Field::Grace),
     ("keep", Field::Keep),
@@ -175,6 +175,7 @@ const FIELDS: [(&str, Field); 9] = [
     ("backend", Field::Backend),
     ("log", Field::Log),
     ("took", Field::Took),
+    ("because", Field::Because),
 ];
 
 /// Parses the details of an expectation. Only responses have fields.
@@ -259,7 +260,7 @@ fn subject_of(line: Line<'_>, name: &str, has_fields: bool) -> Result<Subject, F
 
 /// Parses the value of a field: a text, or a number with an operator before it.
 fn field_condition(detail: &Detail<'_>, field: Field) -> Result<Condition, Fault> {
-    if matches!(field, Field::Backend | Field::Log) {
+    if matches!(field, Field::Backend | Field::Log | Field::Because) {
         return Ok(Condition::Is(detail.value()?.bytes.clone()));
     }
     let (order, word) = match &detail.words[1..] {

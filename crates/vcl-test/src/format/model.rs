@@ -160,6 +160,8 @@ pub enum Field {
     Log,
     /// The duration in seconds.
     Took,
+    /// The explanation, in sentences.
+    Because,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

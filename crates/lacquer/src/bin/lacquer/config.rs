@@ -10,6 +10,7 @@ use lacquer_tools::settings::{self, FILE, Mistake, Setting};
 use lacquer_tools::site::{RULES, Site, Wrong};
 use lacquer_vcl::Diagnostic;
 
+use crate::admin;
 use crate::args::Values;
 use crate::colors;
 use crate::failure::Failure;
@@ -81,6 +82,7 @@ fn check_value(setting: &Setting) -> Result<(), Wrong> {
             Site::default().add_backend(&backend)
         }
         "listen" | "https-listen" => Listen::parse(setting.name, value).map(drop).map_err(wrong),
+        "admin" => admin::parse(value).map(drop).map_err(wrong),
         "storage" => storage(Some(value)).map(drop).map_err(wrong),
         "log" => Format::parse(value)
             .map(drop)

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod args;
 mod attend;
 mod check;
@@ -79,6 +80,11 @@ const COMMANDS: &[Command] = &[
                 "HOST:PORT",
                 "the listener to use; default the one with the URL's port, or the first",
             ),
+            Opt::one("cacert", "FILE", "authorities to trust for an https URL, instead of the system's"),
+            Opt::flag("insecure", "do not check the listener's certificate"),
+            Opt::flag("http1.1", "use HTTP/1.1 although HTTP/2 is offered"),
+            Opt::flag("http2", "use HTTP/2, without TLS too"),
+            Opt::flag("proxy-header", "begin the connection with a PROXY header"),
             Opt::flag("json", "print JSON"),
         ],
         examples: &[

@@ -1,6 +1,7 @@
 //! `lacquer run`: translates a few simple options to the daemon's, checks for common mistakes, prints
 //! what is served and what to try once clients are served, by executing `lacquerd`.
 
+use crate::admin::Admin;
 use crate::args::Values;
 use crate::attend;
 use crate::check;
@@ -59,6 +60,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     secure.iter().try_for_each(|listen| listen.check_free("https-listen", low))?;
     listens.iter().try_for_each(|listen| listen.check_free("listen", low))?;
     let name = instance_folder(values.one("name"), secure.iter().chain(&listens).next())?;
+    let admin = Admin::of(values)?;
 
     let mut command = Command::new(&daemon);
     command.arg("-F").arg("-n").arg(&name).arg("-s").arg(&storage);
@@ -72,12 +74,17 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     for listen in &listens {
         command.arg("-a").arg(listen.argument());
     }
+    if let Some(admin) = &admin {
+        admin.add_arguments(&mut command);
+    }
     let is_demo = matches!(source, Source::Demo);
     let origin = add_source(&mut command, values, source, https.as_ref(), &name)?;
     let instance = name.display().to_string();
     let curl = https.as_ref().map(Https::curl_options).unwrap_or_default();
     let places = https.as_ref().map_or_else(|| listens.iter().map(Listen::curl).collect(), Https::places);
-    let shown = Shown { places, curl, notes: https.map(|https| https.notes(&instance)).unwrap_or_default() };
+    let mut notes = https.map(|https| https.notes(&instance)).unwrap_or_default();
+    notes.extend(admin.map(|admin| admin.note(&instance)));
+    let shown = Shown { places, curl, notes };
     // The daemon prints it once it serves, so that it is never followed by a failure to start.
     command.env(ANNOUNCEMENT, banner(&shown, &origin, &storage, &instance, is_demo));
     if log.is_some() {

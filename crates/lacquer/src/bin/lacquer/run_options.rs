@@ -3,7 +3,7 @@
 use crate::args::Opt;
 use crate::rules;
 
-const BASIC: [Opt; 11] = [
+const BASIC: [Opt; 13] = [
     Opt::many(
         "listen",
         "ADDR",
@@ -34,6 +34,16 @@ const BASIC: [Opt; 11] = [
         "name",
         "DIR",
         "working directory, for varnishlog -n and similar tools; the default depends on the port",
+    ),
+    Opt::one(
+        "admin",
+        "ADDR",
+        "address for lacquer param, ban, purge and others with --address: 6082 (of this machine) or 10.0.0.1:6082; default: none",
+    ),
+    Opt::one(
+        "secret",
+        "FILE",
+        "the secret of that address; default one that is written to the working directory",
     ),
     Opt::one(
         "config",
