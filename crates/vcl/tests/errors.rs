@@ -94,6 +94,9 @@ const WRONG: &[(&str, &str)] = &[
     ("backend x { .host = \"192.0.2.1\"; .hots = \"a\"; }", "Unknown field: 'hots' at\n"),
     ("backend x { .host = \"192.0.2.1\"; .port = \"1\"; .port = \"2\"; }", "Field 'port' redefined at:\n"),
     ("backend x { .host = \"192.0.2.1\"; .proxy_header = 3; }", ".proxy_header must be 1 or 2\n"),
+    ("backend x { .host = \"192.0.2.1\"; .max_requests = 1s; }", "Expected"),
+    ("backend x { .host = \"192.0.2.1\"; .max_age = 1; }", "Expected"),
+    ("sub vcl_recv { set beresp.stale_if_error = 1s; }", "Cannot be set in"),
     (
         "backend x { .host = \"192.0.2.1\"; .via = be; }",
         ".host used as authority can not be an ip address with .via.\n",

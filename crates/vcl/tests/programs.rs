@@ -94,6 +94,21 @@ fn objects_are_created_and_their_methods_called() {
 }
 
 #[test]
+fn backends_limit_their_connections() {
+    let p = program(
+        "backend b2 { .host = \"192.0.2.1\"; .max_age = 2m; .max_requests = 100; }
+         sub vcl_recv { set req.backend_hint = b2; }
+         sub vcl_backend_response { set beresp.stale_if_error = beresp.stale_if_error * 2; }",
+    );
+    let limits = &p.origins.backends[1].limits;
+    assert_eq!((limits.max_age, limits.max_requests), (Some(120.0), Some(100)));
+    assert_eq!(
+        body(&p, "vcl_backend_response"),
+        ["beresp.stale_if_error Assign DURATION:Mul(beresp.stale_if_error REAL:2)"]
+    );
+}
+
+#[test]
 fn backends_with_tls_share_files() {
     let mut files = Memory::default();
     for name in ["/ca.pem", "/trust.pem", "/id.pem", "/id.key"] {

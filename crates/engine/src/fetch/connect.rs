@@ -84,79 +84,76 @@ impl Fetch {
     /// `None` if there is no response.
     pub async fn get_head(&mut self) -> Option<OriginConnection> {
         self.pay_for_retries();
-        let mut retries = 0;
+        let (mut id, mut origin) = self.choose_backend(None)?;
+        // A 101 on a connection that has served others might belong to one of their requests.
+        let (mut fresh_only, mut retries) = (self.attempt.asks_upgrade, 0);
         loop {
-            let failed = (retries > 0).then_some(self.response.backend);
-            let (id, origin) = match self.choose_backend(failed) {
-                Ok(found) => found,
-                Err(why) => {
-                    self.fetch_error(&why);
-                    return None;
+            let failure = match self.connect(id, &origin, fresh_only).await {
+                Err(failure) => failure,
+                Ok(mut connection) => {
+                    let is_reused = connection.is_reused();
+                    let has_body = self.request.cached_body.is_some() || self.request.body.is_some();
+                    let early = self.early_bytes(&mut connection).await;
+                    let exchange = match early {
+                        Some(_) => Exchange::Foreign,
+                        None => self.exchange(&mut connection).await,
+                    };
+                    let is_repeatable = self.retries.forbidden.is_none() && self.request.may_reconnect;
+                    let tried = Tried { is_reused, is_second: fresh_only, is_repeatable };
+                    let is_idempotent = || retry::is_idempotent(self.request.http.method(self.task.ws()));
+                    let next = retry::after_exchange(exchange, tried, is_idempotent);
+                    let reason = match next {
+                        Next::Respond => return Some(connection),
+                        Next::Repeat(reason) => reason,
+                        Next::GiveUp => Some(SessClose::RxBad),
+                    };
+                    match early {
+                        Some(sample) => self.refuse_early_bytes(connection, sample),
+                        None => self.close_origin(connection, reason),
+                    }
+                    if next != Next::GiveUp {
+                        self.task.services().counters().backend_retry.add(1);
+                        fresh_only = true;
+                        continue;
+                    }
+                    // The client may be the reason for the end of its body, or have left.
+                    if !has_body && !self.is_abandoned(None) {
+                        origin.outcomes.failed();
+                    }
+                    Failure::of(exchange)
                 }
             };
-            self.response.backend = id;
-            if !self.request.http.has(self.task.ws(), h::HOST) {
-                self.bereq_headers().add(h::HOST, &origin.host);
+            if self.is_abandoned(None) || !self.repeats(failure, retries) {
+                return None;
             }
-            match self.ask(id, &origin).await {
-                Ok(connection) => return Some(connection),
-                Err(failure) if self.is_abandoned(None) || !self.repeats(failure, retries) => return None,
-                Err(_) => retries += 1,
-            }
+            retries += 1;
+            fresh_only = self.attempt.asks_upgrade;
+            (id, origin) = self.choose_backend(Some(id))?;
         }
     }
 
     /// Resolves the director that VCL has set, to another backend than the one that has failed if it soon selects one.
-    fn choose_backend(&mut self, failed: Option<BackendId>) -> Result<(BackendId, Arc<Origin>), String> {
+    /// Returns `None`, with the reason in the log, if there is none.
+    fn choose_backend(&mut self, failed: Option<BackendId>) -> Option<(BackendId, Arc<Origin>)> {
         const MOST_CHOICES: usize = 3;
         let (vcl, wanted) = (self.task.vcl().clone(), self.exchange.backend);
         let mut ctx = Ctx::new(self, vcl.loaded.instance());
-        let mut found = resolve(&mut ctx, wanted)?;
+        let mut found = resolve(&mut ctx, wanted);
+        let is_again = |found: &Result<(BackendId, Arc<Origin>), String>| {
+            found.as_ref().is_ok_and(|(id, _)| Some(*id) == failed && *id != wanted)
+        };
         for _ in 1..MOST_CHOICES {
-            if Some(found.0) != failed || found.0 == wanted {
+            if failed.is_none() || !is_again(&found) {
                 break;
             }
-            found = resolve(&mut ctx, wanted)?;
+            found = resolve(&mut ctx, wanted);
         }
-        Ok(found)
-    }
-
-    /// Sends the request to an origin, and reads the head of the response.
-    async fn ask(&mut self, id: BackendId, origin: &Arc<Origin>) -> Result<OriginConnection, Failure> {
-        // A 101 on a connection that has served others might belong to one of their requests.
-        let mut fresh_only = self.attempt.asks_upgrade;
-        loop {
-            let mut connection = self.connect(id, origin, fresh_only).await?;
-            let is_reused = connection.is_reused();
-            let has_body = self.request.cached_body.is_some() || self.request.body.is_some();
-            let early = self.early_bytes(&mut connection).await;
-            let exchange = match early {
-                Some(_) => Exchange::Foreign,
-                None => self.exchange(&mut connection).await,
-            };
-            let is_repeatable = self.retries.forbidden.is_none() && self.request.may_reconnect;
-            let tried = Tried { is_reused, is_second: fresh_only, is_repeatable };
-            let is_idempotent = || retry::is_idempotent(self.request.http.method(self.task.ws()));
-            let next = retry::after_exchange(exchange, tried, is_idempotent);
-            let reason = match next {
-                Next::Respond => return Ok(connection),
-                Next::Repeat(reason) => reason,
-                Next::GiveUp => Some(SessClose::RxBad),
-            };
-            match early {
-                Some(sample) => self.refuse_early_bytes(connection, sample),
-                None => self.close_origin(connection, reason),
-            }
-            if next == Next::GiveUp {
-                // The client may be the reason for the end of its body, or have left.
-                if !has_body && !self.is_abandoned(None) {
-                    origin.outcomes.failed();
-                }
-                return Err(Failure::of(exchange));
-            }
-            self.task.services().counters().backend_retry.add(1);
-            fresh_only = true;
+        let (id, origin) = found.map_err(|why| self.fetch_error(&why)).ok()?;
+        self.response.backend = id;
+        if !self.request.http.has(self.task.ws(), h::HOST) {
+            self.bereq_headers().add(h::HOST, &origin.host);
         }
+        Some((id, origin))
     }
 
     /// Opens or reuses a connection. Fails with the reason in the log.

@@ -40,7 +40,8 @@ pub async fn error(f: &mut Fetch) -> Step {
         _ => return Step::Fail,
     }
     if !f.attempt.error_action
-        && let Some(stale) = stale::instead_of_error(f).await
+        && stale::is_error(f)
+        && let Some(stale) = Box::pin(stale::usable(f)).await
     {
         return stale::deliver_stale(f, stale);
     }

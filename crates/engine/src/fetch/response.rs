@@ -45,8 +45,12 @@ pub async fn respond(f: &mut Fetch, confirmed: Option<(Arc<Object>, bool)>) -> S
         f.close_lent(None);
         return Step::Error;
     }
-    if let Some(step) = conclude(f, handling, confirmed.is_some()).await {
-        return step;
+    let is_error = handling == Action::Deliver && confirmed.is_none() && stale::is_error(f);
+    if is_error || !matches!(handling, Action::Deliver | Action::Pass) {
+        // Boxed: few responses end here, and the future is large.
+        if let Some(step) = Box::pin(conclude(f, handling)).await {
+            return step;
+        }
     }
     // VCL may have waited, and the object that the 304 confirms may have been removed meanwhile.
     if let Some(stale) = &confirmed
@@ -76,17 +80,16 @@ pub async fn respond(f: &mut Fetch, confirmed: Option<(Arc<Object>, bool)>) -> S
     }
 }
 
-/// Ends the use of a response that is not stored: VCL has decided so, or a stale object replaces it. Returns the next step
-/// then. `is_confirmed` means that it is a 304, which has confirmed an object.
-async fn conclude(f: &mut Fetch, handling: Action, is_confirmed: bool) -> Option<Step> {
+/// Ends the use of a response that is not stored: VCL has decided so, or a stale object may replace the error that it is.
+/// Returns the next step then.
+async fn conclude(f: &mut Fetch, handling: Action) -> Option<Step> {
     match handling {
         Action::Deliver => {
-            let stale = if is_confirmed { None } else { stale::instead_of_error(f).await };
-            let ended = stale::deliver_stale(f, stale?);
+            let stale = stale::usable(f).await?;
+            let ended = stale::deliver_stale(f, stale);
             f.skip_body().await;
             Some(ended)
         }
-        Action::Pass => None,
         Action::Error => {
             f.attempt.error_action = true;
             f.close_lent(Some(SessClose::RespClose));

@@ -13,7 +13,7 @@ use lacquer_sources::clock;
 use super::parts::{Step, Target};
 use super::{Fetch, gone};
 
-/// Delivers a stale object that [`instead_of_error`] has returned. Returns the step that ends the fetch.
+/// Delivers a stale object that [`usable`] has returned. Returns the step that ends the fetch.
 pub fn deliver_stale(f: &mut Fetch, stale: Arc<Object>) -> Step {
     f.task.log_mut().put(Tag::Notice, b"stale-if-error: the stale object is delivered");
     f.task.services().counters().fetch_stale.add(1);
@@ -31,19 +31,14 @@ pub fn deliver_stale(f: &mut Fetch, stale: Arc<Object>) -> Step {
     Step::Done(None)
 }
 
-/// Returns the stale object if it may be used instead of the response, which is an error (RFC 5861 section 4).
+/// Returns whether the response is an error, and there is a stale object that [`usable`] might return.
 #[inline]
-pub async fn instead_of_error(f: &Fetch) -> Option<Arc<Object>> {
-    // Boxed: this is rare, and the future is large.
-    if f.product.stale.is_some() && stale_if_error::is_error(f.response.http.status()) {
-        Box::pin(usable(f)).await
-    } else {
-        None
-    }
+pub fn is_error(f: &Fetch) -> bool {
+    f.product.stale.is_some() && stale_if_error::is_error(f.response.http.status())
 }
 
-/// Returns the stale object if it may be used after an error, and is still in the cache.
-async fn usable(f: &Fetch) -> Option<Arc<Object>> {
+/// Returns the stale object if it may be used after an error (RFC 5861 section 4), and is still in the cache.
+pub async fn usable(f: &Fetch) -> Option<Arc<Object>> {
     if f.waiter.is_notified {
         return None;
     }

@@ -28,6 +28,8 @@ pub enum Outcome {
     Pipe(Reason),
     Synth(Option<Place>),
     Purged(Option<Place>),
+    /// The origin has failed, and an expired copy was delivered instead of the error.
+    StaleForError(String),
     /// The origin gave no response.
     OriginFailed(String),
     VclFailed(String),
@@ -98,6 +100,7 @@ impl Outcome {
             Outcome::Pipe(_) => "pipe",
             Outcome::Synth(_) => "synth",
             Outcome::Purged(_) => "purged",
+            Outcome::StaleForError(_) => "stale-if-error",
             Outcome::OriginFailed(_) => "origin-failed",
             Outcome::VclFailed(_) => "vcl-failed",
             Outcome::Rejected(_) => "rejected",
@@ -184,6 +187,9 @@ fn outcome(story: &Story, request: &Transaction, fetch: Option<&Transaction>, wa
     Outcome::Miss(absence(story, request, fetch))
 }
 
+/// The beginning of the note of a fetch whose error a stale object has replaced.
+const STALE_FOR_ERROR: &[u8] = b"stale-if-error:";
+
 fn hit_of(record: &[u8], waited: bool) -> Outcome {
     let text = String::from_utf8_lossy(record);
     let fields: Vec<f64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
@@ -195,9 +201,16 @@ fn hit_of(record: &[u8], waited: bool) -> Outcome {
     }
 }
 
-/// Returns the failure of a fetch for which the error page of VCL was delivered.
+/// Returns the failure of a fetch for which an expired copy or the error page of VCL was delivered.
 fn failed(fetch: Option<&Transaction>) -> Option<Outcome> {
     let fetch = fetch?;
+    if fetch.all(Tag::Notice).any(|note| note.starts_with(STALE_FOR_ERROR)) {
+        let status =
+            || format!("it responded with {}", fetch.last(Tag::BerespStatus).map(short).unwrap_or_default());
+        let is_response = !fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR");
+        let why = fetch.last(Tag::FetchError).filter(|_| !is_response);
+        return Some(Outcome::StaleForError(why.map_or_else(status, short)));
+    }
     fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR").then(|| {
         let why = [Tag::FetchError, Tag::VCL_Error, Tag::Error].into_iter().find_map(|tag| fetch.last(tag));
         Outcome::OriginFailed(why.map_or_else(|| "VCL returned an error".to_owned(), short))

@@ -43,6 +43,9 @@ pub fn headline(decision: &Decision) -> String {
         ),
         Outcome::Synth(place) => format!("VCL generated the response without the cache and the origin{}.", at(place.as_ref())),
         Outcome::Purged(place) => format!("The request purged the page from the cache{}.", at(place.as_ref())),
+        Outcome::StaleForError(why) => {
+            format!("The copy in the cache has expired, and was delivered because the origin has failed: {why}.")
+        }
         Outcome::OriginFailed(why) => format!("The origin gave no usable response: {why}."),
         Outcome::VclFailed(why) => format!("VCL failed: {why}."),
         Outcome::Rejected(why) => format!("The request was refused before VCL ran: {why}."),
@@ -156,6 +159,9 @@ pub fn advice(decision: &Decision) -> String {
         }
         Outcome::Synth(None) => "If a real response is wanted, change the return (synth(...)) in VCL.".to_owned(),
         Outcome::Purged(_) => "Nothing: the next request for the page fetches it again.".to_owned(),
+        Outcome::StaleForError(_) => {
+            "Make the origin reachable. Until then, stale_if_error or beresp.stale_if_error limits the use of the copy.".to_owned()
+        }
         Outcome::OriginFailed(_) => {
             "Make the origin reachable, or give objects a long grace, so that a copy bridges its failure.".to_owned()
         }

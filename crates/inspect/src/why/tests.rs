@@ -148,6 +148,11 @@ fn responses_that_cannot_be_cached() {
     let failed =
         story(MISS, Some(("fetch", &[(FetchError, "backend default: fail"), (VCL_call, "BACKEND_ERROR")])));
     row(&failed, "origin-failed", "backend default: fail", "reachable");
+    let note = (Notice, "stale-if-error: the stale object is delivered");
+    let failure = [(FetchError, "backend default: fail"), (VCL_call, "BACKEND_ERROR"), note];
+    row(&story(MISS, Some(("fetch", &failure))), "stale-if-error", "backend default: fail", "reachable");
+    let response = [(BerespStatus, "503"), (VCL_call, "BACKEND_RESPONSE"), (VCL_return, "deliver"), note];
+    row(&story(MISS, Some(("fetch", &response))), "stale-if-error", "responded with 503", "stale_if_error");
     let status =
         [(BerespStatus, "503"), (TTL, "RFC -1 10 0 1000 1000 1000 0 0 uncacheable"), (VCL_return, "deliver")];
     row(&story(MISS, Some(("fetch", &status))), "miss", "", "for this status");

@@ -20,7 +20,7 @@ const METHODS: [&str; 16] = [
     "REFRESH", "PROPFIND", "REPORT", "MKCOL", "QUERY",
 ];
 /// The outcomes that a test may expect. The first four also stand for the more precise ones.
-const OUTCOMES: [&str; 28] = [
+const OUTCOMES: [&str; 29] = [
     "hit",
     "miss",
     "pass",
@@ -46,6 +46,7 @@ const OUTCOMES: [&str; 28] = [
     "pipe",
     "synth",
     "purged",
+    "stale-if-error",
     "origin-failed",
     "vcl-failed",
     "rejected",
