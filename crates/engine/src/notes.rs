@@ -24,9 +24,8 @@ impl Observation {
     /// Steps are logged.
     pub const STEPS: Observation = Observation(4);
 
-    /// Returns how the parameters want a request to be observed. Whether its client may see notes is decided later.
-    #[inline]
-    pub fn of_request(params: &Params) -> Observation {
+    /// Returns how the parameters want requests to be observed. Whether a client may see notes is decided for each.
+    pub fn of_requests(params: &Params) -> Observation {
         let bit = |is_on: bool, bit: Observation| if is_on { bit.0 } else { 0 };
         Observation(
             bit(params.feature.has(FeatureBits::TRACE), Observation::TRACE)

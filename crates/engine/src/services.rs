@@ -25,6 +25,7 @@ use crate::admission::{Admission, Bound};
 use crate::drain::Phase;
 use crate::emulated::pool_counters::LocalPoolCounters;
 use crate::h2;
+use crate::notes::Observation;
 use crate::recycle_pool::RecyclePool;
 use crate::shared::Shared;
 use crate::slices::LongWorkSlot;
@@ -79,6 +80,8 @@ struct Own {
 struct Live {
     params: RefCell<Rc<Params>>,
     params_generation: Cell<u64>,
+    /// How these parameters want requests to be observed.
+    observation: Cell<Observation>,
     vcl: RefCell<Option<Rc<VclRef>>>,
     vcl_generation: Cell<u64>,
 }
@@ -127,6 +130,7 @@ impl Services {
             live: Live {
                 params_generation: Cell::new(shared.params_generation()),
                 params: RefCell::new(Rc::new(Params::clone(&shared.params()))),
+                observation: Cell::new(Observation::of_requests(&shared.params())),
                 vcl: RefCell::new(None),
                 vcl_generation: Cell::new(0),
             },
@@ -248,10 +252,18 @@ impl Services {
     pub fn params(&self) -> Rc<Params> {
         let (live, generation) = (&self.live, self.shared.params_generation());
         if generation != live.params_generation.get() {
-            *live.params.borrow_mut() = Rc::new(Params::clone(&self.shared.params()));
+            let params = Rc::new(Params::clone(&self.shared.params()));
+            live.observation.set(Observation::of_requests(&params));
+            *live.params.borrow_mut() = params;
             live.params_generation.set(generation);
         }
         live.params.borrow().clone()
+    }
+
+    /// Returns how the parameters want requests to be observed.
+    #[inline]
+    pub fn observation(&self) -> Observation {
+        self.live.observation.get()
     }
 
     /// Returns the VCL for a new transaction.

@@ -1,44 +1,29 @@
 //! Working directories that are damaged, or written by somebody else: every read ends, with an error or without.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use lacquer_inspect::counters;
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::ring::LogReader;
 use lacquer_inspect::transaction::Grouping;
-use lacquer_testing::Random;
+use lacquer_testing::{Folder, Random};
 
-/// A working directory that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("lacquer-inspect-{name}-{}", std::process::id()));
-        for part in ["_.vsm_mgt", "_.vsm_child"] {
-            fs::create_dir_all(path.join(part)).expect("it can be created");
-        }
-        Folder(path)
+/// Creates a working directory.
+fn working_directory(name: &str) -> Folder {
+    let folder = Folder::new(&format!("inspect-{name}"));
+    for part in ["_.vsm_mgt", "_.vsm_child"] {
+        fs::create_dir_all(folder.join(part)).expect("it can be created");
     }
-
-    fn write(&self, name: &str, bytes: &[u8]) {
-        fs::write(self.0.join(name), bytes).expect("it can be written");
-    }
-
-    /// Offers these bytes as the log.
-    fn log(&self, bytes: &[u8]) {
-        let pid = std::process::id();
-        self.write("_.vsm_mgt/_.index", format!("# {pid} 1\n+ _.Arg 0 8 Arg -i\n").as_bytes());
-        let line = format!("# {pid} 1\n+ _.Log 0 {} Log Log\n", bytes.len());
-        self.write("_.vsm_child/_.index", line.as_bytes());
-        self.write("_.vsm_child/_.Log", bytes);
-    }
+    folder
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Offers these bytes as the log.
+fn offer_log(folder: &Folder, bytes: &[u8]) {
+    let pid = std::process::id();
+    folder.file("_.vsm_mgt/_.index", format!("# {pid} 1\n+ _.Arg 0 8 Arg -i\n"));
+    folder.file("_.vsm_child/_.index", format!("# {pid} 1\n+ _.Log 0 {} Log Log\n", bytes.len()));
+    folder.file("_.vsm_child/_.Log", bytes);
 }
 
 fn find(folder: &Path) -> Result<Directory, String> {
@@ -47,7 +32,7 @@ fn find(folder: &Path) -> Result<Directory, String> {
 
 /// Reads a log as the commands do. Returns the number of records, or the error.
 fn read(folder: &Folder) -> Result<usize, String> {
-    let directory = find(&folder.0)?;
+    let directory = find(folder)?;
     let _ = LogReader::at_end(&directory);
     let mut reader = LogReader::at_start(&directory).map_err(|fault| fault.what)?;
     let (mut grouping, mut records) = (Grouping::default(), 0);
@@ -80,31 +65,31 @@ fn log(segment: u32, content: &[u32]) -> Vec<u8> {
 
 #[test]
 fn damaged_logs_end() {
-    let folder = Folder::new("logs");
+    let folder = working_directory("logs");
     // A record: its tag, version and length, the transaction in two words, and a text of four bytes.
     let record = [13 << 24 | 1 << 16 | 4, 7, 0, u32::from_ne_bytes(*b"GET\0")];
-    folder.log(&log(0, &record.repeat(3)));
+    offer_log(&folder, &log(0, &record.repeat(3)));
     assert_eq!(read(&folder), Ok(3));
     // A wrap that leads to itself; records without an end; a length that exceeds the log; an old format; no format.
-    folder.log(&log(0, &[0xfe57_5757]));
+    offer_log(&folder, &log(0, &[0xfe57_5757]));
     assert_eq!(read(&folder), Ok(0));
-    folder.log(&log(0, &record.repeat(128)));
+    offer_log(&folder, &log(0, &record.repeat(128)));
     assert!(read(&folder).is_ok());
-    folder.log(&log(0, &[13 << 24 | 1 << 16 | 0xffff]));
+    offer_log(&folder, &log(0, &[13 << 24 | 1 << 16 | 0xffff]));
     assert_eq!(read(&folder), Ok(0));
-    folder.log(&log(0, &[13 << 24 | 4, 7, 0, 0]));
+    offer_log(&folder, &log(0, &[13 << 24 | 4, 7, 0, 0]));
     assert!(read(&folder).is_err_and(|why| why.contains("unknown format")));
-    folder.log(b"VSLHEAD1 and an older format of a log");
+    offer_log(&folder, b"VSLHEAD1 and an older format of a log");
     assert!(read(&folder).is_err_and(|why| why.contains("another format")));
     for bytes in [&b""[..], b"VSLHEAD2", &log(u32::MAX, &[])[..70], &[0xff; 5000]] {
-        folder.log(bytes);
+        offer_log(&folder, bytes);
         let _ = read(&folder);
     }
 }
 
 #[test]
 fn logs_of_random_words_end() {
-    let folder = Folder::new("random");
+    let folder = working_directory("random");
     let mut random = Random(21);
     for _ in 0..300 {
         let words: Vec<u32> = (0..WORDS * 8)
@@ -114,24 +99,24 @@ fn logs_of_random_words_end() {
                 _ => random.number() as u32,
             })
             .collect();
-        folder.log(&log(random.number() as u32, &words));
+        offer_log(&folder, &log(random.number() as u32, &words));
         let _ = read(&folder);
     }
 }
 
 #[test]
 fn directories_without_a_daemon_have_clear_errors() {
-    let folder = Folder::new("gone");
-    assert!(find(&folder.0).is_err_and(|why| why.contains("no daemon runs")));
+    let folder = working_directory("gone");
+    assert!(find(&folder).is_err_and(|why| why.contains("no daemon runs")));
     for text in ["", "#", "# x 1\n", "\u{0}\u{1}"] {
-        folder.write("_.vsm_mgt/_.index", text.as_bytes());
-        assert!(find(&folder.0).is_err(), "{text:?}");
+        folder.file("_.vsm_mgt/_.index", text.as_bytes());
+        assert!(find(&folder).is_err(), "{text:?}");
     }
-    folder.write("_.vsm_mgt/_.index", b"# 4294967294 1\n");
-    assert!(find(&folder.0).is_err_and(|why| why.contains("has ended")));
+    folder.file("_.vsm_mgt/_.index", b"# 4294967294 1\n");
+    assert!(find(&folder).is_err_and(|why| why.contains("has ended")));
     // A manager without a worker.
-    folder.write("_.vsm_mgt/_.index", format!("# {} 1\n", std::process::id()).as_bytes());
-    let directory = find(&folder.0).expect("its manager runs");
+    folder.file("_.vsm_mgt/_.index", format!("# {} 1\n", std::process::id()).as_bytes());
+    let directory = find(&folder).expect("its manager runs");
     assert!(LogReader::at_end(&directory).is_err_and(|fault| fault.what.contains("its worker does not")));
     assert!(counters::read(&directory).is_err());
 }

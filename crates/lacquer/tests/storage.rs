@@ -2,32 +2,10 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-/// A folder that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("lacquer-storage-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the folder can be created");
-        Self(path)
-    }
-
-    /// Creates a file with these contents.
-    fn file(&self, name: &str, contents: &[u8]) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, contents).expect("the file can be written");
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use lacquer_testing::Folder;
 
 fn storage(action: &str, path: &Path, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer"));
@@ -54,18 +32,18 @@ fn refuses(action: &str, path: &Path, options: &[&str], words: &[&str]) {
 
 #[test]
 fn a_store_is_created_shown_and_checked() {
-    let folder = Folder::new("user");
-    accepts("create", &folder.0, &["--size", "16M"], &["lacquer.store", "segments"]);
-    accepts("show", &folder.0, &[], &["format version 1", "objects   0"]);
-    accepts("check", &folder.0.join("lacquer.store"), &[], &["all checksums are correct"]);
-    refuses("create", &folder.0, &["--size", "16M"], &["there is a store already", "--force"]);
-    accepts("create", &folder.0, &["--size", "16M", "--force"], &["lacquer.store"]);
+    let folder = Folder::new("storage-user");
+    accepts("create", &folder, &["--size", "16M"], &["lacquer.store", "segments"]);
+    accepts("show", &folder, &[], &["format version 1", "objects   0"]);
+    accepts("check", &folder.join("lacquer.store"), &[], &["all checksums are correct"]);
+    refuses("create", &folder, &["--size", "16M"], &["there is a store already", "--force"]);
+    accepts("create", &folder, &["--size", "16M", "--force"], &["lacquer.store"]);
 }
 
 #[test]
 fn impossible_requests_leave_no_file() {
-    let folder = Folder::new("requests");
-    let path = folder.0.join("new");
+    let folder = Folder::new("storage-requests");
+    let path = folder.join("new");
     refuses("create", &path, &[], &["needs a size", "--size"]);
     refuses("create", &path, &["--size", "many"], &["--size many"]);
     refuses("show", &path, &[], &["new"]);
@@ -77,7 +55,7 @@ fn impossible_requests_leave_no_file() {
 
 #[test]
 fn other_data_is_not_overwritten() {
-    let folder = Folder::new("foreign");
+    let folder = Folder::new("storage-foreign");
     let mut late = vec![0; 1 << 20];
     late[1080] = 0x53;
     for (name, contents) in [("text", &b"a diary"[..]), ("short", &[1]), ("late", &late)] {
@@ -91,8 +69,8 @@ fn other_data_is_not_overwritten() {
 
 #[test]
 fn damaged_stores_are_refused_with_the_reason() {
-    let folder = Folder::new("damaged");
-    let path = folder.0.join("store");
+    let folder = Folder::new("storage-damaged");
+    let path = folder.join("store");
     let damage = |places: &[u64]| {
         let file = File::options().write(true).open(&path).expect("the store is there");
         for &at in places {
@@ -115,9 +93,9 @@ fn damaged_stores_are_refused_with_the_reason() {
 
 #[test]
 fn a_store_in_use_is_refused() {
-    let folder = Folder::new("used");
-    accepts("create", &folder.0, &["--size", "16M"], &[]);
-    let path = folder.0.join("lacquer.store");
+    let folder = Folder::new("storage-used");
+    accepts("create", &folder, &["--size", "16M"], &[]);
+    let path = folder.join("lacquer.store");
     let user = lacquer_disk::open_file(&path, false).expect("nobody uses it");
     for action in ["show", "check"] {
         refuses(action, &path, &[], &["another process uses this store"]);

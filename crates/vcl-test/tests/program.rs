@@ -1,61 +1,30 @@
 //! The program as users run it: passing and failing tests, and mistakes in VCL and test files.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A folder that is removed at the end. Commands run in it.
-struct Folder(PathBuf);
+use lacquer_testing::{Folder, Ran};
 
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("lacquer-vcl-test-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the folder can be created");
-        Folder(path)
-    }
-
-    fn file(&self, name: &str, text: impl AsRef<[u8]>) {
-        fs::write(self.0.join(name), text).expect("the file can be written");
-    }
-
-    fn run(&self, words: &[&str]) -> Ran {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer-test"));
-        let output = command.args(words).current_dir(&self.0).output().expect("the program runs");
-        let Output { status, stdout, stderr } = output;
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it is text");
-        Ran { code: status.code(), out: text(stdout), err: text(stderr) }
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// The outcome of a run.
-#[derive(Debug)]
-struct Ran {
-    code: Option<i32>,
-    out: String,
-    err: String,
+/// Runs the program in a folder.
+fn run_in(folder: &Folder, words: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer-test"));
+    Ran::of(command.args(words).current_dir(&**folder))
 }
 
 const VCL: &str = "vcl 4.1;\nbackend b { .host = \"192.0.2.1\"; }\nsub vcl_recv {\n  if (req.url ~ \"^/x\") {\n    return (pass);\n  }\n}\nsub vcl_deliver {\n  set resp.http.X-A = \"1\";\n}\n";
 
 /// Runs a test text against a VCL.
 fn run(name: &str, vcl: &str, test: impl AsRef<[u8]>, more: &[&str]) -> Ran {
-    let folder = Folder::new(name);
+    let folder = Folder::new(&format!("vcl-test-{name}"));
     folder.file("site.vcl", vcl);
     folder.file("site.test", test);
-    folder.run(&[&["site.vcl"], more].concat())
+    run_in(&folder, &[&["site.vcl"], more].concat())
 }
 
 #[test]
 fn all_parts_of_the_format_work() {
-    let folder = Folder(PathBuf::new());
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let vcl = here.join("shop.vcl");
     let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer-test"));
@@ -63,7 +32,6 @@ fn all_parts_of_the_format_work() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("0 failed"), "{text}");
-    std::mem::forget(folder);
 }
 
 #[test]
@@ -124,12 +92,12 @@ fn mistakes_are_explained() {
         assert_eq!(ran.code, Some(2), "{name}: {ran:?}");
         assert!(ran.err.contains(expected) && !ran.err.contains("panicked"), "{name}: {}", ran.err);
     }
-    let folder = Folder::new("missing");
+    let folder = Folder::new("vcl-test-missing");
     folder.file("site.vcl", VCL);
-    assert_eq!(folder.run(&["site.vcl"]).code, Some(2));
-    assert_eq!(folder.run(&["gone.vcl", "gone.test"]).code, Some(2));
-    assert_eq!(folder.run(&[]).code, Some(2));
-    assert_eq!(folder.run(&["--what"]).code, Some(2));
+    assert_eq!(run_in(&folder, &["site.vcl"]).code, Some(2));
+    assert_eq!(run_in(&folder, &["gone.vcl", "gone.test"]).code, Some(2));
+    assert_eq!(run_in(&folder, &[]).code, Some(2));
+    assert_eq!(run_in(&folder, &["--what"]).code, Some(2));
 }
 
 #[test]

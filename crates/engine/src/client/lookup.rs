@@ -214,10 +214,10 @@ fn lookup_once(
     let services = req.task.services().clone();
     let http = &req.request.http;
     let TaskParts { params, ws, log, .. } = req.task.parts();
-    let (ws, gzip, log) = (&*ws, params.http_gzip_support, RefCell::new(log));
+    // The log, and whether an object was banned.
+    let (ws, gzip, log) = (&*ws, params.http_gzip_support, RefCell::new((log, false)));
     let by_meaning = params.feature.has(FeatureBits::RFC9111);
     let other_variant = RefCell::new(Vec::new());
-    let was_banned = Cell::new(false);
     let slice = Slice::default();
     let args = LookupArgs {
         t_req: req.request.received,
@@ -239,8 +239,9 @@ fn lookup_once(
         ban: &crate::ban_subjects::RequestSubject { http, ws },
         pause: &|| slice.is_over() || !lease.may_work(services.long_work()),
         banned: &|vxid| {
-            was_banned.set(true);
-            log.borrow_mut().put_fmt(Tag::ExpBan, format_args!("{vxid} banned lookup"));
+            let (log, was_banned) = &mut *log.borrow_mut();
+            *was_banned = true;
+            log.put_fmt(Tag::ExpBan, format_args!("{vxid} banned lookup"));
         },
         mismatches: Cell::new(0),
     };
@@ -248,12 +249,13 @@ fn lookup_once(
     let variants = args.mismatches.get();
     if variants >= params.vary_notice {
         let text = format_args!("vsl: High number of variants ({variants})");
-        log.borrow_mut().put_fmt(Tag::Notice, text);
+        log.borrow_mut().0.put_fmt(Tag::Notice, text);
     }
     predicted.clear();
     if !matches!(found, Lookup::Hit(_)) {
         vary::predict(&other_variant.borrow(), http, ws, predicted);
-        req.task.note(|notes| notes.miss(was_banned.get(), predicted.len() > NO_VARIANT));
+        let was_banned = log.into_inner().1;
+        req.task.note(|notes| notes.miss(was_banned, predicted.len() > NO_VARIANT));
     }
     found
 }

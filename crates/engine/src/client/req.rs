@@ -15,7 +15,6 @@ use crate::account::Account;
 use crate::cache_key::CacheKey;
 use crate::client_transport::ClientTransport;
 use crate::logged::{BEREQ, Logged, REQ, RESP};
-use crate::notes::Observation;
 use crate::req_body::ReqBody;
 use crate::services::Services;
 use crate::task::{Task, TaskBuffers, TaskContext, TaskParts, VclTask, run_vcl};
@@ -89,7 +88,7 @@ impl Req {
     // Inlined, so that the request is constructed in place. It is too large to be moved.
     #[inline]
     pub fn new(start: Start, memory: TransactionBuffers) -> Req {
-        let observation = Observation::of_request(&start.context.params);
+        let observation = start.context.services.observation();
         Req {
             request: Request {
                 snapshot: memory.ws.mark(),

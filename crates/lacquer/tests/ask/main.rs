@@ -9,36 +9,18 @@ mod why_header;
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use lacquer_testing::Ran;
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::origin::Origin;
-
-/// The outcome of a command.
-#[derive(Debug)]
-struct Ran {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl Ran {
-    fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-}
 
 /// Runs `lacquer` with these words.
 fn lacquer(words: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer"));
-    command.args(words).stdin(Stdio::null()).env_remove("NO_COLOR");
-    let Output { status, stdout, stderr } = command.output().expect("the program runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it is text");
-    let ran = Ran { code: status.code(), out: text(stdout), err: text(stderr) };
-    assert!(!ran.err.contains("panicked"), "{ran:?}");
-    ran
+    Ran::of(command.args(words).env_remove("NO_COLOR"))
 }
 
 /// Runs a command on the daemon of a working directory. It must succeed.

@@ -4,11 +4,10 @@ mod attack;
 mod client;
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use client::Client;
+use lacquer_testing::Folder;
 use serde_json::{Value, json};
 
 const MAIN: &str = "vcl 4.1;
@@ -25,28 +24,16 @@ const PARTS: &str = "acl office { \"192.0.2.0\"/24; }
 sub clean { set req.url = std.tolower(req.url); }
 ";
 
-/// A folder with files, which is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str, files: &[(&str, &str)]) -> Folder {
-        let path = std::env::temp_dir().join(format!("lacquer-editor-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the folder can be created");
-        for (file, text) in files {
-            fs::write(path.join(file), text).expect("the file can be written");
-        }
-        Folder(path)
+fn folder_with(name: &str, files: &[(&str, &str)]) -> Folder {
+    let folder = Folder::new(&format!("editor-{name}"));
+    for (file, text) in files {
+        folder.file(file, text);
     }
-
-    fn uri(&self, file: &str) -> String {
-        format!("file://{}", self.0.join(file).display())
-    }
+    folder
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn uri(folder: &Folder, file: &str) -> String {
+    format!("file://{}", folder.join(file).display())
 }
 
 /// Returns the place of the first occurrence of `word` in a text, some characters into it.
@@ -55,7 +42,7 @@ fn at(folder: &Folder, file: &str, text: &str, word: &str, into: usize) -> Value
     let line = text[..offset].matches('\n').count();
     let character = offset - text[..offset].rfind('\n').map_or(0, |at| at + 1);
     json!({
-        "textDocument": { "uri": folder.uri(file) },
+        "textDocument": { "uri": uri(folder, file) },
         "position": { "line": line, "character": character },
     })
 }
@@ -76,10 +63,10 @@ fn lines(found: &Value) -> Vec<String> {
 
 #[test]
 fn an_editor_gets_answers() {
-    let folder = Folder::new("answers", &[("main.vcl", MAIN), ("parts.vcl", PARTS)]);
-    let mut client = Client::start(&folder.uri(""));
-    client.open(&folder.uri("main.vcl"), MAIN);
-    assert_eq!(client.diagnostics(&folder.uri("main.vcl")), Vec::<Value>::new());
+    let folder = folder_with("answers", &[("main.vcl", MAIN), ("parts.vcl", PARTS)]);
+    let mut client = Client::start(&uri(&folder, ""));
+    client.open(&uri(&folder, "main.vcl"), MAIN);
+    assert_eq!(client.diagnostics(&uri(&folder, "main.vcl")), Vec::<Value>::new());
 
     let hover = client.ask("textDocument/hover", &at(&folder, "main.vcl", MAIN, "client.ip", 8));
     assert!(hover["contents"]["value"].as_str().is_some_and(|text| text.contains("IP client.ip")), "{hover}");
@@ -125,9 +112,9 @@ fn an_editor_gets_answers() {
 
 #[test]
 fn mistakes_are_shown_while_they_are_typed() {
-    let folder = Folder::new("typing", &[("main.vcl", MAIN), ("parts.vcl", PARTS)]);
-    let (main, parts) = (folder.uri("main.vcl"), folder.uri("parts.vcl"));
-    let mut client = Client::start(&folder.uri(""));
+    let folder = folder_with("typing", &[("main.vcl", MAIN), ("parts.vcl", PARTS)]);
+    let (main, parts) = (uri(&folder, "main.vcl"), uri(&folder, "parts.vcl"));
+    let mut client = Client::start(&uri(&folder, ""));
     // The part is checked with the program that includes it.
     client.open(&parts, PARTS);
     assert_eq!(client.diagnostics(&parts), Vec::<Value>::new());
@@ -168,10 +155,10 @@ fn mistakes_are_shown_while_they_are_typed() {
 
 #[test]
 fn any_message_is_survived() {
-    let folder = Folder::new("attack", &[("main.vcl", MAIN)]);
+    let folder = folder_with("attack", &[("main.vcl", MAIN)]);
     let mut client = Client::start_bare();
     assert!(client.fail("textDocument/hover", &json!({})), "it is not initialized");
-    client.initialize(&folder.uri(""));
+    client.initialize(&uri(&folder, ""));
     for body in
         ["{", "[]", "1", "{}", "\"x\"", "null", "{\"method\":1}", "{\"method\":\"exit2\"}", "{\"id\":[1]}"]
     {
@@ -196,8 +183,8 @@ fn any_message_is_survived() {
             json!({ "textDocument": 1, "position": [] }),
             json!({ "textDocument": { "uri": "untitled:x" }, "position": { "line": 0, "character": 0 } }),
             json!({ "textDocument": { "uri": "file:///nothing" }, "position": { "line": 0, "character": 0 } }),
-            json!({ "textDocument": { "uri": folder.uri("main.vcl") }, "position": { "line": u64::MAX, "character": 1_u64 << 40 }, "newName": "\u{0}" }),
-            json!({ "textDocument": { "uri": folder.uri("main.vcl") }, "position": { "line": -1, "character": 0.5 } }),
+            json!({ "textDocument": { "uri": uri(&folder, "main.vcl") }, "position": { "line": u64::MAX, "character": 1_u64 << 40 }, "newName": "\u{0}" }),
+            json!({ "textDocument": { "uri": uri(&folder, "main.vcl") }, "position": { "line": -1, "character": 0.5 } }),
         ] {
             client.exchange(&method, &params);
         }
@@ -211,13 +198,13 @@ fn any_message_is_survived() {
         &"{".repeat(20_000),
         &"sub a { if (".repeat(5000),
     ] {
-        client.open(&folder.uri("main.vcl"), text);
+        client.open(&uri(&folder, "main.vcl"), text);
         client.exchange("textDocument/completion", &at(&folder, "main.vcl", &format!("{text}\n "), "\n", 0));
         client.exchange(
             "textDocument/formatting",
-            &json!({ "textDocument": { "uri": folder.uri("main.vcl") } }),
+            &json!({ "textDocument": { "uri": uri(&folder, "main.vcl") } }),
         );
-        client.diagnostics(&folder.uri("main.vcl"));
+        client.diagnostics(&uri(&folder, "main.vcl"));
     }
     assert!(client.fail("nothing/known", &json!({})));
     client.end();
@@ -241,9 +228,9 @@ fn answers_are_fast_in_large_texts() {
              sub vcl_recv {{\n    call part_{number};\n}}\n"
         );
     }
-    let folder = Folder::new("large", &[("main.vcl", &text)]);
-    let uri = folder.uri("main.vcl");
-    let mut client = Client::start(&folder.uri(""));
+    let folder = folder_with("large", &[("main.vcl", &text)]);
+    let (root, uri) = (uri(&folder, ""), uri(&folder, "main.vcl"));
+    let mut client = Client::start(&root);
     client.open(&uri, &text);
     assert_eq!(client.diagnostics(&uri), Vec::<Value>::new());
     let last = format!("call part_{number}");

@@ -4,9 +4,9 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use lacquer_testing::Folder;
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, program, vcl};
 use lacquer_testing::origin::{Origin, sized};
@@ -34,32 +34,11 @@ const ARGUMENTS: [(&[&str], &str); 19] = [
     (&["-b", "127.0.0.1:1", "-r", "nope"], "Unknown parameter nope"),
 ];
 
-/// A temporary directory for a daemon that must not start.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("lacquer-refused-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).expect("a temporary folder can be created");
-        Folder(path)
-    }
-
-    /// Runs the daemon with these arguments until it exits. Returns its output.
-    fn start(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(program());
-        command
-            .args(["-F", "-n"])
-            .arg(self.0.join("name"))
-            .args(arguments)
-            .output()
-            .expect("it can be started")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Runs the daemon with these arguments until it exits. Returns its output.
+fn start(folder: &Folder, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program());
+    let name = folder.join("name");
+    command.args(["-F", "-n"]).arg(name).args(arguments).output().expect("it can be started")
 }
 
 /// Returns a description unless the output is exit code 2 and one line with `text`, with or without a hint at `-?`.
@@ -72,11 +51,11 @@ fn fault_of(output: &Output, text: &str) -> Option<String> {
 
 #[test]
 fn wrong_arguments_are_reported_in_one_line() {
-    let folder = Folder::new("arguments");
+    let folder = Folder::new("refused-arguments");
     let faults: Vec<_> =
-        ARGUMENTS.iter().filter_map(|(arguments, text)| fault_of(&folder.start(arguments), text)).collect();
+        ARGUMENTS.iter().filter_map(|(arguments, text)| fault_of(&start(&folder, arguments), text)).collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
-    let unknown = folder.start(&["--nope"]);
+    let unknown = start(&folder, &["--nope"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert_eq!(String::from_utf8_lossy(&unknown.stderr).lines().count(), 1);
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("-? lists the options"));
@@ -85,31 +64,31 @@ fn wrong_arguments_are_reported_in_one_line() {
 
 #[test]
 fn unavailable_resources_are_reported_in_one_line() {
-    let folder = Folder::new("taken");
+    let folder = Folder::new("refused-taken");
     let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
-    let listen = folder.start(&["-b", "127.0.0.1:1", "-a", &address]);
-    let manage = folder.start(&["-b", "127.0.0.1:1", "-a", "127.0.0.1:0", "-T", &address]);
+    let listen = start(&folder, &["-b", "127.0.0.1:1", "-a", &address]);
+    let manage = start(&folder, &["-b", "127.0.0.1:1", "-a", "127.0.0.1:0", "-T", &address]);
     let mut faults: Vec<_> =
         [listen, manage].iter().filter_map(|output| fault_of(output, &address)).collect();
     // The mode of a directory does not restrict the superuser.
     if !rustix::process::geteuid().is_root() {
-        let closed = folder.0.join("closed");
+        let closed = folder.join("closed");
         fs::create_dir(&closed).expect("it can be created");
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).expect("it is ours");
         let inside = closed.join("name").display().to_string();
-        faults.extend(fault_of(&folder.start(&["-b", "127.0.0.1:1", "-n", &inside]), "Permission denied"));
+        faults.extend(fault_of(&start(&folder, &["-b", "127.0.0.1:1", "-n", &inside]), "Permission denied"));
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
 #[test]
 fn a_faulty_vcl_does_not_start() {
-    let folder = Folder::new("vcl");
-    let file = folder.0.join("faulty.vcl");
+    let folder = Folder::new("refused-vcl");
+    let file = folder.join("faulty.vcl");
     fs::write(&file, "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { set req.nope = 1; }\n")
         .expect("the folder is ours");
-    let output = folder.start(&["-a", "127.0.0.1:0", "-f", &file.display().to_string()]);
+    let output = start(&folder, &["-a", "127.0.0.1:0", "-f", &file.display().to_string()]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("faulty.vcl' Line 3 Pos 20") && stderr.contains("----"), "{stderr}");

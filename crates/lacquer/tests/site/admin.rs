@@ -3,7 +3,9 @@
 use std::fs;
 use std::net::TcpListener;
 
-use crate::{App, Folder, Site, lacquer};
+use lacquer_testing::Folder;
+
+use crate::{App, Site, lacquer};
 
 fn free_port() -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
@@ -16,7 +18,7 @@ fn manage_it_by_address_and_secret() {
     let address = format!("127.0.0.1:{}", free_port());
     let port = address.rsplit(':').next().expect("it has a port");
     let site = Site::start(&["--backend", &app.url(), "--admin", port], &[]);
-    let secret = site.folder.0.join("instance/_.secret").display().to_string();
+    let secret = site.folder.join("instance/_.secret").display().to_string();
     let started = site.folder.read("out");
     assert!(started.contains(&format!("--address {address} --secret {secret}")), "{started}");
     assert_eq!(site.get("/"), "page 1");
@@ -27,7 +29,7 @@ fn manage_it_by_address_and_secret() {
     assert!(code == Some(0) && out.contains("default_ttl"), "{out}{err}");
     assert_eq!(run(&["ban", "req.url ~ ."], &secret).0, Some(0));
     assert_eq!(site.get("/"), "page 2");
-    let other = site.folder.0.join("other");
+    let other = site.folder.join("other");
     fs::write(&other, "guessed\n").expect("it can be written");
     let (code, out, _) = run(&["param", "default_ttl"], &other.display().to_string());
     assert!(code == Some(2) && out.is_empty(), "{out}");
@@ -46,7 +48,7 @@ fn a_secret_of_ones_own_is_used() {
 
 #[test]
 fn mistakes_are_explained_before_anything_starts() {
-    let folder = Folder::create();
+    let folder = Folder::new("site");
     let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let taken = taken.local_addr().expect("it is bound").to_string();
     for (words, message) in [

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::{App, Folder, Site, Text as _, lacquer};
+use lacquer_testing::Folder;
+
+use crate::{App, Site, Text as _, lacquer};
 
 #[test]
 fn a_file_says_the_same_as_options() {
@@ -14,7 +16,7 @@ fn a_file_says_the_same_as_options() {
     let site = Site::start(&[], &[("lacquer.toml", &text)]);
     assert_eq!(site.get("/a"), site.get("/a"));
     assert_ne!(site.get("/b"), site.get("/b"));
-    let name = site.folder.0.join("instance").display().to_string();
+    let name = site.folder.join("instance").display().to_string();
     let (_, shown, _) = lacquer(&site.folder, &["param", "default_ttl", "-n", &name]);
     assert!(shown.contains("7.000"), "{shown}");
     drop(site);
@@ -26,7 +28,7 @@ fn a_file_says_the_same_as_options() {
 
 #[test]
 fn mistakes_are_found_before_the_start() {
-    let folder = Folder::create();
+    let folder = Folder::new("site");
     let run = |words: &str| {
         let words: Vec<&str> = words.split_whitespace().collect();
         lacquer(&folder, &words)
@@ -39,18 +41,18 @@ fn mistakes_are_found_before_the_start() {
         ("log = \"xml\"\n", "write json, text"),
         ("vcl = \"a.vcl\"\nstale = \"1h\"\n", "cannot be combined with stale"),
     ] {
-        fs::write(folder.0.join("lacquer.toml"), text).expect("it can be written");
+        fs::write(folder.join("lacquer.toml"), text).expect("it can be written");
         let (code, out, err) = run("run");
         assert_eq!((code, out.as_str()), (Some(2), ""), "{text}: {err}");
         assert!(err.contains(expected) && err.contains("lacquer.toml: 1 error"), "{text}: {err}");
         let (code, out, _) = run("check lacquer.toml");
         assert!(code == Some(1) && out.contains(expected), "{text}: {out}");
     }
-    fs::write(folder.0.join("lacquer.toml"), "stale = \"1h\"\n").expect("it can be written");
+    fs::write(folder.join("lacquer.toml"), "stale = \"1h\"\n").expect("it can be written");
     assert_eq!(run("check lacquer.toml").1, "lacquer.toml: correct\n");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lacquer.toml");
     assert_eq!(run(&format!("check {example}")).0, Some(0));
-    fs::remove_file(folder.0.join("lacquer.toml")).expect("it exists");
+    fs::remove_file(folder.join("lacquer.toml")).expect("it exists");
     for (words, expected) in [
         ("run --config none.toml", "none.toml: No such file"),
         ("run --cache *.jpg", "--cache *.jpg: a rule needs a time"),
@@ -67,7 +69,7 @@ fn mistakes_are_found_before_the_start() {
 
 #[test]
 fn no_line_of_the_help_is_wide() {
-    let folder = Folder::create();
+    let folder = Folder::new("site");
     for words in [&["run", "--help"][..], &["check", "--help"], &["--help"]] {
         let (code, out, _) = lacquer(&folder, words);
         let wide = out.lines().find(|line| line.chars().count() > 100);

@@ -7,40 +7,18 @@ mod tasks;
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lacquer_testing::client::{Client, Response};
 use lacquer_testing::daemon::{signal, until};
 use lacquer_testing::origin::Origin;
+use lacquer_testing::{Folder, Ran};
 
 /// Daemons run one after the other: a free port is chosen before it is used.
 static TURN: Mutex<()> = Mutex::new(());
-static NUMBER: AtomicUsize = AtomicUsize::new(0);
-
-/// A folder that is removed at the end.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn create() -> Folder {
-        let number = NUMBER.fetch_add(1, Ordering::SeqCst);
-        let path = std::env::temp_dir().join(format!("lacquer-site-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).expect("the folder can be created");
-        Folder(path)
-    }
-
-    pub fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.0.join(name)).unwrap_or_default()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn command(folder: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer"));
@@ -50,11 +28,8 @@ fn command(folder: &Path, words: &[&str]) -> Command {
 
 /// Runs `lacquer` with these words. Returns its code and outputs.
 pub fn lacquer(folder: &Folder, words: &[&str]) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } = command(&folder.0, words).output().expect("it runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it is text");
-    let (out, err) = (text(stdout), text(stderr));
-    assert!(!err.contains("panicked"), "{err}");
-    (status.code(), out, err)
+    let Ran { code, out, err } = Ran::of(&mut command(folder, words));
+    (code, out, err)
 }
 
 /// `lacquer run` in front of an origin.
@@ -69,17 +44,17 @@ impl Site {
     /// Starts a site with these options, in a folder with these files.
     pub fn start(options: &[&str], files: &[(&str, &str)]) -> Site {
         let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let folder = Folder::create();
+        let folder = Folder::new("site");
         for (name, text) in files {
-            fs::write(folder.0.join(name), text).expect("it can be written");
+            folder.file(name, text);
         }
         let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let address = free.expect("there is a free port");
         let listen = address.to_string();
-        let name = folder.0.join("instance").display().to_string();
-        let file = |name| fs::File::create(folder.0.join(name)).expect("it can be created");
+        let name = folder.join("instance").display().to_string();
+        let file = |name| fs::File::create(folder.join(name)).expect("it can be created");
         let words = [&["run", "--listen", &listen, "--name", &name][..], options].concat();
-        let mut starting = command(&folder.0, &words);
+        let mut starting = command(&folder, &words);
         let process = starting.stdout(file("out")).stderr(file("err")).spawn().expect("it starts");
         let mut site = Site { address, folder, process, _turn: turn };
         let mut is_up = || {

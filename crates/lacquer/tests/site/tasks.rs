@@ -8,7 +8,9 @@ use std::time::Duration;
 use lacquer_testing::daemon::until;
 use serde_json::Value;
 
-use crate::{App, Folder, Site, Text as _, lacquer};
+use lacquer_testing::Folder;
+
+use crate::{App, Site, Text as _, lacquer};
 
 const HTML: &str = "Content-Type: text/html\r\n";
 
@@ -81,8 +83,8 @@ fn exclude_the_administration() {
 #[test]
 fn a_proxy_names_its_clients() {
     let app = App::start("Content-Type: text/html\r\n");
-    let place = Folder::create();
-    let socket = place.0.join("socket");
+    let place = Folder::new("site");
+    let socket = place.join("socket");
     let listen = format!("{},proxy", socket.display());
     let url = app.url();
     let options =
@@ -193,13 +195,13 @@ fn several_servers_share_the_work() {
 
 #[test]
 fn the_printed_vcl_is_correct_and_formatted() {
-    let folder = Folder::create();
+    let folder = Folder::new("site");
     let rules = "--ignore-cookies _ga* --except /admin --cache *.jpg=1d --cache type:text/html=60s --stale 1h \
                  --compress --purge-from 127.0.0.1 --tags xkey --probe /health --backend a:1 --backend b:2";
     let words: Vec<&str> = ["run", "--print-vcl"].into_iter().chain(rules.split_whitespace()).collect();
     let (code, out, err) = lacquer(&folder, &words);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
-    fs::write(folder.0.join("site.vcl"), &out).expect("it can be written");
+    fs::write(folder.join("site.vcl"), &out).expect("it can be written");
     let (code, checked, _) = lacquer(&folder, &["check", "--offline", "--deny", "warnings", "site.vcl"]);
     assert_eq!(code, Some(0), "{checked}\n{out}");
     let (code, listed, _) = lacquer(&folder, &["fmt", "--check", "site.vcl"]);

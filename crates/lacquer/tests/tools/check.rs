@@ -1,6 +1,6 @@
 //! `lacquer check`.
 
-use super::Folder;
+use super::{Commands as _, Folder};
 
 const GOOD: &str = "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\n";
 const WRONG: &str = "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; .port = 80; }\n";
@@ -8,7 +8,7 @@ const WARNED: &str = "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_re
 
 #[test]
 fn several_files_are_checked() {
-    let folder = Folder::new("several");
+    let folder = Folder::new("tools-several");
     folder.file("good.vcl", GOOD);
     folder.file("sub/wrong.vcl", WRONG);
     let ran = folder.lacquer("check good.vcl sub/wrong.vcl");
@@ -25,19 +25,19 @@ fn several_files_are_checked() {
 
 #[test]
 fn names_are_shown_as_they_were_given() {
-    let folder = Folder::new("names");
-    folder.file("main.vcl", &format!("{GOOD}include \"./part.vcl\";\n"));
+    let folder = Folder::new("tools-names");
+    folder.file("main.vcl", format!("{GOOD}include \"./part.vcl\";\n"));
     folder.file("part.vcl", "sub vcl_recv { set req.ulr = \"/\"; }\n");
     let ran = folder.lacquer("check main.vcl");
     assert!(ran.out.contains("--> part.vcl:1:20") && ran.out.contains("included from main.vcl:3"), "{ran:?}");
-    let whole = folder.0.join("main.vcl").display().to_string();
+    let whole = folder.join("main.vcl").display().to_string();
     let ran = folder.lacquer(&format!("check {whole}"));
     assert!(ran.out.contains(&format!("included from {whole}:3")), "{ran:?}");
 }
 
 #[test]
 fn warnings_fail_on_demand() {
-    let folder = Folder::new("deny");
+    let folder = Folder::new("tools-deny");
     folder.file("warned.vcl", WARNED);
     assert_eq!(folder.lacquer("check warned.vcl").code, Some(0));
     let ran = folder.lacquer("check --deny warnings warned.vcl");
@@ -48,7 +48,7 @@ fn warnings_fail_on_demand() {
 
 #[test]
 fn programs_read_json_and_sarif() {
-    let folder = Folder::new("formats");
+    let folder = Folder::new("tools-formats");
     folder.file("wrong.vcl", WRONG);
     folder.file("warned.vcl", WARNED);
     let ran = folder.lacquer("check --format json wrong.vcl warned.vcl");
@@ -65,15 +65,15 @@ fn programs_read_json_and_sarif() {
 
 #[test]
 fn unknown_hosts_and_other_folders_are_no_obstacle() {
-    let folder = Folder::new("offline");
+    let folder = Folder::new("tools-offline");
     folder.file("far.vcl", "vcl 4.1;\nbackend b { .host = \"no.such.host.invalid\"; }\n");
     assert_eq!(folder.lacquer("check --offline far.vcl").code, Some(0));
     folder.file("parts/part.vcl", "");
-    folder.file("main.vcl", &format!("{GOOD}include \"part.vcl\";\n"));
+    folder.file("main.vcl", format!("{GOOD}include \"part.vcl\";\n"));
     let ran = folder.lacquer("check main.vcl");
     assert_eq!(ran.code, Some(1));
     assert!(ran.out.contains("no folder of the parameter vcl_path"), "{ran:?}");
-    let path = folder.0.join("parts").display().to_string();
+    let path = folder.join("parts").display().to_string();
     assert_eq!(folder.lacquer(&format!("check -p vcl_path={path} main.vcl")).code, Some(0));
     assert_eq!(folder.lacquer("check -p default_ttl=1 main.vcl").code, Some(2));
     folder.file("part.vcl", "");

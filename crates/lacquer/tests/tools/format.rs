@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
-use super::Folder;
+use super::{Commands as _, Folder};
 
 const UGLY: &str = "vcl 4.1;\nbackend b{.host=\"127.0.0.1\";}\nsub vcl_recv{return(pass);} # why\n";
 const NICE: &str =
@@ -12,24 +12,24 @@ const NICE: &str =
 
 #[test]
 fn files_are_formatted_in_place() {
-    let folder = Folder::new("place");
+    let folder = Folder::new("tools-place");
     let path = folder.file("a.vcl", UGLY);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("it is ours");
-    symlink("a.vcl", folder.0.join("link.vcl")).expect("it can be made");
+    symlink("a.vcl", folder.join("link.vcl")).expect("it can be made");
     let ran = folder.lacquer("fmt link.vcl");
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "link.vcl: formatted\n"), "{ran:?}");
     assert_eq!(folder.read("a.vcl"), NICE);
     let mode = fs::metadata(&path).expect("it exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
-    assert!(fs::symlink_metadata(folder.0.join("link.vcl")).expect("it exists").is_symlink());
+    assert!(fs::symlink_metadata(folder.join("link.vcl")).expect("it exists").is_symlink());
     let again = folder.lacquer("fmt a.vcl link.vcl");
     assert_eq!((again.code, again.out.as_str()), (Some(0), ""));
-    assert_eq!(fs::read_dir(&folder.0).expect("it is ours").count(), 2, "no other file remains");
+    assert_eq!(fs::read_dir(&*folder).expect("it is ours").count(), 2, "no other file remains");
 }
 
 #[test]
 fn a_check_and_a_stream_change_nothing() {
-    let folder = Folder::new("check");
+    let folder = Folder::new("tools-check");
     folder.file("ugly.vcl", UGLY);
     folder.file("nice.vcl", NICE);
     let ran = folder.lacquer("fmt --check ugly.vcl nice.vcl");
@@ -44,7 +44,7 @@ fn a_check_and_a_stream_change_nothing() {
 
 #[test]
 fn a_file_that_does_not_parse_is_left_alone() {
-    let folder = Folder::new("wrong");
+    let folder = Folder::new("tools-wrong");
     let wrong = "vcl 4.1;\nsub vcl_recv {\nset req.url = ;\n}\n";
     folder.file("wrong.vcl", wrong);
     folder.file("right.vcl", UGLY);

@@ -2,11 +2,11 @@
 
 use std::net::TcpListener;
 
-use super::Folder;
+use super::{Commands as _, Folder};
 
 #[test]
 fn a_start_that_fails_announces_nothing() {
-    let folder = Folder::new("start");
+    let folder = Folder::new("tools-start");
     let port =
         TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("there is a free port").port();
     for (words, expected) in [
@@ -14,7 +14,7 @@ fn a_start_that_fails_announces_nothing() {
         ("--backend 127.0.0.1:9 --storage shelf,1G", "shelf"),
         ("--backend 127.0.0.1:9 --storage file,/dev/null/x,1G", "/dev/null/x"),
     ] {
-        let name = folder.0.join("name").display().to_string();
+        let name = folder.join("name").display().to_string();
         let ran = folder.lacquer(&format!("run --listen 127.0.0.1:{port} --name {name} {words}"));
         assert_eq!(ran.code, Some(2), "{words}: {ran:?}");
         assert!(ran.err.contains(expected), "{words}: {ran:?}");
@@ -28,7 +28,7 @@ fn a_start_that_fails_announces_nothing() {
 
 #[test]
 fn an_unknown_option_is_answered_in_one_line() {
-    let folder = Folder::new("option");
+    let folder = Folder::new("tools-option");
     let ran = folder.lacquerd("-B");
     assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));
     assert_eq!(ran.err, "lacquerd: invalid option -- 'B' (lacquerd -? lists the options)\n");
@@ -37,10 +37,10 @@ fn an_unknown_option_is_answered_in_one_line() {
 
 #[test]
 fn an_old_vcl_behind_a_unix_socket_has_a_reason() {
-    let folder = Folder::new("unix");
+    let folder = Folder::new("tools-unix");
     folder.file("old.vcl", "vcl 4.0;\nbackend b { .host = \"127.0.0.1\"; }\n");
-    let (name, socket) = (folder.0.join("name"), folder.0.join("socket"));
-    let file = folder.0.join("old.vcl");
+    let (name, socket) = (folder.join("name"), folder.join("socket"));
+    let file = folder.join("old.vcl");
     let words = format!("-F -n {} -a {} -f {}", name.display(), socket.display(), file.display());
     let ran = folder.lacquerd(&words);
     assert_eq!(ran.code, Some(2), "{ran:?}");

@@ -1,6 +1,6 @@
 //! `lacquer upgrade-vcl`: old configurations load afterwards, with the modules of the product.
 
-use super::Folder;
+use super::{Commands as _, Folder};
 
 /// A configuration in the style of Varnish 3.
 const THREE: &str = r#"# The shop.
@@ -94,7 +94,7 @@ sub vcl_hit {
 
 #[test]
 fn old_configurations_load_afterwards() {
-    let folder = Folder::new("upgrade");
+    let folder = Folder::new("tools-upgrade");
     for (name, old) in [("three", THREE), ("two", TWO), ("four", FOUR)] {
         folder.file(&format!("{name}.vcl"), old);
         assert_eq!(folder.lacquer(&format!("check {name}.vcl")).code, Some(1), "{name} is old");
@@ -109,7 +109,7 @@ fn old_configurations_load_afterwards() {
 
 #[test]
 fn a_text_without_structure_has_an_error() {
-    let folder = Folder::new("upgrade-wrong");
+    let folder = Folder::new("tools-upgrade-wrong");
     folder.file("wrong.vcl", "sub vcl_recv { if (a { } }\n");
     let ran = folder.lacquer("upgrade-vcl wrong.vcl");
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
