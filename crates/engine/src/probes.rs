@@ -76,7 +76,7 @@ impl Prober {
         }
     }
 
-    /// Returns the reason why the origin is sick, if it is.
+    /// Returns the reason why the origin is sick, if it is. It is short, because a log record (`vsl_reclen`) has several.
     pub fn sickness(&self) -> Option<String> {
         if !self.is_sick() {
             return None;
@@ -84,10 +84,8 @@ impl Prober {
         let history = self.history.lock();
         let (good, Settings { window, threshold, .. }) = (history.good, &self.settings);
         Some(match &*history.text {
-            "" => format!("{good} of {window} probes were good, of which {threshold} must be"),
-            last => {
-                format!("{good} of {window} probes were good, of which {threshold} must be, the last: {last}")
-            }
+            "" => format!("{good}/{window} probes good, {threshold} needed"),
+            last => format!("{good}/{window} probes good, {threshold} needed, last: {last}"),
         })
     }
 

@@ -115,7 +115,7 @@ impl Director for SaintDirector {
     fn sickness(&self) -> Option<String> {
         let (count, threshold) = (self.0.count(), self.0.threshold);
         (threshold != 0 && count >= threshold)
-            .then(|| format!("{count} objects are on its list of failures, of at most {threshold}"))
+            .then(|| format!("{count} objects on its list, of at most {threshold}"))
     }
 
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String {

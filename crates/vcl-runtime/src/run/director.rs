@@ -89,8 +89,8 @@ impl Directors {
         let Some(cell) = self.get(id).filter(|_| *left > 0 && levels > 0) else { return };
         let name = cell.director.name();
         let own = match cell.admin() {
-            AdminHealth::Sick => Some("the administrator has set it to sick".to_owned()),
-            AdminHealth::Deleted => Some("it was deleted".to_owned()),
+            AdminHealth::Sick => Some("set to sick".to_owned()),
+            AdminHealth::Deleted => Some("deleted".to_owned()),
             AdminHealth::Healthy => return,
             AdminHealth::Auto => cell.director.sickness(),
         };
