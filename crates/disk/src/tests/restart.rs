@@ -4,7 +4,7 @@
 //! --nocapture` prints the figures of a file. Only the headers and summaries are written, so that it is sparse.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{sleep, spawn};
@@ -30,7 +30,7 @@ const THREADS: usize = 32;
 
 /// Writes a store whose segments have headers and summaries, and no records. Returns the number of objects, which is a
 /// little above `count`.
-fn create(path: &PathBuf, count: u64) -> u64 {
+fn create(path: &Path, count: u64) -> u64 {
     let file = open_file(path, true).expect("the file can be created");
     let layout =
         Layout::plan(count * (LEN + 200) * 21 / 20 + (64 << 20), 7, 1.0).expect("it is large enough");
