@@ -234,7 +234,9 @@ impl Database {
         let called = timeout(order.timeout, self.call(&mut connection, server, order, master, notes)).await;
         let failure = match called {
             Ok(Ok(reply)) => {
-                lane.keep(connection);
+                if !order.request.changes_state {
+                    lane.keep(connection);
+                }
                 drop(permit);
                 return reply.map_or(Attempt::Unfit, Attempt::Replied);
             }

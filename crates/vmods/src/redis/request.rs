@@ -4,6 +4,28 @@ use sha1::{Digest, Sha1};
 
 use crate::digest::hex;
 
+/// The commands after which a connection is in another state: in a transaction, in another database or mode, or that of
+/// another user. The next command on it could be that of another task.
+const CHANGE_STATE: [&str; 17] = [
+    "ASKING",
+    "AUTH",
+    "CLIENT",
+    "HELLO",
+    "MONITOR",
+    "MULTI",
+    "PSUBSCRIBE",
+    "PSYNC",
+    "QUIT",
+    "READONLY",
+    "READWRITE",
+    "REPLCONF",
+    "RESET",
+    "SELECT",
+    "SSUBSCRIBE",
+    "SUBSCRIBE",
+    "WATCH",
+];
+
 /// A command that is ready to be sent.
 pub(super) struct Request {
     /// The name of the command, for messages.
@@ -11,6 +33,8 @@ pub(super) struct Request {
     pub bytes: Vec<u8>,
     /// The command with the script, if `bytes` names the script by its digest.
     pub with_script: Option<Vec<u8>>,
+    /// Whether the connection is then in another state, so that it must not be used again.
+    pub changes_state: bool,
 }
 
 impl Request {
@@ -18,13 +42,14 @@ impl Request {
     pub(super) fn new(words: &[Vec<u8>]) -> Request {
         let name = words.first().map(|name| super::parser::shown(name)).unwrap_or_default();
         let bytes = encode(words);
+        let changes_state = CHANGE_STATE.iter().any(|command| command.eq_ignore_ascii_case(&name));
         match words {
             [name_word, script, rest @ ..] if name_word.eq_ignore_ascii_case(b"EVAL") => {
                 let mut by_digest = vec![b"EVALSHA".to_vec(), hex(&Sha1::digest(script))];
                 by_digest.extend_from_slice(rest);
-                Request { name, bytes: encode(&by_digest), with_script: Some(bytes) }
+                Request { name, bytes: encode(&by_digest), with_script: Some(bytes), changes_state }
             }
-            _ => Request { name, bytes, with_script: None },
+            _ => Request { name, bytes, with_script: None, changes_state },
         }
     }
 }

@@ -187,3 +187,25 @@ fn servers_are_limited_in_number() {
     let fault = database.add_server("192.0.2.1:257", Role::Slave, &[]).expect_err("there is no room");
     assert_eq!(fault, "there are 256 servers already");
 }
+
+#[test]
+fn a_connection_in_another_state_is_not_used_again() {
+    for (command, is_kept) in [
+        ("MULTI", false),
+        ("select", false),
+        ("SUBSCRIBE", false),
+        ("WATCH", false),
+        ("GET", true),
+        ("EXEC", true),
+    ] {
+        let fake = Fake::start(|_| bytes("+OK\r\n"));
+        let database = database(&[(&fake.place, Role::Master)], settings());
+        let next = run(async {
+            execute(&database, &[command, "x"]).await;
+            execute(&database, &["GET", "key"]).await
+        });
+        assert_eq!(next.reply, Some(Reply::Status(b"OK".to_vec())));
+        let connections = if is_kept { 1 } else { 2 };
+        assert_eq!(database.counters.get("connections.total"), Some(connections), "{command}");
+    }
+}
