@@ -279,6 +279,13 @@ impl Appender {
     }
 }
 
+impl Drop for Appender {
+    /// Drops what is not written. The bodies of such objects may refer to the store, which would otherwise never end.
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 /// Writes the summary of a segment. Its records must be durable.
 pub(crate) fn write_summary(store: &Store, epoch: u64, summary: &Summary) -> io::Result<()> {
     let layout = &store.layout;
