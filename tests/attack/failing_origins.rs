@@ -22,7 +22,7 @@ fn stale_copies_hide_an_origin_that_fails_every_second_time() {
     let origin = Origin::start(move |path, stream| {
         let page: usize = path.trim_start_matches('/').parse().unwrap_or(0);
         let number = served[page % PAGES].fetch_add(1, Ordering::SeqCst);
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             return stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood").is_ok();
         }
         count.fetch_add(1, Ordering::SeqCst);
