@@ -112,17 +112,21 @@ impl Live {
         let tail = self.tail;
         self.purges.retain(|_, bound| *bound > tail);
         self.tags.retain(|_, purge| purge.bound > tail || purge.number > oldest_number);
-        let dropped = self.bans.iter().map(|ban| ban.number).filter(|&number| number <= oldest_ban);
+        self.drop_bans(oldest_ban);
+    }
+
+    /// Drops the bans up to a number.
+    fn drop_bans(&mut self, last: u32) {
+        let dropped = self.bans.iter().map(|ban| ban.number).filter(|&number| number <= last);
         self.dropped_ban = dropped.fold(self.dropped_ban, u32::max);
-        self.bans.retain(|ban| ban.number > oldest_ban);
+        self.bans.retain(|ban| ban.number > last);
     }
 
     /// Drops all records.
     pub(crate) fn clear(&mut self) {
         self.purges.clear();
         self.tags.clear();
-        self.dropped_ban = self.bans.iter().map(|ban| ban.number).fold(self.dropped_ban, u32::max);
-        self.bans.clear();
+        self.drop_bans(u32::MAX);
     }
 
     fn apply(&mut self, records: &[u8]) -> Option<()> {

@@ -21,7 +21,7 @@ pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64
     let Ok(Some(summary)) = summary else {
         let reason = summary.err().map_or_else(|| "its summary is damaged".to_owned(), |e| e.to_string());
         store.note_lost(slot, reason);
-        store.index.sweep(|entry| layout.slot_of(entry.place()) == Some(slot));
+        store.sweep_segment(slot);
         store.check_health();
         return;
     };

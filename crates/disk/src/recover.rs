@@ -124,8 +124,13 @@ impl Store {
         let mut state = self.state.lock();
         let found = &mut state.slots[slot as usize];
         if std::mem::take(&mut found.epoch) > 0 {
-            self.index.sweep(|entry| self.layout.slot_of(entry.place()) == Some(slot));
+            self.sweep_segment(slot);
         }
+    }
+
+    /// Removes all objects of a segment from the index, without its summary.
+    pub(crate) fn sweep_segment(&self, slot: u64) {
+        self.index.sweep(|entry| self.layout.slot_of(entry.place()) == Some(slot));
     }
 
     /// Overwrites a segment that cannot be read. Purges do not concern its objects, which the index does not contain, so

@@ -132,6 +132,8 @@ pub(crate) struct Slot {
     pub(crate) epoch: u64,
     /// The time at which it was begun. 0 if that is not known.
     pub(crate) begun: f64,
+    /// The oldest and the newest of the bans that its objects were last tested against, as long as a start may find them:
+    /// until the next header is durable.
     pub(crate) bans: (u32, u32),
     /// Each reader of an object in the segment has a clone.
     pub(crate) pin: Arc<()>,
