@@ -80,7 +80,7 @@ struct Own {
 struct Live {
     params: RefCell<Rc<Params>>,
     params_generation: Cell<u64>,
-    /// How these parameters want requests to be observed.
+    /// The observation of requests that these parameters ask for.
     observation: Cell<Observation>,
     vcl: RefCell<Option<Rc<VclRef>>>,
     vcl_generation: Cell<u64>,

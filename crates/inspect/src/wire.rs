@@ -12,7 +12,7 @@ use crate::page::plain;
 
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How a listener is reached.
+/// The protocols for a listener, and the trust in it.
 #[derive(Clone, Debug, Default)]
 pub struct Means {
     /// The name of the server, if the connection uses TLS.

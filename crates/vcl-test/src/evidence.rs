@@ -16,7 +16,7 @@ pub struct Evidence {
     story: Story,
     /// The texts of the VCL, while the story has none: it is faster without them.
     sources: Vec<SourceText>,
-    /// What has happened, in the order of the log.
+    /// The events of all transactions, in the order of the log.
     events: Vec<Event>,
     /// The bans of the test.
     bans: Vec<Ban>,
