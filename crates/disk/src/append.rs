@@ -280,9 +280,12 @@ impl Appender {
 }
 
 impl Drop for Appender {
-    /// Drops what is not written. The bodies of such objects may refer to the store, which would otherwise never end.
+    /// Drops what is not written, and what waits to be written. The bodies of such objects may refer to the store, which
+    /// would otherwise never end.
     fn drop(&mut self) {
         self.clear();
+        let waiting = self.store.state.lock().queue.clear();
+        drop(waiting);
     }
 }
 

@@ -142,13 +142,14 @@ impl Drop for Reads {
 /// Does the work of a store's threads at intervals, without end. Sometimes the device does not respond for a while.
 pub async fn work(running: Arc<Running>, chance: Chance) {
     let (store, reads) = (Arc::clone(running.store()), Reads(running));
+    // It drops what waits to be written, in whatever state the store is.
+    let mut writer = Writer::new(Arc::clone(&store));
     let (pause, stalls) = (1 + below(&chance, 20), percent(&chance, 20));
     // Until then, purges are recorded and everything is a miss.
     sleep(Duration::from_millis(below(&chance, 200))).await;
     if store.phase() == Phase::Recovering {
         store.recover();
     }
-    let mut writer = Writer::new(Arc::clone(&store));
     loop {
         let stalled = if stalls && percent(&chance, 1) { below(&chance, 5000) } else { 0 };
         sleep(Duration::from_millis(1 + stalled + below(&chance, pause))).await;

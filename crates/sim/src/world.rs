@@ -194,6 +194,8 @@ struct Nature {
     ban_any_variant: u64,
     /// The engine caches by RFC 9111 to the letter, and keeps parts of responses.
     follows_rfc9111: bool,
+    /// See [`Requester::has_favourite`].
+    has_favourite: bool,
     /// See [`Origin::cuts`].
     cuts: bool,
 }
@@ -215,21 +217,29 @@ impl Nature {
         let nature = Nature::choose_any(chance);
         match below(chance, 10) {
             0 => nature.with_a_faulty_device_only(),
-            1 | 2 => nature.with_a_killed_worker(below(chance, 25_000), percent(chance, 50)),
+            1 => nature.with_a_killed_worker(below(chance, 25_000)),
+            2 => nature.with_a_favourite_purged_at_death(below(chance, 5000)),
             3 | 4 => nature.with_parts(),
             _ => nature,
         }
     }
 
     /// Objects on a device do not outlive the worker in memory.
-    fn with_a_killed_worker(self, milliseconds: u64, dies_at_purge: bool) -> Nature {
+    fn with_a_killed_worker(self, milliseconds: u64) -> Nature {
         let dies_after = Some(milliseconds);
-        Nature { dies_after, dies_at_purge, ends_after: None, drains_after: None, has_device: false, ..self }
+        Nature { dies_after, ends_after: None, drains_after: None, has_device: false, ..self }
+    }
+
+    /// Makes it probable that the page is in the memory when it is purged, and is requested from the next worker.
+    fn with_a_favourite_purged_at_death(self, milliseconds: u64) -> Nature {
+        let nature = self.with_a_killed_worker(milliseconds);
+        let faulty = nature.faulty.min(5);
+        Nature { dies_at_purge: true, has_favourite: true, storage: ROOMY, faulty, ..nature }
     }
 
     /// Makes parts of bodies frequent.
     fn with_parts(self) -> Nature {
-        Nature { faulty: 50, pages: 1, follows_rfc9111: true, cuts: true, ..self }
+        Nature { faulty: 50, pages: 1, follows_rfc9111: true, has_favourite: true, cuts: true, ..self }
     }
 
     /// Leaves no other reason for a refused request than a bad decision after a failed read.
@@ -260,6 +270,7 @@ impl Nature {
             read_errors: one_of(chance, &[0, 2, 30]),
             ban_any_variant: one_of(chance, &[0, 2, 10_000]),
             follows_rfc9111: percent(chance, 20),
+            has_favourite: false,
             cuts: false,
         }
     }
@@ -435,7 +446,7 @@ impl World {
             ledger: self.ledger.clone(),
             journal: self.journal.clone(),
             pages: self.nature.pages,
-            has_favourite: self.nature.cuts,
+            has_favourite: self.nature.has_favourite,
             is_patient: self.nature.is_patient,
             address: ends.peer.ip(),
             known: RefCell::default(),
