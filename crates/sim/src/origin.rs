@@ -28,7 +28,7 @@ pub struct Origin {
     pub faulty: u64,
     pub longest: usize,
     /// Most bodies are long and have a length, half of the faults cut them short, and connections are short, so that the
-    /// engine keeps parts. It keeps only those of the first response of a connection.
+    /// engine keeps parts. It keeps only those of the first response of a connection. The head of a rest is often wrong.
     pub cuts: bool,
     pub pages: u64,
     /// The periods in which it fails its probes (start and end), in seconds since the epoch.
@@ -215,7 +215,8 @@ impl Origin {
         (fault, key, max_age, freshness): Kind,
     ) -> io::Result<bool> {
         let chance = &self.chance;
-        let is_lie = fault == Some(Fault::Lie) || self.faulty > 0 && percent(chance, 20);
+        let is_lie =
+            fault == Some(Fault::Lie) || self.faulty > 0 && percent(chance, if self.cuts { 40 } else { 20 });
         let mut bytes = rest.bytes(&freshness, is_lie.then_some(chance));
         if Fault::is_cut(fault) {
             bytes.truncate(bytes.len() - 1 - below(chance, rest.length() as u64) as usize);

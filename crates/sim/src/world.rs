@@ -21,7 +21,7 @@ use lacquer_testing::slow_store::{Faults, SlowStore};
 use lacquer_worker::simulated::{self, Engine, Holdings};
 use tokio::runtime::LocalOptions;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::client::Client;
 use crate::disk::{self, MemoryDevice};
@@ -208,8 +208,7 @@ const MOST_AT_ONCE: usize = 4;
 const HELP_EVERY: Duration = Duration::from_millis(100);
 /// The time between the death of a worker and the start of the next one, in seconds.
 const RESTART: f64 = 0.1;
-/// In seconds.
-const PURGE_WITHIN: f64 = 5.0;
+const PURGE_WITHIN: Duration = Duration::from_secs(5);
 const HELP_SELDOM: Duration = Duration::from_secs(2);
 
 impl Nature {
@@ -234,7 +233,8 @@ impl Nature {
     fn with_a_favourite_purged_at_death(self, milliseconds: u64) -> Nature {
         let nature = self.with_a_killed_worker(milliseconds);
         let faulty = nature.faulty.min(5);
-        Nature { dies_at_purge: true, has_favourite: true, storage: ROOMY, faulty, ..nature }
+        let nature = Nature { most_requests: 40, faulty, longest: 10_000, storage: ROOMY, ..nature };
+        Nature { dies_at_purge: true, has_favourite: true, pages: 1, ..nature }
     }
 
     /// Makes parts of bodies frequent.
@@ -411,11 +411,9 @@ impl World {
 
     /// Waits until a client has purged a page.
     async fn next_purge(&self) {
-        let before = self.ledger.borrow().purges();
-        let end = clock::real() + PURGE_WITHIN;
-        while self.ledger.borrow().purges() == before && clock::real() < end {
-            sleep(Duration::from_millis(1)).await;
-        }
+        let purge = self.ledger.borrow().purge();
+        // It is too late for a purge if all clients have ended.
+        let _ = timeout(PURGE_WITHIN, purge.notified()).await;
     }
 
     fn open_origins(&self) {

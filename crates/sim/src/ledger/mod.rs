@@ -23,10 +23,12 @@ mod pipes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::rc::Rc;
 
 use lacquer_http::date;
 use lacquer_net::memory::Peer;
 use lacquer_sources::clock;
+use tokio::sync::Notify;
 
 use crate::http::Head;
 use crate::packing;
@@ -124,8 +126,8 @@ pub struct Ledger {
     sent: Vec<Sent>,
     fates: Vec<Fate>,
     invalidations: Vec<Invalidation>,
-    /// The number of invalidations that are purges.
-    purges: u64,
+    /// Is told of each invalidation that is a purge.
+    purge: Rc<Notify>,
     fetches: BTreeMap<Key, u32>,
     uploads: Vec<Upload>,
     pipes: Vec<Pipe>,
@@ -302,12 +304,13 @@ impl Ledger {
     }
 
     pub fn purged(&mut self, path: &str, requested: f64) {
-        self.purges += 1;
         self.invalidated(path, requested);
+        self.purge.notify_waiters();
     }
 
-    pub fn purges(&self) -> u64 {
-        self.purges
+    /// Returns what is told of the next purges.
+    pub fn purge(&self) -> Rc<Notify> {
+        Rc::clone(&self.purge)
     }
 
     /// Records the head of a response that a client received.
