@@ -54,9 +54,9 @@ simulate: cargo
 
 ## make deep                  the long tests: attacks in full, fuzzing, public clients of HTTP/3 and WebSocket, simulated
 ##                            worlds and the bugs that they must find, Miri, ThreadSanitizer, loom with more thread
-##                            switches, the Debian package, and the public suites (VC=DIR CT=DIR)
+##                            switches, the Debian package, and the public suites (VC=DIR CT=DIR). STEPS selects some
 deep: cargo
-	@VC="$(VC)" CT="$(CT)" scripts/deep
+	@VC="$(VC)" CT="$(CT)" scripts/deep $(STEPS)
 
 ## make conformance VC=DIR    Varnish's own cases, from a checkout of varnish-cache at tag varnish-7.7.0
 conformance: build
