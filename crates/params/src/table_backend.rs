@@ -13,8 +13,8 @@ between_bytes_timeout: Timeout = "60" { units = "seconds", min = "0" }
      request. Does not apply to pipes.";
 backend_breaker_failures: Uint = "0" { units = "failures", min = "0" }
     "Number of failures in a row to connect to an address of a backend after which its circuit breaker opens: no \
-     attempt is made for backend_breaker_pause, and then one at a time until one succeeds. Fetches fail at once \
-     meanwhile, or use another address of the host. Directors still select the backend. 0 disables the breaker.";
+     attempt is made for backend_breaker_pause, and then one at a time until one succeeds. Fetches use \
+     another address of the host or another backend of the director meanwhile, or fail at once. 0 disables the breaker.";
 backend_breaker_pause: Duration = "5.000" { units = "seconds", min = "0.1" }
     "Time without attempts to connect while the circuit breaker of an address is open.";
 backend_breaker_period: Duration = "10.000" { units = "seconds", min = "0.1" }

@@ -123,7 +123,7 @@ impl Fetch {
                     Failure::of(exchange)
                 }
             };
-            if self.is_abandoned(None) || !self.repeats(failure, retries) {
+            if self.is_abandoned(None) || !self.repeats(id, failure, retries) {
                 return None;
             }
             retries += 1;
@@ -190,7 +190,7 @@ impl Fetch {
                 origin.outcomes.failed();
                 let TaskParts { services, log, .. } = self.task.parts();
                 log_connect_failure(services, log, origin, &e);
-                Err(Failure::NotCarriedOut)
+                Err(if e.is_breaker_open() { Failure::NotAttempted } else { Failure::NotCarriedOut })
             }
         }
     }

@@ -446,7 +446,7 @@ pub fn log_failure(log: &mut TxLog, text: std::fmt::Arguments<'_>) {
 /// Logs and counts a failure to open a connection.
 pub fn log_connect_failure(services: &Services, log: &mut TxLog, origin: &Origin, e: &ConnectError) {
     services.counters().backend_fail.add(1);
-    let (name, why) = (&origin.spec.name, e.shown().text(lacquer_system::error_text));
+    let (name, why) = (&origin.spec.name, reason(e));
     let step = if e.stage == ConnectStage::ProxyHeader {
         "proxy write"
     } else {
@@ -467,6 +467,15 @@ pub fn log_connect_failure(services: &Services, log: &mut TxLog, origin: &Origin
         services.counters().backend_breaker.add(1);
         let text = format_args!("backend {name}: the circuit breaker opens (backend_breaker_failures)");
         log.put_fmt(Tag::Notice, text);
+    }
+}
+
+/// Returns the text of the reason for a failure to open a connection.
+fn reason(e: &ConnectError) -> Cow<'static, str> {
+    if e.is_breaker_open() {
+        Cow::Borrowed("errno 0 (the circuit breaker is open)")
+    } else {
+        Cow::Owned(e.shown().text(lacquer_system::error_text))
     }
 }
 
