@@ -112,6 +112,7 @@ impl Origin {
             in_use: self.in_use().saturating_add(self.waiting.load(Ordering::Relaxed)),
             failures: self.outcomes.failures(),
             latency: self.outcomes.latency(),
+            setback: self.outcomes.setback(),
         }
     }
 

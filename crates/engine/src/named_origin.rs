@@ -419,6 +419,7 @@ impl Director for NamedOrigin {
             in_use: one.in_use.saturating_add(other.in_use),
             failures: one.failures.min(other.failures),
             latency: one.latency.min(other.latency),
+            setback: one.setback.min(other.setback),
         });
         all.unwrap_or_default()
     }

@@ -187,7 +187,7 @@ impl Fetch {
                 Err(Failure::Final)
             }
             Err(e) => {
-                origin.outcomes.failed();
+                origin.outcomes.unreachable(Instant::now());
                 let TaskParts { services, log, .. } = self.task.parts();
                 log_connect_failure(services, log, origin, &e);
                 Err(if e.is_breaker_open() { Failure::NotAttempted } else { Failure::NotCarriedOut })
