@@ -389,8 +389,8 @@ impl Director for NamedOrigin {
 
     fn healthy(&self, _vcl: &Instance) -> Health {
         let state = self.state.read();
-        let changes = state.origins.iter().map(|(_, origin)| origin.health_changed());
-        let changed = changes.fold(state.changed, f64::max);
+        let times = state.origins.iter().map(|(_, origin)| origin.health_changed());
+        let changed = times.fold(state.changed, f64::max);
         Health { healthy: state.origins.iter().any(|(_, origin)| origin.is_healthy()), changed }
     }
 

@@ -1,6 +1,8 @@
 //! The health of an origin, for directors and `backend.list`: the result of its probe, and the circuit breaker of its
 //! address.
 
+use std::fmt::Write as _;
+
 use lacquer_cli::json;
 use lacquer_system::error_text;
 
@@ -68,7 +70,7 @@ impl Origin {
             if text.is_empty() {
                 text.push('\n');
             }
-            text.push_str(&format!("  circuit breaker open, last error: {failure}\n"));
+            let _ = writeln!(text, "  circuit breaker open, last error: {failure}");
         }
         text
     }
@@ -79,7 +81,7 @@ impl Origin {
             let rest = text.split_off(end);
             let separator = if self.prober.is_some() { ",\n  " } else { "" };
             text.truncate(text.trim_end().len());
-            text.push_str(&format!("{separator}\"circuit_breaker\": {}{rest}", json::string(&failure)));
+            let _ = write!(text, "{separator}\"circuit_breaker\": {}{rest}", json::string(&failure));
         }
         text
     }

@@ -128,7 +128,6 @@ pub(super) fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState,
         wait_limit: Some(args.int(20).min(i64::from(u32::MAX)) as u32).filter(|&n| n > 0),
         max_age: timeout(args.real(21)),
         max_requests: (args.int(22) >= 0).then(|| args.int(22).min(i64::from(u32::MAX)) as u32),
-        ..BackendLimits::default()
     };
     let template = Template {
         port,
