@@ -88,3 +88,49 @@ fn clients_that_leave_or_send_malformed_bodies_eject_no_origin() {
         assert_eq!(body(), "first", "{attack}");
     }
 }
+
+/// Backends that refuse connections have no requests in progress, and would look the least used.
+#[test]
+fn origins_that_refuse_connections_attract_no_requests() {
+    let _slot = shared_slot();
+    let good = origin("good");
+    // Nobody listens on port 1.
+    let vcl = |arguments: &str| {
+        format!(
+            "vcl 4.1;
+            import directors;
+            backend one {{ .host = \"127.0.0.1\"; .port = \"1\"; }}
+            backend other {{ .host = \"127.0.0.2\"; .port = \"1\"; }}
+            backend good {{ .host = \"{}\"; .port = \"{}\"; }}
+            sub vcl_init {{
+                new pool = directors.least_connections({arguments});
+                pool.add_backend(one, 2);
+                pool.add_backend(other, 3);
+                pool.add_backend(good, 1);
+            }}
+            sub vcl_recv {{ set req.backend_hint = pool.backend(); return (pass); }}",
+            good.ip(),
+            good.port()
+        )
+    };
+    for arguments in ["", "choices = 2", "subset = 2", "subset = 1, failures = 1", "failures = 0"] {
+        let daemon = Daemon::start(&vcl(arguments), &[]);
+        let failed = |count| {
+            let status = |_| get(daemon.address, "/").expect("a response").status;
+            (0..count).map(status).filter(|status| *status != 200).count()
+        };
+        let (first, begun) = (failed(24), std::time::Instant::now());
+        assert!(first <= 2, "{arguments}: {first} of 24");
+        thread::sleep(Duration::from_millis(1200));
+        // Each is tried once.
+        let second = failed(24);
+        assert!(second <= 2, "{arguments}: {second} of 24");
+        // They are tried at growing intervals.
+        let mut more = 0;
+        while begun.elapsed() < Duration::from_secs(5) {
+            more += failed(1);
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert!(more <= 2, "{arguments}: {more}");
+    }
+}

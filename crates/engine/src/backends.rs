@@ -106,17 +106,13 @@ impl Origin {
         }
     }
 
-    /// Returns whether the probe found the origin sick. An origin without a probe counts as healthy.
-    pub fn is_sick(&self) -> bool {
-        self.prober.as_ref().is_some_and(Prober::is_sick)
-    }
-
     /// Returns the use of the origin, for directors.
     pub(crate) fn load(&self) -> Load {
         Load {
             in_use: self.in_use().saturating_add(self.waiting.load(Ordering::Relaxed)),
             failures: self.outcomes.failures(),
             latency: self.outcomes.latency(),
+            setback: self.outcomes.setback(),
         }
     }
 
@@ -267,16 +263,17 @@ impl Director for OriginLeaf {
     }
 
     fn healthy(&self, _vcl: &Instance) -> Health {
-        let changed = self.0.prober.as_ref().map_or(self.0.created, Prober::changed);
-        Health { healthy: !self.0.is_sick(), changed }
+        let changed = self.0.health_changed();
+        let changed = if self.0.prober.is_some() { changed } else { changed.max(self.0.created) };
+        Health { healthy: self.0.is_healthy(), changed }
     }
 
     fn determines_health(&self) -> bool {
-        self.0.prober.is_some()
+        self.0.prober.is_some() || self.0.endpoint.is_breaker_open()
     }
 
     fn sickness(&self) -> Option<String> {
-        self.0.prober.as_ref().and_then(Prober::sickness)
+        self.0.sickness()
     }
 
     fn load(&self) -> Load {
@@ -284,13 +281,7 @@ impl Director for OriginLeaf {
     }
 
     fn list(&self, _vcl: &Instance, details: bool, json: bool) -> String {
-        match (&self.0.prober, details, json) {
-            (Some(prober), ..) => prober.list(details, json),
-            (None, false, false) => "0/0\thealthy".to_owned(),
-            (None, false, true) => "[0, 0, \"healthy\"]".to_owned(),
-            (None, true, false) => String::new(),
-            (None, true, true) => "{}".to_owned(),
-        }
+        self.0.list(details, json)
     }
 
     fn as_any(&self) -> &dyn Any {

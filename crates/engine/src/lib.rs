@@ -32,6 +32,7 @@ mod makers;
 pub mod named_origin;
 mod notes;
 mod object_attributes;
+mod origin_health;
 mod origin_slot;
 pub mod origin_watch;
 mod outcomes;

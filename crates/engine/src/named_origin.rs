@@ -21,7 +21,7 @@ use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, HostLookup, Instance
 use parking_lot::{Mutex, RwLock};
 
 use crate::backends::{Origin, OriginContext, Via};
-use crate::probes::Prober;
+use crate::origin_health::health_word;
 
 /// The number of addresses whose sickness is explained.
 const MOST_REASONS: usize = 2;
@@ -389,26 +389,25 @@ impl Director for NamedOrigin {
 
     fn healthy(&self, _vcl: &Instance) -> Health {
         let state = self.state.read();
-        let probers = state.origins.iter().filter_map(|(_, origin)| origin.prober.as_ref());
-        let changed = probers.map(Prober::changed).fold(state.changed, f64::max);
-        Health { healthy: state.origins.iter().any(|(_, origin)| !origin.is_sick()), changed }
+        let times = state.origins.iter().map(|(_, origin)| origin.health_changed());
+        let changed = times.fold(state.changed, f64::max);
+        Health { healthy: state.origins.iter().any(|(_, origin)| origin.is_healthy()), changed }
     }
 
     fn determines_health(&self) -> bool {
-        self.recipe.probe.is_some() || self.state.read().origins.is_empty()
+        self.recipe.probe.is_some()
+            || !self.state.read().origins.iter().any(|(_, origin)| origin.is_healthy())
     }
 
-    /// Returns the reason why there are no addresses, or those of the probes of some addresses.
+    /// Returns the reason why there are no addresses, or those of some addresses.
     fn sickness(&self) -> Option<String> {
         if let Some(why) = self.missing() {
             return Some(why);
         }
         let state = self.state.read();
-        let of_probe = |(route, origin): &(Route, Arc<Origin>)| {
-            let why = origin.prober.as_ref().and_then(Prober::sickness)?;
-            Some(format!("{route}: {why}"))
-        };
-        let reasons: Vec<String> = state.origins.iter().filter_map(of_probe).take(MOST_REASONS).collect();
+        let of_address =
+            |(route, origin): &(Route, Arc<Origin>)| Some(format!("{route}: {}", origin.sickness()?));
+        let reasons: Vec<String> = state.origins.iter().filter_map(of_address).take(MOST_REASONS).collect();
         (!reasons.is_empty()).then(|| reasons.join(", "))
     }
 
@@ -420,6 +419,7 @@ impl Director for NamedOrigin {
             in_use: one.in_use.saturating_add(other.in_use),
             failures: one.failures.min(other.failures),
             latency: one.latency.min(other.latency),
+            setback: one.setback.min(other.setback),
         });
         all.unwrap_or_default()
     }
@@ -427,16 +427,20 @@ impl Director for NamedOrigin {
     fn list(&self, _vcl: &Instance, details: bool, json: bool) -> String {
         let origins = self.state.read().origins.clone();
         if let [(_, only)] = &origins[..]
-            && let Some(prober) = &only.prober
+            && self.recipe.probe.is_some()
         {
-            return prober.list(details, json);
+            return only.list(details, json);
         }
-        let good = origins.iter().filter(|(_, origin)| !origin.is_sick()).count();
-        let word = |is_healthy| if is_healthy { "healthy" } else { "sick" };
+        let good = origins.iter().filter(|(_, origin)| origin.is_healthy()).count();
+        let broken = || origins.iter().find(|(_, origin)| !origin.is_sick());
+        let word = match good {
+            0 => broken().map_or("sick", |(_, origin)| origin.health_text()),
+            _ => "healthy",
+        };
         let total = if self.recipe.probe.is_some() { (good, origins.len()) } else { (0, 0) };
         match (details, json) {
-            (false, false) => format!("{}/{}\t{}", total.0, total.1, word(good > 0)),
-            (false, true) => format!("[{}, {}, \"{}\"]", total.0, total.1, word(good > 0)),
+            (false, false) => format!("{}/{}\t{word}", total.0, total.1),
+            (false, true) => format!("[{}, {}, \"{}\"]", total.0, total.1, health_word(good > 0)),
             (true, json) => self.list_addresses(&origins, json),
         }
     }
@@ -470,17 +474,18 @@ impl Director for NamedOrigin {
 
 impl NamedOrigin {
     fn list_addresses(&self, origins: &[(Route, Arc<Origin>)], json: bool) -> String {
-        let word = |origin: &Origin| if origin.is_sick() { "sick" } else { "healthy" };
         let missing = self.missing();
         if json {
-            let one = |(route, origin): &(Route, Arc<Origin>)| format!("\"{route}\": \"{}\"", word(origin));
+            let one = |(route, origin): &(Route, Arc<Origin>)| {
+                format!("\"{route}\": \"{}\"", health_word(origin.is_healthy()))
+            };
             let list: Vec<String> = origins.iter().map(one).collect();
             let failure = missing.map_or_else(|| "null".to_owned(), |text| json::string(&text));
             return format!("{{\"addresses\": {{{}}}, \"failure\": {failure}}}", list.join(", "));
         }
         let mut out = String::new();
         for (route, origin) in origins {
-            let _ = write!(out, "\n  {route} {}", word(origin));
+            let _ = write!(out, "\n  {route} {}", origin.health_text());
         }
         if let Some(why) = missing {
             let _ = write!(out, "\n  {why}");

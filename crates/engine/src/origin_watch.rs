@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use lacquer_shm::{Tag, Vxid};
 use tokio::time::{sleep, timeout};
 
 use crate::services::Services;
@@ -45,7 +46,10 @@ fn round(services: &Services, counted: &mut usize, cx: &mut Context<'_>) -> usiz
     for found in &swept.surplus {
         surplus::handle_idle(services, found);
     }
-    surplus::drop_objects(services, swept.unproven.iter());
+    let event = format_args!("An origin closed a connection before it had read all requests");
+    if let Some(text) = surplus::drop_unproven(services, &swept.unproven, event) {
+        services.log().write_fmt(Tag::Error, Vxid::NONE, format_args!("{text}"));
+    }
     let before = std::mem::replace(counted, swept.kept);
     let waiter = &services.pool_counters().waiter;
     waiter.conns.add(swept.kept.saturating_sub(before) as u64);

@@ -63,17 +63,19 @@ impl Prober {
         f64::from_bits(self.changed.load(Ordering::Relaxed))
     }
 
-    /// Returns the text for `backend.list`.
-    pub fn list(&self, details: bool, json: bool) -> String {
-        let history = self.history.lock();
-        let (good, window) = (history.good, self.settings.window);
-        let word = if self.is_sick() { "sick" } else { "healthy" };
-        match (details, json) {
-            (false, false) => format!("{good}/{window}\t{word}"),
-            (false, true) => format!("[{good}, {window}, \"{word}\"]"),
-            (true, false) => history.details(&self.settings),
-            (true, true) => history.json(&self.settings),
-        }
+    /// Returns the number of good probes, and of those that count.
+    pub fn count(&self) -> (u32, u32) {
+        (self.history.lock().good, self.settings.window)
+    }
+
+    /// Returns the text for `backend.list -p`.
+    pub fn details(&self) -> String {
+        self.history.lock().details(&self.settings)
+    }
+
+    /// Returns the JSON for `backend.list -j -p`.
+    pub fn json(&self) -> String {
+        self.history.lock().json(&self.settings)
     }
 
     /// Returns the reason why the origin is sick, if it is. It is short, because a log record (`vsl_reclen`) has several.

@@ -1,6 +1,7 @@
 //! The handling of bytes from an origin that belong to no request: the origin is suspected, its idle connections are
 //! not reused, and objects that may be the responses to other requests are removed from the cache.
 
+use std::fmt;
 use std::time::Duration;
 
 use lacquer_net::{CachedObject, Endpoint, Received, Surplus, Unsolicited};
@@ -56,7 +57,7 @@ pub fn handle(services: &Services, endpoint: &Endpoint, surplus: &Surplus) -> St
 }
 
 /// Removes objects from the cache that may be the responses to other requests. Returns the number of objects removed.
-pub fn drop_objects<'r>(services: &Services, objects: impl Iterator<Item = &'r Received>) -> usize {
+fn drop_objects<'r>(services: &Services, objects: impl Iterator<Item = &'r Received>) -> usize {
     let cache = services.cache();
     let kill = |received: &&Received| {
         let CachedObject { slot_id, vxid, fingerprint } = received.object;
@@ -65,6 +66,20 @@ pub fn drop_objects<'r>(services: &Services, objects: impl Iterator<Item = &'r R
     let dropped = objects.filter(kill).count();
     services.counters().backend_surplus_objects.add(dropped as u64);
     dropped
+}
+
+/// Removes objects from the cache that may be the responses to other requests, because of an `event` on their connection
+/// before a silence has proved that they are not. Returns the text for the log, if there were any.
+pub fn drop_unproven(
+    services: &Services,
+    unproven: &[Received],
+    event: fmt::Arguments<'_>,
+) -> Option<String> {
+    let dropped = drop_objects(services, unproven.iter());
+    (dropped != 0).then(|| {
+        let reason = "as they may be responses to other requests";
+        format!("{event}: {dropped} objects dropped that came over it just before, {reason}")
+    })
 }
 
 /// Like [`handle`], outside of any transaction.

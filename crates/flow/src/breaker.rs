@@ -23,6 +23,8 @@ pub struct Breaker {
     since: f64,
     /// The time until which no attempt is made.
     until: f64,
+    /// The time until which no attempt is made beside the one that the open breaker has allowed; 0 when that has ended.
+    alone_until: f64,
     /// The error of the last failure.
     error: i32,
     is_open: bool,
@@ -31,7 +33,7 @@ pub struct Breaker {
 impl Breaker {
     /// Returns the error with which an attempt is refused at this time, if it is.
     pub fn refusal(&self, now: f64) -> Option<i32> {
-        (now < self.until).then_some(self.error)
+        (now < self.until.max(self.alone_until)).then_some(self.error)
     }
 
     /// Begins an attempt. Returns the error with which it is refused, if it is. If the breaker is open, no other attempt
@@ -39,7 +41,7 @@ impl Breaker {
     pub fn admit(&mut self, now: f64, pause: f64) -> Option<i32> {
         let refusal = self.refusal(now);
         if refusal.is_none() && self.is_open {
-            self.until = now + pause;
+            self.alone_until = now + pause;
         }
         refusal
     }
@@ -51,6 +53,7 @@ impl Breaker {
             (self.failures, self.since) = (0, now);
         }
         self.failures = self.failures.saturating_add(1);
+        self.alone_until = 0.0;
         let was_open = self.is_open;
         self.is_open = rules.failures != 0 && (was_open || self.failures >= rules.failures);
         let pause = if self.is_open { rules.pause.max(holddown) } else { holddown };
@@ -58,6 +61,16 @@ impl Breaker {
             (self.until, self.error) = (now + pause, error);
         }
         self.is_open && !was_open
+    }
+
+    /// Returns whether the breaker is open. It stays open until an attempt succeeds.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Returns the time until which no attempt is made because the breaker is open; 0 if it is closed.
+    pub fn open_until(&self) -> f64 {
+        if self.is_open { self.until.max(self.alone_until) } else { 0.0 }
     }
 
     /// Records that an attempt has succeeded.
@@ -102,11 +115,24 @@ mod tests {
         assert_eq!((breaker.admit(9.0, 5.0), breaker.admit(9.1, 5.0)), (None, Some(110)));
         assert!(!breaker.failed(10.0, 111, 0.25, RULES), "it stays open");
         assert_eq!((breaker.admit(14.9, 5.0), breaker.admit(15.0, 5.0)), (Some(111), None));
+        assert_eq!((breaker.open_until(), breaker.is_open()), (20.0, true));
         // This one was given up, so the next one is made.
         assert_eq!((breaker.admit(19.9, 5.0), breaker.admit(20.0, 5.0)), (Some(111), None));
         breaker.connected();
         assert_eq!((breaker.admit(20.1, 5.0), breaker.admit(20.1, 5.0)), (None, None));
         assert!(!breaker.failed(21.0, 110, 0.0, RULES));
+    }
+
+    #[test]
+    fn the_pause_begins_with_the_failure_of_an_attempt() {
+        let mut breaker = Breaker::default();
+        assert!((0..3).any(|_| breaker.failed(0.0, 110, 0.0, RULES)));
+        assert_eq!((breaker.admit(5.0, 60.0), breaker.refusal(6.0)), (None, Some(110)));
+        breaker.failed(7.0, 111, 0.25, RULES);
+        assert_eq!(
+            (breaker.refusal(11.9), breaker.refusal(12.0), breaker.open_until()),
+            (Some(111), None, 12.0)
+        );
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub fn after_exchange(exchange: Exchange, tried: Tried, is_idempotent: impl FnOn
 /// The way in which a fetch has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
+    /// No attempt to connect was made, because the circuit breaker is open.
+    NotAttempted,
     /// The origin has not carried out the request: there was no connection, or it has stated so.
     NotCarriedOut,
     /// No byte of a response arrived. The origin may have carried out the request.
@@ -85,11 +87,16 @@ impl Failure {
         }
     }
 
+    /// Returns whether the next attempt is charged to the budget. It is the first one if none was made before.
+    pub fn costs_retry(self) -> bool {
+        self != Failure::NotAttempted
+    }
+
     /// Returns whether a fetch may be made again after this failure. `is_repeatable` means that no bytes of a body were
     /// read from the client, and `is_idempotent` returns whether the request may be carried out twice.
     pub fn may_repeat(self, is_repeatable: bool, is_idempotent: impl FnOnce() -> bool) -> bool {
         match self {
-            Failure::NotCarriedOut => is_repeatable,
+            Failure::NotAttempted | Failure::NotCarriedOut => is_repeatable,
             Failure::NoResponse => is_repeatable && is_idempotent(),
             Failure::Final => false,
         }
@@ -200,6 +207,8 @@ mod tests {
             (Failure::NotCarriedOut, (true, true), true),
             (Failure::NotCarriedOut, (true, false), true),
             (Failure::NotCarriedOut, (false, true), false),
+            (Failure::NotAttempted, (true, false), true),
+            (Failure::NotAttempted, (false, true), false),
             (Failure::of(Exchange::Unprocessed), (true, false), true),
             (Failure::of(Exchange::Silent), (true, true), true),
             (Failure::of(Exchange::Silent), (true, false), false),
@@ -212,6 +221,7 @@ mod tests {
             let found = failure.may_repeat(is_repeatable, || is_idempotent);
             assert_eq!(found, expected, "{failure:?} {is_repeatable} {is_idempotent}");
         }
+        assert!(!Failure::NotAttempted.costs_retry() && Failure::NotCarriedOut.costs_retry());
     }
 
     #[test]

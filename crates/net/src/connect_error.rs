@@ -29,22 +29,27 @@ pub struct ConnectError {
     pub stage: ConnectStage,
     cause: Cause,
     held_down: bool,
+    is_breaker_open: bool,
     opens_breaker: bool,
 }
 
 impl ConnectError {
     pub fn new(stage: ConnectStage, errno: i32) -> ConnectError {
-        ConnectError { stage, cause: Cause::Errno(errno), held_down: false, opens_breaker: false }
+        ConnectError::of(stage, Cause::Errno(errno))
+    }
+
+    fn of(stage: ConnectStage, cause: Cause) -> ConnectError {
+        ConnectError { stage, cause, held_down: false, is_breaker_open: false, opens_breaker: false }
     }
 
     /// Returns the error of an attempt that is not made, because a recent one failed with this number.
-    pub(crate) fn held_down(errno: i32) -> ConnectError {
-        ConnectError { held_down: true, ..ConnectError::new(ConnectStage::Connect, errno) }
+    pub(crate) fn held_down(errno: i32, is_breaker_open: bool) -> ConnectError {
+        ConnectError { held_down: true, is_breaker_open, ..ConnectError::new(ConnectStage::Connect, errno) }
     }
 
     /// Returns an error without an error number. The text is for the log.
     pub fn with_text(stage: ConnectStage, text: impl Into<Cow<'static, str>>) -> ConnectError {
-        ConnectError { stage, cause: Cause::Text(text.into()), held_down: false, opens_breaker: false }
+        ConnectError::of(stage, Cause::Text(text.into()))
     }
 
     /// Records whether this failure has opened the circuit breaker.
@@ -55,6 +60,11 @@ impl ConnectError {
     /// Returns whether this failure has opened the circuit breaker.
     pub fn opens_breaker(&self) -> bool {
         self.opens_breaker
+    }
+
+    /// Returns whether no attempt was made because the circuit breaker is open.
+    pub fn is_breaker_open(&self) -> bool {
+        self.is_breaker_open
     }
 
     /// Returns the cause for logs and counters. While the endpoint is held down it is 0, because the cause was logged
@@ -87,7 +97,7 @@ mod tests {
         let name = |errno: i32| format!("name of {errno}");
         let refused = ConnectError::new(ConnectStage::Connect, 111);
         assert_eq!(refused.shown().text(name), "errno 111 (name of 111)");
-        let repeated = ConnectError::held_down(111);
+        let repeated = ConnectError::held_down(111, false);
         assert_eq!(repeated.shown().text(name), "errno 0 (name of 0)");
         let strange = ConnectError::with_text(ConnectStage::Connect, "the certificate has expired");
         assert_eq!(strange.shown().text(name), "(the certificate has expired)");

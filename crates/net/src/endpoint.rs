@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
-use lacquer_flow::breaker::{Breaker, Rules};
+use lacquer_flow::breaker::Rules;
 use lacquer_params::Params;
 use lacquer_sources::clock::Instant;
 use lacquer_tls::origin::OriginTls;
@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
+use crate::circuit::Circuit;
 use crate::connect_error::{ConnectError, ConnectStage};
 #[cfg(any(test, feature = "memory"))]
 use crate::memory;
@@ -54,9 +55,7 @@ pub struct Endpoint {
     pub(crate) addresses: Addresses,
     tls: Option<OriginTls>,
     trust: Trust,
-    /// The time from which the breaker counts.
-    created: Instant,
-    breaker: Mutex<Breaker>,
+    circuit: Circuit,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -150,8 +149,7 @@ impl Endpoint {
             addresses,
             tls,
             trust: Trust::new(Instant::now()),
-            created: Instant::now(),
-            breaker: Mutex::default(),
+            circuit: Circuit::new(),
         });
         alike.push(Arc::downgrade(&endpoint));
         endpoint
@@ -184,27 +182,20 @@ impl Endpoint {
     ) -> Result<Opening<'_>, ConnectError> {
         // An attempt that an open breaker allows has this time, unless its end is known before.
         let alone = holddown.breaker.pause.max(timeout);
-        if let Some(errno) = self.breaker.lock().admit(self.age(), alone) {
-            return Err(ConnectError::held_down(errno));
-        }
+        self.circuit.admit(alone)?;
         let by = (timeout > 0.0).then(|| Instant::now() + Duration::from_secs_f64(timeout.min(1e9)));
         match self.reach(prefer_ipv6, by).await {
             Ok(opening) => {
-                self.breaker.lock().connected();
+                self.circuit.connected();
                 Ok(opening)
             }
             Err((stage, e)) => {
                 let errno = Errno::from_io_error(&e).unwrap_or(Errno::TIMEDOUT);
                 let (number, pause) = (errno.raw_os_error(), holddown.after(errno));
-                let opens = self.breaker.lock().failed(self.age(), number, pause, holddown.breaker);
+                let opens = self.circuit.failed(number, pause, holddown.breaker);
                 Err(ConnectError::new(stage, number).of_breaker(opens))
             }
         }
-    }
-
-    /// Returns the seconds since the endpoint was created.
-    fn age(&self) -> f64 {
-        Instant::now().saturating_duration_since(self.created).as_secs_f64()
     }
 
     /// Connects, and sends the preamble.
@@ -261,7 +252,24 @@ impl Endpoint {
 
     /// Returns whether a recent attempt to connect failed, so that another one would fail at once.
     pub fn is_held_down(&self) -> bool {
-        self.breaker.lock().refusal(self.age()).is_some()
+        self.circuit.is_held_down()
+    }
+
+    /// Returns whether the circuit breaker is open, so that attempts to connect fail at once. It is false when the next
+    /// attempt is allowed, until that one is made.
+    #[inline]
+    pub fn is_breaker_open(&self) -> bool {
+        self.circuit.is_open()
+    }
+
+    /// Returns the error number of the last failure to connect, if the circuit breaker is open.
+    pub fn breaker_error(&self) -> Option<i32> {
+        self.circuit.open_error()
+    }
+
+    /// Returns the time when the circuit breaker last opened or closed; 0 if it never did.
+    pub fn breaker_changed(&self) -> f64 {
+        self.circuit.changed()
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod address_parts;
 mod capacity;
+mod circuit;
 mod client_socket;
 mod connect_error;
 pub mod connection;

@@ -130,6 +130,9 @@ pub fn assign(kind: Kind, field: SlotMut<'_>, text: &str, bounds: Bounds<'_>) ->
             *field = number(text, bounds, parse)?;
         }
         SlotMut::Count(field) if kind == Kind::UintOrZero && text == "0" => *field = 0,
+        SlotMut::Count(_) if kind == Kind::Natural && text.trim_ascii_start().starts_with('-') => {
+            return Err(format!("Must be at least {}\n", bounds.min.unwrap_or("0")));
+        }
         SlotMut::Count(field) => *field = count(text, bounds)?,
         SlotMut::Size(field) => *field = size(text, bounds)?,
         SlotMut::Text(field) => {

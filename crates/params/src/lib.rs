@@ -51,6 +51,9 @@ macro_rules! field_type {
     (Uint) => {
         u32
     };
+    (Natural) => {
+        u32
+    };
     (UintOrZero) => {
         u32
     };

@@ -345,6 +345,34 @@ mod tests {
     }
 
     #[test]
+    fn counts_for_backends_are_not_negative() {
+        let mut set = ParamSet::new();
+        let own = [
+            "backend_breaker_failures",
+            "backend_max_requests",
+            "backend_retries",
+            "backend_retry_budget",
+            "backend_breaker_pause",
+            "backend_breaker_period",
+            "backend_max_age",
+            "stale_if_error",
+        ];
+        for name in own {
+            for text in ["-1", " -1", "-4294967295"] {
+                let error = set.set(name, text).unwrap_err().text;
+                let is_usual = error.starts_with("Must be at least 0")
+                    || error.starts_with("Must be greater or equal to 0");
+                let is_blank = text.starts_with(' ') && error.starts_with("Invalid");
+                assert!(is_usual || is_blank, "{name} {text:?}: {error}");
+            }
+        }
+        set.set("backend_breaker_failures", "unlimited").unwrap();
+        // As in Varnish.
+        set.set("backend_wait_limit", "-1").unwrap();
+        assert_eq!(set.value_text("backend_wait_limit").unwrap(), "unlimited");
+    }
+
+    #[test]
     fn aliases_set_their_target() {
         let mut set = ParamSet::new();
         set.set("deprecated_dummy", "+syncvsl").unwrap();

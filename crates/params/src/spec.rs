@@ -11,8 +11,10 @@ pub enum Kind {
     Duration,
     /// A duration, or `never`.
     Timeout,
-    /// A whole number, or `unlimited`.
+    /// A whole number, or `unlimited`. As in Varnish, a negative number wraps around.
     Uint,
+    /// A whole number that is not negative, or `unlimited`.
+    Natural,
     /// A whole number within its bounds, or zero.
     UintOrZero,
     /// A size with a binary suffix.

@@ -11,10 +11,10 @@ first_byte_timeout: Timeout = "60" { units = "seconds", min = "0" }
 between_bytes_timeout: Timeout = "60" { units = "seconds", min = "0" }
     "Maximum pause of a backend within its response. VCL can override it for a backend or a \
      request. Does not apply to pipes.";
-backend_breaker_failures: Uint = "0" { units = "failures", min = "0" }
+backend_breaker_failures: Natural = "0" { units = "failures", min = "0" }
     "Number of failures in a row to connect to an address of a backend after which its circuit breaker opens: no \
-     attempt is made for backend_breaker_pause, and then one at a time until one succeeds. Fetches fail at once \
-     meanwhile, or use another address of the host. Directors still select the backend. 0 disables the breaker.";
+     attempt is made for backend_breaker_pause, and then one at a time until one succeeds. Fetches use \
+     another address of the host or another backend of the director meanwhile, or fail at once. 0 disables the breaker.";
 backend_breaker_pause: Duration = "5.000" { units = "seconds", min = "0.1" }
     "Time without attempts to connect while the circuit breaker of an address is open.";
 backend_breaker_period: Duration = "10.000" { units = "seconds", min = "0.1" }
@@ -24,7 +24,7 @@ backend_idle_timeout: Duration = "60" { units = "seconds", min = "1" }
 backend_max_age: Duration = "0" { units = "seconds", min = "0" }
     "Age at which a backend connection is closed after a response instead of being kept. VCL can override it for a \
      backend. 0 is no limit.";
-backend_max_requests: Uint = "0" { units = "requests", min = "0" }
+backend_max_requests: Natural = "0" { units = "requests", min = "0" }
     "Number of requests after which a backend connection is closed. VCL can override it for a backend. 0 is no limit.";
 backend_local_error_holddown: Duration = "10.000" { units = "seconds", min = "0", flags = EXPERIMENTAL }
     "Time without further attempts to connect after a local failure (EADDRNOTAVAIL, EACCES, \
@@ -41,11 +41,11 @@ backend_quiet_time: Duration = "0.050" { units = "seconds", min = "0", max = "10
      of a backend, and for a twentieth of the time on a connection in constant use. The same holds for any other \
      response if the backend has served more connections than are in use. Meanwhile other connections are used or \
      opened. 0 disables the wait.";
-backend_retries: Uint = "0" { units = "retries", min = "0", max = "10" }
+backend_retries: Natural = "0" { units = "retries", min = "0", max = "10" }
     "Number of times that a fetch is made again without VCL if it has failed before any byte of a response arrived. \
      A director then chooses again. The method must be idempotent (GET, HEAD, PUT, DELETE, OPTIONS, TRACE) unless \
      no connection was open; a body must not have been read from the client. See backend_retry_budget.";
-backend_retry_budget: Uint = "20" { units = "percent", min = "0", max = "100" }
+backend_retry_budget: Natural = "20" { units = "percent", min = "0", max = "100" }
     "Most retries by backend_retries as a share of the fetches from a backend or director, in addition to ten after a time \
      without any. It keeps retries from multiplying an overload.";
 backend_suspicion_time: Duration = "60" { units = "seconds", min = "0" }

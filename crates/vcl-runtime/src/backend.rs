@@ -31,6 +31,8 @@ pub struct Load {
     pub failures: u32,
     /// The mean time until a response begins; zero if there was none.
     pub latency: Duration,
+    /// The rest of the time for which others are preferred, because it could not be connected to.
+    pub setback: Duration,
 }
 
 /// The administrator's setting of a director's health, from `backend.set_health`.

@@ -123,7 +123,7 @@ impl Fetch {
                     Failure::of(exchange)
                 }
             };
-            if self.is_abandoned(None) || !self.repeats(failure, retries) {
+            if self.is_abandoned(None) || !self.repeats(id, failure, retries) {
                 return None;
             }
             retries += 1;
@@ -187,10 +187,10 @@ impl Fetch {
                 Err(Failure::Final)
             }
             Err(e) => {
-                origin.outcomes.failed();
+                origin.outcomes.unreachable(Instant::now());
                 let TaskParts { services, log, .. } = self.task.parts();
                 log_connect_failure(services, log, origin, &e);
-                Err(Failure::NotCarriedOut)
+                Err(if e.is_breaker_open() { Failure::NotAttempted } else { Failure::NotCarriedOut })
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_cache::Object;
-use lacquer_flow::reuse;
+use lacquer_flow::reuse::{self, Doubt};
 use lacquer_http::{SessClose, Workspace};
 use lacquer_net::descriptors::Need;
 use lacquer_net::multiplex::Stream;
@@ -446,7 +446,7 @@ pub fn log_failure(log: &mut TxLog, text: std::fmt::Arguments<'_>) {
 /// Logs and counts a failure to open a connection.
 pub fn log_connect_failure(services: &Services, log: &mut TxLog, origin: &Origin, e: &ConnectError) {
     services.counters().backend_fail.add(1);
-    let (name, why) = (&origin.spec.name, e.shown().text(lacquer_system::error_text));
+    let (name, why) = (&origin.spec.name, reason(e));
     let step = if e.stage == ConnectStage::ProxyHeader {
         "proxy write"
     } else {
@@ -467,6 +467,15 @@ pub fn log_connect_failure(services: &Services, log: &mut TxLog, origin: &Origin
         services.counters().backend_breaker.add(1);
         let text = format_args!("backend {name}: the circuit breaker opens (backend_breaker_failures)");
         log.put_fmt(Tag::Notice, text);
+    }
+}
+
+/// Returns the text of the reason for a failure to open a connection.
+fn reason(e: &ConnectError) -> Cow<'static, str> {
+    if e.is_breaker_open() {
+        Cow::Borrowed("errno 0 (the circuit breaker is open)")
+    } else {
+        Cow::Owned(e.shown().text(lacquer_system::error_text))
     }
 }
 
@@ -520,12 +529,19 @@ impl OriginConnection {
         surplus::handle(services, endpoint, &fault)
     }
 
-    /// Removes the objects that were received over this connection and may be the responses to other requests. No
-    /// byte arrived for `silence` after the last of them.
-    pub fn drop_unproven(&self, services: &Services, silence: Duration) {
+    /// Removes the objects that were received over this connection and may be the responses to other requests, because of
+    /// this doubt about it. Returns the text for the log, if there were such objects.
+    pub fn drop_doubtful(&self, services: &Services, doubt: Doubt) -> Option<String> {
+        let (silence, event) = match doubt {
+            Doubt::None => return None,
+            Doubt::Foreign => (Duration::ZERO, "has an origin that sent bytes that belong to no request"),
+            // No byte arrived for this time before the response that was not read to its end.
+            Doubt::Unconfirmed => (self.reply.silence(), "ended within a response"),
+        };
         let quiet = surplus::quiet_time(&services.params());
         let unproven: Vec<_> = self.link.record().unproven_after(silence, quiet).collect();
-        surplus::drop_objects(services, unproven.iter());
+        let ends = self.facts().ends();
+        surplus::drop_unproven(services, &unproven, format_args!("Origin connection {ends} {event}"))
     }
 
     /// Returns the connection to the pool. `object` is the cached object that was received over it.

@@ -1,7 +1,5 @@
 //! The end of a connection's use: it is kept for the next request, observed, or closed with a reason.
 
-use std::time::Duration;
-
 use lacquer_cache::Object;
 use lacquer_flow::reuse::{self, Doubt, End, Used};
 use lacquer_http::SessClose;
@@ -81,12 +79,8 @@ impl Fetch {
         }
         let (is_reused, is_read) = (connection.is_reused(), connection.reply().is_read());
         let doubt = reuse::doubt(is_reused, || connection.has_faulty_origin(), is_read);
-        match doubt {
-            Doubt::None => {}
-            Doubt::Foreign => connection.drop_unproven(self.task.services(), Duration::ZERO),
-            Doubt::Unconfirmed => {
-                connection.drop_unproven(self.task.services(), connection.reply().silence());
-            }
+        if let Some(text) = connection.drop_doubtful(self.task.services(), doubt) {
+            self.task.log_mut().put(Tag::Error, text.as_bytes());
         }
         let limit = connection.limit(self.task.params(), self.task.last_event());
         let end = end_of(&connection, reason, limit);

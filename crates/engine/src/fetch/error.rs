@@ -37,6 +37,8 @@ pub async fn error(f: &mut Fetch) -> Step {
     match f.vcl(Method::BackendError).await {
         Action::Deliver => {}
         Action::Retry => return retry::after_vcl(f, true),
+        // Boxed: this is rare, and the future is large.
+        Action::Abandon => return Box::pin(stale::abandoned(f)).await,
         _ => return Step::Fail,
     }
     if !f.attempt.error_action

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lacquer_params::Params;
 use lacquer_shm::TxLog;
 use lacquer_sources::clock::{self, Instant};
-use lacquer_vcl_runtime::{BackendId, Instance};
+use lacquer_vcl_runtime::{AdminHealth, BackendId, Instance};
 use tokio::time::timeout_at;
 
 use crate::backends::Origin;
@@ -87,8 +87,19 @@ impl<'e> SlotRequest<'e> {
         slot
     }
 
+    /// Returns whether the backend may be asked. An open circuit breaker is no reason against it, as there may be an idle
+    /// connection; it refuses the attempt to open one.
     fn is_healthy(&self) -> bool {
-        self.instance.directors.healthy(self.id, self.instance).healthy
+        let directors = &self.instance.directors;
+        directors.healthy(self.id, self.instance).healthy || self.is_only_broken()
+    }
+
+    #[cold]
+    fn is_only_broken(&self) -> bool {
+        let cell = self.instance.directors.get(self.id);
+        cell.is_some_and(|cell| cell.admin() == AdminHealth::Auto)
+            && self.origin.endpoint.is_breaker_open()
+            && !self.origin.is_sick()
     }
 
     /// Returns whether the effective limit is the share of all waiting requests, not `max_connections`.

@@ -18,16 +18,20 @@ impl Fetch {
         }
     }
 
-    /// Returns whether the fetch is made again. `before` is the number of retries so far.
+    /// Returns whether the fetch is made again after this failure of a backend. `before` is the number of retries so far.
     #[cold]
-    pub(super) fn repeats(&mut self, failure: Failure, before: u32) -> bool {
+    pub(super) fn repeats(&mut self, failed: BackendId, failure: Failure, before: u32) -> bool {
         let most = self.task.params().backend_retries;
         let is_repeatable = self.retries.forbidden.is_none();
         let is_idempotent = || retry::is_idempotent(self.request.http.method(self.task.ws()));
         if before >= most || !failure.may_repeat(is_repeatable, is_idempotent) {
             return false;
         }
-        let may_repeat = self.change_budget(Budget::take);
+        if failure == Failure::NotAttempted && failed == self.exchange.backend {
+            // No director chooses another backend, and this one would refuse again.
+            return false;
+        }
+        let may_repeat = !failure.costs_retry() || self.change_budget(Budget::take);
         let counters = self.task.services().counters();
         if !may_repeat {
             counters.fetch_retry_denied.add(1);

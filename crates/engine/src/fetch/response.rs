@@ -100,6 +100,10 @@ async fn conclude(f: &mut Fetch, handling: Action) -> Option<Step> {
             f.close_lent(has_body.then_some(SessClose::RespClose));
             Some(retry::after_vcl(f, false))
         }
+        Action::Abandon => {
+            f.close_lent(Some(SessClose::RespClose));
+            Some(stale::abandoned(f).await)
+        }
         _ => {
             f.close_lent(Some(SessClose::RespClose));
             Some(Step::Fail)

@@ -31,6 +31,14 @@ pub fn deliver_stale(f: &mut Fetch, stale: Arc<Object>) -> Step {
     Step::Done(None)
 }
 
+/// Ends a fetch that VCL has abandoned, which is a failure like any other: a stale object is delivered if one may be.
+pub async fn abandoned(f: &mut Fetch) -> Step {
+    match usable(f).await {
+        Some(stale) => deliver_stale(f, stale),
+        None => Step::Fail,
+    }
+}
+
 /// Returns whether the response is an error, and there is a stale object that [`usable`] might return.
 #[inline]
 pub fn is_error(f: &Fetch) -> bool {

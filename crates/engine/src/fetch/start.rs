@@ -27,7 +27,7 @@ use super::parts::{
     Waiter,
 };
 use super::upgraded::Wanted;
-use super::{Fetch, Mode, completion, gone, response, upgrade};
+use super::{Fetch, Mode, completion, gone, response, stale, upgrade};
 use crate::client::Req;
 use crate::logged::Logged;
 use crate::task::{Task, TaskBuffers, TaskContext};
@@ -227,6 +227,8 @@ pub async fn start(f: &mut Fetch) -> Step {
             f.response.http.clear();
             return Step::Error;
         }
+        // Boxed: this is rare, and the future is large.
+        Action::Abandon => return Box::pin(stale::abandoned(f)).await,
         _ => return Step::Fail,
     }
     settle(f);

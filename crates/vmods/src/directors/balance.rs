@@ -14,6 +14,8 @@ const FEWEST_TIMES: usize = 3;
 pub struct Rules {
     /// The number of backends, drawn at random, among which the least used one is chosen; 0 for all.
     pub choices: usize,
+    /// The number of backends that this server uses, the first ones of those that are not avoided; 0 for all.
+    pub subset: usize,
     /// Seconds until a backend that became healthy has its whole weight.
     pub slow_start: f64,
     /// The number of consecutive failures after which a backend is avoided; 0 for never.
@@ -47,10 +49,28 @@ struct Ejection {
     failures: u32,
 }
 
+impl Ejection {
+    /// Does not end before the setback of the backend, so that the backend is tried when both have ended.
+    fn update(&mut self, load: &Load, now: f64) {
+        if !load.setback.is_zero() {
+            self.until = self.until.max(now + load.setback.as_secs_f64());
+        }
+    }
+
+    /// Returns whether the failures that began it were the last outcomes.
+    fn is_untried(&self, load: &Load) -> bool {
+        self.failures != 0 && load.failures == self.failures
+    }
+}
+
 impl Ejections {
     /// Removes the candidates that are avoided: at most half of them. Returns those that are avoided from now on.
     pub fn apply(&mut self, candidates: &mut Vec<Candidate>, rules: &Rules, now: f64) -> Vec<Candidate> {
-        self.0.retain(|ejection| now < ejection.until + rules.ejection);
+        self.0.retain_mut(|ejection| {
+            let load = candidates.iter().find(|c| c.backend == ejection.backend).map(|c| c.load);
+            ejection.update(&load.unwrap_or_default(), now);
+            now < ejection.until + rules.ejection || ejection.is_untried(&load.unwrap_or_default())
+        });
         let median = median(candidates);
         let mut room = candidates.len() / 2;
         room = room.saturating_sub(candidates.iter().filter(|c| self.avoids(c.backend, now)).count());
@@ -65,11 +85,12 @@ impl Ejections {
                 continue;
             }
             room -= 1;
-            let ejection = Ejection {
+            let mut ejection = Ejection {
                 backend: candidate.backend,
                 until: now + rules.ejection,
                 failures: candidate.load.failures,
             };
+            ejection.update(&candidate.load, now);
             match earlier {
                 Some(at) => self.0[at] = ejection,
                 None => self.0.push(ejection),
@@ -107,7 +128,8 @@ fn median(candidates: &[Candidate]) -> Option<f64> {
     (times.len() >= FEWEST_TIMES).then(|| times[(times.len() - 1) / 2])
 }
 
-/// Returns the candidate with the fewest requests for its weight. `draw` returns a random number below its argument.
+/// Returns the candidate with the fewest requests for its weight. Those that could not be connected to a moment ago are
+/// chosen only if there is no other: they have few requests because they fail. `draw` returns a random number below its argument.
 pub fn choose(
     mut candidates: Vec<Candidate>,
     rules: &Rules,
@@ -116,6 +138,13 @@ pub fn choose(
 ) -> BackendId {
     if candidates.is_empty() {
         return BackendId::NONE;
+    }
+    let is_reachable = |candidate: &Candidate| candidate.load.setback.is_zero();
+    if candidates.iter().any(is_reachable) {
+        candidates.retain(is_reachable);
+    }
+    if rules.subset != 0 {
+        candidates.truncate(rules.subset);
     }
     if (1..candidates.len()).contains(&rules.choices) {
         for at in 0..rules.choices {
@@ -186,6 +215,30 @@ mod tests {
         assert_eq!(chosen(&[candidate(1, 5), candidate(2, 4), candidate(3, 0)], rules), 3);
     }
 
+    #[test]
+    fn backends_that_cannot_be_reached_are_the_last_choice() {
+        let away = |backend, in_use, seconds| {
+            let load = Load { in_use, setback: Duration::from_secs(seconds), ..Load::default() };
+            Candidate { load, ..candidate(backend, in_use) }
+        };
+        assert_eq!(chosen(&[away(1, 0, 1), candidate(2, 90)], Rules::default()), 2);
+        assert_eq!(chosen(&[away(1, 5, 1), away(2, 0, 2)], Rules::default()), 2);
+        let rules = Rules { choices: 1, ..Rules::default() };
+        assert_eq!(chosen(&[away(1, 0, 1), candidate(2, 90)], rules), 2);
+    }
+
+    #[test]
+    fn others_replace_avoided_backends_of_a_subset() {
+        let rules = Rules { subset: 2, failures: 1, ejection: 10.0, ..Rules::default() };
+        let mut ejections = Ejections::default();
+        let all = [failing(1, 1), failing(2, 1), candidate(3, 7), candidate(4, 8), candidate(5, 0)];
+        assert_eq!(left(&mut ejections, &all, &rules, 0.0), [3, 4, 5], "two of five are less than half");
+        assert_eq!(chosen(&[candidate(3, 7), candidate(4, 8), candidate(5, 0)], rules), 3);
+        let away = Load { setback: Duration::from_secs(1), ..Load::default() };
+        let first = Candidate { load: away, ..candidate(3, 0) };
+        assert_eq!(chosen(&[first, candidate(4, 8), candidate(5, 0), candidate(6, 0)], rules), 5);
+    }
+
     fn failing(backend: u32, failures: u32) -> Candidate {
         let load = Load { failures, ..Load::default() };
         Candidate { load, ..candidate(backend, 0) }
@@ -210,6 +263,21 @@ mod tests {
         assert_eq!(left(&mut ejections, &all(0), &rules, 22.0), [1, 2, 3]);
         assert_eq!(left(&mut ejections, &all(0), &rules, 99.0), [1, 2, 3]);
         assert!(ejections.0.is_empty());
+    }
+
+    #[test]
+    fn backends_are_tried_when_their_setback_has_ended_too() {
+        let rules = Rules { failures: 1, ejection: 10.0, ..Rules::default() };
+        let mut ejections = Ejections::default();
+        let all = |seconds| {
+            let load = Load { failures: 1, setback: Duration::from_secs(seconds), ..Load::default() };
+            [Candidate { load, ..candidate(1, 0) }, candidate(2, 0)]
+        };
+        for (now, rest) in [(0.0, 32), (12.0, 20), (31.0, 1)] {
+            assert_eq!(left(&mut ejections, &all(rest), &rules, now), [2], "{now}");
+        }
+        assert_eq!(left(&mut ejections, &all(0), &rules, 32.0), [1, 2]);
+        assert_eq!(left(&mut ejections, &all(0), &rules, 99.0), [1, 2], "no request came to try it");
     }
 
     #[test]

@@ -25,8 +25,6 @@ pub const TYPE: ObjectType = ObjectType {
 
 struct LeastConnections {
     rules: Rules,
-    /// The number of healthy backends that this server uses; 0 for all.
-    subset: usize,
     ejections: Mutex<Ejections>,
 }
 
@@ -42,9 +40,6 @@ impl Choice for LeastConnections {
             };
             let (load, since) = (cell.director.load(), health.changed);
             candidates.push(Candidate { backend: member.backend, weight: member.weight, load, since });
-            if candidates.len() == self.subset {
-                break;
-            }
         }
         let now = ctx.host.real_now();
         let ejected = {
@@ -68,7 +63,7 @@ impl Choice for LeastConnections {
     }
 
     fn rank(&self, ctx: &mut Ctx<'_>, backend: BackendId) -> u64 {
-        if self.subset == 0 {
+        if self.rules.subset == 0 {
             return 0;
         }
         let name = director_name(ctx.vcl, backend);
@@ -87,11 +82,11 @@ fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErro
     };
     let rules = Rules {
         choices: count(0, "choices")? as usize,
+        subset: count(1, "subset")? as usize,
         slow_start: real(2, "slow_start")?,
         failures: count(3, "failures")?,
         slowness: real(4, "slowness")?,
         ejection: real(5, "ejection")?,
     };
-    let subset = count(1, "subset")? as usize;
-    Ok(object(ctx, args, LeastConnections { rules, subset, ejections: Mutex::default() }))
+    Ok(object(ctx, args, LeastConnections { rules, ejections: Mutex::default() }))
 }

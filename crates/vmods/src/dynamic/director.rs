@@ -126,7 +126,8 @@ pub(super) fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState,
         max_connections: Some(args.int(11).min(i64::from(u32::MAX)) as u32).filter(|&n| n > 0),
         wait_timeout: timeout(args.real(19)),
         wait_limit: Some(args.int(20).min(i64::from(u32::MAX)) as u32).filter(|&n| n > 0),
-        ..BackendLimits::default()
+        max_age: timeout(args.real(21)),
+        max_requests: (args.int(22) >= 0).then(|| args.int(22).min(i64::from(u32::MAX)) as u32),
     };
     let template = Template {
         port,
