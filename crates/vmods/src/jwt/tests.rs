@@ -147,6 +147,22 @@ fn keys_in_json_are_chosen_by_their_type_and_name() {
     assert!(!check(&format!(r#"{{"kty":"oct","kid":"b","k":"{k}"}}"#), Some("a")));
     assert!(!check(&format!(r#"{{"kty":"oct","alg":"HS512","k":"{k}"}}"#), None));
     assert!(!check(&format!(r#"{{"kty":"oct","use":"enc","k":"{k}"}}"#), None));
+    // Members that forbid the use of a key, or have a type that they must not have.
+    for (member, valid) in [
+        (r#""use":"sig""#, true),
+        (r#""use":["sig"]"#, false),
+        (r#""use":null"#, false),
+        (r#""alg":1"#, false),
+        (r#""key_ops":["sign","verify"]"#, true),
+        (r#""key_ops":["sign"]"#, false),
+        (r#""key_ops":["encrypt","decrypt"]"#, false),
+        (r#""key_ops":[]"#, false),
+        (r#""key_ops":"verify""#, false),
+        (r#""key_ops":["verify"],"use":"enc""#, false),
+    ] {
+        assert_eq!(check(&format!(r#"{{"kty":"oct",{member},"k":"{k}"}}"#), None), valid, "{member}");
+    }
+    assert!(!check(&format!(r#"{{"kty":"oct","kid":1,"k":"{k}"}}"#), Some("a")));
     assert!(!check(&format!(r#"{{"kty":"RSA","k":"{k}"}}"#), None));
     assert!(!check(r#"{"kty":"oct","k":""}"#, None));
     let many = vec![r#"{"kty":"oct","k":"AAAA"}"#; 16].join(",");
