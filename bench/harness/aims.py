@@ -44,6 +44,12 @@ AIMS = (
     Aim("two reactors: requests/s, of two daemons that share nothing", "reactors", "rps", "2 daemons", 1.00, at_least=True),
     Aim("built-in VCL, CPU µs per hit", "vcl-cost", "builtin_us", "", 0.25),
     Aim("ten headers and five regexes, CPU µs per hit", "vcl-cost", "headers_us", "", 1.50),
+    Aim("vcl.load of 5,000 lines, ms", "vcl-load", "5000", "", 60.0),
+    Aim("10,000 backends by name: lookups, % of a core", "names", "lookups", "", 1.0),
+    Aim("10,000 backends by name: start, ms", "names", "start", "", 1000.0),
+    Aim("10,000 backends by name: a new address after the end of its TTL, ms", "names", "late", "", 1000.0),
+    Aim("re2 set of 10,000 patterns: a match, µs", "modules", "re2 match", "", 5.0),
+    Aim("jwt: verification of a new token (ES256), µs", "modules", "jwt ES256 new", "", 120.0),
 )
 
 

@@ -5,6 +5,7 @@ from .bodies import esi, gzip
 from .common import Options, steadier
 from .disks import disk_fill, disk_hit, disk_restart
 from .management import bans, restart, startup, vcl_cost, vcl_load, warm_restart
+from .modules import modules
 from .names import names
 from .objects import churn, memory
 from . import tls
@@ -42,6 +43,6 @@ SCENARIOS = {
 
 # Long scenarios, and those that need root and a disk. They run only when they are named.
 BY_NAME_ONLY = {"churn": churn, "burden": burden, "disk-hit": disk_hit, "disk-fill": disk_fill, "disk-restart": disk_restart,
-                "warm-restart": warm_restart, "names": names}
+                "warm-restart": warm_restart, "names": names, "modules": modules}
 
 __all__ = ["BY_NAME_ONLY", "SCENARIOS", "Options"]

@@ -33,8 +33,8 @@ def startup(options):
 
 
 def vcl_load(options):
-    sizes = {"smallest": 0, "500": 500, "3000": 3000}
-    columns = [Column("smallest", "smallest, ms", 1), Column("500", "500 lines, ms", 1), Column("3000", "3,000 lines, ms", 1)]
+    sizes = {"smallest": 0, "500": 500, "3000": 3000, "5000": 5000}
+    columns = [Column("smallest", "smallest, ms", 1), *(Column(f"{n}", f"{n:,} lines, ms", 1) for n in (500, 3000, 5000))]
     result = Result("vcl-load", "vcl.load", columns, "smallest")
     with Field(options.chosen(VCL_SERVERS)) as running:
         clients = {name: Cli.of(setup) for name, setup in running.setups.items()}

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
 
 /// The maximum number of addresses of one name. Further ones are ignored.
 pub const LONGEST_ANSWER: usize = 64;
@@ -41,12 +42,23 @@ impl Failure {
         Failure { text: text.to_owned(), ttl: None }
     }
 
+    /// Returns the failure of a lookup of addresses.
     pub(crate) fn of(error: &NetError) -> Failure {
+        Failure::of_records(error, "it has no addresses")
+    }
+
+    /// Returns the failure of a lookup. `absent` is the text for a name without such records.
+    pub(crate) fn of_records(error: &NetError, absent: &str) -> Failure {
         let (text, ttl) = match error {
             NetError::Dns(DnsError::NoRecordsFound(none)) => {
-                let text =
-                    if error.is_nx_domain() { "the name does not exist" } else { "it has no addresses" };
+                let text = if error.is_nx_domain() { "the name does not exist" } else { absent };
                 (text.to_owned(), none.negative_ttl)
+            }
+            NetError::Dns(DnsError::ResponseCode(ResponseCode::ServFail)) => {
+                ("the name server has failed (SERVFAIL)".to_owned(), None)
+            }
+            NetError::Dns(DnsError::ResponseCode(ResponseCode::Refused)) => {
+                ("the name server refuses to answer (REFUSED)".to_owned(), None)
             }
             NetError::Timeout => ("no name server has answered".to_owned(), None),
             other => (other.to_string(), None),

@@ -13,6 +13,8 @@ use crate::settings::Settings;
 /// Time limit of one lookup, whatever `/etc/resolv.conf` allows.
 const LIMIT: Duration = Duration::from_mins(1);
 
+const NO_SRV: &str = "it has no SRV records";
+
 /// Looks up names by one state of the system's files.
 pub struct Lookup {
     hosts: Hosts,
@@ -51,7 +53,7 @@ impl Lookup {
     pub async fn service(&self, name: &str) -> Result<Found, Failure> {
         let answer = timeout(LIMIT, self.servers()?.resolver.lookup(name, RecordType::SRV)).await;
         let answer = answer.map_err(|_| Failure::new("no answer in time"))?;
-        let answer = answer.map_err(|error| Failure::of(&error))?;
+        let answer = answer.map_err(|error| Failure::of_records(&error, NO_SRV))?;
         let ttl = Some(answer.valid_until().saturating_duration_since(Instant::now()));
         let places = answer.answers().iter().filter_map(|record| {
             let RData::SRV(service) = &record.data else { return None };
@@ -65,7 +67,9 @@ impl Lookup {
         places.dedup();
         places.truncate(LONGEST_ANSWER);
         if places.is_empty() {
-            return Err(Failure { text: "the service has no places".to_owned(), ttl });
+            let has_records = answer.answers().iter().any(|record| record.record_type() == RecordType::SRV);
+            let text = if has_records { "its SRV records state that it is not offered" } else { NO_SRV };
+            return Err(Failure { text: text.to_owned(), ttl });
         }
         Ok(Found { places, ttl, ..Found::default() })
     }

@@ -166,6 +166,11 @@ impl Endpoint {
         self.tls.is_some()
     }
 
+    /// Returns whether connections lead to a server within this process.
+    pub fn is_local(&self) -> bool {
+        self.addresses.local.is_some()
+    }
+
     /// Returns the experience with the origin, which decides how its connections are reused.
     #[inline]
     pub fn trust(&self) -> &Trust {

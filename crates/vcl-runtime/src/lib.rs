@@ -27,7 +27,7 @@ pub use host::{
 pub use instance::{HeaderName, Instance, ObjectState, PrivateMap};
 pub use lacquer_system::TcpInfo;
 pub use module::{Args, BackendMaker, Constructor, Event, Func, Module, ModuleError, ObjectType};
-pub use new_backend::{HostLookup, NewBackend, OpenLocal};
+pub use new_backend::{HostLookup, NewBackend, NoBackend, OpenLocal, local_failure, local_failure_reason};
 pub use raw::{Raw, RawKind};
 pub use regex::{Regex, RegexLimits};
 pub use run::{ctx, director, instance, module};

@@ -73,11 +73,24 @@ pub(crate) fn find<'j>(document: &'j Json, path: &str) -> Option<&'j Json> {
     Some(at)
 }
 
-/// Returns the text of a value. Strings have no quotes unless `quoted`. A string with a NUL has no text.
+/// Returns the text of a value. Strings have no quotes unless `quoted`. A string with a NUL has no text, and neither has a
+/// number that may have lost digits.
 pub(crate) fn shown(value: &Json, quoted: bool) -> Option<String> {
     match value {
         Json::String(text) if !quoted => (!text.contains('\0')).then(|| text.clone()),
-        value => Some(value.to_string()),
+        value => is_exact(value).then(|| value.to_string()),
+    }
+}
+
+/// Returns whether all numbers of a value have the digits of the document. The parser keeps integers of 64 bits; larger
+/// ones become fractions, of which 53 bits are exact. The parser has limited the nesting.
+fn is_exact(value: &Json) -> bool {
+    const MOST: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Json::Number(number) if number.is_f64() => number.as_f64().is_some_and(|number| number.abs() < MOST),
+        Json::Array(elements) => elements.iter().all(is_exact),
+        Json::Object(members) => members.values().all(is_exact),
+        _ => true,
     }
 }
 
@@ -176,6 +189,36 @@ mod tests {
             "a.b[99999999999999999999]",
         ] {
             assert_eq!(at(missing), None, "{missing}");
+        }
+    }
+
+    /// A value that has lost digits counts as missing, alone and within another one.
+    #[test]
+    fn numbers_keep_their_digits_or_have_no_text() {
+        let text = |json: &str| shown(&parse(json.as_bytes()).expect("valid"), false);
+        for exact in [
+            "0",
+            "-9223372036854775808",
+            "9223372036854775808",
+            "18446744073709551615",
+            "9007199254740991.0",
+            "-1.5",
+            "0.1",
+            "[1,{\"a\":18446744073709551615}]",
+        ] {
+            assert_eq!(text(exact).as_deref(), Some(exact));
+        }
+        assert_eq!(text("1.5e3").as_deref(), Some("1500.0"));
+        for lossy in [
+            "18446744073709551616",
+            "-9223372036854775809",
+            "123456789012345678901234567890",
+            "9007199254740993.0",
+            "1e300",
+            "-1e16",
+            "[1,{\"a\":18446744073709551616}]",
+        ] {
+            assert_eq!(text(lossy), None, "{lossy}");
         }
     }
 

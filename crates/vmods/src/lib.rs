@@ -23,6 +23,7 @@ mod h2;
 mod header;
 mod json;
 mod jwt;
+mod local_end;
 mod math;
 mod netmapper;
 mod proxy;

@@ -38,7 +38,8 @@ pub fn load(process: &Arc<Process>, name: &str, program: &[u8], state: VclState,
     if warm && let Err(why) = warm_up(process, &vcl) {
         return cancel(&vcl.loaded, name, "warmup", &why);
     }
-    let warnings = program_backends::first_addresses(vcl.loaded.instance());
+    let mut warnings = vcl.loaded.instance().take_warnings();
+    warnings.extend(program_backends::first_addresses(vcl.loaded.instance()));
     for warning in &warnings {
         eprintln!("VCL {name}: {warning}");
     }

@@ -9,7 +9,7 @@ use lacquer_http::{SessClose, h1, header_table as h};
 use lacquer_net::{ConnectError, ConnectStage, Peeked, Taken, Unsolicited};
 use lacquer_shm::Tag;
 use lacquer_sources::clock::Instant;
-use lacquer_vcl_runtime::{BackendId, Ctx};
+use lacquer_vcl_runtime::{BackendId, Ctx, NoBackend};
 
 use super::Fetch;
 use super::connection::{
@@ -31,7 +31,7 @@ use crate::task::TaskParts;
 pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Origin>), String> {
     const MAX_DEPTH: usize = 64;
     if start.is_none() {
-        return Err("No backend".to_owned());
+        return Err(NoBackend::text(ctx.host.task_privates()));
     }
     let mut id = start;
     for _ in 0..MAX_DEPTH {

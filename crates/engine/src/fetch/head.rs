@@ -11,6 +11,7 @@ use lacquer_http::{BodyStatus, Mark, SessClose, Slot, Text, fixed};
 use lacquer_net::deadlines::Moment;
 use lacquer_net::multiplex::Stream;
 use lacquer_shm::Tag;
+use lacquer_vcl_runtime::local_failure_reason;
 
 use super::Fetch;
 use super::connection::{OriginConnection, SHORTEST_WAIT};
@@ -213,6 +214,14 @@ impl Fetch {
         before: Mark,
     ) -> Exchange {
         self.exchange.account.beresp_header += text.len() as u64;
+        if connection.origin().endpoint.is_local()
+            && let Some(reason) = local_failure_reason(self.task.ws().get(text))
+        {
+            let reason = String::from_utf8_lossy(reason).into_owned();
+            self.fetch_error(&format!("backend {}: {reason}", connection.origin().spec.name));
+            connection.must_close(SessClose::RxBad);
+            return Exchange::Failed;
+        }
         let garbage = Garbage {
             is_reused: connection.is_reused(),
             begins_a_head: self.task.ws().get(text).starts_with(b"HTTP/"),

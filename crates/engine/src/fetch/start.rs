@@ -18,7 +18,7 @@ use lacquer_shm::vsl::text;
 use lacquer_shm::{Tag, TxLog, Vxid};
 use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
-use lacquer_vcl_runtime::BackendId;
+use lacquer_vcl_runtime::{BackendId, NoBackend};
 
 use super::connection::OriginConnection;
 use super::events::FetchEvents;
@@ -133,6 +133,7 @@ fn new_task(req: &mut Req, params: Rc<Params>, ws: Workspace, log: TxLog, out: V
     let buffers = TaskBuffers { ws, log, out };
     let observation = req.task.observation().of_fetch();
     let mut task = Task::new(context, buffers, now, (Method::BackendFetch, now, observation));
+    NoBackend::pass_on(req.task.privates(), task.privates());
     req.task.note(|notes| notes.fetch = Some(task.share_notes()));
     task
 }

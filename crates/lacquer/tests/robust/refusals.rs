@@ -49,6 +49,28 @@ fn fault_of(output: &Output, text: &str) -> Option<String> {
     (!clear || output.status.code() != Some(2)).then(|| format!("{text}: {} {stderr:?}", output.status))
 }
 
+/// The text of an error is that of Varnish, and the hint of `lacquer check` follows it.
+#[test]
+fn errors_of_a_vcl_end_with_hints() {
+    let folder = Folder::new("refused-vcl");
+    let file = folder.join("site.vcl");
+    fs::write(&file, "vcl 4.1;\nimport curl;\nbackend default none;\n").expect("writable");
+    let file = file.to_str().expect("a text");
+    let (plain, hint) = ("Could not find VMOD curl\n", "\nHint: there is no module curl here; import reqwest");
+    let is_explained = |text: &str| {
+        let (at, hint_at) = (text.find(plain), text.find(hint));
+        at.is_some() && at < hint_at && text.contains("VCL compilation failed\nHint:")
+    };
+    let checked = Command::new(program()).args(["-C", "-f", file]).output().expect("it can be started");
+    for output in [checked, start(&folder, &["-f", file])] {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && is_explained(&stderr), "{stderr:?}");
+    }
+    let mut daemon = Daemon::start("vcl 4.1; backend default none;", &[]);
+    let (status, text) = daemon.cli(&format!("vcl.load other {file}"));
+    assert!(status == 106 && is_explained(&text), "{status} {text:?}");
+}
+
 #[test]
 fn wrong_arguments_are_reported_in_one_line() {
     let folder = Folder::new("refused-arguments");

@@ -6,7 +6,6 @@ use lacquer_cli::link::{Request, VclState};
 use lacquer_cli::status;
 use lacquer_vcl::Text;
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 
 use super::catalogue::{CannotDiscard, Entry};
 use super::compilation::Compilation;
@@ -67,8 +66,6 @@ impl Manager {
             strict_hosts: params.dns_strict,
             needs_41: self.listeners.any_unix(),
             jail: self.jail.clone(),
-            // Later, the text is the reply to a program.
-            shows_hints: self.shm.is_none() && std::io::stderr().is_terminal(),
         }
     }
 

@@ -43,8 +43,6 @@ pub struct CompileContext {
     pub needs_41: bool,
     /// The rights to read private keys.
     pub jail: Jail,
-    /// Whether the text of an error ends with hints, for a user at a terminal.
-    pub shows_hints: bool,
 }
 
 /// VCL to compile.
@@ -86,9 +84,10 @@ const TOO_OLD_FOR_UNIX_SOCKETS: &str = "Message from dlopen:\nCompiled VCL versi
     VCL compilation failed\n\
     A listener of -a is a UNIX socket, which VCL 4.0 cannot describe: write `vcl 4.1;` in the first line.";
 
-fn error_text(diagnostics: &[Diagnostic], shows_hints: bool) -> String {
+/// Returns the text of `vcl.load`, and the hints after it.
+fn error_text(diagnostics: &[Diagnostic]) -> String {
     let mut text = vcl_load_text(diagnostics);
-    for hint in diagnostics.iter().filter_map(|d| d.hint.as_ref()).filter(|_| shows_hints) {
+    for hint in diagnostics.iter().filter_map(|d| d.hint.as_ref()) {
         text.push_str("\nHint: ");
         text.push_str(hint);
     }
@@ -116,7 +115,7 @@ pub fn compile(text: Input, context: &CompileContext) -> Result<Compiled, String
         Input::Given { name, text } => lacquer_vcl::compile(&name, text, &options),
         Input::File(name) => lacquer_vcl::compile_file(&name, &options),
     };
-    let compiled = outcome.map_err(|diagnostics| error_text(&diagnostics, context.shows_hints))?;
+    let compiled = outcome.map_err(|diagnostics| error_text(&diagnostics))?;
     let mut program = compiled.program;
     if context.needs_41 && program.syntax < 41 {
         return Err(TOO_OLD_FOR_UNIX_SOCKETS.to_owned());

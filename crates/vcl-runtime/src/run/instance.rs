@@ -67,6 +67,7 @@ impl Instance {
                 vcl: Mutex::default(),
                 bytes: Kept::default(),
                 maker: OnceLock::new(),
+                warnings: Mutex::default(),
             },
             program,
         })
@@ -106,6 +107,16 @@ impl Instance {
         let counters: Segment<T> = made.map_err(|error| error.to_string())?;
         counters.hide();
         Ok(counters)
+    }
+
+    /// Adds a warning to the reply of the command that loads this VCL. It has an effect in `vcl_init` only.
+    pub fn warn(&self, text: String) {
+        self.states.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// Returns the warnings of modules, and removes them.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *self.states.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sets the machine code of the program's subs, in their order. Fails if there is some already, or not one for each.

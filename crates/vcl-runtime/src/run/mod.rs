@@ -85,6 +85,8 @@ struct ModuleStates {
     vcl: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
     bytes: Kept,
     maker: OnceLock<Arc<dyn BackendMaker>>,
+    /// Warnings for the user, before the program is loaded.
+    warnings: Mutex<Vec<String>>,
 }
 
 /// Creates backends and counters for a program, at the request of modules. The worker implements it.

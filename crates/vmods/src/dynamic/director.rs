@@ -13,14 +13,18 @@ use lacquer_vcl::program::{Backend, BackendLimits, HostName, Probe};
 use lacquer_vcl::types::HttpId;
 use lacquer_vcl_runtime::acl::AclTable;
 use lacquer_vcl_runtime::{
-    Args, BackendId, Ctx, HeaderName, HostLookup, ModuleError, NewBackend, ObjectState, Value,
+    Args, BackendId, Ctx, HeaderName, HostLookup, ModuleError, NewBackend, NoBackend, ObjectState, Value,
 };
 
 use crate::standard;
 use crate::support::{CallResult, DONE, log, shown, word};
 
-/// The result if there is no backend.
-pub(super) const NONE: CallResult<'static> = Ok(Value::Backend(BackendId::NONE));
+/// Returns no backend, and the reason to the log: now, and for a fetch that has none because of it.
+pub(super) fn none<'a>(ctx: &mut Ctx<'a>, why: String) -> CallResult<'a> {
+    log(ctx, Tag::Error, &why);
+    NoBackend::explain(ctx.host.task_privates(), why);
+    Ok(Value::Backend(BackendId::NONE))
+}
 
 /// The maximum number of hosts and ports of one director. A client that can choose hosts could otherwise fill the
 /// memory.
@@ -171,7 +175,7 @@ pub(super) fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> 
     let given = |i| text_argument(args, i).filter(|text| !text.is_empty());
     let host = given(0).unwrap_or_else(|| host_of_request(ctx));
     if host.is_empty() {
-        return NONE;
+        return none(ctx, format!("vmod-dynamic {}: the request has no host", dynamic.name));
     }
     let port = given(1).unwrap_or_else(|| dynamic.template.port.clone());
     let authority = text_argument(args, 2).or_else(|| dynamic.template.authority.clone());
@@ -179,8 +183,7 @@ pub(super) fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> 
     let domain = match dynamic.domain(ctx, &key) {
         Ok(domain) => domain,
         Err(why) => {
-            log(ctx, Tag::Error, format!("vmod-dynamic {} {}:{} {why}", dynamic.name, key.host, key.port));
-            return NONE;
+            return none(ctx, format!("vmod-dynamic {} {}:{} {why}", dynamic.name, key.host, key.port));
         }
     };
     let names = ctx.vcl.directors.get(domain.id).map(|cell| cell.director.host_names());

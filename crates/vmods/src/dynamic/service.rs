@@ -6,7 +6,7 @@ use lacquer_names::{Name, Place};
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, Value};
 
-use super::director::{Dynamic, Key, NONE};
+use super::director::{Dynamic, Key, none};
 use crate::random::fine_fraction;
 use crate::support::{CallResult, log, shown};
 
@@ -37,24 +37,32 @@ pub(super) fn service<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> 
     let name = match dynamic.service_name(ctx, &service) {
         Ok(name) => name,
         Err(why) => {
-            log(ctx, Tag::Error, format!("vmod-dynamic {} {service} {why}", dynamic.name));
-            return NONE;
+            return none(ctx, format!("vmod-dynamic {} {service} {why}", dynamic.name));
         }
     };
     dynamic.first_lookups(ctx, vec![name.clone()])?;
     let answer = name.answer();
     if answer.places.is_empty() {
-        let why = answer.failure.unwrap_or_default();
-        log(ctx, Tag::Error, format!("vmod-dynamic {} {service} {why}", dynamic.name));
-        return NONE;
+        let why = match answer.failure {
+            Some(why) => format!("cannot be resolved: {why}"),
+            None => "is not resolved yet".to_owned(),
+        };
+        return none(ctx, format!("vmod-dynamic {} {service} {why}", dynamic.name));
     }
-    let mut targets = Vec::with_capacity(answer.places.len());
+    let (mut targets, mut refused) = (Vec::with_capacity(answer.places.len()), None);
     for place in answer.places {
         let key = Key { host: place.host.clone(), port: place.port.to_string(), authority: None };
         match dynamic.domain(ctx, &key) {
             Ok(domain) => targets.push((place, domain.id)),
-            Err(why) => log(ctx, Tag::Error, format!("vmod-dynamic {} {}: {why}", dynamic.name, key.host)),
+            Err(why) => {
+                let why = format!("vmod-dynamic {} {service}: {}:{} {why}", dynamic.name, key.host, key.port);
+                log(ctx, Tag::Error, &why);
+                refused = Some(why);
+            }
         }
+    }
+    if let Some(why) = refused.filter(|_| targets.is_empty()) {
+        return none(ctx, why);
     }
     let cells = targets.iter().filter_map(|(_, id)| ctx.vcl.directors.get(*id));
     let hosts = cells.flat_map(|cell| cell.director.host_names()).collect();

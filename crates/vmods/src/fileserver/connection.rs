@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use lacquer_vcl_runtime::OpenLocal;
+use lacquer_vcl_runtime::{OpenLocal, local_failure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
 
@@ -14,6 +14,7 @@ use super::request::Request;
 use super::response::{Response, respond};
 use super::root::Root;
 use crate::async_thread::AsyncThread;
+use crate::local_end;
 
 /// The maximum number of threads that read files.
 const MOST_THREADS: usize = 8;
@@ -49,22 +50,21 @@ async fn serve(far: UnixStream, root: Arc<Root>) -> io::Result<()> {
         input.drain(..end);
         let has_body = request.has_body;
         let root = root.clone();
-        let response = spawn_blocking(move || respond(&root, &request)).await?;
-        // Without a response, the fetch fails.
-        let Some(response) = response else { return Ok(()) };
-        send(&mut stream, response, has_body).await?;
-        if has_body {
-            // The body would be taken for the next request.
-            return discard(&mut stream).await;
+        let is_last = match spawn_blocking(move || respond(&root, &request)).await? {
+            Ok(response) => {
+                send(&mut stream, response, has_body).await?;
+                // A body would be taken for the next request.
+                has_body
+            }
+            Err(reason) => {
+                stream.write_all(&local_failure(&reason)).await?;
+                true
+            }
+        };
+        if is_last {
+            return local_end::discard(&mut stream).await;
         }
     }
-}
-
-/// Ends the stream, and reads until the engine closes it too. If the connection ended before the engine has sent the
-/// whole request, it would lose the response.
-async fn discard(stream: &mut tokio::net::UnixStream) -> io::Result<()> {
-    stream.shutdown().await?;
-    tokio::io::copy(stream, &mut tokio::io::sink()).await.map(drop)
 }
 
 /// Reads until a head is complete. Returns its length, or `None` at the end of the connection.

@@ -41,6 +41,10 @@ fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErro
         Some(file) => Types::read(&shown(Some(file)))?,
     };
     let root = Arc::new(Root { path: path.into(), types });
+    if let Err(why) = root.check() {
+        // The folder may appear later.
+        ctx.vcl.warn(format!("fileserver {name}: {why}"));
+    }
     let open = connection::server(root)?;
     // HTTP requires a host, which files do not have.
     let spec =

@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::time::UNIX_EPOCH;
 
@@ -18,17 +19,32 @@ pub(super) struct Response {
     pub body: Option<(File, u64)>,
 }
 
-/// Returns the response for a request. Without a file, there is none, and the fetch fails.
-pub(super) fn respond(root: &Root, request: &Request) -> Option<Response> {
+/// A response without a body.
+fn bare(status: &str) -> Response {
+    Response { head: format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n").into_bytes(), body: None }
+}
+
+/// Returns the response for a request, or the reason why the fetch fails.
+pub(super) fn respond(root: &Root, request: &Request) -> Result<Response, String> {
     if request.method != "GET" && request.method != "HEAD" {
-        let head = b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n".to_vec();
-        return Some(Response { head, body: None });
+        return Ok(bare("405 Method Not Allowed"));
     }
-    let path = target::file(&root.path, &request.target)?;
+    let Some(path) = target::file(&root.path, &request.target) else { return Ok(bare("404 Not Found")) };
+    let unreadable = |error: io::Error| format!("file {} cannot be read: {error}", path.display());
     // A pipe without a writer must not block.
     let nonblock = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(&path).ok()?;
-    let facts = file.metadata().ok().filter(Metadata::is_file)?;
+    let file = match OpenOptions::new().read(true).custom_flags(nonblock).open(&path) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            // Without its folder, nothing is known of a file.
+            return root.check().map(|()| bare("404 Not Found"));
+        }
+        Err(error) => return Err(unreadable(error)),
+    };
+    let facts = file.metadata().map_err(unreadable)?;
+    if !facts.is_file() {
+        return Err(format!("file {} is not a regular file", path.display()));
+    }
     let etag = etag(&facts);
     let modified = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let modified = modified.map_or(0, |time| time.as_secs());
@@ -47,7 +63,7 @@ pub(super) fn respond(root: &Root, request: &Request) -> Option<Response> {
         head.extend_from_slice(format!("Content-Type: {kind}\r\n").as_bytes());
     }
     let has_body = request.method == "GET" && !is_current;
-    Some(Response { head, body: has_body.then_some((file, facts.len())) })
+    Ok(Response { head, body: has_body.then_some((file, facts.len())) })
 }
 
 fn etag(facts: &Metadata) -> String {

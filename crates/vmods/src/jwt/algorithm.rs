@@ -135,8 +135,16 @@ impl Algorithm {
             _ => std::slice::from_ref(&parsed),
         };
         let fits = |key: &&Json| {
-            let same = |name: &str, wanted: &str| text(key, name).is_none_or(|value| value == wanted);
-            same("alg", self.name) && same("use", "sig") && signed.kid.is_none_or(|kid| same("kid", kid))
+            let same = |name: &str, wanted: &str| key.get(name).is_none_or(|value| value == wanted);
+            let is_for = |operation: &str| match key.get("key_ops") {
+                None => true,
+                Some(Json::Array(operations)) => operations.iter().any(|one| one == operation),
+                Some(_) => false,
+            };
+            same("alg", self.name)
+                && same("use", "sig")
+                && is_for("verify")
+                && signed.kid.is_none_or(|kid| same("kid", kid))
         };
         let mut usable = keys.iter().take(MOST_KEYS).filter(fits);
         if usable.any(|key| self.verify_one(key, signed) == Some(())) {

@@ -89,7 +89,7 @@ impl Database {
             _end: end,
         });
         for warning in warnings {
-            database.report(warning);
+            database.report(format!("{}: {warning}", file.display()));
         }
         let weak = Arc::downgrade(&database);
         let watch = move || {
@@ -115,7 +115,7 @@ impl Database {
             Ok((table, version)) => {
                 *seen = Some(version);
                 for warning in &table.warnings {
-                    self.report(warning.clone());
+                    self.report(format!("{}: {warning}", self.file.display()));
                 }
                 self.report(format!("{}: read again, {} networks", self.file.display(), table.networks));
                 *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
@@ -198,6 +198,15 @@ mod tests {
         assert_eq!(name(&database), "second");
         let messages = database.take_messages();
         assert!(messages.len() == 1 && messages[0].ends_with("the old networks stay in use"), "{messages:?}");
+
+        write(r#"{"host": ["192.0.2.1/24"]}"#);
+        database.check(&mut seen);
+        let messages = database.take_messages();
+        let text = ": host: network \"192.0.2.1/24\" has bits beyond its length; it is used as 192.0.2.0/24";
+        assert!(messages[0].starts_with(&*file.to_string_lossy()) && messages[0].ends_with(text), "{messages:?}");
+        write(r#"{"second": ["192.0.2.0/24"]}"#);
+        database.check(&mut seen);
+        database.take_messages();
 
         std::fs::remove_file(&file).expect("writable");
         database.check(&mut seen);

@@ -1,7 +1,8 @@
 //! The networks of a file: disjoint ranges of IPv6 addresses, each with a name. IPv4 is the range `::/96`.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Ranges of IPv6 that contain IPv4 addresses in another form: address and length.
 const TRANSLATED: [(u128, u8); 4] =
@@ -30,6 +31,15 @@ impl Network {
     }
 }
 
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.length.checked_sub(96), u32::try_from(self.first)) {
+            (Some(length), Ok(v4)) => write!(f, "{}/{length}", Ipv4Addr::from_bits(v4)),
+            _ => write!(f, "{}/{}", Ipv6Addr::from_bits(self.first), self.length),
+        }
+    }
+}
+
 fn mask(length: u8) -> u128 {
     if length == 0 { 0 } else { u128::MAX << (128 - length) }
 }
@@ -52,19 +62,21 @@ fn canonical(ip: IpAddr) -> u128 {
 
 /// Parses `address/length`. Returns also whether bits beyond the length are set.
 fn network(text: &str) -> Result<(Network, bool), String> {
-    let invalid = || format!("invalid network \"{text}\"");
-    let (address, length) = text.split_once('/').ok_or_else(invalid)?;
-    let address: IpAddr = address.parse().map_err(|_| invalid())?;
+    let invalid = |why: String| format!("network \"{text:.64}\": {why}");
+    let (address, length) = text.split_once('/').ok_or_else(|| invalid("there is no /length".to_owned()))?;
+    let not_an_address = |_| invalid(format!("\"{address:.64}\" is not an address"));
+    let address: IpAddr = address.parse().map_err(not_an_address)?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     let valid = !length.is_empty() && length.bytes().all(|b| b.is_ascii_digit());
-    let length = length.parse::<u8>().ok().filter(|length| valid && *length <= most).ok_or_else(invalid)?;
+    let length = length.parse::<u8>().ok().filter(|length| valid && *length <= most);
+    let length = length.ok_or_else(|| invalid(format!("the length is not a number up to {most}")))?;
     let (bits, length) = match address {
         IpAddr::V4(v4) => (u128::from(v4.to_bits()), length + 96),
         IpAddr::V6(v6) => (v6.to_bits(), length),
     };
     let first = bits & mask(length);
     if TRANSLATED.iter().any(|(range, least)| length >= *least && first & mask(*least) == *range) {
-        return Err(format!("network \"{text}\" is another form of an IPv4 network"));
+        return Err(invalid("it is another form of an IPv4 network".to_owned()));
     }
     Ok((Network { first, length }, first != bits))
 }
@@ -75,19 +87,21 @@ impl Table {
             serde_json::from_slice(json).map_err(|error| error.to_string())?;
         let mut warnings = Vec::new();
         let mut all: Vec<(Network, u32)> = Vec::new();
-        for (owner, networks) in content.values().enumerate() {
+        for (owner, (name, networks)) in content.iter().enumerate() {
             for text in networks {
-                let (network, beyond) = network(text)?;
+                let (network, beyond) = network(text).map_err(|why| format!("{name}: {why}"))?;
                 if beyond {
-                    warnings.push(format!("network \"{text}\" has bits beyond its length"));
+                    warnings.push(format!(
+                        "{name}: network \"{text}\" has bits beyond its length; it is used as {network}"
+                    ));
                 }
                 all.push((network, owner as u32));
             }
         }
         all.sort_unstable();
         if let Some(twice) = all.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            let Network { first, length } = twice[0].0;
-            return Err(format!("network {}/{length} occurs twice", Ipv6Addr::from_bits(first)));
+            let name = |at: usize| content.keys().nth(twice[at].1 as usize).map_or("", String::as_str);
+            return Err(format!("network {} occurs twice, for {} and for {}", twice[0].0, name(0), name(1)));
         }
         let networks = all.len();
         let (starts, owners) = ranges(&all);
@@ -178,9 +192,30 @@ mod tests {
         ] {
             assert_eq!(find(&table, ip), name, "{ip}");
         }
-        assert_eq!(table.warnings, ["network \"10.9.8.7/16\" has bits beyond its length"]);
+        assert_eq!(table.warnings, ["c: network \"10.9.8.7/16\" has bits beyond its length; it is used as 10.9.0.0/16"]);
         let none = Table::parse(b"{}").expect("valid");
         assert_eq!(find(&none, "192.0.2.1"), "none");
+    }
+
+    #[test]
+    fn errors_name_the_network_and_its_owner() {
+        for (json, expected) in [
+            (r#"{"a": [], "b": ["192.0.2.0/33"]}"#, "b: network \"192.0.2.0/33\": the length is not a number up to 32"),
+            (r#"{"b": ["::/129"]}"#, "b: network \"::/129\": the length is not a number up to 128"),
+            (r#"{"b": ["192.0.2.0"]}"#, "b: network \"192.0.2.0\": there is no /length"),
+            (r#"{"b": ["192.0.2/24"]}"#, "b: network \"192.0.2/24\": \"192.0.2\" is not an address"),
+            (
+                r#"{"b": ["::ffff:192.0.2.0/120"]}"#,
+                "b: network \"::ffff:192.0.2.0/120\": it is another form of an IPv4 network",
+            ),
+            (
+                r#"{"a": ["192.0.2.0/24"], "b": ["192.0.2.9/24"]}"#,
+                "network 192.0.2.0/24 occurs twice, for a and for b",
+            ),
+            (r#"{"a": ["2001:db8::/32", "2001:db8::/32"]}"#, "network 2001:db8::/32 occurs twice, for a and for a"),
+        ] {
+            assert_eq!(Table::parse(json.as_bytes()).err().as_deref(), Some(expected));
+        }
     }
 
     #[test]

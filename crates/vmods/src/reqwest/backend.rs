@@ -10,7 +10,7 @@ use lacquer_vcl_runtime::{BackendId, Ctx, ModuleError, NewBackend};
 use reqwest::{Body, Url};
 
 use super::server::{self, NoResponse};
-use super::settings::Http;
+use super::settings::{Http, failure};
 
 /// Header fields that belong to one connection.
 const OF_CONNECTION: [&str; 7] =
@@ -65,18 +65,22 @@ pub(super) fn create(
 
 /// Returns the URL for a target: below the base, or else as it is, or at the host of the request. A client must not
 /// leave the base by `..`, nor change the host by it.
-fn url(base: &Base, target: &str, headers: &HeaderMap) -> Option<Url> {
-    if let Some(base) = &base.url {
-        return base.below(target);
-    }
-    if !target.starts_with('/') {
-        return Url::parse(target).ok();
-    }
-    let host = headers.get(HOST)?.to_str().ok()?;
-    let is_host =
-        !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b));
-    let scheme = if base.https { "https" } else { "http" };
-    Url::parse(&format!("{scheme}://{host}{target}")).ok().filter(|_| is_host && host != NO_HOST)
+fn url(base: &Base, target: &str, headers: &HeaderMap) -> Result<Url, String> {
+    let text = match &base.url {
+        Some(base) => return base.below(target).ok_or("the URL is not below base_url".to_owned()),
+        None if !target.starts_with('/') => target.to_owned(),
+        None => {
+            let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+            let host = host.filter(|&host| !host.is_empty() && host != NO_HOST);
+            let host = host.ok_or("the request has no host, and the client no base_url")?;
+            if !host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b)) {
+                return Err("the host of the request is none".to_owned());
+            }
+            let scheme = if base.https { "https" } else { "http" };
+            format!("{scheme}://{host}{target}")
+        }
+    };
+    Url::parse(&text).map_err(|error| format!("the URL of the request: {error}"))
 }
 
 /// Returns whether a host is that of the URL. The library sends it itself then, and another one after a redirect.
@@ -98,10 +102,10 @@ async fn send_on(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, NoResponse> {
     let (mut head, body) = request.into_parts();
-    let url = url(&base, &head.uri.to_string(), &head.headers).ok_or(NoResponse)?;
     if head.method == Method::CONNECT {
-        return Err(NoResponse);
+        return Err(NoResponse("the method CONNECT cannot be used".to_owned()));
     }
+    let url = url(&base, &head.uri.to_string(), &head.headers).map_err(NoResponse)?;
     remove_of_connection(&mut head.headers);
     if head.headers.get(HOST).is_some_and(|host| host == NO_HOST || is_of(host.as_bytes(), &url)) {
         head.headers.remove(HOST);
@@ -110,7 +114,7 @@ async fn send_on(
     let request = client.request(head.method, url).headers(head.headers);
     let has_body = hyper::body::Body::size_hint(&body).exact() != Some(0);
     let request = if has_body { request.body(Body::wrap(body)) } else { request };
-    let mut response: Response<Body> = request.send().await.map_err(|_| NoResponse)?.into();
+    let mut response: Response<Body> = request.send().await.map_err(|error| NoResponse(failure(error)))?.into();
     remove_of_connection(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
     Ok(response)
@@ -125,7 +129,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         let parsed = |url: &str| BaseUrl::parse(url.to_owned()).unwrap();
         let with = |url: Option<&str>, https| Base { url: url.map(parsed), https };
-        assert_eq!(url(&with(None, false), "/x", &headers), None, "no host");
+        assert!(url(&with(None, false), "/x", &headers).unwrap_err().contains("no host"));
         headers.insert(HOST, "a.example:81".parse().unwrap());
         let table = [
             (with(Some("http://b/c"), false), "/x?y", Some("http://b/c/x?y")),
@@ -146,7 +150,7 @@ mod tests {
         ];
         for (base, target, expected) in table {
             let found = url(&base, target, &headers);
-            assert_eq!(found.as_ref().map(Url::as_str), expected, "{target}");
+            assert_eq!(found.as_ref().ok().map(Url::as_str), expected, "{target}: {found:?}");
         }
         for junk in ["", "b/c", "ftp://b/", "http://b/?q", "http://b/#f", "http://", "http://b:x/"] {
             let why = BaseUrl::parse(junk.to_owned()).err().expect(junk);
@@ -159,7 +163,7 @@ mod tests {
         assert!(!is_of(b"a", &url_of("http://a:81/")) && !is_of(b"b", &url_of("http://a/")));
         for host in ["a@b", "a/b?", "a#b", NO_HOST, "a b", ""] {
             headers.insert(HOST, host.parse().unwrap());
-            assert_eq!(url(&with(None, false), "/x", &headers), None, "{host}");
+            assert!(url(&with(None, false), "/x", &headers).is_err(), "{host}");
         }
     }
 }

@@ -6,7 +6,7 @@ use hyper::header::HeaderMap;
 use reqwest::Method;
 use tokio::sync::Semaphore;
 
-use super::settings::{Http, text_of};
+use super::settings::{Http, failure, text_of};
 
 /// The maximum length of a response body, after decompression.
 pub(super) const LONGEST_BODY: usize = 16 << 20;
@@ -92,12 +92,10 @@ pub(super) async fn exchange(http: Http, request: Request) -> Outcome {
     if let Some(body) = request.body {
         builder = builder.body(body);
     }
-    // URLs may contain secrets.
-    let failed = |error: reqwest::Error| text_of(&error.without_url());
-    let mut response = builder.send().await.map_err(failed)?;
+    let mut response = builder.send().await.map_err(failure)?;
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let mut body = ResponseBody::default();
-    while let Some(part) = response.chunk().await.map_err(failed)? {
+    while let Some(part) = response.chunk().await.map_err(failure)? {
         body.add(&part)?;
     }
     Ok(Response { status, headers, body })

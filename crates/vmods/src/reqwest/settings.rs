@@ -107,6 +107,11 @@ fn authorities() -> Vec<Certificate> {
     usable.filter_map(|der| Certificate::from_der(&der).ok()).collect()
 }
 
+/// Returns why a request has no response. URLs may contain secrets.
+pub(super) fn failure(error: reqwest::Error) -> String {
+    text_of(&error.without_url())
+}
+
 /// Returns the text of an error with its causes.
 pub(super) fn text_of(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
