@@ -104,13 +104,13 @@ impl Life {
     /// Runs the worker and, if it is killed, the next one, which takes over its memory, or has only its disk, as after a cut
     /// of power. Returns the duration in simulated seconds.
     fn all(&mut self) -> io::Result<f64> {
-        let first = if self.nature.dies_after.is_some() {
+        let first = if self.nature.dies.is_some() {
             UnusedFiles::new()?.open(self.nature.storage)?
         } else {
             Arena::anonymous(Some(self.nature.storage))?
         };
         if let Some(left) = self.run(first)? {
-            self.nature.dies_after = None;
+            self.nature.dies = None;
             self.begins += RESTART;
             let size = self.nature.storage;
             if self.nature.loses_memory {
@@ -153,6 +153,15 @@ impl Life {
     }
 }
 
+/// The time at which a worker is killed.
+#[derive(Clone, Copy)]
+struct Death {
+    /// In milliseconds.
+    after: u64,
+    /// Then the worker is killed only at the next purge, if there is one within `PURGE_WITHIN`.
+    at_purge: bool,
+}
+
 /// The properties of a world.
 #[derive(Clone)]
 struct Nature {
@@ -170,10 +179,8 @@ struct Nature {
     ends_after: Option<u64>,
     /// The time in milliseconds after which the worker is drained.
     drains_after: Option<u64>,
-    /// The time in milliseconds after which the worker is killed. The next one takes over its memory.
-    dies_after: Option<u64>,
-    /// Then the worker is killed only at the next purge, if there is one within `PURGE_WITHIN`.
-    dies_at_purge: bool,
+    /// The worker is killed. The next one takes over its memory.
+    dies: Option<Death>,
     reactors: usize,
     /// See [`Requester::is_patient`].
     is_patient: bool,
@@ -225,8 +232,8 @@ impl Nature {
 
     /// Objects on a device do not outlive the worker in memory.
     fn with_a_killed_worker(self, milliseconds: u64) -> Nature {
-        let dies_after = Some(milliseconds);
-        Nature { dies_after, ends_after: None, drains_after: None, has_device: false, ..self }
+        let dies = Some(Death { after: milliseconds, at_purge: false });
+        Nature { dies, ends_after: None, drains_after: None, has_device: false, ..self }
     }
 
     /// Makes it probable that the page is in the memory when it is purged, and is requested from the next worker.
@@ -234,7 +241,8 @@ impl Nature {
         let nature = self.with_a_killed_worker(milliseconds);
         let faulty = nature.faulty.min(5);
         let nature = Nature { most_requests: 40, faulty, longest: 10_000, storage: ROOMY, ..nature };
-        Nature { dies_at_purge: true, has_favourite: true, pages: 1, ..nature }
+        let dies = Some(Death { after: milliseconds, at_purge: true });
+        Nature { dies, has_favourite: true, pages: 1, ..nature }
     }
 
     /// Makes parts of bodies frequent.
@@ -257,8 +265,7 @@ impl Nature {
             longest: one_of(chance, &[10_000, 100_000, 400_000]),
             ends_after: percent(chance, 10).then(|| below(chance, 20_000)),
             drains_after: percent(chance, 20).then(|| below(chance, 20_000)),
-            dies_after: None,
-            dies_at_purge: false,
+            dies: None,
             reactors: one_of(chance, &[1, 2]),
             is_patient: percent(chance, 40),
             changes_vcl: percent(chance, 60),
@@ -387,9 +394,9 @@ impl World {
             sleep(Duration::from_millis(milliseconds)).await;
             return Ok(None);
         }
-        if let Some(milliseconds) = self.nature.dies_after {
-            sleep(Duration::from_millis(milliseconds)).await;
-            if self.nature.dies_at_purge {
+        if let Some(Death { after, at_purge }) = self.nature.dies {
+            sleep(Duration::from_millis(after)).await;
+            if at_purge {
                 self.next_purge().await;
             }
             self.ledger.borrow_mut().killed();
