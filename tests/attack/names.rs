@@ -378,7 +378,11 @@ fn a_fetch_without_addresses_names_the_host_and_the_reason() {
             "absent.example",
             "backend d(absent.example:http): absent.example cannot be resolved: the name does not exist",
         ),
-        ("/host", "broken.example", "broken.example cannot be resolved: the name server has failed (SERVFAIL)"),
+        (
+            "/host",
+            "broken.example",
+            "broken.example cannot be resolved: the name server has failed (SERVFAIL)",
+        ),
         ("/host", "bare.example", "bare.example cannot be resolved: it has no addresses"),
         ("/host", "mute.example", "backend d(mute.example:http): mute.example is not resolved yet"),
         ("/host", "a..b", "No backend (vmod-dynamic d a..b:http is not a host name)"),
@@ -400,7 +404,11 @@ fn a_fetch_without_addresses_names_the_host_and_the_reason() {
             "_closed._tcp.example",
             "_closed._tcp.example cannot be resolved: its SRV records state that it is not offered)",
         ),
-        ("/service", "_late._tcp.example", "No backend (vmod-dynamic d _late._tcp.example is not resolved yet)"),
+        (
+            "/service",
+            "_late._tcp.example",
+            "No backend (vmod-dynamic d _late._tcp.example is not resolved yet)",
+        ),
         ("/service", "a..b", "No backend (vmod-dynamic d a..b is not the name of a service)"),
     ] {
         let mut client = lacquer_testing::client::Client::connect(daemon.address).expect("a connection");

@@ -56,7 +56,8 @@ fn errors_of_a_vcl_end_with_hints() {
     let file = folder.join("site.vcl");
     fs::write(&file, "vcl 4.1;\nimport curl;\nbackend default none;\n").expect("writable");
     let file = file.to_str().expect("a text");
-    let (plain, hint) = ("Could not find VMOD curl\n", "\nHint: there is no module curl here; import reqwest");
+    let (plain, hint) =
+        ("Could not find VMOD curl\n", "\nHint: there is no module curl here; import reqwest");
     let is_explained = |text: &str| {
         let (at, hint_at) = (text.find(plain), text.find(hint));
         at.is_some() && at < hint_at && text.contains("VCL compilation failed\nHint:")

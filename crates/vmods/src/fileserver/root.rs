@@ -14,7 +14,9 @@ impl Root {
     /// Returns why there is no such folder now.
     pub fn check(&self) -> Result<(), String> {
         let found = std::fs::metadata(&self.path);
-        let is_folder = found.and_then(|facts| facts.is_dir().then_some(()).ok_or(ErrorKind::NotADirectory.into()));
-        is_folder.map_err(|error: io::Error| format!("folder {} cannot be read: {error}", self.path.display()))
+        let is_folder =
+            found.and_then(|facts| facts.is_dir().then_some(()).ok_or(ErrorKind::NotADirectory.into()));
+        is_folder
+            .map_err(|error: io::Error| format!("folder {} cannot be read: {error}", self.path.display()))
     }
 }

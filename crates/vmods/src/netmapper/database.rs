@@ -203,7 +203,10 @@ mod tests {
         database.check(&mut seen);
         let messages = database.take_messages();
         let text = ": host: network \"192.0.2.1/24\" has bits beyond its length; it is used as 192.0.2.0/24";
-        assert!(messages[0].starts_with(&*file.to_string_lossy()) && messages[0].ends_with(text), "{messages:?}");
+        assert!(
+            messages[0].starts_with(&*file.to_string_lossy()) && messages[0].ends_with(text),
+            "{messages:?}"
+        );
         write(r#"{"second": ["192.0.2.0/24"]}"#);
         database.check(&mut seen);
         database.take_messages();

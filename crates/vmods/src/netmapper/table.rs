@@ -192,7 +192,10 @@ mod tests {
         ] {
             assert_eq!(find(&table, ip), name, "{ip}");
         }
-        assert_eq!(table.warnings, ["c: network \"10.9.8.7/16\" has bits beyond its length; it is used as 10.9.0.0/16"]);
+        assert_eq!(
+            table.warnings,
+            ["c: network \"10.9.8.7/16\" has bits beyond its length; it is used as 10.9.0.0/16"]
+        );
         let none = Table::parse(b"{}").expect("valid");
         assert_eq!(find(&none, "192.0.2.1"), "none");
     }
@@ -200,7 +203,10 @@ mod tests {
     #[test]
     fn errors_name_the_network_and_its_owner() {
         for (json, expected) in [
-            (r#"{"a": [], "b": ["192.0.2.0/33"]}"#, "b: network \"192.0.2.0/33\": the length is not a number up to 32"),
+            (
+                r#"{"a": [], "b": ["192.0.2.0/33"]}"#,
+                "b: network \"192.0.2.0/33\": the length is not a number up to 32",
+            ),
             (r#"{"b": ["::/129"]}"#, "b: network \"::/129\": the length is not a number up to 128"),
             (r#"{"b": ["192.0.2.0"]}"#, "b: network \"192.0.2.0\": there is no /length"),
             (r#"{"b": ["192.0.2/24"]}"#, "b: network \"192.0.2/24\": \"192.0.2\" is not an address"),
@@ -212,7 +218,10 @@ mod tests {
                 r#"{"a": ["192.0.2.0/24"], "b": ["192.0.2.9/24"]}"#,
                 "network 192.0.2.0/24 occurs twice, for a and for b",
             ),
-            (r#"{"a": ["2001:db8::/32", "2001:db8::/32"]}"#, "network 2001:db8::/32 occurs twice, for a and for a"),
+            (
+                r#"{"a": ["2001:db8::/32", "2001:db8::/32"]}"#,
+                "network 2001:db8::/32 occurs twice, for a and for a",
+            ),
         ] {
             assert_eq!(Table::parse(json.as_bytes()).err().as_deref(), Some(expected));
         }

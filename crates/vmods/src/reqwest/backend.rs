@@ -114,7 +114,8 @@ async fn send_on(
     let request = client.request(head.method, url).headers(head.headers);
     let has_body = hyper::body::Body::size_hint(&body).exact() != Some(0);
     let request = if has_body { request.body(Body::wrap(body)) } else { request };
-    let mut response: Response<Body> = request.send().await.map_err(|error| NoResponse(failure(error)))?.into();
+    let mut response: Response<Body> =
+        request.send().await.map_err(|error| NoResponse(failure(error)))?.into();
     remove_of_connection(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
     Ok(response)
