@@ -338,6 +338,61 @@ fn a_slow_first_lookup_delays_its_request_alone() {
     assert!(daemon.ok("backend.list").contains("d(fast.example:"));
 }
 
+/// The paths and hosts of fetches that have no backend, and the reason in their logs.
+const WITHOUT_BACKENDS: [(&str, &str, &str); 13] = [
+    (
+        "/host",
+        "absent.example",
+        "backend d(absent.example:http): absent.example cannot be resolved: the name does not exist",
+    ),
+    ("/host", "broken.example", "broken.example cannot be resolved: the name server has failed (SERVFAIL)"),
+    ("/host", "bare.example", "bare.example cannot be resolved: it has no addresses"),
+    ("/host", "mute.example", "backend d(mute.example:http): mute.example is not resolved yet"),
+    ("/host", "a..b", "No backend (vmod-dynamic d a..b:http is not a host name)"),
+    ("/strict", "127.0.0.1", "No backend (vmod-dynamic strict 127.0.0.1:http whitelist mismatch)"),
+    ("/strict", "other.example", "other.example has no addresses that may be used"),
+    (
+        "/service",
+        "_absent._tcp.example",
+        "No backend (vmod-dynamic d _absent._tcp.example cannot be resolved: the name does not exist)",
+    ),
+    (
+        "/late",
+        "_absent._tcp.example",
+        "No backend (vmod-dynamic d _absent._tcp.example cannot be resolved: the name does not exist)",
+    ),
+    ("/service", "_bare._tcp.example", "_bare._tcp.example cannot be resolved: it has no SRV records)"),
+    (
+        "/service",
+        "_closed._tcp.example",
+        "_closed._tcp.example cannot be resolved: its SRV records state that it is not offered)",
+    ),
+    ("/service", "_late._tcp.example", "No backend (vmod-dynamic d _late._tcp.example is not resolved yet)"),
+    ("/service", "a..b", "No backend (vmod-dynamic d a..b is not the name of a service)"),
+];
+
+const OF_PATHS: &str = r#"
+import dynamic; backend none none;
+acl nobody { "192.0.2.1"; }
+sub vcl_init {
+    new d = dynamic.director(first_lookup_timeout = 1s);
+    new strict = dynamic.director(whitelist = nobody);
+}
+sub vcl_recv {
+    if (req.url == "/service") {
+        set req.backend_hint = d.service(req.http.Host);
+    } else if (req.url == "/strict") {
+        set req.backend_hint = strict.backend(req.http.Host);
+    } else if (req.url == "/host") {
+        set req.backend_hint = d.backend(req.http.Host);
+    }
+    return (pass);
+}
+sub vcl_backend_fetch {
+    if (bereq.url == "/late") { set bereq.backend = d.service(bereq.http.Host); }
+}
+"#;
+
 /// A fetch without a backend names the host, or the service, and why it has none.
 #[test]
 fn a_fetch_without_addresses_names_the_host_and_the_reason() {
@@ -352,65 +407,8 @@ fn a_fetch_without_addresses_names_the_host_and_the_reason() {
     server.set("_bare._tcp.example", Reply::Services(1, Vec::new()));
     server.set("_closed._tcp.example", Reply::Services(1, vec![(0, 0, 0, String::new())]));
     server.set("_late._tcp.example", Reply::Silence);
-    let vcl = "import dynamic; backend none none;
-        acl nobody { \"192.0.2.1\"; }
-        sub vcl_init {
-            new d = dynamic.director(first_lookup_timeout = 1s);
-            new strict = dynamic.director(whitelist = nobody);
-        }
-        sub vcl_recv {
-            if (req.url == \"/service\") {
-                set req.backend_hint = d.service(req.http.Host);
-            } else if (req.url == \"/strict\") {
-                set req.backend_hint = strict.backend(req.http.Host);
-            } else if (req.url == \"/host\") {
-                set req.backend_hint = d.backend(req.http.Host);
-            }
-            return (pass);
-        }
-        sub vcl_backend_fetch {
-            if (bereq.url == \"/late\") { set bereq.backend = d.service(bereq.http.Host); }
-        }";
-    let daemon = daemon(&server, vcl);
-    for (path, host, reason) in [
-        (
-            "/host",
-            "absent.example",
-            "backend d(absent.example:http): absent.example cannot be resolved: the name does not exist",
-        ),
-        (
-            "/host",
-            "broken.example",
-            "broken.example cannot be resolved: the name server has failed (SERVFAIL)",
-        ),
-        ("/host", "bare.example", "bare.example cannot be resolved: it has no addresses"),
-        ("/host", "mute.example", "backend d(mute.example:http): mute.example is not resolved yet"),
-        ("/host", "a..b", "No backend (vmod-dynamic d a..b:http is not a host name)"),
-        ("/strict", "127.0.0.1", "No backend (vmod-dynamic strict 127.0.0.1:http whitelist mismatch)"),
-        ("/strict", "other.example", "other.example has no addresses that may be used"),
-        (
-            "/service",
-            "_absent._tcp.example",
-            "No backend (vmod-dynamic d _absent._tcp.example cannot be resolved: the name does not exist)",
-        ),
-        (
-            "/late",
-            "_absent._tcp.example",
-            "No backend (vmod-dynamic d _absent._tcp.example cannot be resolved: the name does not exist)",
-        ),
-        ("/service", "_bare._tcp.example", "_bare._tcp.example cannot be resolved: it has no SRV records)"),
-        (
-            "/service",
-            "_closed._tcp.example",
-            "_closed._tcp.example cannot be resolved: its SRV records state that it is not offered)",
-        ),
-        (
-            "/service",
-            "_late._tcp.example",
-            "No backend (vmod-dynamic d _late._tcp.example is not resolved yet)",
-        ),
-        ("/service", "a..b", "No backend (vmod-dynamic d a..b is not the name of a service)"),
-    ] {
+    let daemon = daemon(&server, OF_PATHS);
+    for (path, host, reason) in WITHOUT_BACKENDS {
         let mut client = lacquer_testing::client::Client::connect(daemon.address).expect("a connection");
         let answer = client.ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert_eq!(answer.expect("a response").status, 503, "{path} {host}");
