@@ -107,6 +107,8 @@ struct Flushes {
 const FRONT_ENTRIES: usize = 4096;
 /// The number of idle client connections that are closed at a time when descriptors are needed.
 const SHED_AT_ONCE: usize = 8;
+/// Clients that have sent a request within this time stay connected then, in seconds.
+const ACTIVE: f64 = 1.0;
 const FLUSH_EVERY: u32 = 64;
 /// The age in seconds after which counters are flushed.
 const FLUSH_AFTER: f64 = 0.001;
@@ -359,10 +361,10 @@ impl Services {
     /// Closes idle connections to clients and to origins.
     pub fn shed_idle(&self, need: Need) {
         let (descriptors, now) = (self.descriptors(), clock::monotonic());
-        if self.deadlines.shed(Idleness::Silent, SHED_AT_ONCE) > 0 {
+        if self.deadlines.shed(Idleness::Silent, 0.0, SHED_AT_ONCE) > 0 {
             descriptors.spare_kept(now);
         } else if need == Need::Urgent && descriptors.may_close_kept(now) {
-            self.deadlines.shed(Idleness::Kept, SHED_AT_ONCE);
+            self.deadlines.shed(Idleness::Kept, ACTIVE, SHED_AT_ONCE);
         }
         self.pools().clear(self.id);
     }
@@ -391,8 +393,8 @@ impl Services {
             self.own.drain_begun.notify_waiters();
         }
         if phase == Phase::ClosingIdle {
-            self.deadlines.shed(Idleness::Silent, usize::MAX);
-            self.deadlines.shed(Idleness::Kept, usize::MAX);
+            self.deadlines.shed(Idleness::Silent, 0.0, usize::MAX);
+            self.deadlines.shed(Idleness::Kept, 0.0, usize::MAX);
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Deadline {
     me: Weak<Deadline>,
     queues: Rc<Queues>,
     at: Cell<f64>,
+    /// The time from which it counts.
+    since: Cell<f64>,
     /// The number of the sweep that checks it.
     sweep_number: Cell<u64>,
     expired: Cell<bool>,
@@ -77,6 +79,7 @@ impl Deadline {
         self.idleness.set(Idleness::Busy);
         let at = since.0 + seconds.max(0.0) + SWEEP_INTERVAL.as_secs_f64();
         self.at.set(at);
+        self.since.set(since.0);
         if time_of(self.sweep_number.get()) > at {
             self.queue(0);
         }
@@ -178,6 +181,7 @@ impl Deadlines {
             me: me.clone(),
             queues: self.0.clone(),
             at: Cell::new(f64::INFINITY),
+            since: Cell::new(f64::INFINITY),
             sweep_number: Cell::new(NO_SWEEP),
             expired: Cell::new(false),
             idleness: Cell::new(Idleness::Busy),
@@ -206,16 +210,17 @@ impl Deadlines {
         self.sweep(clock::monotonic());
     }
 
-    /// Expires at most `most` connections of this idleness, in the order of their deadlines. Returns their number.
-    pub fn shed(&self, idleness: Idleness, most: usize) -> usize {
-        let found = self.find_idle(idleness, most);
+    /// Expires at most `most` connections of this idleness that have waited for at least `seconds`, in the order of their
+    /// deadlines. Returns their number.
+    pub fn shed(&self, idleness: Idleness, seconds: f64, most: usize) -> usize {
+        let found = self.find_idle(idleness, self.0.clock.get() - seconds, most);
         for deadline in &found {
             deadline.expire();
         }
         found.len()
     }
 
-    fn find_idle(&self, idleness: Idleness, most: usize) -> Vec<Rc<Deadline>> {
+    fn find_idle(&self, idleness: Idleness, since: f64, most: usize) -> Vec<Rc<Deadline>> {
         let queued = self.0.queued.borrow();
         let queued = queued
             .iter()
@@ -224,6 +229,7 @@ impl Deadlines {
             entry
                 .upgrade()
                 .filter(|found| found.sweep_number.get() == sweep_number && found.idleness.get() == idleness)
+                .filter(|found| found.since.get() <= since)
         };
         queued.filter_map(fits).take(most).collect()
     }
@@ -265,11 +271,17 @@ mod tests {
             deadline.allow_shedding([Idleness::Busy, Idleness::Kept, Idleness::Silent][n % 3]);
         }
         let gone = || all.iter().map(|deadline| u8::from(deadline.expired.get())).collect::<Vec<_>>();
-        assert_eq!(deadlines.shed(Idleness::Silent, 1), 1);
+        assert_eq!(deadlines.shed(Idleness::Silent, 0.0, 1), 1);
         assert_eq!(gone(), [0, 0, 0, 0, 0, 1], "the one with the earliest deadline");
-        assert_eq!(deadlines.shed(Idleness::Silent, 8), 1);
+        assert_eq!(deadlines.shed(Idleness::Silent, 0.0, 8), 1);
         assert_eq!(gone(), [0, 0, 1, 0, 0, 1]);
-        assert_eq!([Idleness::Kept, Idleness::Kept].map(|kind| deadlines.shed(kind, 8)), [2, 0]);
+        assert_eq!(deadlines.shed(Idleness::Kept, 1.0, 8), 0);
+        deadlines.sweep(1.0);
+        all[1].arm(all[1].now(), 8.0);
+        all[1].allow_shedding(Idleness::Kept);
+        assert_eq!(deadlines.shed(Idleness::Kept, 1.0, 8), 1);
+        assert_eq!(gone(), [0, 0, 1, 0, 1, 1], "the other one had a request meanwhile");
+        assert_eq!([Idleness::Kept, Idleness::Kept].map(|kind| deadlines.shed(kind, 0.0, 8)), [1, 0]);
         assert_eq!(gone(), [0, 1, 1, 0, 1, 1], "busy connections stay");
     }
 

@@ -33,7 +33,7 @@ pub struct Descriptors {
 pub enum Need {
     /// Few are left: clients that never sent a request may be closed.
     Soon,
-    /// None are left: all idle clients may be closed.
+    /// None are left: clients that have been idle for a while may be closed, too.
     Urgent,
 }
 

@@ -126,7 +126,7 @@ fn kills_under_load_leave_no_wrong_bytes() {
     let record = Record { pages, requests, invalidations, kept };
     let mut random = Random(kills);
     // The store is smaller than what is written, so that segments are used again.
-    let option = place.option(",size=16m,memory=8m");
+    let option = place.option(",size=16m,memory=16m");
     for _ in 0..kills {
         let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", &option, "-p", "nuke_limit=1000"]);
         let (first, life) =
