@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use lacquer_sources::clock::Instant;
@@ -35,6 +36,10 @@ impl<'e> Opening<'e> {
 
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.stream.peer_addr()
+    }
+
+    pub fn raw_fd(&self) -> RawFd {
+        self.stream.raw_fd()
     }
 
     /// Sends a PROXY header. It precedes the handshake, because a proxy reads it that does not decrypt.

@@ -14,7 +14,7 @@ use lacquer_shm::TxLog;
 use lacquer_sources::clock;
 
 use super::Fetch;
-use super::connection::{ABANDONED, OriginConnection, check_reserve, take_idle, wait_or_connect};
+use super::connection::{ABANDONED, OriginConnection, connect_unreserved, take_idle, wait_or_connect};
 use super::limits::Limits;
 use crate::backends::Origin;
 use crate::origin_slot::OriginSlot;
@@ -144,10 +144,8 @@ async fn open(
 ) -> Result<OriginConnection, ConnectError> {
     let endpoint = slot.origin().endpoint.clone();
     let counted = endpoint.trust().open();
-    let connected = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
-    let (stream, is_http2) = connected.complete_http2().await?;
+    let (stream, is_http2) = connect_unreserved(services, &endpoint, limits).await?.complete_http2().await?;
     services.counters().backend_conn.add(1);
-    check_reserve(services, stream.raw_fd())?;
     if !is_http2 {
         opening.chose_http1();
         return Ok(OriginConnection::new(Connection::new(stream, &endpoint, counted), slot, false));
