@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::RawFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +11,10 @@ use std::time::Duration;
 use lacquer_cache::Object;
 use lacquer_flow::reuse::{self, Doubt};
 use lacquer_http::{SessClose, Workspace};
-use lacquer_net::descriptors::Need;
 use lacquer_net::multiplex::Stream;
 use lacquer_net::{
-    CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Endpoint, Exchange, Facts, Opening,
-    Rx, Surplus, Taken, TxHalf, Unsolicited, Wanted, Watch,
+    CachedObject, Cause, ConnectError, ConnectStage, Connection, Counted, Exchange, Facts, Rx, Surplus,
+    Taken, TxHalf, Unsolicited, Wanted, Watch,
 };
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
@@ -25,6 +23,7 @@ use lacquer_sources::clock::Instant;
 
 use super::limits::{Limits, lifespan};
 use super::reply::Reply;
+use super::reserve::connect_unreserved;
 use crate::backends::Origin;
 use crate::origin_slot::OriginSlot;
 use crate::services::Services;
@@ -318,9 +317,6 @@ pub fn take_idle(services: &Services, slot: &OriginSlot, quiet: Duration, log: &
 
 /// The interval at which a waiting request checks the pool again: connections in use may have been closed.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// The first pause before a connection is opened again because its descriptor was reserved, and the limit for all pauses.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSES: Duration = Duration::from_secs(1);
 
 /// The next step of a request that needs a connection.
 enum Step {
@@ -392,40 +388,6 @@ pub async fn wait_or_connect(
     let stream = opening.introduce(hello).await?.complete().await?;
     services.counters().backend_conn.add(1);
     Ok(OriginConnection::new(Connection::new(stream, &endpoint, counted), slot, false))
-}
-
-/// Connects to an endpoint. If the connection would use descriptors that are reserved, waits until others are free: those of
-/// clients that have left soon are.
-pub async fn connect_unreserved<'e>(
-    services: &Services,
-    endpoint: &'e Endpoint,
-    limits: &Limits,
-) -> Result<Opening<'e>, ConnectError> {
-    let (mut pause, end) = (FIRST_PAUSE, Instant::now() + LONGEST_PAUSES);
-    loop {
-        let opening = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
-        match check_reserve(services, opening.raw_fd()) {
-            Ok(()) => return Ok(opening),
-            Err(e) if Instant::now() + pause > end => return Err(e),
-            Err(_) => drop(opening),
-        }
-        // Boxed: this is rare, and the future is large.
-        Box::pin(tokio::time::sleep(pause)).await;
-        pause *= 2;
-    }
-}
-
-/// Fails if a connection uses descriptors that are reserved.
-fn check_reserve(services: &Services, fd: RawFd) -> Result<(), ConnectError> {
-    let marks = services.descriptors().marks(&services.params());
-    if fd >= marks.crowded {
-        let need = if fd >= marks.origins { Need::Urgent } else { Need::Soon };
-        services.need_descriptors(need);
-    }
-    if fd >= marks.origins {
-        return Err(ConnectError::new(ConnectStage::Connect, libc::EMFILE));
-    }
-    Ok(())
 }
 
 /// Returns the PROXY header that a new connection begins with; empty if the origin wants none.

@@ -30,6 +30,7 @@ mod queue;
 mod refresh;
 mod repeat;
 mod reply;
+mod reserve;
 mod response;
 mod retry;
 mod run;

@@ -14,8 +14,9 @@ use lacquer_shm::TxLog;
 use lacquer_sources::clock;
 
 use super::Fetch;
-use super::connection::{ABANDONED, OriginConnection, connect_unreserved, take_idle, wait_or_connect};
+use super::connection::{ABANDONED, OriginConnection, take_idle, wait_or_connect};
 use super::limits::Limits;
+use super::reserve::connect_unreserved;
 use crate::backends::Origin;
 use crate::origin_slot::OriginSlot;
 use crate::services::Services;
