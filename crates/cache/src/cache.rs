@@ -228,9 +228,10 @@ impl Cache {
         let mut deferred = DeferredWork::default();
         let Some((shard, slot)) = self.locate(object) else { return Verdict::Banned };
         let mut shard = shard.lock();
-        if object.is(flag::DYING) || shard.object(slot, object.vxid()).is_none() {
+        // The body may have been moved since the caller found the object. Only the one in the index refers to a ban.
+        let Some(object) = shard.object(slot, object.vxid()).filter(|_| !object.is(flag::DYING)) else {
             return Verdict::Banned;
-        }
+        };
         let verdict = self.bans.check(object, request, pause);
         if verdict == Verdict::Banned {
             self.remove(&mut shard, slot, &mut deferred);

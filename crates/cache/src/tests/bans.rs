@@ -301,3 +301,49 @@ fn banned_and_purged_objects_are_not_confirmed() {
     w.cache.kill(&object);
     assert_eq!(recheck(&object), Verdict::Banned);
 }
+
+/// Publishes an object whose body arrives afterwards. Returns it as requests get it before and after its end, when it is
+/// moved into one span.
+fn fill_slowly(w: &World, key: u64) -> [Arc<Object>; 2] {
+    let Lookup::Miss { busy, .. } = w.lookup(key) else { unreachable!("it is not there yet") };
+    let spec = ObjectSpec {
+        vxid: 7,
+        t_origin: w.now.get(),
+        timers: Timers { ttl: 120.0, grace: 0.0, keep: 0.0 },
+        flags: 0,
+        last_modified: 0.0,
+        vary: b"",
+        head: b"Foo: bar",
+        extra: b"",
+    };
+    let mut log = |_: &str| {};
+    let mut nuke = Nuke::new(0, &mut log);
+    let (s0, sizes) = (&w.cache.stevedores()[0], ChunkSizes { first: 16 << 10, max: 1 << 20 });
+    let (early, mut writer) = w.cache.begin(s0, &spec, None, sizes, &mut nuke).expect("room");
+    busy.publish(&early);
+    w.cache.reserve(s0, &mut writer, &mut nuke).expect("room");
+    writer.write(b"hello").expect("reserved");
+    let late = w.cache.finish(Arc::clone(&early), writer);
+    assert!(!Arc::ptr_eq(&early, &late), "it is moved");
+    [early, late]
+}
+
+/// A fetch may validate an object that was moved since it was found. The ban that other objects refer to must stay.
+#[test]
+fn moved_objects_are_counted_once() {
+    let w = World::new(None);
+    ban(&w, "obj.http.Foo == none");
+    let other = w.fill(2, 120.0, |s| s.head = b"Foo: other");
+    let [early, late] = fill_slowly(&w, 1);
+    ban(&w, "req.url == /none");
+    let request = Request("/1".to_owned(), String::new());
+    for object in [&late, &early] {
+        assert_eq!(w.cache.recheck(object, &request, &|| false), Verdict::Clear);
+    }
+    let counts: Vec<i64> = w.cache.bans().text(false).lines().skip(1).map(refs).collect();
+    assert_eq!(counts, [1, 1, 0]);
+    ban(&w, "obj.http.Foo == other");
+    w.tick(100.0);
+    lurk(&w, EAGER);
+    assert_eq!(get(&w, 2, ""), Outcome::Miss(None), "{} is banned", other.vxid());
+}
