@@ -9,7 +9,7 @@ use crate::locks::Mutex;
 use lacquer_disk::Dropped;
 use lacquer_storage::{BodyState, BodyWriter, Stevedore};
 
-use crate::bans::{BanList, BanRequest, HeadReader, Verdict};
+use crate::bans::{BanList, HeadReader};
 use crate::descriptor::Descriptor;
 use crate::disk::Disks;
 use crate::expiry_events::ExpiryEvents;
@@ -219,26 +219,6 @@ impl Cache {
         };
         deferred.run();
         found
-    }
-
-    /// Checks whether an object that a fetch validates may still be used: it is in the index, and no ban hits it.
-    /// `request` represents the request that began the fetch. A banned object is removed. `pause` returns whether the
-    /// caller's time slice is over.
-    pub fn recheck(&self, object: &Object, request: &dyn BanRequest, pause: &dyn Fn() -> bool) -> Verdict {
-        let mut deferred = DeferredWork::default();
-        let Some((shard, slot)) = self.locate(object) else { return Verdict::Banned };
-        let mut shard = shard.lock();
-        // The body may have been moved since the caller found the object. Only the one in the index refers to a ban.
-        let Some(object) = shard.object(slot, object.vxid()).filter(|_| !object.is(flag::DYING)) else {
-            return Verdict::Banned;
-        };
-        let verdict = self.bans.check(object, request, pause);
-        if verdict == Verdict::Banned {
-            self.remove(&mut shard, slot, &mut deferred);
-        }
-        drop(shard);
-        deferred.run();
-        verdict
     }
 
     /// Removes the object of a transaction if it is still in this slot, and all objects with a

@@ -29,6 +29,7 @@ mod object_ref;
 mod parts;
 mod purge;
 mod reading;
+mod recheck;
 mod shard;
 mod slab;
 mod stats;
