@@ -306,23 +306,9 @@ fn banned_and_purged_objects_are_not_confirmed() {
 /// moved into one span.
 fn fill_slowly(w: &World, key: u64) -> [Arc<Object>; 2] {
     let Lookup::Miss { busy, .. } = w.lookup(key) else { unreachable!("it is not there yet") };
-    let spec = ObjectSpec {
-        vxid: 7,
-        t_origin: w.now.get(),
-        timers: Timers { ttl: 120.0, grace: 0.0, keep: 0.0 },
-        flags: 0,
-        last_modified: 0.0,
-        vary: b"",
-        head: b"Foo: bar",
-        extra: b"",
-    };
-    let mut log = |_: &str| {};
-    let mut nuke = Nuke::new(0, &mut log);
-    let (s0, sizes) = (&w.cache.stevedores()[0], ChunkSizes { first: 16 << 10, max: 1 << 20 });
-    let (early, mut writer) = w.cache.begin(s0, &spec, None, sizes, &mut nuke).expect("room");
+    let (early, mut writer) = w.begin(&w.spec(120.0));
     busy.publish(&early);
-    w.cache.reserve(s0, &mut writer, &mut nuke).expect("room");
-    writer.write(b"hello").expect("reserved");
+    w.write(&mut writer, b"hello");
     let late = w.cache.finish(Arc::clone(&early), writer);
     assert!(!Arc::ptr_eq(&early, &late), "it is moved");
     [early, late]

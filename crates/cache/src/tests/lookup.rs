@@ -200,26 +200,12 @@ fn purges_affect_all_variants() {
 fn streamed_objects_are_found_early_and_compacted_at_the_end() {
     let w = World::new(None);
     let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
-    let spec = ObjectSpec {
-        vxid: 7,
-        t_origin: w.now.get(),
-        timers: Timers { ttl: 10.0, grace: 0.0, keep: 0.0 },
-        flags: flag::GZIPED,
-        last_modified: 5.5,
-        vary: b"vary",
-        head: b"Foo: bar",
-        extra: b"",
-    };
-    let mut log = |_: &str| {};
-    let mut nuke = Nuke::new(0, &mut log);
-    let s0 = &w.cache.stevedores()[0];
-    let sizes = ChunkSizes { first: 16 << 10, max: 1 << 20 };
-    let (object, mut writer) = w.cache.begin(s0, &spec, None, sizes, &mut nuke).expect("room");
+    let spec = ObjectSpec { vxid: 7, flags: flag::GZIPED, last_modified: 5.5, vary: b"vary", ..w.spec(10.0) };
+    let (object, mut writer) = w.begin(&spec);
     busy.publish(&object);
     let Lookup::Hit(reader) = w.lookup(1) else { unreachable!() };
     assert_eq!(reader.state(), BodyState::Fetching);
-    w.cache.reserve(s0, &mut writer, &mut nuke).expect("room");
-    writer.write(b"hello").expect("reserved");
+    w.write(&mut writer, b"hello");
     assert_eq!(reader.chunk_at(1).expect("there").bytes(), b"ello");
     object.set_extra(b"esi");
     let object = w.cache.finish(object, writer);
@@ -233,6 +219,9 @@ fn streamed_objects_are_found_early_and_compacted_at_the_end() {
         assert_eq!(object.chunk_at(0).expect("there").bytes(), b"hello");
     }
     // The same for an object that is not published.
+    let mut log = |_: &str| {};
+    let mut nuke = Nuke::new(0, &mut log);
+    let (s0, sizes) = (&w.cache.stevedores()[0], ChunkSizes { first: 16 << 10, max: 1 << 20 });
     let (unseen, mut writer) = w.cache.begin(s0, &spec, Some(5), sizes, &mut nuke).expect("room");
     writer.write(b"hello").expect("room");
     let unseen = w.cache.finish(unseen, writer);

@@ -166,6 +166,36 @@ impl World {
         })
     }
 
+    /// Returns the properties of a new object.
+    fn spec(&self, ttl: f32) -> ObjectSpec<'static> {
+        self.vxid.set(self.vxid.get() + 1);
+        ObjectSpec {
+            vxid: self.vxid.get(),
+            t_origin: self.now.get(),
+            timers: Timers { ttl, grace: 0.0, keep: 0.0 },
+            flags: 0,
+            last_modified: 0.0,
+            vary: b"",
+            head: b"Foo: bar",
+            extra: b"",
+        }
+    }
+
+    /// Creates an object whose body is to be written, not yet in the index.
+    fn begin(&self, spec: &ObjectSpec<'_>) -> (Arc<Object>, BodyWriter) {
+        let sizes = ChunkSizes { first: 16 << 10, max: 1 << 20 };
+        let mut log = |_: &str| {};
+        let mut nuke = Nuke::new(0, &mut log);
+        self.cache.begin(&self.cache.stevedores()[0], spec, None, sizes, &mut nuke).expect("room")
+    }
+
+    /// Writes to the body of an object.
+    fn write(&self, writer: &mut BodyWriter, bytes: &[u8]) {
+        let mut log = |_: &str| {};
+        self.cache.reserve(&self.cache.stevedores()[0], writer, &mut Nuke::new(0, &mut log)).expect("room");
+        writer.write(bytes).expect("reserved");
+    }
+
     /// Creates an object in storage, not yet in the index.
     fn object(&self, ttl: f32, change: impl FnOnce(&mut ObjectSpec<'_>), body: &[u8]) -> Arc<Object> {
         self.try_object(ttl, change, body).expect("room")
@@ -177,17 +207,7 @@ impl World {
         change: impl FnOnce(&mut ObjectSpec<'_>),
         body: &[u8],
     ) -> Result<Arc<Object>, Full> {
-        self.vxid.set(self.vxid.get() + 1);
-        let mut spec = ObjectSpec {
-            vxid: self.vxid.get(),
-            t_origin: self.now.get(),
-            timers: Timers { ttl, grace: 0.0, keep: 0.0 },
-            flags: 0,
-            last_modified: 0.0,
-            vary: b"",
-            head: b"Foo: bar",
-            extra: b"",
-        };
+        let mut spec = self.spec(ttl);
         change(&mut spec);
         let mut log = |text: &str| self.log.borrow_mut().push(text.to_owned());
         let mut nuke = Nuke::new(50, &mut log);

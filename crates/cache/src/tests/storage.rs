@@ -117,16 +117,7 @@ fn evictions_can_be_paused_and_resumed() {
         w.fill(key, 1000.0, |s| s.head = &[b'x'; 800]);
     }
     let mut log = |_: &str| {};
-    let spec = ObjectSpec {
-        vxid: 1,
-        t_origin: w.now.get(),
-        timers: Timers { ttl: 10.0, grace: 0.0, keep: 0.0 },
-        flags: 0,
-        last_modified: 0.0,
-        vary: b"",
-        head: b"",
-        extra: b"",
-    };
+    let spec = ObjectSpec { head: b"", ..w.spec(10.0) };
     let stevedore = &w.cache.stevedores()[0];
     let sizes = ChunkSizes { first: 64 << 10, max: 64 << 10 };
     let begun = w.cache.begin(stevedore, &spec, None, sizes, &mut Nuke::new(1000, &mut log));

@@ -90,24 +90,9 @@ fn the_tag_index_agrees_with_a_model() {
 fn tags_survive_the_end_of_the_fetch() {
     let w = World::new(None);
     let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!("the cache is empty") };
-    let spec = ObjectSpec {
-        vxid: 1,
-        t_origin: T0,
-        timers: Timers { ttl: 60.0, grace: 0.0, keep: 0.0 },
-        flags: 0,
-        last_modified: 0.0,
-        vary: b"",
-        head: b"Foo: bar",
-        extra: b"",
-    };
-    let mut log = |_: &str| {};
-    let mut nuke = Nuke::new(1, &mut log);
-    let sizes = ChunkSizes { first: 16384, max: 65536 };
-    let store = &w.cache.stevedores()[0];
-    let (object, mut writer) = w.cache.begin(store, &spec, None, sizes, &mut nuke).expect("room");
+    let (object, mut writer) = w.begin(&w.spec(60.0));
     drop(busy.publish_tagged(&object, tags_of(&w, &[1, 2, 1])));
-    w.cache.reserve(store, &mut writer, &mut nuke).expect("room");
-    writer.write(b"body").expect("reserved");
+    w.write(&mut writer, b"body");
     w.cache.finish(object, writer);
     assert_eq!(w.cache.tag_stats().read(), [2, 2, 1]);
     assert_eq!(w.cache.purge_tags(&[2, 1], Purge::Hard, w.now.get()), 1);
