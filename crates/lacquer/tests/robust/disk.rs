@@ -16,7 +16,7 @@ use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::{SharedSlot, shared_slot};
 use lacquer_testing::until;
 
-const SUBS: &str = r#"
+pub(crate) const SUBS: &str = r#"
 import std;
 sub vcl_recv {
     if (req.method == "PURGE") { return (purge); }

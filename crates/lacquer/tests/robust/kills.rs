@@ -18,17 +18,8 @@ use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::shared_slot;
 
-use crate::disk::{Place, body, kill_now};
+use crate::disk::{Place, SUBS, body, kill_now};
 
-const SUBS: &str = r#"
-import std;
-sub vcl_recv {
-    if (req.method == "PURGE") { return (purge); }
-    if (req.method == "BAN") { std.ban("req.url == " + req.url); return (synth(200)); }
-    if (req.http.refresh) { set req.hash_always_miss = true; }
-}
-sub vcl_backend_response { set beresp.ttl = 1h; set beresp.grace = 0s; }
-"#;
 const PAGES: u64 = 120;
 const CLIENTS: u64 = 4;
 /// The longest life of a daemon, in milliseconds. Data that is older than a second is durable.

@@ -67,9 +67,10 @@ impl Ejections {
     /// Removes the candidates that are avoided: at most half of them. Returns those that are avoided from now on.
     pub fn apply(&mut self, candidates: &mut Vec<Candidate>, rules: &Rules, now: f64) -> Vec<Candidate> {
         self.0.retain_mut(|ejection| {
-            let load = candidates.iter().find(|c| c.backend == ejection.backend).map(|c| c.load);
-            ejection.update(&load.unwrap_or_default(), now);
-            now < ejection.until + rules.ejection || ejection.is_untried(&load.unwrap_or_default())
+            let candidate = candidates.iter().find(|c| c.backend == ejection.backend);
+            let load = candidate.map_or_else(Load::default, |c| c.load);
+            ejection.update(&load, now);
+            now < ejection.until + rules.ejection || ejection.is_untried(&load)
         });
         let median = median(candidates);
         let mut room = candidates.len() / 2;
@@ -129,7 +130,8 @@ fn median(candidates: &[Candidate]) -> Option<f64> {
 }
 
 /// Returns the candidate with the fewest requests for its weight. Those that could not be connected to a moment ago are
-/// chosen only if there is no other: they have few requests because they fail. `draw` returns a random number below its argument.
+/// chosen only if there is no other: they have few requests because they fail. `draw` returns a random number below its
+/// argument.
 pub fn choose(
     mut candidates: Vec<Candidate>,
     rules: &Rules,
