@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use lacquer_net::descriptors::Need;
 use lacquer_net::{ConnectError, ConnectStage, Endpoint, Opening};
-use lacquer_sources::clock::Instant;
 
 use super::limits::Limits;
 use crate::services::Services;
 
-/// The first pause before a connection is opened again because its descriptor was reserved, and the limit for all pauses.
+/// The first pause before a connection is opened again because its descriptor was reserved. Each one is twice as long as
+/// the one before it, up to the last: 0.63 s in total.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSES: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_millis(320);
 
 /// Connects to an endpoint. If the connection would use descriptors that are reserved, waits until others are free: those of
 /// clients that have left soon are.
@@ -21,12 +21,12 @@ pub(super) async fn connect_unreserved<'e>(
     endpoint: &'e Endpoint,
     limits: &Limits,
 ) -> Result<Opening<'e>, ConnectError> {
-    let (mut pause, end) = (FIRST_PAUSE, Instant::now() + LONGEST_PAUSES);
+    let mut pause = FIRST_PAUSE;
     loop {
         let opening = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
         match check_reserve(services, opening.raw_fd()) {
             Ok(()) => return Ok(opening),
-            Err(e) if Instant::now() + pause > end => return Err(e),
+            Err(e) if pause > LAST_PAUSE => return Err(e),
             Err(_) => drop(opening),
         }
         // Boxed: this is rare, and the future is large.
