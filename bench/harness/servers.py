@@ -65,6 +65,7 @@ class Setup:
     pem: str = ""  # certificate and key of a listener with TLS
     tls_origin: bool = False
     disk_mb: int = 0  # the size of a cache on a disk; storage_mb is then the memory in front of it
+    devices: tuple = ()  # the devices of that cache; none: a file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,10 +171,17 @@ def varnish_like(program):
         secret = s.dir / "secret"
         secret.write_text("bench\n")
         s.cli_port = free_port()
-        storage = f"disk,{s.dir / 'store'},size={s.disk_mb}M,memory={s.storage_mb}M" if s.disk_mb else f"malloc,{s.storage_mb}M"
-        return [program, "-F", *listening(s), *fetching(s), "-n", s.dir / "name", "-s", storage, "-T", f"127.0.0.1:{s.cli_port}", "-S", secret,
+        return [program, "-F", *listening(s), *fetching(s), "-n", s.dir / "name", *storages(s), "-T", f"127.0.0.1:{s.cli_port}", "-S", secret,
                 *(["-p", "feature=+http2"] if s.http2 else [])]
     return command
+
+
+def storages(s):
+    """Returns the options of lacquerd and varnishd for their storage."""
+    if not s.disk_mb:
+        return ["-s", f"malloc,{s.storage_mb}M"]
+    places = [f"{device}" for device in s.devices] or [f"{s.dir / 'store'},size={s.disk_mb}M"]
+    return [word for place in places for word in ("-s", f"main=disk,{place},memory={s.storage_mb}M")]
 
 
 def haproxy(logs):
@@ -203,6 +211,12 @@ def trafficserver(s):
     return ["traffic_server", f"--run-root={s.dir}/trafficserver/runroot.yaml"]
 
 
+def squid_disk(s):
+    """Squid with a file for each object. Its folders are made first."""
+    file = filled("squid-disk.conf", s)
+    return ["sh", "-c", f"squid -N -z -f {file} && exec squid -N -f {file}"]
+
+
 def floor(*more):
     return lambda s: [HELPER, "floor", "--listen", f"127.0.0.1:{s.port}", "--size", s.sizes[0], *s.floor_options, *more]
 
@@ -226,6 +240,7 @@ SERVERS = {s.name: s for s in [
     Server("haproxy-nolog", "variant", "haproxy", haproxy(logs=False)),
     Server("nginx", "cache", "nginx", nginx("nginx.conf")),
     Server("squid", "cache", "squid", lambda s: ["squid", "-N", "-f", filled("squid.conf", s)]),
+    Server("squid-disk", "cache", "squid", squid_disk),
     Server("trafficserver", "cache", "traffic_server", trafficserver),
     Server("nginx-disk", "cache", "nginx", nginx("nginx-disk.conf")),
     Server("nginx-file", "file", "nginx", nginx("nginx-file.conf")),

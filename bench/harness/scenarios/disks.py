@@ -22,6 +22,7 @@ SIZES_KB = (4, 8, 16, 32, 64, 128, 256)  # as the origin's /mixed/
 MEAN = sum(SIZES_KB) / len(SIZES_KB) * 1024
 MEMORY_MB = 96  # of the caches that have memory of their own
 LIMIT_MB = 320  # of the cgroup, with the page cache and the log
+REST = 15  # seconds after filling: a disk of a virtual machine goes on writing after it has answered
 DEPTH = 64
 GROUPS = pathlib.Path("/sys/fs/cgroup")
 
@@ -48,13 +49,13 @@ class MemoryLimit:
 class DiskField(Field):
     """Servers with caches on a disk, each with its memory limit."""
 
-    def __init__(self, names, objects):
+    def __init__(self, names, objects, limit_mb=LIMIT_MB):
         self.limits, self.objects = {}, objects
         # Room for three times the objects: no server evicts.
         super().__init__((), storage_mb=MEMORY_MB, disk_mb=round(objects * MEAN * 3 / 1e6) + 256, scratch=DISK)
         try:
             for name in names:
-                self.limits[name] = MemoryLimit(name, LIMIT_MB)
+                self.limits[name] = MemoryLimit(name, limit_mb)
                 self.start(name, under=self.limits[name].under, timeout=60)
         except BaseException:
             self.close()
@@ -69,6 +70,7 @@ class DiskField(Field):
         for server in self.servers.values():
             load.counted(server.port, self.objects, DEPTH, path)
         settle()
+        time.sleep(REST)
 
     def crash(self, name):
         """Ends all processes of a server at once."""
