@@ -23,6 +23,7 @@ mod head;
 mod host;
 mod limits;
 mod multiplexed;
+mod overlap;
 mod object;
 mod parts;
 mod pipe;

@@ -13,6 +13,7 @@ use lacquer_vcl_runtime::BackendId;
 
 use super::connection::OriginConnection;
 use super::events::FetchEvents;
+use super::overlap::Overlap;
 use super::upgraded::Wanted;
 use crate::admission::Permit;
 use crate::cache_key::CacheKey;
@@ -67,6 +68,8 @@ pub struct Exchange {
     pub(super) lent: Option<OriginConnection>,
     /// The place of the trailers of the response, if they are passed on.
     pub(super) trailers: Option<Rc<Trailers>>,
+    /// The upload that goes on during the response.
+    pub(super) overlap: Option<Box<Overlap>>,
     pub(super) account: Account,
     pub(super) deadline: Rc<Deadline>,
     /// The time when the request was sent.
@@ -97,6 +100,8 @@ pub struct Purpose {
     pub(super) is_hitmiss: bool,
     /// The client accepts trailers, and its protocol has a place for them.
     pub(super) wants_trailers: bool,
+    /// The client's connection has streams, so that its body may arrive while the response is sent.
+    pub(super) may_overlap: bool,
     /// The protocol that the origin is asked for.
     pub(super) upgrade: Option<Box<Wanted>>,
 }

@@ -86,6 +86,7 @@ pub fn from_request(
             backend: inputs.backend,
             lent: None,
             trailers: None,
+            overlap: None,
             account: Account::default(),
             deadline,
             requested: now,
@@ -98,6 +99,7 @@ pub fn from_request(
             is_hitpass: inputs.is_hitpass,
             is_hitmiss: inputs.is_hitmiss,
             wants_trailers,
+            may_overlap: is_pass && req.transport().whole_connection().is_none(),
             upgrade,
         },
         waiter: Waiter { events, is_notified: false, permit: inputs.permit },
@@ -112,9 +114,7 @@ fn wishes(req: &Req, is_pass: bool) -> (Option<Box<Wanted>>, bool) {
     if !is_pass {
         return (None, false);
     }
-    let accepts_trailers = req.transport().is_http2()
-        && !req.is_included()
-        && req.http().has_token(req.task.ws(), h::TE, b"trailers");
+    let accepts_trailers = !req.is_included() && req.http().has_token(req.task.ws(), h::TE, b"trailers");
     (upgrade::wanted(req), accepts_trailers)
 }
 
