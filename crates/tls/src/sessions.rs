@@ -9,7 +9,8 @@ use lacquer_sources::clock;
 use parking_lot::Mutex;
 use rustls::server::StoresServerSessions;
 
-use crate::client::Context;
+/// Identifies the way in which clients are verified. All zeros stand for none.
+pub type Context = [u8; 32];
 
 /// The number of parts, each with a lock of its own.
 const PARTS: usize = 16;

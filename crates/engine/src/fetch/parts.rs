@@ -78,6 +78,22 @@ pub struct Exchange {
     pub(super) failure: &'static str,
 }
 
+impl Exchange {
+    #[inline]
+    pub fn new(backend: BackendId, deadline: Rc<Deadline>, now: f64) -> Exchange {
+        Exchange {
+            backend,
+            lent: None,
+            trailers: None,
+            overlap: None,
+            account: Account::default(),
+            deadline,
+            requested: now,
+            failure: "",
+        }
+    }
+}
+
 /// The destination of the object that the fetch creates, and the stale object that it replaces.
 pub struct Product {
     pub(super) target: Target,

@@ -23,8 +23,7 @@ use lacquer_vcl_runtime::{BackendId, NoBackend};
 use super::connection::OriginConnection;
 use super::events::FetchEvents;
 use super::parts::{
-    Account, Attempt, Completion, Exchange, Product, Purpose, Request, Response, Retries, Step, Target,
-    Waiter,
+    Attempt, Completion, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
 };
 use super::upgraded::Wanted;
 use super::{Fetch, Mode, completion, gone, response, stale, upgrade};
@@ -82,16 +81,7 @@ pub fn from_request(
             reason: Text::NONE,
             body: memory.synth_body,
         },
-        exchange: Exchange {
-            backend: inputs.backend,
-            lent: None,
-            trailers: None,
-            overlap: None,
-            account: Account::default(),
-            deadline,
-            requested: now,
-            failure: "",
-        },
+        exchange: Exchange::new(inputs.backend, deadline, now),
         product: Product { target, stale, nuked: 0, transit_buffer, is_ttl_set: false, stale_if_error: 0.0 },
         purpose: Purpose {
             is_pass,

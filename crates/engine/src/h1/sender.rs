@@ -257,7 +257,9 @@ impl Sender {
         let size = ChunkHeader::new(front.len() + length);
         let mut around = match &self.frame {
             BodyFrame::Plain => Around { size: b"", front, end: b"" },
-            BodyFrame::Chunked | BodyFrame::Trailed(_) => Around { size: size.as_bytes(), front, end: b"\r\n" },
+            BodyFrame::Chunked | BodyFrame::Trailed(_) => {
+                Around { size: size.as_bytes(), front, end: b"\r\n" }
+            }
             BodyFrame::Torn => return Err(SendError::Source),
         };
         self.sent.pieces += 1;

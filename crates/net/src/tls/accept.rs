@@ -74,8 +74,7 @@ pub async fn accept(
     drop(accepted);
     let side = UnbufferedServerConnection::new(config)?;
     let begin_early = |handshake| Ok(Early::new(handshake));
-    let done =
-        complete(stream, Handshake::new(side, received), facts, Some(how.turns), begin_early).await;
+    let done = complete(stream, Handshake::new(side, received), facts, Some(how.turns), begin_early).await;
     done.map_err(Failure::of_client)
 }
 

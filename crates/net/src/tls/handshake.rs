@@ -29,10 +29,7 @@ pub trait Side {
     fn finish(self) -> Result<(ExtractedSecrets, Kernel), Error>;
 
     /// Appends the data that has arrived before the end of the handshake.
-    fn read_early_data(
-        data: ReadEarlyData<'_, '_, Self::Data>,
-        early: &mut Vec<u8>,
-    ) -> Result<(), Failure>;
+    fn read_early_data(data: ReadEarlyData<'_, '_, Self::Data>, early: &mut Vec<u8>) -> Result<(), Failure>;
 }
 
 impl Side for UnbufferedServerConnection {

@@ -7,4 +7,4 @@ mod verification;
 pub use certificate::ClientCertificate;
 pub use explain::{NO_CERTIFICATE, explain};
 pub use verification::ClientVerification;
-pub(crate) use verification::{Context, Verifying};
+pub(crate) use verification::Verifying;

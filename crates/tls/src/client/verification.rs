@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bundle::{File, as_text};
 use crate::pem;
-use crate::sessions::{Sessions, SessionsOf};
+use crate::sessions::{Context, Sessions, SessionsOf};
 use crate::ticketer::{TicketSecret, Ticketer};
 
 /// How a listener verifies its clients.
@@ -104,9 +104,6 @@ impl ClientVerification {
         bytes
     }
 }
-
-/// Identifies a verification. All zeros stand for none.
-pub type Context = [u8; 32];
 
 /// A verification in use. Its tickets are sealed with keys of its own: a session that began under another verification,
 /// or under none, is not resumed, because resumption does not verify the client again.
