@@ -1,6 +1,8 @@
 """A client of HTTP/3 by aioquic, for conformance/http3-clients. Prints a line for each case."""
 
 import asyncio
+import os
+import signal
 import ssl
 import sys
 
@@ -9,9 +11,9 @@ from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.h3.connection import H3Connection
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.events import StreamReset
+from aioquic.quic.events import ConnectionTerminated, StreamReset
 
-PORT = int(sys.argv[1])
+PORT, DAEMON = int(sys.argv[1]), int(sys.argv[2])
 PATIENCE = 30
 
 
@@ -21,12 +23,17 @@ class Client(QuicConnectionProtocol):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.http = None
+        self.is_closed = False
         self.waiting = {}
         self.responses = {}
 
     def quic_event_received(self, event):
         if isinstance(event, StreamReset):
             self.end(event.stream_id)
+        if isinstance(event, ConnectionTerminated):
+            self.is_closed = True
+            for stream in list(self.waiting):
+                self.end(stream)
         for found in self.http.handle_event(event) if self.http else []:
             if not isinstance(found, (HeadersReceived, DataReceived)):
                 continue
@@ -44,7 +51,9 @@ class Client(QuicConnectionProtocol):
             waiting.set_result(None)
 
     async def send(self, path, method="GET", fields=(), body=None):
-        """Returns the fields and the body of the response."""
+        """Returns the fields and the body of the response; no fields if the request was rejected."""
+        if self.is_closed:
+            return {}, b""
         self.http = self.http or H3Connection(self._quic)
         stream = self._quic.get_next_available_stream_id()
         pseudo = {":method": method, ":scheme": "https", ":authority": "example.test", ":path": path}
@@ -151,10 +160,30 @@ async def many_connections():
     assert all(await asyncio.gather(*(one() for _ in range(100))))
 
 
+async def an_upgrade():
+    """The old worker ends a download and rejects later requests, and every new connection is served."""
+    async with client() as c:
+        await c.send("/100")
+        download = asyncio.create_task(c.send("/8000000/private"))
+        await asyncio.sleep(0.3)
+        os.kill(DAEMON, signal.SIGUSR2)
+        rejected, loop = False, asyncio.get_running_loop()
+        until = loop.time() + 4
+        while loop.time() < until or not download.done():
+            if not rejected:
+                fields, body = await c.send("/1000")
+                rejected = not fields
+                assert rejected or body == page(1000), fields
+            async with client() as other:
+                assert (await other.send("/1000"))[1] == page(1000)
+        fields, body = await download
+        assert fields[":status"] == "200" and body == page(8_000_000), fields
+
+
 async def main():
     cases = (
-        pages, bodies, facts, fields_in_the_dynamic_table, a_resumed_session,
-        a_request_with_the_first_flight, many_connection_ids, many_connections
+        pages, bodies, facts, fields_in_the_dynamic_table, a_resumed_session, a_request_with_the_first_flight,
+        many_connection_ids, many_connections, an_upgrade
     )
     for case in cases:
         try:

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages. A manager that was upgraded continues only with a worker of the same version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The hidden first argument that makes the program a worker: `--worker-link=FD`.
 pub const WORKER_ARGUMENT: &str = "--worker-link=";
@@ -117,6 +117,11 @@ pub enum Request {
     HandOver,
     /// The other worker failed to start, and has ended: continue.
     Resume,
+    /// The other worker receives from the UDP sockets from now on, and passes on the datagrams for connections of this one.
+    LeaveDatagrams {
+        /// The number of sockets of each listener that the other worker has. The others are to be closed.
+        sockets: usize,
+    },
     /// Report the use of memory again, after `HandOver`.
     ReportUse,
     /// Use the memory that the previous worker does not use anymore; all of it if that worker has ended.
@@ -225,6 +230,19 @@ pub struct PeerSockets {
     pub successor: Option<i32>,
     /// For the worker from which this one takes over, if that lives.
     pub predecessor: Option<i32>,
+    /// For the datagrams of HTTP/3.
+    pub datagrams: DatagramPeers,
+}
+
+/// The exchange of datagrams between workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatagramPeers {
+    /// The number of the worker, which its connection ids contain. 0 stands for every worker.
+    pub worker: u8,
+    /// The socket on which the next worker passes on datagrams for this one.
+    pub incoming: Option<i32>,
+    /// The number of the worker before this one, and the socket that leads to it, if it may still serve connections.
+    pub predecessor: Option<(u8, i32)>,
 }
 
 /// The division of a worker's address space.

@@ -1,7 +1,7 @@
 //! The orderly end of a worker. Once it has begun, no connections are accepted, connections end with the response in
 //! progress, and idle ones are closed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Seconds for which idle connections stay open: a request that the client sent before it could know is answered.
 const IDLE_FOR: f64 = 1.0;
@@ -13,7 +13,6 @@ const NOT_BEGUN: u64 = u64::MAX;
 pub struct Drain {
     /// The time at which it began, in milliseconds of the monotonic clock.
     begun: AtomicU64,
-    has_retired: AtomicBool,
 }
 
 /// The part of a drain.
@@ -29,7 +28,7 @@ pub enum Phase {
 
 impl Default for Drain {
     fn default() -> Drain {
-        Drain { begun: AtomicU64::new(NOT_BEGUN), has_retired: AtomicBool::new(false) }
+        Drain { begun: AtomicU64::new(NOT_BEGUN) }
     }
 }
 
@@ -38,15 +37,6 @@ impl Drain {
     pub fn begin(&self, now: f64) {
         let begin = (now * 1e3) as u64;
         let _ = self.begun.compare_exchange(NOT_BEGUN, begin, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Records that another worker reads from the UDP sockets.
-    pub fn retire(&self) {
-        self.has_retired.store(true, Ordering::Relaxed);
-    }
-
-    pub fn has_retired(&self) -> bool {
-        self.has_retired.load(Ordering::Relaxed)
     }
 
     pub fn has_begun(&self) -> bool {

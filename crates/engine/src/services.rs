@@ -374,9 +374,9 @@ impl Services {
         self.is_draining.get()
     }
 
-    /// Returns whether another worker reads from the UDP sockets.
-    pub fn has_retired(&self) -> bool {
-        self.shared.drain().has_retired()
+    /// Returns whether the drain has lasted so long that idle connections end.
+    pub fn closes_idle(&self) -> bool {
+        self.is_draining() && self.shared.drain().closes_idle(clock::monotonic())
     }
 
     /// Waits for the beginning of the drain.

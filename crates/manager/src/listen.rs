@@ -409,7 +409,7 @@ impl Listeners {
         self.all.iter().any(|listener| matches!(listener.address, ListenAddress::Unix(_)))
     }
 
-    /// Binds the UDP sockets of listeners with HTTP/3: one for each reactor of the next worker.
+    /// Opens the UDP sockets of listeners with HTTP/3: one for each reactor of the next worker.
     pub fn prepare_datagrams(&mut self, reactors: usize, jail: &Jail) -> Result<(), String> {
         let _root = jail.raise();
         for listener in &mut self.all {
@@ -420,9 +420,11 @@ impl Listeners {
         Ok(())
     }
 
-    /// Calls listen() on every socket, with an accept queue of `depth`.
-    pub fn listen(&mut self, depth: u32) -> io::Result<()> {
+    /// Calls listen() on every socket, with an accept queue of `depth`, and binds the UDP sockets.
+    pub fn listen(&mut self, depth: u32, jail: &Jail) -> io::Result<()> {
+        let _root = jail.raise();
         for listener in &mut self.all {
+            listener.datagrams.bind_all()?;
             listener.socket.listen(i32::try_from(depth).unwrap_or(i32::MAX))?;
             listener.listening = true;
         }
@@ -551,7 +553,7 @@ mod tests {
             assert_eq!((told[3].datagrams.len(), told[4].datagrams.len()), (0, reactors));
         }
         assert_eq!(listeners.descriptors().count(), 6);
-        listeners.listen(5).unwrap();
+        listeners.listen(5, &Jail::none()).unwrap();
         listeners.refuse(&Jail::none()).unwrap();
         assert_eq!(listeners.for_worker()[0].address, told[0].address);
         assert!(listeners.for_worker()[4].datagrams.is_empty());

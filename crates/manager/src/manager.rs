@@ -98,6 +98,8 @@ pub(crate) struct Child {
     pub(crate) state: State,
     /// The process; `None` while there is none.
     pub(crate) process: Option<Worker>,
+    /// The number of the last worker that was started.
+    pub(crate) number: u8,
     pub(crate) relaunch: Relaunch,
     pub(crate) panic_file: Option<std::fs::File>,
     /// The panic message of the last worker that died with one.

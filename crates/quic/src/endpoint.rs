@@ -2,7 +2,10 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::io;
+use std::net::UdpSocket;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -13,7 +16,8 @@ use crate::admission::{Load, Queue, Treatment, Turn, treatment};
 use crate::connection::Connection;
 use crate::core::Core;
 use crate::forward::{Datagram, Forwarded, Forwarder};
-use crate::ids::{self, IdKey};
+use crate::ids::{self, ANY_WORKER, IdKey, Neutral, Owner};
+use crate::relay::{Predecessor, Relayed};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::socket::Buffers;
@@ -32,6 +36,9 @@ pub trait Host {
 
     /// Serves a new connection, which is in its handshake.
     fn serve(&self, connection: Rc<Connection>);
+
+    /// Counts a datagram for the worker before this one, which was passed to it or is lost.
+    fn count_relayed(&self, is_lost: bool);
 }
 
 thread_local! {
@@ -39,10 +46,16 @@ thread_local! {
     static BUFFERS: RefCell<Buffers> = RefCell::default();
 }
 
-/// The place of an endpoint among those of other reactors.
+/// The place of an endpoint among those of other reactors and workers.
 pub struct Place {
-    pub reactor: u8,
+    pub owner: Owner,
+    /// The number of its group.
+    pub group: u8,
     pub ids: IdKey,
+    pub neutral: Neutral,
+    pub predecessor: Option<Predecessor>,
+    /// The socket of the first reactor.
+    pub first: Arc<UdpSocket>,
     pub forwarder: Forwarder,
     pub forwarded: Forwarded,
 }
@@ -64,9 +77,22 @@ impl<H: Host> Endpoint<H> {
         Endpoint { core: Rc::new(core), place, server, queue: Queue::default(), host }
     }
 
-    /// Serves the socket for as long as the reactor runs.
-    pub async fn run(mut self) {
+    /// Serves the socket, for as long as it is polled.
+    pub async fn run(&mut self) {
         poll_fn(|cx| self.poll(cx)).await;
+    }
+
+    /// Leaves the reception to another worker, which has the sockets of this number of reactors. That one passes on the
+    /// datagrams for connections of this one. The other sockets are closed: datagrams that they received would be lost.
+    pub fn stop_receiving(&self, sockets: usize) -> io::Result<()> {
+        let is_shared = usize::from(self.place.owner.reactor) < sockets;
+        let other = if is_shared { None } else { Some(self.place.first.try_clone()?) };
+        self.core.socket.stop_receiving(other)
+    }
+
+    /// Receives again, because the other worker has failed.
+    pub fn receive_again(&self) -> io::Result<()> {
+        self.core.socket.receive_again()
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -103,14 +129,21 @@ impl<H: Host> Endpoint<H> {
         true
     }
 
-    /// Handles a datagram, or passes it to the reactor that its connection id names.
+    /// Handles a datagram, or passes it to the worker and the reactor that its connection id names.
     fn route(&mut self, datagram: Datagram) {
+        let place = &self.place;
         let id = ids::destination(&datagram.bytes);
-        let reactor = id.and_then(|id| self.place.ids.reactor(id)).unwrap_or(self.place.reactor);
-        if reactor == self.place.reactor || !self.place.forwarder.has(reactor) {
-            self.handle(datagram);
+        let owner = id.and_then(|id| place.ids.owner(id)).unwrap_or(place.owner);
+        let is_ours = owner.worker == place.owner.worker || owner.worker == ANY_WORKER;
+        if !is_ours && let Some(predecessor) = place.predecessor.as_ref().filter(|it| it.is(owner.worker)) {
+            match predecessor.pass(place.group, owner.reactor, &datagram) {
+                Relayed::Gone => self.handle(datagram),
+                relayed => self.host.count_relayed(relayed == Relayed::Lost),
+            }
+        } else if is_ours && owner.reactor != place.owner.reactor && place.forwarder.has(owner.reactor) {
+            place.forwarder.pass(owner.reactor, datagram);
         } else {
-            self.place.forwarder.pass(reactor, datagram);
+            self.handle(datagram);
         }
     }
 
@@ -141,7 +174,8 @@ impl<H: Host> Endpoint<H> {
         let response = match treatment(&load, self.queue.len(), incoming.remote_address_validated()) {
             Treatment::Accept => return self.queue.push(incoming),
             Treatment::Refuse => endpoint.refuse(incoming, output),
-            Treatment::Retry => match endpoint.retry(incoming, output) {
+            // The worker that receives the reply serves the client.
+            Treatment::Retry => match self.place.neutral.during(|| endpoint.retry(incoming, output)) {
                 Ok(transmit) => transmit,
                 Err(error) => endpoint.refuse(error.into_incoming(), output),
             },

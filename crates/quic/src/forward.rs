@@ -1,5 +1,5 @@
 //! Datagrams that arrive at a reactor other than that of their connection: after a client has changed its address, or
-//! the number of sockets has changed.
+//! the number of sockets has changed, or from the next worker.
 
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};

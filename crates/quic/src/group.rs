@@ -2,18 +2,32 @@
 
 use std::io;
 use std::net::UdpSocket;
+use std::sync::Arc;
 
 use lacquer_tls::{Frontend, QuicSecret};
 
 use crate::core::Core;
 use crate::endpoint::{Endpoint, Host, Place};
-use crate::forward::Forwarder;
+use crate::forward::{Forwarded, Forwarder};
+use crate::ids::{Neutral, Owner};
+use crate::relay::Predecessor;
 use crate::server::{Keys, Server};
 use crate::socket::Socket;
 
 /// The sockets of an address, which share their port.
 pub struct Group {
     sockets: Vec<UdpSocket>,
+    /// The number of the address, by which workers that follow each other know it.
+    number: u8,
+    forwarder: Forwarder,
+    queues: Vec<Forwarded>,
+}
+
+/// The workers that connection ids name.
+#[derive(Clone)]
+pub struct Workers {
+    pub own: u8,
+    pub predecessor: Option<Predecessor>,
 }
 
 /// An endpoint that has not been started on its reactor.
@@ -24,21 +38,46 @@ pub struct Seed {
     server: Server,
 }
 
+fn too_many<T>(what: &str) -> impl Fn(T) -> String {
+    move |_| format!("HTTP/3 has no more than {} {what}", u8::MAX)
+}
+
 impl Group {
-    pub fn new(sockets: Vec<UdpSocket>) -> Group {
-        Group { sockets }
+    /// The number must differ from those of other groups.
+    pub fn new(number: usize, sockets: Vec<UdpSocket>) -> Result<Group, String> {
+        let (forwarder, queues) = Forwarder::new(sockets.len());
+        Ok(Group { sockets, number: u8::try_from(number).map_err(too_many("addresses"))?, forwarder, queues })
+    }
+
+    /// Returns the queues of the reactors, for datagrams that the next worker passes on.
+    pub fn forwarder(&self) -> Forwarder {
+        self.forwarder.clone()
     }
 
     /// Returns the endpoints, in the order of the reactors.
-    pub fn seeds(self, frontend: &Frontend, secret: &QuicSecret) -> Result<Vec<Seed>, String> {
+    pub fn seeds(
+        self,
+        frontend: &Frontend,
+        secret: &QuicSecret,
+        workers: &Workers,
+    ) -> Result<Vec<Seed>, String> {
         let keys = Keys::of(secret);
-        let (forwarder, queues) = Forwarder::new(self.sockets.len());
-        let sockets = self.sockets.into_iter().zip(queues).enumerate();
+        let Some(first) = self.sockets.first() else { return Ok(Vec::new()) };
+        let first = Arc::new(first.try_clone().map_err(|e| format!("cannot use a UDP socket: {e}"))?);
+        let sockets = self.sockets.into_iter().zip(self.queues).enumerate();
         sockets
             .map(|(at, (socket, forwarded))| {
-                let reactor =
-                    u8::try_from(at).map_err(|_| format!("HTTP/3 has no more than {} reactors", u8::MAX))?;
-                let place = Place { reactor, ids: keys.ids, forwarder: forwarder.clone(), forwarded };
+                let reactor = u8::try_from(at).map_err(too_many("reactors"))?;
+                let place = Place {
+                    owner: Owner { worker: workers.own, reactor },
+                    group: self.number,
+                    ids: keys.ids,
+                    neutral: Neutral::default(),
+                    predecessor: workers.predecessor.clone(),
+                    first: first.clone(),
+                    forwarder: self.forwarder.clone(),
+                    forwarded,
+                };
                 let server = Server::new(&keys, frontend.clone())?;
                 Ok(Seed { socket, place, keys: keys.clone(), server })
             })
@@ -53,7 +92,8 @@ impl Seed {
         let socket = Socket::new(socket)?;
         let config = server.config(&host.settings());
         let is_whole = !socket.may_fragment();
-        let endpoint = quinn_proto::Endpoint::new(keys.endpoint(place.reactor), Some(config), is_whole, None);
+        let settings = keys.endpoint(place.owner, &place.neutral);
+        let endpoint = quinn_proto::Endpoint::new(settings, Some(config), is_whole, None);
         Ok(Endpoint::new(Core::new(socket, endpoint), place, server, host))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The protocol is `quinn-proto`, which does no I/O. An [`Endpoint`] receives datagrams and passes them to their
 //! connections; the task that serves a [`Connection`] handles them, and sends. The connection ids of an endpoint name
-//! its reactor ([`Group`]): a datagram that arrives at another is passed on.
+//! its worker and its reactor ([`Group`]): a datagram that arrives at another is passed on.
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -15,6 +15,7 @@ mod forward;
 mod group;
 mod ids;
 mod mailbox;
+mod relay;
 mod server;
 mod settings;
 mod socket;
@@ -26,7 +27,9 @@ pub use connection::Connection;
 pub use endpoint::{Endpoint, Host};
 pub use error::{ReadError, WriteError};
 pub use event::{CloseReason, Event};
-pub use group::{Group, Seed};
+pub use forward::Forwarder;
+pub use group::{Group, Seed, Workers};
 pub use quinn_proto::{Dir, StreamId};
+pub use relay::{Predecessor, Relayed, receive as receive_relayed};
 pub use settings::Settings;
 pub use tls_session::HandshakeFacts;

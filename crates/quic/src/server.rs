@@ -8,7 +8,7 @@ use aws_lc_rs::{hkdf, hmac};
 use lacquer_tls::{Frontend, QuicSecret};
 use quinn_proto::{EndpointConfig, ServerConfig};
 
-use crate::ids::{IdGenerator, IdKey};
+use crate::ids::{IdGenerator, IdKey, Neutral, Owner};
 use crate::settings::Settings;
 use crate::tls_session;
 
@@ -39,10 +39,10 @@ impl Keys {
     }
 
     /// Returns the settings of the endpoint of a reactor.
-    pub fn endpoint(&self, reactor: u8) -> Arc<EndpointConfig> {
+    pub fn endpoint(&self, owner: Owner, neutral: &Neutral) -> Arc<EndpointConfig> {
         let mut config = EndpointConfig::new(self.reset.clone());
-        let key = self.ids;
-        config.cid_generator(move || Box::new(IdGenerator { key, reactor }));
+        let (key, neutral) = (self.ids, neutral.clone());
+        config.cid_generator(move || Box::new(IdGenerator { key, owner, neutral: neutral.clone() }));
         config.min_reset_interval(RESET_INTERVAL);
         Arc::new(config)
     }

@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::UdpSocket;
 
 use crate::forward::Datagram;
@@ -19,8 +20,64 @@ const BUFFER: usize = 64 * 1024;
 /// The size that the system is asked to give to the queues of the socket.
 const QUEUE: usize = 1024 * 1024;
 
+/// The descriptor of a socket.
+enum Io {
+    Both(UdpSocket),
+    /// Another process receives the datagrams. The reactor does not wake for them.
+    Sending(AsyncFd<std::net::UdpSocket>),
+    /// The reactor cannot watch the socket.
+    Lost,
+}
+
+impl Io {
+    fn both(socket: std::net::UdpSocket) -> io::Result<Io> {
+        Ok(Io::Both(UdpSocket::from_std(socket)?))
+    }
+
+    fn sending(socket: std::net::UdpSocket) -> io::Result<Io> {
+        #[expect(
+            deprecated,
+            reason = "its replacement is unsafe, and a UdpSocket always owns its descriptor"
+        )]
+        let io = AsyncFd::with_interest(socket, Interest::WRITABLE)?;
+        Ok(Io::Sending(io))
+    }
+
+    fn into_socket(self) -> io::Result<std::net::UdpSocket> {
+        match self {
+            Io::Both(io) => io.into_std(),
+            Io::Sending(io) => Ok(io.into_inner()),
+            Io::Lost => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Io::Both(io) => Some(io.as_fd()),
+            Io::Sending(io) => Some(io.as_fd()),
+            Io::Lost => None,
+        }
+    }
+
+    fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Io::Both(io) => io.poll_send_ready(cx).map(drop),
+            Io::Sending(io) => io.poll_write_ready(cx).map(drop),
+            Io::Lost => Poll::Ready(()),
+        }
+    }
+
+    fn try_send(&self, send: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        match self {
+            Io::Both(io) => io.try_io(Interest::WRITABLE, send),
+            Io::Sending(io) => io.try_io(Interest::WRITABLE, |_| send()),
+            Io::Lost => Ok(()),
+        }
+    }
+}
+
 pub struct Socket {
-    io: UdpSocket,
+    io: RefCell<Io>,
     state: UdpSocketState,
     local: SocketAddr,
     /// The tasks that wait until the socket accepts datagrams.
@@ -59,7 +116,7 @@ impl Socket {
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), QUEUE);
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), QUEUE);
         let local = socket.local_addr()?;
-        Ok(Socket { io: UdpSocket::from_std(socket)?, state, local, blocked: RefCell::default() })
+        Ok(Socket { io: RefCell::new(Io::both(socket)?), state, local, blocked: RefCell::default() })
     }
 
     pub fn local(&self) -> SocketAddr {
@@ -67,7 +124,25 @@ impl Socket {
     }
 
     pub fn raw_fd(&self) -> RawFd {
-        self.io.as_raw_fd()
+        self.io.borrow().fd().map_or(-1, |fd| fd.as_raw_fd())
+    }
+
+    fn change(&self, change: impl FnOnce(Io) -> io::Result<Io>) -> io::Result<()> {
+        let io = self.io.replace(Io::Lost);
+        *self.io.borrow_mut() = change(io)?;
+        self.blocked.take().into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    /// Receives no more datagrams, and sends from this socket, or from `other` on the same address. After an error,
+    /// datagrams are lost.
+    pub fn stop_receiving(&self, other: Option<std::net::UdpSocket>) -> io::Result<()> {
+        self.change(|io| Io::sending(other.map_or_else(|| io.into_socket(), Ok)?))
+    }
+
+    /// Receives datagrams again.
+    pub fn receive_again(&self) -> io::Result<()> {
+        self.change(|io| Io::both(io.into_socket()?))
     }
 
     /// Returns whether datagrams may be split on their way.
@@ -82,16 +157,18 @@ impl Socket {
 
     /// Receives datagrams. Returns the number of buffers that were filled.
     pub fn poll_receive(&self, cx: &mut Context<'_>, buffers: &mut Buffers) -> Poll<io::Result<usize>> {
+        let io = self.io.borrow();
+        let Io::Both(io) = &*io else { return Poll::Pending };
         loop {
-            match self.io.poll_recv_ready(cx) {
+            match io.poll_recv_ready(cx) {
                 Poll::Ready(Ok(())) => {}
                 other => return other.map_ok(|()| 0),
             }
-            let received = self.io.try_io(Interest::READABLE, || {
+            let received = io.try_io(Interest::READABLE, || {
                 let mut slices = buffers.bytes.chunks_mut(BUFFER).map(IoSliceMut::new);
                 let mut slices: [IoSliceMut<'_>; BATCH] =
                     std::array::from_fn(|_| slices.next().unwrap_or(IoSliceMut::new(&mut [])));
-                self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut buffers.metas)
+                self.state.recv(UdpSockRef::from(io), &mut slices, &mut buffers.metas)
             });
             match received {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -110,8 +187,9 @@ impl Socket {
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
         };
-        let sent =
-            self.io.try_io(Interest::WRITABLE, || self.state.try_send(UdpSockRef::from(&self.io), &transmit));
+        let io = self.io.borrow();
+        let Some(fd) = io.fd() else { return true };
+        let sent = io.try_send(|| self.state.try_send(UdpSockRef::from(&fd), &transmit));
         !sent.is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
     }
 
@@ -122,7 +200,7 @@ impl Socket {
 
     /// Wakes the tasks that wait for the socket, if it accepts datagrams.
     pub fn poll_unblock(&self, cx: &mut Context<'_>) {
-        if !self.blocked.borrow().is_empty() && self.io.poll_send_ready(cx).is_ready() {
+        if !self.blocked.borrow().is_empty() && self.io.borrow().poll_send_ready(cx).is_ready() {
             self.blocked.take().into_iter().for_each(Waker::wake);
         }
     }

@@ -24,6 +24,7 @@ use rustix::net::{SocketFlags, accept_with};
 
 use crate::balancer::{Accepted, ConnectionBalancer, Datagrams};
 use crate::process::Process;
+use crate::udp_handover::UdpSockets;
 
 /// The longest wait for free descriptors before idle connections that have already served a request are closed.
 const URGENT_AFTER: Duration = Duration::from_millis(250);
@@ -52,7 +53,11 @@ fn alternative(config: &ListenSocket) -> Option<String> {
 
 impl Inherited {
     /// `certificates` has those of the listeners with TLS.
-    pub fn new(config: &ListenSocket, certificates: Option<&Store>) -> Result<Inherited, String> {
+    pub fn new(
+        config: &ListenSocket,
+        certificates: Option<&Store>,
+        udp: &mut UdpSockets,
+    ) -> Result<Inherited, String> {
         let path = match &config.address {
             ListenAddress::Ip(_) => None,
             ListenAddress::Unix(path) => Some(path.clone()),
@@ -63,13 +68,19 @@ impl Inherited {
         let sockets =
             config.datagrams.iter().map(|fd| UdpSocket::from(lacquer_system::inherit(*fd))).collect();
         let seeds = match (&frontend, certificates) {
-            (Some(frontend), Some(store)) => Group::new(sockets).seeds(frontend, store.quic_secret())?,
+            (Some(frontend), Some(store)) if !config.datagrams.is_empty() => {
+                let group = Group::new(udp.next_group(), sockets)?;
+                udp.add_group(group.forwarder());
+                group.seeds(frontend, store.quic_secret(), &udp.workers)?
+            }
             _ => Vec::new(),
         };
         // The clients of HTTP/3 need no other protocol.
         let listener = Arc::new(Listener::new(config.name.clone(), config.endpoint.clone(), None, []));
-        let datagrams =
-            seeds.into_iter().map(|seed| Datagrams { seed, listener: listener.clone() }).collect();
+        let datagrams = seeds
+            .into_iter()
+            .map(|seed| Datagrams { seed, listener: listener.clone(), orders: udp.add_endpoint() })
+            .collect();
         let stages: Vec<Stage> = proxy.into_iter().chain(frontend.map(Stage::Tls)).collect();
         let listener = Listener::new(config.name.clone(), config.endpoint.clone(), path, stages);
         Ok(Inherited {
@@ -107,7 +118,6 @@ impl Entrance {
     /// Leaves further connections to another worker.
     pub fn retire(&self, process: &Process) {
         self.has_retired.set(true);
-        process.shared().drain().retire();
         self.stop(process);
     }
 

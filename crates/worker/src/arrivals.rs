@@ -23,7 +23,7 @@ pub async fn serve(services: Rc<Services>, mut arrivals: UnboundedReceiver<Arriv
                 lease.take();
                 begin(&services, accepted, lease);
             }
-            Arrival::Datagrams(datagrams, office) => datagrams::start(&services, datagrams, office),
+            Arrival::Datagrams(datagrams, office) => datagrams::start(&services, *datagrams, office),
         }
     }
 }

@@ -9,6 +9,8 @@ use lacquer_net::Listener;
 use lacquer_quic::Seed;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::udp_handover::Order;
+
 /// The weight of a connection that a reactor has not taken yet, relative to one that it serves. Untaken connections
 /// indicate that the reactor is busy with long work.
 const WEIGHT_OF_WAITING: usize = 8;
@@ -44,12 +46,13 @@ pub struct Accepted {
 pub struct Datagrams {
     pub seed: Seed,
     pub listener: Arc<Listener>,
+    pub orders: UnboundedReceiver<Order>,
 }
 
 /// A connection or a socket that is sent to its reactor.
 pub enum Arrival {
     Connection(Accepted, ConnectionLease),
-    Datagrams(Datagrams, LeaseOffice),
+    Datagrams(Box<Datagrams>, LeaseOffice),
 }
 
 /// Counts the connections that a reactor has accepted itself.
@@ -128,7 +131,7 @@ impl ConnectionBalancer {
     pub fn send_socket(self: &Arc<ConnectionBalancer>, reactor: usize, datagrams: Datagrams) {
         if let Some(member) = self.members.get(reactor) {
             let office = LeaseOffice { balancer: self.clone(), reactor };
-            let _ = member.arrivals.send(Arrival::Datagrams(datagrams, office));
+            let _ = member.arrivals.send(Arrival::Datagrams(Box::new(datagrams), office));
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::disks::Devices;
 use crate::peers::Peers;
 use crate::process::Process;
 use crate::successor::Handover;
+use crate::udp_handover::{UdpHandover, UdpSockets};
 use crate::{disk_counters, disks, reactor, storages};
 
 /// The number of descriptors for which the kernel's table is allocated at the start. Each takes eight bytes.
@@ -45,13 +46,14 @@ pub fn boot(link: RawFd) -> Result<(Arc<Process>, Entrance, UnixStream), String>
     lacquer_system::set_panic_fd(config.panic_fd);
     std::panic::set_hook(Box::new(crate::control::panics::hook));
     let certificates = certificates(&mut config)?;
-    let sockets = config.sockets.iter().map(|socket| Inherited::new(socket, certificates.as_ref()));
+    let mut udp = UdpSockets::new(config.peers.datagrams);
+    let sockets = config.sockets.iter().map(|socket| Inherited::new(socket, certificates.as_ref(), &mut udp));
     let sockets = sockets.collect::<Result<Vec<Inherited>, String>>()?;
     let devices = Devices::prepare(&config.storages, config.params.reactor_count());
     if let Some(line) = lacquer_jail::enter(&config, devices.has_rings())?.line() {
         eprintln!("{line}");
     }
-    let process = share_inherited(config, devices, certificates)?;
+    let process = share_inherited(config, devices, certificates, udp.finish())?;
     let balancer = start_reactors(&process)?;
     let entrance = accept::start(&process, balancer, sockets)?;
     crate::helpers::start(&process)?;
@@ -76,6 +78,7 @@ fn share_inherited(
     config: WorkerConfig,
     devices: Devices,
     certificates: Option<Store>,
+    udp: UdpHandover,
 ) -> Result<Arc<Process>, String> {
     let dir = open_dir(lacquer_system::inherit(config.vsm_fd))?;
     let storages = storages::inherited(&config.storages, config.address_space.reserve)?;
@@ -85,7 +88,7 @@ fn share_inherited(
     let peers = Peers::default();
     let listeners: Vec<Box<dyn InvalidationListener>> = vec![Box::new(peers.clone())];
     let process = share(config, dir, storages.stevedores, disks, listeners, certificates)?;
-    process.set_handover(Handover { peers: peers.clone(), successor, pins: storages.pins });
+    process.set_handover(Handover { peers: peers.clone(), successor, pins: storages.pins, udp });
     if let Some(predecessor) = predecessor {
         peers.open(process.shared(), predecessor)?;
     }

@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lacquer_engine::Services;
 use lacquer_engine::activity::{Work, track_polls};
@@ -12,9 +11,7 @@ use lacquer_quic::{Connection, Host, Settings};
 use lacquer_sessions::h3;
 
 use crate::balancer::{Datagrams, LeaseOffice};
-
-/// The time between checks whether another worker reads from the socket.
-const RETIRED_CHECK: Duration = Duration::from_millis(100);
+use crate::udp_handover::Order;
 
 /// Serves the connections of a socket.
 struct Sessions {
@@ -43,27 +40,38 @@ impl Host for Sessions {
             connection.drained().await;
         });
     }
+
+    fn count_relayed(&self, is_lost: bool) {
+        let counters = self.services.counters();
+        if is_lost { &counters.h3_relay_lost } else { &counters.h3_relayed }.add(1);
+    }
 }
 
 /// Starts to serve a socket, for as long as the reactor runs.
 pub fn start(services: &Rc<Services>, datagrams: Datagrams, office: LeaseOffice) {
-    let Datagrams { seed, listener } = datagrams;
+    let Datagrams { seed, listener, mut orders } = datagrams;
     let name = listener.name().to_owned();
     let sessions = Sessions { services: services.clone(), listener, office };
     match seed.start(sessions) {
-        Ok(endpoint) => {
-            let (watched, services) = (services.watched().clone(), services.clone());
+        Ok(mut endpoint) => {
+            let watched = services.watched().clone();
             tokio::task::spawn_local(async move {
-                let retired = async {
-                    while !services.has_retired() {
-                        tokio::time::sleep(RETIRED_CHECK).await;
+                loop {
+                    let order = {
+                        let serving = pin!(endpoint.run());
+                        tokio::select! {
+                            biased;
+                            Some(order) = orders.recv() => order,
+                            () = track_polls(&watched.activity, Work::Accepting, serving) => return,
+                        }
+                    };
+                    let outcome = match order {
+                        Order::Stop { sockets, done: _done } => endpoint.stop_receiving(sockets),
+                        Order::Continue => endpoint.receive_again(),
+                    };
+                    if let Err(e) = outcome {
+                        eprintln!("Cannot hand over the UDP socket of {name}: {e}");
                     }
-                };
-                let serving = pin!(endpoint.run());
-                tokio::select! {
-                    () = track_polls(&watched.activity, Work::Accepting, serving) => {}
-                    // The next worker reads from the socket. Packets for connections of this one would be lost.
-                    () = retired => {}
                 }
             });
         }

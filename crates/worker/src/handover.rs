@@ -52,10 +52,16 @@ pub fn hand_over(process: &Process) -> Reply {
 /// Continues after a handover that failed.
 pub fn resume(process: &Process) -> Reply {
     if let Some(handover) = process.handover() {
+        handover.udp.resume();
         handover.peers.pause();
         storages(handover, process).for_each(|(stevedore, _)| stevedore.thaw());
     }
     Reply::ok("")
+}
+
+/// Leaves the reception of datagrams to another worker, which has this number of sockets of each listener.
+pub fn leave_datagrams(process: &Process, sockets: usize) -> Reply {
+    done(process.handover().map_or(Ok(()), |handover| handover.udp.stop(sockets)))
 }
 
 /// Reports the memory that is still in use.

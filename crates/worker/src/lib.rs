@@ -29,6 +29,7 @@ pub mod simulated;
 mod storages;
 mod successor;
 mod tag_counters;
+mod udp_handover;
 mod vcl_life;
 mod watchdog;
 

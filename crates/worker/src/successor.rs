@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use crate::peers::Peers;
+use crate::udp_handover::UdpHandover;
 
 pub struct Handover {
     pub peers: Peers,
@@ -11,4 +12,5 @@ pub struct Handover {
     pub successor: Option<UnixStream>,
     /// The files of pins, with the numbers of the storages that are kept.
     pub pins: Vec<(usize, OwnedFd)>,
+    pub udp: UdpHandover,
 }

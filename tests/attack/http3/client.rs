@@ -7,7 +7,7 @@ use std::time::Duration;
 use lacquer_h3::qpack::{self, Begun, Decoder, Step};
 use lacquer_h3::{Connection, frame, settings};
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Endpoint, RecvStream, SendStream};
+use quinn::{ClientConfig, Endpoint, RecvStream, SendStream, WriteError};
 
 use super::trusted;
 
@@ -111,9 +111,47 @@ impl Client {
         Ok(Client { endpoint, connection, _control: control })
     }
 
+    /// Reads the daemon's streams until the connection ends. Calls `leave` when it announces that.
+    pub async fn watch(connection: quinn::Connection, leave: impl Fn()) {
+        // A client that drops one of them stops it, which is an error.
+        let mut streams = Vec::new();
+        while let Ok(mut stream) = connection.accept_uni().await {
+            let mut kind = [0];
+            let is_control = stream.read_exact(&mut kind).await.is_ok() && kind == [0];
+            let mut reader = frame::Reader::default();
+            while is_control && let Ok(Some(chunk)) = stream.read_chunk(1000, true).await {
+                let mut input = &chunk.bytes[..];
+                while let Some(piece) = reader.next(&mut input) {
+                    if let frame::Piece::Begin(header) = piece
+                        && header.kind() == frame::Kind::GoAway
+                    {
+                        leave();
+                    }
+                }
+            }
+            streams.push(stream);
+        }
+    }
+
+    /// Closes the connection, and waits until the daemon knows.
+    pub async fn close(self) {
+        self.connection.close(0x100_u32.into(), b"");
+        self.endpoint.wait_idle().await;
+    }
+
     /// Opens a request. The caller sends its body, and ends it.
     pub async fn open(&self, method: &str, path: &str, more: &[(&str, &str)]) -> (SendStream, RecvStream) {
-        let (mut send, receive) = self.connection.open_bi().await.expect("the daemon allows a stream");
+        self.try_open(method, path, more).await.expect("the daemon reads")
+    }
+
+    /// Opens a request on a connection that may end.
+    pub async fn try_open(
+        &self,
+        method: &str,
+        path: &str,
+        more: &[(&str, &str)],
+    ) -> Result<(SendStream, RecvStream), WriteError> {
+        let (mut send, receive) = self.connection.open_bi().await?;
         let pseudo =
             [(":method", method), (":scheme", "https"), (":authority", "example.test"), (":path", path)];
         let mut bytes = Vec::new();
@@ -123,8 +161,8 @@ impl Client {
                 qpack::field(out, name.as_bytes(), value.as_bytes());
             }
         });
-        send.write_all(&bytes).await.expect("the daemon reads");
-        (send, receive)
+        send.write_all(&bytes).await?;
+        Ok((send, receive))
     }
 
     /// Sends a request with a body, and returns the response.
@@ -157,7 +195,7 @@ pub async fn try_response(receive: &mut RecvStream) -> Result<Response, quinn::R
     Ok(parse(&read.expect("a response in time")?))
 }
 
-fn parse(bytes: &[u8]) -> Response {
+pub fn parse(bytes: &[u8]) -> Response {
     let (mut reader, mut input) = (frame::Reader::default(), bytes);
     let (mut response, mut kind) = (Response { lines: Vec::new(), body: Vec::new() }, frame::Kind::Unknown);
     while let Some(piece) = reader.next(&mut input) {

@@ -5,6 +5,7 @@ mod client;
 mod malformed;
 mod relay;
 mod tunnels;
+mod upgrades;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -62,7 +63,7 @@ fn serve(request: &str, stream: &mut TcpStream) -> bool {
 struct Served {
     daemon: Daemon,
     address: SocketAddr,
-    _origin: Origin,
+    origin: Origin,
 }
 
 /// VCL that answers `/synth` itself, after the body of the request was read.
@@ -92,7 +93,7 @@ fn start(options: &[&str]) -> Served {
     let mut daemon = Daemon::start(&vcl(origin.address, SUBS), &[&given[..], options].concat());
     let address = SocketAddr::from(([127, 0, 0, 1], daemon.port_of("secure")));
     load_certificate(&mut daemon);
-    Served { daemon, address, _origin: origin }
+    Served { daemon, address, origin }
 }
 
 fn load_certificate(daemon: &mut Daemon) {
@@ -109,6 +110,7 @@ impl Served {
             let client = Client::connect(self.address).await;
             let page = client.get("/1000").await;
             assert_eq!((page.status(), &page.body), ("200", &body(1000)));
+            client.close().await;
         });
     }
 }

@@ -1,8 +1,8 @@
 //! A relay of UDP datagrams that loses, repeats and delays some of them.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use lacquer_testing::Random;
 const DATAGRAM: usize = 65_535;
 /// A size that requests with long fields exceed, and acknowledgments do not.
 const ACKNOWLEDGMENT: usize = 200;
+/// The number of the last datagrams of a client that are recorded.
+const RECORDED: usize = 50;
 
 /// The faults of a relay, in percent of the datagrams.
 #[derive(Clone, Copy)]
@@ -27,6 +29,7 @@ pub struct Relay {
     pub address: SocketAddr,
     is_over: Arc<AtomicBool>,
     is_mute: Arc<AtomicBool>,
+    recorded: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Relay {
@@ -42,12 +45,20 @@ impl Relay {
         let (over, first) = (is_over.clone(), (towards.try_clone(), back.try_clone()));
         let is_mute = Arc::new(AtomicBool::new(false));
         let mute = is_mute.clone();
-        let client = Arc::new(std::sync::Mutex::new(None));
+        let recorded = Arc::<Mutex<Vec<Vec<u8>>>>::default();
+        let record = recorded.clone();
+        let client = Arc::new(Mutex::new(None));
         let latest = client.clone();
         let (from, to) = (first.0.expect("a socket"), first.1.expect("a socket"));
         thread::spawn(move || {
             relay(&from, faults, Random(seed), &over, |bytes, sender| {
                 *latest.lock().expect("a lock") = Some(sender);
+                let mut record = record.lock().expect("a lock");
+                if record.len() == RECORDED {
+                    record.remove(0);
+                }
+                record.push(bytes.to_vec());
+                drop(record);
                 if bytes.len() > ACKNOWLEDGMENT || !mute.load(Ordering::Relaxed) {
                     let _ = to.send(bytes);
                 }
@@ -61,7 +72,12 @@ impl Relay {
                 }
             });
         });
-        Relay { address, is_over, is_mute }
+        Relay { address, is_over, is_mute, recorded }
+    }
+
+    /// Returns the last datagrams of the client.
+    pub fn recorded(&self) -> Vec<Vec<u8>> {
+        self.recorded.lock().expect("a lock").clone()
     }
 
     /// Loses the client's acknowledgments from now on.

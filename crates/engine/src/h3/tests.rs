@@ -12,7 +12,7 @@ use lacquer_deliver::ResponseSink;
 use lacquer_flow::delivery::End;
 use lacquer_h3::frame::{Kind, Piece, Reader};
 use lacquer_net::{Listener, Side};
-use lacquer_quic::{Connection, Dir, Group, Host, Settings};
+use lacquer_quic::{Connection, Dir, Group, Host, Settings, Workers};
 use lacquer_testing::Random;
 use lacquer_tls::{Frontend, QuicSecret};
 use quinn::crypto::rustls::QuicClientConfig;
@@ -50,6 +50,8 @@ impl Host for Keeper {
     fn serve(&self, connection: Rc<Connection>) {
         self.0.borrow_mut().push(connection);
     }
+
+    fn count_relayed(&self, _is_lost: bool) {}
 }
 
 /// Returns the settings of a server, and of a client that trusts it.
@@ -120,11 +122,12 @@ fn any_order_of_calls_gives_the_bytes_in_this_order() {
         let (frontend, config) = settings();
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let address = socket.local_addr().expect("it is bound");
-        let mut seeds =
-            Group::new(vec![socket]).seeds(&frontend, &QuicSecret::new([1; 32])).expect("settings");
+        let (group, workers) = (Group::new(0, vec![socket]), Workers { own: 1, predecessor: None });
+        let seeds = group.and_then(|group| group.seeds(&frontend, &QuicSecret::new([1; 32]), &workers));
+        let mut seeds = seeds.expect("settings");
         let (connections, streams) = (Connections::default(), Rc::<RefCell<Vec<_>>>::default());
-        let endpoint = seeds.remove(0).start(Keeper(connections.clone())).expect("a socket");
-        tokio::task::spawn_local(endpoint.run());
+        let mut endpoint = seeds.remove(0).start(Keeper(connections.clone())).expect("a socket");
+        tokio::task::spawn_local(async move { endpoint.run().await });
         let client = quinn::Endpoint::client("127.0.0.1:0".parse().expect("an address")).expect("a socket");
         let connecting = client.connect_with(config, address, "localhost").expect("a name");
         let accept = async {

@@ -124,6 +124,7 @@ impl Adopted {
         };
         manager.child.relaunch.inheritance().adopt(worker.is_kept);
         manager.child.panic_file = worker.panic.map(take).transpose().map_err(fault)?.map(File::from);
+        manager.child.number = worker.number;
         manager.child.process = Some(Worker::adopt(worker).map_err(fault)?);
         manager.child.state = ChildState::Running;
         if let (Some(shm), Some(worker)) = (&mut manager.shm, &manager.child.process) {

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::tls::Secrets;
 
 /// The version of the format. A program with another one refuses the state, and the old program continues.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"LQUPGRAD";
 const HEAD: usize = 24;
@@ -112,6 +112,9 @@ pub struct WorkerState {
     pub output: RawFd,
     /// The socket for the next worker.
     pub peer: Option<RawFd>,
+    /// Its number, and the socket for datagrams of later workers.
+    pub number: u8,
+    pub datagrams: Option<RawFd>,
     pub panic: Option<RawFd>,
     /// The id of the next request.
     pub next_id: u64,
@@ -135,9 +138,9 @@ impl State {
             all.extend(kept.iter().flat_map(|&(records, pins)| [records, pins]));
             all.extend(disks.iter().flat_map(|(files, marker)| files.iter().chain([marker])));
         }
-        if let Some(WorkerState { link, output, peer, panic, .. }) = &self.worker {
+        if let Some(WorkerState { link, output, peer, datagrams, panic, .. }) = &self.worker {
             all.extend([*link, *output]);
-            all.extend(peer.iter().chain(panic));
+            all.extend(peer.iter().chain(datagrams).chain(panic));
         }
         all
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use lacquer_cli::link::{self, FromWorker, Request, ToWorker, WORKER_ARGUMENT};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::{Pid, Signal};
 
@@ -38,6 +39,22 @@ pub struct Worker {
     killed: bool,
     /// Our end of its connection to the next worker, until that has inherited it and has started.
     peer: Option<UnixStream>,
+    datagrams: DatagramEnd,
+}
+
+/// The end of a worker's connection on which later workers pass on datagrams for it.
+#[derive(Debug)]
+struct DatagramEnd {
+    /// The number of the worker.
+    worker: u8,
+    /// `None` if the program before this one has left none.
+    socket: Option<OwnedFd>,
+}
+
+/// The sockets that a worker has inherited for the next one. They are to be described in its configuration.
+pub struct ForSuccessor {
+    pub stream: UnixStream,
+    pub datagrams: OwnedFd,
 }
 
 /// The result of a request.
@@ -99,20 +116,24 @@ fn program(name: &OsString, more: &str) -> io::Result<Command> {
 }
 
 impl Worker {
-    /// Starts a worker. It inherits the descriptors with their numbers, and the variables that `more` names. Also returns
-    /// the socket for the next worker, which it has inherited, to be described in its configuration.
+    /// Starts a worker with a number. It inherits the descriptors with their numbers, and the variables that `more` names.
     pub fn spawn(
         name: &OsString,
+        number: u8,
         more: &str,
         inherited: &[BorrowedFd<'_>],
-    ) -> io::Result<(Worker, UnixStream)> {
+    ) -> io::Result<(Worker, ForSuccessor)> {
         let (link, theirs) = UnixStream::pair()?;
         let (peer, successor) = UnixStream::pair()?;
+        // Datagrams keep their limits, and the queue is limited by its bytes.
+        let (outgoing, datagrams) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
         // A small pipe buffer is acceptable.
         let _ = fcntl_setpipe_size(&output, OUTPUT_BUFFER);
         rustix::io::ioctl_fionbio(&output, true)?;
-        let passed = || inherited.iter().copied().chain([theirs.as_fd(), successor.as_fd()]);
+        let passed =
+            || inherited.iter().copied().chain([theirs.as_fd(), successor.as_fd(), datagrams.as_fd()]);
         for fd in passed() {
             fcntl_setfd(fd, FdFlags::empty())?;
         }
@@ -135,8 +156,9 @@ impl Worker {
             next_id: 1,
             killed: false,
             peer: Some(peer),
+            datagrams: DatagramEnd { worker: number, socket: Some(outgoing) },
         };
-        Ok((worker, successor))
+        Ok((worker, ForSuccessor { stream: successor, datagrams }))
     }
 
     /// Returns the state for the program that replaces this one. `panic` is its panic file.
@@ -146,6 +168,8 @@ impl Worker {
             link: self.link.as_raw_fd(),
             output: self.output.as_raw_fd(),
             peer: self.peer.as_ref().map(AsRawFd::as_raw_fd),
+            number: self.datagrams.worker,
+            datagrams: self.datagrams.socket.as_ref().map(AsRawFd::as_raw_fd),
             panic,
             next_id: self.next_id,
             received: self.received.clone(),
@@ -164,12 +188,24 @@ impl Worker {
             next_id: state.next_id,
             killed: false,
             peer: state.peer.map(take).transpose()?.map(UnixStream::from),
+            datagrams: DatagramEnd { worker: state.number, socket: state.datagrams.map(take).transpose()? },
         })
     }
 
     /// Returns the descriptors that another program needs to continue with it.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        [self.link.as_fd(), self.output.as_fd()].into_iter().chain(self.peer())
+        let datagrams = self.datagrams().map(|(_, fd)| fd);
+        [self.link.as_fd(), self.output.as_fd()].into_iter().chain(self.peer()).chain(datagrams)
+    }
+
+    /// Returns its number, which differs from those of the workers before and after it.
+    pub fn number(&self) -> u8 {
+        self.datagrams.worker
+    }
+
+    /// Returns its number, and the end of its connection on which later workers pass on datagrams for it.
+    pub fn datagrams(&self) -> Option<(u8, BorrowedFd<'_>)> {
+        self.datagrams.socket.as_ref().map(|socket| (self.datagrams.worker, socket.as_fd()))
     }
 
     /// Returns the end of its connection to the next worker that the next one inherits.

@@ -23,6 +23,11 @@ impl Retiring {
         self.worker.output()
     }
 
+    /// Returns the worker.
+    pub fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
     /// Returns the time of the next report of its memory.
     pub fn deadline(&self) -> Instant {
         self.next_report

@@ -3,13 +3,14 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use lacquer_cli::link::{FromWorker, PeerSockets, Request, ToWorker, WorkerConfig};
+use lacquer_cli::link::{DatagramPeers, FromWorker, PeerSockets, Request, ToWorker, WorkerConfig};
 use lacquer_cli::status;
 use lacquer_params::{DebugBits, FeatureBits, Params};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::inheritance::Memory;
 use super::process::{Worker, panic_file, tool};
+use super::retiring::Retiring;
 use super::state::State;
 use crate::complain::{Level, print_line};
 use crate::manager::{Manager, Reply, seconds};
@@ -117,12 +118,15 @@ impl Manager {
         let certificates = self.tls.catalogue.in_use();
         self.send_certificates(&certificates).map_err(|reply| fail("Pushing certificates", reply))?;
         self.send_challenges().map_err(|reply| fail("Pushing challenges", reply))?;
-        if let Some(beside) = beside {
+        if let Some(beside) = beside.as_deref_mut() {
             self.pass_health(beside);
         }
         let depth = self.params.values().listen_depth;
-        if let Err(error) = self.listeners.listen(depth) {
+        if let Err(error) = self.listeners.listen(depth, &self.jail) {
             return Err(fail("Acceptor start", Reply::no(status::CANT, error.to_string())));
+        }
+        if let Some(beside) = beside {
+            self.take_datagrams(beside);
         }
         self.request_success(Request::Start).map_err(|reply| fail("Acceptor start", reply))?;
         self.child.state = State::Running;
@@ -155,11 +159,15 @@ impl Manager {
         inherited.extend(self.listeners.descriptors());
         inherited.extend(self.storages.iter().flat_map(Storage::descriptors));
         inherited.extend(beside.and_then(Worker::peer));
+        let retiring = || self.child.retiring.as_ref().map(Retiring::worker);
+        let before = beside.or_else(retiring).and_then(Worker::datagrams);
+        inherited.extend(before.map(|(_, fd)| fd));
+        let number = next_number(self.child.number);
         let (mut worker, successor) = {
             let _root = self.jail.raise();
             let _cores = CoreDumpsDisabled::when(self.params.values().feature.has(FeatureBits::NO_COREDUMP));
             let more = &self.params.values().jail_environment;
-            Worker::spawn(&self.instance.program, more, &inherited)
+            Worker::spawn(&self.instance.program, number, more, &inherited)
                 .map_err(|error| cannot("start it", error))?
         };
         let pid = worker.pid();
@@ -181,14 +189,20 @@ impl Manager {
             manager_pid: std::process::id(),
             tls: tls.map(|setup| setup.encode()),
             peers: PeerSockets {
-                successor: Some(successor.as_raw_fd()),
+                successor: Some(successor.stream.as_raw_fd()),
                 predecessor: beside.and_then(Worker::peer).map(|peer| peer.as_raw_fd()),
+                datagrams: DatagramPeers {
+                    worker: worker.number(),
+                    incoming: Some(successor.datagrams.as_raw_fd()),
+                    predecessor: before.map(|(number, fd)| (number, fd.as_raw_fd())),
+                },
             },
         };
         // If the worker is already gone, `await_ready` notices.
         let _ =
             worker.notify(&ToWorker::Configure(Box::new(config)), seconds(self.params.values().cli_timeout));
         self.child.process = Some(worker);
+        self.child.number = number;
         self.child.panic_file = Some(panic);
         Ok(pid)
     }
@@ -360,6 +374,11 @@ impl Manager {
         self.complain.report(Level::Error, "Could not reopen listening sockets. Exiting.");
         std::process::exit(1);
     }
+}
+
+/// Returns the number of the worker after this one. It is never 0.
+fn next_number(last: u8) -> u8 {
+    last.checked_add(1).unwrap_or(1)
 }
 
 /// Returns the parameters of a worker. They disable the jail if the worker runs under a tool.

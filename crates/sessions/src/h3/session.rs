@@ -52,6 +52,16 @@ impl Request {
     }
 }
 
+/// The way to the end of a connection whose worker is about to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    NotBegun,
+    /// The client knows. Requests on their way are served.
+    Announced,
+    /// The last GOAWAY was sent. Further requests are rejected.
+    Rejecting,
+}
+
 /// The event that the connection's deadline applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Awaited {
@@ -88,7 +98,7 @@ struct Session {
     events: Vec<Event>,
     requests: HashMap<StreamId, Request>,
     drain: Pin<Box<dyn Future<Output = ()>>>,
-    is_leaving: bool,
+    leave: Leave,
     has_requested: bool,
     /// The requests begun in this turn; one that waits counts more.
     begun: usize,
@@ -119,7 +129,7 @@ pub async fn serve(
         events,
         requests: HashMap::new(),
         drain: Box::pin(async move { services.drain_begun().await }),
-        is_leaving: false,
+        leave: Leave::NotBegun,
         has_requested: false,
         begun: 0,
         conn,
@@ -143,9 +153,13 @@ impl Session {
     }
 
     fn work(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        if !self.is_leaving && self.drain.as_mut().poll(cx).is_ready() {
-            self.is_leaving = true;
+        if self.leave == Leave::NotBegun && self.drain.as_mut().poll(cx).is_ready() {
+            self.leave = Leave::Announced;
             self.control.announce_end();
+        }
+        if self.leave == Leave::Announced && self.conn.services.closes_idle() {
+            self.leave = Leave::Rejecting;
+            self.control.go_away();
         }
         self.conn.quic.receive(cx, &mut self.events);
         if let Err(end) = self.handle_events(cx) {
@@ -248,6 +262,11 @@ impl Session {
         self.begun = 0;
         while self.begun < REQUESTS {
             let Some(id) = self.conn.quic.accept(Dir::Bi) else { return Ok(()) };
+            if self.leave == Leave::Rejecting {
+                self.reject(id);
+                self.begun += 1;
+                continue;
+            }
             self.active = self.idle.now();
             self.has_requested = true;
             let stream = Stream::open(&self.conn, id, clock::real());
@@ -263,6 +282,12 @@ impl Session {
         }
         cx.waker().wake_by_ref();
         Ok(())
+    }
+
+    /// Rejects a request that arrives after the last GOAWAY, so that the client repeats it on another connection.
+    fn reject(&self, id: StreamId) {
+        self.conn.quic.reset(id, Reason::RequestRejected.code());
+        self.conn.quic.stop(id, Reason::RequestRejected.code());
     }
 
     /// Returns whether so many requests are active, including reset ones, that no more should start.
@@ -393,7 +418,10 @@ impl Session {
             }
             Awaited::Rest => self.end_late_sections().err().map(End::from),
             Awaited::Request => {
-                let close = if self.is_leaving { SessClose::RespClose } else { SessClose::RxCloseIdle };
+                let close = match self.leave {
+                    Leave::NotBegun => SessClose::RxCloseIdle,
+                    Leave::Announced | Leave::Rejecting => SessClose::RespClose,
+                };
                 Some(End { close, ..Error::Connection(Reason::NoError).into() })
             }
         }
@@ -463,8 +491,7 @@ impl Session {
     fn refuse_requests(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.conn.quic.receive(cx, &mut self.events);
         while let Some(id) = self.conn.quic.accept(Dir::Bi) {
-            self.conn.quic.reset(id, Reason::RequestRejected.code());
-            self.conn.quic.stop(id, Reason::RequestRejected.code());
+            self.reject(id);
         }
         let is_closed = self.events.drain(..).any(|event| matches!(event, Event::Closed(_)));
         let _ = self.control.flush();

@@ -226,6 +226,10 @@ crate::mapping::counter_set! {
         "HTTP/2 sessions that ended because the client reset streams faster than the limits allow.";
     h2_reset_limited: Counter Diag Integer "HTTP/2 sessions closed: resets of an address"
         "HTTP/2 sessions that ended because their address had exhausted its budget of rapid resets. Part of sc_rapid_reset.";
+    h3_relayed: Counter Diag Integer "HTTP/3 packets for the worker before"
+        "Packets over HTTP/3 that arrived after an upgrade for connections of the old worker, and were passed to it.";
+    h3_relay_lost: Counter Diag Integer "HTTP/3 packets lost: worker before is busy"
+        "Packets for connections of the old worker that were dropped, because too many waited for it.";
     sc_bankrupt: Counter Diag Integer "Closed on error: BANKRUPT"
         "HTTP/2 sessions that ended because no stream received window credit within h2_window_timeout.";
     client_resp_500: Counter Diag Integer "Responses failed: workspace exhausted"

@@ -124,6 +124,7 @@ fn carry_out(process: &Arc<Process>, body: Request) -> Reply {
         }
         Request::HandOver => handover::hand_over(process),
         Request::Resume => handover::resume(process),
+        Request::LeaveDatagrams { sockets } => handover::leave_datagrams(process, sockets),
         Request::ReportUse => handover::report_use(process),
         Request::ReleaseMemory { all } => handover::release_memory(process, all),
         Request::Health => Reply::ok(backends::health(process)),
@@ -161,6 +162,7 @@ fn words_of(body: &Request) -> String {
         Request::Start => "start".to_owned(),
         Request::HandOver => "handover".to_owned(),
         Request::Resume => "resume".to_owned(),
+        Request::LeaveDatagrams { sockets } => format!("handover.datagrams {sockets}"),
         Request::ReportUse
         | Request::ReleaseMemory { .. }
         | Request::Health
