@@ -2,6 +2,7 @@
 
 mod admin;
 mod config;
+mod documents;
 mod errors;
 mod tasks;
 
