@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) patch python3 util-linux valgrind strace redis-server
 
-.PHONY: help run test build tester dist deb install attack deep simulate conformance http3-clients grpc-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
+.PHONY: help run test build tester dist deb install book attack deep simulate conformance http3-clients grpc-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -42,6 +42,11 @@ deb: $(if $(PROGRAMS),,dist)
 install:
 	@scripts/install --prefix "$(or $(PREFIX),/usr/local)" --destdir "$(DESTDIR)" $(if $(PROGRAMS),--programs $(PROGRAMS))
 
+## make book                  the documentation as a site, in target/book
+book: cargo
+	@scripts/need $(BUILD_PACKAGES) python3
+	@scripts/book
+
 ## make attack                the tests of tests/attack in full; make test runs a short form
 attack: build
 	@scripts/need $(TEST_PACKAGES)
@@ -54,7 +59,7 @@ simulate: cargo
 
 ## make deep                  the long tests: attacks in full, fuzzing, public clients of HTTP/3 and WebSocket, simulated
 ##                            worlds and the bugs that they must find, Miri, ThreadSanitizer, loom with more thread
-##                            switches, the Debian package, and the public suites (VC=DIR CT=DIR). STEPS selects some
+##                            switches, the Debian package, the book, and the public suites (VC=DIR CT=DIR). STEPS selects some
 deep: cargo
 	@VC="$(VC)" CT="$(CT)" scripts/deep $(STEPS)
 

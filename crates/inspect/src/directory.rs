@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
@@ -39,14 +40,27 @@ struct Index {
 }
 
 impl Directory {
-    /// Finds the daemon that was started with this option -n, or without it.
+    /// Finds the daemon that was started with this option -n, or without it. If no daemon runs without a name, the only
+    /// one that the user has started with `lacquer run` is meant.
     pub fn find(name: Option<&str>) -> Result<Directory, Fault> {
         let from_environment = std::env::var("VARNISH_DEFAULT_N").ok();
         let name = name.map(str::to_owned).or(from_environment).filter(|name| !name.is_empty());
         let path = Path::new(STATE_DIR).join(name.as_deref().unwrap_or(DEFAULT_NAME));
         let directory = Directory { path };
-        directory.check_is_alive()?;
-        Ok(directory)
+        let found = directory.check_is_alive();
+        match (found, name) {
+            (Ok(()), _) => Ok(directory),
+            (Err(fault), Some(_)) => Err(fault),
+            (Err(fault), None) => match &own_runs()[..] {
+                [] => Err(fault),
+                [one] => Ok(one.clone()),
+                several => {
+                    let names: Vec<String> =
+                        several.iter().map(|run| run.path.display().to_string()).collect();
+                    Err(Fault::new("several daemons run", format!("name one: -n {}", names.join(", or -n "))))
+                }
+            },
+        }
     }
 
     /// Returns a directory whose writer is known to be alive.
@@ -121,6 +135,30 @@ impl Directory {
         let text: Vec<u8> = bytes.into_iter().take(MAX_TEXT).take_while(|byte| *byte != 0).collect();
         String::from_utf8(text).ok()
     }
+}
+
+/// Returns the folder in which `lacquer run` makes working directories. Other users may write to it.
+pub fn folder_of_runs() -> PathBuf {
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
+    folder.unwrap_or_else(std::env::temp_dir)
+}
+
+/// The beginning of the names of these working directories.
+pub const RUN_PREFIX: &str = "lacquer-";
+
+/// Returns the daemons that this user has started with `lacquer run`, by their names.
+fn own_runs() -> Vec<Directory> {
+    let own = rustix::process::geteuid().as_raw();
+    let is_own = |path: &PathBuf| {
+        let is_named =
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(RUN_PREFIX));
+        is_named && fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == own)
+    };
+    let entries = fs::read_dir(folder_of_runs()).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> = entries.filter(is_own).collect();
+    paths.sort();
+    let directories = paths.into_iter().map(|path| Directory { path });
+    directories.filter(|directory| directory.check_is_alive().is_ok()).collect()
 }
 
 /// Parses an index: a line with the process, and a line for each segment that was added or removed.

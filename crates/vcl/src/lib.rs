@@ -21,6 +21,7 @@ mod expr_names;
 mod expr_types;
 mod hints;
 mod include;
+mod language_prose_table;
 mod lexer;
 pub mod lints;
 mod literals;
@@ -46,6 +47,7 @@ pub mod variables_table;
 
 pub use builtin::BUILTIN_VCL;
 pub use diagnostics::{Diagnostic, Severity, vcc_text, vcl_load_text};
+pub use language_prose_table::STATEMENTS;
 pub use lints::lint;
 pub use literals::is_host_name;
 pub use options::Options;

@@ -2,6 +2,8 @@
 
 mod admin;
 mod config;
+mod documents;
+mod errors;
 mod tasks;
 
 use std::fs;
@@ -32,6 +34,12 @@ pub fn lacquer(folder: &Folder, words: &[&str]) -> (Option<i32>, String, String)
     (code, out, err)
 }
 
+/// Returns an address on which nothing listens.
+pub fn free_address() -> SocketAddr {
+    let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    socket.expect("there is a free port")
+}
+
 /// `lacquer run` in front of an origin.
 pub struct Site {
     pub address: SocketAddr,
@@ -48,8 +56,7 @@ impl Site {
         for (name, text) in files {
             folder.file(name, text);
         }
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-        let address = free.expect("there is a free port");
+        let address = free_address();
         let listen = address.to_string();
         let name = folder.join("instance").display().to_string();
         let file = |name| fs::File::create(folder.join(name)).expect("it can be created");

@@ -1,4 +1,5 @@
-//! The documentation refers to files, pages and sections that exist: README.md and all pages below docs/.
+//! The documentation refers to files, pages and sections that exist: README.md, CHANGELOG.md and all pages below docs/.
+//! The book contains each of these pages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,26 @@ fn links_between_documents_have_a_target() {
     report("link to a page, file or section that exists", &faults);
 }
 
+/// `make book` shows only what the summary lists.
+#[test]
+fn every_page_is_in_the_book_once() {
+    let folder = root().join("docs");
+    let summary = fs::read_to_string(folder.join("SUMMARY.md")).expect("readable");
+    let mut listed: Vec<&str> =
+        summary.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)).collect();
+    let mut faults = Vec::new();
+    for page in pages().iter().filter_map(|page| page.strip_prefix(&folder).ok()) {
+        let name = page.to_str().expect("names are UTF-8");
+        let count = listed.iter().filter(|other| **other == name).count();
+        if name != "SUMMARY.md" && count != 1 {
+            faults.push(format!("/docs/{name}: {count} times"));
+        }
+    }
+    report("list each page once in docs/SUMMARY.md", &faults);
+    listed.retain(|name| !folder.join(name).is_file());
+    assert!(listed.is_empty(), "docs/SUMMARY.md lists pages that do not exist: {listed:?}");
+}
+
 /// Returns whether a quoted word is a path of this repository, not a placeholder, a pattern or a name of something
 /// else.
 fn is_path(name: &str) -> bool {
@@ -78,7 +99,7 @@ fn anchor(line: &str) -> String {
 fn pages() -> Vec<PathBuf> {
     let below =
         files(&root().join("docs")).into_iter().filter(|file| file.extension().is_some_and(|e| e == "md"));
-    below.chain([root().join("README.md")]).collect()
+    below.chain(["README.md", "CHANGELOG.md"].map(|name| root().join(name))).collect()
 }
 
 /// Returns all files in a folder and in those below it.

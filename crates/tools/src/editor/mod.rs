@@ -13,6 +13,7 @@ mod position;
 mod tests;
 mod word;
 
+pub use catalogue::methods;
 pub use complete::{Candidate, CandidateKind, complete};
 pub use hover::hover;
 pub use outline::{Declared, Include, Kind, Mention, Outline, is_name};

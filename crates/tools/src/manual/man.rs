@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Flag, Program, Subcommand};
+use super::{Flag, Program, Reference, Subcommand};
 
 /// Returns the page of a program.
 pub fn man(program: &Program) -> String {
@@ -30,12 +30,61 @@ pub fn man(program: &Program) -> String {
         let _ = writeln!(page, ".SH \"{}\"", plain(&group.to_ascii_uppercase()));
         add_options(options, &mut page);
     }
-    if !program.see_also.is_empty() {
-        let pages: Vec<String> =
-            program.see_also.iter().map(|other| format!("\\fB{}\\fR", plain(other))).collect();
+    add_see_also(program.see_also, &mut page);
+    page
+}
+
+/// Returns the page of a reference, in section 7.
+pub fn man_of_reference(reference: &Reference) -> String {
+    let name = reference.name;
+    let title = name.to_ascii_uppercase();
+    let mut page = format!(".TH {title} 7 \"\" \"{}\" \"Reference\"\n", plain(&reference.version));
+    let _ = write!(page, ".SH NAME\n{} \\- {}\n.SH DESCRIPTION\n", plain(name), plain(reference.summary));
+    add_marked(&reference.about, ".PP", &mut page);
+    for group in &reference.groups {
+        let _ = writeln!(page, ".SH \"{}\"", plain(&group.title.to_ascii_uppercase()));
+        add_marked(&group.about, ".PP", &mut page);
+        for entry in &group.entries {
+            let _ = write!(page, ".TP\n.B {}\n", plain(&entry.name));
+            if !entry.facts.is_empty() {
+                let _ = write!(page, "{}\n.br\n", marked(&entry.facts.join("; ")));
+            }
+            add_marked(&entry.text, ".br", &mut page);
+        }
+    }
+    add_see_also(reference.see_also, &mut page);
+    page
+}
+
+/// Adds the lines of a text, each after a request but the first one of an entry.
+fn add_marked(text: &str, request: &str, page: &mut String) {
+    for (at, text) in text.lines().filter(|text| !text.is_empty()).enumerate() {
+        if at > 0 || request == ".PP" {
+            let _ = writeln!(page, "{request}");
+        }
+        let _ = writeln!(page, "{}", marked(text));
+    }
+}
+
+/// Returns a line in which code between backticks is bold.
+fn marked(text: &str) -> String {
+    let mut out = String::new();
+    for (at, part) in text.trim().split('`').enumerate() {
+        match at % 2 {
+            0 => out.push_str(&plain(part)),
+            _ => {
+                let _ = write!(out, "\\fB{}\\fR", plain(part));
+            }
+        }
+    }
+    if out.starts_with('.') { format!("\\&{out}") } else { out }
+}
+
+fn add_see_also(others: &[&str], page: &mut String) {
+    if !others.is_empty() {
+        let pages: Vec<String> = others.iter().map(|other| format!("\\fB{}\\fR", plain(other))).collect();
         let _ = write!(page, ".SH \"SEE ALSO\"\n{}\n", pages.join(", "));
     }
-    page
 }
 
 fn add_command(program: &str, command: &Subcommand, page: &mut String) {

@@ -3,13 +3,17 @@
 mod bash;
 mod fish;
 mod man;
+mod page;
+mod reference;
 #[cfg(test)]
 mod tests;
 mod zsh;
 
 pub use bash::bash;
 pub use fish::fish;
-pub use man::man;
+pub use man::{man, man_of_reference};
+pub use page::{page, page_of_reference};
+pub use reference::{Entry, Group, Reference};
 pub use zsh::zsh;
 
 /// A program. It has commands, or options of its own.

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use super::{Flag, Program, Subcommand, bash, fish, man, zsh};
+use super::{Entry, Flag, Group, Program, Reference, Subcommand, bash, fish, man, zsh};
+use super::{man_of_reference, page, page_of_reference};
 
 fn flag(name: &'static str, value: &'static str, help: &str) -> Flag {
     Flag { name, value, help: help.to_owned() }
@@ -107,4 +108,50 @@ fn pages_contain_no_unintended_requests() {
         assert!(page.contains("\\fB\\-"), "{page}");
     }
     assert!(man(&program()).contains(".SS \"lacquer storage create [options] FILE...\"\n"));
+}
+
+fn reference() -> Reference {
+    let entry = Entry {
+        name: "ban <field> [-x]".to_owned(),
+        facts: vec!["default `*`".to_owned()],
+        text: ".First *line* of a_name <b>.\n\n- `-x`: 'second'".to_owned(),
+    };
+    let group =
+        Group { title: "All \"names\"".to_owned(), about: "About `x`.".to_owned(), entries: vec![entry] };
+    Reference {
+        name: "lacquer-x",
+        title: "Names",
+        version: "Lacquer 1".to_owned(),
+        summary: "names",
+        about: "First.\n\nSecond.".to_owned(),
+        groups: vec![group],
+        see_also: &["lacquer(1)"],
+    }
+}
+
+#[test]
+fn a_reference_is_a_manual_page_and_a_page_of_the_book() {
+    let man = man_of_reference(&reference());
+    for part in [
+        ".TH LACQUER-X 7 ",
+        ".PP\nFirst.\n.PP\nSecond.\n.SH \"ALL \\(dqNAMES\\(dq\"\n.PP\nAbout \\fBx\\fR.\n",
+        ".TP\n.B ban <field> [\\-x]\ndefault \\fB*\\fR\n.br\n\\&.First *line* of a_name <b>.\n.br\n\\- \\fB\\-x\\fR: \\(aqsecond\\(aq\n",
+        ".SH \"SEE ALSO\"\n\\fBlacquer(1)\\fR\n",
+    ] {
+        assert!(man.contains(part), "{part}\n{man}");
+    }
+    let book = page_of_reference(&reference());
+    for part in [
+        "# Names\n\nFirst.\n\nSecond.\n\n## All \"names\"\n\nAbout `x`.\n\n### `ban <field> [-x]`\n\n*default `*`.*\n",
+        "\n.First \\*line\\* of a\\_name \\<b\\>.\n\n- `-x`: 'second'\n",
+    ] {
+        assert!(book.contains(part), "{part}\n{book}");
+    }
+    let program = page(&program());
+    for part in [
+        "## lacquer run\n\n    lacquer run [options] FILE...\n",
+        "| `--listen ADDR` | an address: \\[::1\\]:80, it's |",
+    ] {
+        assert!(program.contains(part), "{part}\n{program}");
+    }
 }

@@ -6,6 +6,7 @@
 
 mod backend;
 mod cookies;
+mod errors;
 mod network;
 mod pattern;
 mod rule;

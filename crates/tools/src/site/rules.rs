@@ -67,18 +67,6 @@ impl Site {
         }
         Ok(())
     }
-
-    /// Returns whether there is more than one backend.
-    pub fn has_rules(&self) -> bool {
-        self.backends.len() > 1
-            || self.probe.is_some()
-            || self.cookies.is_some()
-            || !self.except.is_empty()
-            || !self.rules.is_empty()
-            || self.stale.is_some()
-            || self.is_compressed
-            || !self.purgers.is_empty()
-    }
 }
 
 /// Returns the name of a header field.

@@ -26,6 +26,7 @@ impl Site {
         self.write_purge_replies(&mut text);
         self.write_response(&mut text);
         self.write_deliver(&mut text);
+        self.write_errors(&mut text);
         text.truncate(text.trim_end().len());
         text + "\n"
     }

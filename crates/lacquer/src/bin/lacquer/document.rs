@@ -1,36 +1,58 @@
-//! `lacquer document`: prints manual pages and shell completions of both programs, for packages.
+//! `lacquer document`: prints manual pages and shell completions of both programs, and the pages of the reference.
 
 use std::process::ExitCode;
 
 use lacquer_manager::{OPTIONS, show as print};
-use lacquer_tools::manual::{self, Flag, Program};
+use lacquer_tools::manual::{self, Flag, Program, Reference};
 
 use crate::COMMANDS;
 use crate::args::Values;
 use crate::failure::Failure;
+use crate::reference::REFERENCES;
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
-    let program = match values.one("program") {
-        None | Some("lacquer") => lacquer(),
-        Some("lacquerd") => lacquerd(),
-        Some(other) => {
-            let what = format_args!("--program {other}: there is no such program");
-            return Err(Failure::new(what).hint("write lacquer or lacquerd"));
+    let name = values.one("program").unwrap_or("lacquer");
+    let format = values.operand().unwrap_or_default();
+    let text = if let Some((_, reference)) = REFERENCES.iter().find(|(other, _)| *other == name) {
+        of_reference(&reference(version()), format)
+    } else {
+        match name {
+            "lacquer" => of_program(&lacquer(), format),
+            "lacquerd" => of_program(&lacquerd(), format),
+            other => {
+                let names: Vec<&str> = REFERENCES.iter().map(|(name, _)| *name).collect();
+                let what = format_args!("--program {other}: there is no such program");
+                return Err(Failure::new(what).hint(format!("write lacquer, lacquerd, {}", names.join(", "))));
+            }
         }
     };
-    let write: fn(&Program) -> String = match values.operand().unwrap_or_default() {
+    let text = text.ok_or_else(|| {
+        let hint = "write man or markdown, or for a program bash, zsh or fish";
+        Failure::new(format_args!("there is no format {format}")).hint(hint)
+    })?;
+    print(&text);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_program(program: &Program, format: &str) -> Option<String> {
+    let write: fn(&Program) -> String = match format {
         "man" => manual::man,
+        "markdown" => manual::page,
         "bash" => manual::bash,
         "zsh" => manual::zsh,
         "fish" => manual::fish,
-        other => {
-            return Err(
-                Failure::new(format_args!("there is no format {other}")).hint("write man, bash, zsh or fish")
-            );
-        }
+        _ => return None,
     };
-    print(&write(&program));
-    Ok(ExitCode::SUCCESS)
+    Some(write(program))
+}
+
+fn of_reference(reference: &Reference, format: &str) -> Option<String> {
+    let write: fn(&Reference) -> String = match format {
+        "man" => manual::man_of_reference,
+        "markdown" => manual::page_of_reference,
+        _ => return None,
+    };
+    Some(write(reference))
 }
 
 fn version() -> String {
@@ -47,7 +69,13 @@ fn lacquer() -> Program {
                 The daemon is lacquerd(1).",
         commands: COMMANDS.iter().map(crate::args::Command::describe).collect(),
         groups: Vec::new(),
-        see_also: &["lacquerd(1)"],
+        see_also: &[
+            "lacquerd(1)",
+            "lacquer-params(7)",
+            "lacquer-counters(7)",
+            "lacquer-tags(7)",
+            "lacquer-vcl(7)",
+        ],
     }
 }
 
@@ -61,7 +89,7 @@ fn lacquerd() -> Program {
                 The Debian package starts it as the service lacquer, with the options of /etc/lacquer/settings.",
         commands: Vec::new(),
         groups: OPTIONS.iter().map(|(title, rows)| (*title, flags(rows))).collect(),
-        see_also: &["lacquer(1)"],
+        see_also: &["lacquer(1)", "lacquer-params(7)", "lacquer-cli(7)", "lacquer-vcl(7)"],
     }
 }
 
@@ -101,6 +129,41 @@ fn add(help: &mut String, syntax: &str, meaning: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    /// Run with `UPDATE=1` to write the pages.
+    #[test]
+    fn the_reference_is_up_to_date() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+        let programs = [lacquer(), lacquerd()].map(|program| (program.name, manual::page(&program)));
+        let references = REFERENCES.iter().map(|(name, reference)| {
+            let page = manual::page_of_reference(&reference(version()));
+            (name.trim_start_matches("lacquer-"), page)
+        });
+        for (name, text) in programs.into_iter().chain(references) {
+            let path = folder.join(name).with_extension("md");
+            if std::env::var_os("UPDATE").is_some() {
+                std::fs::write(&path, &text).expect("writable");
+            }
+            let found = std::fs::read_to_string(&path).unwrap_or_default();
+            let hint = "run UPDATE=1 cargo test -p lacquer --bin lacquer reference";
+            assert!(found == text, "docs/reference/{name}.md differs from the tables: {hint}");
+        }
+    }
+
+    #[test]
+    fn every_entry_of_the_reference_has_a_meaning() {
+        for (name, reference) in REFERENCES {
+            let reference = reference(version());
+            let entries = reference.groups.iter().flat_map(|group| &group.entries);
+            let empty: Vec<&str> = entries
+                .clone()
+                .filter(|entry| entry.text.is_empty() && entry.facts.is_empty())
+                .map(|entry| entry.name.as_str())
+                .collect();
+            assert!(empty.is_empty() && entries.count() >= 30, "{name}: {empty:?}");
+        }
+    }
 
     #[test]
     fn every_command_and_option_is_documented() {

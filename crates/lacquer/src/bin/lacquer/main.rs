@@ -21,6 +21,7 @@ mod invalidate;
 mod listen;
 mod lsp;
 mod params;
+mod reference;
 mod reload;
 mod remote;
 mod rules;
@@ -399,12 +400,18 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "document",
-        operand: Some(("FORMAT", "man, or a shell whose completion you want: bash, zsh or fish")),
-        summary: "print the manual page or a shell completion",
-        about: "Prints the manual page of a program, or its completion for a shell. Packages install both.",
-        options: &[Opt::one("program", "NAME", "lacquer or lacquerd; default lacquer")],
+        operand: Some(("FORMAT", "man, markdown, or a shell whose completion you want: bash, zsh or fish")),
+        summary: "print a manual page or a shell completion",
+        about: "Prints the manual page of a program or of a reference, or a program's completion for a shell.\n\
+                Packages install them.",
+        options: &[Opt::one(
+            "program",
+            "NAME",
+            "lacquer or lacquerd, or a reference: lacquer-params, lacquer-counters, lacquer-tags, lacquer-vcl or lacquer-cli; default lacquer",
+        )],
         examples: &[
             ("lacquer document man | man -l -", "read the manual"),
+            ("lacquer document man --program lacquer-params | man -l -", "read about the parameters"),
             ("source <(lacquer document bash)", "complete commands and options in this shell"),
         ],
         run: document::run,

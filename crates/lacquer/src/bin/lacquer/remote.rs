@@ -10,7 +10,11 @@ use serde_json::Value;
 use crate::args::{Opt, Values};
 use crate::failure::Failure;
 
-pub const NAME: Opt = Opt::one("n", "NAME", "the daemon: its option -n; default the one without a name");
+pub const NAME: Opt = Opt::one(
+    "n",
+    "NAME",
+    "the daemon: its option -n; default the one without a name, or the only one of lacquer run",
+);
 pub const ADDRESS: Opt = Opt::one("address", "HOST:PORT", "the management port of a daemon, instead of -n");
 pub const SECRET: Opt =
     Opt::one("secret", "FILE", "the secret of that port: the file of the daemon's option -S");

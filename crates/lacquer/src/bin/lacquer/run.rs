@@ -14,8 +14,8 @@ use crate::listen::Listen;
 use crate::rules;
 use crate::spec::{parse_backend, storage};
 use lacquer_inspect::access_log::Format;
+use lacquer_inspect::directory::{RUN_PREFIX, folder_of_runs};
 use lacquer_manager::{ANNOUNCEMENT, show};
-use lacquer_tools::site::Site;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -164,23 +164,8 @@ fn add_source(
             (vec![address.to_string()], format!("the demonstration site (http://{address}/)"))
         }
     };
-    add_site(command, &rules::site(values, &backends)?, &backends, https, name)?;
+    add_vcl(command, name, &whole_vcl(https, &rules::site(values, &backends)?.vcl()))?;
     Ok(origin)
-}
-
-/// Adds the VCL of a site. A single backend without rules needs none.
-fn add_site(
-    command: &mut Command,
-    site: &Site,
-    backends: &[String],
-    https: Option<&Https>,
-    name: &Path,
-) -> Result<(), Failure> {
-    match (backends, https) {
-        ([backend], None) if !site.has_rules() => command.arg("-b").arg(backend),
-        _ => add_vcl(command, name, &whole_vcl(https, &site.vcl()))?,
-    };
-    Ok(())
 }
 
 /// Returns a path for a text in quotes of VCL.
@@ -276,9 +261,8 @@ fn instance_folder(given: Option<&str>, first: Option<&Listen>) -> Result<PathBu
     if let Some(dir) = given {
         return std::path::absolute(dir).map_err(Failure::new);
     }
-    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
     let id = first.map(Listen::id).unwrap_or_default();
-    let folder = base.unwrap_or_else(std::env::temp_dir).join(format!("lacquer-{id}"));
+    let folder = folder_of_runs().join(format!("{RUN_PREFIX}{id}"));
     // In a directory that everyone may write to, another user could have created this name first.
     let own = std::fs::metadata("/proc/self").map_err(Failure::new)?.uid();
     match std::fs::symlink_metadata(&folder) {

@@ -1,0 +1,57 @@
+//! Error pages of `lacquer run`: plain, with a number, safe, and different for browsers and programs.
+
+use lacquer_testing::client::Response;
+
+use crate::{Site, Text as _, free_address};
+
+const BROWSER: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
+
+/// Checks what all error pages have in common.
+fn is_plain(page: &Response) {
+    let text = page.text();
+    assert!(!text.contains("Guru") && !text.contains("Varnish"), "{text}");
+    assert_eq!((page.header("Cache-Control"), page.header("Server")), (Some("no-store"), None));
+    let id = page.header("X-Request-Id").expect("it has a number");
+    assert!(text.contains(&format!("Request {id}")), "{text}");
+}
+
+#[test]
+fn a_dead_server_leads_to_a_plain_page_with_a_number() {
+    let backend = format!("http://{}", free_address());
+    let site = Site::start(&["--backend", &backend, "--purge-from", "10.0.0.0/8"], &[]);
+    let page = site.ask("GET", "/", BROWSER);
+    assert_eq!((page.status, page.header("Retry-After")), (503, Some("5")));
+    assert_eq!(page.header("Content-Type"), Some("text/html; charset=utf-8"));
+    is_plain(&page);
+    let text = page.text();
+    assert!(
+        text.contains("color-scheme\" content=\"light dark\"") && text.contains("<h1>This page cannot"),
+        "{text}"
+    );
+    assert!(text.contains("<p>Error 503: Backend fetch failed</p>"), "{text}");
+    let number = page.header("X-Request-Id").expect("it has one");
+    assert!(number.bytes().all(|byte| byte.is_ascii_digit()), "{number}");
+
+    let page = site.ask("GET", "/", "Accept: application/json\r\n");
+    assert_eq!(page.header("Content-Type"), Some("text/plain; charset=utf-8"));
+    is_plain(&page);
+    assert!(page.text().starts_with("Error 503 Backend fetch failed\n"), "{}", page.text());
+
+    // A load balancer has named the request; a client cannot name it as it likes.
+    let page = site.ask("GET", "/", &format!("{BROWSER}X-Request-Id: 7f3a-1\r\n"));
+    assert!(page.text().contains("Request 7f3a-1<"), "{}", page.text());
+    let page = site.ask("GET", "/", &format!("{BROWSER}X-Request-Id: <script>alert(1)</script>\r\n"));
+    is_plain(&page);
+    assert!(!page.text().contains("<script"), "{}", page.text());
+
+    // Pages that VCL makes without a fetch: the reply to a purge is text, others are pages.
+    let page = site.ask("PURGE", "/", BROWSER);
+    assert_eq!((page.status, page.text().as_str()), (403, "This address may not purge\n"));
+    let page = site.ask("GET", "/", &format!("{BROWSER}Cache-Control: only-if-cached\r\n"));
+    assert!(
+        page.status == 504 && page.text().contains("<h1>Error 504: Gateway Timeout</h1>"),
+        "{}",
+        page.text()
+    );
+    is_plain(&page);
+}
