@@ -57,9 +57,10 @@ simulate: cargo
 	@scripts/need $(BUILD_PACKAGES)
 	@SIMULATE_SECONDS=$${SIMULATE_SECONDS:-600} cargo test --release -p lacquer-sim --test simulation every_world -- --nocapture
 
-## make deep                  the long tests: attacks in full, fuzzing, public clients of HTTP/3 and WebSocket, simulated
-##                            worlds and the bugs that they must find, Miri, ThreadSanitizer, loom with more thread
-##                            switches, the Debian package, the book, and the public suites (VC=DIR CT=DIR). STEPS selects some
+## make deep                  the long tests: attacks in full, fuzzing, public clients of HTTP/3, gRPC and WebSocket, a
+##                            Prometheus, the dashboard in Chromium, simulated worlds and the bugs that they must find,
+##                            Miri, ThreadSanitizer, loom with more thread switches, the Debian package, the book, and the
+##                            public suites (VC=DIR CT=DIR). STEPS selects some
 deep: cargo
 	@VC="$(VC)" CT="$(CT)" scripts/deep $(STEPS)
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod abandoned;
+mod admin;
 mod balancing;
 mod bombs;
 mod concurrency;

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod auth;
 pub mod check;
 pub mod collector;

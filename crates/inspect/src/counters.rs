@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -27,9 +29,50 @@ pub struct Counter {
     pub oneliner: String,
 }
 
+/// A set of counters, and their values in the order of its description.
+#[derive(Clone, Debug)]
+pub struct Set {
+    /// Such as `MAIN` or `VBE.boot.default`.
+    pub ident: String,
+    pub values: Vec<u64>,
+    pub description: Arc<Description>,
+}
+
+/// The description of a kind of sets.
+#[derive(Clone, Debug, Default)]
+pub struct Description {
+    pub elements: Vec<Element>,
+}
+
+/// The description of a counter.
+#[derive(Clone, Debug)]
+pub struct Element {
+    pub name: String,
+    /// Its place among the values.
+    pub index: usize,
+    /// `counter`, `gauge` or `bitmap`.
+    pub semantics: String,
+    pub oneliner: String,
+}
+
 /// Reads all counters that the daemon shows, in the order of their names.
 pub fn read(directory: &Directory) -> Result<Vec<Counter>, Fault> {
     let mut all = BTreeMap::new();
+    for set in read_sets(directory)? {
+        for element in &set.description.elements {
+            let Some(&value) = set.values.get(element.index) else { continue };
+            let name = format!("{}.{}", set.ident, element.name);
+            let (semantics, oneliner) = (element.semantics.clone(), element.oneliner.clone());
+            all.insert(name.clone(), Counter { name, value, semantics, oneliner });
+        }
+    }
+    Ok(all.into_values().collect())
+}
+
+/// Reads all sets that the daemon shows, in no order.
+pub fn read_sets(directory: &Directory) -> Result<Vec<Set>, Fault> {
+    let mut all = Vec::new();
+    let mut files = Files::default();
     let mut blocks = [directory.manager_blocks("Stat")?, directory.manager_blocks("StatDoc")?];
     if let (Ok(sets), Ok(texts)) = (directory.worker_blocks("Stat"), directory.worker_blocks("StatDoc")) {
         blocks[0].extend(sets);
@@ -40,33 +83,49 @@ pub fn read(directory: &Directory) -> Result<Vec<Counter>, Fault> {
     let mut descriptions = BTreeMap::new();
     for set in sets {
         // A set may be removed while it is read.
-        let Ok(Some((values, number))) = values(&set) else { continue };
+        let Ok(Some((values, number))) = values(&set, &mut files) else { continue };
         let found = descriptions.entry(number).or_insert_with(|| {
             let ident = format!("{number:x}");
             let text = texts.iter().find(|text| text.ident == ident)?;
-            description(text).ok().flatten()
+            let json = description(text, &mut files).ok().flatten()?;
+            Some(Arc::new(Description::parse(&json)))
         });
         if let Some(description) = found {
-            add(&mut all, &set.ident, &values, description);
+            all.push(Set { ident: set.ident, values, description: Arc::clone(description) });
         }
     }
     if all.is_empty() {
         let what = format!("the counters of {} cannot be read", directory.path().display());
         return Err(Fault::new(what, "run the command as root, as the daemon's user or in its group"));
     }
-    Ok(all.into_values().collect())
+    Ok(all)
 }
 
-fn block(of: &Block) -> io::Result<Vec<u8>> {
+/// The file that was opened last: the sets of a VCL's backends are in one file.
+#[derive(Default)]
+struct Files {
+    open: Option<(PathBuf, File)>,
+}
+
+impl Files {
+    fn open(&mut self, path: &Path) -> io::Result<&File> {
+        if self.open.as_ref().is_none_or(|(open, _)| open != path) {
+            self.open = Some((path.to_owned(), File::open(path)?));
+        }
+        self.open.as_ref().map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+fn block(of: &Block, files: &mut Files) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; of.len.min(MAX_TEXT) as usize];
-    let read = File::open(&of.file)?.read_at(&mut bytes, of.offset)?;
+    let read = files.open(&of.file)?.read_at(&mut bytes, of.offset)?;
     bytes.truncate(read);
     Ok(bytes)
 }
 
 /// Returns the values of a set and the number of its description; `None` if it is hidden.
-fn values(of: &Block) -> io::Result<Option<(Vec<u64>, u64)>> {
-    let bytes = block(of)?;
+fn values(of: &Block, files: &mut Files) -> io::Result<Option<(Vec<u64>, u64)>> {
+    let bytes = block(of, files)?;
     let word = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_ne_bytes);
     let ready = word(0).unwrap_or(0) as u32;
     let (Some(start), Some(number)) = (word(8), word(16)) else { return Ok(None) };
@@ -76,24 +135,22 @@ fn values(of: &Block) -> io::Result<Option<(Vec<u64>, u64)>> {
     Ok(Some((values, number)))
 }
 
-fn description(of: &Block) -> io::Result<Option<Value>> {
-    let bytes = block(of)?;
+fn description(of: &Block, files: &mut Files) -> io::Result<Option<Value>> {
+    let bytes = block(of, files)?;
     let text = bytes.get(HEAD..).unwrap_or_default();
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     Ok(serde_json::from_slice(&text[..end]).ok())
 }
 
-fn add(all: &mut BTreeMap<String, Counter>, set: &str, values: &[u64], description: &Value) {
-    for (key, counter) in description["elem"].as_object().into_iter().flatten() {
-        let text = |name: &str| counter[name].as_str().unwrap_or_default().to_owned();
-        let index = counter["index"].as_u64().unwrap_or(u64::MAX) / 8;
-        let value = usize::try_from(index).ok().and_then(|index| values.get(index));
-        if let Some(&value) = value {
-            let name = format!("{set}.{key}");
-            let new =
-                Counter { name: name.clone(), value, semantics: text("type"), oneliner: text("oneliner") };
-            all.insert(name, new);
-        }
+impl Description {
+    /// Parses a description. Counters without a valid place are left out.
+    fn parse(json: &Value) -> Description {
+        let element = |(name, counter): (&String, &Value)| {
+            let text = |name: &str| counter[name].as_str().unwrap_or_default().to_owned();
+            let index = usize::try_from(counter["index"].as_u64()?).ok()? / 8;
+            Some(Element { name: name.clone(), index, semantics: text("type"), oneliner: text("oneliner") })
+        };
+        Description { elements: json["elem"].as_object().into_iter().flatten().filter_map(element).collect() }
     }
 }
 
@@ -111,12 +168,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_without_a_value_are_left_out() {
-        let description =
-            serde_json::json!({"elem": {"a": {"index": 0}, "b": {"index": 800}, "c": {"index": "x"}}});
-        let mut all = BTreeMap::new();
-        add(&mut all, "MAIN", &[7], &description);
-        assert_eq!(all.keys().collect::<Vec<_>>(), ["MAIN.a"]);
+    fn counters_without_a_place_are_left_out() {
+        let description = Description::parse(
+            &serde_json::json!({"elem": {"a": {"index": 8}, "b": {"index": "x"}, "c": {}}}),
+        );
+        let found: Vec<_> = description.elements.iter().map(|e| (e.name.as_str(), e.index)).collect();
+        assert_eq!(found, [("a", 1)]);
         assert!(
             is_wanted("MAIN.cache_hit", &["cache_*".into()])
                 && is_wanted("SMA.s0.g_bytes", &["SMA.*".into()])

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use lacquer_cli::{auth, status};
@@ -20,8 +21,50 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// A connection that is logged in.
 #[derive(Debug)]
 pub struct Management {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Socket>,
     address: String,
+}
+
+/// The kinds of sockets.
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn set_timeouts(&self, time: Duration) -> io::Result<()> {
+        match self {
+            Socket::Tcp(tcp) => {
+                tcp.set_read_timeout(Some(time)).and_then(|()| tcp.set_write_timeout(Some(time)))
+            }
+            Socket::Unix(unix) => {
+                unix.set_read_timeout(Some(time)).and_then(|()| unix.set_write_timeout(Some(time)))
+            }
+        }
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(tcp) => tcp.read(to),
+            Socket::Unix(unix) => unix.read(to),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(tcp) => tcp.write(from),
+            Socket::Unix(unix) => unix.write(from),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A reply of the daemon.
@@ -68,10 +111,8 @@ impl Management {
         for socket in addresses {
             match TcpStream::connect_timeout(&socket, CONNECT) {
                 Ok(stream) => {
-                    let timeouts = stream
-                        .set_read_timeout(Some(PATIENCE))
-                        .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-                    timeouts.map_err(|error| cannot(&error))?;
+                    let stream = Socket::Tcp(stream);
+                    stream.set_timeouts(PATIENCE).map_err(|error| cannot(&error))?;
                     let mut new = Management { stream: BufReader::new(stream), address: address.to_owned() };
                     new.log_in(secret)?;
                     return Ok(new);
@@ -82,9 +123,18 @@ impl Management {
         Err(cannot(&last))
     }
 
+    /// Uses a connection that the manager has made and that needs no login.
+    pub fn inherited(stream: UnixStream) -> Result<Management, Fault> {
+        let stream = BufReader::new(Socket::Unix(stream));
+        let mut new = Management { stream, address: "of the manager".to_owned() };
+        new.set_patience(PATIENCE)?;
+        new.log_in(None)?;
+        Ok(new)
+    }
+
     /// Sets the time to wait for a reply.
     pub fn set_patience(&self, time: Duration) -> Result<(), Fault> {
-        self.stream.get_ref().set_read_timeout(Some(time)).map_err(|error| self.gone(&error))
+        self.stream.get_ref().set_timeouts(time).map_err(|error| self.gone(&error))
     }
 
     fn log_in(&mut self, secret: Option<&str>) -> Result<(), Fault> {

@@ -6,7 +6,7 @@ use crate::directory::Directory;
 use crate::fault::Fault;
 use crate::log_line::LogLine;
 use crate::ring::LogReader;
-use crate::transaction::Grouping;
+use crate::transaction::{Grouping, Transaction};
 
 /// A reader of requests.
 #[derive(Debug)]
@@ -22,12 +22,23 @@ impl RequestLog {
         Ok(RequestLog { reader: LogReader::at_start(directory)?, grouping: Grouping::default() })
     }
 
+    /// Opens the log at its end: requests that have begun are not read.
+    pub fn open_at_end(directory: &Directory) -> Result<RequestLog, Fault> {
+        Ok(RequestLog { reader: LogReader::at_end(directory)?, grouping: Grouping::default() })
+    }
+
     /// Reads the requests that have ended since the last call.
     pub fn read(&mut self, each: &mut dyn FnMut(LogLine)) -> io::Result<()> {
+        self.read_with(&mut |line, _| each(line))
+    }
+
+    /// Reads like [`RequestLog::read`], with all records of each request.
+    pub fn read_with(&mut self, each: &mut dyn FnMut(LogLine, &Transaction)) -> io::Result<()> {
         let grouping = &mut self.grouping;
         self.reader.read(&mut |record| {
-            if let Some(line) = grouping.add(record).and_then(|ended| LogLine::of(&ended)) {
-                each(line);
+            let Some(ended) = grouping.add(record) else { return };
+            if let Some(line) = LogLine::of(&ended) {
+                each(line, &ended);
             }
         })
     }

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
 
 use lacquer_system::confine::{self, Landlock};
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
@@ -96,6 +97,15 @@ pub fn restrict(jail_read: &str, vsm: RawFd) -> io::Result<()> {
     if let Ok(null) = open("/dev/null") {
         confine::landlock_allow(&ruleset, &null, READ_FILE | WRITE_FILE)?;
     }
+    confine::landlock_enter(&ruleset)
+}
+
+/// Restricts this thread, and those that it starts, to reading below a directory.
+pub fn restrict_to_reading(directory: &Path) -> io::Result<()> {
+    let handled = handled(confine::landlock_version()?);
+    let ruleset = confine::landlock_ruleset(handled)?;
+    let directory = openat(CWD, directory, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    confine::landlock_allow(&ruleset, &directory, READ & handled.files)?;
     confine::landlock_enter(&ruleset)
 }
 

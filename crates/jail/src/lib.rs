@@ -16,6 +16,7 @@ mod rules;
 
 use std::io;
 
+use lacquer_cli::admin::AdminConfig;
 use lacquer_cli::link::WorkerConfig;
 use lacquer_params::Params;
 use lacquer_system::{self as system, confine};
@@ -39,9 +40,9 @@ impl Missing {
     }
 
     /// Returns a line for the log, or `None` if everything is in effect.
-    pub fn line(&self) -> Option<String> {
+    pub fn line(&self, process: &str) -> Option<String> {
         (!self.0.is_empty())
-            .then(|| format!("The worker's jail is incomplete, without: {}", self.0.join(", ")))
+            .then(|| format!("The {process}'s jail is incomplete, without: {}", self.0.join(", ")))
     }
 }
 
@@ -62,6 +63,30 @@ pub fn enter(config: &WorkerConfig, has_rings: bool) -> Result<Missing, String> 
     system::set_dumpable(config.params.jail_dumpable);
     missing.note("no_new_privs", set_no_new_privs(true).map_err(io::Error::from));
     confine_by_parameters(&config.params, config.vsm_fd, has_rings, &mut missing);
+    Ok(missing)
+}
+
+/// Confines the admin process in the same way, except that it may read the working directory only, and writes nowhere.
+pub fn enter_as_reader(config: &AdminConfig) -> Result<Missing, String> {
+    let mut missing = Missing::default();
+    if let Some(who) = &config.credentials {
+        missing.note("namespaces", namespaces());
+        confine::drop_bounding_set();
+        system::become_user(who.uid, who.gid)?;
+    } else {
+        confine::drop_bounding_set();
+    }
+    missing.note("capabilities", drop_capabilities());
+    system::die_with_parent();
+    system::set_dumpable(config.is_dumpable);
+    missing.note("no_new_privs", set_no_new_privs(true).map_err(io::Error::from));
+    if config.has_file_rules {
+        missing.note("Landlock", files::restrict_to_reading(&config.workdir));
+    }
+    if config.has_call_rules {
+        let program = rules::program(getpid().as_raw_nonzero().get().cast_unsigned(), false);
+        missing.note("seccomp", confine::install_filter(&program));
+    }
     Ok(missing)
 }
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod address_space;
+mod admin;
 mod bound_sockets;
 mod cli;
 mod client_certificates;

@@ -27,10 +27,10 @@ const ACME: &str = "acme=";
 
 /// Owner, group and mode of a UNIX socket, which decide who may connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Permissions {
+pub struct Permissions {
     user: Option<u32>,
     group: Option<u32>,
-    mode: Option<u32>,
+    pub mode: Option<u32>,
 }
 
 /// One bound socket.
@@ -58,11 +58,13 @@ pub struct Listeners {
     bound: BoundSockets,
 }
 
-fn is_unix(endpoint: &str) -> bool {
+/// Returns whether an endpoint is the path or name of a UNIX socket.
+pub fn is_unix(endpoint: &str) -> bool {
     endpoint.starts_with(['/', '@'])
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
+/// Binds a TCP socket.
+pub fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     let socket = new_socket(address, Type::STREAM)?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
@@ -77,7 +79,8 @@ fn unix_address(path: &str) -> io::Result<SockAddr> {
     SockAddr::unix(name)
 }
 
-fn bind_unix(path: &str, permissions: &Permissions) -> io::Result<Socket> {
+/// Binds a UNIX socket, in place of one that was left at its path.
+pub fn bind_unix(path: &str, permissions: &Permissions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     if path.starts_with('/') {
         match fs::remove_file(path) {
@@ -173,7 +176,8 @@ fn clients(transport: Transport, fields: &[String]) -> Outcome<ClientOptions> {
     Ok(options)
 }
 
-fn permissions(endpoint: &str, fields: &[String]) -> Outcome<Permissions> {
+/// Parses the sub-arguments `user=`, `group=` and `mode=` of a UNIX socket.
+pub fn permissions(endpoint: &str, fields: &[String]) -> Outcome<Permissions> {
     let mut given = Permissions::default();
     let is_other = |field: &&String| field.split_once('=').is_some_and(|(key, _)| !ClientOptions::has(key));
     for field in fields.iter().filter(is_other) {

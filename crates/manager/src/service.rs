@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 
+use crate::admin::Admin;
 use crate::cli::{CliChannel, CliSockets, Master, Origin, Sessions};
 use crate::complain::{Level, print_line};
 use crate::fault::{Fault, Outcome};
@@ -101,6 +102,8 @@ pub struct Service {
     pub sockets: CliSockets,
     /// The connection to `-M`.
     pub master: Option<Master>,
+    /// The admin listener.
+    pub admin: Option<Admin>,
     /// Signals that end the daemon.
     pub signals: Signals,
     sessions: Sessions,
@@ -109,7 +112,13 @@ pub struct Service {
 
 impl Service {
     /// Creates the service. Nothing happens until [`Service::run`].
-    pub fn new(manager: Manager, sockets: CliSockets, master: Option<Master>, signals: Signals) -> Service {
+    pub fn new(
+        manager: Manager,
+        sockets: CliSockets,
+        master: Option<Master>,
+        admin: Option<Admin>,
+        signals: Signals,
+    ) -> Service {
         let now = Instant::now();
         let timers = Timers {
             uptime: now,
@@ -117,7 +126,7 @@ impl Service {
             cooling: now + Duration::from_secs_f64(FIRST_COOLING),
             drained: None,
         };
-        Service { manager, sockets, master, signals, sessions: Sessions::new(), timers }
+        Service { manager, sockets, master, admin, signals, sessions: Sessions::new(), timers }
     }
 
     /// Reads commands from standard input.
@@ -176,9 +185,10 @@ impl Service {
         let retiring = self.manager.child.retiring.as_ref().map(Retiring::deadline);
         let is_wanted = self.manager.instance.upgrade.is_wanted();
         let upgrade = is_wanted.then(|| Instant::now() + UPGRADE_POLL);
+        let admin = self.admin.as_ref().and_then(Admin::deadline);
         let timers =
             [Some(uptime), ping, Some(cooling), drained, master, sessions, relaunch, retiring, upgrade];
-        timers.into_iter().flatten().min().unwrap_or_else(Instant::now)
+        timers.into_iter().chain([admin]).flatten().min().unwrap_or_else(Instant::now)
     }
 
     /// Sleeps until an event or a timeout. Returns the events, sessions first, because handling the others changes the
@@ -296,6 +306,11 @@ impl Service {
         {
             master.disconnected();
         }
+        if ended.contains(&Origin::Admin)
+            && let Some(admin) = &mut self.admin
+        {
+            admin.disconnected(&self.manager, Instant::now());
+        }
         !ended.contains(&Origin::Stdin)
     }
 
@@ -309,6 +324,9 @@ impl Service {
             self.manager.renew_workdir();
             self.manager.serve_wanted_names();
             self.manager.keep_addresses(now);
+        }
+        if let Some(admin) = &mut self.admin {
+            admin.tick(&self.manager, &mut self.sessions, now);
         }
         self.manager.launch_if_due(now);
         self.manager.follow_retiring(now);

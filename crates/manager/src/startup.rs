@@ -12,6 +12,7 @@ use lacquer_vcl::Text;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::system::Uname;
 
+use crate::admin::{Admin, AdminSockets};
 use crate::bound_sockets::BoundSockets;
 use crate::cli::{CliSockets, Master};
 use crate::complain::{Complain, Level, announce, print_line};
@@ -453,6 +454,7 @@ fn serve(
     shm.publish("-i", &manager.instance.identity)?;
     let master = Master::new(&raw.masters)?;
     let sockets = cli_sockets(raw, adopted.as_mut(), &manager.jail, &mut shm)?;
+    let admin = admin_sockets(raw, adopted.is_some(), &manager.jail, &mut shm)?;
     for file in &mut manager.instance.pid_files {
         file.write()
             .map_err(|error| Fault::plain(format!("Could not write pid-file: {}", os_error_text(&error))))?;
@@ -479,7 +481,7 @@ fn serve(
     if adopted.is_some() {
         lacquer_system::release_signals();
     }
-    let mut service = Service::new(manager, sockets, master, signals);
+    let mut service = Service::new(manager, sockets, master, admin, signals);
     let outcome = serve_until_the_end(&mut service, raw, init, adopted, background);
     end(service);
     outcome
@@ -507,6 +509,18 @@ fn cli_sockets(
         shm.publish("-T", &shown)?;
     }
     Ok(sockets)
+}
+
+/// Listens on the addresses of `-w`, and publishes them. After an upgrade, the process of the program before this one may
+/// still have the sockets, so that they are bound later.
+fn admin_sockets(raw: &RawOptions, is_upgrade: bool, jail: &Jail, shm: &mut Shm) -> Outcome<Option<Admin>> {
+    let Some(mut sockets) = AdminSockets::parse(&raw.admin)? else { return Ok(None) };
+    let bound = sockets.bind(jail);
+    if !is_upgrade {
+        bound?;
+    }
+    shm.publish("-w", &sockets.addresses())?;
+    Ok(Some(Admin::new(sockets)))
 }
 
 fn serve_until_the_end(
@@ -562,8 +576,11 @@ fn first_launch(manager: &mut Manager, raw: &RawOptions) -> u8 {
 
 /// Cleans up after success or failure.
 fn end(service: Service) {
-    let Service { mut manager, .. } = service;
+    let Service { mut manager, admin, .. } = service;
     manager.stop();
+    if let Some(admin) = admin {
+        admin.remove(&manager);
+    }
     for file in std::mem::take(&mut manager.instance.pid_files) {
         file.remove(&manager.jail);
     }

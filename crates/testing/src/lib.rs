@@ -2,6 +2,7 @@
 //! numbers. No installed program depends on this crate.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod client;
 pub mod daemon;
 pub mod dns;

@@ -7,7 +7,7 @@ use lacquer_inspect::counters;
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::ring::LogReader;
 
-use crate::event::Collector;
+use crate::event::{Collector, Event};
 use crate::figures::Figures;
 use crate::snapshot::Status;
 use crate::state::State;
@@ -45,6 +45,11 @@ impl Source {
         Ok(Source { directory, log, began: Instant::now(), last_look: None })
     }
 
+    /// Returns a source for a daemon whose log may not exist yet.
+    pub fn waiting(directory: Directory) -> Source {
+        Source { directory, log: None, began: Instant::now(), last_look: None }
+    }
+
     /// Returns what the daemon is called: its working directory.
     pub fn name(&self) -> String {
         self.directory.path().display().to_string()
@@ -57,6 +62,11 @@ impl Source {
 
     /// Adds what is new. Returns whether more of the log can be read at once.
     pub fn poll(&mut self, state: &mut State) -> bool {
+        self.poll_with(state, &mut |_| {})
+    }
+
+    /// Adds what is new, like [`Source::poll`], and calls `each` for each event.
+    pub fn poll_with(&mut self, state: &mut State, each: &mut dyn FnMut(&Event)) -> bool {
         if self.last_look.is_none_or(|last| last.elapsed() >= LOOK) {
             self.last_look = Some(Instant::now());
             let status = match self.look(state) {
@@ -67,7 +77,7 @@ impl Source {
         }
         let now = self.now();
         let Some(log) = &mut self.log else { return false };
-        match log.read(state, now) {
+        match log.read(state, now, each) {
             Ok(more) => more,
             Err(why) => {
                 self.log = None;
@@ -117,12 +127,13 @@ impl Log {
         }
     }
 
-    fn read(&mut self, state: &mut State, now: f64) -> Result<bool, String> {
+    fn read(&mut self, state: &mut State, now: f64, each: &mut dyn FnMut(&Event)) -> Result<bool, String> {
         let end = Instant::now() + BUDGET;
         loop {
             let collector = &mut self.collector;
             let read = self.reader.read_some(PIECE, &mut |record| {
                 if let Some(event) = collector.add(record) {
+                    each(&event);
                     state.event(now, event);
                 }
             });

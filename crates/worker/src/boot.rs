@@ -50,7 +50,7 @@ pub fn boot(link: RawFd) -> Result<(Arc<Process>, Entrance, UnixStream), String>
     let sockets = config.sockets.iter().map(|socket| Inherited::new(socket, certificates.as_ref(), &mut udp));
     let sockets = sockets.collect::<Result<Vec<Inherited>, String>>()?;
     let devices = Devices::prepare(&config.storages, config.params.reactor_count());
-    if let Some(line) = lacquer_jail::enter(&config, devices.has_rings())?.line() {
+    if let Some(line) = lacquer_jail::enter(&config, devices.has_rings())?.line("worker") {
         eprintln!("{line}");
     }
     let process = share_inherited(config, devices, certificates, udp.finish())?;

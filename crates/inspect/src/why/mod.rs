@@ -22,4 +22,4 @@ pub use lifetime::{Obstacle, Source, Storing};
 pub use steps::Step;
 pub use story::{Ban, Place, SourceText, Story, parse_bans, parse_sources};
 pub use ttl::Lifetime;
-pub use watch::{Answer, Question, ask};
+pub use watch::{Answer, Question, ask, ask_with};

@@ -68,12 +68,21 @@ pub struct Answer {
 
 /// Sends the request to the daemon of a directory, and explains what became of it.
 pub fn ask(directory: &Directory, question: &Question) -> Result<Answer, Fault> {
+    match Management::of(directory) {
+        Ok(mut management) => ask_with(directory, Some(&mut management), None, question),
+        Err(fault) => ask_with(directory, None, Some(fault.what), question),
+    }
+}
+
+/// Sends the request like [`ask`], with a connection to the manager that exists, or the reason why there is none.
+pub fn ask_with(
+    directory: &Directory,
+    mut management: Option<&mut Management>,
+    why_not: Option<String>,
+    question: &Question,
+) -> Result<Answer, Fault> {
     let mut reader = LogReader::at_end(directory)?;
-    let (mut management, why_not) = match Management::of(directory) {
-        Ok(management) => (Some(management), None),
-        Err(fault) => (None, Some(fault.what)),
-    };
-    let to = listener(directory, management.as_mut(), question)?;
+    let to = listener(directory, management.as_deref_mut(), question)?;
     let host = match question.target.host.as_str() {
         "" => to.to_string(),
         host => host.to_owned(),
@@ -85,14 +94,14 @@ pub fn ask(directory: &Directory, question: &Question) -> Result<Answer, Fault> 
         headers: question.headers.clone(),
     };
     let bans = management
-        .as_mut()
+        .as_deref_mut()
         .and_then(|open| open.command("ban.list").ok())
         .map(|reply| parse_bans(&reply.text));
-    let details = management.as_mut().map_or_else(Vec::new, enable_details);
+    let details = management.as_deref_mut().map_or_else(Vec::new, enable_details);
     let sent = request.send(to, &question.means);
     let tree = sent.as_ref().ok().map(|response| follow(&mut reader, to, response)).transpose();
     // The log is set back whatever happened.
-    if let Some(open) = management.as_mut() {
+    if let Some(open) = management.as_deref_mut() {
         disable_details(open, &details);
     }
     let (response, tree) = (sent?, tree?.unwrap_or_default());
@@ -106,7 +115,7 @@ pub fn ask(directory: &Directory, question: &Question) -> Result<Answer, Fault> 
             "the address may belong to another program (--to HOST:PORT), or the log is too small (vsl_space)",
         ));
     }
-    story.sources = management.as_mut().map_or_else(Vec::new, |open| sources(open, &story));
+    story.sources = management.as_deref_mut().map_or_else(Vec::new, |open| sources(open, &story));
     story.past = past(directory, &story);
     let mut explanation =
         explain(&story).ok_or_else(|| Fault::new("the log has no records of it", "repeat the command"))?;

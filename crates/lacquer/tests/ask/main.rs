@@ -1,5 +1,6 @@
 //! The commands that talk to a daemon, as users type them.
 
+mod admin;
 mod commands;
 mod tls;
 mod top;

@@ -25,8 +25,9 @@ pub const INSTALLED: &str = "lacquer";
 pub const TOOLS: [&[&str]; 2] = [&["attack", "bench", "sim"], &["testing"]];
 
 /// The layers of the product, from top to bottom. A crate uses only crates of lower layers.
-pub const LAYERS: [&[&str]; 11] = [
+pub const LAYERS: [&[&str]; 12] = [
     &[INSTALLED],
+    &["admin"],
     &["top", "vcl-test"],
     &["inspect", "manager", "tools", "worker"],
     &["sessions"],

@@ -38,6 +38,8 @@ pub enum Origin {
     Master,
     /// The file of `-I`: a failed command is fatal.
     InitFile,
+    /// The process of the admin listener, which we have started.
+    Admin,
 }
 
 /// The result of a step of a connection.
@@ -238,7 +240,7 @@ impl Session {
     /// Writes as much of the replies as the client accepts.
     pub fn flush(&mut self, now: Instant) -> Verdict {
         let blocking = match self.origin {
-            Origin::Telnet | Origin::Master => Blocking::Never,
+            Origin::Telnet | Origin::Master | Origin::Admin => Blocking::Never,
             Origin::Stdin | Origin::InitFile => Blocking::IfFull,
         };
         let written = self.outbox.flush(self.channel.output(), blocking, now);
@@ -373,8 +375,10 @@ impl Session {
         if from_file {
             print_line(&format!("> {}", command.line));
         }
-        let received = format!("CLI {} Rd {}", self.channel.ident, beginning(&command.line));
-        manager.complain.report(Level::Cli, &received);
+        if self.origin != Origin::Admin || !is_a_look(&command.line) {
+            let received = format!("CLI {} Rd {}", self.channel.ident, beginning(&command.line));
+            manager.complain.report(Level::Cli, &received);
+        }
         let unauthenticated = matches!(self.login, Login::Unauthenticated { .. });
         let reply = match check(&command.words, !unauthenticated) {
             Ok(Some(found)) if found.spec.name == "auth" && manager.instance.secret.is_some() => {
@@ -413,8 +417,10 @@ impl Session {
 
     fn reply(&mut self, manager: &Manager, mut reply: Reply, now: Instant) {
         let shown = reply.text.lossy();
-        let sent = format!("CLI {} Wr {:03} {}", self.channel.ident, reply.status, beginning(&shown));
-        manager.complain.report(Level::Cli, &sent);
+        if self.origin != Origin::Admin {
+            let sent = format!("CLI {} Wr {:03} {}", self.channel.ident, reply.status, beginning(&shown));
+            manager.complain.report(Level::Cli, &sent);
+        }
         let limit = manager.params.values().cli_limit as usize;
         if frame::truncate(&mut reply.text.0, limit) && reply.status == status::OK {
             reply.status = status::TRUNCATED;
@@ -459,6 +465,12 @@ impl Session {
         manager.complain.report(Level::Security, &text);
         self.login = Login::Refused { reply_at: throttle.record_failure(self.address(), now) };
     }
+}
+
+/// Returns whether a command changes nothing. The admin process repeats such commands, so they are not logged.
+fn is_a_look(line: &str) -> bool {
+    let name = line.split(' ').next().unwrap_or_default();
+    matches!(name, "status" | "param.show" | "vcl.show" | "debug.listen_address") || name.ends_with(".list")
 }
 
 /// Returns the part of a long text that is written to syslog.

@@ -3,7 +3,7 @@
 use crate::fault::{Fault, Outcome};
 
 /// The option letters in getopt's notation: a colon follows those with an argument.
-pub const LETTERS: &str = "?a:A:b:CdE:f:Fh:i:I:j:l:M:n:P:p:r:S:s:T:t:VW:x:";
+pub const LETTERS: &str = "?a:A:b:CdE:f:Fh:i:I:j:l:M:n:P:p:r:S:s:T:t:VW:w:x:";
 
 /// Options that are evaluated in the order given, because the first error is reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub struct RawOptions {
     pub secret: Option<String>,
     /// `-T`
     pub cli: Vec<String>,
+    /// `-w`
+    pub admin: Vec<String>,
     /// `-W`
     pub waiter: Option<String>,
 }
@@ -195,6 +197,7 @@ impl RawOptions {
             'P' => self.pid_files.push(argument),
             'S' => self.secret = Some(argument),
             'T' => self.cli.push(argument),
+            'w' => self.admin.push(argument),
             'W' => self.waiter = Some(argument),
             _ => {}
         }

@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-const KEYS: [(&str, Kind); 21] = [
+const KEYS: [(&str, Kind); 23] = [
     ("listen", Kind::List),
     ("https", Kind::List),
     ("https-listen", Kind::List),
@@ -54,8 +54,10 @@ const KEYS: [(&str, Kind); 21] = [
     ("tags", Kind::Text),
     ("storage", Kind::Text),
     ("log", Kind::Text),
+    ("log-to", Kind::Text),
     ("name", Kind::Text),
     ("admin", Kind::Text),
+    ("web", Kind::Text),
     ("secret", Kind::Text),
 ];
 

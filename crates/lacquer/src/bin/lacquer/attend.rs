@@ -12,6 +12,7 @@ use std::time::Duration;
 use lacquer_inspect::access_log::Format;
 use lacquer_inspect::counters::{self, Counter};
 use lacquer_inspect::directory::Directory;
+use lacquer_inspect::log_sink::{Sink, Target};
 use lacquer_inspect::request_log::RequestLog;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -28,10 +29,14 @@ const ROUNDS: u32 = 20;
 const LAST_LINES: Duration = Duration::from_secs(3);
 
 /// Starts the companion of this process, which becomes the daemon with this working directory.
-pub fn start(name: &str, log: Option<&str>) -> Result<(), Failure> {
+pub fn start(name: &str, log: Option<(&str, &str)>) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::new(format_args!("cannot start the access log: {error}"));
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.args([NAME, name]).args(log).env(PARENT, std::process::id().to_string()).stdin(Stdio::null());
+    command
+        .args([NAME, name])
+        .args(log.iter().flat_map(|(format, target)| [format, target]))
+        .env(PARENT, std::process::id().to_string())
+        .stdin(Stdio::null());
     command.spawn().map(drop).map_err(failed)
 }
 
@@ -50,7 +55,8 @@ pub fn run(words: &[String]) -> ExitCode {
     }
     thread::spawn(move || end_with(parent));
     let format = words.get(1).and_then(|text| Format::parse(text).ok());
-    let mut attendant = Attendant::new(format);
+    let target = words.get(2).and_then(|text| Target::parse(text).ok()).unwrap_or(Target::Stdout);
+    let mut attendant = Attendant::new(format, Sink::new(target));
     for round in 0_u32.. {
         let is_last = parent_id() != parent;
         attendant.find(name);
@@ -82,20 +88,24 @@ struct Attendant {
     directory: Option<Directory>,
     requests: Option<RequestLog>,
     format: Option<Format>,
+    sink: Sink,
     has_colors: bool,
     missed: u64,
+    dropped: u64,
     served: Option<Served>,
     has_ended: bool,
 }
 
 impl Attendant {
-    fn new(format: Option<Format>) -> Attendant {
+    fn new(format: Option<Format>, sink: Sink) -> Attendant {
         Attendant {
             directory: None,
             requests: None,
             format,
+            sink,
             has_colors: colors::wanted(io::stdout().is_terminal()),
             missed: 0,
+            dropped: 0,
             served: None,
             has_ended: false,
         }
@@ -118,14 +128,21 @@ impl Attendant {
     fn write_log(&mut self) {
         let (Some(requests), Some(format)) = (&mut self.requests, &self.format) else { return };
         let mut is_open = true;
-        let has_colors = self.has_colors;
+        let (has_colors, sink) = (self.has_colors, &mut self.sink);
         // A worker that ends takes its log with it.
-        let _ = requests.read(&mut |line| {
+        let _ = requests.read_with(&mut |line, records| {
             if is_open {
-                let text = format.line(&line, has_colors) + "\n";
-                is_open = io::stdout().lock().write_all(text.as_bytes()).is_ok();
+                is_open = sink.write(&format.line(&line, records, has_colors)).is_ok();
             }
         });
+        sink.flush();
+        let lost = sink.dropped() - self.dropped;
+        if lost > 0 {
+            self.dropped += lost;
+            report(&format!(
+                "lacquer: {lost} lines of the access log were dropped: --log-to does not read them\n"
+            ));
+        }
         let times = requests.missed() - self.missed;
         if times > 0 {
             self.missed = requests.missed();

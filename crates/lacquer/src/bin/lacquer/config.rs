@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use lacquer_inspect::access_log::Format;
+use lacquer_inspect::log_sink::Target;
 use lacquer_tools::report;
 use lacquer_tools::settings::{self, FILE, Mistake, Setting};
 use lacquer_tools::site::{RULES, Site, Wrong};
@@ -16,6 +17,7 @@ use crate::colors;
 use crate::failure::Failure;
 use crate::listen::Listen;
 use crate::spec::{parse_backend, storage};
+use crate::web;
 
 /// Adds the options of the file that `--config` names, or of that in the current folder.
 pub fn complete(mut values: Values) -> Result<Values, Failure> {
@@ -83,10 +85,14 @@ fn check_value(setting: &Setting) -> Result<(), Wrong> {
         }
         "listen" | "https-listen" => Listen::parse(setting.name, value).map(drop).map_err(wrong),
         "admin" => admin::parse(value).map(drop).map_err(wrong),
+        "web" => web::parse(value).map(drop).map_err(wrong),
         "storage" => storage(Some(value)).map(drop).map_err(wrong),
         "log" => Format::parse(value)
             .map(drop)
             .map_err(|hint| Wrong { what: "it is not a format".to_owned(), hint }),
+        "log-to" => Target::parse(value)
+            .map(drop)
+            .map_err(|hint| Wrong { what: "it is not a destination".to_owned(), hint }),
         _ => Ok(()),
     }
 }

@@ -1,14 +1,17 @@
 //! `lacquer log`: prints requests, one on each line.
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use lacquer_inspect::access_log::Format;
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_line::{Filter, LogLine};
+use lacquer_inspect::log_sink::{Sink, Target};
 use lacquer_inspect::request_log::RequestLog;
+use lacquer_inspect::transaction::Transaction;
 
 use crate::args::Values;
 use crate::colors;
@@ -19,6 +22,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Number of pauses between two looks whether the daemon still runs.
 const ROUNDS: u32 = 20;
 const LINES: usize = 50;
+/// How long a socket may take for the last lines.
+const LAST_LINES: Duration = Duration::from_secs(3);
 /// Maximum number of past requests that are kept for printing.
 const MAX_LINES: usize = 1_000_000;
 
@@ -37,49 +42,74 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     };
     let directory = remote::directory(values)?;
     let mut requests = RequestLog::open(&directory).map_err(Failure::of)?;
+    let format = format(values)?;
+    let has_colors = colors::wanted(io::stdout().is_terminal());
     let mut last = VecDeque::new();
-    let mut collect = |line: LogLine| {
+    let mut collect = |line: String| {
         last.push_back(line);
         if last.len() > count.min(MAX_LINES) {
             last.pop_front();
         }
     };
-    read(&mut requests, &filter, &mut collect)?;
-    let has_colors = colors::wanted(io::stdout().is_terminal());
-    let mut is_open = true;
-    let mut print = |line: LogLine| {
-        let text = if values.has("json") { line.json().to_string() } else { line.text(has_colors) };
-        is_open = is_open && writeln!(io::stdout().lock(), "{text}").is_ok();
-        is_open
-    };
+    let line_of = |line: &LogLine, records: &Transaction| format.line(line, records, has_colors);
+    read(&mut requests, &filter, &line_of, &mut collect)?;
+    let mut sink = Sink::new(target(values)?);
     for line in last.drain(..) {
-        if !print(line) {
+        if sink.write(&line).is_err() {
             return Ok(ExitCode::SUCCESS);
         }
     }
     if values.has("follow") {
-        return follow(&directory, &mut requests, &filter, &mut print);
+        return follow(&directory, &mut requests, &filter, &line_of, &mut sink);
+    }
+    let end = Instant::now() + LAST_LINES;
+    while !sink.flush() && Instant::now() < end {
+        thread::sleep(PAUSE);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints new requests until the reader of the output closes it or the daemon ends.
+fn format(values: &Values) -> Result<Format, Failure> {
+    match (values.one("format"), values.has("json")) {
+        (Some(_), true) => Err(Failure::new("--format and --json exclude each other")),
+        (Some(text), false) => Format::parse(text).map_err(|hint| {
+            Failure::new(format_args!("--format {}: not a format", text.escape_debug())).hint(hint)
+        }),
+        (None, true) => Ok(Format::Json),
+        (None, false) => Ok(Format::Text),
+    }
+}
+
+fn target(values: &Values) -> Result<Target, Failure> {
+    let text = values.one("to").unwrap_or("stdout");
+    Target::parse(text).map_err(|hint| {
+        Failure::new(format_args!("--to {}: not a destination", text.escape_debug())).hint(hint)
+    })
+}
+
+/// Writes new requests until the reader of the output closes it or the daemon ends.
 fn follow(
     directory: &Directory,
     requests: &mut RequestLog,
     filter: &Filter,
-    print: &mut dyn FnMut(LogLine) -> bool,
+    line_of: &dyn Fn(&LogLine, &Transaction) -> String,
+    sink: &mut Sink,
 ) -> Result<ExitCode, Failure> {
-    let (mut missed, mut round) = (requests.missed(), 0);
+    let (mut missed, mut dropped, mut round) = (requests.missed(), 0, 0);
     loop {
         let mut is_open = true;
-        read(requests, filter, &mut |line| is_open = is_open && print(line))?;
+        read(requests, filter, line_of, &mut |line| is_open = is_open && sink.write(&line).is_ok())?;
+        sink.flush();
         if !is_open {
             return Ok(ExitCode::SUCCESS);
         }
         if requests.missed() > missed {
             missed = requests.missed();
             eprintln!("lacquer: some requests were overwritten before they were read; raise vsl_space");
+        }
+        if sink.dropped() > dropped {
+            eprintln!("lacquer: {} lines were dropped: --to does not read them", sink.dropped() - dropped);
+            dropped = sink.dropped();
         }
         round += 1;
         if round % ROUNDS == 0 {
@@ -90,10 +120,15 @@ fn follow(
     }
 }
 
-fn read(requests: &mut RequestLog, filter: &Filter, each: &mut dyn FnMut(LogLine)) -> Result<(), Failure> {
-    let read = requests.read(&mut |line| {
+fn read(
+    requests: &mut RequestLog,
+    filter: &Filter,
+    line_of: &dyn Fn(&LogLine, &Transaction) -> String,
+    each: &mut dyn FnMut(String),
+) -> Result<(), Failure> {
+    let read = requests.read_with(&mut |line, records| {
         if filter.accepts(&line) {
-            each(line);
+            each(line_of(&line, records));
         }
     });
     read.map_err(|error| {

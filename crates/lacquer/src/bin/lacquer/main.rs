@@ -35,6 +35,7 @@ mod top;
 mod upgrade;
 mod upgrade_vcl;
 mod vcl;
+mod web;
 mod why;
 
 use args::{Command, Opt};
@@ -108,9 +109,23 @@ const COMMANDS: &[Command] = &[
             Opt::one("status", "STATUS", "only requests with this status: 404, or a class: 5xx"),
             Opt::flag("misses", "only requests that the cache did not serve"),
             Opt::flag("json", "print each request as JSON"),
+            Opt::one(
+                "format",
+                "FORMAT",
+                "as --log of lacquer run: json:time,url,status, combined, '{client} {url}' and others",
+            ),
+            Opt::one(
+                "to",
+                "TARGET",
+                "write to syslog, unix:/PATH or tcp:HOST:PORT instead of standard output",
+            ),
         ],
         examples: &[
             ("lacquer log --follow", "watch the requests"),
+            (
+                "lacquer log --follow --format json:time,url,status --to syslog",
+                "send them to the system's log",
+            ),
             ("lacquer log --misses --url /news/", "see what is not served from the cache"),
         ],
         run: daemon_log::run,

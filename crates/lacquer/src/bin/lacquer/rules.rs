@@ -6,7 +6,7 @@ use crate::args::{Opt, Values};
 use crate::failure::Failure;
 
 /// The options, in the order of the help.
-pub const OPTIONS: [Opt; 11] = [
+pub const OPTIONS: [Opt; 12] = [
     Opt::one(
         "probe",
         "PATH",
@@ -46,7 +46,12 @@ pub const OPTIONS: [Opt; 11] = [
     Opt::one(
         "log",
         "FORMAT",
-        "write each request to standard output: json, text, or a format such as '{time} {client} {method} {host}{url} {status} {handling} {bytes} {seconds}'",
+        "write each request to standard output: json, json:time,url,status,req.user-agent (fields by name), text, combined, or a format such as '{time} {client} {method} {host}{url} {status} {handling} {bytes} {seconds}'",
+    ),
+    Opt::one(
+        "log-to",
+        "TARGET",
+        "where --log goes instead: syslog, unix:/PATH (a stream socket) or tcp:HOST:PORT; what it does not read is dropped and counted",
     ),
     Opt::many("p", "NAME=VALUE", "set a parameter of the daemon; `lacquer param` lists them"),
     Opt::flag("print-vcl", "print the VCL that the options mean, to begin your own with, and end"),

@@ -13,8 +13,10 @@ use crate::https::{self, Https};
 use crate::listen::Listen;
 use crate::rules;
 use crate::spec::{parse_backend, storage};
+use crate::web::Web;
 use lacquer_inspect::access_log::Format;
 use lacquer_inspect::directory::{RUN_PREFIX, folder_of_runs};
+use lacquer_inspect::log_sink::Target;
 use lacquer_manager::{ANNOUNCEMENT, show};
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -60,7 +62,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     secure.iter().try_for_each(|listen| listen.check_free("https-listen", low))?;
     listens.iter().try_for_each(|listen| listen.check_free("listen", low))?;
     let name = instance_folder(values.one("name"), secure.iter().chain(&listens).next())?;
-    let admin = Admin::of(values)?;
+    let (admin, web) = (Admin::of(values)?, Web::of(values)?);
 
     let mut command = Command::new(&daemon);
     command.arg("-F").arg("-n").arg(&name).arg("-s").arg(&storage);
@@ -77,6 +79,9 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     if let Some(admin) = &admin {
         admin.add_arguments(&mut command);
     }
+    if let Some(web) = &web {
+        web.add_arguments(&mut command);
+    }
     let is_demo = matches!(source, Source::Demo);
     let origin = add_source(&mut command, values, source, https.as_ref(), &name)?;
     let instance = name.display().to_string();
@@ -84,6 +89,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let places = https.as_ref().map_or_else(|| listens.iter().map(Listen::curl).collect(), Https::places);
     let mut notes = https.map(|https| https.notes(&instance)).unwrap_or_default();
     notes.extend(admin.map(|admin| admin.note(&instance)));
+    notes.extend(web.map(|web| web.note(&instance)));
     let shown = Shown { places, curl, notes };
     // The daemon prints it once it serves, so that it is never followed by a failure to start.
     command.env(ANNOUNCEMENT, banner(&shown, &origin, &storage, &instance, is_demo));
@@ -98,13 +104,19 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     Err(Failure::new(format_args!("cannot start {}: {error}", daemon.display())))
 }
 
-/// Returns the format of the access log, if one is wanted.
-fn log_format(values: &Values) -> Result<Option<&str>, Failure> {
-    let Some(log) = values.one("log") else { return Ok(None) };
+/// Returns the format and the destination of the access log, if one is wanted.
+fn log_format(values: &Values) -> Result<Option<(&str, &str)>, Failure> {
+    let target = values.one("log-to").unwrap_or("stdout");
+    Target::parse(target).map_err(|hint| {
+        Failure::new(format_args!("--log-to {}: not a destination", target.escape_debug())).hint(hint)
+    })?;
+    let Some(log) = values.one("log") else {
+        return if values.has("log-to") { Err(Failure::new("--log-to needs --log")) } else { Ok(None) };
+    };
     Format::parse(log).map_err(|hint| {
         Failure::new(format_args!("--log {}: not a format", log.escape_debug())).hint(hint)
     })?;
-    Ok(Some(log))
+    Ok(Some((log, target)))
 }
 
 /// Prints the VCL that the options mean.

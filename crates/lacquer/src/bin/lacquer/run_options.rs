@@ -3,7 +3,7 @@
 use crate::args::Opt;
 use crate::rules;
 
-const BASIC: [Opt; 13] = [
+const BASIC: [Opt; 14] = [
     Opt::many(
         "listen",
         "ADDR",
@@ -44,6 +44,11 @@ const BASIC: [Opt; 13] = [
         "secret",
         "FILE",
         "the secret of that address; default one that is written to the working directory",
+    ),
+    Opt::one(
+        "web",
+        "ADDR",
+        "address of the dashboard, metrics and REST: 6083 (of this machine), 10.0.0.1:6083,token=FILE or /path/socket; default: none",
     ),
     Opt::one(
         "config",

@@ -1,0 +1,337 @@
+//! Carries out requests: as management commands, or by reading the shared memory.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lacquer_cli::status;
+use lacquer_inspect::Fault;
+use lacquer_inspect::counters;
+use lacquer_inspect::directory::Directory;
+use lacquer_inspect::invalidation::{page_ban, pattern_ban, split};
+use lacquer_inspect::log_line::Filter;
+use lacquer_inspect::management::Reply as Response;
+use lacquer_inspect::request::{Target, header, is_method};
+use lacquer_inspect::request_log::RequestLog;
+use lacquer_inspect::why::{Question, ask_with};
+use lacquer_inspect::wire::Means;
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::body::Content;
+use crate::connections::Connections;
+use crate::events;
+use crate::guard::Refusal;
+use crate::health::Health;
+use crate::limits::{COMMAND_TIME, LOG_LINES, STREAMS};
+use crate::lists::Lists;
+use crate::live_log::LiveLog;
+use crate::manager_link::{ManagerLink, NoReply};
+use crate::metrics::{Format, Own, expose};
+use crate::openapi;
+use crate::page::Page;
+use crate::reply::{Reply, TEXT};
+use crate::request::Values;
+use crate::routes_table::Action;
+use crate::watch::Watch;
+
+/// Requests of a reply about the log, unless the client asks for another number.
+const LINES: u64 = 50;
+const SNAPSHOT_TIME: Duration = Duration::from_secs(4);
+
+/// Everything that requests use.
+pub struct App {
+    pub manager: ManagerLink,
+    /// The connection for commands that may take long.
+    pub questions: ManagerLink,
+    pub watch: Arc<Watch>,
+    pub live_log: Arc<LiveLog>,
+    pub lists: Arc<Lists>,
+    pub page: Page,
+    pub connections: Connections,
+    pub health: Health,
+    /// The streams that may still begin.
+    pub streams: Arc<Semaphore>,
+    /// Reads of all counters or of the whole log: one at a time.
+    pub reads: Arc<Semaphore>,
+    /// Refused requests, in the order of [`Refusal::ALL`].
+    pub refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+type Outcome = Result<Reply, Reply>;
+
+impl App {
+    pub fn refuse(&self, refusal: Refusal) -> Reply {
+        self.refused[refusal as usize].fetch_add(1, Ordering::Relaxed);
+        refusal.into()
+    }
+
+    /// Carries out a request.
+    pub async fn act(&self, action: Action, values: &Values, accept: &str) -> Reply {
+        let done = match action {
+            Action::Page => Ok(self.page.reply()),
+            Action::Alive => Ok(Reply::new(200, TEXT, "alive\n")),
+            Action::Ready => self.ready().await,
+            Action::OpenApi => Ok(Reply::json(200, &openapi::document())),
+            Action::Metrics => self.metrics(accept).await,
+            Action::Snapshot => self.snapshot().await,
+            Action::Events => self.events(values),
+            Action::Counters => self.counters(values).await,
+            Action::Log => self.log(values).await,
+            Action::Why => self.why(values).await,
+            Action::Purge => self.purge(values).await,
+            _ => self.command(action, values).await,
+        };
+        done.unwrap_or_else(|failed| failed)
+    }
+
+    async fn ready(&self) -> Outcome {
+        match self.health.obstacle(&self.manager).await {
+            None => Ok(Reply::new(200, TEXT, "ready\n")),
+            Some(why) => Err(Reply::new(503, TEXT, format!("{why}\n"))),
+        }
+    }
+
+    async fn metrics(&self, accept: &str) -> Outcome {
+        self.watch.touch();
+        let format = Format::of(accept);
+        let own = Own {
+            is_ready: self.health.obstacle(&self.manager).await.is_none(),
+            connections: self.connections.count() as u64,
+            streams: (STREAMS - self.streams.available_permits()) as u64,
+            refused: Refusal::ALL
+                .map(|reason| (reason.name(), self.refused[reason as usize].load(Ordering::Relaxed)))
+                .to_vec(),
+            dropped: self.live_log.dropped(),
+            overruns: self.watch.overruns(),
+        };
+        let watch = Arc::clone(&self.watch);
+        let text = self
+            .read(move || {
+                let latencies = watch.latencies();
+                watch.with_series(|series| expose(series, &latencies, &own, format))
+            })
+            .await?;
+        Ok(Reply::new(200, format.media(), text))
+    }
+
+    /// Runs a function that reads much, on a thread where it may block. Others wait meanwhile.
+    async fn read<T: Send + 'static>(
+        &self,
+        function: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Reply> {
+        let busy = || Reply::error(503, "another request reads; repeat it");
+        let permit = timeout(Duration::from_secs(5), Arc::clone(&self.reads).acquire_owned()).await;
+        let permit = permit.map_err(|_| busy())?.map_err(|_| busy())?;
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            function()
+        });
+        done.await.map_err(|_| Reply::error(500, "the request failed"))
+    }
+
+    async fn snapshot(&self) -> Outcome {
+        let mut snapshots = self.watch.subscribe();
+        let _ = timeout(SNAPSHOT_TIME, snapshots.changed()).await;
+        let json = snapshots.borrow().clone();
+        if json.is_empty() {
+            Err(Reply::error(503, "there is no snapshot yet"))
+        } else {
+            Ok(Reply::new(200, crate::reply::JSON, json))
+        }
+    }
+
+    fn events(&self, values: &Values) -> Outcome {
+        let permit = Arc::clone(&self.streams).try_acquire_owned();
+        let permit = permit.map_err(|_| Reply::error(503, "there are too many streams of events"))?;
+        let log = values.is_set("log").then(|| filter(values)).transpose()?;
+        let log = log.map(|filter| self.live_log.subscribe(filter));
+        let events = events::stream(self.watch.subscribe(), self.lists.subscribe(), log);
+        let content = Content::Events { events, _permit: permit };
+        Ok(Reply { status: 200, media: "text/event-stream", content, fields: Vec::new() }
+            .with("x-accel-buffering", "no"))
+    }
+
+    async fn counters(&self, values: &Values) -> Outcome {
+        let directory = self.watch.directory().clone();
+        let patterns: Vec<String> = values.text("name").map(str::to_owned).into_iter().collect();
+        let found =
+            self.read(move || counters::read(&directory)).await?.map_err(|fault| unavailable(&fault))?;
+        let wanted = found.iter().filter(|counter| counters::is_wanted(&counter.name, &patterns));
+        let entry = |counter: &counters::Counter| {
+            let value =
+                json!({"value": counter.value, "type": counter.semantics, "description": counter.oneliner});
+            (counter.name.clone(), value)
+        };
+        Ok(Reply::json(200, &Value::Object(wanted.map(entry).collect::<Map<_, _>>())))
+    }
+
+    async fn log(&self, values: &Values) -> Outcome {
+        let limit = values.number("limit").unwrap_or(LINES).min(LOG_LINES as u64) as usize;
+        let filter = filter(values)?;
+        let directory = self.watch.directory().clone();
+        let lines = self.read(move || last_requests(&directory, &filter, limit)).await?;
+        Ok(Reply::json(200, &json!({"items": lines.map_err(|fault| unavailable(&fault))?})))
+    }
+
+    async fn why(&self, values: &Values) -> Outcome {
+        let wrong = |fault: Fault| Reply::error(400, &format!("{}; {}", fault.what, fault.hint));
+        let target = Target::parse(values.required("url")).map_err(wrong)?;
+        let headers =
+            values.list("headers").into_iter().map(header).collect::<Result<_, _>>().map_err(wrong)?;
+        let method = values.text("method").unwrap_or("GET").to_owned();
+        if !is_method(&method) {
+            return Err(Reply::error(400, "method is not a method of HTTP"));
+        }
+        // The listener is this daemon's, so its certificate is not checked.
+        let means = Means { tls: target.is_https.then(|| target.name().to_owned()), ..Means::default() };
+        let question = Question { target, method, headers, to: None, means };
+        let directory = self.watch.directory().clone();
+        let answer = self
+            .questions
+            .run(COMMAND_TIME, move |management| ask_with(&directory, Some(management), None, &question))
+            .await
+            .map_err(no_reply)?
+            .map_err(|fault| Reply::error(502, &fault.what))?;
+        let mut json = answer.explanation.json();
+        json["request"] = answer.exchange.into();
+        json["status"] = answer.status.into();
+        json["header"] = answer.header.into();
+        Ok(Reply::json(200, &json))
+    }
+
+    async fn purge(&self, values: &Values) -> Outcome {
+        let words = match (values.text("url"), values.text("pattern")) {
+            (Some(url), None) if values.text("host").is_none() => {
+                let target = Target::parse(url).map_err(|fault| Reply::error(400, &fault.what))?;
+                page_ban(&target)
+            }
+            (None, Some(pattern)) => pattern_ban(values.text("host").unwrap_or_default(), pattern),
+            _ => return Err(Reply::error(400, "give either url, or pattern and perhaps host")),
+        };
+        self.ban(&words).await
+    }
+
+    async fn ban(&self, words: &[String]) -> Outcome {
+        let all: Vec<&str> = ["ban"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        self.run(&self.manager, &all).await?;
+        Ok(Reply::json(200, &json!({"ban": words.join(" ")})))
+    }
+
+    /// Carries out what is one management command.
+    async fn command(&self, action: Action, values: &Values) -> Outcome {
+        let name = values.required("name");
+        match action {
+            Action::Bans => self.list(&["ban.list", "-j"]).await,
+            Action::Vcls => self.list(&["vcl.list", "-j"]).await,
+            Action::Params => self.list(&["param.show", "-j"]).await,
+            Action::ParamShow => self.list(&["param.show", "-j", name]).await,
+            Action::ParamSet => self.list(&["param.set", "-j", name, values.required("value")]).await,
+            Action::ParamReset => self.list(&["param.reset", "-j", name]).await,
+            Action::Backends => self.list(&["backend.list", "-j"]).await,
+            Action::Storages => self.list(&["storage.list", "-j"]).await,
+            Action::Ban => self.ban(&split(values.required("expression"))).await,
+            Action::VclShow => self
+                .run(&self.manager, &["vcl.show", "-v", name])
+                .await
+                .map(|text| Reply::new(200, TEXT, text)),
+            Action::VclUse => self.done(&["vcl.use", name]).await,
+            Action::VclDiscard => self.done(&["vcl.discard", name]).await,
+            Action::VclLoad => self.load(name, values).await,
+            Action::BackendHealth => {
+                self.done(&["backend.set_health", values.required("pattern"), values.required("health")])
+                    .await
+            }
+            Action::Tag => {
+                let soft: &[&str] = if values.is_set("soft") { &["-s"] } else { &[] };
+                let tags = values.list("tags");
+                // A word that begins with a dash would be an option.
+                if tags.iter().any(|tag| tag.starts_with('-')) {
+                    return Err(Reply::error(400, "a tag begins with a dash"));
+                }
+                let reply = self.run(&self.manager, &[&["tag.purge"], soft, &tags].concat()).await?;
+                let purged: u64 =
+                    reply.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default();
+                Ok(Reply::json(200, &json!({"purged": purged})))
+            }
+            _ => Err(Reply::error(404, "there is no such page")),
+        }
+    }
+
+    async fn load(&self, name: &str, values: &Values) -> Outcome {
+        // It compiles a program, so it has the connection for what takes long.
+        let warnings = self.run(&self.questions, &["vcl.inline", name, values.required("text")]).await?;
+        if values.is_set("use") {
+            self.run(&self.manager, &["vcl.use", name]).await?;
+        }
+        Ok(Reply::json(201, &json!({"name": name, "messages": warnings.trim()})))
+    }
+
+    async fn done(&self, words: &[&str]) -> Outcome {
+        let text = self.run(&self.manager, words).await?;
+        Ok(Reply::json(200, &json!({"messages": text.trim()})))
+    }
+
+    /// Runs a command whose reply is a list in JSON: version, words and time, and then the items.
+    async fn list(&self, words: &[&str]) -> Outcome {
+        let text = self.run(&self.manager, words).await?;
+        match serde_json::from_str(&text) {
+            Ok(Value::Array(mut all)) => {
+                let items = all.split_off(all.len().min(3));
+                Ok(Reply::json(200, &json!({"items": items})))
+            }
+            _ => Err(Reply::error(502, "the manager's reply is not JSON")),
+        }
+    }
+
+    /// Runs a command. A refusal is an error.
+    async fn run(&self, link: &ManagerLink, words: &[&str]) -> Result<String, Reply> {
+        let Response { status, text } = link.command(words, COMMAND_TIME).await.map_err(no_reply)?;
+        match status {
+            status::OK => Ok(text),
+            status::TRUNCATED => Err(Reply::error(500, "the reply is longer than the parameter cli_limit")),
+            status::CANT => Err(Reply::error(409, text.trim())),
+            status::COMMS => Err(Reply::error(503, text.trim())),
+            _ => Err(Reply::error(400, text.trim())),
+        }
+    }
+}
+
+fn no_reply(why: NoReply) -> Reply {
+    match why {
+        NoReply::Busy => Reply::error(503, "too many commands wait for the manager"),
+        NoReply::Late => Reply::error(504, "the manager does not reply"),
+    }
+}
+
+fn unavailable(fault: &Fault) -> Reply {
+    Reply::error(503, &fault.what)
+}
+
+fn filter(values: &Values) -> Result<Filter, Reply> {
+    let status = values.text("status").map(str::to_owned);
+    let is_status =
+        |word: &str| word.len() == 3 && word.chars().all(|c| c.is_ascii_digit() || matches!(c, 'x' | 'X'));
+    if status.as_deref().is_some_and(|status| !is_status(status)) {
+        return Err(Reply::error(400, "status is three digits, or a class such as 5xx"));
+    }
+    Ok(Filter { url: values.text("url").map(str::to_owned), status, only_misses: values.is_set("misses") })
+}
+
+/// Reads the last requests in the log that a filter accepts.
+fn last_requests(directory: &Directory, filter: &Filter, limit: usize) -> Result<Vec<Value>, Fault> {
+    let mut requests = RequestLog::open(directory)?;
+    let mut last = VecDeque::new();
+    let read = requests.read(&mut |line| {
+        if filter.accepts(&line) {
+            last.push_back(line);
+            if last.len() > limit {
+                last.pop_front();
+            }
+        }
+    });
+    read.map_err(|error| Fault::new(format_args!("the log cannot be read: {error}"), ""))?;
+    Ok(last.iter().map(lacquer_inspect::log_line::LogLine::json).collect())
+}

@@ -1,0 +1,33 @@
+//! The admin listener: HTTP for operators, with a dashboard, metrics, REST and events, in a process of its own.
+//!
+//! The manager starts the process ([`run`]), which confines itself and then serves the sockets that it has inherited. It
+//! reads the counters and the log in shared memory like any other reader, and sends commands to the manager. Traffic never
+//! waits for it: what it cannot read in time is overwritten, and counted.
+//!
+//! [`routes_table`] lists all requests. [`guard`] decides who may send one, [`api`] turns it into management commands or
+//! reads, and [`server`] bounds what clients can occupy. The modules without sockets are functions over values.
+#![forbid(unsafe_code)]
+
+mod api;
+mod body;
+mod connections;
+mod events;
+mod guard;
+mod health;
+mod limits;
+mod lists;
+mod live_log;
+mod manager_link;
+mod metrics;
+mod openapi;
+mod page;
+mod process;
+mod reply;
+mod request;
+mod routes_table;
+mod server;
+mod stall;
+mod watch;
+
+pub use openapi::document as openapi;
+pub use process::run;

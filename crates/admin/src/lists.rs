@@ -1,0 +1,60 @@
+//! The lists of bans and VCL programs for dashboards, read for all of them at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use lacquer_inspect::counters;
+use lacquer_inspect::directory::Directory;
+use serde_json::{Value, json};
+use tokio::sync::watch::{Receiver, Sender, channel};
+
+use crate::manager_link::ManagerLink;
+
+const PAUSE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bans that dashboards get.
+const BANS: usize = 100;
+
+/// The latest lists, as JSON.
+#[derive(Debug)]
+pub struct Lists(Sender<Bytes>);
+
+impl Lists {
+    pub fn new() -> Lists {
+        Lists(channel(Bytes::new()).0)
+    }
+
+    pub fn subscribe(&self) -> Receiver<Bytes> {
+        self.0.subscribe()
+    }
+
+    /// Reads the lists again and again while a dashboard is open.
+    pub async fn run(self: Arc<Lists>, manager: ManagerLink, directory: Directory) {
+        loop {
+            if self.0.receiver_count() > 0 {
+                let (bans, vcls) =
+                    (items(&manager, "ban.list", BANS).await, items(&manager, "vcl.list", usize::MAX).await);
+                let lists = json!({"bans": bans, "vcls": vcls, "tags": tags(&directory)});
+                self.0.send_replace(lists.to_string().into());
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Returns the items of a list in JSON: behind version, words and time.
+async fn items(manager: &ManagerLink, command: &str, most: usize) -> Vec<Value> {
+    let reply = manager.command(&[command, "-j"], PATIENCE).await;
+    let list = reply.ok().and_then(|reply| serde_json::from_str(&reply.text).ok());
+    match list {
+        Some(Value::Array(all)) => all.into_iter().skip(3).take(most).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the number of tags; `None` if no VCL imports the module that counts them.
+fn tags(directory: &Directory) -> Option<u64> {
+    let found = counters::read(directory).ok()?;
+    found.iter().find(|counter| counter.name.ends_with("XKEY.g_keys")).map(|counter| counter.value)
+}

@@ -1,0 +1,90 @@
+//! Histograms of what the log reports: requests by their handling, fetches, and responses by class of status.
+
+use std::collections::BTreeMap;
+
+use lacquer_top::event::{Class, Event};
+
+/// The upper limits of the buckets in seconds. The last bucket has none.
+pub const LIMITS: [f64; 17] = [
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0,
+];
+
+/// The number of durations in each bucket, and their sum.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Buckets {
+    pub counts: [u64; LIMITS.len() + 1],
+    pub sum: f64,
+}
+
+impl Buckets {
+    fn add(&mut self, seconds: f64) {
+        self.counts[LIMITS.partition_point(|limit| *limit < seconds)] += 1;
+        self.sum += seconds;
+    }
+
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+/// Everything that was counted from the log since the process began.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    /// By handling: `hit`, `miss` and so on.
+    pub requests: BTreeMap<&'static str, Buckets>,
+    /// Times from a request to an origin to the first byte of its response.
+    pub fetches: Buckets,
+    pub failed_fetches: u64,
+    /// Responses to clients by the first digit of their status; others are in the first place.
+    pub responses: [u64; 6],
+    hits: Buckets,
+    misses: Buckets,
+}
+
+impl Latencies {
+    pub fn add(&mut self, event: &Event) {
+        match event {
+            Event::Request(seen) => {
+                self.requests.entry(seen.how).or_default().add(seen.wait);
+                let class = usize::from(seen.status / 100);
+                self.responses[if class < self.responses.len() { class } else { 0 }] += 1;
+                match seen.class() {
+                    Class::Hit => self.hits.add(seen.wait),
+                    Class::Miss => self.misses.add(seen.wait),
+                    Class::Neither => {}
+                }
+            }
+            Event::Fetch(fetch) if fetch.status.is_some() => self.fetches.add(fetch.wait),
+            Event::Fetch(_) => self.failed_fetches += 1,
+            Event::Health(..) => {}
+        }
+    }
+
+    /// Returns the counts of hits and of requests that needed an origin, by bucket.
+    pub fn by_class(&self) -> [&[u64]; 2] {
+        [&self.hits.counts, &self.misses.counts]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lacquer_top::event::{Seen, SeenFetch};
+
+    #[test]
+    fn durations_are_in_the_bucket_of_their_limit() {
+        let mut all = Latencies::default();
+        for wait in [0.0, 0.000_05, 0.001, 0.001_1, 11.0] {
+            all.add(&Event::Request(Seen { how: "hit", wait, status: 200, ..Seen::default() }));
+        }
+        all.add(&Event::Request(Seen { how: "synth", status: 999, ..Seen::default() }));
+        all.add(&Event::Fetch(SeenFetch { status: Some(200), wait: 0.2, ..SeenFetch::default() }));
+        all.add(&Event::Fetch(SeenFetch::default()));
+        let hits = &all.requests["hit"];
+        assert_eq!((hits.counts[0], hits.counts[4], hits.counts[5], hits.counts[17]), (2, 1, 1, 1));
+        assert_eq!((hits.count(), all.fetches.count(), all.failed_fetches), (5, 1, 1));
+        assert_eq!((all.responses[2], all.responses[0]), (5, 1));
+        assert_eq!(all.by_class().map(|counts| counts.iter().sum::<u64>()), [5, 0]);
+    }
+}

@@ -1,0 +1,45 @@
+//! The message from the manager to the process of the admin listener, which it inherits a socket for.
+//!
+//! The process is `lacquerd` with the hidden argument [`ARGUMENT`]. The first message on its socket is the configuration.
+//! From then on, the socket and a second one are connections of the management port that are logged in.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::link::Credentials;
+
+/// The hidden first argument that makes the program an admin process: `--admin-link=FD`.
+pub const ARGUMENT: &str = "--admin-link=";
+
+/// Everything that an admin process needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdminConfig {
+    /// The listening sockets.
+    pub sockets: Vec<AdminSocket>,
+    /// The second connection to the manager: for commands that may take long.
+    pub questions_fd: i32,
+    /// The working directory of the daemon.
+    pub workdir: PathBuf,
+    /// The user that it becomes, if the manager was started by root.
+    pub credentials: Option<Credentials>,
+    /// Whether others of its user may inspect it.
+    pub is_dumpable: bool,
+    /// Whether Landlock confines it to reading the working directory.
+    pub has_file_rules: bool,
+    /// Whether seccomp confines its system calls.
+    pub has_call_rules: bool,
+}
+
+/// A listening socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdminSocket {
+    /// Its descriptor.
+    pub fd: i32,
+    /// Whether it is a UNIX socket, whose clients have no host name to check.
+    pub is_unix: bool,
+    /// The token that clients must send; `None` if the rights of the UNIX socket decide.
+    pub token: Option<String>,
+    /// Names by which clients may call the server, besides addresses and `localhost`.
+    pub hosts: Vec<String>,
+}

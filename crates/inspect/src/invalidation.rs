@@ -1,0 +1,67 @@
+//! The words of management commands that remove objects from the cache.
+
+use crate::request::Target;
+
+/// Returns the words of the ban of one page: all variants, for its host or for every host.
+pub fn page_ban(target: &Target) -> Vec<String> {
+    // The built-in VCL writes hosts in lower case.
+    let host = target.host.to_ascii_lowercase();
+    let mut words = Vec::new();
+    if !host.is_empty() {
+        words.extend(["req.http.host", "==", &host, "&&"].map(str::to_owned));
+    }
+    words.extend(["req.url", "==", &target.path].map(str::to_owned));
+    words
+}
+
+/// Returns the words of the ban of all pages whose URL matches a regular expression, for a host or for every host.
+pub fn pattern_ban(host: &str, pattern: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let host = host.to_ascii_lowercase();
+    if !host.is_empty() {
+        words.extend(["req.http.host", "==", &host, "&&"].map(str::to_owned));
+    }
+    words.extend(["req.url", "~", pattern].map(str::to_owned));
+    words
+}
+
+/// Splits an expression at spaces, except between double quotes.
+pub fn split(expression: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut is_quoted = false;
+    let mut chars = expression.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' => {
+                is_quoted = !is_quoted;
+                word.get_or_insert_default();
+            }
+            '\\' if is_quoted && matches!(chars.peek(), Some('"' | '\\')) => {
+                word.get_or_insert_default().extend(chars.next());
+            }
+            c if c.is_whitespace() && !is_quoted => words.extend(word.take()),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_values_are_one_word() {
+        assert_eq!(
+            split("req.url ~ ^/a\\.b && obj.http.x == \"a \\\" b\""),
+            ["req.url", "~", "^/a\\.b", "&&", "obj.http.x", "==", "a \" b"]
+        );
+        assert_eq!(split("  "), Vec::<String>::new());
+        assert_eq!(split("a \"\""), ["a", ""]);
+        let target = Target::parse("http://A.example/b").expect("a URL");
+        assert_eq!(page_ban(&target).join(" "), "req.http.host == a.example && req.url == /b");
+        assert_eq!(pattern_ban("", "^/a b").join("|"), "req.url|~|^/a b");
+    }
+}

@@ -1,0 +1,175 @@
+//! The arguments of `-w`, and the sockets that they name.
+
+use std::fmt::Write as _;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::PathBuf;
+
+use lacquer_cli::admin::AdminSocket;
+use socket2::Socket;
+
+use super::token;
+use crate::fault::{Fault, Outcome, os_error_text};
+use crate::jail::Jail;
+use crate::listen::{Permissions, bind_tcp, bind_unix, is_unix, permissions};
+use crate::options::named;
+use crate::resolve::resolve;
+
+const DEFAULT_PORT: u16 = 6083;
+const BACKLOG: i32 = 1024;
+/// The rights of a UNIX socket without `mode=`: they are all that protects it.
+const MODE: u32 = 0o600;
+
+/// One `-w`.
+#[derive(Debug)]
+struct Argument {
+    endpoint: String,
+    permissions: Permissions,
+    token: Option<PathBuf>,
+    hosts: Vec<String>,
+    bound: Vec<Socket>,
+}
+
+/// All sockets of the admin listener.
+#[derive(Debug)]
+pub struct AdminSockets {
+    arguments: Vec<Argument>,
+    config: Vec<AdminSocket>,
+}
+
+impl AdminSockets {
+    /// Parses the arguments. Returns `None` if there are none.
+    pub fn parse(arguments: &[String]) -> Outcome<Option<AdminSockets>> {
+        let arguments = arguments.iter().map(|text| parse(text)).collect::<Outcome<Vec<Argument>>>()?;
+        Ok((!arguments.is_empty()).then_some(AdminSockets { arguments, config: Vec::new() }))
+    }
+
+    /// Binds the sockets and reads the tokens, unless that was done.
+    pub fn bind(&mut self, jail: &Jail) -> Outcome<()> {
+        if !self.config.is_empty() {
+            return Ok(());
+        }
+        let mut config = Vec::new();
+        for argument in &mut self.arguments {
+            let is_unix = is_unix(&argument.endpoint);
+            let token = match &argument.token {
+                Some(path) => Some(token::read(path, jail)?),
+                None if is_unix => None,
+                None => Some(token::of_directory(jail)?),
+            };
+            if argument.bound.is_empty() {
+                argument.bound = bind(argument, jail)?;
+            }
+            config.extend(argument.bound.iter().map(|socket| AdminSocket {
+                fd: socket.as_raw_fd(),
+                is_unix,
+                token: token.clone(),
+                hosts: argument.hosts.clone(),
+            }));
+        }
+        self.config = config;
+        Ok(())
+    }
+
+    /// Returns the sockets as the process gets them.
+    pub fn config(&self) -> &[AdminSocket] {
+        &self.config
+    }
+
+    /// Returns the descriptors that the process inherits.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.arguments.iter().flat_map(|argument| &argument.bound).map(|socket| socket.as_fd())
+    }
+
+    /// Returns the addresses, each on a line: a URL, or the path of a UNIX socket.
+    pub fn addresses(&self) -> String {
+        let mut text = String::new();
+        for argument in &self.arguments {
+            for socket in &argument.bound {
+                match socket.local_addr().ok().and_then(|address| address.as_socket()) {
+                    Some(address) => drop(writeln!(text, "http://{address}/")),
+                    None => drop(writeln!(text, "{}", argument.endpoint)),
+                }
+            }
+        }
+        text
+    }
+
+    /// Removes the files that were made.
+    pub fn remove(&self, jail: &Jail) {
+        if self.arguments.iter().any(|argument| argument.token.is_none() && !is_unix(&argument.endpoint)) {
+            token::remove(jail);
+        }
+        let _root = jail.raise();
+        for path in
+            self.arguments.iter().map(|argument| &argument.endpoint).filter(|path| path.starts_with('/'))
+        {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn parse(text: &str) -> Outcome<Argument> {
+    let fields = named::parse(text, "-w").ok().filter(|argument| argument.name.is_none());
+    let fields = fields.map(|argument| argument.fields).unwrap_or_default();
+    let Some((endpoint, rest)) = fields.split_first().filter(|(endpoint, _)| !endpoint.is_empty()) else {
+        return Err(Fault::usage(format!(
+            "-w {text}: write an address such as 127.0.0.1:6083, or /path/socket"
+        )));
+    };
+    let mut argument = Argument {
+        endpoint: endpoint.clone(),
+        permissions: Permissions::default(),
+        token: None,
+        hosts: Vec::new(),
+        bound: Vec::new(),
+    };
+    let mut rights = Vec::new();
+    for field in rest {
+        match field.split_once('=') {
+            Some(("token", path)) if !path.is_empty() && argument.token.is_none() => {
+                argument.token = Some(std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)));
+            }
+            Some(("host", names)) => argument.hosts.extend(names.split(';').map(str::to_ascii_lowercase)),
+            Some(("user" | "group" | "mode", _)) if is_unix(endpoint) => rights.push(field.clone()),
+            _ => return Err(Fault::usage(format!("Invalid sub-arg {field} in -w"))),
+        }
+    }
+    argument.permissions = permissions(endpoint, &rights)?;
+    argument.permissions.mode.get_or_insert(MODE);
+    Ok(argument)
+}
+
+fn bind(argument: &Argument, jail: &Jail) -> Outcome<Vec<Socket>> {
+    let endpoint = &argument.endpoint;
+    let cannot = |why: &str| Fault::usage(format!("-w {endpoint} cannot be listened on: {why}"));
+    let io = |error: std::io::Error| cannot(&os_error_text(&error));
+    let bound = if is_unix(endpoint) {
+        let _root = jail.raise();
+        vec![bind_unix(endpoint, &argument.permissions).map_err(io)?]
+    } else {
+        let addresses = resolve(endpoint, DEFAULT_PORT).map_err(|why| cannot(&why))?;
+        let _root = jail.raise();
+        addresses.into_iter().map(bind_tcp).collect::<std::io::Result<_>>().map_err(io)?
+    };
+    for socket in &bound {
+        socket.listen(BACKLOG).and_then(|()| socket.set_nonblocking(true)).map_err(io)?;
+    }
+    Ok(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_addresses_and_what_protects_them() {
+        let argument = parse("127.0.0.1:6083,token=/etc/t,host=Cache.Example;b").unwrap();
+        assert_eq!((argument.endpoint.as_str(), argument.token), ("127.0.0.1:6083", Some("/etc/t".into())));
+        assert_eq!(argument.hosts, ["cache.example", "b"]);
+        assert_eq!(parse("/run/x").unwrap().permissions.mode, Some(0o600));
+        assert_eq!(parse("/run/x,mode=660").unwrap().permissions.mode, Some(0o660));
+        for wrong in ["", ",token=/x", ":1,token=", ":1,x=y", ":1,mode=600", "a=b", ":1,proxy"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

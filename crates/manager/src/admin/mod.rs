@@ -1,0 +1,100 @@
+//! `-w`: the admin listener. The manager binds its sockets and reads its tokens. A process of its own serves HTTP on them:
+//! it has the worker's user and fewer rights than the worker, so that a fault in it costs neither traffic nor the rights
+//! of the manager. It reaches the manager by connections of the management port that it inherits.
+
+mod arguments;
+mod process;
+mod token;
+
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+pub use arguments::AdminSockets;
+use process::AdminProcess;
+
+use crate::cli::{CliChannel, Origin, Sessions};
+use crate::complain::Level;
+use crate::manager::Manager;
+
+/// The pause before a process that has ended is started again. It doubles each time, until one has run for a minute.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const STABLE: Duration = Duration::from_mins(1);
+
+/// The sockets of the admin listener, and the process that serves them.
+#[derive(Debug)]
+pub struct Admin {
+    sockets: AdminSockets,
+    process: Option<AdminProcess>,
+    started: Instant,
+    due: Option<Instant>,
+    pause: Duration,
+}
+
+impl Admin {
+    /// Returns an admin listener whose process starts at the next tick.
+    pub fn new(sockets: AdminSockets) -> Admin {
+        let now = Instant::now();
+        Admin { sockets, process: None, started: now, due: Some(now), pause: FIRST_PAUSE }
+    }
+
+    /// Returns the time of the next start.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Starts the process if it is due.
+    pub fn tick(&mut self, manager: &Manager, sessions: &mut Sessions, now: Instant) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.due = None;
+        let launched =
+            self.sockets.bind(&manager.jail).map_err(|fault| fault.text().to_owned()).and_then(|()| {
+                AdminProcess::start(manager, &self.sockets)
+                    .map_err(|error| format!("cannot be started: {error}"))
+            });
+        match launched {
+            Ok((process, connections)) => {
+                for connection in connections {
+                    sessions.add(manager, channel(connection), Origin::Admin);
+                }
+                self.started = now;
+                self.process = Some(process);
+            }
+            Err(why) => {
+                manager.complain.report(Level::Error, &format!("The admin listener: {why}"));
+                self.start_later(now);
+            }
+        }
+    }
+
+    fn start_later(&mut self, now: Instant) {
+        self.due = Some(now + self.pause);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+
+    /// Handles the end of a connection of the process: ends it, and starts another one later.
+    pub fn disconnected(&mut self, manager: &Manager, now: Instant) {
+        let Some(process) = self.process.take() else { return };
+        let how = process.end();
+        manager.complain.report(Level::Error, &format!("The process of the admin listener has ended: {how}"));
+        if now.duration_since(self.started) >= STABLE {
+            self.pause = FIRST_PAUSE;
+        }
+        self.start_later(now);
+    }
+
+    /// Removes the files that the listener has made.
+    pub fn remove(self, manager: &Manager) {
+        if let Some(process) = self.process {
+            process.end();
+        }
+        self.sockets.remove(&manager.jail);
+    }
+}
+
+fn channel(connection: UnixStream) -> CliChannel {
+    let _ = connection.set_nonblocking(true);
+    CliChannel { input: connection.into(), output: None, ident: "admin".to_owned(), peer: None }
+}

@@ -1,0 +1,64 @@
+//! One process of the admin listener: its start and its end.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use lacquer_cli::admin::{ARGUMENT, AdminConfig};
+use lacquer_cli::link;
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use super::arguments::AdminSockets;
+use crate::environment;
+use crate::manager::Manager;
+
+/// A process.
+#[derive(Debug)]
+pub struct AdminProcess {
+    child: Child,
+}
+
+impl AdminProcess {
+    /// Starts a process. Also returns our ends of its two connections to the manager.
+    pub fn start(manager: &Manager, sockets: &AdminSockets) -> io::Result<(AdminProcess, [UnixStream; 2])> {
+        let (mut commands, theirs) = UnixStream::pair()?;
+        let (questions, their_questions) = UnixStream::pair()?;
+        let params = manager.params.values();
+        let config = AdminConfig {
+            sockets: sockets.config().to_vec(),
+            questions_fd: their_questions.as_raw_fd(),
+            workdir: manager.instance.workdir.clone(),
+            credentials: manager.jail.worker(),
+            is_dumpable: params.jail_dumpable,
+            has_file_rules: params.jail_files,
+            has_call_rules: params.jail_syscalls,
+        };
+        link::send(&mut commands, &config)?;
+        let _root = manager.jail.raise();
+        let passed = || sockets.descriptors().chain([theirs.as_fd(), their_questions.as_fd()]);
+        for fd in passed() {
+            fcntl_setfd(fd, FdFlags::empty())?;
+        }
+        let child = Command::new("/proc/self/exe")
+            .arg0(&manager.instance.program)
+            .env_clear()
+            .envs(environment::for_worker(std::env::vars_os(), ""))
+            .arg(format!("{ARGUMENT}{}", theirs.as_raw_fd()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn();
+        for fd in passed() {
+            fcntl_setfd(fd, FdFlags::CLOEXEC)?;
+        }
+        Ok((AdminProcess { child: child? }, [commands, questions]))
+    }
+
+    /// Ends the process. Returns how it ended.
+    pub fn end(mut self) -> String {
+        // It has no state to save. If it has ended already, that is its end.
+        let _ = self.child.kill();
+        self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
+    }
+}

@@ -1,0 +1,205 @@
+//! The admin listener under attack: strangers, pages of other sites, bombs, clients that are slow or do not read, and
+//! streams without number. Meanwhile traffic is served, and an operator is.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use lacquer_testing::admin::AdminPort;
+use lacquer_testing::client::{Client, get};
+use lacquer_testing::daemon::{Daemon, until, vcl};
+use lacquer_testing::effort;
+use lacquer_testing::slots::shared_slot;
+
+const SYNTH: &str = "sub vcl_recv { return (synth(200)); }";
+/// Connections that have shown no token, of which there may be 256.
+const STRANGERS: usize = 256;
+
+fn daemon(script: &str) -> (Daemon, AdminPort) {
+    let options = ["-w", "127.0.0.1:0", "-s", "malloc,32M"];
+    let daemon = Daemon::start_by(&vcl(([127, 0, 0, 1], 1).into(), SYNTH), &options, script);
+    let port = AdminPort::of(&daemon.directory()).expect("the daemon publishes its listener");
+    assert!(
+        until(|| port.ask_openly("/readyz").is_ok_and(|ready| ready.status == 200)),
+        "{}",
+        daemon.stderr()
+    );
+    (daemon, port)
+}
+
+fn start() -> (Daemon, AdminPort) {
+    daemon("exec \"$@\"")
+}
+
+/// Returns the status of the response to bytes that are sent as they are; `None` if there is no response.
+fn status_of(port: &AdminPort, bytes: &[u8]) -> Option<u16> {
+    let mut stream = TcpStream::connect(port.address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    // The server may refuse the rest.
+    let _ = stream.write_all(bytes);
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).ok()?;
+    std::str::from_utf8(&head[9..]).ok()?.parse().ok()
+}
+
+fn request(fields: &[(&str, &str)], line: &str, body: &str) -> Vec<u8> {
+    let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    format!("{line} HTTP/1.1\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+#[test]
+fn strangers_and_other_sites_are_refused_and_change_nothing() {
+    let _slot = shared_slot();
+    let (mut daemon, port) = start();
+    let host = port.address.to_string();
+    let bearer = format!("Bearer {}", port.token);
+    let (host, right) = (("Host", host.as_str()), ("Authorization", bearer.as_str()));
+    let json = ("Content-Type", "application/json");
+    let ban = "POST /api/v1/bans";
+    let body = "{\"expression\": \"req.url ~ attacked\"}";
+    for (fields, status) in [
+        (vec![host, json], 401),
+        (vec![host, json, ("Authorization", "Bearer 0123456789abcdef0123456789abcdef")], 401),
+        (vec![host, json, ("Authorization", "Bearer")], 401),
+        (vec![host, json, ("Cookie", &format!("token={}", port.token))], 401),
+        (vec![host, json, right, ("Origin", "https://evil.example")], 403),
+        (vec![host, json, right, ("Origin", "null")], 403),
+        (vec![host, json, right, ("Sec-Fetch-Site", "cross-site")], 403),
+        (vec![("Host", "evil.example"), json, right], 421),
+        (vec![("Host", "evil.example"), json, right, ("Origin", "http://evil.example")], 421),
+        (vec![json, right], 421),
+        // Forms of other sites can send these media.
+        (vec![host, right, ("Content-Type", "text/plain")], 415),
+        (vec![host, right], 415),
+    ] {
+        assert_eq!(status_of(&port, &request(&fields, ban, body)), Some(status), "{fields:?}");
+    }
+    let bans = daemon.ok("ban.list");
+    assert!(!bans.contains("attacked"), "{bans}");
+    for path in ["/metrics", "/api/v1/vcl", "/api/v1/params", "/openapi.json", "/api/v1/events", "/nothing"] {
+        let refused = port.ask_openly(path).expect("a response");
+        assert_eq!((refused.status, refused.header("Access-Control-Allow-Origin")), (401, None), "{path}");
+    }
+    // A browser asks before it sends a request with a token for another site, and gets no permission.
+    let asked = request(&[host, ("Origin", "https://evil.example")], "OPTIONS /api/v1/bans", "");
+    assert_eq!(status_of(&port, &asked), Some(403));
+    assert_eq!(port.ask("POST", "/api/v1/bans", body).expect("a response").status, 200);
+    assert!(daemon.ok("ban.list").contains("attacked"));
+}
+
+#[test]
+fn bombs_are_refused_and_their_memory_is_not_taken() {
+    let _slot = shared_slot();
+    let (daemon, port) = start();
+    let long = "x".repeat(64 << 10);
+    let many: String = (0..500).map(|number| format!("a{number}: b\r\n")).collect();
+    let right = format!("Host: {}\r\nAuthorization: Bearer {}\r\n", port.address, port.token);
+    let json = format!("{right}Content-Type: application/json\r\n");
+    for (bytes, status) in [
+        (format!("GET /{long} HTTP/1.1\r\n{right}\r\n"), &[414, 431][..]),
+        (format!("GET / HTTP/1.1\r\n{right}X: {long}\r\n\r\n"), &[431]),
+        (format!("GET / HTTP/1.1\r\n{right}{many}\r\n"), &[431]),
+        (format!("POST /api/v1/tag HTTP/1.1\r\n{json}Content-Length: 99999999999\r\n\r\n"), &[413]),
+        (format!("POST /api/v1/vcl HTTP/1.1\r\n{json}Content-Length: 9999999\r\n\r\n"), &[413]),
+        (
+            format!(
+                "POST /api/v1/tag HTTP/1.1\r\n{json}Transfer-Encoding: chunked\r\n\r\n10000\r\n{long}\r\n10000\r\n{long}\r\n"
+            ),
+            &[413],
+        ),
+        (
+            format!("POST /api/v1/tag HTTP/1.1\r\n{json}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"),
+            &[400],
+        ),
+        (
+            format!("POST /api/v1/tag HTTP/1.1\r\n{json}Content-Length: 60000\r\n\r\n{}", "[".repeat(60_000)),
+            &[400],
+        ),
+        (format!("GET /api/v1/log?limit=99999999999999999999 HTTP/1.1\r\n{right}\r\n"), &[400]),
+        (format!("GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\n{right}\r\n"), &[404]),
+        ("\0\u{1}\u{2}\r\n\r\n".to_owned(), &[400]),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), &[400, 421, 505]),
+    ] {
+        let found = status_of(&port, bytes.as_bytes());
+        let shown: String = bytes.chars().take(60).collect();
+        assert!(found.is_none_or(|found| status.contains(&found)), "{shown}: {found:?}");
+    }
+    // Commands are quoted: none of these ends a command and begins another one.
+    for name in ["boot\\nstop", "a b", "\\\"", "<<EOF", "{", "-j"] {
+        let body = format!("{{\"name\": \"{name}\", \"text\": \"vcl 4.1; backend default none;\"}}");
+        let status = port.ask("POST", "/api/v1/vcl", &body).expect("a response").status;
+        assert!(status == 400 || status == 409, "{name}: {status}");
+    }
+    assert_eq!(get(daemon.address, "/").expect("traffic is served").status, 200);
+    assert_eq!(port.ask("GET", "/api/v1/vcl", "").expect("a response").status, 200);
+}
+
+#[test]
+fn slow_strangers_lock_nobody_out() {
+    let (daemon, port) = start();
+    let mut silent = Vec::new();
+    for number in 0..STRANGERS * 2 {
+        let mut stream = TcpStream::connect(port.address).expect("the backlog is long");
+        if number % 2 == 0 {
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lo");
+        }
+        silent.push(stream);
+    }
+    let begun = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(port.ask("GET", "/openapi.json", "").expect("the operator is served").status, 200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(get(daemon.address, "/").expect("traffic is served").status, 200);
+    // The oldest half was closed; the rest is closed by the time for a head.
+    let is_closed = |stream: &mut TcpStream| {
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(1)));
+        matches!(stream.read(&mut [0; 512]), Ok(0)) || stream.write_all(b"x").is_err()
+    };
+    assert!(until(|| silent[..STRANGERS / 2].iter_mut().all(is_closed)));
+}
+
+#[test]
+fn streams_are_bounded_and_cost_traffic_nothing() {
+    let streams = effort(200, 1500);
+    let (daemon, port) = daemon("ulimit -n 8192; exec \"$@\"");
+    let open = |count: usize| -> Vec<(u16, Client)> {
+        let request = port.request("GET", "/api/v1/events?log=1", "");
+        (0..count)
+            .filter_map(|_| {
+                let mut client = Client::connect(port.address).ok()?;
+                client.send(&request).ok()?;
+                let head = client.head().ok()?;
+                Some((head.status, client))
+            })
+            .collect()
+    };
+    // None of these clients reads its events.
+    let all = open(streams);
+    let accepted = all.iter().filter(|(status, _)| *status == 200).count();
+    assert!(
+        accepted == streams.min(1024) && all.iter().all(|(status, _)| [200, 503].contains(status)),
+        "{accepted}"
+    );
+    let mut client = Client::connect(daemon.address).expect("traffic is accepted");
+    let begun = Instant::now();
+    for number in 0..2000 {
+        assert_eq!(client.get(&format!("/{number}")).expect("traffic is served").status, 200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let dropped = || {
+        let metrics = port.ask("GET", "/metrics", "").expect("the operator is served");
+        let text = String::from_utf8_lossy(&metrics.body).into_owned();
+        let value = text.lines().find_map(|line| line.strip_prefix("lacquer_admin_dropped_total "));
+        value.and_then(|value| value.parse::<u64>().ok()).expect("a metric")
+    };
+    assert!(until(|| dropped() > 0));
+    drop(all);
+    let streams_left = || {
+        let text = port
+            .ask("GET", "/metrics", "")
+            .map(|metrics| String::from_utf8_lossy(&metrics.body).into_owned());
+        text.is_ok_and(|text| text.contains("\nlacquer_admin_streams 0\n"))
+    };
+    assert!(until(streams_left));
+}
