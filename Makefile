@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) patch python3 util-linux valgrind strace redis-server
 
-.PHONY: help run test build tester dist deb install book attack deep simulate conformance http3-clients grpc-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
+.PHONY: help run test build tester dist deb image install book attack deep simulate conformance http3-clients grpc-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -37,6 +37,11 @@ deb: $(if $(PROGRAMS),,dist)
 	@scripts/need binutils dpkg-dev python3 xz-utils
 	@scripts/deb $(if $(PROGRAMS),--programs $(PROGRAMS)) $(ARGS)
 
+## make image                 a container image, from the programs of make dist; PROGRAMS=DIR names others
+image: $(if $(PROGRAMS),,dist)
+	@scripts/need binutils ca-certificates
+	@scripts/image $(if $(PROGRAMS),--programs $(PROGRAMS)) $(ARGS)
+
 ## make install PREFIX=DIR    the programs of make dist, manual pages, completions, unit and settings; also DESTDIR,
 ##                            and PROGRAMS=DIR for other programs
 install:
@@ -59,7 +64,7 @@ simulate: cargo
 
 ## make deep                  the long tests: attacks in full, fuzzing, public clients of HTTP/3, gRPC and WebSocket, a
 ##                            Prometheus, the dashboard in Chromium, simulated worlds and the bugs that they must find,
-##                            Miri, ThreadSanitizer, loom with more thread switches, the Debian package, the book, and the
+##                            Miri, ThreadSanitizer, loom with more thread switches, the packages, the book, and the
 ##                            public suites (VC=DIR CT=DIR). STEPS selects some
 deep: cargo
 	@VC="$(VC)" CT="$(CT)" scripts/deep $(STEPS)
