@@ -186,6 +186,6 @@ mod tests {
         assert_eq!(size_in(b"/mixed/a/x"), None);
         assert_eq!(size_in(b"/site/a/0"), Some(1024));
         assert_eq!(size_in(b"/site/a/19"), Some(50 << 10));
-        assert_eq!(size_in(b"/site/a/399"), Some(DOWNLOAD));
+        assert_eq!(size_in(b"/site/a/399"), Some(super::DOWNLOAD));
     }
 }

@@ -162,6 +162,7 @@ impl Cache {
 
     /// Calls `make` and evicts an object after each failure, until `make` succeeds or no more objects may be evicted.
     /// `make` gets the number of evictions so far. If all fails, a `large` allocation is tried once more in pieces.
+    /// Evictions from memory in front of a disk are not limited, because the disk has the objects.
     pub(crate) fn with_room<T>(
         &self,
         stevedore: &Stevedore,
@@ -186,6 +187,7 @@ impl Cache {
                 return Err(Full);
             }
             match self.nuke_one(stevedore.index(), large, nuke.log) {
+                Evicted::Object if self.disks.is_behind(stevedore.index()) => {}
                 Evicted::Object => nuke.left -= 1,
                 // The body is freed with the last object that shares it.
                 Evicted::Head => {}

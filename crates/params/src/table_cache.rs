@@ -47,7 +47,8 @@ vary_notice: Uint = "10" { units = "variants", min = "1" }
 lru_interval: Duration = "2.000" { units = "seconds", min = "0", flags = EXPERIMENTAL }
     "Minimum time between two moves of an object to the front of the LRU list.";
 nuke_limit: Uint = "50" { units = "allocations", min = "0", flags = EXPERIMENTAL }
-    "Maximum number of objects that are evicted to store a body, for each megabyte of it.";
+    "Maximum number of objects that are evicted to store a body, for each megabyte of it. Memory in front of a disk (-s disk) \
+     has no such limit, because the disk has the objects.";
 disk_admission: Uint = "1" { units = "requests", min = "1", max = "2" }
     "Number of requests for an object after which it is written to the disk of its storage (-s disk). With 1, all objects \
      are written when they have been fetched. With 2, objects that are requested only once are not: an object is written \

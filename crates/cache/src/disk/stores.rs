@@ -179,6 +179,11 @@ impl Disks {
         is_admitted
     }
 
+    /// Returns whether the memory of a storage is in front of a disk.
+    pub(crate) fn is_behind(&self, stevedore: u8) -> bool {
+        self.stores.iter().any(|disk| disk.stevedore == stevedore)
+    }
+
     /// Chooses the store for a key among those of a storage that work, in proportion to their sizes. While the same stores
     /// work, the choice is the same. If one fails, only its keys get another.
     pub(crate) fn store_for(&self, key: &Key, stevedore: u8) -> Option<usize> {

@@ -61,6 +61,11 @@ pub(super) struct DiskWorld {
 
 impl DiskWorld {
     pub(super) fn new(memory: &Memory) -> Self {
+        Self::in_front_of(memory, 64 << 20)
+    }
+
+    /// Returns a cache with `limit` bytes of memory.
+    fn in_front_of(memory: &Memory, limit: u64) -> Self {
         let store =
             Store::open(Box::new(memory.clone()), Options::default(), || T0).expect("there is a store");
         let running = Running::with_readers(Arc::clone(&store), None).expect("threads can be started");
@@ -72,7 +77,7 @@ impl DiskWorld {
         };
         let mut disks = OpenDisks { disks: vec![disk], ..OpenDisks::default() };
         assert!(disks.past_bans.add(store.past()));
-        let arena = Arena::anonymous(Some(64 << 20)).expect("memfd");
+        let arena = Arena::anonymous(Some(limit)).expect("memfd");
         let world = World::with_disks(arena, Vec::new(), disks, T0);
         store.recover();
         assert_eq!(store.phase(), Phase::Working);
@@ -153,6 +158,21 @@ impl DiskWorld {
     pub(super) fn evict(&self, object: &Object) {
         assert!(self.world.cache.kill(object));
     }
+}
+
+#[test]
+fn a_large_object_may_evict_any_number_of_small_ones_that_the_disk_has() {
+    let mut w = DiskWorld::in_front_of(&Memory::with_store(32 << 20), 4 << 20);
+    for key in 0..4000 {
+        w.world.fill(key, 1000.0, |spec| spec.head = &[b':'; 900]);
+        if key % 100 == 0 {
+            w.settle();
+        }
+    }
+    w.settle();
+    assert!(w.world.try_object(1000.0, |_| {}, &vec![0; 2 << 20]).is_ok());
+    assert!(w.world.stat("n_lru_nuked") > 500, "{}", w.world.stat("n_lru_nuked"));
+    assert_eq!(w.world.stat("n_lru_limited"), 0);
 }
 
 #[test]
