@@ -27,6 +27,8 @@ AIMS = (
     Aim("small hit over TLS: CPU, of the best peer", "tls-hit", "cpu_us", "best peer", 0.70),
     Aim("100 kB hit over TLS: CPU, of the best peer", "tls-100k", "cpu_us", "best peer", 0.65),
     Aim("HTTP/2 over TLS, 32 requests at a time: CPU, of HAProxy", "h2-tls", "cpu_us", "haproxy", 0.85),
+    Aim("small hit over HTTP/3: CPU, of Caddy", "h3-hit", "cpu_us", "caddy", 0.25),
+    Aim("100 kB hit over HTTP/3: CPU, of Caddy", "h3-100k", "cpu_us", "caddy", 0.50),
     Aim("full handshake: CPU, of the best peer", "tls-handshake", "cpu_us", "best peer", 0.60),
     Aim("resumed session: CPU, of the best peer", "tls-resume", "cpu_us", "best peer", 0.60),
     Aim("small hit, full speed: p99, of the best peer", "hit-small", "p99", "best peer", 1.00),
@@ -60,6 +62,9 @@ AIMS = (
     Aim("10,000 backends by name: lookups, % of a core", "names", "lookups", "", 1.0),
     Aim("10,000 backends by name: start, ms", "names", "start", "", 1000.0),
     Aim("10,000 backends by name: a new address after the end of its TTL, ms", "names", "late", "", 1000.0),
+    Aim("upgrade under load: errors", "upgrade", "errors", "", 0.0),
+    Aim("upgrade under load: refused connections", "upgrade", "refused", "", 0.0),
+    Aim("upgrade under load: p99, ms", "upgrade", "p99", "", 50.0),
     Aim("re2 set of 10,000 patterns: a match, µs", "modules", "re2 match", "", 5.0),
     Aim("jwt: verification of a new token (ES256), µs", "modules", "jwt ES256 new", "", 120.0),
 )

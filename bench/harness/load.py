@@ -1,5 +1,5 @@
-"""Drives the servers. wrk and, over HTTP/2, h2load run for a duration. lacquer-bench load runs for a number of requests,
-at a rate or, with large bodies, for a duration."""
+"""Drives the servers. wrk and, over HTTP/2, h2load run for a duration, as lacquer-bench http3 does over HTTP/3.
+lacquer-bench load runs for a number of requests, at a rate or, with large bodies, for a duration."""
 
 import concurrent.futures
 import contextlib
@@ -97,8 +97,13 @@ def scattered(port, path, connections, seconds, among, first):
     return own_load(port, path, connections, ["--seconds", seconds, "--among", among, "--first", first])
 
 
-def own_load(port, path, connections, options, goes_first=False):
-    command = [HELPER, "load", "--connect", f"127.0.0.1:{port}", "--connections", connections, "--path", path, *options]
+def http3(port, path, connections, seconds, pem):
+    """Sends as many requests over HTTP/3 as the time allows, one at a time on each connection. `pem` is the certificate."""
+    return own_load(port, path, connections, ["--seconds", seconds, "--trust", pem], program="http3")
+
+
+def own_load(port, path, connections, options, goes_first=False, program="load"):
+    command = [HELPER, program, "--connect", f"127.0.0.1:{port}", "--connections", connections, "--path", path, *options]
     scheduled = ["chrt", "--fifo", "1"] if goes_first else []
     done = subprocess.run([*scheduled, *pinned(LOAD_CORE, command)], capture_output=True, text=True)
     if done.returncode:

@@ -20,7 +20,9 @@ BENCH = pathlib.Path(__file__).resolve().parent.parent
 ROOT = BENCH.parent
 PROGRAMS = ROOT / "target/release"
 HELPER = PROGRAMS / "lacquer-bench"
-PEERS_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+# Programs in Go are installed with `go install`.
+GO_PROGRAMS = pathlib.Path(os.environ.get("GOBIN", pathlib.Path.home() / "go/bin"))
+PEERS_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin:{GO_PROGRAMS}"
 
 CORES = sorted(os.sched_getaffinity(0))
 SERVER_CORE = CORES[0]
@@ -64,6 +66,7 @@ class Setup:
     cli_port: int = 0
     pem: str = ""  # certificate and key of a listener with TLS
     tls_origin: bool = False
+    http3: bool = False  # the listener has HTTP/3, too
     disk_mb: int = 0  # the size of a cache on a disk; storage_mb is then the memory in front of it
     devices: tuple = ()  # the devices of that cache; none: a file
 
@@ -122,6 +125,7 @@ def make_pem(directory):
     key, certificate, pem = (directory / name for name in ("key.pem", "certificate.pem", "bench.pem"))
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
                     "-subj", "/CN=bench", "-addext", "subjectAltName=DNS:bench,IP:127.0.0.1",
+                    "-addext", "basicConstraints=critical,CA:FALSE",
                     "-keyout", key, "-out", certificate], check=True, stderr=subprocess.DEVNULL)
     pem.write_text(certificate.read_text() + key.read_text())
     pem.chmod(0o644)
@@ -144,7 +148,7 @@ def listening(s):
     if not s.pem:
         return ["-a", f"127.0.0.1:{s.port}"]
     file = s.dir / "tls.conf"
-    file.write_text(TLS_CONF.format(s=s))
+    file.write_text(TLS_CONF.format(s=s) + ("h3 = on\n" if s.http3 else ""))
     return ["-A", file]
 
 
@@ -191,12 +195,22 @@ def haproxy(logs):
     return command
 
 
+def write_pages(s):
+    """Writes the files for servers that serve files."""
+    for size in s.sizes:
+        page = s.dir / "www" / str(size) / "page"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_bytes(b"x" * size)
+
+
+def caddy(s):
+    write_pages(s)
+    return ["env", f"HOME={s.dir}", "caddy", "run", "--adapter", "caddyfile", "--config", filled("Caddyfile", s, pem=s.pem)]
+
+
 def nginx(template):
     def command(s):
-        for size in s.sizes:
-            page = s.dir / "www" / str(size) / "page"
-            page.parent.mkdir(parents=True, exist_ok=True)
-            page.write_bytes(b"x" * size)
+        write_pages(s)
         more = {"protocol": " http2" if s.http2 else "", "ssi": "ssi on;" if s.ssi else ""}
         return ["nginx", "-p", s.dir, "-c", filled(template, s, **more)]
     return command
@@ -244,6 +258,8 @@ SERVERS = {s.name: s for s in [
     Server("trafficserver", "cache", "traffic_server", trafficserver),
     Server("nginx-disk", "cache", "nginx", nginx("nginx-disk.conf")),
     Server("nginx-file", "file", "nginx", nginx("nginx-file.conf")),
+    Server("haproxy-master", "cache", "haproxy", lambda s: ["haproxy", "-W", *haproxy(logs=True)(s)[2:]]),
+    Server("caddy", "file", "caddy", caddy),
     Server("floor", "floor", str(HELPER), floor()),
     Server("floor-sendfile", "floor", str(HELPER), floor("--sendfile")),
     Server("floor-forward", "floor", str(HELPER), forward),
@@ -306,12 +322,12 @@ class Field:
     """The origin and the selected servers of one scenario, running side by side."""
 
     def __init__(self, names, sizes=(1400,), storage_mb=STORAGE_MB, origin_options=(), floor_options=(), http2=False,
-                 vcl="", ssi=False, tls=False, disk_mb=0, scratch=SCRATCH):
+                 vcl="", ssi=False, tls=False, http3=False, disk_mb=0, scratch=SCRATCH):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="bench", dir=scratch))
         self.dir.chmod(0o755)
         self.servers, self.setups, self.helpers = {}, {}, []
         self.settings = dict(sizes=tuple(sizes), storage_mb=storage_mb, origin_options=tuple(origin_options),
-                             floor_options=floor_options, http2=http2, vcl=vcl, ssi=ssi, disk_mb=disk_mb, log_socket=str(self.dir / "syslog"))
+                             floor_options=floor_options, http2=http2, http3=http3, vcl=vcl, ssi=ssi, disk_mb=disk_mb, log_socket=str(self.dir / "syslog"))
         self.settings["pem"] = make_pem(self.dir) if tls else ""
         try:
             self.origin_port = free_port()

@@ -10,6 +10,7 @@ from .modules import modules
 from .names import names
 from .objects import churn, memory
 from . import tls
+from .upgrades import upgrade
 from .traffic import burden, connections, dynamic, hit_sizes, http2, image, latency, misses, news, passes, reactors
 
 SCENARIOS = {
@@ -34,11 +35,14 @@ SCENARIOS = {
     "restart": restart,
     "reactors": reactors,
     "startup": startup,
+    "upgrade": upgrade,
     "tls-hit": tls.small,
     "tls-100k": tls.large,
     "tls-handshake": tls.full,
     "tls-resume": tls.resumed,
     "h2-tls": tls.http2,
+    "h3-hit": tls.http3_small,
+    "h3-100k": tls.http3_large,
     "tls-origin": tls.origin,
 }
 

@@ -43,6 +43,29 @@ def resumed(options):
                 lambda port: load.wrk(port, "/1400/page", 16, options.seconds, ("Connection: close",), scheme="https"))
 
 
+def http3(id, size, title, options):
+    """Hits over HTTP/3. Caddy sends files, because it has no cache."""
+    result = throughput(id, f"hit over HTTP/3, {title}, 32 connections")
+    result.references = ("caddy",)
+    with Field(options.chosen(("lacquer", "caddy")), sizes=(size,), tls=True, http3=True) as running:
+        def drive(port, seconds=options.seconds):
+            return load.http3(port, f"/{size}/page", 32, seconds, running.settings["pem"])
+        for server in running.servers.values():
+            drive(server.port, 1)
+        for _ in range(options.rounds):
+            for name, server in mixed(running.servers.items(), random):
+                result.add(name, load.measured(server, drive))
+    return [result]
+
+
+def http3_small(options):
+    return http3("h3-hit", 1400, "1.4 kB", steadier(options))
+
+
+def http3_large(options):
+    return http3("h3-100k", 100_000, "100 kB", options)
+
+
 def origin(options):
     """Passes to an origin with TLS, and to the same origin in clear text."""
     results = []

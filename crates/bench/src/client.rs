@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes to read while waiting for a head: all of a small response, and only a little of a large body.
 const HEAD_AND_MORE: usize = 4096;
+/// The number of attempts to connect again, and the pause after each.
+const CONNECT_TRIES: u32 = 5000;
+const CONNECT_PAUSE: Duration = Duration::from_millis(1);
 
 /// The request to send, the number of requests left, and the time at which sending stops.
 pub struct Plan {
@@ -63,6 +66,8 @@ pub struct Tally {
     pub late_micros: Vec<u32>,
     pub bytes: u64,
     pub errors: u64,
+    /// The connections that could not be opened.
+    pub refused: u64,
     pub took: Duration,
 }
 
@@ -71,6 +76,8 @@ pub struct Client {
     head: Vec<u8>,
     body_left: u64,
     in_body: bool,
+    /// The server closes the connection after the response.
+    is_last: bool,
     since: Instant,
 }
 
@@ -81,7 +88,36 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         epoll::add(epoll, &stream, EventData::new_u64(slot as u64), EventFlags::IN)?;
-        Ok(Self { stream, head: Vec::new(), body_left: 0, in_body: false, since: Instant::now() })
+        Ok(Self {
+            stream,
+            head: Vec::new(),
+            body_left: 0,
+            in_body: false,
+            is_last: false,
+            since: Instant::now(),
+        })
+    }
+
+    /// Connects like [`Self::connect`], and tries again for some seconds if that fails.
+    pub fn connect_again(
+        epoll: &OwnedFd,
+        address: SocketAddr,
+        slot: usize,
+        tally: &mut Tally,
+    ) -> io::Result<Self> {
+        for _ in 0..CONNECT_TRIES {
+            match Self::connect(epoll, address, slot) {
+                Ok(client) => return Ok(client),
+                Err(_) => tally.refused += 1,
+            }
+            std::thread::sleep(CONNECT_PAUSE);
+        }
+        Self::connect(epoll, address, slot)
+    }
+
+    /// Returns whether the server closes the connection after the response that was received.
+    pub fn is_last(&self) -> bool {
+        self.is_last
     }
 
     /// Sends the next request, whose latency counts from `since`. Returns false if none is left. Requests are
@@ -141,6 +177,7 @@ impl Client {
         let head = String::from_utf8_lossy(&self.head[..end]).to_ascii_lowercase();
         let length = head.lines().find_map(|l| l.strip_prefix("content-length:")?.trim().parse::<u64>().ok());
         let length = length.ok_or_else(|| io::Error::other("a response without Content-Length"))?;
+        self.is_last = head.lines().any(|line| line == "connection: close");
         if !head.starts_with("http/1.1 200") {
             return Err(io::Error::other(head.lines().next().unwrap_or_default().to_owned()));
         }

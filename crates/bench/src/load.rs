@@ -73,11 +73,12 @@ fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan) -> io::Re
     Ok(tally)
 }
 
-fn report(tally: Tally) -> String {
+pub fn report(tally: Tally) -> String {
     format!(
-        "{{\"requests\": {}, \"errors\": {}, \"bytes\": {}, \"seconds\": {:.6}, \"latency_us\": {}, \"late_us\": {}}}",
+        "{{\"requests\": {}, \"errors\": {}, \"refused\": {}, \"bytes\": {}, \"seconds\": {:.6}, \"latency_us\": {}, \"late_us\": {}}}",
         tally.micros.len(),
         tally.errors,
+        tally.refused,
         tally.bytes,
         tally.took.as_secs_f64(),
         distribution(tally.micros),

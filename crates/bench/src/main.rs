@@ -1,6 +1,6 @@
 //! The bench's own programs: servers, origins and load generators. `floor` is an HTTP server with the least possible
 //! cost, `origin` is a fast web server behind the caches, and `load` sends a number of requests, where wrk runs for a
-//! duration. The others are smaller helpers. `bench/run` starts them.
+//! duration; `http3` runs for a duration. The others are smaller helpers. `bench/run` starts them.
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,7 @@ mod client;
 mod floor;
 mod forward;
 mod hold;
+mod http3;
 mod load;
 mod options;
 mod origin;
@@ -29,6 +30,7 @@ const USAGE: &str = "usage:
   lacquer-bench forward --listen ADDR --to ADDR [--close]
   lacquer-bench load   --connect ADDR [--count N] [--seconds S] [--connections N] [--path /o/{}] [--first N]
                        [--header LINE] [--rate N]
+  lacquer-bench http3  --connect ADDR --trust PEM [--seconds S] [--connections N] [--path /o]
   lacquer-bench hold   --connect ADDR [--idle N] [--slow N]
   lacquer-bench syslog --socket PATH
   lacquer-bench awake
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         "origin" => origin::run(&options),
         "load" => load::run(&options),
         "hold" => hold::run(&options),
+        "http3" => http3::run(&options),
         "awake" => awake::run(),
         "syslog" => syslog::run(&options),
         _ => Err(format!("no program {program}\n{USAGE}")),

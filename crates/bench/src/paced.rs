@@ -59,7 +59,7 @@ pub fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan, rate:
             due = moments.next();
             if clients[slot].send(plan, begun + at).is_err() {
                 tally.errors += 1;
-                clients[slot] = Client::connect(&epoll, address, slot)?;
+                clients[slot] = Client::connect_again(&epoll, address, slot, &mut tally)?;
                 free.push_back(slot);
             }
             tally.late_micros.push(begun.elapsed().saturating_sub(at).as_micros() as u32);
@@ -72,10 +72,15 @@ pub fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan, rate:
         for event in events.iter().filter(|event| event.data.u64() != ALARM) {
             let slot = event.data.u64() as usize;
             match clients[slot].receive(&mut tally, &mut buffer) {
-                Ok(true) => free.push_back(slot),
+                Ok(true) => {
+                    if clients[slot].is_last() {
+                        clients[slot] = Client::connect_again(&epoll, address, slot, &mut tally)?;
+                    }
+                    free.push_back(slot);
+                }
                 Ok(false) => {}
                 Err(_) => {
-                    clients[slot] = Client::connect(&epoll, address, slot)?;
+                    clients[slot] = Client::connect_again(&epoll, address, slot, &mut tally)?;
                     if !free.contains(&slot) {
                         tally.errors += 1;
                         free.push_back(slot);
