@@ -197,3 +197,27 @@ fn examples_of_settings_are_correct() {
     }
     assert_eq!(count, 4);
 }
+
+/// Their VCL is printed, so that nothing starts.
+#[test]
+fn commands_without_vcl_are_correct() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = Folder::new("documents-run");
+    let mut count = 0;
+    for name in ["README.md", "docs/run.md"] {
+        let page = fs::read_to_string(root.join(name)).expect("readable").replace("\\\n", " ");
+        let typed = page.lines().filter_map(|line| line.strip_prefix("    ")).filter_map(|line| {
+            let line = line.strip_prefix("target/release/").unwrap_or(line);
+            line.strip_prefix("lacquer run ").filter(|line| line.contains("--backend"))
+        });
+        for words in typed {
+            let words = words.split(" > ").next().unwrap_or_default();
+            let program = env!("CARGO_BIN_EXE_lacquer");
+            let line = format!("{program} run {words} --print-vcl");
+            let ran = Ran::of(Command::new("sh").args(["-c", &line]).current_dir(&*folder));
+            assert!(ran.code == Some(0) && ran.out.starts_with("vcl 4.1;"), "{name}: {words}: {ran:?}");
+            count += 1;
+        }
+    }
+    assert!(count >= 6, "{count} commands");
+}

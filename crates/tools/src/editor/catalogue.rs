@@ -16,17 +16,21 @@ pub fn methods(bits: u32) -> String {
         all if all == CLIENT | BACKEND => return "on the client and backend side".to_owned(),
         _ => {}
     }
-    let mut names: Vec<&str> = Vec::new();
+    let mut places = String::new();
     let mut left = bits;
-    for (side, name) in [(CLIENT, "the client side"), (BACKEND, "the backend side")] {
+    for (side, name) in [(CLIENT, "on the client side"), (BACKEND, "on the backend side")] {
         if left & side == side {
-            names.push(name);
+            places.push_str(name);
+            places.push_str(" and ");
             left &= !side;
         }
     }
-    names
-        .extend(Method::ALL.iter().filter(|method| left & (1 << **method as u32) != 0).map(|m| m.sub_name()));
-    format!("in {}", names.join(", "))
+    let names: Vec<&str> = Method::ALL
+        .iter()
+        .filter(|method| left & (1 << **method as u32) != 0)
+        .map(|m| m.sub_name())
+        .collect();
+    format!("{places}in {}", names.join(", "))
 }
 
 /// Returns the method of a name such as `vcl_recv`.

@@ -77,15 +77,17 @@ fn sentence(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// Returns a text whose characters have no other meaning in Markdown, except for backticks.
+/// Returns a text whose characters have no other meaning in Markdown, except for backticks. An underscore within a word
+/// has none.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut is_code = false;
+    let (mut is_code, mut is_in_word) = (false, false);
     for c in text.chars() {
         is_code ^= c == '`';
-        if !is_code && matches!(c, '*' | '<' | '>' | '[' | ']' | '_') {
+        if !is_code && (matches!(c, '*' | '<' | '>' | '[' | ']') || c == '_' && !is_in_word) {
             out.push('\\');
         }
+        is_in_word = c.is_alphanumeric() || c == '_' && is_in_word;
         out.push(c);
     }
     out

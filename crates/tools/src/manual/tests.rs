@@ -143,7 +143,7 @@ fn a_reference_is_a_manual_page_and_a_page_of_the_book() {
     let book = page_of_reference(&reference());
     for part in [
         "# Names\n\nFirst.\n\nSecond.\n\n## All \"names\"\n\nAbout `x`.\n\n### `ban <field> [-x]`\n\n*default `*`.*\n",
-        "\n.First \\*line\\* of a\\_name \\<b\\>.\n\n- `-x`: 'second'\n",
+        "\n.First \\*line\\* of a_name \\<b\\>.\n\n- `-x`: 'second'\n",
     ] {
         assert!(book.contains(part), "{part}\n{book}");
     }

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use super::rules::Site;
-
 /// A side of the cache, on which errors are made.
 struct Side {
     sub: &'static str,
@@ -30,15 +28,13 @@ const SIDES: [Side; 2] = [
 
 const STYLE: &str = "body { font: 1.1em/1.6 system-ui, sans-serif }\nbody { max-width: 36em; margin: 18vh auto; padding: 0 1.5em }";
 
-impl Site {
-    /// Writes the subroutines that make error pages.
-    pub(super) fn write_errors(&self, text: &mut String) {
-        text.push_str(
-            "# Error pages. Browsers get HTML, others text. A reason may contain what a client has sent.\n",
-        );
-        for side in &SIDES {
-            write_side(side, text);
-        }
+/// Writes the subroutines that make error pages.
+pub fn write(text: &mut String) {
+    text.push_str(
+        "# Error pages. Browsers get HTML, others text. A reason may contain what a client has sent.\n",
+    );
+    for side in &SIDES {
+        write_side(side, text);
     }
 }
 

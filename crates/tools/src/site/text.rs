@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::cookies::CookieNames;
+use super::errors;
 use super::rule::{Rule, Subject};
 use super::rules::Site;
 
@@ -26,7 +27,7 @@ impl Site {
         self.write_purge_replies(&mut text);
         self.write_response(&mut text);
         self.write_deliver(&mut text);
-        self.write_errors(&mut text);
+        errors::write(&mut text);
         text.truncate(text.trim_end().len());
         text + "\n"
     }

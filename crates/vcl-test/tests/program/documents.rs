@@ -106,3 +106,34 @@ fn pages() -> Vec<PathBuf> {
     pages.sort();
     pages
 }
+
+/// What an origin does, and the cause that the page about troubleshooting explains.
+const FAULTS: [(&str, &str); 6] = [
+    ("origin refuses", "errno 111 (Connection refused)"),
+    ("origin hangs", "first byte timeout"),
+    ("origin closes", "HTC eof (Unexpected end of input)"),
+    ("origin 200\n  size 100k\n  cut", "straight insufficient bytes"),
+    ("origin 200\n  size 100k\n  chunked\n  cut", "chunked insufficient bytes"),
+    ("backend b sick", "unhealthy ("),
+];
+
+#[test]
+fn troubleshooting_names_the_causes_that_the_engine_logs() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate/troubleshooting.md");
+    let page = fs::read_to_string(page).expect("readable");
+    let folder = Folder::new("vcl-test-faults");
+    let whole = "sub vcl_backend_response { set beresp.do_stream = false; }";
+    folder.file("site.vcl", format!("vcl 4.1;\nbackend b {{ .host = \"192.0.2.1\"; }}\n{whole}\n"));
+    // The expectation is wrong, so that the reason is printed.
+    let tests = FAULTS.iter().enumerate();
+    let tests = tests.map(|(at, (fault, _))| format!("test \"{at}\"\n {fault}\n GET /\n expect 418\n"));
+    folder.file("site.test", tests.collect::<String>());
+    let ran = run_in(&folder, &["site.vcl"]);
+    // Long lines are wrapped.
+    let words: Vec<&str> = ran.out.split_whitespace().collect();
+    let printed = words.join(" ");
+    for (fault, cause) in FAULTS {
+        assert!(printed.contains(cause), "{fault}: {}{}", ran.out, ran.err);
+        assert!(page.contains(cause), "{cause}");
+    }
+}

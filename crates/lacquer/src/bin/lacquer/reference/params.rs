@@ -1,5 +1,7 @@
 //! The parameters of the daemon.
 
+use std::fmt::Write as _;
+
 use lacquer_params::{Listing, ParamSet};
 use lacquer_tools::manual::{Entry, Group, Reference};
 use serde_json::Value;
@@ -87,7 +89,9 @@ fn description(text: &str) -> String {
         }
         is_list = bit.is_some();
         match bit {
-            Some((bit, meaning)) => out.push_str(&format!("- `{bit}`: {}", sentence(meaning))),
+            Some((bit, meaning)) => {
+                let _ = write!(out, "- `{bit}`: {}", sentence(meaning));
+            }
             None => out.push_str(&sentence(line)),
         }
     }

@@ -66,7 +66,11 @@ fn subroutines() -> Group {
         }
     };
     let entries = Method::ALL.into_iter().map(entry).collect();
-    Group { title: "Subroutines".to_owned(), about: "In the order of a request.".to_owned(), entries }
+    Group {
+        title: "Subroutines".to_owned(),
+        about: "Those of the client side, then those of the backend side.".to_owned(),
+        entries,
+    }
 }
 
 fn actions() -> Group {
