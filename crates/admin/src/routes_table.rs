@@ -2,6 +2,7 @@
 //! it.
 
 use crate::guard::Access;
+use crate::percent::decoded;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,7 +282,7 @@ fn matched(pattern: &str, path: &str) -> Option<Vec<String>> {
     for wanted in pattern.split('/') {
         let part = parts.next()?;
         if wanted.starts_with('{') {
-            variables.push(crate::request::decoded(part, false).filter(|text| !text.is_empty())?);
+            variables.push(decoded(part, false).filter(|text| !text.is_empty())?);
         } else if wanted != part {
             return None;
         }

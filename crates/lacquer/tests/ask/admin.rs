@@ -93,6 +93,23 @@ fn admin_process(manager: u32) -> Option<u32> {
 }
 
 #[test]
+fn an_upgrade_starts_it_again_with_its_token() {
+    let (mut site, port) = start(&[]);
+    let manager = site.daemon.manager();
+    let before = admin_process(manager).expect("it is a child of the manager");
+    signal(manager, "-USR2");
+    site.daemon.banner();
+    let shown = site.daemon.ok("upgrade.show");
+    assert!(shown.starts_with("Upgraded from"), "{shown}");
+    assert!(until(|| admin_process(manager).is_some_and(|now| now != before)), "{}", site.daemon.stderr());
+    let after = || AdminPort::of(&site.daemon.directory()).filter(|after| after.token == port.token);
+    assert!(until(
+        || after().is_some_and(|port| port.ask("GET", "/api/v1/vcl", "").is_ok_and(|r| r.status == 200))
+    ));
+    assert!(!std::path::Path::new(&format!("/proc/{before}")).exists(), "it was waited for");
+}
+
+#[test]
 fn a_unix_socket_needs_no_token() {
     let folder = lacquer_testing::Folder::new("admin");
     let path = folder.join("socket");

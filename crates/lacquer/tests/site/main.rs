@@ -2,6 +2,7 @@
 
 mod admin;
 mod config;
+mod logs;
 mod tasks;
 
 use std::fs;
