@@ -41,7 +41,7 @@ fn metric(port: &AdminPort, name: &str) -> Option<f64> {
 #[test]
 fn health_follows_the_worker() {
     let (mut site, port) = start(&[]);
-    let status = |path: &str| port.ask_openly(path).map(|response| response.status).unwrap_or(0);
+    let status = |path: &str| port.ask_openly(path).map_or(0, |response| response.status);
     assert_eq!((status("/healthz"), status("/readyz")), (200, 200));
     site.daemon.ok("stop");
     assert!(until(|| status("/readyz") == 503));
