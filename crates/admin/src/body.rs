@@ -44,7 +44,10 @@ async fn collect(mut body: Incoming, limit: usize) -> Result<Vec<u8>, Unread> {
 pub enum Content {
     Whole(Option<Bytes>),
     /// A stream of events, which ends with the channel. The permit is one of the streams that may exist.
-    Events { events: mpsc::Receiver<Bytes>, _permit: OwnedSemaphorePermit },
+    Events {
+        events: mpsc::Receiver<Bytes>,
+        _permit: OwnedSemaphorePermit,
+    },
 }
 
 impl Body for Content {

@@ -21,6 +21,7 @@ mod manager_link;
 mod metrics;
 mod openapi;
 mod page;
+mod percent;
 mod process;
 mod reply;
 mod request;

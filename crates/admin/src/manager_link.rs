@@ -21,7 +21,7 @@ pub struct ManagerLink {
 }
 
 /// Why there is no reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoReply {
     /// Too many commands wait.
     Busy,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::percent::decoded;
 use crate::routes_table::{Kind, Place, Route};
 
 /// The values of a request's parameters by name. They have the kinds that the route defines.
@@ -117,23 +118,6 @@ fn parse_query(query: &str) -> Result<BTreeMap<String, String>, String> {
         }
     }
     Ok(all)
-}
-
-/// Decodes percent-encoding (RFC 3986), and `+` for a space in a query.
-pub fn decoded(text: &str, is_query: bool) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-                (digit()? * 16 + digit()?) as u8
-            }
-            b'+' if is_query => b' ',
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

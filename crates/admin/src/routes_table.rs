@@ -2,6 +2,7 @@
 //! it.
 
 use crate::guard::Access;
+use crate::percent::decoded;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,12 +113,12 @@ const fn route(
 }
 
 impl Route {
-    const fn as_media(mut self, media: &'static str) -> Route {
+    const fn with_media(mut self, media: &'static str) -> Route {
         self.media = media;
         self
     }
 
-    const fn as_page(mut self) -> Route {
+    const fn open_to_links(mut self) -> Route {
         self.access = Access::Page;
         self
     }
@@ -133,7 +134,7 @@ impl Route {
 
 /// All routes.
 pub const ROUTES: &[Route] = &[
-    open("/", Action::Page, "text/html", "The dashboard. It contains no data, and asks for the token.").as_page(),
+    open("/", Action::Page, "text/html", "The dashboard. It contains no data, and asks for the token.").open_to_links(),
     open("/healthz", Action::Alive, TEXT, "200 while the process of the admin listener lives."),
     open(
         "/readyz",
@@ -141,8 +142,8 @@ pub const ROUTES: &[Route] = &[
         TEXT,
         "200 while the worker accepts requests and a VCL is in use; 503 with the reason otherwise, also while it drains.",
     ),
-    route("GET", "/metrics", Action::Metrics, &[], "All counters for Prometheus, as text or OpenMetrics by `Accept`.")
-        .as_media(TEXT),
+    route("GET", "/metrics", Action::Metrics, &[], "All counters for Prometheus, as text, OpenMetrics or messages by `Accept`.")
+        .with_media(TEXT),
     route("GET", "/openapi.json", Action::OpenApi, &[], "This document."),
     route(
         "GET",
@@ -159,7 +160,7 @@ pub const ROUTES: &[Route] = &[
         "A stream of server-sent events: `snapshot` each second; `lists` of bans and VCL programs every five; `log` for each request; `dropped` with the number of \
          requests that the client did not receive because there were too many.",
     )
-    .as_media("text/event-stream"),
+    .with_media("text/event-stream"),
     route(
         "GET",
         "/api/v1/counters",
@@ -226,7 +227,7 @@ pub const ROUTES: &[Route] = &[
         ],
         "Loads a VCL program.",
     ),
-    route("GET", "/api/v1/vcl/{name}", Action::VclShow, &[VCL_NAME], "The text of a VCL program.").as_media(TEXT),
+    route("GET", "/api/v1/vcl/{name}", Action::VclShow, &[VCL_NAME], "The text of a VCL program.").with_media(TEXT),
     route("POST", "/api/v1/vcl/{name}/use", Action::VclUse, &[VCL_NAME], "Uses a VCL program for new requests."),
     route("DELETE", "/api/v1/vcl/{name}", Action::VclDiscard, &[VCL_NAME], "Discards a VCL program."),
     route("GET", "/api/v1/params", Action::Params, &[], "The parameters."),
@@ -281,7 +282,7 @@ fn matched(pattern: &str, path: &str) -> Option<Vec<String>> {
     for wanted in pattern.split('/') {
         let part = parts.next()?;
         if wanted.starts_with('{') {
-            variables.push(crate::request::decoded(part, false).filter(|text| !text.is_empty())?);
+            variables.push(decoded(part, false).filter(|text| !text.is_empty())?);
         } else if wanted != part {
             return None;
         }

@@ -12,6 +12,9 @@ use crate::link::Credentials;
 /// The hidden first argument that makes the program an admin process: `--admin-link=FD`.
 pub const ARGUMENT: &str = "--admin-link=";
 
+/// The name of the process, which `ps` shows.
+pub const NAME: &str = "lacquer-admin";
+
 /// Everything that an admin process needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdminConfig {

@@ -98,9 +98,11 @@ impl Format {
             return Ok(Format::JsonFields(fields));
         }
         if !text.contains('{') {
-            return Err("write json, json:time,url,status, text, combined, or a format such as '{client} {method} {host}{url} \
-                        {status}'"
-                .to_owned());
+            return Err(
+                "write json, text, combined, json:time,url,status for some fields, or a format such as \
+                        '{client} {method} {host}{url} {status}'"
+                    .to_owned(),
+            );
         }
         let mut parts = Vec::new();
         let mut rest = text;

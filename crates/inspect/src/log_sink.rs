@@ -137,7 +137,7 @@ impl Sink {
                 socket.send(message.as_bytes()).map(drop)
             }
             // A line that was cut would be no JSON.
-            Some(_) => Ok(self.dropped += 1),
+            Some(_) => Err(ErrorKind::WouldBlock.into()),
             None => Err(ErrorKind::NotConnected.into()),
         };
         if let Err(error) = sent {

@@ -12,7 +12,7 @@ use lacquer_vcl::Text;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::system::Uname;
 
-use crate::admin::{Admin, AdminSockets};
+use crate::admin::{Admin, AdminSockets, end_former};
 use crate::bound_sockets::BoundSockets;
 use crate::cli::{CliSockets, Master};
 use crate::complain::{Complain, Level, announce, print_line};
@@ -143,7 +143,8 @@ impl ParsedOptions {
         let wrong = |text: String| Fault::plain(one_line(&text));
         match option {
             Ordered::Listen(argument) => self.listeners.add(argument, jail),
-            Ordered::Tls(_) => Ok(()),
+            // Those of the admin listener are bound later.
+            Ordered::Tls(_) | Ordered::Admin(_) => Ok(()),
             Ordered::Vcl(file) if file.is_empty() => Ok(()),
             Ordered::Vcl(file) => {
                 let path = &self.params.values().vcl_path;
@@ -511,10 +512,12 @@ fn cli_sockets(
     Ok(sockets)
 }
 
-/// Listens on the addresses of `-w`, and publishes them. After an upgrade, the process of the program before this one may
-/// still have the sockets, so that they are bound later.
+/// Listens on the addresses of `-w`, and publishes them. After an upgrade, a failure is repeated later.
 fn admin_sockets(raw: &RawOptions, is_upgrade: bool, jail: &Jail, shm: &mut Shm) -> Outcome<Option<Admin>> {
-    let Some(mut sockets) = AdminSockets::parse(&raw.admin)? else { return Ok(None) };
+    let Some(mut sockets) = AdminSockets::parse(raw.admin())? else { return Ok(None) };
+    if is_upgrade {
+        end_former(jail);
+    }
     let bound = sockets.bind(jail);
     if !is_upgrade {
         bound?;

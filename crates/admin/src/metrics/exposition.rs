@@ -1,8 +1,9 @@
-//! Writes metrics as text.
+//! Writes metrics as text, or as messages.
 
 use std::fmt::Write as _;
 
 use super::latency::{Buckets, LIMITS, Latencies};
+use super::messages::FamilyMessage;
 use super::negotiation::Format;
 use super::series::{Family, Row, Series};
 
@@ -21,8 +22,9 @@ pub struct Own {
 }
 
 /// Returns all metrics in a format.
-pub fn expose(series: &Series, latencies: &Latencies, own: &Own, format: Format) -> String {
-    let mut writer = Writer { out: String::new(), format };
+pub fn expose(series: &Series, latencies: &Latencies, own: &Own, format: Format) -> Vec<u8> {
+    let mut writer =
+        Writer { out: String::new(), format, family: FamilyMessage::default(), messages: Vec::new() };
     for (name, family) in series.families() {
         writer.family(name, family);
     }
@@ -31,23 +33,42 @@ pub fn expose(series: &Series, latencies: &Latencies, own: &Own, format: Format)
     if format == Format::OpenMetrics {
         writer.out.push_str("# EOF\n");
     }
-    writer.out
+    if format == Format::Messages {
+        writer.end_family();
+        return writer.messages;
+    }
+    writer.out.into_bytes()
 }
 
 struct Writer {
     out: String,
     format: Format,
+    /// The family that is being written as a message, and those before it.
+    family: FamilyMessage,
+    messages: Vec<u8>,
 }
 
 impl Writer {
     /// Writes the head of a metric. Returns the name of its samples.
     fn head(&mut self, name: &str, kind: &str, help: &str) -> String {
         let sample = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+        if self.format == Format::Messages {
+            self.end_family();
+            self.family = FamilyMessage::new(&sample, kind, help);
+            return sample;
+        }
         // OpenMetrics names a counter without its suffix.
         let shown = if self.format == Format::OpenMetrics { name } else { &sample };
         let help = escaped(help, self.format == Format::OpenMetrics);
         let _ = write!(self.out, "# HELP {shown} {help}\n# TYPE {shown} {kind}\n");
         sample
+    }
+
+    fn end_family(&mut self) {
+        let family = std::mem::take(&mut self.family);
+        if !family.is_empty() {
+            family.write(&mut self.messages);
+        }
     }
 
     fn family(&mut self, kind: &str, family: &Family) {
@@ -73,7 +94,14 @@ impl Writer {
         }
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], number: impl std::fmt::Display) {
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], number: u64) {
+        if self.format == Format::Messages {
+            return self.family.sample(labels, number as f64, name.ends_with("_total"));
+        }
+        self.line(name, labels, number);
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], number: impl std::fmt::Display) {
         self.out.push_str(name);
         for (at, (label, value)) in labels.iter().enumerate() {
             let _ =
@@ -106,29 +134,32 @@ impl Writer {
             "counter",
             "Responses to clients by class of status; from the log",
         );
-        for (class, count) in latencies.responses.iter().enumerate() {
+        for (class, count) in latencies.responses.into_iter().enumerate() {
             let class = if class == 0 { "other".to_owned() } else { format!("{class}xx") };
             self.sample(&name, &[("class", &class)], count);
         }
     }
 
     fn histogram(&mut self, name: &str, labels: &[(&str, &str)], buckets: &Buckets) {
+        if self.format == Format::Messages {
+            return self.family.histogram(labels, buckets);
+        }
         let mut sum = 0;
         let bucket = format!("{name}_bucket");
         for (at, count) in buckets.counts.iter().enumerate() {
             sum += count;
             let limit = LIMITS.get(at).map_or_else(|| "+Inf".to_owned(), |limit| float(*limit));
             let labels: Vec<(&str, &str)> = labels.iter().copied().chain([("le", limit.as_str())]).collect();
-            self.sample(&bucket, &labels, sum);
+            self.line(&bucket, &labels, sum);
         }
-        self.sample(&format!("{name}_sum"), labels, float(buckets.sum));
-        self.sample(&format!("{name}_count"), labels, buckets.count());
+        self.line(&format!("{name}_sum"), labels, float(buckets.sum));
+        self.line(&format!("{name}_count"), labels, buckets.count());
     }
 
     fn own(&mut self, own: &Own) {
         let name =
             self.head("lacquer_ready", "gauge", "1 while the worker accepts requests and a VCL is in use");
-        self.sample(&name, &[], u8::from(own.is_ready));
+        self.sample(&name, &[], own.is_ready.into());
         let name = self.head("lacquer_admin_connections", "gauge", "Connections of the admin listener");
         self.sample(&name, &[], own.connections);
         let name = self.head("lacquer_admin_streams", "gauge", "Streams of events of the admin listener");
@@ -139,7 +170,7 @@ impl Writer {
             "Requests that the admin listener refused, by reason",
         );
         for (reason, count) in &own.refused {
-            self.sample(&name, &[("reason", reason)], count);
+            self.sample(&name, &[("reason", reason)], *count);
         }
         let name =
             self.head("lacquer_admin_dropped", "counter", "Events that slow readers of a stream did not get");
@@ -207,7 +238,9 @@ mod tests {
     fn both_formats_have_their_rules() {
         let mut latencies = Latencies::default();
         latencies.add(&Event::Request(Seen { how: "hit", wait: 1.0, status: 200, ..Seen::default() }));
-        let text = expose(&series(), &latencies, &Own::default(), Format::Text);
+        let text_of =
+            |format| String::from_utf8(expose(&series(), &latencies, &Own::default(), format)).expect("text");
+        let text = text_of(Format::Text);
         for line in [
             "# HELP lacquer_main_req_total A \"help\" text\\\\\n# TYPE lacquer_main_req_total counter\nlacquer_main_req_total 7\n",
             "lacquer_vbe_req_total{backend=\"a\\\"\\n\\\\{}\"} 7\n",
@@ -220,7 +253,7 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
-        let open = expose(&series(), &latencies, &Own::default(), Format::OpenMetrics);
+        let open = text_of(Format::OpenMetrics);
         assert!(
             open.contains(
                 "# HELP lacquer_main_req A \\\"help\\\" text\\\\\n# TYPE lacquer_main_req counter\n"

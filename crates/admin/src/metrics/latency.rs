@@ -10,17 +10,35 @@ pub const LIMITS: [f64; 17] = [
     5.0, 10.0,
 ];
 
+/// The resolution of native histograms: each limit is the one before it times the root of two of this degree.
+pub const NATIVE_SCHEMA: i32 = 3;
+const PER_DOUBLING: f64 = 8.0;
+/// The limit of the bucket for zero and what is near it, in seconds.
+pub const ZERO: f64 = 1e-6;
+/// Longer durations count as this.
+const LONGEST: f64 = 1e6;
+
 /// The number of durations in each bucket, and their sum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Buckets {
     pub counts: [u64; LIMITS.len() + 1],
     pub sum: f64,
+    /// The buckets of a native histogram, by the logarithm of their limits.
+    pub native: BTreeMap<i32, u64>,
+    /// Durations of at most [`ZERO`].
+    pub zeroes: u64,
 }
 
 impl Buckets {
     fn add(&mut self, seconds: f64) {
         self.counts[LIMITS.partition_point(|limit| *limit < seconds)] += 1;
         self.sum += seconds;
+        if seconds <= ZERO {
+            self.zeroes += 1;
+        } else {
+            let index = (seconds.min(LONGEST).log2() * PER_DOUBLING).ceil() as i32;
+            *self.native.entry(index).or_default() += 1;
+        }
     }
 
     pub fn count(&self) -> u64 {
@@ -83,6 +101,9 @@ mod tests {
         all.add(&Event::Fetch(SeenFetch::default()));
         let hits = &all.requests["hit"];
         assert_eq!((hits.counts[0], hits.counts[4], hits.counts[5], hits.counts[17]), (2, 1, 1, 1));
+        // 1 ms is at most 2^(-79/8), and 11 s at most 2^(28/8).
+        assert_eq!(hits.native, BTreeMap::from([(-114, 1), (-79, 1), (-78, 1), (28, 1)]));
+        assert_eq!(hits.zeroes, 1);
         assert_eq!((hits.count(), all.fetches.count(), all.failed_fetches), (5, 1, 1));
         assert_eq!((all.responses[2], all.responses[0]), (5, 1));
         assert_eq!(all.by_class().map(|counts| counts.iter().sum::<u64>()), [5, 0]);

@@ -6,6 +6,7 @@
 
 mod exposition;
 mod latency;
+mod messages;
 mod negotiation;
 mod series;
 

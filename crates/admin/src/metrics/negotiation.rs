@@ -1,14 +1,17 @@
-//! The choice of the text format by the field `Accept`.
+//! The choice of the format by the field `Accept`.
 
-/// A text format of Prometheus.
+/// A format of Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Version 0.0.4.
     Text,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
+    /// Prometheus's own messages, each behind its length. They contain native histograms too.
+    Messages,
 }
 
+const MESSAGES: &str = "application/vnd.google.protobuf";
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
 impl Format {
@@ -28,6 +31,7 @@ impl Format {
             }
             let format = match media.as_str() {
                 OPEN_METRICS if version.is_none_or(|version| version == "1.0.0") => Format::OpenMetrics,
+                MESSAGES => Format::Messages,
                 "text/plain" | "text/*" | "*/*" => Format::Text,
                 _ => continue,
             };
@@ -42,6 +46,9 @@ impl Format {
         match self {
             Format::Text => "text/plain; version=0.0.4; charset=utf-8",
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Messages => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
         }
     }
 }
@@ -54,7 +61,10 @@ mod tests {
     fn the_preferred_format_is_chosen() {
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                           text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        let native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,\
+                      application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         for (accept, format) in [
+            (native, Format::Messages),
             (prometheus, Format::OpenMetrics),
             ("", Format::Text),
             ("*/*", Format::Text),

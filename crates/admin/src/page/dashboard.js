@@ -47,7 +47,7 @@ function fill(id, rows, none) {
   const made = rows.map((cells) => {
     const row = element("tr");
     for (const cell of cells) {
-      if (cell instanceof Node) { const place = element("td"); place.append(cell); row.append(place); }
+      if (cell instanceof Node) { const place = element("td", null, "acts"); place.append(cell); row.append(place); }
       else if (Array.isArray(cell)) row.append(element("td", cell[0], cell[1]));
       else row.append(element("td", cell));
     }
@@ -296,7 +296,7 @@ function confirmed(text) {
 
 async function purge(kind, value, soft) {
   const what = { url: "all copies of the page ", tag: "all objects with the tag ", pattern: "all pages whose URL matches " }[kind];
-  if (!await confirmed("Purge " + what + value + " ?")) return;
+  if (!await confirmed("Purge " + what + value + "?")) return;
   const answer = $("purge-answer");
   try {
     if (kind === "tag") {
@@ -328,7 +328,7 @@ async function ask(url) {
     outcome.append(element("strong", answer.outcome), " " + (answer.explanation || ""));
     made.push(outcome);
     const steps = element("ol");
-    for (const step of answer.steps || []) steps.append(element("li", step.name + ": " + step.lines.join(" ")));
+    for (const step of answer.steps || []) steps.append(element("li", step.name + ": " + step.lines.join("; ")));
     if (steps.children.length > 0) made.push(steps);
     if (answer.advice) made.push(element("p", answer.advice));
     for (const note of answer.notes || []) made.push(element("p", note));

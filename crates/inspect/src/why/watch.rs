@@ -115,7 +115,7 @@ pub fn ask_with(
             "the address may belong to another program (--to HOST:PORT), or the log is too small (vsl_space)",
         ));
     }
-    story.sources = management.as_deref_mut().map_or_else(Vec::new, |open| sources(open, &story));
+    story.sources = management.map_or_else(Vec::new, |open| sources(open, &story));
     story.past = past(directory, &story);
     let mut explanation =
         explain(&story).ok_or_else(|| Fault::new("the log has no records of it", "repeat the command"))?;

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         let _ = std::fs::write("/proc/self/comm", "cache-main");
         lacquer_worker::run(fd)
     } else if let Some(fd) = link(admin::ARGUMENT) {
-        let _ = std::fs::write("/proc/self/comm", "lacquer-admin");
+        let _ = std::fs::write("/proc/self/comm", admin::NAME);
         lacquer_admin::run(fd)
     } else {
         lacquer_manager::main()

@@ -41,7 +41,7 @@ fn metric(port: &AdminPort, name: &str) -> Option<f64> {
 #[test]
 fn health_follows_the_worker() {
     let (mut site, port) = start(&[]);
-    let status = |path: &str| port.ask_openly(path).map(|response| response.status).unwrap_or(0);
+    let status = |path: &str| port.ask_openly(path).map_or(0, |response| response.status);
     assert_eq!((status("/healthz"), status("/readyz")), (200, 200));
     site.daemon.ok("stop");
     assert!(until(|| status("/readyz") == 503));
@@ -90,6 +90,23 @@ fn admin_process(manager: u32) -> Option<u32> {
     pids.find(|pid| {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "lacquer-admin")
     })
+}
+
+#[test]
+fn an_upgrade_starts_it_again_with_its_token() {
+    let (mut site, port) = start(&[]);
+    let manager = site.daemon.manager();
+    let before = admin_process(manager).expect("it is a child of the manager");
+    signal(manager, "-USR2");
+    site.daemon.banner();
+    let shown = site.daemon.ok("upgrade.show");
+    assert!(shown.starts_with("Upgraded from"), "{shown}");
+    assert!(until(|| admin_process(manager).is_some_and(|now| now != before)), "{}", site.daemon.stderr());
+    let after = || AdminPort::of(&site.daemon.directory()).filter(|after| after.token == port.token);
+    assert!(until(
+        || after().is_some_and(|port| port.ask("GET", "/api/v1/vcl", "").is_ok_and(|r| r.status == 200))
+    ));
+    assert!(!std::path::Path::new(&format!("/proc/{before}")).exists(), "it was waited for");
 }
 
 #[test]

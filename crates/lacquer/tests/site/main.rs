@@ -2,8 +2,12 @@
 
 mod admin;
 mod config;
+<<<<<<< HEAD
 mod documents;
 mod errors;
+=======
+mod logs;
+>>>>>>> refs/h/admin
 mod tasks;
 
 use std::fs;

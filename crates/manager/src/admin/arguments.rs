@@ -38,8 +38,8 @@ pub struct AdminSockets {
 
 impl AdminSockets {
     /// Parses the arguments. Returns `None` if there are none.
-    pub fn parse(arguments: &[String]) -> Outcome<Option<AdminSockets>> {
-        let arguments = arguments.iter().map(|text| parse(text)).collect::<Outcome<Vec<Argument>>>()?;
+    pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Outcome<Option<AdminSockets>> {
+        let arguments = arguments.map(parse).collect::<Outcome<Vec<Argument>>>()?;
         Ok((!arguments.is_empty()).then_some(AdminSockets { arguments, config: Vec::new() }))
     }
 

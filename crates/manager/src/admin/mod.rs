@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 pub use arguments::AdminSockets;
 use process::AdminProcess;
+pub use process::end_former;
 
 use crate::cli::{CliChannel, Origin, Sessions};
 use crate::complain::Level;

@@ -6,13 +6,31 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use lacquer_cli::admin::{ARGUMENT, AdminConfig};
+use lacquer_cli::admin::{ARGUMENT, AdminConfig, NAME};
 use lacquer_cli::link;
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::arguments::AdminSockets;
 use crate::environment;
+use crate::jail::Jail;
 use crate::manager::Manager;
+
+/// Ends the processes of the program that was in this process before an upgrade. Their parent is this process.
+pub fn end_former(jail: &Jail) {
+    let own = std::process::id();
+    let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
+    let is_admin = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == NAME)
+    };
+    let _root = jail.raise();
+    for pid in children.split_whitespace().filter_map(|word| word.parse().ok()).filter(is_admin) {
+        let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { continue };
+        // It has lost the manager, so it has ended or is about to.
+        let _ = kill_process(id, Signal::KILL);
+        let _ = waitpid(Some(id), WaitOptions::empty());
+    }
+}
 
 /// A process.
 #[derive(Debug)]

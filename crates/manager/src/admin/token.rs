@@ -67,7 +67,8 @@ pub fn of_directory(jail: &Jail) -> Outcome<String> {
     };
     let mut bytes = [0; LENGTH];
     random(&mut bytes).map_err(|error| cannot(&error))?;
-    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digit = |number: u8| char::from_digit(number.into(), 16).unwrap_or_default();
+    let token: String = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
     let _root = jail.raise();
     let _ = fs::remove_file(path);
     let file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(path);

@@ -470,7 +470,8 @@ impl Session {
 /// Returns whether a command changes nothing. The admin process repeats such commands, so they are not logged.
 fn is_a_look(line: &str) -> bool {
     let name = line.split(' ').next().unwrap_or_default();
-    matches!(name, "status" | "param.show" | "vcl.show" | "debug.listen_address") || name.ends_with(".list")
+    let is_list = name.split('.').next_back() == Some("list");
+    is_list || matches!(name, "status" | "ping" | "param.show" | "vcl.show" | "debug.listen_address")
 }
 
 /// Returns the part of a long text that is written to syslog.

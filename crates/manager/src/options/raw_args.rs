@@ -24,6 +24,8 @@ pub enum Ordered {
     Storage(String),
     /// `-E`
     Extension(String),
+    /// `-w`
+    Admin(String),
 }
 
 /// The mode in which the daemon runs.
@@ -65,8 +67,6 @@ pub struct RawOptions {
     pub secret: Option<String>,
     /// `-T`
     pub cli: Vec<String>,
-    /// `-w`
-    pub admin: Vec<String>,
     /// `-W`
     pub waiter: Option<String>,
 }
@@ -180,6 +180,7 @@ impl RawOptions {
             'f' => ordered(Ordered::Vcl(argument)),
             'I' => ordered(Ordered::Init(argument)),
             'E' => ordered(Ordered::Extension(argument)),
+            'w' => ordered(Ordered::Admin(argument)),
             'l' => ordered(Ordered::Param("vsl_space".to_owned(), Some(argument))),
             't' => ordered(Ordered::Param("default_ttl".to_owned(), Some(argument))),
             'p' => match argument.split_once('=') {
@@ -197,7 +198,6 @@ impl RawOptions {
             'P' => self.pid_files.push(argument),
             'S' => self.secret = Some(argument),
             'T' => self.cli.push(argument),
-            'w' => self.admin.push(argument),
             'W' => self.waiter = Some(argument),
             _ => {}
         }
@@ -210,6 +210,14 @@ impl RawOptions {
     /// Returns whether `-f` was given, even with an empty argument.
     pub fn has_vcl(&self) -> bool {
         self.count(|option| matches!(option, Ordered::Vcl(_))) > 0
+    }
+
+    /// Returns the arguments of `-w`.
+    pub fn admin(&self) -> impl Iterator<Item = &str> {
+        self.ordered.iter().filter_map(|option| match option {
+            Ordered::Admin(argument) => Some(argument.as_str()),
+            _ => None,
+        })
     }
 
     /// Checks `-W` and `-h`. Their values have no effect here, but must be names that Varnish accepts.

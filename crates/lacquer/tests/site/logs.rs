@@ -1,0 +1,96 @@
+//! `lacquer run --log`, `--log-to` and `--web`: what leaves a running site besides its pages.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::time::Duration;
+
+use lacquer_testing::Folder;
+use lacquer_testing::admin::AdminPort;
+use lacquer_testing::daemon::until;
+use serde_json::Value;
+
+use crate::{App, Site, lacquer};
+
+const MINUTE: &str = "Cache-Control: max-age=60\r\n";
+
+#[test]
+fn chosen_fields_go_to_a_socket() {
+    let (app, folder) = (App::start(MINUTE), Folder::new("log"));
+    let path = folder.join("collector");
+    let collector = UnixListener::bind(&path).expect("the path is free");
+    let target = format!("unix:{}", path.display());
+    let format = "json:url,status,handling,req.user-agent,resp.Cache-Control,req.none";
+    let site = Site::start(&["--backend", &app.url(), "--log", format, "--log-to", &target], &[]);
+    site.ask("GET", "/\"\\<b>", "User-Agent: \"a\\ b\r\n");
+    let (stream, _) = collector.accept().expect("it connects");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    let line = BufReader::new(stream).lines().next().expect("a line").expect("text");
+    let value: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    assert_eq!(value.as_object().map(serde_json::Map::len), Some(6), "{line}");
+    assert_eq!((&value["url"], &value["req.none"]), (&Value::from("/\"\\<b>"), &Value::Null), "{line}");
+    assert_eq!(site.folder.read("out"), "");
+}
+
+#[test]
+fn a_collector_that_does_not_read_holds_up_nobody() {
+    let (app, folder) = (App::start(MINUTE), Folder::new("log"));
+    let path = folder.join("collector");
+    // It never accepts.
+    let _collector = UnixListener::bind(&path).expect("the path is free");
+    let target = format!("unix:{}", path.display());
+    let long = format!("{{url}}{}", "x".repeat(60_000));
+    let site = Site::start(&["--backend", &app.url(), "--log", &long, "--log-to", &target], &[]);
+    for number in 0..120 {
+        site.get(&format!("/{number}"));
+    }
+    assert!(until(|| site.folder.read("err").contains("lines of the access log were dropped")));
+    assert_eq!(site.get("/after"), "page 121");
+}
+
+#[test]
+fn the_system_log_gets_a_message_for_each_request() {
+    let (app, folder) = (App::start(MINUTE), Folder::new("log"));
+    let path = folder.join("syslog");
+    let server = UnixDatagram::bind(&path).expect("the path is free");
+    server.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    let target = format!("syslog:{}", path.display());
+    let site = Site::start(&["--backend", &app.url(), "--log", "combined", "--log-to", &target], &[]);
+    site.ask("GET", "/page", "Referer: http://a/\"\r\n");
+    let mut bytes = [0; 1000];
+    let length = server.recv(&mut bytes).expect("a message");
+    let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+    assert!(text.starts_with("<134>lacquer[") && text.contains("/page HTTP/1.1\" 200 "), "{text}");
+    assert!(text.contains("\"http://a/\\\"\""), "{text}");
+}
+
+#[test]
+fn mistakes_in_formats_and_targets_are_explained() {
+    let folder = Folder::new("log");
+    for (words, why) in [
+        (&["--log", "json:url,nothing"][..], "there is no field `nothing`"),
+        (&["--log", "json", "--log-to", "file:/x"], "unix:/PATH"),
+        (&["--log-to", "syslog"], "--log-to needs --log"),
+        (&["--web", "x"], "--web x"),
+    ] {
+        let words = [&["run", "--backend", "127.0.0.1:1", "--listen", "127.0.0.1:1"], words].concat();
+        let (code, _, err) = lacquer(&folder, &words);
+        assert!(code == Some(2) && err.contains(why), "{words:?}: {err}");
+    }
+}
+
+#[test]
+fn the_dashboard_of_a_site_is_named_at_its_start() {
+    let app = App::start(MINUTE);
+    let free =
+        TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port is free");
+    let port = free.port().to_string();
+    let site = Site::start(&["--backend", &app.url(), "--web", &port], &[]);
+    let started = site.folder.read("out");
+    assert!(
+        started.contains(&format!("http://127.0.0.1:{port}/")) && started.contains("_.token"),
+        "{started}"
+    );
+    let found = AdminPort::of(&site.folder.join("instance")).expect("it is published");
+    assert!(until(|| found.ask("GET", "/api/v1/vcl", "").is_ok_and(|reply| reply.status == 200)));
+}
