@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) patch python3 util-linux valgrind strace redis-server
 
-.PHONY: help run test build tester dist deb image install book attack deep simulate conformance http3-clients grpc-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
+.PHONY: help run test build tester dist deb static image install book attack deep simulate conformance http3-clients grpc-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -36,6 +36,11 @@ dist: cargo
 deb: $(if $(PROGRAMS),,dist)
 	@scripts/need binutils dpkg-dev python3 xz-utils
 	@scripts/deb $(if $(PROGRAMS),--programs $(PROGRAMS)) $(ARGS)
+
+## make static                both programs without shared libraries (musl), in target/static
+static: cargo
+	@scripts/need $(BUILD_PACKAGES) binutils python3
+	@scripts/static
 
 ## make image                 a container image, from the programs of make dist; PROGRAMS=DIR names others
 image: $(if $(PROGRAMS),,dist)

@@ -2,13 +2,15 @@
 
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
-use std::process::ExitCode;
+use std::process::{ExitCode, exit};
 use std::sync::Arc;
+use std::thread;
 
 use lacquer_cli::admin::{AdminConfig, AdminSocket};
 use lacquer_cli::link;
 use lacquer_inspect::directory::Directory;
 use lacquer_system::inherit;
+use rustix::event::{PollFd, PollFlags, poll};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
@@ -52,7 +54,19 @@ fn prepare(link: RawFd) -> Result<(AdminConfig, UnixStream), String> {
     Ok((config, commands))
 }
 
+/// Ends the process as soon as the manager has gone, however that ended. The socket is not read.
+fn end_with_manager(link: &UnixStream) -> std::io::Result<()> {
+    let link = link.try_clone()?;
+    thread::Builder::new().name("manager".into()).spawn(move || {
+        let mut watched = [PollFd::new(&link, PollFlags::RDHUP)];
+        while !matches!(poll(&mut watched, None), Ok(1..)) {}
+        exit(0)
+    })?;
+    Ok(())
+}
+
 fn serve(config: AdminConfig, commands: UnixStream) -> std::io::Result<std::convert::Infallible> {
+    end_with_manager(&commands)?;
     let directory = Directory::at(&config.workdir);
     let app = Arc::new(App {
         manager: ManagerLink::start(commands, "commands")?,
