@@ -83,6 +83,15 @@ fn the_process_is_started_again_and_confined() {
     assert_eq!(get(site.daemon.address, "/minute").expect("traffic is served").status, 200);
 }
 
+#[test]
+fn the_process_ends_with_a_killed_manager() {
+    let (site, _port) = start(&[]);
+    let manager = site.daemon.manager();
+    let pid = admin_process(manager).expect("it is a child of the manager");
+    signal(manager, "-KILL");
+    assert!(until(|| !std::path::Path::new(&format!("/proc/{pid}")).exists()));
+}
+
 /// Returns the process of the admin listener of a manager.
 fn admin_process(manager: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{manager}/task/{manager}/children")).ok()?;

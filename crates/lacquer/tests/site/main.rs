@@ -2,12 +2,9 @@
 
 mod admin;
 mod config;
-<<<<<<< HEAD
 mod documents;
 mod errors;
-=======
 mod logs;
->>>>>>> refs/h/admin
 mod tasks;
 
 use std::fs;
