@@ -58,7 +58,9 @@ mod tests {
 
     #[test]
     fn lines_of_another_form_are_ignored() {
-        for line in ["", " ", "-", "5-1 r 0 a b /p", "zz-zz r 0 a b /p", "1-2 r ffffffffffffffff a b /p", "1-2"] {
+        for line in
+            ["", " ", "-", "5-1 r 0 a b /p", "zz-zz r 0 a b /p", "1-2 r ffffffffffffffff a b /p", "1-2"]
+        {
             assert_eq!(end_in_file(line, Path::new("/p")), None, "{line:?}");
         }
     }
