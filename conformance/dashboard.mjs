@@ -150,6 +150,7 @@ async function views(browser) {
     await axe(browser, name);
     await browser.run("scrollTo(0, 0)");
     await browser.shot(name);
+    await browser.shot(name + "-top", false);
   }
   await browser.view(1280, 900, "light");
 }

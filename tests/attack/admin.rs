@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lacquer_testing::admin::AdminPort;
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, until, vcl};
+use lacquer_testing::daemon::{Daemon, refused, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::slots::shared_slot;
 
@@ -85,6 +85,26 @@ fn strangers_and_other_sites_are_refused_and_change_nothing() {
     assert_eq!(status_of(&port, &asked), Some(403));
     assert_eq!(port.ask("POST", "/api/v1/bans", body).expect("a response").status, 200);
     assert!(daemon.ok("ban.list").contains("attacked"));
+}
+
+#[test]
+fn a_token_that_others_may_read_is_refused_at_the_start() {
+    let _slot = shared_slot();
+    let token = "echo 0123456789abcdef > $dir/token; chmod MODE $dir/token; exec \"$@\" -w 127.0.0.1:0,token=$dir/token";
+    for (mode, why) in [("644", "Others may use the token"), ("622", "Others may use the token")] {
+        let said = refused(&[], &token.replace("MODE", mode));
+        assert!(said.contains(why), "{mode}: {said}");
+    }
+    let short = "echo short > $dir/token; chmod 600 $dir/token; exec \"$@\" -w 127.0.0.1:0,token=$dir/token";
+    for (script, why) in [
+        (short, "must be one line of 16"),
+        ("exec \"$@\" -w 127.0.0.1:0,token=$dir/none", "Cannot read the token"),
+        ("exec \"$@\" -w nonsense:x", "-w nonsense:x"),
+        ("exec \"$@\" -w 127.0.0.1:0,proxy", "Invalid sub-arg proxy in -w"),
+    ] {
+        let said = refused(&[], script);
+        assert!(said.contains(why), "{script}: {said}");
+    }
 }
 
 #[test]

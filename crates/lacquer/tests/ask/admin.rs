@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lacquer_testing::admin::AdminPort;
 use lacquer_testing::client::{Response, get};
-use lacquer_testing::daemon::{signal, until};
+use lacquer_testing::daemon::{Daemon, signal, until, vcl};
 use serde_json::Value;
 
 use crate::Site;
@@ -99,6 +99,19 @@ fn admin_process(manager: u32) -> Option<u32> {
     pids.find(|pid| {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "lacquer-admin")
     })
+}
+
+#[test]
+fn it_ends_with_a_daemon_in_its_jail() {
+    let program = vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }");
+    let mut daemon = Daemon::start_jailed(&program, &["-w", "127.0.0.1:0"], "exec \"$@\"");
+    let port = AdminPort::of(&daemon.directory()).expect("the daemon publishes its listener");
+    assert!(until(|| port.ask("GET", "/metrics", "").is_ok_and(|response| response.status == 200)));
+    let pid = admin_process(daemon.manager()).expect("it is a child of the manager");
+    signal(daemon.manager(), "-TERM");
+    assert_eq!(daemon.end(), Some(0), "{}", daemon.stderr());
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    assert!(!daemon.directory().join("_.token").exists(), "the token of a daemon ends with it");
 }
 
 #[test]

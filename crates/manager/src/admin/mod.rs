@@ -78,7 +78,7 @@ impl Admin {
     /// Handles the end of a connection of the process: ends it, and starts another one later.
     pub fn disconnected(&mut self, manager: &Manager, now: Instant) {
         let Some(process) = self.process.take() else { return };
-        let how = process.end();
+        let how = process.end(&manager.jail);
         manager.complain.report(Level::Error, &format!("The process of the admin listener has ended: {how}"));
         if now.duration_since(self.started) >= STABLE {
             self.pause = FIRST_PAUSE;
@@ -89,7 +89,7 @@ impl Admin {
     /// Removes the files that the listener has made.
     pub fn remove(self, manager: &Manager) {
         if let Some(process) = self.process {
-            process.end();
+            process.end(&manager.jail);
         }
         self.sockets.remove(&manager.jail);
     }

@@ -74,8 +74,9 @@ impl AdminProcess {
     }
 
     /// Ends the process. Returns how it ended.
-    pub fn end(mut self) -> String {
-        // It has no state to save. If it has ended already, that is its end.
+    pub fn end(mut self, jail: &Jail) -> String {
+        // It is another user's, and has no state to save. If it has ended already, that is its end.
+        let _root = jail.raise();
         let _ = self.child.kill();
         self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
     }
