@@ -30,7 +30,7 @@ struct Ends {
 
 /// The protection of records.
 enum Protection {
-    Keys(Traffic),
+    Keys(Box<Traffic>),
     /// The handshake is not complete, and the client has sent data that was accepted.
     Early(Box<Early>),
 }
@@ -67,7 +67,7 @@ pub enum Advance {
 impl Session {
     /// Creates the state after a handshake. `received` are bytes that arrived behind it, `unsent` its last messages.
     pub fn new(keys: Traffic, received: &[u8], unsent: &[u8]) -> Session {
-        let mut session = Session::with(Protection::Keys(keys), received);
+        let mut session = Session::with(Protection::Keys(Box::new(keys)), received);
         session.output.add_sealed(unsent);
         session
     }
@@ -110,7 +110,7 @@ impl Session {
             match early.feed(&mut self.input, &mut self.output)? {
                 Fed::Record => {}
                 Fed::Nothing => return Ok(false),
-                Fed::Handshaken(keys) => self.protection = Protection::Keys(*keys),
+                Fed::Handshaken(keys) => self.protection = Protection::Keys(keys),
             }
         }
         Ok(true)
@@ -126,7 +126,7 @@ impl Session {
             match early.feed(&mut self.input, &mut self.output)? {
                 Fed::Record => {}
                 Fed::Nothing => return Ok(Advance::More),
-                Fed::Handshaken(keys) => self.protection = Protection::Keys(*keys),
+                Fed::Handshaken(keys) => self.protection = Protection::Keys(keys),
             }
         }
         Ok(Advance::Handshaken)
