@@ -7,6 +7,7 @@ mod abandoned;
 mod balancing;
 mod bombs;
 mod concurrency;
+mod early_data;
 mod early_responses;
 mod exhaustion;
 mod extended_connect;

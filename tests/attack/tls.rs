@@ -46,7 +46,7 @@ pub fn trusted() -> &'static Trusted {
 pub struct Served {
     pub daemon: Daemon,
     pub address: SocketAddr,
-    _origin: Origin,
+    pub origin: Origin,
 }
 
 pub fn start(options: &[&str]) -> Served {
@@ -65,7 +65,7 @@ pub fn start_with(subs: &str, listener: &str, options: &[&str]) -> Served {
     daemon.ok(&format!("tls.cert.load {}", file.display()));
     daemon.ok("tls.cert.commit");
     let address = SocketAddr::from(([127, 0, 0, 1], daemon.port_of("secure")));
-    Served { daemon, address, _origin: origin }
+    Served { daemon, address, origin }
 }
 
 pub fn connect(address: SocketAddr) -> TcpStream {
@@ -241,7 +241,7 @@ fn a_cut_response_has_no_orderly_end() {
     daemon.ok(&format!("tls.cert.load {}", file.display()));
     daemon.ok("tls.cert.commit");
     let address = SocketAddr::from(([127, 0, 0, 1], daemon.port_of("secure")));
-    let served = Served { daemon, address, _origin: origin };
+    let served = Served { daemon, address, origin };
     for (path, is_whole) in [("/whole", true), ("/cut", false)] {
         let mut client = tls_client(served.address);
         write!(client, "GET {path} HTTP/1.0\r\n\r\n").expect("it reads");

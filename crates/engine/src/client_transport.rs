@@ -56,6 +56,15 @@ impl ClientTransport {
         }
     }
 
+    /// Returns whether the handshake of a client that has sent early data is not complete.
+    pub fn is_handshaking(&self) -> bool {
+        match self {
+            ClientTransport::Http1(tx) => tx.is_handshaking(),
+            ClientTransport::Http2(stream) => stream.conn().tx().is_handshaking(),
+            ClientTransport::Http3(stream) => stream.conn.quic.is_handshaking(),
+        }
+    }
+
     /// Returns whether the client has reset the stream, or the stream's connection has ended. Always false for HTTP/1;
     /// only [`gone`](Self::gone) detects a closed HTTP/1 connection.
     #[inline]

@@ -36,6 +36,7 @@ mod origin_health;
 mod origin_slot;
 pub mod origin_watch;
 mod outcomes;
+mod pending_handshake;
 mod probes;
 mod protocol;
 #[cfg(test)]

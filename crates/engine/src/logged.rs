@@ -219,6 +219,8 @@ impl Logged<'_> {
 pub mod names {
     use lacquer_http::HeaderName;
 
+    /// A request may be a repetition (RFC 8470 section 5.1).
+    pub const EARLY_DATA: HeaderName<'static> = HeaderName::new(b"Early-Data");
     /// The tags of an object, for purges.
     pub const XKEY: HeaderName<'static> = HeaderName::new(b"xkey");
     pub const X_HASH_TWO: HeaderName<'static> = HeaderName::new(b"X-HashTwo");

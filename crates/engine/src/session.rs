@@ -13,6 +13,7 @@ use lacquer_shm::vsc::LocalMain;
 use lacquer_shm::{Log, Tag, Vxid};
 
 use crate::addresses::{ActiveRequest, AddressTable, AddressUsage};
+use crate::pending_handshake::PendingHandshake;
 
 /// A timeout of a session that VCL may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,7 @@ pub struct Sess {
     address: AddressUsage,
     /// A stand-in for Varnish's session workspace, created when first used.
     workspace: RefCell<Option<Workspace>>,
+    handshake: PendingHandshake,
 }
 
 impl Sess {
@@ -95,6 +97,7 @@ impl Sess {
             timeouts: [const { Cell::new(None) }; 4],
             address: AddressUsage::default(),
             workspace: RefCell::default(),
+            handshake: PendingHandshake::default(),
         }
     }
 
@@ -112,6 +115,12 @@ impl Sess {
     /// Records the result of the transport's negotiation.
     pub fn settle(&mut self, negotiated: Negotiated) {
         self.negotiated = negotiated;
+    }
+
+    /// Returns whether the client's requests arrive before the end of the handshake.
+    #[inline]
+    pub fn handshake(&self) -> &PendingHandshake {
+        &self.handshake
     }
 
     #[inline]

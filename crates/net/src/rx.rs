@@ -47,6 +47,11 @@ impl Rx {
         if self.pending.is_empty() { self.half.poll_readable(cx) } else { Poll::Ready(Ok(())) }
     }
 
+    /// Ready when the handshake of a client that has sent early data is complete.
+    pub fn poll_handshaken(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.half.poll_handshaken(cx)
+    }
+
     pub async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
     }

@@ -157,6 +157,14 @@ impl RxHalf {
         }
     }
 
+    /// Ready when the handshake is complete. It is, unless the client has sent early data.
+    pub fn poll_handshaken(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            RxHalf::Tls(rx) => rx.connection().poll_handshaken(cx),
+            RxHalf::Tcp(_) | RxHalf::Unix(_) | RxHalf::Memory(_) | RxHalf::Stream(_) => Poll::Ready(Ok(())),
+        }
+    }
+
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             RxHalf::Tcp(s) => s.as_ref().as_fd(),

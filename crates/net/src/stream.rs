@@ -100,6 +100,11 @@ impl Stream {
         }
     }
 
+    /// Returns whether the handshake is not complete, and the client has sent early data.
+    pub fn is_handshaking(&self) -> bool {
+        matches!(self, Stream::Tls(tls) if tls.is_handshaking())
+    }
+
     pub fn local_addr(&self) -> Option<SocketAddr> {
         match self {
             Stream::Tcp(s) => s.local_addr().ok(),

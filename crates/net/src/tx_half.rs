@@ -349,6 +349,11 @@ impl TxHalf {
         }
     }
 
+    /// Returns whether the handshake is not complete, and the client has sent early data.
+    pub fn is_handshaking(&self) -> bool {
+        matches!(self, TxHalf::Tls(tx) if tx.connection().is_handshaking())
+    }
+
     /// Drops the sending half so that closing resets the connection. This end then keeps neither a port in TIME_WAIT
     /// nor unacknowledged bytes, which are lost.
     pub fn reset(self) {

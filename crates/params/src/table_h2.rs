@@ -43,6 +43,12 @@ sslbuf_pool: Pool = "10,100,10" { }
      \tmax_age\tmax age of free element.";
 tls_cleanup_batch: Uint = "100" { units = "SSL_CTX", min = "1" }
     "Number of removed certificates that are freed at a time.";
+tls_early_data: Bool = "off" { units = "bool", flags = MUST_RESTART }
+    "Accept requests in the first flight of a resumed session (0-RTT), over TLS 1.3 and HTTP/3. Requests with the method \
+     GET, HEAD or OPTIONS and without a body are processed at once, and have the field Early-Data: 1 until the handshake \
+     is complete. Others wait for its end. Sessions are then kept by the worker, which forgets each at its first use, so \
+     that early data cannot be sent a second time, instead of in tickets: a restart of the worker and an upgrade end \
+     them.";
 tls_err_dup_servername: Bool = "off" { units = "bool" }
     "Whether tls.cert.load refuses a certificate that has a server name of another one. Otherwise the certificate of the \
      latest transaction is used for the name, and among these the one that was loaded first.";

@@ -41,6 +41,9 @@ pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>
     };
     if let Ok(arrival) = &arrival {
         sess.settle(arrival.stream.negotiated());
+        if arrival.stream.is_handshaking() {
+            sess.handshake().begin();
+        }
     }
     let sess = Rc::<Sess>::from(sess);
     let mut lingering = None;

@@ -51,7 +51,8 @@ fn frontend(pem: &[u8]) -> &'static Frontend {
         let ticket_secret = TicketSecret::new([1; 32], 1.8e9);
         let quic_secret = QuicSecret::new([1; 32]);
         let protocols = Protocols::default();
-        let store = Store::new(Setup { frontends: vec![setup], protocols, ticket_secret, quic_secret });
+        let store =
+            Store::new(Setup { frontends: vec![setup], protocols, ticket_secret, quic_secret }, false);
         store.offer_http2(true);
         let certificate = File { name: "c", bytes: pem };
         let files = Files { certificate, key: None, dh: None, staple: None };

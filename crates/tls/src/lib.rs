@@ -25,6 +25,7 @@ mod pem;
 mod protocols;
 mod quic_secret;
 mod refused;
+mod sessions;
 mod settings;
 mod shared;
 mod store;

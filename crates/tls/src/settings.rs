@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::ciphers;
 use crate::client::Verifying;
 use crate::protocols::Protocols;
+use crate::sessions::MAX_EARLY_DATA;
 
 /// Settings that a certificate brings along. An empty text stands for the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -120,7 +121,8 @@ impl Settings {
         Ok(config)
     }
 
-    /// Creates the settings of connections, without a certificate. Sessions are kept by the clients, in tickets.
+    /// Creates the settings of connections, without a certificate. Sessions are kept by the clients, in tickets, or, if
+    /// clients may send early data, by the worker: rustls accepts early data with no tickets.
     pub fn config(
         &self,
         protocols: Protocols,
@@ -128,8 +130,18 @@ impl Settings {
         clients: &Verifying,
     ) -> Result<ServerConfig, String> {
         let mut config = self.build(protocols, alpn, clients.verifier()?)?;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.ticketer = clients.ticketer();
+        match clients.sessions() {
+            Some(sessions) => {
+                config.session_storage = sessions;
+                // QUIC limits early data by its windows (RFC 9001 section 4.6.1).
+                config.max_early_data_size = if alpn == Alpn::Http3 { u32::MAX } else { MAX_EARLY_DATA };
+                config.send_half_rtt_data = true;
+            }
+            None => {
+                config.session_storage = Arc::new(NoServerSessionStorage {});
+                config.ticketer = clients.ticketer();
+            }
+        }
         Ok(config)
     }
 }

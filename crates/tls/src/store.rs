@@ -49,10 +49,10 @@ fn verifying(unverified: &Arc<Verifying>, clients: Option<&ClientVerification>) 
 }
 
 impl Store {
-    /// Creates a store without certificates.
-    pub fn new(setup: Setup) -> Store {
+    /// Creates a store without certificates. If clients may send early data, their sessions are kept here.
+    pub fn new(setup: Setup, accepts_early_data: bool) -> Store {
         let Setup { frontends, protocols, ticket_secret, quic_secret } = setup;
-        let unverified = Arc::new(Verifying::none(ticket_secret));
+        let unverified = Arc::new(Verifying::none(ticket_secret, accepts_early_data.then(Arc::default)));
         let clients: Vec<_> =
             frontends.iter().map(|frontend| verifying(&unverified, frontend.clients.as_ref())).collect();
         let shared = Shared {

@@ -102,7 +102,7 @@ fn share_inherited(
 /// Returns the place of the certificates, if a listener has TLS. The secrets leave the configuration.
 fn certificates(config: &mut WorkerConfig) -> Result<Option<Store>, String> {
     let Some(setup) = config.tls.take() else { return Ok(None) };
-    let store = Store::new(Setup::decode(&setup)?);
+    let store = Store::new(Setup::decode(&setup)?, config.params.tls_early_data);
     store.offer_http2(config.params.feature.has(FeatureBits::HTTP2));
     Ok(Some(store))
 }

@@ -46,7 +46,18 @@ pub struct Client {
 
 /// Returns the settings of a client. It gives up after a time without packets.
 pub fn config() -> ClientConfig {
+    config_of(trusted().config.as_ref().clone())
+}
+
+/// Returns the settings of a client that keeps sessions, and sends requests with its first flight.
+pub fn early_config() -> ClientConfig {
     let mut tls = trusted().config.as_ref().clone();
+    tls.enable_early_data = true;
+    tls.resumption = rustls::client::Resumption::in_memory_sessions(16);
+    config_of(tls)
+}
+
+fn config_of(mut tls: rustls::ClientConfig) -> ClientConfig {
     tls.alpn_protocols = vec![b"h3".to_vec()];
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).expect("it has TLS 1.3")));
     let mut transport = quinn::TransportConfig::default();
@@ -71,7 +82,28 @@ impl Client {
     pub async fn try_connect(address: SocketAddr) -> Result<Client, quinn::ConnectionError> {
         let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
         let connecting = endpoint.connect_with(config(), address, "example.test").expect("a name");
-        let connection = connecting.await?;
+        Client::begin(endpoint, connecting.await?).await
+    }
+
+    /// Connects with the session of an earlier connection, and can send requests before the handshake ends. Returns
+    /// whether the daemon accepts them, once it has decided; `None` without a session.
+    pub async fn connect_early(
+        config: &ClientConfig,
+        address: SocketAddr,
+    ) -> (Client, Option<quinn::ZeroRttAccepted>) {
+        let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
+        let connecting = endpoint.connect_with(config.clone(), address, "example.test").expect("a name");
+        let (connection, accepted) = match connecting.into_0rtt() {
+            Ok((connection, accepted)) => (connection, Some(accepted)),
+            Err(connecting) => (connecting.await.expect("a connection"), None),
+        };
+        (Client::begin(endpoint, connection).await.expect("a control stream"), accepted)
+    }
+
+    async fn begin(
+        endpoint: Endpoint,
+        connection: quinn::Connection,
+    ) -> Result<Client, quinn::ConnectionError> {
         let mut control = connection.open_uni().await?;
         let mut bytes = Vec::new();
         Connection::new(settings::Settings::DEFAULT).begin_control(&mut bytes);

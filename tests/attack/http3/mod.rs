@@ -81,6 +81,7 @@ sub vcl_synth {
     set resp.http.X-Transport = req.transport;
     set resp.http.X-Client = client.ip;
     set resp.http.X-Ja3 = tls.ja3();
+    if (req.http.Early-Data) { set resp.http.X-Early = req.http.Early-Data; }
     if (req.url == \"/own\") { set resp.http.Alt-Svc = \"clear\"; }
 }
 ";
@@ -169,6 +170,46 @@ fn clients_have_fingerprints() {
             assert_eq!((is_one, ja3.is_empty()), (is_on, !is_on), "{ja3}");
         });
     }
+}
+
+/// A request with the first flight of a resumed session is marked and served, and one with effects waits. A worker
+/// without the session refuses both, and the client repeats them.
+#[test]
+fn early_requests_are_served_or_wait() {
+    let _slot = shared_slot();
+    let mut served = start(&["-p", "tls_early_data=on"]);
+    let config = client::early_config();
+    let address = served.address;
+    let early = |method: &'static str, expected: Option<&'static str>| {
+        let config = &config;
+        async move {
+            let (client, accepted) = Client::connect_early(config, address).await;
+            let body = if method == "GET" { &b""[..] } else { b"abc" };
+            let page = client.send(method, "/facts", &[], body).await;
+            assert_eq!((page.status(), page.field("x-early")), ("200", expected), "{method}");
+            let later = client.get("/facts").await;
+            assert_eq!((later.status(), later.field("x-early")), ("200", None));
+            accepted.expect("a session").await
+        }
+    };
+    run(async {
+        let (client, accepted) = Client::connect_early(&config, served.address).await;
+        assert!(accepted.is_none());
+        assert_eq!(client.get("/facts").await.field("x-early"), None);
+        assert!(early("GET", Some("1")).await);
+        assert!(early("POST", None).await);
+    });
+    served.daemon.ok("stop");
+    served.daemon.ok("start");
+    run(async {
+        let (client, accepted) = Client::connect_early(&config, address).await;
+        assert!(!accepted.expect("a session").await);
+        // The control stream was refused, too.
+        drop(client);
+        let (client, _) = Client::connect_early(&config, address).await;
+        assert_eq!(client.get("/facts").await.status(), "200");
+        assert!(early("GET", Some("1")).await);
+    });
 }
 
 /// The listeners of a file of `-A` have HTTP/3 if it sets `h3`.

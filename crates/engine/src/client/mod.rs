@@ -9,6 +9,7 @@ mod body;
 mod challenge;
 mod deliver;
 mod disk;
+mod early;
 mod esi;
 mod for_fetch;
 mod for_session;

@@ -13,7 +13,7 @@ use lacquer_sources::clock::{self, Instant};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::Ctx;
 
-use super::{PipeRequest, Req, Step};
+use super::{PipeRequest, Req, Step, early};
 use crate::fetch::{OriginConnection, PipeCall, log_close};
 use crate::logged::{BEREQ, Logged};
 
@@ -100,6 +100,9 @@ impl Drop for PipeSlot {
 }
 
 async fn start(req: &mut Req, pipe: &mut PipeRequest) -> Step {
+    if !Box::pin(early::complete_handshake(req)).await {
+        return Step::Done;
+    }
     if req.client.tx.is_probed() {
         // The client would receive the origin's bytes after the beginning of another response.
         req.log_error("Not piped: a response had begun before the restart");

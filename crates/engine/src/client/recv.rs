@@ -9,12 +9,16 @@ use lacquer_shm::{Numbering, Tag};
 use lacquer_vcl::types::{Action, Method};
 
 use super::challenge;
+use super::early;
 use super::parts::LookupRules;
 use super::{Req, Step};
 use crate::task::TaskParts;
 
 /// Handles `Expect` and `Connection` before VCL sees the request.
 pub async fn transport(req: &mut Req) -> Step {
+    if req.task.sess().handshake().is_pending() && !Box::pin(early::admit(req)).await {
+        return Step::Done;
+    }
     let expect = req.request.http.get(req.task.ws(), h::EXPECT);
     let has_surplus = || req.request.body.has_surplus();
     match request::expectation(expect, req.request.http.version(), has_surplus) {

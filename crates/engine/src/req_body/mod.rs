@@ -11,8 +11,10 @@ mod kept;
 mod reader;
 mod stream_reader;
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 pub use allowance::{Allowance, Missed};
 pub use error::BodyError;
@@ -93,6 +95,11 @@ impl ReqBody {
     #[inline]
     pub fn take_rx(&mut self) -> Option<Rx> {
         self.input.take_rx()
+    }
+
+    /// Ready when the handshake of the connection is complete.
+    pub fn poll_handshaken(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.input.rx().map_or(Poll::Ready(Ok(())), |rx| rx.poll_handshaken(cx))
     }
 
     /// Returns whether bytes after the head were already read from the connection.

@@ -12,10 +12,12 @@ use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
 use rustls::{CertificateError, ClientConfig, ServerConfig};
 
 use super::connection::Connection;
+use super::early::Early;
 use super::facts::{self, TlsFacts};
 use super::failure::Failure;
-use super::handshake::{Handshake, Side};
+use super::handshake::{Finished, Handshake, Side};
 use super::keys::record_len;
+use super::session::Session;
 use super::socket::Socket;
 use super::turns::HandshakeTurns;
 use crate::negotiated::Negotiated;
@@ -71,7 +73,8 @@ pub async fn accept(
     }
     drop(accepted);
     let side = UnbufferedServerConnection::new(config)?;
-    let done = complete(stream, Handshake::new(side, received), facts, Some(how.turns)).await;
+    let begin_early = |handshake| Ok(Early::new(handshake));
+    let done = complete(stream, Handshake::new(side, received), facts, Some(how.turns), begin_early).await;
     done.map_err(Failure::of_client)
 }
 
@@ -147,7 +150,8 @@ pub async fn connect(
     });
     let facts = TlsFacts { server_name: server_name.flatten(), ..TlsFacts::default() };
     let side = UnbufferedClientConnection::new(config, name)?;
-    complete(stream, Handshake::new(side, Vec::new()), facts, None).await
+    let refuse = |_| Err(Failure::Unexpected("data before the end of the handshake"));
+    complete(stream, Handshake::new(side, Vec::new()), facts, None, refuse).await
 }
 
 async fn read_more(stream: &Stream, received: &mut Vec<u8>) -> Result<(), Failure> {
@@ -158,12 +162,13 @@ async fn read_more(stream: &Stream, received: &mut Vec<u8>) -> Result<(), Failur
     if read? == 0 { Err(Failure::Truncated) } else { Ok(()) }
 }
 
-/// Exchanges messages until the handshake is complete.
+/// Exchanges messages until the handshake is complete, or the client has sent early data that was accepted.
 async fn complete<S: Side>(
     mut stream: Stream,
     mut handshake: Handshake<S>,
     mut facts: TlsFacts,
     turns: Option<&HandshakeTurns>,
+    begin_early: impl FnOnce(Handshake<S>) -> Result<Early, Failure>,
 ) -> Result<Stream, Failure> {
     let mut piece = Vec::new();
     let unsent = loop {
@@ -181,18 +186,32 @@ async fn complete<S: Side>(
         };
         // The last messages, such as tickets, are sent with the first response if the request has already arrived.
         if is_complete && handshake.has_input() && output.len() <= READ {
-            break output;
+            break Some(output);
         }
         stream.write_all(&output).await?;
         if is_complete {
-            break Vec::new();
+            break Some(Vec::new());
+        }
+        if handshake.has_early_data() {
+            break None;
         }
         read_more(&stream, &mut piece).await?;
         handshake.receive(&piece);
         piece.clear();
     };
     let protocol = facts.agree(handshake.common(), S::IS_SERVER);
-    let mut session = handshake.finish(&unsent)?;
+    let mut session = match unsent {
+        Some(unsent) => {
+            let Finished { traffic, received, early } = handshake.finish()?;
+            let mut session = Session::new(traffic, &received, &unsent);
+            session.input().put_data(&early);
+            session
+        }
+        None => {
+            let received = handshake.take_hidden();
+            Session::early(begin_early(handshake)?, &received)
+        }
+    };
     // Resumption does not verify the client's certificate again.
     if facts.client.as_ref().is_some_and(|client| !client.is_valid_at(clock::real())) {
         let failure = Failure::Certificate(CertificateError::Expired);

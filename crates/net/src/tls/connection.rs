@@ -102,18 +102,46 @@ impl Connection {
                 Advance::Read(n) => return Ok(n),
                 Advance::Data => return Ok(session.input().take_data(buf)),
                 Advance::End => return Ok(0),
-                Advance::More => self.receive(&mut session)?,
+                Advance::More | Advance::Handshaken => self.receive(&mut session)?,
             }
         }
     }
 
     /// Opens records, and sends the alert if that fails.
     fn advance(&self, session: &mut MutexGuard<'_, Session>, out: Option<&mut [u8]>) -> io::Result<Advance> {
-        session.advance(out).map_err(|failure| {
-            // The peer may be gone.
-            let _ = self.send(session, Sending::Asked);
-            failure.into()
-        })
+        let advanced = session.advance(out);
+        if !matches!(advanced, Err(_) | Ok(Advance::Handshaken)) {
+            return Ok(advanced?);
+        }
+        // The peer may be gone.
+        let _ = self.send(session, Sending::Asked);
+        match advanced {
+            // The caller comes again for the records behind the handshake.
+            Ok(Advance::Handshaken) => Ok(session.advance(None)?),
+            _ => Ok(advanced?),
+        }
+    }
+
+    /// Returns whether the handshake is not complete, and the client has sent early data.
+    pub fn is_handshaking(&self) -> bool {
+        self.session.lock().is_handshaking()
+    }
+
+    /// Ready when the handshake of a client that has sent early data is complete.
+    pub fn poll_handshaken(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut session = self.session.lock();
+        loop {
+            let advanced = session.advance_handshake();
+            let _ = self.send(&mut session, Sending::Asked);
+            if advanced? {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(self.socket.poll_read_ready(cx))?;
+            match self.receive(&mut session) {
+                Err(e) if !is_full(&e) => return Poll::Ready(Err(e)),
+                _ => {}
+            }
+        }
     }
 
     /// Receives bytes. Fails with `WouldBlock` if there are none.
@@ -169,7 +197,7 @@ impl Connection {
         match self.advance(session, None) {
             Ok(Advance::More) => None,
             Ok(Advance::End) => Some(Peeked::Closed),
-            Ok(Advance::Data | Advance::Read(_)) => {
+            Ok(Advance::Data | Advance::Read(_) | Advance::Handshaken) => {
                 let data = session.input().data();
                 Some(Peeked::of(&data[..data.len().min(SAMPLE)]))
             }

@@ -3,12 +3,12 @@
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
+use rustls::unbuffered::{ConnectionState, EncodeError, ReadEarlyData, UnbufferedStatus, WriteTraffic};
 use rustls::{CommonState, Error, ExtractedSecrets};
 
 use super::failure::Failure;
-use super::keys::record_len;
-use super::session::{Kernel, Session};
+use super::keys::{OVERHEAD, record_len};
+use super::traffic::{Kernel, Traffic};
 
 /// The maximum number of received bytes that a handshake holds: the longest message that rustls accepts, and a record.
 const MAX_INPUT: usize = (1 << 16) + (1 << 15);
@@ -27,6 +27,9 @@ pub trait Side {
 
     /// Takes the keys after the handshake.
     fn finish(self) -> Result<(ExtractedSecrets, Kernel), Error>;
+
+    /// Appends the data that has arrived before the end of the handshake.
+    fn read_early_data(data: ReadEarlyData<'_, '_, Self::Data>, early: &mut Vec<u8>) -> Result<(), Failure>;
 }
 
 impl Side for UnbufferedServerConnection {
@@ -45,6 +48,16 @@ impl Side for UnbufferedServerConnection {
     fn finish(self) -> Result<(ExtractedSecrets, Kernel), Error> {
         let (secrets, kernel): (_, KernelConnection<_>) = self.dangerous_into_kernel_connection()?;
         Ok((secrets, Kernel::Server(kernel)))
+    }
+
+    fn read_early_data(
+        mut data: ReadEarlyData<'_, '_, Self::Data>,
+        early: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        while let Some(record) = data.next_record() {
+            early.extend_from_slice(record?.payload);
+        }
+        Ok(())
     }
 }
 
@@ -65,6 +78,10 @@ impl Side for UnbufferedClientConnection {
         let (secrets, kernel): (_, KernelConnection<_>) = self.dangerous_into_kernel_connection()?;
         Ok((secrets, Kernel::Client(kernel)))
     }
+
+    fn read_early_data(_: ReadEarlyData<'_, '_, Self::Data>, _: &mut Vec<u8>) -> Result<(), Failure> {
+        Err(Failure::Unexpected("data before the end of the handshake"))
+    }
 }
 
 /// The effect of one call of rustls.
@@ -76,6 +93,15 @@ enum Step {
     Failed(Failure),
 }
 
+/// The result of a complete handshake.
+pub struct Finished {
+    pub traffic: Traffic,
+    /// The bytes that have arrived behind the handshake.
+    pub received: Vec<u8>,
+    /// The data that the client has sent before its end.
+    pub early: Vec<u8>,
+}
+
 /// A handshake in progress.
 pub struct Handshake<S> {
     side: S,
@@ -85,12 +111,14 @@ pub struct Handshake<S> {
     shown: usize,
     /// The bytes to send.
     output: Vec<u8>,
+    /// The data that the client has sent before the end of the handshake. rustls limits it.
+    early: Vec<u8>,
 }
 
 impl<S: Side> Handshake<S> {
     /// Begins a handshake; `received` has already arrived.
     pub fn new(side: S, received: Vec<u8>) -> Handshake<S> {
-        Handshake { side, input: received, shown: 0, output: Vec::new() }
+        Handshake { side, input: received, shown: 0, output: Vec::new(), early: Vec::new() }
     }
 
     pub fn common(&self) -> &CommonState {
@@ -107,9 +135,28 @@ impl<S: Side> Handshake<S> {
         std::mem::take(&mut self.output)
     }
 
-    /// Returns whether bytes have arrived that the handshake has not used.
+    /// Returns whether bytes have arrived that the handshake has not used, or early data.
     pub fn has_input(&self) -> bool {
-        !self.input.is_empty()
+        !self.input.is_empty() || self.has_early_data()
+    }
+
+    pub fn has_early_data(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// Removes and returns the early data.
+    pub fn take_early_data(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.early)
+    }
+
+    /// Returns data that was taken to the early data, before the rest.
+    pub fn untake_early_data(&mut self, data: &[u8]) {
+        self.early.splice(..0, data.iter().copied());
+    }
+
+    /// Removes and returns the bytes behind the records that rustls has seen.
+    pub fn take_hidden(&mut self) -> Vec<u8> {
+        self.input.split_off(self.shown)
     }
 
     /// Handles the records that have arrived. Returns whether the handshake is complete. After a failure, the bytes to
@@ -118,7 +165,7 @@ impl<S: Side> Handshake<S> {
         let mut failed = None;
         loop {
             let UnbufferedStatus { discard, state, .. } = self.side.process(&mut self.input[..self.shown]);
-            let step = apply(state, &mut self.output);
+            let step = apply::<S>(state, &mut self.output, &mut self.early);
             self.input.drain(..discard);
             self.shown -= discard;
             match step {
@@ -148,16 +195,54 @@ impl<S: Side> Handshake<S> {
         }
     }
 
-    /// Returns the session after a complete handshake. `unsent` are its last messages, if they are not sent yet.
-    pub fn finish(self, unsent: &[u8]) -> Result<Session, Failure> {
+    /// Returns the keys after a complete handshake, and what has arrived.
+    pub fn finish(self) -> Result<Finished, Failure> {
         let (secrets, kernel) = self.side.finish()?;
-        Session::new(secrets, kernel, &self.input, unsent)
+        let traffic = Traffic::new(secrets, kernel)?;
+        Ok(Finished { traffic, received: self.input, early: self.early })
     }
 }
 
-/// Does what rustls asks for. Bytes to send are appended to `output`.
-fn apply<D>(state: Result<ConnectionState<'_, '_, D>, Error>, output: &mut Vec<u8>) -> Step {
+impl Handshake<UnbufferedServerConnection> {
+    /// Seals data for a client whose early data was accepted, before the end of the handshake. `write` gets the means to
+    /// do so, and a buffer with `room` bytes; it returns how many it has used.
+    fn seal_with(
+        &mut self,
+        room: usize,
+        write: impl FnOnce(&mut WriteTraffic<'_, ServerConnectionData>, &mut [u8]) -> Option<usize>,
+    ) -> Result<Vec<u8>, Failure> {
+        let mut sealed = vec![0; room];
+        let UnbufferedStatus { state, .. } = self.side.process(&mut []);
+        let used = match state {
+            Ok(ConnectionState::WriteTraffic(mut traffic)) => write(&mut traffic, &mut sealed),
+            _ => None,
+        };
+        sealed.truncate(used.ok_or(Failure::Internal("data that cannot be sealed within the handshake"))?);
+        Ok(sealed)
+    }
+
+    /// Seals data in one record.
+    pub fn seal(&mut self, data: &[u8]) -> Result<Vec<u8>, Failure> {
+        self.seal_with(data.len() + OVERHEAD, |traffic, out| traffic.encrypt(data, out).ok())
+    }
+
+    /// Seals close_notify.
+    pub fn seal_close(&mut self) -> Result<Vec<u8>, Failure> {
+        self.seal_with(OVERHEAD, |traffic, out| traffic.queue_close_notify(out).ok())
+    }
+}
+
+/// Does what rustls asks for. Bytes to send are appended to `output`, data to `early`.
+fn apply<S: Side>(
+    state: Result<ConnectionState<'_, '_, S::Data>, Error>,
+    output: &mut Vec<u8>,
+    early: &mut Vec<u8>,
+) -> Step {
     match state {
+        Ok(ConnectionState::ReadEarlyData(data)) => match S::read_early_data(data, early) {
+            Ok(()) => Step::Again,
+            Err(failure) => Step::Failed(failure),
+        },
         Ok(ConnectionState::EncodeTlsData(mut message)) => {
             let needed = match message.encode(&mut []) {
                 Err(EncodeError::InsufficientSize(needed)) => needed.required_size,

@@ -72,6 +72,23 @@ impl Input {
         self.sealed.end += n;
     }
 
+    /// Adds data that is read before the records which are not opened. There must be none before it.
+    pub fn put_data(&mut self, data: &[u8]) {
+        if !data.is_empty() {
+            let sealed = self.buffer.as_ref().map_or(&[][..], |buffer| &buffer[self.sealed.clone()]);
+            let (len, bytes) = (data.len(), [data, sealed].concat());
+            *self = Input { buffer: Some(Buffer::holding(&bytes)), sealed: len..bytes.len(), data: 0..len };
+        }
+    }
+
+    /// Removes and returns the data that was not taken.
+    pub fn remove_data(&mut self) -> Vec<u8> {
+        let data = self.data().to_vec();
+        self.data = 0..0;
+        self.release();
+        data
+    }
+
     /// Removes the next whole record, and returns its place.
     pub fn next_record(&mut self) -> Result<Option<Range<usize>>, Failure> {
         let Some(buffer) = &self.buffer else { return Ok(None) };

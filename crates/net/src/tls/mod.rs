@@ -2,12 +2,15 @@
 //! it hands over the keys, and the records are opened and sealed here (`keys`): a stored body is encrypted straight from
 //! its mapping into the buffer that is sent, and an idle connection has no buffers (`buffers`).
 //!
+//! `early` continues a handshake whose client has sent data before its end.
+//!
 //! `session` is the state of a connection without sockets, with what it has received (`input`) and has to send
 //! (`output`). `connection` drives it over a `socket`, and has the operations of a transport.
 
 mod accept;
 mod buffers;
 mod connection;
+mod early;
 mod facts;
 mod failure;
 mod handshake;
@@ -18,6 +21,7 @@ mod session;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod turns;
 
 pub use accept::{Acceptance, accept, connect};

@@ -43,7 +43,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Copies the next bytes.
-    fn copy_to(&mut self, mut out: &mut [u8]) {
+    pub fn copy_to(&mut self, mut out: &mut [u8]) {
         while let Some((first, rest)) = self.rest.split_first()
             && !out.is_empty()
         {
@@ -128,11 +128,33 @@ impl Output {
 
     /// Adds bytes of the handshake.
     pub fn add_sealed(&mut self, bytes: &[u8]) {
-        let space = self.free_space();
-        if bytes.len() <= space.len() {
-            space[..bytes.len()].copy_from_slice(bytes);
-            self.end += bytes.len();
+        if bytes.is_empty() {
+            return;
         }
+        if bytes.len() > self.free_space().len() {
+            let all = [self.bytes(), bytes].concat();
+            for record in &mut self.held {
+                record.begin = record.begin.saturating_sub(self.begin);
+                record.end -= self.begin;
+            }
+            let mut buffer = if all.len() > SIZE { Buffer::holding(&all) } else { Buffer::new() };
+            buffer[..all.len()].copy_from_slice(&all);
+            (self.begin, self.end, self.buffer) = (0, all.len(), Some(buffer));
+            return;
+        }
+        self.free_space()[..bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+
+    /// Adds a record with `data` bytes of data, which was sealed elsewhere.
+    pub fn add_record(&mut self, record: &[u8], data: usize) {
+        self.add_sealed(record);
+        self.held.push_back(Held { begin: self.end - record.len(), end: self.end, data });
+    }
+
+    /// Returns the largest number of bytes of data that fit into one more record.
+    pub fn room(&self) -> usize {
+        SIZE.saturating_sub(self.end + OVERHEAD).min(MAX_PLAIN)
     }
 
     fn free_space(&mut self) -> &mut [u8] {
@@ -154,7 +176,7 @@ impl Output {
     pub fn seal(&mut self, key: &mut RecordKey, parts: &mut Parts<'_>) -> Result<usize, Failure> {
         let before = parts.len();
         while parts.len() > 0 {
-            let left = SIZE - self.end;
+            let left = SIZE.saturating_sub(self.end);
             let len = self.record_size(parts.len()).min(parts.len());
             if left < len + OVERHEAD {
                 break;

@@ -1,15 +1,14 @@
 //! The state of a TLS connection after its handshake, without sockets: received bytes become data or messages of the
 //! protocol, and data becomes records to send.
 
-use rustls::client::ClientConnectionData;
-use rustls::kernel::KernelConnection;
-use rustls::server::ServerConnectionData;
-use rustls::{AlertDescription, ExtractedSecrets, HandshakeType, ProtocolVersion};
+use rustls::{AlertDescription, HandshakeType, ProtocolVersion};
 
+use super::early::{Early, Fed};
 use super::failure::Failure;
 use super::input::Input;
-use super::keys::{RecordKey, kind};
+use super::keys::kind;
 use super::output::{Output, Parts};
+use super::traffic::{Kernel, Traffic};
 
 /// The maximum number of records in a row that carry no data: alerts, key updates, tickets, empty records.
 const MAX_USELESS: u32 = 32;
@@ -18,37 +17,6 @@ const MAX_MESSAGE: usize = 1 << 16;
 
 const WARNING: u8 = 1;
 const FATAL: u8 = 2;
-
-/// The rest of rustls' state after a handshake, by the side that this end has.
-pub enum Kernel {
-    Server(KernelConnection<ServerConnectionData>),
-    Client(KernelConnection<ClientConnectionData>),
-}
-
-impl Kernel {
-    fn version(&self) -> ProtocolVersion {
-        match self {
-            Kernel::Server(kernel) => kernel.protocol_version(),
-            Kernel::Client(kernel) => kernel.protocol_version(),
-        }
-    }
-
-    fn next_rx(&mut self) -> Result<RecordKey, Failure> {
-        let secrets = match self {
-            Kernel::Server(kernel) => kernel.update_rx_secret()?,
-            Kernel::Client(kernel) => kernel.update_rx_secret()?,
-        };
-        RecordKey::new(secrets, self.version())
-    }
-
-    fn next_tx(&mut self) -> Result<RecordKey, Failure> {
-        let secrets = match self {
-            Kernel::Server(kernel) => kernel.update_tx_secret()?,
-            Kernel::Client(kernel) => kernel.update_tx_secret()?,
-        };
-        RecordKey::new(secrets, self.version())
-    }
-}
 
 /// How far the directions of the connection have ended.
 #[derive(Default)]
@@ -60,11 +28,16 @@ struct Ends {
     failed: Option<Failure>,
 }
 
-/// A TLS connection after its handshake.
+/// The protection of records.
+enum Protection {
+    Keys(Box<Traffic>),
+    /// The handshake is not complete, and the client has sent data that was accepted.
+    Early(Box<Early>),
+}
+
+/// A TLS connection after its handshake, or with early data.
 pub struct Session {
-    kernel: Kernel,
-    rx: RecordKey,
-    tx: RecordKey,
+    protection: Protection,
     input: Input,
     output: Output,
     ends: Ends,
@@ -85,32 +58,78 @@ pub enum Advance {
     Data,
     /// The peer has ended its direction in order.
     End,
+    /// The handshake of a client that has sent early data is complete. Its last messages wait to be sent.
+    Handshaken,
     /// More bytes are needed.
     More,
 }
 
 impl Session {
     /// Creates the state after a handshake. `received` are bytes that arrived behind it, `unsent` its last messages.
-    pub fn new(
-        secrets: ExtractedSecrets,
-        kernel: Kernel,
-        received: &[u8],
-        unsent: &[u8],
-    ) -> Result<Session, Failure> {
-        let version = kernel.version();
-        let mut output = Output::default();
-        output.add_sealed(unsent);
-        Ok(Session {
-            rx: RecordKey::new(secrets.rx, version)?,
-            tx: RecordKey::new(secrets.tx, version)?,
-            kernel,
+    pub fn new(keys: Traffic, received: &[u8], unsent: &[u8]) -> Session {
+        let mut session = Session::with(Protection::Keys(Box::new(keys)), received);
+        session.output.add_sealed(unsent);
+        session
+    }
+
+    /// Creates the state of a handshake whose client has sent early data. `received` are the bytes behind the records
+    /// that the handshake has seen.
+    pub fn early(early: Early, received: &[u8]) -> Session {
+        Session::with(Protection::Early(Box::new(early)), received)
+    }
+
+    fn with(protection: Protection, received: &[u8]) -> Session {
+        Session {
+            protection,
             input: Input::holding(received),
-            output,
+            output: Output::default(),
             ends: Ends::default(),
             message: Vec::new(),
             useless: 0,
             owes_update: false,
-        })
+        }
+    }
+
+    /// Returns whether the handshake is not complete, so that data may be a repetition of an earlier client's.
+    pub fn is_handshaking(&self) -> bool {
+        matches!(self.protection, Protection::Early(_))
+    }
+
+    /// Continues the handshake with what has arrived. The data stays for the reader. Returns whether it is complete.
+    pub fn advance_handshake(&mut self) -> Result<bool, Failure> {
+        let advanced = self.try_advance_handshake();
+        advanced.inspect_err(|failure| self.fail(failure.clone()))
+    }
+
+    fn try_advance_handshake(&mut self) -> Result<bool, Failure> {
+        if let Some(failure) = &self.ends.failed {
+            return Err(failure.clone());
+        }
+        while let Protection::Early(early) = &mut self.protection {
+            early.untake(&self.input.remove_data());
+            match early.feed(&mut self.input, &mut self.output)? {
+                Fed::Record => {}
+                Fed::Nothing => return Ok(false),
+                Fed::Handshaken(keys) => self.protection = Protection::Keys(keys),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Opens records of early data until there is some.
+    #[cold]
+    fn advance_early(&mut self) -> Result<Advance, Failure> {
+        while let Protection::Early(early) = &mut self.protection {
+            if early.pass_on(&mut self.input) {
+                return Ok(Advance::Data);
+            }
+            match early.feed(&mut self.input, &mut self.output)? {
+                Fed::Record => {}
+                Fed::Nothing => return Ok(Advance::More),
+                Fed::Handshaken(keys) => self.protection = Protection::Keys(keys),
+            }
+        }
+        Ok(Advance::Handshaken)
     }
 
     pub fn input(&mut self) -> &mut Input {
@@ -138,12 +157,13 @@ impl Session {
             if self.ends.peer {
                 return Ok(Advance::End);
             }
+            let Protection::Keys(keys) = &mut self.protection else { return self.advance_early() };
             let Some(place) = self.input.next_record()? else { return Ok(Advance::More) };
-            let at = place.start + self.rx.plain_at();
-            let most = self.rx.opened_len(place.len());
+            let at = place.start + keys.rx.plain_at();
+            let most = keys.rx.opened_len(place.len());
             let direct = out.as_deref_mut().and_then(|out| out.get_mut(..most));
             let is_direct = direct.is_some();
-            let opened = self.rx.open(self.input.record(place), direct)?;
+            let opened = keys.rx.open(self.input.record(place), direct)?;
             let content = at..at + opened.len;
             if opened.kind != kind::DATA {
                 let bytes = match &out {
@@ -191,7 +211,7 @@ impl Session {
 
     fn receive_alert(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let &[level, description] = bytes else { return Err(Failure::Unexpected("a malformed alert")) };
-        let is_13 = self.kernel.version() == ProtocolVersion::TLSv1_3;
+        let is_13 = self.is_13();
         let description = AlertDescription::from(description);
         match description {
             AlertDescription::CloseNotify => {
@@ -205,11 +225,19 @@ impl Session {
         }
     }
 
+    fn is_13(&self) -> bool {
+        match &self.protection {
+            Protection::Keys(keys) => keys.is_13(),
+            Protection::Early(_) => true,
+        }
+    }
+
     /// Handles the whole messages that were received.
     fn receive_handshake(&mut self) -> Result<(), Failure> {
+        let Protection::Keys(keys) = &mut self.protection else { return Ok(()) };
         while let Some((typ, body, len)) = split_message(&self.message) {
             let is_last = len == self.message.len();
-            match (typ, &mut self.kernel) {
+            match (typ, &mut keys.kernel) {
                 (HandshakeType::NewSessionTicket, Kernel::Client(kernel)) => {
                     kernel.handle_new_session_ticket(body)?;
                 }
@@ -223,7 +251,7 @@ impl Session {
                     if !is_last {
                         return Err(Failure::Unexpected("a message behind a key update"));
                     }
-                    self.rx = kernel.next_rx()?;
+                    keys.rx = kernel.next_rx()?;
                     self.owes_update |= is_requested;
                 }
                 (HandshakeType::HelloRequest | HandshakeType::ClientHello, kernel)
@@ -257,7 +285,10 @@ impl Session {
         }
         if let Some(alert) = failure.alert().filter(|_| !self.ends.own) {
             let alert = [FATAL, u8::from(alert)];
-            let _ = self.output.seal_message(&mut self.tx, kind::ALERT, &alert);
+            // Before the end of a handshake, rustls sends the alert.
+            if let Protection::Keys(keys) = &mut self.protection {
+                let _ = self.output.seal_message(&mut keys.tx, kind::ALERT, &alert);
+            }
         }
         self.ends.failed = Some(failure);
         self.input.clear();
@@ -275,24 +306,17 @@ impl Session {
 
     /// Seals data into the output. Returns the number of sealed bytes; 0 if there is no room.
     pub fn seal(&mut self, parts: &mut Parts<'_>) -> Result<usize, Failure> {
-        if self.owes_update || self.tx.is_worn() {
-            self.update_tx()?;
-        }
-        let sealed = self.output.seal(&mut self.tx, parts);
+        let sealed = match &mut self.protection {
+            Protection::Keys(keys) => {
+                if self.owes_update || keys.tx.is_worn() {
+                    keys.update_tx(&mut self.output)?;
+                    self.owes_update = false;
+                }
+                self.output.seal(&mut keys.tx, parts)
+            }
+            Protection::Early(early) => early.seal(parts, &mut self.output),
+        };
         sealed.inspect_err(|failure| self.fail(failure.clone()))
-    }
-
-    /// Changes the keys for the records that follow.
-    #[cold]
-    fn update_tx(&mut self) -> Result<(), Failure> {
-        if self.kernel.version() != ProtocolVersion::TLSv1_3 {
-            return Err(Failure::TooMuch("records with the keys of TLS 1.2"));
-        }
-        let message = [u8::from(HandshakeType::KeyUpdate), 0, 0, 1, 0];
-        self.output.seal_message(&mut self.tx, kind::HANDSHAKE, &message)?;
-        self.tx = self.kernel.next_tx()?;
-        self.owes_update = false;
-        Ok(())
     }
 
     /// Seals close_notify, unless the connection has failed or it was sealed before.
@@ -300,7 +324,10 @@ impl Session {
         if self.is_open() {
             self.ends.own = true;
             let alert = [WARNING, u8::from(AlertDescription::CloseNotify)];
-            let _ = self.output.seal_message(&mut self.tx, kind::ALERT, &alert);
+            let _ = match &mut self.protection {
+                Protection::Keys(keys) => self.output.seal_message(&mut keys.tx, kind::ALERT, &alert),
+                Protection::Early(early) => early.seal_close(&mut self.output),
+            };
         }
     }
 }

@@ -185,6 +185,7 @@ impl Session {
         self.conn.set_running(true);
         self.buffer.take(services.http2().buffers().input());
         let polled = self.work(cx);
+        self.follow_handshake();
         self.quota.release();
         self.buffer.give(services.http2().buffers().input());
         self.conn.set_running(false);
@@ -194,6 +195,14 @@ impl Session {
             self.idle.poll_expired(cx);
         }
         polled
+    }
+
+    /// Wakes the requests that wait for the end of the handshake, if it has come.
+    fn follow_handshake(&self) {
+        let handshake = self.conn.sess().handshake();
+        if handshake.is_pending() && !self.conn.tx().is_handshaking() {
+            handshake.complete();
+        }
     }
 
     fn work(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
@@ -386,6 +395,7 @@ impl Session {
         }
         conn.fail(error);
         Stream::each(&conn, |stream| stream.kill(error));
+        conn.sess().handshake().wake();
         self.receiver.abandon();
         let limit = conn.sess().send_idle_limit(&conn.services().params());
         let limit = clock::seconds(clock::limit(limit));

@@ -11,7 +11,7 @@ use lacquer_h3::Reason;
 use lacquer_http::SessClose;
 use lacquer_net::tls::{Certificate, TlsFacts};
 use lacquer_net::{Listener, Negotiated, Side};
-use lacquer_quic::{CloseReason, Connection, Event};
+use lacquer_quic::{CloseReason, Connection, Dir, Event};
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
@@ -32,6 +32,9 @@ pub async fn run(services: Rc<Services>, quic: Rc<Connection>, listener: Arc<Lis
     let mut events = Vec::new();
     let shaken = handshake(&services, &sess, &quic, &mut events).await;
     sess.settle(negotiated(&quic, services.params().tls_ja3));
+    if quic.is_handshaking() {
+        sess.handshake().begin();
+    }
     let sess = Rc::new(sess);
     let reason = match shaken.and_then(|()| admit(&services, &sess, &quic)) {
         Ok(()) => session::serve(services.clone(), sess.clone(), quic.clone(), events).await,
@@ -49,7 +52,8 @@ pub async fn run(services: Rc<Services>, quic: Rc<Connection>, listener: Arc<Lis
     services.flush_counters();
 }
 
-/// Does the handshake within `tls_handshake_timeout`. Adds the events that arrive with it.
+/// Does the handshake within `tls_handshake_timeout`, or begins it, if the client has sent a request as early data. Adds
+/// the events that arrive with it.
 async fn handshake(
     services: &Services,
     sess: &Sess,
@@ -61,7 +65,7 @@ async fn handshake(
         quic.receive(cx, events);
         let _ = quic.send(cx);
         let done = events.iter().find_map(|event| match event {
-            Event::Connected => Some(Ok(())),
+            Event::Connected | Event::Opened(Dir::Bi) => Some(Ok(())),
             Event::Closed(reason) => Some(Err(reason.clone())),
             _ => None,
         });

@@ -179,7 +179,11 @@ impl Session {
 
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), End> {
         match event {
-            Event::Connected | Event::Opened(Dir::Bi) => Ok(()),
+            Event::Connected => {
+                self.conn.sess.handshake().complete();
+                Ok(())
+            }
+            Event::Opened(Dir::Bi) => Ok(()),
             Event::Opened(Dir::Uni) => {
                 let effects = self.control.accept()?;
                 Ok(self.unblock(effects.has_inserted, cx)?)
@@ -441,6 +445,7 @@ impl Session {
         conn.log(Tag::Debug, format_args!("H3 CLEANUP {}", end.error.name()));
         self.requests.retain(|_, request| !request.is_opening());
         self.requests.values().for_each(|request| request.stream.kill(end.error));
+        conn.sess.handshake().wake();
         if !end.is_remote {
             conn.quic.close(end.error.code(), end.error.text());
         }

@@ -8,11 +8,12 @@ use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ProducesTickets, VerifierBuilderError, WebPkiClientVerifier};
+use rustls::server::{ProducesTickets, StoresServerSessions, VerifierBuilderError, WebPkiClientVerifier};
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{File, as_text};
 use crate::pem;
+use crate::sessions::{Context, Sessions, SessionsOf};
 use crate::ticketer::{TicketSecret, Ticketer};
 
 /// How a listener verifies its clients.
@@ -104,29 +105,30 @@ impl ClientVerification {
     }
 }
 
-/// Identifies a verification. All zeros stand for none.
-pub type Context = [u8; 32];
-
 /// A verification in use. Its tickets are sealed with keys of its own: a session that began under another verification,
 /// or under none, is not resumed, because resumption does not verify the client again.
 pub struct Verifying {
     context: Context,
     verifier: Result<Option<Arc<dyn ClientCertVerifier>>, String>,
     ticketer: Arc<Ticketer>,
+    /// The place of sessions, if clients may send early data. They then get no tickets.
+    sessions: Option<Arc<Sessions>>,
 }
 
 impl Verifying {
     /// Creates one that does not ask clients for certificates.
-    pub fn none(secret: TicketSecret) -> Verifying {
+    pub fn none(secret: TicketSecret, sessions: Option<Arc<Sessions>>) -> Verifying {
         let context = Context::default();
-        Verifying { context, verifier: Ok(None), ticketer: Arc::new(Ticketer::new(secret, &context)) }
+        let ticketer = Arc::new(Ticketer::new(secret, &context));
+        Verifying { context, verifier: Ok(None), ticketer, sessions }
     }
 
     /// Creates another one, with tickets that follow from the same secret.
     pub fn with(&self, verification: &ClientVerification) -> Verifying {
         let context = verification.digest();
         let ticketer = Arc::new(Ticketer::new(self.ticketer.secret(), &context));
-        Verifying { context, verifier: verification.verifier().map(Some), ticketer }
+        let (verifier, sessions) = (verification.verifier().map(Some), self.sessions.clone());
+        Verifying { context, verifier, ticketer, sessions }
     }
 
     pub fn context(&self) -> Context {
@@ -135,6 +137,12 @@ impl Verifying {
 
     pub fn ticketer(&self) -> Arc<dyn ProducesTickets> {
         self.ticketer.clone()
+    }
+
+    /// Returns the place of sessions, if clients may send early data.
+    pub fn sessions(&self) -> Option<Arc<dyn StoresServerSessions>> {
+        let all = self.sessions.clone()?;
+        Some(Arc::new(SessionsOf { all, context: self.context }))
     }
 
     /// Returns the verifier, or `None` if clients are not asked for certificates.

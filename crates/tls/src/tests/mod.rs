@@ -108,7 +108,8 @@ pub fn frontend_setup(name: &str) -> FrontendSetup {
 pub fn store(frontends: Vec<FrontendSetup>) -> Store {
     let ticket_secret = TicketSecret::new([1; 32], lacquer_sources::clock::real());
     let quic_secret = crate::QuicSecret::new([2; 32]);
-    Store::new(Setup { frontends, protocols: crate::Protocols::default(), ticket_secret, quic_secret })
+    let setup = Setup { frontends, protocols: crate::Protocols::default(), ticket_secret, quic_secret };
+    Store::new(setup, false)
 }
 
 pub fn add(store: &Store, entries: Vec<Entry>) {
