@@ -28,6 +28,7 @@ mod peek;
 pub mod pool;
 pub mod probe;
 pub mod probe_attempt;
+mod probe_http2;
 pub mod proxy_out;
 mod race;
 pub mod record;

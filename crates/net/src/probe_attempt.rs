@@ -11,6 +11,7 @@ use crate::connect_error::{Cause, ConnectError, ConnectStage};
 use crate::endpoint::{Endpoint, Holddown};
 use crate::opening::tls_reason_of;
 use crate::probe::{Attempt, Fact, Settings};
+use crate::probe_http2;
 use crate::rx_half::RxHalf;
 use crate::time_limit::timed_out;
 use crate::tx_half::TxHalf;
@@ -20,6 +21,8 @@ use crate::tx_half::TxHalf;
 pub struct ProbeRequest<'c> {
     pub endpoint: &'c Endpoint,
     pub bytes: &'c [u8],
+    /// The origin is asked over HTTP/2, if it does not choose HTTP/1.1.
+    pub http2: bool,
     /// Version of the PROXY header that is sent first; 0 for none.
     pub proxy: u32,
     pub prefer_ipv6: bool,
@@ -58,23 +61,47 @@ pub async fn probe_attempt(
         _ => PROXY_LOCAL.to_vec(),
     };
     let stream = match opening.introduce(&hello).await {
-        Ok(opening) => opening.complete().await,
+        Ok(opening) if request.http2 => opening.complete_http2().await,
+        Ok(opening) => opening.complete().await.map(|stream| (stream, false)),
         Err(e) => Err(e),
     };
-    let stream = match stream {
+    let (stream, is_http2) = match stream {
         Ok(stream) => stream,
         Err(e) => return refused(attempt, request, e),
     };
+    let is_secure = stream.negotiated().tls.is_some();
     let (mut rx, tx) = stream.split();
+    if is_http2 {
+        let limits = (deadline, MAX_EXAMINED);
+        let received = probe_http2::exchange((&mut rx, &tx), request.bytes, is_secure, limits).await;
+        let is_sent = !matches!(received, Err(("Write", _)));
+        attempt.note(if is_sent { Fact::GoodSent } else { Fact::ErrorSent });
+        conclude(&mut attempt, request, settings, (received, started));
+        return (attempt, None);
+    }
     if let Err(e) = send(&tx, request.bytes, deadline).await {
         attempt.note(Fact::ErrorSent);
         attempt.text = failure("Write", request, &e);
         return (attempt, None);
     }
     attempt.note(Fact::GoodSent);
-    match receive(&mut rx, deadline, settings.expect_close).await {
+    let received = receive(&mut rx, deadline, settings.expect_close).await;
+    conclude(&mut attempt, request, settings, (received, started));
+    (attempt, None)
+}
+
+/// Records what was received, or the step that has failed.
+fn conclude(
+    attempt: &mut Attempt,
+    request: &ProbeRequest<'_>,
+    settings: &Settings,
+    (received, started): (Result<Vec<u8>, (&'static str, io::Error)>, Instant),
+) {
+    match received {
         Err((what, e)) => {
-            attempt.note(Fact::ErrorReceived);
+            if what != "Write" {
+                attempt.note(Fact::ErrorReceived);
+            }
             attempt.text = failure(what, request, &e);
         }
         Ok(response) if response.is_empty() => "Empty response".clone_into(&mut attempt.text),
@@ -84,7 +111,6 @@ pub async fn probe_attempt(
             attempt.evaluate(&response, settings.status);
         }
     }
-    (attempt, None)
 }
 
 /// Records that the connection could not be opened, and why.
@@ -107,6 +133,9 @@ fn refused(
 
 fn failure(what: &str, request: &ProbeRequest<'_>, e: &io::Error) -> String {
     if let Some(reason) = tls_reason_of(e) {
+        return format!("{what} error ({reason})");
+    }
+    if let Some(reason) = e.get_ref() {
         return format!("{what} error ({reason})");
     }
     let errno = e.raw_os_error().unwrap_or(0);
@@ -182,6 +211,7 @@ mod tests {
             let request = ProbeRequest {
                 endpoint: &endpoint,
                 bytes: b"GET / HTTP/1.1\r\n\r\n",
+                http2: false,
                 proxy,
                 prefer_ipv6: false,
                 holddown: Holddown::default(),

@@ -61,6 +61,7 @@ async fn run(origin: Arc<Origin>, process: Arc<Process>) {
         let request = ProbeRequest {
             endpoint: &origin.endpoint,
             bytes: prober.request(),
+            http2: origin.spec.http2,
             proxy: origin.spec.proxy_header.unwrap_or(0),
             prefer_ipv6: params.prefer_ipv6,
             holddown: Holddown::of(&params),

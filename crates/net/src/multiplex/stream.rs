@@ -124,6 +124,13 @@ impl Stream {
         ended.map_err(broken)
     }
 
+    /// Resets the stream, because the rest of its request will not come.
+    pub fn cancel(&self) {
+        self.connection.state().protocol.cancel(self.id());
+        self.connection.wake_changed();
+        self.connection.wake_driver();
+    }
+
     pub(crate) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let (mut state, id) = (self.connection.state(), self.id());
         if id != RESERVED && state.protocol.is_readable(id) {
