@@ -30,8 +30,10 @@ impl ClientSink {
 
     /// Makes trailers follow the body, if the protocol has a place for them.
     pub fn follow_with(&mut self, trailers: Rc<Trailers>) {
-        if let ClientSink::Http2(sender) = self {
-            sender.follow_with(trailers);
+        match self {
+            ClientSink::Http1(sender) => sender.follow_with(trailers),
+            ClientSink::Http2(sender) => sender.follow_with(trailers),
+            ClientSink::Http3(sender) => sender.follow_with(trailers),
         }
     }
 

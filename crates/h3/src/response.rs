@@ -26,6 +26,19 @@ pub fn write(out: &mut Vec<u8>, msg: &Message, ws: &Workspace) {
     });
 }
 
+/// Appends the frame of trailers, whose lines end with CR LF.
+pub fn write_trailers(out: &mut Vec<u8>, lines: &[u8]) {
+    frame::write_section(out, |out| {
+        qpack::begin(out);
+        for line in lines.split(|&byte| byte == b'\n') {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if let Some(colon) = line.windows(2).position(|bytes| bytes == b": ") {
+                qpack::field(out, &line[..colon], &line[colon + 2..]);
+            }
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +96,12 @@ mod tests {
         let mut out = Vec::new();
         write_status(&mut out, 100);
         assert_eq!(lines(&out), [":status: 100"]);
+    }
+
+    #[test]
+    fn trailers_are_a_section_of_fields() {
+        let mut out = Vec::new();
+        write_trailers(&mut out, b"grpc-status: 0\r\ngrpc-message: a: b\r\nempty: \r\n");
+        assert_eq!(lines(&out), ["grpc-status: 0", "grpc-message: a: b", "empty: "]);
     }
 }

@@ -2,6 +2,8 @@
 
 mod origin;
 
+use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::sync::atomic::Ordering;
 use std::thread;
 
@@ -236,4 +238,98 @@ fn trailers_pass_to_clients() {
     let text = String::from_utf8_lossy(&blocks[1]).into_owned();
     assert_eq!((body, blocks.len()), (b"hello".to_vec(), 2));
     assert!(text.contains("grpc-status") && !text.contains("99"), "{text:?}");
+}
+
+/// Clients of HTTP/1.1 that accept trailers get them behind the last chunk; others get the body alone.
+#[test]
+fn trailers_pass_to_clients_of_http1() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    let daemon = start(&origin, PASS, &[]);
+    for (fields, has_trailers) in
+        [("TE: trailers\r\n", true), ("TE: trailers\r\nConnection: TE\r\n", true), ("X: y\r\n", false)]
+    {
+        let mut socket = daemon.connect();
+        let request = format!("GET /trailers HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        socket.write_all(request.as_bytes()).expect("it reads");
+        socket.shutdown(Shutdown::Write).expect("it is open");
+        let mut text = String::new();
+        socket.read_to_string(&mut text).expect("a response");
+        assert!(text.contains("hello"), "{fields}: {text:?}");
+        let trailers = text.split_once("\r\n0\r\n").map_or("", |(_, behind)| behind);
+        assert_eq!(trailers.contains("grpc-status: 0\r\n"), has_trailers, "{fields}: {text:?}");
+        assert!(!trailers.contains("99"), "{text:?}");
+    }
+}
+
+/// Messages of both directions pass at once, as streams of gRPC need it. The end of the response ends the request.
+#[test]
+fn both_directions_are_open_at_once() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    let daemon = start(&origin, PASS, &["-p", "feature=+http2"]);
+    let mut client = H2Client::connect(daemon.address, &[]).expect("it serves");
+    for (last, flags) in [(&b"end"[..], END_STREAM), (b"bye", 0)] {
+        let stream = client.new_stream();
+        let request = block("POST", "/echo", &[("te", "trailers")]);
+        client.send(kind::HEADERS, END_HEADERS, stream, &request).expect("it can be sent");
+        for n in 0..100 {
+            let message = format!("message {n}");
+            client.send(kind::DATA, 0, stream, message.as_bytes()).expect("it can be sent");
+            let mut back = Vec::new();
+            while back.len() < message.len() {
+                let frame = client.frame().expect("a frame");
+                if frame.kind == kind::DATA && frame.stream == stream {
+                    back.extend_from_slice(&frame.payload);
+                }
+            }
+            assert_eq!(back, message.as_bytes());
+        }
+        client.send(kind::DATA, flags, stream, last).expect("it can be sent");
+        let (mut body, mut trailers) = (Vec::new(), None);
+        while trailers.is_none() {
+            let frame = client.frame().expect("a frame");
+            match frame.kind {
+                kind::DATA if frame.stream == stream => body.extend_from_slice(&frame.payload),
+                kind::HEADERS if frame.stream == stream => trailers = Some(frame),
+                _ => {}
+            }
+        }
+        let trailers = trailers.expect("they have arrived");
+        assert_eq!((&body[..], trailers.flags & END_STREAM), (last, END_STREAM));
+        assert!(String::from_utf8_lossy(&trailers.payload).contains("grpc-status"));
+    }
+    // A client that leaves in the middle ends the request to the origin, and the connection serves on.
+    let stream = client.new_stream();
+    client.send(kind::HEADERS, END_HEADERS, stream, &block("POST", "/echo", &[])).expect("it can be sent");
+    client.send(kind::DATA, 0, stream, b"first").expect("it can be sent");
+    while client.frame().expect("a frame").kind != kind::DATA {}
+    client.reset(stream).expect("it can be sent");
+    let next = client.get("/ok").expect("it can be sent");
+    assert_eq!(client.response(next).expect("a response").0, Some(200));
+}
+
+/// Probes ask over HTTP/2. One whose response breaks a rule, or does not come, fails.
+#[test]
+fn probes_speak_http2() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    for (path, text) in [
+        ("/ok", "healthy 4---X-RH"),
+        ("/empty", "sick 4---X-R-"),
+        ("/drop", "Read error"),
+        ("/nostatus", "Read error"),
+        ("/http1", "Read error"),
+    ] {
+        let probe = format!(
+            "sub vcl_init {{ }} probe p {{ .url = \"{path}\"; .interval = 0.2s; .timeout = 1s; .initial = 0; \
+             .window = 2; .threshold = 2; }}\n\
+             backend probed {{ .host = \"{}\"; .port = \"{}\"; .proto = \"h2\"; .probe = p; }}\n\
+             sub vcl_recv {{ set req.backend_hint = probed; return (pass); }}",
+            origin.address.ip(),
+            origin.address.port()
+        );
+        let daemon = start(&origin, &probe, &[]);
+        assert!(daemon.logs(text), "{path}: {text}");
+    }
 }

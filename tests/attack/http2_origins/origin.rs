@@ -1,6 +1,6 @@
 //! An origin that speaks HTTP/2 without TLS. The path of a request selects what it sends, valid or not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,6 +53,8 @@ struct Peer {
     /// The paths of requests whose bodies have not ended, and the number of bytes.
     open: HashMap<u32, (String, usize)>,
     active: Arc<AtomicUsize>,
+    /// The requests whose bodies are returned while they arrive.
+    echoes: HashSet<u32>,
 }
 
 /// Returns a header block, uncompressed.
@@ -105,7 +107,7 @@ impl Peer {
     fn new(socket: TcpStream, counts: Arc<Counts>) -> Peer {
         socket.set_nodelay(true).expect("sockets have the option");
         let out = Arc::new(Mutex::new(socket.try_clone().expect("a descriptor")));
-        Peer { socket, out, counts, open: HashMap::new(), active: Arc::default() }
+        Peer { socket, out, counts, open: HashMap::new(), active: Arc::default(), echoes: HashSet::new() }
     }
 
     fn frame(&mut self) -> Option<Frame> {
@@ -135,7 +137,11 @@ impl Peer {
                     let path = path_of(&found.payload);
                     let active = self.active.fetch_add(1, Ordering::SeqCst) + 1;
                     self.counts.streams.fetch_max(active, Ordering::SeqCst);
-                    if found.flags & END_STREAM != 0 || path.starts_with("/early") {
+                    if path.starts_with("/echo") {
+                        self.counts.requests.fetch_add(1, Ordering::SeqCst);
+                        self.echoes.insert(found.stream);
+                        self.send(&head(found.stream, "200", &[("content-type", "application/grpc")]));
+                    } else if found.flags & END_STREAM != 0 || path.starts_with("/early") {
                         self.answer(&path, found.stream, 0);
                     } else {
                         self.open.insert(found.stream, (path, 0));
@@ -143,6 +149,10 @@ impl Peer {
                 }
                 kind::DATA => {
                     let len = found.payload.len();
+                    if self.echoes.contains(&found.stream) {
+                        self.echo(&found);
+                        continue;
+                    }
                     let Some((_, received)) = self.open.get_mut(&found.stream) else { continue };
                     *received += len;
                     if len > 0 {
@@ -159,6 +169,22 @@ impl Peer {
                 _ => {}
             }
         }
+    }
+
+    /// Returns the bytes of a request at once, and trailers at its end or behind `bye`.
+    fn echo(&mut self, found: &Frame) {
+        let (id, is_end) = (found.stream, found.flags & END_STREAM != 0 || found.payload == b"bye");
+        let mut out = data(id, &found.payload);
+        if is_end {
+            self.echoes.remove(&id);
+            let trailers = fields("", &[("grpc-status", "0")]);
+            out.extend(frame(kind::HEADERS, END_HEADERS | END_STREAM, id, &trailers));
+        }
+        if !found.payload.is_empty() {
+            let credit = (found.payload.len() as u32).to_be_bytes();
+            out.extend([0, id].map(|id| frame(kind::WINDOW_UPDATE, 0, id, &credit)).concat());
+        }
+        self.send(&out);
     }
 
     fn answer(&self, path: &str, id: u32, received: usize) {

@@ -25,9 +25,13 @@ use crate::session::Timeout;
 use crate::task::TaskParts;
 use crate::trailers::Trailers;
 
-pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_body: bool) {
+pub(super) async fn send(req: &mut Req, source: &Source, mut plan: Plan, mut send_body: bool) {
     let carrier = req.client.tx.carrier();
     settle_head(req, carrier);
+    let trailers = req.response.trailers.take();
+    if trailers.is_some() && send_body {
+        leave_room_for_trailers(req, carrier, &mut plan);
+    }
     let end = delivery::end(carrier, send_body, plan.length, req.request.http.version());
     match end {
         End::Chunked => {
@@ -42,7 +46,7 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
         out_of_workspace(req, &mut sink, carrier, which);
         send_body = false;
     }
-    if let Some(trailers) = req.response.trailers.take() {
+    if let Some(trailers) = trailers {
         follow_with(&mut sink, source, trailers);
     }
     let wanted = plan.length.filter(|_| plan.ranged);
@@ -72,6 +76,15 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
         Consequence::Abort => sink.abort(),
     }
     req.task.return_output(sink.into_buffer());
+}
+
+/// Makes a response over HTTP/1.1 end with the last chunk, because trailers can follow nothing else.
+#[cold]
+fn leave_room_for_trailers(req: &mut Req, carrier: Carrier, plan: &mut Plan) {
+    if carrier == Carrier::Connection && req.request.http.version() >= 11 && !plan.ranged {
+        plan.length = None;
+        req.resp_headers().unset(h::CONTENT_LENGTH);
+    }
 }
 
 /// Makes trailers follow the body, if they belong to it: VCL may have replaced the response by another.

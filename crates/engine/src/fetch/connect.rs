@@ -308,7 +308,7 @@ impl Fetch {
                 connection.reply_mut().request_sent(self.task.stamp("Bereq"));
                 self.task.services().counters().backend_req.add(1);
                 match sent {
-                    Sent::Whole => self.receive_head(connection).await,
+                    Sent::Whole | Sent::Overlapping => self.receive_head(connection).await,
                     // Boxed: this is rare, and the future is large.
                     Sent::Part => Box::pin(self.receive_early_head(connection)).await,
                 }
@@ -363,6 +363,12 @@ impl Fetch {
 
     async fn send_request(&mut self, connection: &mut OriginConnection, upload: Upload) -> io::Result<Sent> {
         self.send_head(connection).await?;
+        if self.purpose.may_overlap
+            && self.request.cached_body.is_none()
+            && let Some(stream) = connection.stream().cloned()
+        {
+            return self.send_overlapping(connection, stream, upload).await;
+        }
         self.send_body(connection, upload).await
     }
 

@@ -197,7 +197,8 @@ impl OriginConnection {
         (rx, Outgoing { tx, limit })
     }
 
-    fn send_limit(&self) -> f64 {
+    /// Returns the longest wait for the origin to accept bytes of a request, in seconds.
+    pub fn send_limit(&self) -> f64 {
         self.waits.first_byte.max(SHORTEST_WAIT)
     }
 
@@ -278,6 +279,10 @@ pub struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
+    pub fn new(tx: &TxHalf, limit: f64) -> Outgoing<'_> {
+        Outgoing { tx, limit }
+    }
+
     /// Sends bytes of a request. Fails with `TimedOut` and without an error number if the origin accepts no byte within
     /// the limit.
     pub async fn send(&self, bytes: &[u8]) -> io::Result<()> {

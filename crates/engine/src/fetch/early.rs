@@ -25,11 +25,13 @@ pub enum Sent {
     Whole,
     /// The response has begun to arrive before the end of the request.
     Part,
+    /// The same, and the rest of the request is sent meanwhile.
+    Overlapping,
 }
 
 /// The bytes that have arrived while a request is being sent.
 #[derive(Default)]
-struct Early {
+pub struct Early {
     bytes: Vec<u8>,
     /// Nothing more is read before the request was sent.
     is_over: bool,
@@ -55,9 +57,7 @@ pub async fn send_unless_answered(
         }
         sent => sent,
     };
-    if !early.bytes.is_empty() {
-        rx.unread(&early.bytes);
-    }
+    early.put_back(rx);
     sent
 }
 
@@ -71,6 +71,26 @@ fn is_broken(e: &io::Error) -> bool {
 }
 
 impl Early {
+    /// Puts the bytes back that have arrived.
+    pub fn put_back(&self, rx: &mut Rx) {
+        if !self.bytes.is_empty() {
+            rx.unread(&self.bytes);
+        }
+    }
+
+    /// Ready when a final response has begun, or the connection is broken.
+    pub fn poll_final(&mut self, cx: &mut Context<'_>, rx: &mut Rx) -> Poll<()> {
+        while !self.is_over {
+            let mut piece = [0; STEP];
+            match ready!(rx.poll_read(cx, &mut piece[..STEP.min(MOST - self.bytes.len())])) {
+                Ok(n) => self.add(&piece[..n]),
+                // The error is met again when the head is read.
+                Err(_) => self.is_over = true,
+            }
+        }
+        Poll::Ready(())
+    }
+
     /// Ready when an error response has begun, or the connection is broken.
     fn poll(&mut self, cx: &mut Context<'_>, rx: &mut Rx) -> Poll<io::Result<Sent>> {
         while !self.is_over {

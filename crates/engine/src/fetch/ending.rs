@@ -65,6 +65,9 @@ impl Fetch {
     /// ends.
     #[inline]
     pub fn end_origin(&mut self, connection: OriginConnection, reason: Option<SessClose>) -> Ended {
+        if self.exchange.overlap.is_some() {
+            self.end_overlap();
+        }
         let a = self.exchange.account;
         connection.origin().count(|c| {
             c.bereq_hdrbytes.add(a.bereq_header);

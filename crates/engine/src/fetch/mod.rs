@@ -24,6 +24,8 @@ mod host;
 mod limits;
 mod multiplexed;
 mod object;
+mod overlap;
+mod overlapping;
 mod parts;
 mod pipe;
 mod queue;

@@ -13,6 +13,7 @@ use lacquer_vcl_runtime::BackendId;
 
 use super::connection::OriginConnection;
 use super::events::FetchEvents;
+use super::overlap::Overlap;
 use super::upgraded::Wanted;
 use crate::admission::Permit;
 use crate::cache_key::CacheKey;
@@ -67,12 +68,30 @@ pub struct Exchange {
     pub(super) lent: Option<OriginConnection>,
     /// The place of the trailers of the response, if they are passed on.
     pub(super) trailers: Option<Rc<Trailers>>,
+    /// The upload that goes on during the response.
+    pub(super) overlap: Option<Box<Overlap>>,
     pub(super) account: Account,
     pub(super) deadline: Rc<Deadline>,
     /// The time when the request was sent.
     pub(super) requested: f64,
     /// The type of the origin's last failure, for `Proxy-Status`.
     pub(super) failure: &'static str,
+}
+
+impl Exchange {
+    #[inline]
+    pub fn new(backend: BackendId, deadline: Rc<Deadline>, now: f64) -> Exchange {
+        Exchange {
+            backend,
+            lent: None,
+            trailers: None,
+            overlap: None,
+            account: Account::default(),
+            deadline,
+            requested: now,
+            failure: "",
+        }
+    }
 }
 
 /// The destination of the object that the fetch creates, and the stale object that it replaces.
@@ -97,6 +116,8 @@ pub struct Purpose {
     pub(super) is_hitmiss: bool,
     /// The client accepts trailers, and its protocol has a place for them.
     pub(super) wants_trailers: bool,
+    /// The client's connection has streams, so that its body may arrive while the response is sent.
+    pub(super) may_overlap: bool,
     /// The protocol that the origin is asked for.
     pub(super) upgrade: Option<Box<Wanted>>,
 }

@@ -23,8 +23,7 @@ use lacquer_vcl_runtime::{BackendId, NoBackend};
 use super::connection::OriginConnection;
 use super::events::FetchEvents;
 use super::parts::{
-    Account, Attempt, Completion, Exchange, Product, Purpose, Request, Response, Retries, Step, Target,
-    Waiter,
+    Attempt, Completion, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
 };
 use super::upgraded::Wanted;
 use super::{Fetch, Mode, completion, gone, response, stale, upgrade};
@@ -82,15 +81,7 @@ pub fn from_request(
             reason: Text::NONE,
             body: memory.synth_body,
         },
-        exchange: Exchange {
-            backend: inputs.backend,
-            lent: None,
-            trailers: None,
-            account: Account::default(),
-            deadline,
-            requested: now,
-            failure: "",
-        },
+        exchange: Exchange::new(inputs.backend, deadline, now),
         product: Product { target, stale, nuked: 0, transit_buffer, is_ttl_set: false, stale_if_error: 0.0 },
         purpose: Purpose {
             is_pass,
@@ -98,6 +89,7 @@ pub fn from_request(
             is_hitpass: inputs.is_hitpass,
             is_hitmiss: inputs.is_hitmiss,
             wants_trailers,
+            may_overlap: is_pass && req.transport().whole_connection().is_none(),
             upgrade,
         },
         waiter: Waiter { events, is_notified: false, permit: inputs.permit },
@@ -112,9 +104,7 @@ fn wishes(req: &Req, is_pass: bool) -> (Option<Box<Wanted>>, bool) {
     if !is_pass {
         return (None, false);
     }
-    let accepts_trailers = req.transport().is_http2()
-        && !req.is_included()
-        && req.http().has_token(req.task.ws(), h::TE, b"trailers");
+    let accepts_trailers = !req.is_included() && req.http().has_token(req.task.ws(), h::TE, b"trailers");
     (upgrade::wanted(req), accepts_trailers)
 }
 

@@ -13,10 +13,10 @@ use super::Fetch;
 use super::connection::{OriginConnection, Outgoing};
 use super::early::{Sent, send_unless_answered};
 use crate::emulated::workspace_costs;
-use crate::req_body::ReqBody;
+use crate::req_body::{BodyError, ReqBody};
 
 /// The state of sending a body to the origin.
-pub(super) struct Upload {
+pub struct Upload {
     chain: Chain,
     pace: Pace,
     chunked: bool,
@@ -27,8 +27,13 @@ pub(super) struct Upload {
 }
 
 impl Upload {
+    /// Returns the numbers of bytes and pieces that were sent.
+    pub fn sent(&self) -> (u64, u64) {
+        (self.sent, self.pieces)
+    }
+
     /// Sends one piece of the body. An empty piece is the end.
-    async fn push(&mut self, to: Outgoing<'_>, piece: &[u8]) -> io::Result<()> {
+    pub async fn push(&mut self, to: Outgoing<'_>, piece: &[u8]) -> io::Result<()> {
         let end = piece.is_empty();
         let mut rest = piece;
         while let Some(out) =
@@ -52,7 +57,7 @@ impl Upload {
         Ok(())
     }
 
-    async fn end(&mut self, to: Outgoing<'_>) -> io::Result<()> {
+    pub async fn end(&mut self, to: Outgoing<'_>) -> io::Result<()> {
         self.push(to, &[]).await?;
         if self.chunked { to.send(LAST_CHUNK).await } else { to.finish() }
     }
@@ -154,16 +159,41 @@ impl Fetch {
         let result = if let Some(body) = self.request.cached_body.clone() {
             send_unless_answered(rx, upload.object(to, &body)).await
         } else if let Some(mut body) = self.request.body.take() {
-            let result = send_unless_answered(rx, self.forward_body(&mut body, to, &mut upload)).await;
+            let mut fault = None;
+            let forwarded = self.forward_body((&mut body, &mut fault), to, &mut upload);
+            let result = send_unless_answered(rx, forwarded).await;
             self.request.body = Some(body);
-            result
+            match fault {
+                Some(fault) => Err(self.body_fault(fault)),
+                None => result,
+            }
         } else {
             Ok(Sent::Whole)
         };
+        self.count_upload(&mut upload);
+        result
+    }
+
+    /// Counts and logs the bytes of an upload that has ended.
+    pub(super) fn count_upload(&mut self, upload: &mut Upload) {
         self.exchange.account.bereq_body += upload.sent;
         self.task.log_filtered_out(&upload.chain.report());
         self.task.log_sent("V1B", upload.pieces, upload.sent);
-        result
+    }
+
+    /// Records that the client does not send its body as announced. Returns the error of the upload.
+    #[cold]
+    pub(super) fn body_fault(&mut self, fault: BodyError) -> io::Error {
+        if fault.is_of_client() {
+            self.response.status = self.body_fault_status();
+            self.response.reason = fixed_text_table::reason_text(self.response.status);
+        }
+        // The fault is logged with the client's request.
+        if let Some(body) = &mut self.request.body {
+            body.fail(fault);
+        }
+        self.fetch_error("req.body read error: 0 (Success)");
+        io::ErrorKind::InvalidData.into()
     }
 
     /// Returns the status for a client that does not send its body as announced; 0 stands for that of any failed fetch.
@@ -180,7 +210,7 @@ impl Fetch {
     /// Forwards the client's body as it arrives. It can be read only once.
     async fn forward_body(
         &mut self,
-        body: &mut ReqBody,
+        (body, failed): (&mut ReqBody, &mut Option<BodyError>),
         to: Outgoing<'_>,
         upload: &mut Upload,
     ) -> io::Result<()> {
@@ -191,13 +221,7 @@ impl Fetch {
             let piece = match body.next(&params).await {
                 Ok(piece) => piece,
                 Err(fault) => {
-                    if fault.is_of_client() {
-                        self.response.status = self.body_fault_status();
-                        self.response.reason = fixed_text_table::reason_text(self.response.status);
-                    }
-                    // The fault is logged with the client's request.
-                    body.fail(fault);
-                    self.fetch_error("req.body read error: 0 (Success)");
+                    *failed = Some(fault);
                     return Err(io::ErrorKind::InvalidData.into());
                 }
             };

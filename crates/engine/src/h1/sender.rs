@@ -15,13 +15,21 @@ use lacquer_sources::clock::{self, Instant};
 use lacquer_storage::FileRange;
 
 use crate::send_limits::SendLimits;
+use crate::trailers::Trailers;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyFrame {
     Plain,
     Chunked,
+    /// Chunks, with trailers behind the last one.
+    Trailed(Rc<Trailers>),
     /// The size of a chunk was sent whose bytes cannot be read. Nothing can follow.
     Torn,
+}
+
+impl BodyFrame {
+    fn is_plain(&self) -> bool {
+        matches!(self, BodyFrame::Plain)
+    }
 }
 
 /// The bytes around a piece of a stored body that are not sent yet.
@@ -87,6 +95,13 @@ impl Sender {
             half_closed: None,
             limit_hit: None,
             sent: Sent::default(),
+        }
+    }
+
+    /// Makes trailers follow the body, if its head, which was prepared, announces chunks.
+    pub fn follow_with(&mut self, trailers: Rc<Trailers>) {
+        if matches!(self.frame, BodyFrame::Chunked) {
+            self.frame = BodyFrame::Trailed(trailers);
         }
     }
 
@@ -201,9 +216,9 @@ impl Sender {
         }
         self.sent.body += length as u64;
         self.sent.pieces += 1;
-        match self.frame {
+        match &self.frame {
             BodyFrame::Plain => self.write_parts(&mut [front, back]).await?,
-            BodyFrame::Chunked => {
+            BodyFrame::Chunked | BodyFrame::Trailed(_) => {
                 let size = ChunkHeader::new(length);
                 self.write_parts(&mut [size.as_bytes(), front, back, b"\r\n"]).await?;
             }
@@ -240,9 +255,11 @@ impl Sender {
             Read::Missing => return Err(SendError::Source),
         };
         let size = ChunkHeader::new(front.len() + length);
-        let mut around = match self.frame {
+        let mut around = match &self.frame {
             BodyFrame::Plain => Around { size: b"", front, end: b"" },
-            BodyFrame::Chunked => Around { size: size.as_bytes(), front, end: b"\r\n" },
+            BodyFrame::Chunked | BodyFrame::Trailed(_) => {
+                Around { size: size.as_bytes(), front, end: b"\r\n" }
+            }
             BodyFrame::Torn => return Err(SendError::Source),
         };
         self.sent.pieces += 1;
@@ -382,7 +399,7 @@ impl Sender {
 
     /// Sends a part of a stored body that others follow: gathered if small, by sendfile if large.
     async fn part(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
-        let is_file = self.frame == BodyFrame::Plain && object.state() == BodyState::Complete;
+        let is_file = self.frame.is_plain() && object.state() == BodyState::Complete;
         let at = match object.read(from, to) {
             Read::Mapped(chunk) if chunk.len() >= GATHER_MAX => None,
             Read::Mapped(chunk) => {
@@ -483,7 +500,7 @@ impl Sink for Sender {
             Box::pin(self.send_gathered()).await?;
         }
 
-        if self.frame == BodyFrame::Plain && object.state() == BodyState::Complete {
+        if self.frame.is_plain() && object.state() == BodyState::Complete {
             self.run(object, from, to.min(object.body_len())).await
         } else {
             self.piece(&[], object, from, to).await
@@ -537,9 +554,13 @@ impl Sink for Sender {
 
     async fn end(&mut self) -> Result<(), SendError> {
         self.send_gathered().await?;
-        match self.frame {
+        match &self.frame {
             BodyFrame::Plain => self.write_head().await?,
             BodyFrame::Chunked => self.write_parts(&mut [LAST_CHUNK]).await?,
+            BodyFrame::Trailed(trailers) => {
+                let trailers = trailers.clone();
+                self.write_parts(&mut [b"0\r\n", trailers.lines(), b"\r\n"]).await?;
+            }
             BodyFrame::Torn => return Err(SendError::Source),
         }
         // The response is complete once the transport holds no part of it.

@@ -10,6 +10,7 @@ use lacquer_h3::{Error, Reason, frame, response};
 use super::stream::{Gone, Stream};
 use crate::send_limits::{SendLimits, StreamLimits};
 use crate::stream_wait::{self, ResponseStream};
+use crate::trailers::Trailers;
 
 /// The size up to which pieces of a body are collected before they are written.
 const GATHER_MAX: usize = 32 * 1024;
@@ -36,6 +37,8 @@ pub struct StreamSender {
     owed: u64,
     sent: Sent,
     ended: bool,
+    /// The trailers that may follow the body.
+    trailers: Option<Rc<Trailers>>,
 }
 
 impl StreamSender {
@@ -53,7 +56,13 @@ impl StreamSender {
             owed: 0,
             sent: Sent::default(),
             ended: false,
+            trailers: None,
         }
+    }
+
+    /// Makes trailers follow the body.
+    pub fn follow_with(&mut self, trailers: Rc<Trailers>) {
+        self.trailers = Some(trailers);
     }
 
     /// Returns the buffer of the header section.
@@ -281,6 +290,11 @@ impl Sink for StreamSender {
         }
         if self.owed > 0 {
             return Err(SendError::Source);
+        }
+        if let Some(trailers) = self.trailers.take().filter(|trailers| !trailers.lines().is_empty()) {
+            let mut section = Vec::new();
+            response::write_trailers(&mut section, trailers.lines());
+            self.write_all(&section).await?;
         }
         self.ended = true;
         self.stream.finish()?;

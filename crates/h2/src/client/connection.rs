@@ -284,6 +284,13 @@ impl Connection {
         }
     }
 
+    /// Resets a stream that is not complete, because the rest of its request will not come.
+    pub fn cancel(&mut self, id: u32) {
+        if self.streams.get(&id).is_some_and(|stream| !stream.is_over()) {
+            self.reset(id, Reason::Cancel, Failure::Closed);
+        }
+    }
+
     /// Resets a stream.
     pub(super) fn reset(&mut self, id: u32, reason: Reason, failure: Failure) {
         frame::rst_stream(&mut self.out, id, reason.code());

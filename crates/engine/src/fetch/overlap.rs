@@ -1,0 +1,35 @@
+//! An upload that goes on while the response arrives, in a task of its own.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tokio::task::JoinHandle;
+
+/// The numbers of bytes and pieces that were sent.
+#[derive(Default)]
+pub struct Counts {
+    pub bytes: Cell<u64>,
+    pub pieces: Cell<u64>,
+}
+
+/// An upload that a task of its own continues. Dropping it ends the task.
+pub struct Overlap {
+    task: JoinHandle<()>,
+    counts: Rc<Counts>,
+}
+
+impl Overlap {
+    pub fn new(task: JoinHandle<()>, counts: Rc<Counts>) -> Overlap {
+        Overlap { task, counts }
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+}
+
+impl Drop for Overlap {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
