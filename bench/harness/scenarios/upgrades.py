@@ -20,22 +20,15 @@ BEFORE = 0.5  # seconds of load before the signal
 PATIENCE = 30
 
 
-def workers(server):
-    """Returns the processes of a server that serve clients: those without children."""
-    all_pids = measure.family(server.pid)
-    parents = {pid for pid in all_pids if measure.children(pid)}
-    return set(all_pids) - parents
-
-
 def replaced(server, before):
     """Waits until all processes that served before have ended and others serve."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        now = workers(server)
+        now = set(measure.workers(server.pid))
         if now and not now & before:
             return
         time.sleep(0.05)
-    raise RuntimeError(f"{server.name} has not replaced {before}: {workers(server)}")
+    raise RuntimeError(f"{server.name} has not replaced {before}: {measure.workers(server.pid)}")
 
 
 def upgrade(options):
@@ -50,7 +43,7 @@ def upgrade(options):
             load.counted(server.port, 500, 8, "/1400/page")
         for _ in range(options.rounds):
             for name, server in mixed(running.servers.items(), random):
-                before, outcome = workers(server), {}
+                before, outcome = set(measure.workers(server.pid)), {}
 
                 def drive(port):
                     outcome.update(load.counted(port, 4 * RATE, CONNECTIONS, "/1400/page", rate=RATE))

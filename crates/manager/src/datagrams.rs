@@ -73,6 +73,11 @@ impl Datagrams {
         Ok(())
     }
 
+    /// Closes the sockets that are not bound, because their worker has failed to start.
+    pub fn drop_unbound(&mut self) {
+        self.sockets.truncate(self.bound);
+    }
+
     /// Closes all sockets, until [`resize`](Self::resize) opens them again.
     pub fn close(&mut self) {
         self.sockets.clear();
@@ -120,5 +125,7 @@ mod tests {
         ours.resize(1).unwrap();
         ours.resize(2).unwrap();
         assert_eq!(ports(&ours), [free.port(), 0]);
+        ours.drop_unbound();
+        assert_eq!(ports(&ours), [free.port()]);
     }
 }

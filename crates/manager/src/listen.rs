@@ -424,6 +424,11 @@ impl Listeners {
         Ok(())
     }
 
+    /// Closes UDP sockets whose worker has failed to start.
+    pub fn drop_unbound(&mut self) {
+        self.all.iter_mut().for_each(|listener| listener.datagrams.drop_unbound());
+    }
+
     /// Calls listen() on every socket, with an accept queue of `depth`, and binds the UDP sockets.
     pub fn listen(&mut self, depth: u32, jail: &Jail) -> io::Result<()> {
         let _root = jail.raise();

@@ -54,8 +54,8 @@ pub struct Place {
     pub ids: IdKey,
     pub neutral: Neutral,
     pub predecessor: Option<Predecessor>,
-    /// The socket of the first reactor.
-    pub first: Arc<UdpSocket>,
+    /// The socket of the first reactor, if it is one of the system.
+    pub first: Arc<Option<UdpSocket>>,
     pub forwarder: Forwarder,
     pub forwarded: Forwarded,
 }
@@ -86,8 +86,8 @@ impl<H: Host> Endpoint<H> {
     /// datagrams for connections of this one. The other sockets are closed: datagrams that they received would be lost.
     pub fn stop_receiving(&self, sockets: usize) -> io::Result<()> {
         let is_shared = usize::from(self.place.owner.reactor) < sockets;
-        let other = if is_shared { None } else { Some(self.place.first.try_clone()?) };
-        self.core.socket.stop_receiving(other)
+        let first = Option::as_ref(&self.place.first).filter(|_| !is_shared);
+        self.core.socket.stop_receiving(first.map(UdpSocket::try_clone).transpose()?)
     }
 
     /// Receives again, because the other worker has failed.

@@ -10,13 +10,41 @@ use crate::core::Core;
 use crate::endpoint::{Endpoint, Host, Place};
 use crate::forward::{Forwarded, Forwarder};
 use crate::ids::{Neutral, Owner};
+#[cfg(any(test, feature = "memory"))]
+use crate::memory::Wire;
 use crate::relay::Predecessor;
 use crate::server::{Keys, Server};
 use crate::socket::Socket;
 
+/// A socket that is not on its reactor yet.
+enum Unstarted {
+    System(UdpSocket),
+    #[cfg(any(test, feature = "memory"))]
+    Memory(Wire),
+}
+
+impl Unstarted {
+    fn start(self) -> io::Result<Socket> {
+        match self {
+            Unstarted::System(socket) => Socket::new(socket),
+            #[cfg(any(test, feature = "memory"))]
+            Unstarted::Memory(wire) => Ok(Socket::in_memory(wire)),
+        }
+    }
+
+    /// Returns another descriptor of the socket, if it has one.
+    fn duplicate(&self) -> io::Result<Option<UdpSocket>> {
+        match self {
+            Unstarted::System(socket) => socket.try_clone().map(Some),
+            #[cfg(any(test, feature = "memory"))]
+            Unstarted::Memory(_) => Ok(None),
+        }
+    }
+}
+
 /// The sockets of an address, which share their port.
 pub struct Group {
-    sockets: Vec<UdpSocket>,
+    sockets: Vec<Unstarted>,
     /// The number of the address, by which workers that follow each other know it.
     number: u8,
     forwarder: Forwarder,
@@ -32,7 +60,7 @@ pub struct Workers {
 
 /// An endpoint that has not been started on its reactor.
 pub struct Seed {
-    socket: UdpSocket,
+    socket: Unstarted,
     place: Place,
     keys: Keys,
     server: Server,
@@ -45,6 +73,16 @@ fn too_many<T>(what: &str) -> impl Fn(T) -> String {
 impl Group {
     /// The number must differ from those of other groups.
     pub fn new(number: usize, sockets: Vec<UdpSocket>) -> Result<Group, String> {
+        Group::over(number, sockets.into_iter().map(Unstarted::System).collect())
+    }
+
+    /// Creates a group of sockets in memory.
+    #[cfg(any(test, feature = "memory"))]
+    pub fn in_memory(wires: Vec<Wire>) -> Result<Group, String> {
+        Group::over(0, wires.into_iter().map(Unstarted::Memory).collect())
+    }
+
+    fn over(number: usize, sockets: Vec<Unstarted>) -> Result<Group, String> {
         let (forwarder, queues) = Forwarder::new(sockets.len());
         Ok(Group { sockets, number: u8::try_from(number).map_err(too_many("addresses"))?, forwarder, queues })
     }
@@ -63,7 +101,7 @@ impl Group {
     ) -> Result<Vec<Seed>, String> {
         let keys = Keys::of(secret);
         let Some(first) = self.sockets.first() else { return Ok(Vec::new()) };
-        let first = Arc::new(first.try_clone().map_err(|e| format!("cannot use a UDP socket: {e}"))?);
+        let first = Arc::new(first.duplicate().map_err(|e| format!("cannot use a UDP socket: {e}"))?);
         let sockets = self.sockets.into_iter().zip(self.queues).enumerate();
         sockets
             .map(|(at, (socket, forwarded))| {
@@ -89,7 +127,7 @@ impl Seed {
     /// Creates the endpoint. Must be called on its reactor.
     pub fn start<H: Host>(self, host: H) -> io::Result<Endpoint<H>> {
         let Seed { socket, place, keys, mut server } = self;
-        let socket = Socket::new(socket)?;
+        let socket = socket.start()?;
         let config = server.config(&host.settings());
         let is_whole = !socket.may_fragment();
         let settings = keys.endpoint(place.owner, &place.neutral);

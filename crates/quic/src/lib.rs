@@ -15,6 +15,8 @@ mod forward;
 mod group;
 mod ids;
 mod mailbox;
+#[cfg(any(test, feature = "memory"))]
+mod memory;
 mod relay;
 mod server;
 mod settings;
@@ -29,6 +31,8 @@ pub use error::{ReadError, WriteError};
 pub use event::{CloseReason, Event};
 pub use forward::Forwarder;
 pub use group::{Group, Seed, Workers};
+#[cfg(any(test, feature = "memory"))]
+pub use memory::{Sent, Wire};
 pub use quinn_proto::{Dir, StreamId};
 pub use relay::{Predecessor, Relayed, receive as receive_relayed};
 pub use settings::Settings;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::{hkdf, hmac};
+use lacquer_sources::random;
 use lacquer_tls::{Frontend, QuicSecret};
 use quinn_proto::{EndpointConfig, ServerConfig};
 
@@ -44,6 +45,9 @@ impl Keys {
         let (key, neutral) = (self.ids, neutral.clone());
         config.cid_generator(move || Box::new(IdGenerator { key, owner, neutral: neutral.clone() }));
         config.min_reset_interval(RESET_INTERVAL);
+        let mut seed = [0; 32];
+        // Without a seed, the library asks the system for one.
+        config.rng_seed(random::secret(&mut seed).is_ok().then_some(seed));
         Arc::new(config)
     }
 }

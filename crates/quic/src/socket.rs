@@ -13,6 +13,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::UdpSocket;
 
 use crate::forward::Datagram;
+#[cfg(any(test, feature = "memory"))]
+use crate::memory::Wire;
 
 /// The number of buffers that are filled in one call. Each has the size of the largest group of datagrams.
 const BATCH: usize = 8;
@@ -27,6 +29,8 @@ enum Io {
     Sending(AsyncFd<std::net::UdpSocket>),
     /// The reactor cannot watch the socket.
     Lost,
+    #[cfg(any(test, feature = "memory"))]
+    Memory(Wire),
 }
 
 impl Io {
@@ -47,7 +51,7 @@ impl Io {
         match self {
             Io::Both(io) => io.into_std(),
             Io::Sending(io) => Ok(io.into_inner()),
-            Io::Lost => Err(io::ErrorKind::NotConnected.into()),
+            _ => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
@@ -55,7 +59,7 @@ impl Io {
         match self {
             Io::Both(io) => Some(io.as_fd()),
             Io::Sending(io) => Some(io.as_fd()),
-            Io::Lost => None,
+            _ => None,
         }
     }
 
@@ -63,7 +67,7 @@ impl Io {
         match self {
             Io::Both(io) => io.poll_send_ready(cx).map(drop),
             Io::Sending(io) => io.poll_write_ready(cx).map(drop),
-            Io::Lost => Poll::Ready(()),
+            _ => Poll::Ready(()),
         }
     }
 
@@ -71,14 +75,15 @@ impl Io {
         match self {
             Io::Both(io) => io.try_io(Interest::WRITABLE, send),
             Io::Sending(io) => io.try_io(Interest::WRITABLE, |_| send()),
-            Io::Lost => Ok(()),
+            _ => Ok(()),
         }
     }
 }
 
 pub struct Socket {
     io: RefCell<Io>,
-    state: UdpSocketState,
+    /// The system's support; none in memory.
+    state: Option<UdpSocketState>,
     local: SocketAddr,
     /// The tasks that wait until the socket accepts datagrams.
     blocked: RefCell<Vec<Waker>>,
@@ -97,6 +102,16 @@ impl Default for Buffers {
 }
 
 impl Buffers {
+    /// Fills the first buffer with a datagram. Returns the number of filled buffers.
+    #[cfg(any(test, feature = "memory"))]
+    fn put(&mut self, datagram: &Datagram) -> usize {
+        let length = datagram.bytes.len().min(BUFFER);
+        self.bytes[..length].copy_from_slice(&datagram.bytes[..length]);
+        self.metas[0] = RecvMeta::default();
+        (self.metas[0].addr, self.metas[0].len, self.metas[0].stride) = (datagram.remote, length, length);
+        1
+    }
+
     /// Calls `each` with the datagrams of the first `filled` buffers.
     pub fn each(&self, filled: usize, mut each: impl FnMut(Datagram)) {
         for (meta, buffer) in self.metas.iter().zip(self.bytes.chunks(BUFFER)).take(filled) {
@@ -116,7 +131,14 @@ impl Socket {
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), QUEUE);
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), QUEUE);
         let local = socket.local_addr()?;
-        Ok(Socket { io: RefCell::new(Io::both(socket)?), state, local, blocked: RefCell::default() })
+        let (io, state) = (RefCell::new(Io::both(socket)?), Some(state));
+        Ok(Socket { io, state, local, blocked: RefCell::default() })
+    }
+
+    #[cfg(any(test, feature = "memory"))]
+    pub fn in_memory(wire: Wire) -> Socket {
+        let local = wire.local();
+        Socket { io: RefCell::new(Io::Memory(wire)), state: None, local, blocked: RefCell::default() }
     }
 
     pub fn local(&self) -> SocketAddr {
@@ -147,18 +169,22 @@ impl Socket {
 
     /// Returns whether datagrams may be split on their way.
     pub fn may_fragment(&self) -> bool {
-        self.state.may_fragment()
+        self.state.as_ref().is_some_and(UdpSocketState::may_fragment)
     }
 
     /// Returns the number of datagrams that are sent in one call.
     pub fn segments(&self) -> usize {
-        self.state.max_gso_segments()
+        self.state.as_ref().map_or(1, UdpSocketState::max_gso_segments)
     }
 
     /// Receives datagrams. Returns the number of buffers that were filled.
     pub fn poll_receive(&self, cx: &mut Context<'_>, buffers: &mut Buffers) -> Poll<io::Result<usize>> {
         let io = self.io.borrow();
-        let Io::Both(io) = &*io else { return Poll::Pending };
+        #[cfg(any(test, feature = "memory"))]
+        if let Io::Memory(wire) = &*io {
+            return wire.poll_receive(cx).map(|datagram| Ok(buffers.put(&datagram)));
+        }
+        let (Io::Both(io), Some(state)) = (&*io, &self.state) else { return Poll::Pending };
         loop {
             match io.poll_recv_ready(cx) {
                 Poll::Ready(Ok(())) => {}
@@ -168,7 +194,7 @@ impl Socket {
                 let mut slices = buffers.bytes.chunks_mut(BUFFER).map(IoSliceMut::new);
                 let mut slices: [IoSliceMut<'_>; BATCH] =
                     std::array::from_fn(|_| slices.next().unwrap_or(IoSliceMut::new(&mut [])));
-                self.state.recv(UdpSockRef::from(io), &mut slices, &mut buffers.metas)
+                state.recv(UdpSockRef::from(io), &mut slices, &mut buffers.metas)
             });
             match received {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -180,6 +206,11 @@ impl Socket {
     /// Sends the datagrams of one connection. Returns false if the socket is full. Datagrams that the system refuses to
     /// send are lost, like those that the network loses.
     pub fn send(&self, transmit: &quinn_proto::Transmit, bytes: &[u8]) -> bool {
+        #[cfg(any(test, feature = "memory"))]
+        if let Io::Memory(wire) = &*self.io.borrow() {
+            wire.send(transmit, bytes);
+            return true;
+        }
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
             ecn: transmit.ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
@@ -187,9 +218,10 @@ impl Socket {
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
         };
+        let Some(state) = &self.state else { return true };
         let io = self.io.borrow();
         let Some(fd) = io.fd() else { return true };
-        let sent = io.try_send(|| self.state.try_send(UdpSockRef::from(&fd), &transmit));
+        let sent = io.try_send(|| state.try_send(UdpSockRef::from(&fd), &transmit));
         !sent.is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
     }
 

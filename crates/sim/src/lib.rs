@@ -6,13 +6,16 @@
 //! fails again with the same seed.
 #![forbid(unsafe_code)]
 
+mod certificate;
 mod client;
 mod disk;
 mod h2_client;
+mod h3_client;
 mod http;
 mod journal;
 pub mod ledger;
 mod log_reader;
+mod network;
 mod operator;
 mod origin;
 mod packing;

@@ -23,12 +23,15 @@ use tokio::runtime::LocalOptions;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::certificate::Sides;
 use crate::client::Client;
 use crate::disk::{self, MemoryDevice};
 use crate::h2_client::H2Client;
+use crate::h3_client::H3Client;
 use crate::journal::Journal;
 use crate::ledger::{Ledger, Rules};
 use crate::log_reader::LogReader;
+use crate::network::Network;
 use crate::operator::Operator;
 use crate::origin::Origin;
 use crate::panics;
@@ -72,10 +75,12 @@ pub fn run(seed: u64, prints_events: bool) -> io::Result<Report> {
     // The numbers of the worlds without a disk do not depend on it.
     let other: Chance = Rc::new(RefCell::new(Random::new(seed ^ 0x6469_736b)));
     let nature = if percent(&other, 35) { nature.with_a_disk(&other) } else { nature };
+    let datagrams: Chance = Rc::new(RefCell::new(Random::new(seed ^ 0x7175_6963)));
+    let datagrams = percent(&datagrams, 30).then_some(datagrams);
     let ledger = Rc::new(RefCell::new(Ledger::new(prints_events, nature.rules())));
     clock::simulate(BEGINNING);
     let disk = nature.has_disk.then(|| MemoryDevice::new(&other, nature.store_errors())).transpose()?;
-    let mut life = Life { nature, chance, ledger, place, begins: BEGINNING, disk };
+    let mut life = Life { nature, chance, datagrams, ledger, place, begins: BEGINNING, disk };
     let lived = life.all();
     std::fs::remove_dir_all(&life.place)?;
     let seconds = lived?;
@@ -92,6 +97,8 @@ pub fn run(seed: u64, prints_events: bool) -> io::Result<Report> {
 struct Life {
     nature: Nature,
     chance: Chance,
+    /// The random numbers of the clients of HTTP/3 and their network, if there are any.
+    datagrams: Option<Chance>,
     ledger: Rc<RefCell<Ledger>>,
     /// The directory of its shared memory.
     place: PathBuf,
@@ -339,11 +346,13 @@ struct World {
     engine: Rc<Engine>,
     log: Rc<RefCell<LogReader>>,
     arena: Arc<Arena>,
+    /// The network of the clients of HTTP/3, if there are any.
+    network: Option<(Chance, Rc<Network>)>,
 }
 
 impl World {
     fn begin(life: &Life, arenas: &[Arc<Arena>; 2]) -> io::Result<World> {
-        let Life { nature, chance, ledger, place, begins, disk } = life;
+        let Life { nature, chance, datagrams, ledger, place, begins, disk } = life;
         let (nature, chance, ledger) = (nature.clone(), chance.clone(), ledger.clone());
         clock::simulate(*begins);
         let [first, transient] = arenas;
@@ -365,7 +374,15 @@ impl World {
         }
         let engine = Engine::start(config, dir, storages, disks, listeners).map_err(io::Error::other)?;
         let log = Rc::new(RefCell::new(LogReader::open(place)?));
-        Ok(World { nature, chance, ledger, journal, engine: Rc::new(engine), log, arena: first.clone() })
+        let network =
+            datagrams.as_ref().map(|chance| (chance.clone(), Network::new(chance, nature.reactors)));
+        if let Some((_, network)) = &network {
+            let frontend = Sides::get().frontend();
+            engine.serve_http3(network.wires().to_vec(), &frontend).map_err(io::Error::other)?;
+            network.begin();
+        }
+        let (engine, arena) = (Rc::new(engine), first.clone());
+        Ok(World { nature, chance, ledger, journal, engine, log, arena, network })
     }
 
     fn fault(&self, text: &str) {
@@ -386,7 +403,11 @@ impl World {
         operator.load("vcl0", 0).map_err(io::Error::other)?;
         let helper = tokio::task::spawn_local(help(self.engine.clone(), self.log.clone(), HELP_EVERY));
         let operator = tokio::task::spawn_local(operator.work());
-        let clients: Vec<_> = (0..self.nature.clients).map(|_| self.client()).collect();
+        let mut clients: Vec<_> = (0..self.nature.clients).map(|_| self.client()).collect();
+        if let Some((chance, network)) = &self.network {
+            let number = 1 + below(chance, 12);
+            clients.extend((0..number).map(|_| self.http3_client(chance, network)));
+        }
         if let Some(milliseconds) = self.nature.drains_after {
             tokio::task::spawn_local(drain(self.engine.clone(), self.ledger.clone(), milliseconds));
         }
@@ -480,6 +501,33 @@ impl World {
             } else {
                 Client { requester, peer, incoming, most_requests }.run().await;
             }
+        })
+    }
+
+    /// Starts a client of HTTP/3 that connects at a random time.
+    fn http3_client(&self, chance: &Chance, network: &Rc<Network>) -> JoinHandle<()> {
+        let address = wire::ends(chance).peer;
+        let requester = Requester {
+            chance: chance.clone(),
+            ledger: self.ledger.clone(),
+            journal: self.journal.clone(),
+            pages: self.nature.pages,
+            has_favourite: self.nature.has_favourite,
+            is_patient: self.nature.is_patient,
+            address: address.ip(),
+            known: RefCell::default(),
+        };
+        let client = H3Client {
+            requester,
+            network: network.clone(),
+            address,
+            config: Sides::get().client(),
+            most_requests: self.nature.most_requests,
+        };
+        let after = Duration::from_millis(below(chance, one_of(chance, &[10, 20_000])));
+        tokio::task::spawn_local(async move {
+            sleep(after).await;
+            client.run().await;
         })
     }
 

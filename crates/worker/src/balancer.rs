@@ -127,10 +127,15 @@ impl ConnectionBalancer {
         let _ = arrivals.send(Arrival::Connection(accepted, lease));
     }
 
+    /// Returns the office of a reactor.
+    pub fn office(self: &Arc<ConnectionBalancer>, reactor: usize) -> LeaseOffice {
+        LeaseOffice { balancer: self.clone(), reactor }
+    }
+
     /// Sends a socket to its reactor.
     pub fn send_socket(self: &Arc<ConnectionBalancer>, reactor: usize, datagrams: Datagrams) {
         if let Some(member) = self.members.get(reactor) {
-            let office = LeaseOffice { balancer: self.clone(), reactor };
+            let office = self.office(reactor);
             let _ = member.arrivals.send(Arrival::Datagrams(Box::new(datagrams), office));
         }
     }

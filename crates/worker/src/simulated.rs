@@ -19,11 +19,14 @@ use lacquer_engine::{MAKERS, Services, origin_watch};
 use lacquer_net::memory::Near;
 use lacquer_net::{Listener, Stage, Stream};
 use lacquer_params::Params;
-use lacquer_sources::clock;
+use lacquer_quic::{Group, Wire, Workers};
+use lacquer_sources::{clock, random};
 use lacquer_storage::Stevedore;
+use lacquer_tls::{Frontend, QuicSecret};
 
+use crate::balancer::{ConnectionBalancer, Datagrams};
 use crate::process::Process;
-use crate::{boot, control, helpers, reactor, vcl_life};
+use crate::{boot, control, datagrams, helpers, reactor, vcl_life};
 
 /// The real time between two attempts to write the journals while a request waits for them.
 const JOURNAL_EVERY: Duration = Duration::from_micros(100);
@@ -107,6 +110,21 @@ impl Engine {
         services.counters().sess_conn.add(1);
         let session = lacquer_sessions::run(services.clone(), Stream::Memory(client), listener.clone());
         reactor::spawn(services, Work::Connection, session);
+    }
+
+    /// Serves the clients of HTTP/3 on these sockets, one for each reactor.
+    pub fn serve_http3(&self, wires: Vec<Wire>, frontend: &Frontend) -> Result<(), String> {
+        let mut secret = [0; 32];
+        random::secret(&mut secret).map_err(|e| e.to_string())?;
+        let workers = Workers { own: 1, predecessor: None };
+        let seeds = Group::in_memory(wires)?.seeds(frontend, &QuicSecret::new(secret), &workers)?;
+        let (balancer, _arrivals) = ConnectionBalancer::new(self.services.len());
+        for (services, seed) in self.services.iter().zip(seeds) {
+            let (_, orders) = tokio::sync::mpsc::unbounded_channel();
+            let datagrams = Datagrams { seed, listener: self.listener.clone(), orders };
+            datagrams::start(services, datagrams, balancer.office(services.id()));
+        }
+        Ok(())
     }
 
     /// Carries out a request of the manager. Returns the text of the reply; an error if the request was refused.

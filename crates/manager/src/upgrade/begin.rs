@@ -69,6 +69,7 @@ impl Manager {
     }
 
     fn state(&mut self, cli: &CliSockets) -> State {
+        self.listeners.drop_unbound();
         let service = ServiceState {
             uptime: self.uptime(),
             exit_status: self.exit_status,

@@ -73,15 +73,6 @@ impl Manager {
         Ok(())
     }
 
-    /// Lets the old worker stop to receive datagrams, before the new one begins: clients must not connect to the old one
-    /// anymore, and the new one passes on the packets of its connections.
-    pub(super) fn take_datagrams(&self, old: &mut Worker) {
-        let sockets = self.params.values().reactor_count();
-        let timeout = self.cli_timeout();
-        // Without a reply, the old worker is stuck or gone.
-        old.request(Request::LeaveDatagrams { sockets }, timeout, |_| {});
-    }
-
     /// Ends a worker that was to replace another one.
     fn discard_next(&mut self) {
         if let Some(mut next) = self.child.process.take() {

@@ -9,7 +9,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use lacquer_cli::link::{self, FromWorker, Request, ToWorker, WORKER_ARGUMENT};
+use lacquer_cli::link::{self, DatagramPeers, FromWorker, PeerSockets, Request, ToWorker, WORKER_ARGUMENT};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -51,10 +51,27 @@ struct DatagramEnd {
     socket: Option<OwnedFd>,
 }
 
-/// The sockets that a worker has inherited for the next one. They are to be described in its configuration.
+/// The sockets that a worker has inherited for the next one.
 pub struct ForSuccessor {
-    pub stream: UnixStream,
-    pub datagrams: OwnedFd,
+    stream: UnixStream,
+    datagrams: OwnedFd,
+}
+
+impl ForSuccessor {
+    /// Returns the sockets for the configuration of the worker with this number. It takes over from the worker `beside` it,
+    /// and `before` may still serve connections of HTTP/3.
+    pub fn describe(&self, number: u8, beside: Option<&Worker>, before: Option<&Worker>) -> PeerSockets {
+        let leads_to = |worker: &Worker| Some((worker.datagrams.worker, worker.datagrams()?.as_raw_fd()));
+        PeerSockets {
+            successor: Some(self.stream.as_raw_fd()),
+            predecessor: beside.and_then(Worker::peer).map(|peer| peer.as_raw_fd()),
+            datagrams: DatagramPeers {
+                worker: number,
+                incoming: Some(self.datagrams.as_raw_fd()),
+                predecessor: before.and_then(leads_to),
+            },
+        }
+    }
 }
 
 /// The result of a request.
@@ -194,18 +211,12 @@ impl Worker {
 
     /// Returns the descriptors that another program needs to continue with it.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let datagrams = self.datagrams().map(|(_, fd)| fd);
-        [self.link.as_fd(), self.output.as_fd()].into_iter().chain(self.peer()).chain(datagrams)
+        [self.link.as_fd(), self.output.as_fd()].into_iter().chain(self.peer()).chain(self.datagrams())
     }
 
-    /// Returns its number, which differs from those of the workers before and after it.
-    pub fn number(&self) -> u8 {
-        self.datagrams.worker
-    }
-
-    /// Returns its number, and the end of its connection on which later workers pass on datagrams for it.
-    pub fn datagrams(&self) -> Option<(u8, BorrowedFd<'_>)> {
-        self.datagrams.socket.as_ref().map(|socket| (self.datagrams.worker, socket.as_fd()))
+    /// Returns the end of its connection on which later workers pass on datagrams for it.
+    pub fn datagrams(&self) -> Option<BorrowedFd<'_>> {
+        self.datagrams.socket.as_ref().map(AsFd::as_fd)
     }
 
     /// Returns the end of its connection to the next worker that the next one inherits.

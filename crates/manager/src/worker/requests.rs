@@ -50,6 +50,15 @@ impl Manager {
         }
     }
 
+    /// Lets the old worker stop to receive datagrams, before the new one begins: clients must not connect to the old one
+    /// anymore, and the new one passes on the packets of its connections.
+    pub(super) fn take_datagrams(&self, old: &mut Worker) {
+        let sockets = self.params.values().reactor_count();
+        let timeout = self.cli_timeout();
+        // Without a reply, the old worker is stuck or gone.
+        old.request(Request::LeaveDatagrams { sockets }, timeout, |_| {});
+    }
+
     /// Asks the worker for new addresses of hosts, if it is time to.
     pub(crate) fn keep_addresses(&mut self, now: Instant) {
         if self.child.state != State::Running {

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use lacquer_cli::link::{DatagramPeers, FromWorker, PeerSockets, Request, ToWorker, WorkerConfig};
+use lacquer_cli::link::{FromWorker, Request, ToWorker, WorkerConfig};
 use lacquer_cli::status;
 use lacquer_params::{DebugBits, FeatureBits, Params};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -160,8 +160,8 @@ impl Manager {
         inherited.extend(self.storages.iter().flat_map(Storage::descriptors));
         inherited.extend(beside.and_then(Worker::peer));
         let retiring = || self.child.retiring.as_ref().map(Retiring::worker);
-        let before = beside.or_else(retiring).and_then(Worker::datagrams);
-        inherited.extend(before.map(|(_, fd)| fd));
+        let before = beside.or_else(retiring);
+        inherited.extend(before.and_then(Worker::datagrams));
         let number = next_number(self.child.number);
         let (mut worker, successor) = {
             let _root = self.jail.raise();
@@ -188,15 +188,7 @@ impl Manager {
             panic_fd: panic.as_raw_fd(),
             manager_pid: std::process::id(),
             tls: tls.map(|setup| setup.encode()),
-            peers: PeerSockets {
-                successor: Some(successor.stream.as_raw_fd()),
-                predecessor: beside.and_then(Worker::peer).map(|peer| peer.as_raw_fd()),
-                datagrams: DatagramPeers {
-                    worker: worker.number(),
-                    incoming: Some(successor.datagrams.as_raw_fd()),
-                    predecessor: before.map(|(number, fd)| (number, fd.as_raw_fd())),
-                },
-            },
+            peers: successor.describe(number, beside, before),
         };
         // If the worker is already gone, `await_ready` notices.
         let _ =
