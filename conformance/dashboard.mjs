@@ -145,7 +145,7 @@ async function axe(browser, view) {
 async function views(browser) {
   for (const [name, width, scheme] of [["light", 1280, "light"], ["dark", 1280, "dark"], ["narrow", 390, "light"], ["narrow-dark", 390, "dark"]]) {
     await browser.view(width, name.startsWith("narrow") ? 844 : 900, scheme, name.startsWith("narrow"));
-    const wide = await browser.run("document.documentElement.scrollWidth - innerWidth");
+    const wide = await browser.run("document.documentElement.scrollWidth") - width;
     check(`the page is not wider than the window (${name})`, wide <= 0, wide);
     await axe(browser, name);
     await browser.run("scrollTo(0, 0)");
