@@ -61,7 +61,7 @@ fn the_announced_commands_work() {
     for words in &commands {
         // The expression of the ban has spaces.
         let (head, tail) = words.split_at(3);
-        let last = tail.join(" ").replace('\'', "");
+        let last = tail.join(" ");
         let last = (!last.is_empty()).then_some(last.as_str());
         let (code, out, err) = lacquer(&site.folder, &[head, last.as_slice()].concat());
         assert_eq!((code, err.as_str()), (Some(0), ""), "{words:?}: {out}");
