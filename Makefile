@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) patch python3 util-linux valgrind strace redis-server
 
-.PHONY: help run test build tester dist deb install attack deep simulate conformance http3-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
+.PHONY: help run test build tester dist deb install attack deep simulate conformance http3-clients grpc-clients websocket-clients cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -64,10 +64,15 @@ conformance: build
 	@test -n "$(VC)" || { echo 'VC is not set: make conformance VC=/path/to/varnish-cache'; exit 2; }
 	@VARNISH_TOOLS=$$(conformance/fetch-tools) conformance/vtc --suite $(VC) $(ARGS)
 
-## make http3-clients         public clients of HTTP/3: aioquic and, if Go is installed, quic-go
+## make http3-clients         public clients of HTTP/3: aioquic, headless Chromium and, if Go is installed, quic-go
 http3-clients: build
-	@scripts/need python3-venv
+	@scripts/need python3-venv chromium
 	@conformance/http3-clients $(ARGS)
+
+## make grpc-clients          gRPC's own client and server, through lacquerd
+grpc-clients: build
+	@scripts/need python3-venv
+	@conformance/grpc-clients $(ARGS)
 
 ## make websocket-clients     public implementations of WebSocket, over HTTP/1.1, HTTP/2 and HTTP/3
 websocket-clients: build

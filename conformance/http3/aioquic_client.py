@@ -60,13 +60,14 @@ class Client(QuicConnectionProtocol):
         return {name.decode(): value.decode() for name, value in headers.items()}, bytes(body)
 
 
-def client(ticket=None, on_ticket=None):
+def client(ticket=None, on_ticket=None, is_early=False):
     configuration = QuicConfiguration(
         is_client=True, alpn_protocols=["h3"], server_name="example.test", verify_mode=ssl.CERT_NONE, session_ticket=ticket
     )
     configuration.max_stream_data = configuration.max_data = 1 << 24
     return connect(
-        "127.0.0.1", PORT, configuration=configuration, create_protocol=Client, session_ticket_handler=on_ticket
+        "127.0.0.1", PORT, configuration=configuration, create_protocol=Client, session_ticket_handler=on_ticket,
+        wait_connected=not is_early
     )
 
 
@@ -118,6 +119,22 @@ async def a_resumed_session():
         assert fields[":status"] == "200" and c._quic.tls.session_resumed
 
 
+async def a_request_with_the_first_flight():
+    tickets = []
+    async with client(on_ticket=tickets.append) as c:
+        fields, _ = await c.send("/facts")
+        assert fields.get("x-early") is None
+    assert tickets and tickets[0].max_early_data_size == 0xFFFFFFFF, tickets
+    async with client(tickets[0], is_early=True) as c:
+        fields, _ = await c.send("/facts")
+        assert c._quic.tls.early_data_accepted and fields.get("x-early") == "1", fields
+        _, body = await c.send("/post", "POST", body=b"abc")
+        assert body == b"abc"
+    async with client(tickets[0], is_early=True) as c:
+        fields, _ = await c.send("/facts")
+        assert not c._quic.tls.early_data_accepted and fields.get("x-early") is None, fields
+
+
 async def many_connection_ids():
     async with client() as c:
         for _ in range(300):
@@ -136,7 +153,8 @@ async def many_connections():
 
 async def main():
     cases = (
-        pages, bodies, facts, fields_in_the_dynamic_table, a_resumed_session, many_connection_ids, many_connections
+        pages, bodies, facts, fields_in_the_dynamic_table, a_resumed_session,
+        a_request_with_the_first_flight, many_connection_ids, many_connections
     )
     for case in cases:
         try:
