@@ -9,8 +9,8 @@ use bytes::Bytes;
 use lacquer_inspect::counters::read_sets;
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_line;
-use lacquer_top::source::Source;
-use lacquer_top::state::State;
+use lacquer_live::source::Source;
+use lacquer_live::state::State;
 use serde_json::{Value, json};
 use tokio::sync::watch::{Receiver, Sender, channel};
 

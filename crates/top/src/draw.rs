@@ -8,9 +8,9 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Paragraph, Sparkline};
 
 use crate::panel::{Panel, heading, trouble};
-use crate::snapshot::Snapshot;
 use crate::table::{Look, clip, width};
 use crate::view::{KEYS, View};
+use lacquer_live::snapshot::Snapshot;
 
 /// The least size that shows all panels.
 const ALL_WIDTH: u16 = 80;

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use lacquer_inspect::page::{WIDTH, plain};
 
-use crate::figures::{Storage, StorageKind, Sums};
-use crate::histogram::{Histogram, LIMITS};
-use crate::sketch::Frequent;
-use crate::snapshot::{Health, Period, Snapshot, Status, disk_state};
 use crate::table::ColumnKind::{Flexible, Label, Number};
 use crate::table::{Cell, Column, Look, Row, Table, clip};
 use crate::units::{bytes, duration, number, percent};
+use lacquer_live::figures::{Storage, StorageKind, Sums};
+use lacquer_live::histogram::{Histogram, LIMITS};
+use lacquer_live::sketch::Frequent;
+use lacquer_live::snapshot::{Health, Period, Snapshot, Status, disk_state};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Panel {
@@ -237,7 +237,7 @@ fn busiest(of: &Snapshot) -> Table {
 
 fn missed(of: &Snapshot) -> Table {
     let all: u64 = of.latency.misses.count();
-    let part = |url: &Frequent| percent(crate::figures::ratio(url.count.min(all), all));
+    let part = |url: &Frequent| percent(lacquer_live::figures::ratio(url.count.min(all), all));
     Table {
         columns: url_columns("1 min", "of all"),
         rows: of.urls.missed.iter().map(|url| url_row(url, part(url))).collect(),
@@ -251,7 +251,7 @@ fn slowest(of: &Snapshot) -> Table {
         Column::new("", Label, 1),
         Column::new("URL", Flexible, 0),
     ];
-    let row = |slow: &crate::slowest::Slow| Row {
+    let row = |slow: &lacquer_live::slowest::Slow| Row {
         cells: vec![
             duration(Some(slow.seconds)).into(),
             slow.status.to_string().into(),
@@ -274,7 +274,7 @@ fn origins(of: &Snapshot) -> Table {
         Column::new("open", Number, 5),
         Column::new("health", Label, 3),
     ];
-    let row = |origin: &crate::snapshot::Origin| Row {
+    let row = |origin: &lacquer_live::snapshot::Origin| Row {
         cells: vec![
             origin.name.clone().into(),
             rate(origin.per_second).into(),

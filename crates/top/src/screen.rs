@@ -10,9 +10,9 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
 use crate::draw::{Terminal, draw};
-use crate::source::Source;
-use crate::state::State;
 use crate::view::{Action, View};
+use lacquer_live::source::Source;
+use lacquer_live::state::State;
 
 /// How long to wait for a key before the log is read again.
 const PAUSE: Duration = Duration::from_millis(50);

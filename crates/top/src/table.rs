@@ -1,7 +1,7 @@
 //! Tables for any width: columns with numbers, and one column that gets the rest. Narrow tables lose their less important
 //! columns.
 
-use ratatui::text::Span;
+use lacquer_live::width::char_width;
 
 /// The least width of the column that gets the rest, unless its texts are shorter.
 const MIN_FLEXIBLE: usize = 12;
@@ -160,11 +160,6 @@ impl Table {
 /// Returns the number of columns of a terminal that a text needs.
 pub fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().map(char_width).sum() }
-}
-
-/// Returns the number of columns that a character needs.
-pub fn char_width(c: char) -> usize {
-    Span::raw(&*c.encode_utf8(&mut [0; 4])).width()
 }
 
 /// Shortens a text to a width.

@@ -212,7 +212,7 @@ fn escaped(text: &str, has_quotes: bool) -> String {
 mod tests {
     use super::*;
     use lacquer_inspect::counters::{Description, Element, Set};
-    use lacquer_top::event::{Event, Seen};
+    use lacquer_live::event::{Event, Seen};
     use std::sync::Arc;
 
     fn series() -> Series {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lacquer_top::event::{Class, Event};
+use lacquer_live::event::{Class, Event};
 
 /// The upper limits of the buckets in seconds. The last bucket has none.
 pub const LIMITS: [f64; 17] = [
@@ -88,7 +88,7 @@ impl Latencies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lacquer_top::event::{Seen, SeenFetch};
+    use lacquer_live::event::{Seen, SeenFetch};
 
     #[test]
     fn durations_are_in_the_bucket_of_their_limit() {

@@ -27,8 +27,8 @@ pub const TOOLS: [&[&str]; 2] = [&["attack", "bench", "sim"], &["testing"]];
 /// The layers of the product, from top to bottom. A crate uses only crates of lower layers.
 pub const LAYERS: [&[&str]; 12] = [
     &[INSTALLED],
-    &["admin"],
-    &["top", "vcl-test"],
+    &["admin", "top", "vcl-test"],
+    &["live"],
     &["inspect", "manager", "tools", "worker"],
     &["sessions"],
     &["engine"],

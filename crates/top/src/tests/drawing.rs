@@ -8,9 +8,9 @@ use ratatui::style::Color;
 use super::*;
 use crate::draw::{Terminal, draw};
 use crate::panel::{Panel, text};
-use crate::snapshot::Status;
 use crate::table::width;
 use crate::view::View;
+use lacquer_live::snapshot::Status;
 
 const PLAIN: Terminal = Terminal { has_colors: false, has_unicode: true };
 

@@ -18,7 +18,7 @@ const HOSTILE: [&[u8]; 10] = [
 
 fn assert_is_harmless(text: &str) {
     for c in text.chars() {
-        assert!(!c.is_control() && crate::table::char_width(c) > 0, "{c:?} in {text:?}");
+        assert!(!c.is_control() && lacquer_live::width::char_width(c) > 0, "{c:?} in {text:?}");
     }
 }
 

@@ -8,10 +8,10 @@ use lacquer_inspect::counters::Counter;
 use lacquer_inspect::ring::Record;
 use lacquer_shm::Tag;
 
-use crate::event::{Collector, Event, Seen, SeenFetch};
-use crate::figures::Figures;
-use crate::snapshot::Snapshot;
-use crate::state::State;
+use lacquer_live::event::{Collector, Event, Seen, SeenFetch};
+use lacquer_live::figures::Figures;
+use lacquer_live::snapshot::Snapshot;
+use lacquer_live::state::State;
 
 fn record(tag: Tag, vxid: u64, text: &[u8]) -> Record {
     Record { tag, vxid, is_backend: false, text: text.to_vec() }
@@ -22,7 +22,7 @@ fn collect(collector: &mut Collector, vxid: u64, records: &[(Tag, &[u8])]) -> Ve
     records.iter().filter_map(|(tag, text)| collector.add(record(*tag, vxid, text))).collect()
 }
 
-pub fn figures(all: &[(&str, u64)]) -> Figures {
+fn figures(all: &[(&str, u64)]) -> Figures {
     let counter = |(name, value): &(&str, u64)| Counter {
         name: (*name).to_owned(),
         value: *value,

@@ -1,7 +1,7 @@
 //! Snapshots after counters and events.
 
 use super::*;
-use crate::snapshot::{Health, Status};
+use lacquer_live::snapshot::{Health, Status};
 
 #[test]
 fn rates_follow_from_counters() {
@@ -31,7 +31,8 @@ fn lists_are_of_the_last_minute() {
     }
     let first = |state: &State, now| {
         let urls = state.snapshot(now, 0.0).urls;
-        let text = |list: &[crate::sketch::Frequent]| list.first().map(|url| (url.text.clone(), url.count));
+        let text =
+            |list: &[lacquer_live::sketch::Frequent]| list.first().map(|url| (url.text.clone(), url.count));
         (text(&urls.busiest), text(&urls.missed), urls.slowest.first().map(|slow| slow.text.clone()))
     };
     let url = |text: &str, count| Some((text.to_owned(), count));

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lacquer_inspect::log_line::now as time_of_day;
+use lacquer_live::snapshot::{Snapshot, Status};
+use lacquer_live::source::Source;
+use lacquer_live::state::State;
 use lacquer_top::draw::Terminal;
-use lacquer_top::snapshot::{Snapshot, Status};
-use lacquer_top::source::Source;
-use lacquer_top::state::State;
 use lacquer_top::{panel, screen};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 

@@ -174,7 +174,7 @@ pub fn visible(text: &str) -> String {
     }
     let mut out = String::new();
     for c in text.chars() {
-        if crate::table::char_width(c) == 0 {
+        if crate::width::char_width(c) == 0 {
             out.extend(c.escape_unicode());
         } else {
             out.push(c);

@@ -240,7 +240,16 @@ fn add(to: &mut u64, value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::figures;
+
+    fn figures(all: &[(&str, u64)]) -> Figures {
+        let counter = |(name, value): &(&str, u64)| Counter {
+            name: (*name).to_owned(),
+            value: *value,
+            semantics: String::new(),
+            oneliner: String::new(),
+        };
+        Figures::of(&all.iter().map(counter).collect::<Vec<_>>())
+    }
 
     #[test]
     fn counters_are_found_by_their_names() {
