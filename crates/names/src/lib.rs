@@ -6,6 +6,9 @@
 //! asked for again when the negative answer expires.
 #![forbid(unsafe_code)]
 
+// Its feature of the workspace removes the messages of hickory from release builds.
+use tracing as _;
+
 mod found;
 mod hosts;
 mod keeper;

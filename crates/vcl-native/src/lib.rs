@@ -18,5 +18,8 @@ mod reach;
 mod rt;
 mod split;
 
+// Its feature of the workspace removes the messages of Cranelift from release builds.
+use log as _;
+
 pub use lacquer_vcl_runtime::{Ctx, Host, Instance};
 pub use loaded::{LoadedVcl, compile};
