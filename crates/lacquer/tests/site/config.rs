@@ -38,6 +38,7 @@ fn mistakes_are_found_before_the_start() {
         ("backend = \"ftp://x\"\n", "ftp is not supported"),
         ("listen = \":x\"\n", "is not a port"),
         ("storage = \"12\"\n", "not a size"),
+        ("storage = \"ram,1G\"\n", "there is no storage of the kind ram"),
         ("log = \"xml\"\n", "write json, text"),
         ("vcl = \"a.vcl\"\nstale = \"1h\"\n", "cannot be combined with stale"),
     ] {

@@ -47,6 +47,28 @@ fn cache_it_and_see_whether_it_is_a_hit() {
 }
 
 #[test]
+fn the_announced_commands_work() {
+    let app = App::start("Content-Type: text/html\r\nCache-Control: max-age=60\r\n");
+    let site = Site::start(&["--backend", &app.url()], &[]);
+    assert_eq!(site.get("/"), "page 1");
+    let announcement = site.folder.read("out");
+    let commands: Vec<Vec<&str>> = announcement
+        .lines()
+        .filter_map(|line| line.strip_prefix("  lacquer "))
+        .map(|line| line.split(' ').map(|word| word.trim_matches('\'')).collect())
+        .collect();
+    assert_eq!(commands.iter().map(|words| words[0]).collect::<Vec<_>>(), ["why", "log", "ban"]);
+    for words in &commands {
+        // The expression of the ban has spaces.
+        let (head, tail) = words.split_at(3);
+        let last = tail.join(" ");
+        let last = (!last.is_empty()).then_some(last.as_str());
+        let (code, out, err) = lacquer(&site.folder, &[head, last.as_slice()].concat());
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{words:?}: {out}");
+    }
+}
+
+#[test]
 fn ignore_cookies_of_analytics_and_keep_those_of_logins() {
     let app =
         App::start("Content-Type: text/html\r\nCache-Control: max-age=60\r\nSet-Cookie: _ga=1; Path=/\r\n");

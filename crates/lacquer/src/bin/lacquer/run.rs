@@ -19,7 +19,6 @@ use lacquer_tools::site::Site;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -307,31 +306,6 @@ fn first_steps(curl: &str, place: &str, is_demo: bool) -> String {
     }
 }
 
-/// Returns a note if the log tools, which Lacquer does not contain, are missing or cannot read its log.
-fn tools_note() -> String {
-    let found = Command::new("varnishlog").arg("-V").stdin(Stdio::null()).output();
-    match found.map(|output| tools_version(&String::from_utf8_lossy(&output.stderr))) {
-        Err(_) => {
-            "  (these tools are part of Varnish 7.3 to 8.0: in Debian 13, the package varnish)\n".to_owned()
-        }
-        Ok(Some(version)) if !READABLE.contains(&version) => format!(
-            "  (the tools of this machine are those of Varnish {}.{} and cannot read the log: 7.3 to 8.0 can)\n",
-            version.0, version.1
-        ),
-        Ok(_) => String::new(),
-    }
-}
-
-/// Versions of the tools that can read the log.
-const READABLE: RangeInclusive<(u32, u32)> = (7, 3)..=(8, u32::MAX);
-
-/// Returns major and minor version in the output of `varnishlog -V`.
-fn tools_version(output: &str) -> Option<(u32, u32)> {
-    let (_, version) = output.split_once("varnish-")?;
-    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
 /// The parts of the banner that depend on the listeners.
 struct Shown {
     /// Where the site is, the first one for a try.
@@ -344,10 +318,10 @@ struct Shown {
 
 fn banner(shown: &Shown, origin: &str, storage: &str, name: &str, is_demo: bool) -> String {
     let Shown { places, curl, notes } = shown;
-    let steps = first_steps(curl, places.first().map_or("", String::as_str), is_demo);
+    let first = places.first().map_or("", String::as_str);
+    let steps = first_steps(curl, first, is_demo);
     let places = places.join("\n                     ");
     let notes = if notes.is_empty() { String::new() } else { format!("\n{notes}") };
-    let tools = tools_note();
     format!(
         "
 Lacquer is serving   {places}
@@ -356,28 +330,15 @@ with storage         {storage}
 {notes}
 Try:
 {steps}
-  varnishlog -n {name}
-      shows every request; varnishncsa and varnishstat work in the same way
-  varnishadm -n {name} ban 'req.url ~ .'
+  lacquer why -n {name} {curl}{first}
+      sends a request and explains why it was a hit or a miss
+  lacquer log -n {name}
+      lists the requests; `lacquer top` shows the traffic live
+  lacquer ban -n {name} 'req.url ~ .'
       empties the cache
-{tools}
+
 Ctrl-C ends it.
 
 "
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_of_the_tools_are_read() {
-        assert_eq!(
-            tools_version("varnishlog (varnish-7.1.1 revision 7cee1c581bead20e88d101ab3d72afb29f14d87a)"),
-            Some((7, 1))
-        );
-        assert_eq!(tools_version("varnishlog (varnish-trunk revision 1)"), None);
-        assert!(READABLE.contains(&(7, 3)) && READABLE.contains(&(8, 0)) && !READABLE.contains(&(7, 2)));
-    }
 }

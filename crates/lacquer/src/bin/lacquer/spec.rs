@@ -61,6 +61,13 @@ pub fn storage(given: Option<&str>) -> Result<String, Failure> {
         }
         return Err(Failure::new(format_args!("--storage {spec}: not a size")).hint("write 512M or 4G"));
     }
+    let named = spec.split_once(',').map_or(spec, |(first, _)| first);
+    let kind = named.rsplit_once('=').map_or(named, |(_, kind)| kind);
+    // The daemon has its own words for `persistent`.
+    if !["malloc", "default", "file", "disk", "debug", "persistent"].contains(&kind) {
+        return Err(Failure::new(format_args!("--storage {spec}: there is no storage of the kind {kind}"))
+            .hint("write a size for memory, such as 512M, or disk,FILE,size=10G"));
+    }
     Ok(spec.to_owned())
 }
 
@@ -94,6 +101,8 @@ mod tests {
     fn storage_sizes_are_parsed() {
         assert_eq!(storage(Some("2g")).as_deref(), Ok("malloc,2G"));
         assert_eq!(storage(Some("file,/tmp/x,1G")).as_deref(), Ok("file,/tmp/x,1G"));
+        assert_eq!(storage(Some("s0=disk,/x,size=1G")).as_deref(), Ok("s0=disk,/x,size=1G"));
         assert!(storage(Some("12")).is_err());
+        assert!(storage(Some("ram,1G")).is_err());
     }
 }
