@@ -44,6 +44,8 @@ pub enum Reason {
     Write,
     Reads,
     Stall,
+    /// The journal does not contain what was written to it.
+    Journal,
 }
 
 /// An event for the log.
@@ -70,6 +72,21 @@ pub enum Event {
     /// All slow reads have ended.
     Responds,
     TakenOut(Reason),
+    /// The part of the journal at this position is damaged, and there is a copy of it.
+    Mended {
+        at: u64,
+    },
+    /// All objects were dropped.
+    Cleared(Cause),
+}
+
+/// The reason why all objects of a store were dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The journal has no room for the purges and bans that concern objects.
+    JournalFull,
+    /// Purges and bans are lost, because the journal is damaged at this position.
+    JournalDamaged { at: u64 },
 }
 
 impl fmt::Display for Operation {
@@ -88,7 +105,23 @@ impl fmt::Display for Reason {
             Self::Write => "a write failed",
             Self::Reads => "too many reads failed",
             Self::Stall => "a read did not end within 30 seconds",
+            Self::Journal => "the journal is damaged, and purges and bans are lost",
         })
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::JournalFull => f.write_str(
+                "the journal has no room for the purges and bans that concern its objects; use a larger device, or \
+                 fewer tags for each purge",
+            ),
+            Self::JournalDamaged { at } => write!(
+                f,
+                "the journal is damaged at byte {at}, and the purges and bans there are lost; check the disk"
+            ),
+        }
     }
 }
 
@@ -124,6 +157,13 @@ impl fmt::Display for Event {
                 "the disk is out of use: {reason}; its objects are misses; check or replace it, then run the \
                  commands `stop` and `start`: it begins empty"
             ),
+            Self::Mended { at } => {
+                write!(
+                    f,
+                    "the journal is damaged at byte {at}; a copy is used, and nothing is lost; check the disk"
+                )
+            }
+            Self::Cleared(cause) => write!(f, "all objects on the disk were dropped: {cause}"),
         }
     }
 }
@@ -162,7 +202,7 @@ struct InProgress {
 impl State {
     fn report(&mut self, event: Event) {
         // Changes of the state are few, and never lost.
-        let is_rare = matches!(event, Event::Responds | Event::TakenOut(_));
+        let is_rare = matches!(event, Event::Responds | Event::TakenOut(_) | Event::Cleared(_));
         if self.events.len() < MOST_EVENTS || is_rare {
             self.events.push(event);
         } else {

@@ -15,17 +15,31 @@
 //! group that has the flag 1. The half with the higher generation is used, if its checkpoint is complete. Log positions
 //! before `tail` are no longer in use, whatever their segments contain. No segment has an epoch above the `limit` of the
 //! last group, so that a start finds the newest objects at once. It is 0 if that is not known: earlier programs write 0.
+//!
+//! A group is written twice, in one write: the first has the flag 2, and its copy, with the next number, the flag 4.
+//! Earlier programs read both, which is the same as one. Only the groups of a large checkpoint are written once. The
+//! write is durable before the next begins, and a checkpoint is followed by a group without records. So a damaged group
+//! that was durable either has a copy, or is followed by a group that proves the loss (`read`).
+
+mod read;
 
 use std::collections::HashMap;
 use std::io;
 
 use crate::blocks::{Aligned, BLOCK, Blocks, Gradual, Reader};
-use crate::layout::{LAST_LOG, Layout, VERSION};
+use crate::layout::{LAST_LOG, Layout};
+
+pub(crate) use read::{Found, read};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"LQjn");
 const GROUP: usize = 4 + 4 + 8 + 4 + 4 + 8 + 4 + 4 + 8;
 /// The flag of the last group of a checkpoint.
 const COMPLETE: u32 = 1;
+/// The flag of a group that the next one repeats, and the flag of that one.
+const REPEATED: u32 = 2;
+const REPEATS: u32 = 4;
+/// A limit of generations.
+const LAST_GENERATION: u64 = 1 << 62;
 /// The maximum length of the records in a group of a checkpoint.
 const CHECKPOINT_GROUP: usize = 1 << 20;
 
@@ -194,6 +208,8 @@ pub(crate) fn put_ban(out: &mut Vec<u8>, ban: &Ban) {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cursor {
     generation: u64,
+    /// The highest generation of which a group was found: possibly that of a checkpoint that is not complete.
+    newest: u64,
     /// The offset in the half.
     at: u64,
     number: u32,
@@ -214,7 +230,7 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    fn encode(&self, layout: &Layout) -> Aligned {
+    fn encode(&self, layout: &Layout) -> Vec<u8> {
         let mut out = Vec::with_capacity(GROUP + self.records.len());
         out.extend_from_slice(&MAGIC.to_le_bytes());
         out.extend_from_slice(&(self.records.len() as u32).to_le_bytes());
@@ -227,7 +243,7 @@ impl<'a> Group<'a> {
         let checksum = Self::checksum(layout, &out, self.records);
         out.extend_from_slice(&checksum.to_le_bytes());
         out.extend_from_slice(self.records);
-        Aligned::copy_of(&out)
+        out
     }
 
     fn checksum(layout: &Layout, fixed: &[u8], records: &[u8]) -> u64 {
@@ -255,49 +271,11 @@ impl<'a> Group<'a> {
         let is_sound = !reader.is_short
             && magic == MAGIC
             && tail < LAST_LOG
+            && (1..LAST_GENERATION).contains(&generation)
+            && u64::from(number) < layout.journal / BLOCK
             && checksum == Self::checksum(layout, &bytes[..GROUP - 8], records);
         is_sound.then_some(Self { generation, number, flags, tail, last_ban, limit, records })
     }
-}
-
-/// Reads the journal. Returns the records and the place to continue at.
-pub(crate) fn read(layout: &Layout, blocks: &dyn Blocks) -> io::Result<(Live, Cursor)> {
-    let mut best: Option<(Live, Cursor)> = None;
-    for half in 0..2 {
-        if let Some(found) = read_half(layout, blocks, half)?
-            && best.as_ref().is_none_or(|(_, cursor)| cursor.generation < found.1.generation)
-        {
-            best = Some(found);
-        }
-    }
-    let (live, cursor) = best.unwrap_or_default();
-    let cursor = Cursor { is_raised: layout.version >= VERSION, limit: live.limit, ..cursor };
-    Ok((live, cursor))
-}
-
-fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Option<(Live, Cursor)>> {
-    let mut groups = Gradual::new(blocks, layout.journal_half(half), layout.journal);
-    let mut live = Live::default();
-    let mut cursor = Cursor::default();
-    let mut is_complete = false;
-    while let Some(group) = Group::read(layout, &mut groups, cursor.at)? {
-        if cursor.number == 0 {
-            cursor.generation = group.generation;
-        }
-        let continues = group.generation == cursor.generation
-            && group.number == cursor.number
-            && group.generation % 2 == half;
-        if !continues || live.apply(group.records).is_none() {
-            break;
-        }
-        live.tail = live.tail.max(group.tail);
-        live.last_ban = live.last_ban.max(group.last_ban);
-        live.limit = u64::from(group.limit);
-        is_complete |= group.flags & COMPLETE != 0;
-        cursor.number += 1;
-        cursor.at += ((GROUP + group.records.len()) as u64).next_multiple_of(BLOCK);
-    }
-    Ok(is_complete.then_some((live, cursor)))
 }
 
 /// The journal does not have room for the records.
@@ -305,6 +283,13 @@ fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Opti
 pub(crate) struct NoRoom;
 
 impl Cursor {
+    /// Returns the generation of the next checkpoint, which is in the other half. No group has it: those of a checkpoint
+    /// that a cut of power has interrupted cannot be taken for groups of the next one.
+    fn next_generation(&self) -> u64 {
+        let next = self.newest.max(self.generation) + 1;
+        next + u64::from(next % 2 == self.generation % 2)
+    }
+
     /// Appends a group of records and makes it durable. Fails with `NoRoom` if this half is full.
     pub(crate) fn append(
         &mut self,
@@ -316,7 +301,7 @@ impl Cursor {
         if self.generation == 0 {
             return Ok(Err(NoRoom));
         }
-        let written = self.write(layout, blocks, live, records, 0)?;
+        let written = self.write_twice(layout, blocks, live, records, 0)?;
         if written.is_ok() {
             blocks.sync()?;
         }
@@ -346,24 +331,34 @@ impl Cursor {
         for ban in &live.bans {
             put(&|out| put_ban(out, ban));
         }
-        let needs: u64 = groups.iter().map(|g| ((GROUP + g.len()) as u64).next_multiple_of(BLOCK)).sum();
+        let needs: u64 = groups.iter().map(|group| room_of(group)).sum();
         // Half of the room is for the records that follow.
         if needs > layout.journal / 2 {
             return Ok(Err(NoRoom));
         }
-        let mut next = Self { generation: self.generation + 1, at: 0, number: 0, ..*self };
+        let is_small = 2 * needs <= layout.journal / 2;
+        let mut next = Self { generation: self.next_generation(), at: 0, number: 0, ..*self };
+        next.newest = next.generation;
         let last = groups.len() - 1;
         for (i, group) in groups.iter().enumerate() {
             let flags = if i == last { COMPLETE } else { 0 };
-            let written = next.write(layout, blocks, live, group, flags)?;
+            let written = if is_small {
+                next.write_twice(layout, blocks, live, group, flags)?
+            } else {
+                next.write(layout, blocks, live, &[(group, flags)])?
+            };
             debug_assert!(written.is_ok(), "the room was computed");
         }
         blocks.sync()?;
+        // The proof that the checkpoint was durable.
+        let sealed = next.append(layout, blocks, live, &[])?;
+        debug_assert!(sealed.is_ok(), "half of the room is free");
         *self = next;
         Ok(Ok(()))
     }
 
-    fn write(
+    /// Writes a group and its copy.
+    fn write_twice(
         &mut self,
         layout: &Layout,
         blocks: &dyn Blocks,
@@ -371,19 +366,40 @@ impl Cursor {
         records: &[u8],
         flags: u32,
     ) -> io::Result<Result<(), NoRoom>> {
-        let Self { generation, at, number, .. } = *self;
-        let limit = u32::try_from(live.limit).unwrap_or(0);
-        let group =
-            Group { generation, number, flags, tail: live.tail, last_ban: live.last_ban, limit, records };
-        let bytes = group.encode(layout);
-        let len = bytes.bytes().len() as u64;
+        self.write(layout, blocks, live, &[(records, flags | REPEATED), (records, flags | REPEATS)])
+    }
+
+    /// Writes groups, as their records and flags, in one write.
+    fn write(
+        &mut self,
+        layout: &Layout,
+        blocks: &dyn Blocks,
+        live: &Live,
+        groups: &[(&[u8], u32)],
+    ) -> io::Result<Result<(), NoRoom>> {
+        let Self { generation, at, .. } = *self;
+        let len: u64 = groups.iter().map(|(records, _)| room_of(records)).sum();
         if at + len > layout.journal {
             return Ok(Err(NoRoom));
         }
+        let limit = u32::try_from(live.limit).unwrap_or(0);
+        let mut bytes = Aligned::new(len as usize);
+        let mut from = 0;
+        for (number, &(records, flags)) in (self.number..).zip(groups) {
+            let Live { tail, last_ban, .. } = *live;
+            let group = Group { generation, number, flags, tail, last_ban, limit, records }.encode(layout);
+            bytes.bytes_mut()[from..from + group.len()].copy_from_slice(&group);
+            from += room_of(records) as usize;
+        }
         blocks.write(layout.journal_half(generation) + at, bytes.bytes())?;
         self.at += len;
-        self.number += 1;
+        self.number += groups.len() as u32;
         self.limit = live.limit;
         Ok(Ok(()))
     }
+}
+
+/// Returns the number of bytes that a group with these records occupies.
+fn room_of(records: &[u8]) -> u64 {
+    ((GROUP + records.len()) as u64).next_multiple_of(BLOCK)
 }

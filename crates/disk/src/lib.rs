@@ -51,7 +51,7 @@ mod tests;
 
 pub use blocks::{Aligned, BLOCK, Blocks};
 pub use file::{FileDevice, open_file, path_of, reserve};
-pub use health::{Event, Operation, Reason};
+pub use health::{Cause, Event, Operation, Reason};
 pub use index::{Entry, Index, are_rivals, variant};
 pub use journal::Ban;
 pub use lacquer_rings::Ring;
@@ -60,7 +60,7 @@ pub use load::Receiver;
 pub use part_stream::PartStream;
 pub use read::{Loaded, StoredBody};
 pub use record::{Fields, Key, Meta, Parts, fingerprint, record_len};
-pub use report::{CLASSES, Report, UsedSegments, class_limit, report};
+pub use report::{CLASSES, JournalDamage, Report, UsedSegments, class_limit, report};
 pub use running::Running;
 pub use state::{Content, Dropped, Hold, Phase};
 pub use stats::Stats;

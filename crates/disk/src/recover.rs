@@ -47,7 +47,11 @@ impl Store {
         let Live { tail, limit, .. } = self.state.lock().live;
         let InUse { mut epochs, newest, unreadable, outdated } =
             InUse::read(&layout, &*self.blocks, tail, threads);
-        debug_assert!(limit == 0 || epochs.first().is_none_or(|newest| newest.epoch <= limit));
+        if limit > 0 && epochs.first().is_some_and(|newest| newest.epoch > limit) {
+            // The journal allowed this segment, and with that record others may be lost.
+            self.fail(Vec::new(), Reason::Journal);
+            return Ok(());
+        }
         for (slot, error) in unreadable {
             self.wipe(slot, error)?;
         }

@@ -36,10 +36,20 @@ pub struct Report {
     pub bans: usize,
     pub last_ban: u32,
     pub purges: usize,
+    pub journal: JournalDamage,
     /// Segments that could not be read, with the reason.
     pub unreadable: Vec<(u64, String)>,
     /// The positions of damaged records.
     pub damaged: Vec<u64>,
+}
+
+/// The damage of the journal.
+#[derive(Clone, Debug, Default)]
+pub struct JournalDamage {
+    /// The positions of damaged groups of which there are copies.
+    pub mended: Vec<u64>,
+    /// The position of groups whose records are lost: the next start drops all objects.
+    pub lost: Option<u64>,
 }
 
 /// Returns the upper bound of a class of sizes, in bytes.
@@ -56,15 +66,21 @@ pub fn report(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report, OpenError> {
     let layout = Layout::open(blocks)?;
-    let (live, _) = journal::read(&layout, blocks)?;
+    let journal::Found { mut live, mended, lost, .. } = journal::read(&layout, blocks)?;
+    let tail = live.tail;
+    if lost.is_some() {
+        // The next start drops all objects.
+        live.tail = u64::MAX;
+    }
     let mut report = Report {
         layout: Some(layout),
         bans: live.bans.len(),
         last_ban: live.last_ban,
         purges: live.purges.len() + live.tags.len(),
+        journal: JournalDamage { mended, lost },
         ..Report::default()
     };
-    let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, live.tail, 1);
+    let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, tail, 1);
     report.unreadable.extend(unreadable.into_iter().map(|(slot, error)| (slot, error.to_string())));
     report.used.count = epochs.len() as u64;
     report.used.oldest = epochs.iter().map(|begun| begun.at).filter(|&at| at > 0.0).reduce(f64::min);

@@ -55,7 +55,7 @@ stats! {
     recovered,
     /// Segments that could not be used because responses were being sent from them.
     pinned,
-    /// Times at which the contents were dropped because the journal was full of live records.
+    /// Times at which the contents were dropped because the journal was full of live records, or damaged.
     cleared,
 }
 

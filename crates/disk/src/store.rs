@@ -12,9 +12,9 @@ use twox_hash::XxHash3_64;
 
 use crate::blocks::Blocks;
 use crate::buffers::Buffers;
-use crate::health::{Event, Health, Observed, Reason};
+use crate::health::{Cause, Event, Health, Observed, Reason};
 use crate::index::{Entry, Index};
-use crate::journal::{self, Ban, Cursor, Live};
+use crate::journal::{self, Ban, Cursor, Found, Live};
 use crate::layout::{Layout, OpenError};
 use crate::record::{Key, fingerprint};
 use crate::state::{Dropped, Hold, Phase, State};
@@ -122,9 +122,21 @@ impl Store {
         options: Options,
         clock: fn() -> f64,
     ) -> Result<Arc<Self>, OpenError> {
-        let layout = Layout::open(&*blocks)?;
-        let (live, cursor) = journal::read(&layout, &*blocks)?;
+        let mut layout = Layout::open(&*blocks)?;
+        let mut found = journal::read(&layout, &*blocks)?;
         let health = Arc::<Health>::default();
+        for &at in &found.mended {
+            health.report(Event::Mended { at });
+        }
+        if let Some(at) = found.lost {
+            // Any object may be one of those that the lost records concern.
+            layout.renew(&*blocks, clock())?;
+            layout = Layout::open(&*blocks)?;
+            found = journal::read(&layout, &*blocks)?;
+            bump(&health.stats.cleared);
+            health.report(Event::Cleared(Cause::JournalDamaged { at }));
+        }
+        let Found { live, cursor, .. } = found;
         let blocks = Box::new(Observed { blocks, health: Arc::clone(&health) });
         let past = Past { bans: live.bans.clone(), last_ban: live.last_ban };
         Ok(Arc::new(Self {
@@ -517,6 +529,7 @@ impl Store {
     /// Drops all objects, and with them the records that concern them: the journal has no room for these.
     fn clear(&self) {
         bump(&self.health.stats.cleared);
+        self.health.report(Event::Cleared(Cause::JournalFull));
         let mut state = self.state.lock();
         state.live.tail = state.next_log(&self.layout);
         state.live.clear();

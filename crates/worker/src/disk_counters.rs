@@ -103,9 +103,13 @@ impl Printed {
     /// Returns whether an event is printed now.
     fn is_due(&mut self, event: &Event, now: f64) -> bool {
         match event {
-            Event::TakenOut(_) => return true,
+            Event::TakenOut(_) | Event::Cleared(_) => return true,
             Event::Responds => return std::mem::take(&mut self.has_stall),
-            Event::Failed { .. } | Event::Damaged { .. } | Event::Lost { .. } | Event::Slow { .. } => {}
+            Event::Failed { .. }
+            | Event::Damaged { .. }
+            | Event::Lost { .. }
+            | Event::Slow { .. }
+            | Event::Mended { .. } => {}
         }
         let is_due = now - self.at >= PRINT_EVERY;
         if is_due {

@@ -7,6 +7,7 @@ mod fetch;
 mod format;
 mod health;
 mod index;
+mod journal;
 mod large;
 mod moves;
 mod page;

@@ -10,6 +10,7 @@ use lacquer_testing::Random;
 
 use super::device::SimulatedDevice;
 use super::fetch::FetchedMemory;
+use crate::health::Event;
 use crate::journal::Ban;
 use crate::layout::Layout;
 use crate::part_stream::PartStream;
@@ -189,6 +190,12 @@ struct World {
     writer: Writer,
     ledger: Ledger,
     is_flipped: bool,
+    /// Whether a bit of the journal has changed since the last start.
+    has_flipped_journal: bool,
+    flips: u64,
+    /// Starts at which records of the journal were lost, or damaged groups had a copy.
+    cleared: u64,
+    mended: u64,
     /// Whether reads have failed since the last start.
     has_failing_reads: bool,
     failures: u64,
@@ -238,6 +245,10 @@ impl World {
             writer,
             ledger,
             is_flipped,
+            has_flipped_journal: false,
+            flips: 0,
+            cleared: 0,
+            mended: 0,
             has_failing_reads: false,
             failures: 0,
             found: 0,
@@ -289,14 +300,26 @@ impl World {
             98 if self.random.below(8) == 0 => self.fail_reads(),
             98 if self.random.below(8) == 0 => {
                 self.is_flipped = true;
-                let at = crate::blocks::BLOCK
-                    + self.random.below(self.store.layout().size() - crate::blocks::BLOCK);
+                let layout = *self.store.layout();
+                let at = layout.data() + self.random.below(layout.size() - layout.data());
                 self.device.flip(at, self.random.below(8) as u8);
             }
+            98 if !self.has_flipped_journal && self.random.below(3) == 0 => self.flip_journal(),
             _ => (0..20).for_each(|_| {
                 self.writer.step();
             }),
         }
+    }
+
+    /// Changes a bit of the journal, which the next start may need.
+    fn flip_journal(&mut self) {
+        self.has_flipped_journal = true;
+        self.flips += 1;
+        let layout = *self.store.layout();
+        let half = layout.journal_half(self.random.below(2));
+        // Most groups are near the beginning.
+        let len = layout.journal >> (2 * self.random.below(3));
+        self.device.flip(half + self.random.below(len), self.random.below(8) as u8);
     }
 
     fn fail_reads(&mut self) {
@@ -490,10 +513,14 @@ impl World {
         let is_renewed = store.layout().id != self.store.layout().id;
         // A cut of power may come before the contents are invalid, or after that.
         assert!(
-            if has_failed { is_renewed || was_off } else { !is_renewed },
+            if has_failed { is_renewed || was_off } else { !is_renewed || self.has_flipped_journal },
             "seed {}: {is_renewed}",
             self.seed
         );
+        let (events, _) = store.take_events();
+        self.cleared += u64::from(events.iter().any(|event| matches!(event, Event::Cleared(_))));
+        self.mended += u64::from(events.iter().any(|event| matches!(event, Event::Mended { .. })));
+        self.has_flipped_journal = false;
         if is_renewed {
             // The next start finds nothing, not even bans.
             self.failures += 1;
@@ -558,7 +585,7 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn worlds_keep_their_promises() {
     let (mut found, mut starts, mut moved, mut evicted, mut large, mut failures) = (0, 0, 0, 0, 0, 0);
-    let mut streamed = 0;
+    let (mut streamed, mut flips, mut cleared, mut mended) = (0, 0, 0, 0);
     let seeds = seeds();
     let count = seeds.end - seeds.start;
     for seed in seeds {
@@ -571,10 +598,14 @@ fn worlds_keep_their_promises() {
         large += world.large;
         streamed += world.streamed;
         failures += world.failures;
+        flips += world.flips;
+        cleared += world.cleared;
+        mended += world.mended;
     }
     println!(
         "{count} worlds, {starts} starts, {found} objects read, {moved} moved, {evicted} evicted, \
-         {large} reads of large objects, {streamed} written while they were fetched, {failures} failures of reads"
+         {large} reads of large objects, {streamed} written while they were fetched, {failures} failures of reads, \
+         {flips} changes of the journal, of which {mended} had a copy and {cleared} lost records"
     );
     let is_rich = found > count * 20
         && starts > count * 2
@@ -582,6 +613,8 @@ fn worlds_keep_their_promises() {
         && evicted > count / 2
         && large > count / 4
         && streamed > count / 2
-        && failures > count / 100;
+        && failures > count / 100
+        && flips > count / 4
+        && mended > count / 100;
     assert!(count < 100 || is_rich, "the worlds are empty");
 }

@@ -178,7 +178,7 @@ counter_set! {
     c_slow: Counter Info Integer "Slow operations" "Reads, writes and flushes that took more than a second.";
     c_journaled: Counter Info Integer "Journal records" "Purges and bans that were recorded.";
     c_pinned: Counter Info Integer "Segments kept" "Segments that could not be reused because responses were sent from them.";
-    c_cleared: Counter Info Integer "Contents dropped" "Times at which all objects were dropped because the journal was full.";
+    c_cleared: Counter Info Integer "Contents dropped" "Times at which all objects were dropped because the journal was full or damaged.";
 }
 
 counter_set! {

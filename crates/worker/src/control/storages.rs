@@ -71,7 +71,7 @@ fn disk_text(disk: &CountedDisk, now: f64) -> String {
         human::bytes(size),
     );
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let Stats { reads, written, read_errors, write_errors, damaged, slow, .. } = stats;
+    let Stats { reads, written, read_errors, write_errors, damaged, slow, cleared, .. } = stats;
     for (name, counter) in [("objects read", reads), ("objects written", written)] {
         let _ = write!(text, ", {} {name}", load(counter));
     }
@@ -80,6 +80,7 @@ fn disk_text(disk: &CountedDisk, now: f64) -> String {
         ("write errors", write_errors),
         ("damaged objects", damaged),
         ("slow operations", slow),
+        ("times emptied", cleared),
     ];
     for (name, counter) in faults.into_iter().filter(|(_, counter)| load(counter) > 0) {
         let _ = write!(text, ", {} {name}", load(counter));

@@ -125,7 +125,18 @@ pub fn check(values: &Values) -> Result<ExitCode, Failure> {
     for place in report.damaged.iter().take(10) {
         let _ = writeln!(text, "the object at byte {place} is damaged");
     }
-    let faults = report.damaged.len() + report.unreadable.len();
+    for place in &report.journal.mended {
+        let _ =
+            writeln!(text, "the journal is damaged at byte {place}; there is a copy, and nothing is lost");
+    }
+    if let Some(place) = report.journal.lost {
+        let _ = writeln!(
+            text,
+            "the journal is damaged at byte {place}, and purges and bans are lost: the daemon will drop all objects"
+        );
+    }
+    let of_journal = report.journal.mended.len() + usize::from(report.journal.lost.is_some());
+    let faults = report.damaged.len() + report.unreadable.len() + of_journal;
     if report.damaged.len() > 10 {
         let _ = writeln!(text, "{} more objects are damaged", report.damaged.len() - 10);
     }
