@@ -33,8 +33,7 @@ impl DiskObject {
         let descriptor = Descriptor::read(loaded.fields().descriptor).ok()?;
         let (_, head) = split_head(loaded.fields().head)?;
         let heads = &cache.bans.heads;
-        let is_sound =
-            heads.is_sound(head) && heads.is_sound_extra(loaded.fields().extra, loaded.body_len());
+        let is_sound = heads.is_sound(head) && heads.is_sound_extra(loaded.fields().extra, loaded.body_len());
         if descriptor.key != *key || !is_sound {
             return None;
         }
