@@ -238,7 +238,11 @@ impl Layout {
     pub(crate) fn raise_version(&self, blocks: &dyn Blocks) -> io::Result<()> {
         let superblock = Self { version: VERSION, ..*self }.superblock();
         for at in [BLOCK, 0] {
-            blocks.write(at, superblock.bytes())?;
+            // The rest of the block stays.
+            let mut block = Aligned::new(BLOCK as usize);
+            blocks.read(at, block.bytes_mut())?;
+            block.bytes_mut()[..SUPERBLOCK].copy_from_slice(&superblock.bytes()[..SUPERBLOCK]);
+            blocks.write(at, block.bytes())?;
             blocks.sync()?;
         }
         Ok(())

@@ -34,10 +34,19 @@ pub fn esi_program(object: &Object) -> Option<&[u8]> {
 pub fn is_sound(extra: &[u8], body: u64) -> bool {
     let Some(kinds) = extra.first() else { return true };
     matches!(*kinds, 1..=3)
-        && parts(extra).is_some_and(|(_, program)| match program {
-            Some(program) => esi::is_sound(program, body),
-            None => extra.len() == 1 + size_of::<u64>(),
+        && parts(extra).is_some_and(|(unpacked, program)| {
+            unpacked.is_none_or(|length| length <= longest_unpacked(body))
+                && match program {
+                    Some(program) => esi::is_sound(program, body),
+                    None => extra.len() == 1 + size_of::<u64>(),
+                }
         })
+}
+
+/// Returns a bound of the length of a gzipped body after decompression. A block of deflate has up to 1032 bytes for each
+/// of its bytes.
+fn longest_unpacked(body: u64) -> u64 {
+    body.saturating_add(1).saturating_mul(1032)
 }
 
 /// Encodes the data for an object, in the format that the other functions read.
@@ -75,5 +84,9 @@ mod tests {
         for extra in [&[4][..], &[0], &[1, 0], &[1, 0, 0, 0, 0, 0, 0, 0, 0, 7], &[2], &[2, 0, 9]] {
             assert!(!is_sound(extra, 100), "{extra:?}");
         }
+        for (length, body) in [(u64::MAX, 100), (1 << 40, 100), (104_233, 100), (1033, 0)] {
+            assert!(!is_sound(&of(Some(length), None), body), "{length} of {body}");
+        }
+        assert!(is_sound(&of(Some(103_000), None), 100));
     }
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use lacquer_cli::link::{DiskConfig, DisksConfig};
 use lacquer_disk::{
-    Aligned, BLOCK, Blocks, FileDevice, LEAST_SIZE, Layout, OpenError, open_file, path_of, reserve,
+    Aligned, BLOCK, Blocks, FileDevice, Joined, LEAST_SIZE, Layout, Membership, OpenError, open_file,
+    path_of, reserve,
 };
 use lacquer_params::number::parse_bytes;
 
@@ -83,15 +84,25 @@ impl DiskArguments {
     /// Opens and locks the store. Creates it in a file that does not exist or is empty, and on an empty device.
     fn open(&self, complain: &Complain) -> Outcome<DiskFile> {
         let path = path_of(&self.path);
-        let fault = |text: &dyn Display| about(&path, text);
-        if self.size.is_none() && !path.exists() {
-            return Err(fault(&"there is no store; add size=, such as size=100G, to create one"));
+        let was_there = path.exists();
+        if self.size.is_none() && !was_there {
+            let text = "there is no store; add size=, such as size=100G, to create one";
+            return Err(about(&path, &text));
         }
+        self.open_at(&path, complain).inspect_err(|_| {
+            if !was_there {
+                let _ = std::fs::remove_file(&path);
+            }
+        })
+    }
+
+    fn open_at(&self, path: &Path, complain: &Complain) -> Outcome<DiskFile> {
+        let fault = |text: &dyn Display| about(path, text);
         let io = |error: &std::io::Error| match error.raw_os_error() {
             Some(_) => fault(&os_error_text(error)),
             None => fault(error),
         };
-        let file = open_file(&path, self.size.is_some()).map_err(|error| io(&error))?;
+        let file = open_file(path, self.size.is_some()).map_err(|error| io(&error))?;
         let device = device(&file).map_err(|error| io(&error))?;
         match Layout::open(&device) {
             Ok(layout) => {
@@ -105,7 +116,7 @@ impl DiskArguments {
                     complain.report(Level::Info, &text);
                 }
             }
-            Err(OpenError::Empty) => self.create(&path, &file)?,
+            Err(OpenError::Empty) => self.create(path, &file)?,
             Err(error) => return Err(fault(&error)),
         }
         Ok(self.adopt(file))
@@ -232,6 +243,12 @@ impl DiskFiles {
                 }
             }
         }
+        for (id, error) in self.join(complain) {
+            complain.report(Level::Error, &error);
+            if !left.contains(&id) {
+                left.push(id);
+            }
+        }
         if left != marked
             && let Err(error) = write_marker(&self.marker, &left)
         {
@@ -242,6 +259,39 @@ impl DiskFiles {
             );
             complain.report(Level::Error, &text);
         }
+    }
+}
+
+impl DiskFiles {
+    /// Drops the contents of disks that were absent when others of the storage were in use: they have not recorded the
+    /// purges of that time. Returns the ids of disks for which that is impossible, and which are not used.
+    fn join(&mut self, complain: &Complain) -> Vec<(u64, String)> {
+        let mut used: Vec<&mut DiskFile> = self.disks.iter_mut().filter(|disk| disk.is_used).collect();
+        let members: Vec<_> = used.iter().map(|disk| disk.membership().unwrap_or(None)).collect();
+        let Joined { outdated, changes } = Membership::join(&members);
+        let Some(changes) = changes else { return Vec::new() };
+        let mut id = [0; 8];
+        // Without a random number, the time distinguishes the changes.
+        let id = secret::random(&mut id).map_or(now().to_bits(), |()| u64::from_le_bytes(id));
+        let membership = Membership { changes, id, disks: used.len() as u64 };
+        let mut failed = Vec::new();
+        for (index, disk) in used.iter_mut().enumerate() {
+            let is_outdated = outdated.contains(&index);
+            let path = disk.config.path.display().to_string();
+            if is_outdated {
+                let text = format!(
+                    "(-sdisk) {path}: the disk was not in use at the last start of its storage, and may lack purges; it \
+                     starts empty"
+                );
+                complain.report(Level::Error, &text);
+            }
+            if let Err(error) = disk.set_membership(&membership, is_outdated) {
+                let text = format!("(-sdisk) {path}: the disk has failed and is not used: {error}");
+                disk.is_used = false;
+                failed.push((disk.config.id, text));
+            }
+        }
+        failed
     }
 }
 
@@ -263,6 +313,23 @@ fn read_marker(marker: &File) -> Vec<u64> {
 }
 
 impl DiskFile {
+    fn membership(&self) -> Result<Option<Membership>, OpenError> {
+        let device = device(&self.file)?;
+        Ok(Membership::read(&Layout::open(&device)?, &device)?)
+    }
+
+    /// Drops the contents if they are outdated, and writes the membership.
+    fn set_membership(&mut self, membership: &Membership, is_outdated: bool) -> Result<(), OpenError> {
+        let device = device(&self.file)?;
+        let mut layout = Layout::open(&device)?;
+        if is_outdated {
+            layout.renew(&device, now())?;
+            layout = Layout::open(&device)?;
+            self.config.id = layout.id;
+        }
+        Ok(membership.write(&layout, &device)?)
+    }
+
     /// Reads the id of the store. Drops its contents if it is one of those that have failed, and returns the old id.
     fn prepare(&mut self, marked: &[u64]) -> Result<Option<u64>, OpenError> {
         let device = device(&self.file)?;
@@ -308,6 +375,37 @@ mod tests {
             let fault = parse(words).unwrap_err().to_string();
             assert!(fault.contains(text), "{fault}");
         }
+    }
+
+    /// A disk that was absent while another one was in use begins empty.
+    #[test]
+    fn disks_that_were_absent_are_emptied() {
+        let folder = std::env::temp_dir().join(format!("lacquer-members-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let complain = Complain::new(false, "test");
+        let start = |names: &[&str]| -> Vec<u64> {
+            let open = |name: &&str| {
+                parse(&format!("{},size=16m", folder.join(name).display())).unwrap().open(&complain).unwrap()
+            };
+            let mut options = File::options();
+            options.read(true).write(true).create(true).truncate(false);
+            let marker = options.open(folder.join("marker")).unwrap();
+            let mut files = DiskFiles { disks: names.iter().map(open).collect(), marker };
+            files.prepare(&complain);
+            assert!(read_marker(&files.marker).is_empty());
+            files.config().unwrap().disks.iter().map(|disk| disk.id).collect()
+        };
+        let first = start(&["a", "b"]);
+        assert_eq!(start(&["b", "a"]), [first[1], first[0]], "the order does not matter");
+        assert_eq!(start(&["a"]), [first[0]]);
+        let second = start(&["a", "b"]);
+        assert!(second[0] == first[0] && second[1] != first[1], "{first:?} {second:?}");
+        assert_eq!(start(&["a", "b"]), second);
+        // Each of them alone.
+        assert_eq!((start(&["a"]), start(&["b"])), (vec![second[0]], vec![second[1]]));
+        let third = start(&["a", "b"]);
+        assert!(third[0] != second[0] && third[1] != second[1], "{second:?} {third:?}");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     /// Stores that failed begin empty, and one that cannot be read is not used until it was emptied.

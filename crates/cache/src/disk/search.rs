@@ -27,11 +27,14 @@ pub struct DiskObject {
 }
 
 impl DiskObject {
-    /// Accepts an object of the key whose descriptor and head can be read, and whose head contains its tags.
+    /// Accepts an object of the key whose descriptor, head and data of filters can be read, and whose head contains its
+    /// tags.
     fn new(cache: &Cache, disk: usize, key: &Key, loaded: Loaded) -> Option<Self> {
         let descriptor = Descriptor::read(loaded.fields().descriptor).ok()?;
         let (_, head) = split_head(loaded.fields().head)?;
-        if descriptor.key != *key || !cache.bans.heads.is_sound(head) {
+        let heads = &cache.bans.heads;
+        let is_sound = heads.is_sound(head) && heads.is_sound_extra(loaded.fields().extra, loaded.body_len());
+        if descriptor.key != *key || !is_sound {
             return None;
         }
         let tags = cache.tags_in(head);

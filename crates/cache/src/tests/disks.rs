@@ -359,3 +359,15 @@ fn an_object_is_written_only_if_its_head_has_its_tags() {
     assert_eq!(w.store.objects(), 1);
     assert!(w.store.may_have(&key_of(&digest(3))));
 }
+
+#[test]
+fn data_of_filters_is_checked_when_it_is_read() {
+    let memory = Memory::with_store(16 << 20);
+    let mut w = DiskWorld::new(&memory);
+    w.fetch(1);
+    w.world.fill(2, 1000.0, |spec| spec.extra = b"not what a filter writes");
+    w.settle();
+    assert_eq!(w.store.objects(), 2);
+    let w = DiskWorld::new(&memory);
+    assert!(w.finds(1) && !w.finds(2));
+}
