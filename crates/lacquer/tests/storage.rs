@@ -50,6 +50,7 @@ fn impossible_requests_leave_no_file() {
     refuses("check", &path, &[], &["new"]);
     assert!(!path.exists());
     refuses("create", &path, &["--size", "1M"], &["too small"]);
+    assert!(!path.exists());
     refuses("create", Path::new("/dev/null"), &["--size", "16M"], &["neither a file nor a block device"]);
 }
 

@@ -95,7 +95,9 @@ fn lost_records_drop_all_objects() {
     let last = groups.len() - 2;
     for pair in groups[..last].chunks(2) {
         let device = sound.restart();
-        pair.iter().for_each(|at| device.flip(at + 20, 1));
+        for at in pair {
+            device.flip(at + 20, 1);
+        }
         let checked = report(&device, true, 1000.0, &mut |_, _| {}).expect("a store");
         assert_eq!((checked.journal.lost, checked.objects), (Some(pair[0]), 0));
         let store = open(&device);
@@ -120,7 +122,9 @@ fn a_damaged_beginning_does_not_bring_the_older_half_back() {
     let first = layout().journal_half(0);
     let newest = all.iter().copied().filter(|&at| at < first + JOURNAL);
     let beginning: Vec<u64> = newest.take(2).collect();
-    beginning.iter().for_each(|at| device.flip(at + 50, 1));
+    for at in &beginning {
+        device.flip(at + 50, 1);
+    }
     let store = open(&device);
     assert_eq!((found(&store), is_cleared(&store)), (Vec::new(), true));
 }
@@ -133,7 +137,9 @@ fn a_write_that_was_interrupted_is_no_damage() {
     assert_eq!((checked.journal.lost, checked.journal.mended, checked.objects), (None, Vec::new(), 5));
     // The last purge, as if its write had not ended.
     let device = sound.restart();
-    groups[groups.len() - 2..].iter().for_each(|at| device.flip(at + 20, 1));
+    for at in &groups[groups.len() - 2..] {
+        device.flip(at + 20, 1);
+    }
     let store = open(&device);
     assert_eq!((found(&store), is_cleared(&store)), ((4..10).collect(), false));
 }

@@ -33,6 +33,15 @@ fn open(path: &Path, create: bool) -> Result<File, Failure> {
 
 pub fn create(values: &Values) -> Result<ExitCode, Failure> {
     let path = path(values);
+    let was_there = path.exists();
+    let created = create_at(&path, values);
+    if created.is_err() && !was_there {
+        let _ = std::fs::remove_file(&path);
+    }
+    created
+}
+
+fn create_at(path: &Path, values: &Values) -> Result<ExitCode, Failure> {
     let failure = |error: &dyn std::fmt::Display| Failure::new(format_args!("{}: {error}", path.display()));
     let size = match values.one("size") {
         Some(text) => {
@@ -44,7 +53,7 @@ pub fn create(values: &Values) -> Result<ExitCode, Failure> {
     if size.is_none() && !path.exists() {
         return Err(needs_size());
     }
-    let file = open(&path, true)?;
+    let file = open(path, true)?;
     let found = file.metadata().map_err(|error| failure(&error))?;
     let is_file = found.is_file();
     let again = file.try_clone().map_err(|error| failure(&error))?;
@@ -67,6 +76,7 @@ pub fn create(values: &Values) -> Result<ExitCode, Failure> {
             reserve(&file, size)
                 .map_err(|error| failure(&format!("cannot reserve {size} bytes: {error}")))?;
         }
+        Some(_) => eprintln!("{}: --size is ignored: a device is used as a whole", path.display()),
         None if is_file && device.size() == 0 => {
             return Err(needs_size());
         }
