@@ -62,7 +62,7 @@ pub use membership::{Joined, Membership};
 pub use part_stream::PartStream;
 pub use read::{Loaded, StoredBody};
 pub use record::{Fields, Key, Meta, Parts, fingerprint, record_len};
-pub use report::{CLASSES, JournalDamage, Report, UsedSegments, class_limit, report};
+pub use report::{CLASSES, JournalReport, Report, UsedSegments, class_limit, report};
 pub use running::Running;
 pub use state::{Content, Dropped, Hold, Phase};
 pub use stats::Stats;

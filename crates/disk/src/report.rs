@@ -35,17 +35,17 @@ pub struct Report {
     pub sizes: [u64; CLASSES],
     pub bans: usize,
     pub last_ban: u32,
-    pub purges: usize,
-    pub journal: JournalDamage,
+    pub journal: JournalReport,
     /// Segments that could not be read, with the reason.
     pub unreadable: Vec<(u64, String)>,
     /// The positions of damaged records.
     pub damaged: Vec<u64>,
 }
 
-/// The damage of the journal.
+/// The purges in the journal, and its damage.
 #[derive(Clone, Debug, Default)]
-pub struct JournalDamage {
+pub struct JournalReport {
+    pub purges: usize,
     /// The positions of damaged groups of which there are copies.
     pub mended: Vec<u64>,
     /// The position of groups whose records are lost: the next start drops all objects.
@@ -76,8 +76,7 @@ pub fn report(
         layout: Some(layout),
         bans: live.bans.len(),
         last_ban: live.last_ban,
-        purges: live.purges.len() + live.tags.len(),
-        journal: JournalDamage { mended, lost },
+        journal: JournalReport { purges: live.purges.len() + live.tags.len(), mended, lost },
         ..Report::default()
     };
     let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, tail, 1);

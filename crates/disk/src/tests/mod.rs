@@ -10,6 +10,7 @@ mod index;
 mod journal;
 mod large;
 mod moves;
+mod owner;
 mod page;
 mod restart;
 mod reuse;

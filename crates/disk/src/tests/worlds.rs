@@ -10,6 +10,7 @@ use lacquer_testing::Random;
 
 use super::device::SimulatedDevice;
 use super::fetch::FetchedMemory;
+use super::owner::{Flag, Uses, tags};
 use crate::health::Event;
 use crate::journal::Ban;
 use crate::layout::Layout;
@@ -17,7 +18,7 @@ use crate::part_stream::PartStream;
 use crate::read::StoredBody;
 use crate::record::{Key, Meta, Parts};
 use crate::state::{Content, Phase};
-use crate::store::{Options, Owner, Store};
+use crate::store::{Options, Store};
 use crate::writer::Writer;
 
 const KEYS: u64 = 12;
@@ -83,11 +84,6 @@ impl Sample {
     }
 }
 
-/// Returns the tags in a head.
-fn tags(head: &[u8]) -> &[u8] {
-    head.split_first().and_then(|(&count, rest)| rest.get(..usize::from(count))).unwrap_or_default()
-}
-
 impl Content for Sample {
     fn parts(&self) -> Parts<'_> {
         let Self { variant, expires, ban, .. } = *self;
@@ -106,32 +102,6 @@ impl Content for Sample {
         window[..n].copy_from_slice(&rest[..n]);
         n
     }
-}
-
-/// Sets a flag when dropped.
-struct Flag(Arc<AtomicBool>);
-
-impl Drop for Flag {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-struct Uses;
-
-impl Owner for Uses {
-    fn is_used(&self, key: &Key) -> bool {
-        !key[0].is_multiple_of(4)
-    }
-
-    fn tags(&self, head: &[u8], each: &mut dyn FnMut(&[u8])) -> bool {
-        tags(head).chunks(1).for_each(each);
-        true
-    }
-
-    fn forget(&self, _: &Key) {}
-
-    fn failed(&self, _: bool) {}
 }
 
 /// The objects that a purge concerns.

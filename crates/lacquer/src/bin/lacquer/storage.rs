@@ -182,7 +182,7 @@ fn describe(path: &Path, report: &Report) -> String {
     let _ = writeln!(
         text,
         "  journal   {} purges, {} bans, last {}",
-        report.purges, report.bans, report.last_ban
+        report.journal.purges, report.bans, report.last_ban
     );
     let most = report.sizes.iter().copied().max().unwrap_or(0).max(1);
     for (class, &count) in report.sizes.iter().enumerate().filter(|(_, count)| **count > 0) {
