@@ -43,7 +43,8 @@ fn status_of(port: &AdminPort, bytes: &[u8]) -> Option<u16> {
 }
 
 fn request(fields: &[(&str, &str)], line: &str, body: &str) -> Vec<u8> {
-    let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let fields = fields.concat();
     format!("{line} HTTP/1.1\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
@@ -112,7 +113,7 @@ fn bombs_are_refused_and_their_memory_is_not_taken() {
     let _slot = shared_slot();
     let (daemon, port) = start();
     let long = "x".repeat(64 << 10);
-    let many: String = (0..500).map(|number| format!("a{number}: b\r\n")).collect();
+    let many = (0..500).map(|number| format!("a{number}: b\r\n")).collect::<Vec<_>>().concat();
     let right = format!("Host: {}\r\nAuthorization: Bearer {}\r\n", port.address, port.token);
     let json = format!("{right}Content-Type: application/json\r\n");
     for (bytes, status) in [

@@ -70,7 +70,7 @@ impl Upgradable {
         let upgrades = self.upgrades() + 1;
         let begun = Instant::now();
         while self.upgrades() < upgrades {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{}", self.served.daemon.stderr());
+            assert!(begun.elapsed() < Duration::from_mins(1), "{}", self.served.daemon.stderr());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         self.served.daemon.banner();
@@ -227,7 +227,7 @@ async fn begin_download(client: &Client) -> (RecvStream, Vec<u8>) {
 
 /// Reads the rest of a download, and checks it.
 async fn finish_download((mut receive, mut bytes): (RecvStream, Vec<u8>)) {
-    let rest = tokio::time::timeout(Duration::from_secs(60), receive.read_to_end(2 * LONG)).await;
+    let rest = tokio::time::timeout(Duration::from_mins(1), receive.read_to_end(2 * LONG)).await;
     bytes.extend(rest.expect("in time").expect("the download is complete"));
     let page = client::parse(&bytes);
     assert!(page.body == body(LONG), "{} bytes", page.body.len());
@@ -293,7 +293,7 @@ fn an_upgrade_loses_no_request() {
 fn begin_handshakes(address: SocketAddr, number: usize) -> Vec<UdpSocket> {
     let sink = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     sink.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
-    let sockets = run(async {
+    run(async {
         let endpoint = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
         let to = sink.local_addr().expect("it is bound");
         let mut sockets = Vec::new();
@@ -308,8 +308,7 @@ fn begin_handshakes(address: SocketAddr, number: usize) -> Vec<UdpSocket> {
             drop(connecting);
         }
         sockets
-    });
-    sockets
+    })
 }
 
 /// Clients that have to prove their address, because the worker is busy with handshakes, may begin at one worker and go
