@@ -4,8 +4,8 @@
 //! reads the counters and the log in shared memory like any other reader, and sends commands to the manager. Traffic never
 //! waits for it: what it cannot read in time is overwritten, and counted.
 //!
-//! [`routes_table`] lists all requests. [`guard`] decides who may send one, [`api`] turns it into management commands or
-//! reads, and [`server`] bounds what clients can occupy. The modules without sockets are functions over values.
+//! `routes_table` lists all requests. `guard` decides who may send one, `api` turns it into management commands or
+//! reads, and `server` bounds what clients can occupy. The modules without sockets are functions over values.
 #![forbid(unsafe_code)]
 
 mod api;
