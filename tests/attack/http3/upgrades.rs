@@ -4,12 +4,12 @@
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::Random;
-use lacquer_testing::daemon::{Daemon, program, signal, vcl};
+use lacquer_testing::admin::AdminPort;
+use lacquer_testing::daemon::{Daemon, signal, vcl};
 use lacquer_testing::origin::Origin;
 use lacquer_testing::{effort, until};
 use quinn::{ConnectionError, ReadError, ReadToEndError, RecvStream, SendStream, WriteError};
@@ -23,6 +23,8 @@ const REJECTED: u64 = 0x10b;
 const NO_ERROR: u64 = 0x100;
 /// The length of the download that spans an upgrade.
 const LONG: usize = 6_000_000;
+/// The least number of requests of a test.
+const LEAST: u64 = 50;
 const SIZES: [usize; 4] = [100, 1000, 30_000, 200_000];
 const NO_FAULTS: Faults = Faults { lost: 0, repeated: 0, delayed: 0 };
 
@@ -51,8 +53,10 @@ impl Upgradable {
         std::fs::write(&conf, text).expect("a file");
         let origin = Origin::by_method(serve);
         let conf = conf.display().to_string();
-        let mut daemon =
-            Daemon::start(&vcl(origin.address, SUBS), &[&["-A", conf.as_str()][..], options].concat());
+        let mut daemon = Daemon::start(
+            &vcl(origin.address, SUBS),
+            &[&["-A", conf.as_str(), "-w", "127.0.0.1:0"][..], options].concat(),
+        );
         let address = SocketAddr::from(([127, 0, 0, 1], daemon.port_of("secure")));
         Upgradable { served: Served { daemon, address, origin }, folder }
     }
@@ -85,13 +89,17 @@ impl Upgradable {
         self.served.daemon.stderr().matches(") ended").count()
     }
 
+    /// Returns the value of a counter, as the admin listener of the new daemon shows it.
     fn counter(&self, name: &str) -> u64 {
-        let lacquer = program().with_file_name("lacquer");
-        let output =
-            Command::new(lacquer).args(["stat", "-n"]).arg(self.served.daemon.directory()).arg(name).output();
-        let text = String::from_utf8(output.expect("the program runs").stdout).expect("text");
-        let number = text.split_whitespace().nth(1).map(|word| word.replace([',', '_'], ""));
-        number.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
+        let directory = self.served.daemon.directory();
+        let read = || {
+            let metrics = AdminPort::of(&directory)?.ask("GET", "/metrics", "").ok()?;
+            let text = String::from_utf8(metrics.body).ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            line.parse::<f64>().ok()
+        };
+        assert!(until(|| read().is_some()), "{name}: {}", self.served.daemon.stderr());
+        read().expect("it was there") as u64
     }
 }
 
@@ -192,6 +200,14 @@ impl Load {
         }
     }
 
+    /// Waits for the least number of requests.
+    async fn is_enough(&self) {
+        let begun = Instant::now();
+        while self.complete.get() <= LEAST && begun.elapsed() < Duration::from_secs(20) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     fn check(&self) {
         let mut times = self.times.take();
         times.sort();
@@ -207,7 +223,7 @@ impl Load {
             times.last()
         );
         assert!(errors.is_empty(), "{} errors: {:?}", errors.len(), &errors[..errors.len().min(3)]);
-        assert!(self.complete.get() > 50, "{} requests", self.complete.get());
+        assert!(self.complete.get() > LEAST, "{} requests", self.complete.get());
     }
 }
 
@@ -263,6 +279,7 @@ fn an_upgrade_loses_no_request() {
         it.upgraded().await;
         tokio::time::sleep(Duration::from_millis(1500)).await;
         moves.endpoint.rebind(UdpSocket::bind("127.0.0.1:0").expect("a socket")).expect("the socket works");
+        load.is_enough().await;
         load.is_over.set(true);
         for task in tasks {
             task.await.expect("a client ends");
@@ -276,7 +293,7 @@ fn an_upgrade_loses_no_request() {
             assert!(is_end(&reason), "{reason:?}");
         }
     });
-    assert!(it.counter("MAIN.h3_relayed") > 20);
+    assert!(it.counter("lacquer_main_h3_relayed_total") > 20);
     assert!(until(|| it.ended() == 1), "{}", it.served.daemon.stderr());
     it.served.serves();
     // Once more, without load.
@@ -325,6 +342,7 @@ fn clients_that_prove_their_address_reach_the_next_worker() {
         it.begin_upgrade();
         it.upgraded().await;
         tokio::time::sleep(Duration::from_millis(300)).await;
+        load.is_enough().await;
         load.is_over.set(true);
         for task in tasks {
             task.await.expect("a client ends");
@@ -440,7 +458,7 @@ fn forged_marks_disturb_no_connection() {
         flood(&mut random);
         assert_eq!(other.get("/1000").await.body, body(1000));
     });
-    assert!(it.counter("MAIN.h3_relayed") > 100);
+    assert!(it.counter("lacquer_main_h3_relayed_total") > 100);
 }
 
 /// A client that ignores GOAWAY does not keep the old worker alive: its later requests are rejected.
@@ -478,6 +496,7 @@ fn a_daemon_that_stops_loses_no_request() {
         let tasks: Vec<_> =
             (0..4).map(|seed| spawn_local(load.clone().run(address, seed, u64::MAX))).collect();
         tokio::time::sleep(Duration::from_millis(300)).await;
+        load.is_enough().await;
         signal(it.served.daemon.manager(), "-TERM");
         // New connections are refused as soon as the worker stops.
         load.is_over.set(true);
