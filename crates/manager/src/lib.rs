@@ -23,7 +23,6 @@ mod manager;
 mod notify;
 mod obtain;
 mod options;
-mod read_ahead;
 mod regular_file;
 mod renewal;
 mod resolve;
@@ -63,7 +62,6 @@ use crate::upgrade::Adopted;
 
 /// Runs the daemon with the process's arguments.
 pub fn main() -> ExitCode {
-    read_ahead::read_program_ahead();
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_else(|| "lacquerd".into());
     match run(&program, arguments.collect()) {
