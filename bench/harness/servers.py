@@ -225,12 +225,6 @@ def trafficserver(s):
     return ["traffic_server", f"--run-root={s.dir}/trafficserver/runroot.yaml"]
 
 
-def squid_disk(s):
-    """Squid with a file for each object. Its folders are made first."""
-    file = filled("squid-disk.conf", s)
-    return ["sh", "-c", f"squid -N -z -f {file} && exec squid -N -f {file}"]
-
-
 def floor(*more):
     return lambda s: [HELPER, "floor", "--listen", f"127.0.0.1:{s.port}", "--size", s.sizes[0], *s.floor_options, *more]
 
@@ -254,7 +248,6 @@ SERVERS = {s.name: s for s in [
     Server("haproxy-nolog", "variant", "haproxy", haproxy(logs=False)),
     Server("nginx", "cache", "nginx", nginx("nginx.conf")),
     Server("squid", "cache", "squid", lambda s: ["squid", "-N", "-f", filled("squid.conf", s)]),
-    Server("squid-disk", "cache", "squid", squid_disk),
     Server("trafficserver", "cache", "traffic_server", trafficserver),
     Server("nginx-disk", "cache", "nginx", nginx("nginx-disk.conf")),
     Server("nginx-file", "file", "nginx", nginx("nginx-file.conf")),

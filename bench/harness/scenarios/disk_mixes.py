@@ -1,5 +1,4 @@
-"""Caches on disks under several loads at once: a website's mix against a store with a file for each object, hits beside
-filling, and two disks instead of one."""
+"""Caches on disks under several loads at once: hits beside filling, and two disks instead of one."""
 
 import contextlib
 import os
@@ -14,36 +13,6 @@ from ..result import Column, Result
 from ..servers import DISK, Field
 from .common import mixed, token
 from .disks import DEPTH, GROUPS, MEAN, REST, SERVERS, DiskField, number_of_objects, settle
-
-SITE_MEAN = 10_900  # bytes of an object of the origin's /site/
-SITE_LIMIT_MB = 512  # Squid needs 0.5 kB of memory for each object, beside its cache in memory
-
-
-def disk_site(options):
-    """A website's mix of sizes, of which half is in the cache at first: as many requests as each server can answer, then
-    hits at a rate that all can. All servers get the same requests, so that their hit ratios are equal."""
-    objects = min(options.objects // 10, 60_000)
-    columns = [Column("rps", "replies/s", 0, "more"), Column("cpu_us", "CPU µs/request"), Column("hits", "% hits", 1, ""),
-               Column("p50", "p50 ms of hits"), Column("p99", "p99 ms of hits"), Column("errors", "errors", 0, "")]
-    result = Result("disk-site", f"a website of {2 * objects:,} objects ({2 * objects * SITE_MEAN / 1e9:.1f} GB), half of them "
-                    "on the disk at first", columns, "rps", references=("squid-disk",))
-    stored = round(objects * (options.rounds + 1) * SITE_MEAN / MEAN)
-    with DiskField(options.chosen(("lacquer", "squid-disk")), stored, SITE_LIMIT_MB) as running:
-        for _ in range(options.rounds):
-            path, first = f"/site/{token()}/{{}}", random.getrandbits(40)
-            for name, server in mixed(running.servers.items()):
-                load.counted(server.port, objects, DEPTH, path)
-                settle()
-                count = objects // 2
-
-                def drive(port):
-                    return load.own_load(port, path, DEPTH, ["--count", count, "--among", 2 * objects, "--first", first])
-                values = load.measured(server, drive, running.origin_port)
-                settle()
-                hits = load.own_load(server.port, path, 16, ["--count", 1000, "--among", objects, "--first", first, "--rate", 250])
-                took = {key: hits["latency_us"][key] / 1000 for key in ("p50", "p99")}
-                result.add(name, {**values, **took, "hits": 100 - values["fetched"]})
-    return [result]
 
 
 def disk_beside(options):

@@ -133,29 +133,17 @@ fn has(bytes: &[u8], part: &[u8]) -> bool {
 /// The least size of mixed bodies, and the number of sizes. Each is twice the previous one.
 const MIXED: (usize, usize) = (4096, 7);
 
-/// The sizes of a website in kB, each equally frequent, with a mean of 9: 13 images, 3 pages and 4 others. One object in
-/// 200 is a download.
-const SITE_KB: [usize; 20] = [1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 9, 4, 8, 14, 8, 16, 26, 50];
-const DOWNLOAD: usize = 300 << 10;
-
-/// Returns the size that a path requests: `/1400/anything` requests 1400 bytes, `/mixed/anything/N` one of seven sizes
-/// from 4 to 256 kB, and `/site/anything/N` one of those of a website. The last two depend on N.
+/// Returns the size that a path requests: `/1400/anything` requests 1400 bytes, and `/mixed/anything/N` one of seven sizes
+/// from 4 to 256 kB, which depends on N.
 fn size_in(path: &[u8]) -> Option<usize> {
     if path.starts_with(b"/mixed/") {
-        return Some(MIXED.0 << (number_in(path)? % MIXED.1));
-    }
-    if path.starts_with(b"/site/") {
-        let number = number_in(path)?;
-        return Some(if number % 200 == 199 { DOWNLOAD } else { SITE_KB[number % SITE_KB.len()] << 10 });
+        let last = path.rsplit(|&byte| byte == b'/').next()?;
+        let number: usize = std::str::from_utf8(last).ok()?.parse().ok()?;
+        return Some(MIXED.0 << (number % MIXED.1));
     }
     let path = path.strip_prefix(b"/")?;
     let digits = path.iter().take_while(|b| b.is_ascii_digit()).count();
     std::str::from_utf8(&path[..digits]).ok()?.parse().ok()
-}
-
-fn number_in(path: &[u8]) -> Option<usize> {
-    let last = path.rsplit(|&byte| byte == b'/').next()?;
-    std::str::from_utf8(last).ok()?.parse().ok()
 }
 
 pub fn run(options: &Options) -> Result<(), String> {
@@ -184,8 +172,5 @@ mod tests {
         let sizes = [0, 1, 6, 7].map(|number| size_in(format!("/mixed/a/{number}").as_bytes()));
         assert_eq!(sizes, [4096, 8192, 262_144, 4096].map(Some));
         assert_eq!(size_in(b"/mixed/a/x"), None);
-        assert_eq!(size_in(b"/site/a/0"), Some(1024));
-        assert_eq!(size_in(b"/site/a/19"), Some(50 << 10));
-        assert_eq!(size_in(b"/site/a/399"), Some(super::DOWNLOAD));
     }
 }
