@@ -198,6 +198,27 @@ fn early_responses_reach_the_client() {
     assert_eq!((response.status, &response.body[..]), (413, &b"too large"[..]));
 }
 
+/// The same for clients of HTTP/2, whose uploads may go on during the response: the refusal ends the origin's stream while
+/// the upload waits for its window.
+#[test]
+fn early_responses_reach_streams() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[(4, 10)]);
+    let daemon = start(&origin, PASS, &["-p", "feature=+http2"]);
+    let mut client = H2Client::connect(daemon.address, &[]).expect("it serves");
+    for path in ["/early", "/early-late"] {
+        for is_whole in [false, true] {
+            let stream = client.new_stream();
+            let request = block("POST", path, &[]);
+            client.send(kind::HEADERS, END_HEADERS, stream, &request).expect("it can be sent");
+            let flags = if is_whole { END_STREAM } else { 0 };
+            client.send(kind::DATA, flags, stream, &[b'x'; 1000]).expect("it can be sent");
+            let (status, body) = client.response(stream).expect("a response");
+            assert_eq!((status, &body[..]), (Some(413), &b"too large"[..]), "{path} {is_whole}");
+        }
+    }
+}
+
 /// A pipe and an upgrade, which need HTTP/1.1, fail with a reason.
 #[test]
 fn pipes_are_refused_with_a_reason() {

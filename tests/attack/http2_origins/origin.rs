@@ -189,8 +189,13 @@ impl Peer {
 
     fn answer(&self, path: &str, id: u32, received: usize) {
         let number = self.counts.requests.fetch_add(1, Ordering::SeqCst);
-        if path.starts_with("/slow") {
-            let (out, active, reply) = (self.out.clone(), self.active.clone(), whole(id, path.as_bytes()));
+        let late = match path {
+            "/early-late" => valid("/early", id),
+            path if path.starts_with("/slow") => Some(whole(id, path.as_bytes())),
+            _ => None,
+        };
+        if let Some(reply) = late {
+            let (out, active) = (self.out.clone(), self.active.clone());
             thread::spawn(move || {
                 thread::sleep(Duration::from_millis(400));
                 active.fetch_sub(1, Ordering::SeqCst);

@@ -29,10 +29,21 @@ pub enum Sent {
     Overlapping,
 }
 
+/// The responses for which an upload is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Errors.
+    Refusal,
+    /// All final responses.
+    Response,
+}
+
 /// The bytes that have arrived while a request is being sent.
 #[derive(Default)]
-pub struct Early {
+struct Early {
     bytes: Vec<u8>,
+    /// The status of the final response, if it has begun.
+    status: Option<u16>,
     /// Nothing more is read before the request was sent.
     is_over: bool,
 }
@@ -40,12 +51,13 @@ pub struct Early {
 /// Sends a request by `upload`, unless its response begins before. The bytes that arrive meanwhile are put back.
 pub async fn send_unless_answered(
     rx: &mut Rx,
+    until: Until,
     upload: impl Future<Output = io::Result<()>>,
 ) -> io::Result<Sent> {
     let (mut upload, mut early) = (pin!(upload), Early::default());
     let sent = poll_fn(|cx| match upload.as_mut().poll(cx) {
         Poll::Ready(sent) => Poll::Ready(sent.map(|()| Sent::Whole)),
-        Poll::Pending => early.poll(cx, rx),
+        Poll::Pending => early.poll(cx, rx, until),
     })
     .await;
     let sent = match sent {
@@ -72,44 +84,33 @@ fn is_broken(e: &io::Error) -> bool {
 
 impl Early {
     /// Puts the bytes back that have arrived.
-    pub fn put_back(&self, rx: &mut Rx) {
+    fn put_back(&self, rx: &mut Rx) {
         if !self.bytes.is_empty() {
             rx.unread(&self.bytes);
         }
     }
 
-    /// Ready when a final response has begun, or the connection is broken.
-    pub fn poll_final(&mut self, cx: &mut Context<'_>, rx: &mut Rx) -> Poll<()> {
+    /// Ready when such a response has begun, or the connection is broken.
+    fn poll(&mut self, cx: &mut Context<'_>, rx: &mut Rx, until: Until) -> Poll<io::Result<Sent>> {
         while !self.is_over {
             let mut piece = [0; STEP];
             match ready!(rx.poll_read(cx, &mut piece[..STEP.min(MOST - self.bytes.len())])) {
                 Ok(n) => self.add(&piece[..n]),
+                Err(e) if is_broken(&e) && until == Until::Refusal => return Poll::Ready(Err(e)),
                 // The error is met again when the head is read.
                 Err(_) => self.is_over = true,
             }
         }
-        Poll::Ready(())
-    }
-
-    /// Ready when an error response has begun, or the connection is broken.
-    fn poll(&mut self, cx: &mut Context<'_>, rx: &mut Rx) -> Poll<io::Result<Sent>> {
-        while !self.is_over {
-            let mut piece = [0; STEP];
-            match ready!(rx.poll_read(cx, &mut piece[..STEP.min(MOST - self.bytes.len())])) {
-                Ok(n) => self.add(&piece[..n]),
-                Err(e) if is_broken(&e) => return Poll::Ready(Err(e)),
-                Err(_) => self.is_over = true,
-            }
-            if final_status(&self.bytes).is_some_and(|status| status >= ERROR) {
-                return Poll::Ready(Ok(Sent::Part));
-            }
+        match until {
+            Until::Refusal if self.status.is_none_or(|status| status < ERROR) => Poll::Pending,
+            _ => Poll::Ready(Ok(Sent::Part)),
         }
-        Poll::Pending
     }
 
     fn add(&mut self, piece: &[u8]) {
         self.bytes.extend_from_slice(piece);
-        self.is_over = piece.is_empty() || self.bytes.len() == MOST || final_status(&self.bytes).is_some();
+        self.status = final_status(&self.bytes);
+        self.is_over = piece.is_empty() || self.bytes.len() == MOST || self.status.is_some();
     }
 
     /// Returns whether the final response has begun, after a look at the bytes that have just arrived.
@@ -120,7 +121,7 @@ impl Early {
         {
             self.add(&piece[..n]);
         }
-        final_status(&self.bytes).is_some()
+        self.status.is_some()
     }
 }
 
@@ -158,7 +159,7 @@ mod tests {
                 drop(far);
                 Err(ErrorKind::BrokenPipe.into())
             };
-            let sent = send_unless_answered(&mut rx, upload).await.ok();
+            let sent = send_unless_answered(&mut rx, Until::Refusal, upload).await.ok();
             assert_eq!(sent, is_answered.then_some(Sent::Part));
         }
     }

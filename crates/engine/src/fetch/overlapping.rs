@@ -6,7 +6,6 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 
 use lacquer_net::TxHalf;
 use lacquer_net::multiplex::Stream;
@@ -14,50 +13,36 @@ use lacquer_params::Params;
 
 use super::Fetch;
 use super::connection::{OriginConnection, Outgoing};
-use super::early::{Early, Sent};
+use super::early::{Sent, Until, send_unless_answered};
 use super::overlap::{Counts, Overlap};
-use super::upload::Upload;
+use super::upload::{Upload, forward_body};
 use crate::req_body::{BodyError, ReqBody};
 
 /// The end of an upload.
 struct Ended {
     body: ReqBody,
     upload: Upload,
-    result: Result<(), Trouble>,
+    /// The client's fault.
+    fault: Option<BodyError>,
 }
 
-enum Trouble {
-    Client(BodyError),
-    Origin(io::Error),
-}
-
-/// Forwards the client's body as it arrives.
 async fn forward(
     mut body: ReqBody,
     mut upload: Upload,
     (stream, limit): (Arc<Stream>, f64),
     params: Rc<Params>,
     counts: Rc<Counts>,
-) -> Ended {
+) -> (Ended, io::Result<()>) {
     let tx = TxHalf::Stream(stream);
-    let to = Outgoing::new(&tx, limit);
-    let result = loop {
-        let piece = match body.next(&params).await {
-            Ok(piece) => piece,
-            Err(fault) => break Err(Trouble::Client(fault)),
-        };
-        let is_end = piece.is_empty();
-        let sent = if is_end { upload.end(to).await } else { upload.push(to, piece).await };
+    let mut fault = None;
+    let progress = |upload: &Upload| {
         let (bytes, pieces) = upload.sent();
         counts.bytes.set(bytes);
         counts.pieces.set(pieces);
-        match sent {
-            Err(e) => break Err(Trouble::Origin(e)),
-            Ok(()) if is_end => break Ok(()),
-            Ok(()) => {}
-        }
     };
-    Ended { body, upload, result }
+    let to = Outgoing::new(&tx, limit);
+    let sent = forward_body(&params, (&mut body, &mut fault), to, &mut upload, progress).await;
+    (Ended { body, upload, fault }, sent)
 }
 
 impl Fetch {
@@ -71,25 +56,25 @@ impl Fetch {
         let Some(mut body) = self.request.body.take() else { return Ok(Sent::Whole) };
         let reader = body.take();
         self.request.body = Some(body);
-        self.retries.forbidden = Some("req.body not cached");
-        self.waiter.events.reads_body.set(true);
+        self.begin_forwarding();
         let counts = Rc::<Counts>::default();
         let to = (stream.clone(), connection.send_limit());
         let params = self.task.params().clone();
-        let mut work: Pin<Box<dyn Future<Output = Ended>>> =
+        let mut work: Pin<Box<dyn Future<Output = (Ended, io::Result<()>)>>> =
             Box::pin(forward(reader, upload, to, params, counts.clone()));
-        let (rx, mut early) = (connection.rx_mut(), Early::default());
-        let ended = poll_fn(|cx| match work.as_mut().poll(cx) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            Poll::Pending => early.poll_final(cx, rx).map(|()| None),
-        })
-        .await;
-        early.put_back(rx);
-        let Some(Ended { body, mut upload, result }) = ended else {
+        let mut ended = None;
+        let upload = poll_fn(|cx| {
+            work.as_mut().poll(cx).map(|(end, sent)| {
+                ended = Some(end);
+                sent
+            })
+        });
+        let sent = send_unless_answered(connection.rx_mut(), Until::Response, upload).await;
+        let Some(Ended { body, mut upload, fault }) = ended else {
             let task = tokio::task::spawn_local(async move {
-                let ended = work.await;
+                let (_, sent) = work.await;
                 // The response would wait for the rest of the request.
-                if ended.result.is_err() {
+                if sent.is_err() {
                     stream.cancel();
                 }
             });
@@ -98,10 +83,9 @@ impl Fetch {
         };
         self.request.body = Some(body);
         self.count_upload(&mut upload);
-        match result {
-            Ok(()) => Ok(Sent::Whole),
-            Err(Trouble::Origin(e)) => Err(e),
-            Err(Trouble::Client(fault)) => Err(self.body_fault(fault)),
+        match fault {
+            Some(fault) => Err(self.body_fault(fault)),
+            None => sent,
         }
     }
 

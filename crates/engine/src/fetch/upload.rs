@@ -7,11 +7,12 @@ use lacquer_deliver::Pace;
 use lacquer_filters::{Chain, Filter, Gunzip, STEP_MAX};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
 use lacquer_http::{fixed_text_table, header_table as h};
+use lacquer_params::Params;
 use lacquer_shm::Tag;
 
 use super::Fetch;
 use super::connection::{OriginConnection, Outgoing};
-use super::early::{Sent, send_unless_answered};
+use super::early::{Sent, Until, send_unless_answered};
 use crate::emulated::workspace_costs;
 use crate::req_body::{BodyError, ReqBody};
 
@@ -157,11 +158,13 @@ impl Fetch {
     ) -> io::Result<Sent> {
         let (rx, to) = connection.request_halves();
         let result = if let Some(body) = self.request.cached_body.clone() {
-            send_unless_answered(rx, upload.object(to, &body)).await
+            send_unless_answered(rx, Until::Refusal, upload.object(to, &body)).await
         } else if let Some(mut body) = self.request.body.take() {
             let mut fault = None;
-            let forwarded = self.forward_body((&mut body, &mut fault), to, &mut upload);
-            let result = send_unless_answered(rx, forwarded).await;
+            self.begin_forwarding();
+            let params = self.task.params().clone();
+            let forwarded = forward_body(&params, (&mut body, &mut fault), to, &mut upload, |_| ());
+            let result = send_unless_answered(rx, Until::Refusal, forwarded).await;
             self.request.body = Some(body);
             match fault {
                 Some(fault) => Err(self.body_fault(fault)),
@@ -207,28 +210,34 @@ impl Fetch {
         if status == USUAL { 0 } else { status }
     }
 
-    /// Forwards the client's body as it arrives. It can be read only once.
-    async fn forward_body(
-        &mut self,
-        (body, failed): (&mut ReqBody, &mut Option<BodyError>),
-        to: Outgoing<'_>,
-        upload: &mut Upload,
-    ) -> io::Result<()> {
+    /// Records that the client's body is forwarded as it arrives. It can be read only once.
+    pub(super) fn begin_forwarding(&mut self) {
         self.retries.forbidden = Some("req.body not cached");
         self.waiter.events.reads_body.set(true);
-        let params = self.task.params().clone();
-        loop {
-            let piece = match body.next(&params).await {
-                Ok(piece) => piece,
-                Err(fault) => {
-                    *failed = Some(fault);
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-            };
-            if piece.is_empty() {
-                return upload.end(to).await;
+    }
+}
+
+/// Forwards the client's body as it arrives. `progress` is called after each piece.
+pub(super) async fn forward_body(
+    params: &Params,
+    (body, failed): (&mut ReqBody, &mut Option<BodyError>),
+    to: Outgoing<'_>,
+    upload: &mut Upload,
+    progress: impl Fn(&Upload),
+) -> io::Result<()> {
+    loop {
+        let piece = match body.next(params).await {
+            Ok(piece) => piece,
+            Err(fault) => {
+                *failed = Some(fault);
+                return Err(io::ErrorKind::InvalidData.into());
             }
-            upload.push(to, piece).await?;
+        };
+        let is_end = piece.is_empty();
+        let sent = if is_end { upload.end(to).await } else { upload.push(to, piece).await };
+        progress(upload);
+        if is_end || sent.is_err() {
+            return sent;
         }
     }
 }
