@@ -252,14 +252,17 @@ impl<'a> Group<'a> {
 
     /// Reads the group at an offset of a half. Returns `None` if it is incomplete or damaged.
     fn read(layout: &Layout, half: &'a mut Gradual<'_>, at: u64) -> io::Result<Option<Self>> {
+        let Some(len) = Self::claimed_length(half, at)? else { return Ok(None) };
+        let whole = half.bytes(at, GROUP as u64 + len)?;
+        Ok(whole.and_then(|bytes| Self::decode(layout, bytes)))
+    }
+
+    /// Returns the length of the records of the group at an offset according to its beginning, which may be damaged.
+    fn claimed_length(half: &mut Gradual<'_>, at: u64) -> io::Result<Option<u64>> {
         let Some(fixed) = half.bytes(at, GROUP as u64)? else { return Ok(None) };
         let mut reader = Reader::new(fixed);
         let (magic, len) = (reader.u32(), reader.u32());
-        if magic != MAGIC {
-            return Ok(None);
-        }
-        let whole = half.bytes(at, GROUP as u64 + u64::from(len))?;
-        Ok(whole.and_then(|bytes| Self::decode(layout, bytes)))
+        Ok((magic == MAGIC).then_some(u64::from(len)))
     }
 
     fn decode(layout: &Layout, bytes: &'a [u8]) -> Option<Self> {

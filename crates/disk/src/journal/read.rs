@@ -6,8 +6,8 @@
 
 use std::io;
 
-use super::{CHECKPOINT_GROUP, COMPLETE, Cursor, GROUP, Group, Live, MAGIC, REPEATED, REPEATS, room_of};
-use crate::blocks::{BLOCK, Blocks, Gradual, Reader};
+use super::{CHECKPOINT_GROUP, COMPLETE, Cursor, Group, Live, REPEATED, REPEATS, room_of};
+use crate::blocks::{BLOCK, Blocks, Gradual};
 use crate::layout::{Layout, VERSION};
 
 /// The number of bytes in which the next group is searched for.
@@ -97,7 +97,7 @@ fn next_group(
     let mut end = at.saturating_add(SEARCHED);
     while at < end.min(layout.journal) {
         if at == cursor.at {
-            end += claimed_length(groups, at)?;
+            end += Group::claimed_length(groups, at)?.unwrap_or(0);
         }
         if let Some(group) = Group::read(layout, groups, at)?.filter(|group| group.generation % 2 == half) {
             let follows = group.generation == cursor.generation
@@ -112,12 +112,4 @@ fn next_group(
         at += BLOCK;
     }
     Ok(newest.map(|(_, at)| at))
-}
-
-/// Returns the length of the group at an offset according to its beginning, which may be damaged.
-fn claimed_length(groups: &mut Gradual<'_>, at: u64) -> io::Result<u64> {
-    let Some(bytes) = groups.bytes(at, GROUP as u64)? else { return Ok(0) };
-    let mut reader = Reader::new(bytes);
-    let (magic, len) = (reader.u32(), reader.u32());
-    Ok(if magic == MAGIC { u64::from(len) } else { 0 })
 }
