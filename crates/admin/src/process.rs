@@ -54,7 +54,8 @@ fn prepare(link: RawFd) -> Result<(AdminConfig, UnixStream), String> {
     Ok((config, commands))
 }
 
-/// Ends the process as soon as the manager has gone, however that ended. The socket is not read.
+/// Ends the process as soon as the manager has gone, however that ended: the kernel's signal at a parent's death does not
+/// reach the process of another user. The socket is not read.
 fn end_with_manager(link: &UnixStream) -> std::io::Result<()> {
     let link = link.try_clone()?;
     thread::Builder::new().name("manager".into()).spawn(move || {

@@ -17,7 +17,7 @@ mod rules;
 use std::io;
 
 use lacquer_cli::admin::AdminConfig;
-use lacquer_cli::link::WorkerConfig;
+use lacquer_cli::link::{Credentials, WorkerConfig};
 use lacquer_params::Params;
 use lacquer_system::{self as system, confine};
 use rustix::fs::StatVfsMountFlags;
@@ -49,8 +49,27 @@ impl Missing {
 /// Confines this process, which must not have other threads yet. `has_rings` states whether it uses rings of io_uring that
 /// exist already.
 pub fn enter(config: &WorkerConfig, has_rings: bool) -> Result<Missing, String> {
+    let mut missing = without_rights(config.credentials.as_ref(), config.params.jail_dumpable)?;
+    confine_by_parameters(&config.params, config.vsm_fd, has_rings, &mut missing);
+    Ok(missing)
+}
+
+/// Confines the admin process in the same way, except that it may read the working directory only, and writes nowhere.
+pub fn enter_as_reader(config: &AdminConfig) -> Result<Missing, String> {
+    let mut missing = without_rights(config.credentials.as_ref(), config.is_dumpable)?;
+    if config.has_file_rules {
+        missing.note("Landlock", files::restrict_to_reading(&config.workdir));
+    }
+    if config.has_call_rules {
+        missing.note("seccomp", filter_calls(false));
+    }
+    Ok(missing)
+}
+
+/// Takes all rights from this process, and makes it the user of the credentials.
+fn without_rights(credentials: Option<&Credentials>, is_dumpable: bool) -> Result<Missing, String> {
     let mut missing = Missing::default();
-    if let Some(who) = &config.credentials {
+    if let Some(who) = credentials {
         missing.note("namespaces", namespaces());
         confine::drop_bounding_set();
         system::become_user(who.uid, who.gid)?;
@@ -60,33 +79,8 @@ pub fn enter(config: &WorkerConfig, has_rings: bool) -> Result<Missing, String> 
     missing.note("capabilities", drop_capabilities());
     // The change of user has reset both.
     system::die_with_parent();
-    system::set_dumpable(config.params.jail_dumpable);
+    system::set_dumpable(is_dumpable);
     missing.note("no_new_privs", set_no_new_privs(true).map_err(io::Error::from));
-    confine_by_parameters(&config.params, config.vsm_fd, has_rings, &mut missing);
-    Ok(missing)
-}
-
-/// Confines the admin process in the same way, except that it may read the working directory only, and writes nowhere.
-pub fn enter_as_reader(config: &AdminConfig) -> Result<Missing, String> {
-    let mut missing = Missing::default();
-    if let Some(who) = &config.credentials {
-        missing.note("namespaces", namespaces());
-        confine::drop_bounding_set();
-        system::become_user(who.uid, who.gid)?;
-    } else {
-        confine::drop_bounding_set();
-    }
-    missing.note("capabilities", drop_capabilities());
-    system::die_with_parent();
-    system::set_dumpable(config.is_dumpable);
-    missing.note("no_new_privs", set_no_new_privs(true).map_err(io::Error::from));
-    if config.has_file_rules {
-        missing.note("Landlock", files::restrict_to_reading(&config.workdir));
-    }
-    if config.has_call_rules {
-        let program = rules::program(getpid().as_raw_nonzero().get().cast_unsigned(), false);
-        missing.note("seccomp", confine::install_filter(&program));
-    }
     Ok(missing)
 }
 
@@ -97,11 +91,15 @@ fn confine_by_parameters(params: &Params, vsm: i32, has_rings: bool, missing: &m
         missing.off("Landlock", "jail_files");
     }
     if params.jail_syscalls {
-        let program = rules::program(getpid().as_raw_nonzero().get().cast_unsigned(), has_rings);
-        missing.note("seccomp", confine::install_filter(&program));
+        missing.note("seccomp", filter_calls(has_rings));
     } else {
         missing.off("seccomp", "jail_syscalls");
     }
+}
+
+/// Refuses system calls that this process does not need.
+fn filter_calls(has_rings: bool) -> io::Result<()> {
+    confine::install_filter(&rules::program(getpid().as_raw_nonzero().get().cast_unsigned(), has_rings))
 }
 
 /// Leaves the namespaces. If a service manager has mounted everything read-only (`ProtectSystem=strict`), this step is

@@ -114,7 +114,8 @@ pub fn become_user(uid: u32, gid: u32) -> Result<(), String> {
     if failed { Err(format!("cannot become uid {uid}, gid {gid}")) } else { Ok(()) }
 }
 
-/// Makes the kernel kill the process when the manager ends, even if the manager is killed.
+/// Makes the kernel kill the process when the manager ends, even if the manager is killed. The signal does not arrive if
+/// the manager is another user by then (`-j`), so that the process must also watch its connection to the manager.
 pub fn die_with_parent() {
     // SAFETY: no pointers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
