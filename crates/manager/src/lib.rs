@@ -29,6 +29,7 @@ mod resolve;
 mod secret;
 mod service;
 mod shm;
+mod spawning;
 mod startup;
 mod storage;
 mod tls;

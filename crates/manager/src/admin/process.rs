@@ -3,18 +3,16 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use lacquer_cli::admin::{ARGUMENT, AdminConfig, NAME};
 use lacquer_cli::link;
-use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::arguments::AdminSockets;
-use crate::environment;
 use crate::jail::Jail;
 use crate::manager::Manager;
+use crate::spawning::{spawn_with, this_program};
 
 /// Ends the processes of the program that was in this process before an upgrade. Their parent is this process.
 pub fn end_former(jail: &Jail) {
@@ -55,22 +53,10 @@ impl AdminProcess {
         };
         link::send(&mut commands, &config)?;
         let _root = manager.jail.raise();
-        let passed = || sockets.descriptors().chain([theirs.as_fd(), their_questions.as_fd()]);
-        for fd in passed() {
-            fcntl_setfd(fd, FdFlags::empty())?;
-        }
-        let child = Command::new("/proc/self/exe")
-            .arg0(&manager.instance.program)
-            .env_clear()
-            .envs(environment::for_worker(std::env::vars_os(), ""))
-            .arg(format!("{ARGUMENT}{}", theirs.as_raw_fd()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn();
-        for fd in passed() {
-            fcntl_setfd(fd, FdFlags::CLOEXEC)?;
-        }
-        Ok((AdminProcess { child: child? }, [commands, questions]))
+        let passed: Vec<_> = sockets.descriptors().chain([theirs.as_fd(), their_questions.as_fd()]).collect();
+        let mut command = this_program(&manager.instance.program, "");
+        command.arg(format!("{ARGUMENT}{}", theirs.as_raw_fd())).stdin(Stdio::null()).stdout(Stdio::null());
+        Ok((AdminProcess { child: spawn_with(&mut command, &passed)? }, [commands, questions]))
     }
 
     /// Ends the process. Returns how it ended.

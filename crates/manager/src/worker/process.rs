@@ -5,20 +5,19 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use lacquer_cli::link::{self, DatagramPeers, FromWorker, PeerSockets, Request, ToWorker, WORKER_ARGUMENT};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::{Pid, Signal};
 
 use super::child::Process;
 use super::lines::Lines;
-use crate::environment;
+use crate::spawning::{spawn_with, this_program};
 use crate::upgrade::{WorkerState, take};
 
 /// Size of the output pipe in bytes: the worker may write this much before the manager reads.
@@ -118,13 +117,9 @@ pub fn tool() -> Option<OsString> {
     std::env::var_os("LACQUER_WORKER_UNDER")
 }
 
-/// Returns the command that starts this program again, even if its file was replaced. `more` names variables to pass.
+/// Returns the command that starts a worker. `more` names variables to pass.
 fn program(name: &OsString, more: &str) -> io::Result<Command> {
-    let Some(tool) = tool() else {
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0(name).env_clear().envs(environment::for_worker(std::env::vars_os(), more));
-        return Ok(command);
-    };
+    let Some(tool) = tool() else { return Ok(this_program(name, more)) };
     let tool = tool.to_string_lossy();
     let mut words = tool.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or("env"));
@@ -149,21 +144,14 @@ impl Worker {
         // A small pipe buffer is acceptable.
         let _ = fcntl_setpipe_size(&output, OUTPUT_BUFFER);
         rustix::io::ioctl_fionbio(&output, true)?;
-        let passed =
-            || inherited.iter().copied().chain([theirs.as_fd(), successor.as_fd(), datagrams.as_fd()]);
-        for fd in passed() {
-            fcntl_setfd(fd, FdFlags::empty())?;
-        }
-        let process = program(name, more)?
+        let passed = [inherited, &[theirs.as_fd(), successor.as_fd(), datagrams.as_fd()]].concat();
+        let mut command = program(name, more)?;
+        command
             .arg(format!("{WORKER_ARGUMENT}{}", theirs.as_raw_fd()))
             .stdin(Stdio::null())
             .stdout(output_end.try_clone()?)
-            .stderr(output_end)
-            .spawn();
-        for fd in passed() {
-            fcntl_setfd(fd, FdFlags::CLOEXEC)?;
-        }
-        let process = Process::Started(process?);
+            .stderr(output_end);
+        let process = Process::Started(spawn_with(&mut command, &passed)?);
         let worker = Worker {
             process,
             link,
