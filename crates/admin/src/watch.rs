@@ -25,7 +25,7 @@ const COUNTERS: Duration = Duration::from_secs(5);
 /// Rows of the lists of URLs and origins in a snapshot.
 const ROWS: usize = 50;
 
-/// What the thread has read.
+/// The counters and latencies that the thread has read.
 #[derive(Debug)]
 pub struct Watch {
     directory: Directory,
@@ -119,22 +119,27 @@ impl Watch {
             }
             if last_snapshot.elapsed() >= SNAPSHOT {
                 last_snapshot = Instant::now();
-                let snapshot = state.snapshot(source.now(), log_line::now());
-                self.overruns.fetch_add(snapshot.daemon.overruns - seen, Ordering::Relaxed);
-                seen = snapshot.daemon.overruns;
-                let mut json = snapshot.json();
-                for list in ["busiest", "missed", "slowest", "origins"] {
-                    if let Some(list) = json[list].as_array_mut() {
-                        list.truncate(ROWS);
-                    }
+                self.overruns.fetch_add(state.overruns() - seen, Ordering::Relaxed);
+                seen = state.overruns();
+                // A scraper of metrics needs no snapshot.
+                if self.snapshots.receiver_count() > 0 {
+                    self.send(state.snapshot(source.now(), log_line::now()).json());
                 }
-                json["latency"]["totals"] = self.totals();
-                self.snapshots.send_replace(json.to_string().into());
             }
             if !more {
                 thread::sleep(PAUSE);
             }
         }
+    }
+
+    fn send(&self, mut snapshot: Value) {
+        for list in ["busiest", "missed", "slowest", "origins"] {
+            if let Some(list) = snapshot[list].as_array_mut() {
+                list.truncate(ROWS);
+            }
+        }
+        snapshot["latency"]["totals"] = self.totals();
+        self.snapshots.send_replace(snapshot.to_string().into());
     }
 
     /// Returns the counts of the buckets since the process began.

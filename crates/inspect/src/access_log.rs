@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use lacquer_http::date::{Civil, MONTHS};
 use lacquer_shm::Tag;
 use serde_json::{Map, Value};
 
@@ -240,59 +241,36 @@ fn combined(request: &LogLine, records: &Transaction) -> String {
     format!(
         "{} - - [{}] \"{first}\" {} {bytes} \"{}\" \"{}\"",
         word(&request.client),
-        Moment::of(request.at).clf(),
+        clf(request.at),
         request.status,
         header("Referer"),
         header("User-Agent")
     )
 }
 
-/// A time of the calendar in UTC.
-struct Moment {
-    year: u64,
-    month: u64,
-    day: u64,
-    /// Seconds since midnight, and thousandths.
-    second: u64,
-    milliseconds: u64,
+/// Returns a time in UTC, and the thousandths of its second. Times are clamped to the years 1970 to 9999.
+fn moment(at: f64) -> (Civil, u64) {
+    let at = at.clamp(0.0, 253_402_300_799.0);
+    let seconds = at as i64;
+    (Civil::at(seconds), ((at - seconds as f64) * 1000.0) as u64)
 }
 
-impl Moment {
-    fn of(at: f64) -> Moment {
-        let at = at.clamp(0.0, 253_402_300_799.0);
-        let seconds = at as u64;
-        let (days, second) = (seconds / 86_400, seconds % 86_400);
-        // Years begin in March, so that the day of a leap year is the last.
-        let shifted = days + 719_468;
-        let era = shifted / 146_097;
-        let day_of_era = shifted % 146_097;
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-        let year = year_of_era + era * 400 + u64::from(month <= 2);
-        Moment { year, month, day, second, milliseconds: ((at - seconds as f64) * 1000.0) as u64 }
-    }
+fn time(Civil { hour, minute, second, .. }: &Civil) -> String {
+    format!("{hour:02}:{minute:02}:{second:02}")
+}
 
-    fn time(&self) -> String {
-        format!("{:02}:{:02}:{:02}", self.second / 3600, self.second / 60 % 60, self.second % 60)
-    }
-
-    /// Returns it as the common log format does.
-    fn clf(&self) -> String {
-        const MONTHS: [&str; 12] =
-            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-        let month = MONTHS.get(self.month as usize - 1).copied().unwrap_or_default();
-        format!("{:02}/{month}/{:04}:{} +0000", self.day, self.year, self.time())
-    }
+/// Returns a time as the common log format does.
+fn clf(at: f64) -> String {
+    let (moment, _) = moment(at);
+    let month = MONTHS[moment.month as usize - 1];
+    format!("{:02}/{month}/{:04}:{} +0000", moment.day, moment.year, time(&moment))
 }
 
 /// Returns a time in the format of RFC 3339, in UTC.
 fn utc(at: f64) -> String {
-    let moment = Moment::of(at);
-    let Moment { year, month, day, milliseconds, .. } = moment;
-    format!("{year:04}-{month:02}-{day:02}T{}.{milliseconds:03}Z", moment.time())
+    let (moment, milliseconds) = moment(at);
+    let Civil { year, month, day, .. } = moment;
+    format!("{year:04}-{month:02}-{day:02}T{}.{milliseconds:03}Z", time(&moment))
 }
 
 #[cfg(test)]

@@ -4,24 +4,22 @@ use crate::request::Target;
 
 /// Returns the words of the ban of one page: all variants, for its host or for every host.
 pub fn page_ban(target: &Target) -> Vec<String> {
-    // The built-in VCL writes hosts in lower case.
-    let host = target.host.to_ascii_lowercase();
-    let mut words = Vec::new();
-    if !host.is_empty() {
-        words.extend(["req.http.host", "==", &host, "&&"].map(str::to_owned));
-    }
-    words.extend(["req.url", "==", &target.path].map(str::to_owned));
-    words
+    ban(&target.host, "==", &target.path)
 }
 
 /// Returns the words of the ban of all pages whose URL matches a regular expression, for a host or for every host.
 pub fn pattern_ban(host: &str, pattern: &str) -> Vec<String> {
-    let mut words = Vec::new();
+    ban(host, "~", pattern)
+}
+
+fn ban(host: &str, operator: &str, url: &str) -> Vec<String> {
+    // The built-in VCL writes hosts in lower case.
     let host = host.to_ascii_lowercase();
+    let mut words = Vec::new();
     if !host.is_empty() {
         words.extend(["req.http.host", "==", &host, "&&"].map(str::to_owned));
     }
-    words.extend(["req.url", "~", pattern].map(str::to_owned));
+    words.extend(["req.url", operator, url].map(str::to_owned));
     words
 }
 

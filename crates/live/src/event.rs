@@ -51,15 +51,18 @@ pub enum Class {
     Neither,
 }
 
-impl Seen {
-    pub fn class(&self) -> Class {
-        match self.how {
+impl Class {
+    /// Returns the class of requests that were handled like this (`hit`, `pass` and so on).
+    pub fn of(how: &str) -> Class {
+        match how {
             "hit" | "graced-hit" => Class::Hit,
             "miss" | "pass" | "hit-for-miss" | "hit-for-pass" | "pipe" => Class::Miss,
             _ => Class::Neither,
         }
     }
+}
 
+impl Seen {
     fn of(request: &Transaction) -> Option<Seen> {
         let line = LogLine::of(request)?;
         let began = request.timestamp("Process").map_or(line.seconds, |stamp| stamp.since_start);

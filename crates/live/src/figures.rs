@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use lacquer_inspect::counters::Counter;
 use lacquer_inspect::page::short;
 
 use crate::event::is_pool_of_sessions;
@@ -139,19 +138,20 @@ impl StorageKind {
 }
 
 impl Figures {
-    pub fn of(counters: &[Counter]) -> Figures {
+    /// Takes the names and values of counters.
+    pub fn of<'a>(counters: impl IntoIterator<Item = (&'a str, u64)>) -> Figures {
         let mut figures = Figures::default();
-        for counter in counters {
-            let Some((set, field)) = counter.name.rsplit_once('.') else { continue };
+        for (name, value) in counters {
+            let Some((set, field)) = name.rsplit_once('.') else { continue };
             let (kind, ident) = set.split_once('.').unwrap_or((set, ""));
             match kind {
-                "MAIN" => figures.main(field, counter.value),
-                "VBE" => figures.origin(ident, field, counter.value),
-                "SMA" | "SMU" => figures.storage(ident, StorageKind::Memory, field, counter.value),
-                "SMF" => figures.storage(ident, StorageKind::File, field, counter.value),
-                "DISK" => figures.storage(ident, StorageKind::Disk, field, counter.value),
+                "MAIN" => figures.main(field, value),
+                "VBE" => figures.origin(ident, field, value),
+                "SMA" | "SMU" => figures.storage(ident, StorageKind::Memory, field, value),
+                "SMF" => figures.storage(ident, StorageKind::File, field, value),
+                "DISK" => figures.storage(ident, StorageKind::Disk, field, value),
                 "MEMPOOL" if field == "live" && is_pool_of_sessions(ident) => {
-                    add(&mut figures.gauges.connections, counter.value);
+                    add(&mut figures.gauges.connections, value);
                 }
                 _ => {}
             }
@@ -241,19 +241,9 @@ fn add(to: &mut u64, value: u64) {
 mod tests {
     use super::*;
 
-    fn figures(all: &[(&str, u64)]) -> Figures {
-        let counter = |(name, value): &(&str, u64)| Counter {
-            name: (*name).to_owned(),
-            value: *value,
-            semantics: String::new(),
-            oneliner: String::new(),
-        };
-        Figures::of(&all.iter().map(counter).collect::<Vec<_>>())
-    }
-
     #[test]
     fn counters_are_found_by_their_names() {
-        let found = figures(&[
+        let found = Figures::of([
             ("MAIN.uptime", 9),
             ("MAIN.client_req", 10),
             ("MAIN.cache_hit", 6),
@@ -283,7 +273,7 @@ mod tests {
         assert_eq!((origin.requests, origin.failures), (7, 2));
         let fill = |name: &str| found.storages[name].fill();
         assert_eq!((fill("s0"), fill("Transient"), fill("s0 (disk)")), (Some(0.25), None, Some(0.25)));
-        assert_eq!(figures(&[]), Figures::default());
+        assert_eq!(Figures::of([]), Figures::default());
         assert_eq!(Sums::default().hit_ratio(), None);
     }
 
@@ -291,7 +281,7 @@ mod tests {
     fn names_are_escaped_and_bounded() {
         let names: Vec<String> = (0..MAX_SETS + 10).map(|n| format!("VBE.v\x1b[2J.{n}.req")).collect();
         let all: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
-        let found = figures(&all);
+        let found = Figures::of(all);
         assert_eq!(found.origins.len(), MAX_SETS);
         assert!(found.origins.keys().all(|name| !name.contains('\x1b')));
     }

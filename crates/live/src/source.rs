@@ -106,7 +106,8 @@ impl Source {
             Some(log) => log.follow(&directory),
             None => self.log = Some(Log::open(&directory).map_err(|fault| fault.what)?),
         }
-        let figures = Figures::of(&counters::read(&directory).map_err(|fault| fault.what)?);
+        let counters = counters::read(&directory).map_err(|fault| fault.what)?;
+        let figures = Figures::of(counters.iter().map(|counter| (counter.name.as_str(), counter.value)));
         let runs = figures.uptime.is_some();
         state.counters(self.now(), figures);
         if runs { Ok(()) } else { Err(format!("the worker of {} does not run", directory.path().display())) }

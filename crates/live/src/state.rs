@@ -105,7 +105,7 @@ impl State {
         if self.filter.as_deref().is_some_and(|filter| !accepts(filter, &seen.url)) {
             return;
         }
-        let class = seen.class();
+        let class = Class::of(seen.how);
         let hits = u64::from(class == Class::Hit);
         let tally = Tally { requests: 1, hits, bytes: seen.bytes, seconds: seen.wait };
         let log = self.log.at(now, Seconds::new);
@@ -158,6 +158,11 @@ impl State {
     /// Reports that records of the log were overwritten before they were read, so many times.
     pub fn lost(&mut self, times: u64) {
         self.daemon.overruns = self.daemon.overruns.saturating_add(times);
+    }
+
+    /// Returns the number of times that records of the log were overwritten before they were read.
+    pub fn overruns(&self) -> u64 {
+        self.daemon.overruns
     }
 
     pub fn set_status(&mut self, status: Status) {

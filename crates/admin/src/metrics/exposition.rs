@@ -7,7 +7,7 @@ use super::messages::FamilyMessage;
 use super::negotiation::Format;
 use super::series::{Family, Row, Series};
 
-/// What the admin process counts itself.
+/// The counts of the admin process itself.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
     pub is_ready: bool,
@@ -17,7 +17,7 @@ pub struct Own {
     pub refused: Vec<(&'static str, u64)>,
     /// Events that slow clients did not get.
     pub dropped: u64,
-    /// How often records of the log were overwritten before they were read.
+    /// The number of times that records of the log were overwritten before they were read.
     pub overruns: u64,
 }
 

@@ -56,8 +56,6 @@ pub struct Latencies {
     pub failed_fetches: u64,
     /// Responses to clients by the first digit of their status; others are in the first place.
     pub responses: [u64; 6],
-    hits: Buckets,
-    misses: Buckets,
 }
 
 impl Latencies {
@@ -67,11 +65,6 @@ impl Latencies {
                 self.requests.entry(seen.how).or_default().add(seen.wait);
                 let class = usize::from(seen.status / 100);
                 self.responses[if class < self.responses.len() { class } else { 0 }] += 1;
-                match seen.class() {
-                    Class::Hit => self.hits.add(seen.wait),
-                    Class::Miss => self.misses.add(seen.wait),
-                    Class::Neither => {}
-                }
             }
             Event::Fetch(fetch) if fetch.status.is_some() => self.fetches.add(fetch.wait),
             Event::Fetch(_) => self.failed_fetches += 1,
@@ -80,8 +73,11 @@ impl Latencies {
     }
 
     /// Returns the counts of hits and of requests that needed an origin, by bucket.
-    pub fn by_class(&self) -> [&[u64]; 2] {
-        [&self.hits.counts, &self.misses.counts]
+    pub fn by_class(&self) -> [[u64; LIMITS.len() + 1]; 2] {
+        [Class::Hit, Class::Miss].map(|class| {
+            let of_class = || self.requests.iter().filter(|(how, _)| Class::of(how) == class);
+            std::array::from_fn(|at| of_class().map(|(_, buckets)| buckets.counts[at]).sum())
+        })
     }
 }
 

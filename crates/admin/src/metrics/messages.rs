@@ -7,7 +7,7 @@ const COUNTER: u64 = 0;
 const GAUGE: u64 = 1;
 const HISTOGRAM: u64 = 4;
 
-// How a value is encoded.
+// The encodings of values.
 const VARINT: u32 = 0;
 const FIXED: u32 = 1;
 const BYTES: u32 = 2;

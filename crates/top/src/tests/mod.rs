@@ -4,7 +4,6 @@ mod drawing;
 mod events;
 mod states;
 
-use lacquer_inspect::counters::Counter;
 use lacquer_inspect::ring::Record;
 use lacquer_shm::Tag;
 
@@ -20,16 +19,6 @@ fn record(tag: Tag, vxid: u64, text: &[u8]) -> Record {
 /// Adds records of one transaction. Returns its events.
 fn collect(collector: &mut Collector, vxid: u64, records: &[(Tag, &[u8])]) -> Vec<Event> {
     records.iter().filter_map(|(tag, text)| collector.add(record(*tag, vxid, text))).collect()
-}
-
-fn figures(all: &[(&str, u64)]) -> Figures {
-    let counter = |(name, value): &(&str, u64)| Counter {
-        name: (*name).to_owned(),
-        value: *value,
-        semantics: String::new(),
-        oneliner: String::new(),
-    };
-    Figures::of(&all.iter().map(counter).collect::<Vec<_>>())
 }
 
 fn request(url: &str, how: &'static str, wait: f64) -> Event {
@@ -50,7 +39,7 @@ fn busy_state(name: &str, urls: &[&str]) -> State {
     for (second, requests) in [(0.0, 100), (2.0, 150), (4.0, 250)] {
         state.counters(
             second,
-            figures(&[
+            Figures::of([
                 ("MAIN.uptime", 100 + second as u64),
                 ("MAIN.client_req", requests),
                 ("MAIN.cache_hit", requests - 50),

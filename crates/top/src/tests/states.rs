@@ -81,12 +81,12 @@ fn a_filter_keeps_what_matches() {
 #[test]
 fn a_worker_that_starts_again_begins_new_rates() {
     let mut state = busy_state("x", &[]);
-    state.counters(6.0, figures(&[("MAIN.uptime", 1), ("MAIN.client_req", 4)]));
-    state.counters(8.0, figures(&[("MAIN.uptime", 3), ("MAIN.client_req", 10)]));
+    state.counters(6.0, Figures::of([("MAIN.uptime", 1), ("MAIN.client_req", 4)]));
+    state.counters(8.0, Figures::of([("MAIN.uptime", 3), ("MAIN.client_req", 10)]));
     let traffic = state.snapshot(8.0, 0.0).traffic;
     assert_eq!((traffic.minute.sums.requests, traffic.minute.seconds), (6, 2.0));
     // No worker at all.
-    state.counters(9.0, figures(&[("MGT.uptime", 9)]));
+    state.counters(9.0, Figures::of([("MGT.uptime", 9)]));
     state.set_status(Status::Waiting("gone\x1b[2J".into()));
     state.lost(2);
     let snapshot = state.snapshot(9.0, 0.0);
