@@ -155,6 +155,63 @@ fn bombs_are_refused_and_their_memory_is_not_taken() {
     assert_eq!(port.ask("GET", "/api/v1/vcl", "").expect("a response").status, 200);
 }
 
+/// Words from paths and bodies are operands of one command each, and requests that are made for an operator are whole.
+#[test]
+fn words_are_neither_options_nor_commands() {
+    let _slot = shared_slot();
+    let (mut daemon, port) = start();
+    let before = (daemon.ok("vcl.list"), daemon.ok("ban.list"), daemon.ok("param.show -j"));
+    for word in [
+        "-l",
+        "-j",
+        "-v",
+        "--",
+        "boot%0Astop",
+        "boot%0D%0Astop",
+        "a%00b",
+        "%22",
+        "%5C",
+        "%3C%3CEOF",
+        "%FF",
+        "a%20b",
+    ] {
+        for (method, path, body) in [
+            ("GET", format!("/api/v1/params/{word}"), ""),
+            ("PUT", format!("/api/v1/params/{word}"), "{\"value\": \"1\"}"),
+            ("DELETE", format!("/api/v1/params/{word}"), ""),
+            ("GET", format!("/api/v1/vcl/{word}"), ""),
+            ("POST", format!("/api/v1/vcl/{word}/use"), ""),
+            ("DELETE", format!("/api/v1/vcl/{word}"), ""),
+        ] {
+            let status = port.ask(method, &path, body).expect("a response").status;
+            assert!((400..=415).contains(&status), "{method} {path}: {status}");
+        }
+    }
+    for (path, body) in [
+        ("/api/v1/tag", "{\"tags\": [\"-s\"]}"),
+        ("/api/v1/bans", "{\"expression\": \"req.url ~ a\\nstop\"}"),
+        ("/api/v1/bans", "{\"expression\": \"-x\"}"),
+        ("/api/v1/why", "{\"url\": \"/\", \"headers\": [\"X: y\\r\\n\\r\\nGET / HTTP/1.1\"]}"),
+        ("/api/v1/why", "{\"url\": \"/\", \"headers\": [\"no field\"]}"),
+        ("/api/v1/why", "{\"url\": \"/\", \"method\": \"GET / HTTP/1.1\\r\\nX: y\\r\\n\\r\\nGET\"}"),
+    ] {
+        let response = port.ask("POST", path, body).expect("a response");
+        assert!((400..=415).contains(&response.status), "{path} {body}: {}", response.status);
+    }
+    let after = (daemon.ok("vcl.list"), daemon.ok("ban.list"), daemon.ok("param.show -j"));
+    assert_eq!(before.0, after.0);
+    assert_eq!(before.1.lines().count(), after.1.lines().count(), "{}", after.1);
+    assert_eq!(before.2.lines().skip(3).collect::<Vec<_>>(), after.2.lines().skip(3).collect::<Vec<_>>());
+    // Bytes that no URL may contain are encoded.
+    let why = port.ask("POST", "/api/v1/why", "{\"url\": \"/a HTTP/1.1\\r\\nX: y\"}").expect("a response");
+    let text = String::from_utf8_lossy(&why.body).into_owned();
+    assert!(why.status == 200 && text.contains("/a%20HTTP/1.1%0D%0AX:%20y"), "{text}");
+    // A URL is one word, whatever it contains.
+    let purged = port.ask("POST", "/api/v1/purge", "{\"url\": \"/a\\r\\nstop\"}").expect("a response");
+    assert_eq!(purged.status, 200);
+    assert_eq!(get(daemon.address, "/").expect("traffic is served").status, 200);
+}
+
 #[test]
 fn slow_strangers_lock_nobody_out() {
     let (daemon, port) = start();

@@ -1,13 +1,12 @@
 //! Faults of the processes: a killed worker is replaced soon and no connection is refused.
 
 use std::io::ErrorKind;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::get;
-use lacquer_testing::daemon::{Daemon, refused, signal, until, vcl};
+use lacquer_testing::daemon::{Daemon, children, has_ended, refused, signal, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::management::ManagementPort;
 use lacquer_testing::origin::{Origin, sized};
@@ -120,18 +119,7 @@ fn the_worker_does_not_outlive_the_manager() {
     let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), ""), &[]);
     let worker = daemon.worker();
     signal(daemon.manager(), "-KILL");
-    let gone = || {
-        // If no process reaps orphans, it stays as a zombie.
-        let stat = std::fs::read_to_string(Path::new("/proc").join(worker.to_string()).join("stat"));
-        stat.map_or(true, |text| text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
-    };
-    assert!(until(gone), "the worker still runs");
-}
-
-/// Returns the running child processes of a process.
-fn children(pid: u32) -> Vec<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    assert!(until(|| has_ended(worker)), "the worker still runs");
 }
 
 /// A failed launch is retried with growing pauses, without end.

@@ -223,6 +223,11 @@ impl App {
     /// Carries out what is one management command.
     async fn command(&self, action: Action, values: &Values) -> Outcome {
         let name = values.required("name");
+        let tags = values.list("tags");
+        // A word that begins with a dash would be an option.
+        if [name, values.required("pattern")].iter().chain(&tags).any(|word| word.starts_with('-')) {
+            return Err(Reply::error(400, "a name, a pattern or a tag begins with a dash"));
+        }
         match action {
             Action::Bans => self.list(&["ban.list", "-j"]).await,
             Action::Vcls => self.list(&["vcl.list", "-j"]).await,
@@ -246,11 +251,6 @@ impl App {
             }
             Action::Tag => {
                 let soft: &[&str] = if values.is_set("soft") { &["-s"] } else { &[] };
-                let tags = values.list("tags");
-                // A word that begins with a dash would be an option.
-                if tags.iter().any(|tag| tag.starts_with('-')) {
-                    return Err(Reply::error(400, "a tag begins with a dash"));
-                }
                 let reply = self.run(&self.manager, &[&["tag.purge"], soft, &tags].concat()).await?;
                 let purged: u64 =
                     reply.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default();

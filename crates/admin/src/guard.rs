@@ -49,18 +49,18 @@ impl Refusal {
     }
 }
 
-/// What a route requires.
+/// The clients that a route serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Everybody may see it.
     Open,
     /// As `Open`, and links of other sites may lead to it: it contains no data.
     Page,
-    /// Whoever has the token.
+    /// Clients with the token.
     Token,
 }
 
-/// What protects a socket.
+/// The protection of a socket.
 #[derive(Debug)]
 pub struct Guard {
     is_unix: bool,

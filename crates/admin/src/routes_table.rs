@@ -4,7 +4,7 @@
 use crate::guard::Access;
 use crate::percent::decoded;
 
-/// What a request does.
+/// The effect of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Page,

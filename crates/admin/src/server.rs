@@ -82,7 +82,7 @@ fn serve(
 async fn answer(request: Request<Incoming>, id: u64, guard: &Guard, app: &App) -> Reply {
     let (head, body) = request.into_parts();
     let found = find(head.method.as_str(), head.uri.path());
-    // Whoever has no token does not learn which paths exist.
+    // A client without the token does not learn which paths exist.
     let access = found.as_ref().map_or(Access::Token, |found| found.route.access);
     match guard.check(&head.headers, access) {
         Ok(true) => app.connections.is_known(id),

@@ -272,6 +272,18 @@ fn resident_of(pid: u32) -> Resident {
     found
 }
 
+/// Returns the running child processes of a process.
+pub fn children(pid: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Returns whether a process has ended. If no process reaps orphans, it stays as a zombie.
+pub fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.map_or(true, |text| text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
+}
+
 pub fn signal(pid: u32, name: &str) {
     let done = Command::new("kill").args([name, &pid.to_string()]).status().expect("kill runs");
     assert!(done.success(), "kill {name} {pid}");

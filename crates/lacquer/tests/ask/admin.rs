@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lacquer_testing::admin::AdminPort;
 use lacquer_testing::client::{Response, get};
-use lacquer_testing::daemon::{Daemon, signal, until, vcl};
+use lacquer_testing::daemon::{Daemon, children, has_ended, signal, until, vcl};
 use serde_json::Value;
 
 use crate::Site;
@@ -85,29 +85,31 @@ fn the_process_is_started_again_and_confined() {
 
 #[test]
 fn the_process_ends_with_a_killed_manager() {
-    let (site, _port) = start(&[]);
-    let manager = site.daemon.manager();
-    let pid = admin_process(manager).expect("it is a child of the manager");
-    signal(manager, "-KILL");
-    assert!(until(|| !std::path::Path::new(&format!("/proc/{pid}")).exists()));
+    let (daemon, pid) = jailed();
+    signal(daemon.manager(), "-KILL");
+    assert!(until(|| has_ended(pid)));
 }
 
 /// Returns the process of the admin listener of a manager.
 fn admin_process(manager: u32) -> Option<u32> {
-    let children = std::fs::read_to_string(format!("/proc/{manager}/task/{manager}/children")).ok()?;
-    let mut pids = children.split_whitespace().filter_map(|word| word.parse().ok());
-    pids.find(|pid| {
+    children(manager).into_iter().find(|pid| {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "lacquer-admin")
     })
 }
 
-#[test]
-fn it_ends_with_a_daemon_in_its_jail() {
+/// Returns a daemon in its jail, and the process of its admin listener, which serves.
+fn jailed() -> (Daemon, u32) {
     let program = vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }");
-    let mut daemon = Daemon::start_jailed(&program, &["-w", "127.0.0.1:0"], "exec \"$@\"");
+    let daemon = Daemon::start_jailed(&program, &["-w", "127.0.0.1:0"], "exec \"$@\"");
     let port = AdminPort::of(&daemon.directory()).expect("the daemon publishes its listener");
     assert!(until(|| port.ask("GET", "/metrics", "").is_ok_and(|response| response.status == 200)));
     let pid = admin_process(daemon.manager()).expect("it is a child of the manager");
+    (daemon, pid)
+}
+
+#[test]
+fn it_ends_with_a_daemon_in_its_jail() {
+    let (mut daemon, pid) = jailed();
     signal(daemon.manager(), "-TERM");
     assert_eq!(daemon.end(), Some(0), "{}", daemon.stderr());
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
