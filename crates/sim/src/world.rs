@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -462,21 +463,26 @@ impl World {
         }
     }
 
-    /// Starts a client that connects at a random time.
-    fn client(&self) -> JoinHandle<()> {
-        let chance = &self.chance;
-        let ends = wire::ends(chance);
-        let (stream, peer) = memory::connection(wire::limits(chance), ends);
-        let mut requester = Requester {
+    /// Returns the requests of a client with an address.
+    fn requester(&self, chance: &Chance, address: IpAddr) -> Requester {
+        Requester {
             chance: chance.clone(),
             ledger: self.ledger.clone(),
             journal: self.journal.clone(),
             pages: self.nature.pages,
             has_favourite: self.nature.has_favourite,
             is_patient: self.nature.is_patient,
-            address: ends.peer.ip(),
+            address,
             known: RefCell::default(),
-        };
+        }
+    }
+
+    /// Starts a client that connects at a random time.
+    fn client(&self) -> JoinHandle<()> {
+        let chance = &self.chance;
+        let ends = wire::ends(chance);
+        let (stream, peer) = memory::connection(wire::limits(chance), ends);
+        let mut requester = self.requester(chance, ends.peer.ip());
         let mut incoming = Incoming { slowness: one_of(chance, &[0, 0, 0, 5, 100]), ..Incoming::default() };
         let most_requests = self.nature.most_requests;
         let is_h2 = percent(chance, 30);
@@ -507,18 +513,8 @@ impl World {
     /// Starts a client of HTTP/3 that connects at a random time.
     fn http3_client(&self, chance: &Chance, network: &Rc<Network>) -> JoinHandle<()> {
         let address = wire::ends(chance).peer;
-        let requester = Requester {
-            chance: chance.clone(),
-            ledger: self.ledger.clone(),
-            journal: self.journal.clone(),
-            pages: self.nature.pages,
-            has_favourite: self.nature.has_favourite,
-            is_patient: self.nature.is_patient,
-            address: address.ip(),
-            known: RefCell::default(),
-        };
         let client = H3Client {
-            requester,
+            requester: self.requester(chance, address.ip()),
             network: network.clone(),
             address,
             config: Sides::get().client(),
