@@ -57,7 +57,7 @@ enum Connection {
 pub struct Sink {
     target: Target,
     connection: Option<Connection>,
-    /// What the socket has not accepted yet: whole lines, except that the first one may be sent in part.
+    /// Text that the socket has not accepted yet: whole lines, except that the first one may be sent in part.
     buffer: Vec<u8>,
     next_attempt: Instant,
     dropped: u64,

@@ -41,7 +41,7 @@ struct State {
     has_ended: AtomicBool,
 }
 
-/// What became of a datagram.
+/// The fate of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relayed {
     Passed,

@@ -107,7 +107,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// What an origin does, and the cause that the page about troubleshooting explains.
+/// Faults of origins, with the cause that the page about troubleshooting explains.
 const FAULTS: [(&str, &str); 6] = [
     ("origin refuses", "errno 111 (Connection refused)"),
     ("origin hangs", "first byte timeout"),
