@@ -114,7 +114,7 @@ pub struct WorkerState {
     pub peer: Option<RawFd>,
     /// Its number, and the socket for datagrams of later workers.
     pub number: u8,
-    pub datagrams: Option<RawFd>,
+    pub datagrams: RawFd,
     pub panic: Option<RawFd>,
     /// The id of the next request.
     pub next_id: u64,
@@ -139,8 +139,8 @@ impl State {
             all.extend(disks.iter().flat_map(|(files, marker)| files.iter().chain([marker])));
         }
         if let Some(WorkerState { link, output, peer, datagrams, panic, .. }) = &self.worker {
-            all.extend([*link, *output]);
-            all.extend(peer.iter().chain(datagrams).chain(panic));
+            all.extend([*link, *output, *datagrams]);
+            all.extend(peer.iter().chain(panic));
         }
         all
     }

@@ -46,8 +46,7 @@ pub struct Worker {
 struct DatagramEnd {
     /// The number of the worker.
     worker: u8,
-    /// `None` if the program before this one has left none.
-    socket: Option<OwnedFd>,
+    socket: OwnedFd,
 }
 
 /// The sockets that a worker has inherited for the next one.
@@ -60,14 +59,14 @@ impl ForSuccessor {
     /// Returns the sockets for the configuration of the worker with this number. It takes over from the worker `beside` it,
     /// and `before` may still serve connections of HTTP/3.
     pub fn describe(&self, number: u8, beside: Option<&Worker>, before: Option<&Worker>) -> PeerSockets {
-        let leads_to = |worker: &Worker| Some((worker.datagrams.worker, worker.datagrams()?.as_raw_fd()));
+        let leads_to = |worker: &Worker| (worker.datagrams.worker, worker.datagrams().as_raw_fd());
         PeerSockets {
             successor: Some(self.stream.as_raw_fd()),
             predecessor: beside.and_then(Worker::peer).map(|peer| peer.as_raw_fd()),
             datagrams: DatagramPeers {
                 worker: number,
                 incoming: Some(self.datagrams.as_raw_fd()),
-                predecessor: before.and_then(leads_to),
+                predecessor: before.map(leads_to),
             },
         }
     }
@@ -161,7 +160,7 @@ impl Worker {
             next_id: 1,
             killed: false,
             peer: Some(peer),
-            datagrams: DatagramEnd { worker: number, socket: Some(outgoing) },
+            datagrams: DatagramEnd { worker: number, socket: outgoing },
         };
         Ok((worker, ForSuccessor { stream: successor, datagrams }))
     }
@@ -174,7 +173,7 @@ impl Worker {
             output: self.output.as_raw_fd(),
             peer: self.peer.as_ref().map(AsRawFd::as_raw_fd),
             number: self.datagrams.worker,
-            datagrams: self.datagrams.socket.as_ref().map(AsRawFd::as_raw_fd),
+            datagrams: self.datagrams.socket.as_raw_fd(),
             panic,
             next_id: self.next_id,
             received: self.received.clone(),
@@ -193,18 +192,18 @@ impl Worker {
             next_id: state.next_id,
             killed: false,
             peer: state.peer.map(take).transpose()?.map(UnixStream::from),
-            datagrams: DatagramEnd { worker: state.number, socket: state.datagrams.map(take).transpose()? },
+            datagrams: DatagramEnd { worker: state.number, socket: take(state.datagrams)? },
         })
     }
 
     /// Returns the descriptors that another program needs to continue with it.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        [self.link.as_fd(), self.output.as_fd()].into_iter().chain(self.peer()).chain(self.datagrams())
+        [self.link.as_fd(), self.output.as_fd(), self.datagrams()].into_iter().chain(self.peer())
     }
 
     /// Returns the end of its connection on which later workers pass on datagrams for it.
-    pub fn datagrams(&self) -> Option<BorrowedFd<'_>> {
-        self.datagrams.socket.as_ref().map(AsFd::as_fd)
+    pub fn datagrams(&self) -> BorrowedFd<'_> {
+        self.datagrams.socket.as_fd()
     }
 
     /// Returns the end of its connection to the next worker that the next one inherits.

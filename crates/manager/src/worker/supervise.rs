@@ -161,7 +161,7 @@ impl Manager {
         inherited.extend(beside.and_then(Worker::peer));
         let retiring = || self.child.retiring.as_ref().map(Retiring::worker);
         let before = beside.or_else(retiring);
-        inherited.extend(before.and_then(Worker::datagrams));
+        inherited.extend(before.map(Worker::datagrams));
         let number = next_number(self.child.number);
         let (mut worker, successor) = {
             let _root = self.jail.raise();
