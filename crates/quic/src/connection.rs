@@ -42,6 +42,7 @@ pub struct Connection {
     /// The most bytes of responses that are held until the client has acknowledged them.
     most_unacknowledged: u64,
     is_handshaking: Cell<bool>,
+    is_closed_here: Cell<bool>,
     is_drained: Cell<bool>,
 }
 
@@ -70,6 +71,7 @@ impl Connection {
             unsent: RefCell::default(),
             most_unacknowledged,
             is_handshaking: Cell::new(true),
+            is_closed_here: Cell::new(false),
             is_drained: Cell::new(false),
         })
     }
@@ -187,8 +189,14 @@ impl Connection {
     /// Closes the connection with a code of HTTP/3. Nothing is read or written any more.
     pub fn close(&self, reason: u64, text: &str) {
         self.state.borrow_mut().close(now(), code(reason), Bytes::copy_from_slice(text.as_bytes()));
+        self.is_closed_here.set(true);
         self.end_handshake();
         self.wake();
+    }
+
+    /// Returns whether this side has closed the connection: until it is drained, the client is told again.
+    pub fn is_closed_here(&self) -> bool {
+        self.is_closed_here.get()
     }
 
     /// Sends a packet that the client acknowledges, so that neither side takes the connection for lost.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lacquer_h3::qpack::{self, Begun, Decoder, Step};
 use lacquer_h3::{Connection, frame, settings};
@@ -13,7 +13,7 @@ use lacquer_sources::clock;
 use lacquer_sources::random;
 use quinn_proto::{
     ClientConfig, ConnectionError, ConnectionHandle, DatagramEvent, Dir, EndpointConfig, Event, ReadError,
-    StreamId, VarInt,
+    StreamId, TransportErrorCode, VarInt,
 };
 use tokio::time::{sleep_until, timeout};
 
@@ -31,6 +31,8 @@ const SEGMENTS: usize = 4;
 const STEP: usize = 4096;
 const CANCELLED: VarInt = VarInt::from_u32(0x10c);
 const NO_ERROR: u64 = 0x100;
+/// The time for a handshake, `tls_handshake_timeout`, less the time that the first packet needs.
+const LEAST_HANDSHAKE: Duration = Duration::from_secs(7);
 
 pub struct H3Client {
     pub requester: Requester,
@@ -73,6 +75,7 @@ struct Driver {
     streams: BTreeMap<StreamId, Stream>,
     /// The engine's control stream, with what was read of it.
     control: BTreeMap<StreamId, (Vec<u8>, frame::Reader)>,
+    begun: Instant,
     is_connected: bool,
     /// No further requests may be sent.
     is_closing: bool,
@@ -121,6 +124,7 @@ impl H3Client {
             connection,
             streams: BTreeMap::new(),
             control: BTreeMap::new(),
+            begun: now(),
             is_connected: false,
             is_closing: false,
         };
@@ -209,7 +213,7 @@ impl Driver {
                     self.is_connected = true;
                     self.open_control()?;
                 }
-                Event::ConnectionLost { reason } => return Err(lost(&reason)),
+                Event::ConnectionLost { reason } => return Err(lost(&reason, now() - self.begun)),
                 _ => {}
             }
         }
@@ -416,8 +420,8 @@ impl Driver {
     }
 }
 
-/// Returns the end of a connection. Only a fault that one of the sides has found is one.
-fn lost(reason: &ConnectionError) -> Broken {
+/// Returns the end of a connection after some time. Only a fault that one of the sides has found is one.
+fn lost(reason: &ConnectionError, after: Duration) -> Broken {
     match reason {
         ConnectionError::ApplicationClosed(close) if close.error_code.into_inner() == NO_ERROR => {
             Broken::Ended
@@ -426,9 +430,15 @@ fn lost(reason: &ConnectionError) -> Broken {
         | ConnectionError::Reset
         | ConnectionError::LocallyClosed
         | ConnectionError::CidsExhausted => Broken::Ended,
-        // The engine refuses connections while it drains, and gives up on slow handshakes.
+        // The engine refuses connections while it drains.
         ConnectionError::ConnectionClosed(close)
-            if close.error_code == quinn_proto::TransportErrorCode::CONNECTION_REFUSED =>
+            if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
+        {
+            Broken::Ended
+        }
+        // It gives up on handshakes, whose last packets may be lost again and again, after their time.
+        ConnectionError::ConnectionClosed(close)
+            if close.error_code == TransportErrorCode::APPLICATION_ERROR && after >= LEAST_HANDSHAKE =>
         {
             Broken::Ended
         }

@@ -36,8 +36,10 @@ impl Host for Sessions {
             let watched = services.watched().clone();
             let session = pin!(h3::run(services, connection.clone(), listener));
             track_polls(&watched.activity, Work::Connection, session).await;
-            drop(lease);
+            // The worker lives until a client whose last packet was lost has had time to ask again.
+            let lease = connection.is_closed_here().then_some(lease);
             connection.drained().await;
+            drop(lease);
         });
     }
 

@@ -1,13 +1,14 @@
 //! A client of HTTP/3, over quinn.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_h3::qpack::{self, Begun, Decoder, Step};
 use lacquer_h3::{Connection, frame, settings};
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Endpoint, RecvStream, SendStream, WriteError};
+use quinn::{ClientConfig, Endpoint, EndpointConfig, RecvStream, SendStream, TokioRuntime, WriteError};
+use rustix::net::sockopt;
 
 use super::trusted;
 
@@ -15,6 +16,9 @@ use super::trusted;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The largest response that the client reads.
 const MAX_RESPONSE: usize = 64 << 20;
+
+/// The number of bytes of datagrams that wait for the client.
+const QUEUE: usize = 8 << 20;
 
 /// The number of bytes of a response that the client holds, per stream.
 const WINDOW: u32 = 256 * 1024;
@@ -68,6 +72,17 @@ fn config_of(mut tls: rustls::ClientConfig) -> ClientConfig {
     config
 }
 
+/// Returns an endpoint whose socket holds all that arrives while the test does other work: the last packet of a connection
+/// must not be lost.
+fn endpoint() -> Endpoint {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    if sockopt::set_socket_recv_buffer_size_force(&socket, QUEUE).is_err() {
+        sockopt::set_socket_recv_buffer_size(&socket, QUEUE).expect("a buffer");
+    }
+    let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime));
+    endpoint.expect("an endpoint")
+}
+
 /// Runs a test of clients on a runtime of its own.
 pub fn run<R>(work: impl Future<Output = R>) -> R {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -80,7 +95,7 @@ impl Client {
     }
 
     pub async fn try_connect(address: SocketAddr) -> Result<Client, quinn::ConnectionError> {
-        let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
+        let endpoint = endpoint();
         let connecting = endpoint.connect_with(config(), address, "example.test").expect("a name");
         Client::begin(endpoint, connecting.await?).await
     }
@@ -91,7 +106,7 @@ impl Client {
         config: &ClientConfig,
         address: SocketAddr,
     ) -> (Client, Option<quinn::ZeroRttAccepted>) {
-        let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
+        let endpoint = endpoint();
         let connecting = endpoint.connect_with(config.clone(), address, "example.test").expect("a name");
         let (connection, accepted) = match connecting.into_0rtt() {
             Ok((connection, accepted)) => (connection, Some(accepted)),
