@@ -14,6 +14,7 @@ use lacquer_testing::origin::{Origin, sized};
 use lacquer_testing::slots::{in_parallel, shared_slot};
 
 const STEP: Duration = Duration::from_millis(100);
+const CANCEL: u32 = 8;
 
 /// Starts a daemon with short timeouts.
 fn start(options: &[&str]) -> (Origin, Daemon) {
@@ -113,10 +114,13 @@ fn a_body_that_trickles_ends() {
                     thread::sleep(STEP);
                 }
             });
-            let ended = client.response(1).ok().map(|_| begun.elapsed());
+            let ended = client.outcome().ok().map(|outcome| (outcome.reset, begun.elapsed()));
             client.close();
             sender.join().unwrap();
-            ended
+            // The origin has seen the request, so that the client must not repeat it.
+            let (reset, after) = ended?;
+            assert_eq!(reset, Some(CANCEL));
+            Some(after)
         });
         let steady = scope.spawn(|| {
             let mut client = Client::connect(daemon.address).unwrap();

@@ -153,9 +153,8 @@ impl ClientTransport {
     pub fn refuse(&self) {
         match self {
             ClientTransport::Http1(_) => {}
-            ClientTransport::Http2(stream) if stream.error().is_some() => {}
-            ClientTransport::Http2(stream) => stream.reset(Error::Stream(Reason::RefusedStream)),
-            ClientTransport::Http3(stream) => stream.refuse_body(),
+            ClientTransport::Http2(stream) => stream.refuse(),
+            ClientTransport::Http3(stream) => stream.refuse(),
         }
     }
 

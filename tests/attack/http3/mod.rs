@@ -324,6 +324,21 @@ fn a_client_may_change_its_address() {
     });
 }
 
+/// An upload that stops is cancelled. It is not rejected: the origin may have seen the request, so that the client must not
+/// repeat it by itself.
+#[test]
+fn uploads_that_stop_are_cancelled() {
+    let _slot = shared_slot();
+    let served = start(&["-p", "timeout_idle=1"]);
+    run(async {
+        let client = Client::connect(served.address).await;
+        let (_send, mut receive) = client.open("POST", "/100/private", &[("content-length", "1000")]).await;
+        let reset = try_response(&mut receive).await.expect_err("it is reset");
+        assert!(reset.to_string().ends_with("error 268"), "{reset}");
+    });
+    served.serves();
+}
+
 /// Cancelled downloads end, and so do those of clients that vanish.
 #[test]
 fn cancelled_and_abandoned_downloads_end() {

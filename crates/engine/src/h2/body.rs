@@ -2,6 +2,8 @@
 
 use std::io;
 
+use lacquer_h2::{Error, Reason};
+
 use super::stream::Stream;
 use crate::req_body::BodyStream;
 
@@ -16,7 +18,9 @@ impl BodyStream for Stream {
         self.read(buffer).await.map_err(|_| io::ErrorKind::ConnectionReset.into())
     }
 
-    fn refuse_body(&self) {
-        self.refuse_body();
+    fn cancel_late(&self) {
+        if self.error().is_none() {
+            self.reset(Error::Stream(Reason::Cancel));
+        }
     }
 }

@@ -295,8 +295,8 @@ impl Stream {
         }
     }
 
-    /// Resets the stream, because the rest of the body is not needed or does not arrive in time.
-    pub fn refuse_body(&self) {
+    /// Rejects a request that was not processed.
+    pub fn refuse(&self) {
         if self.error().is_none() {
             self.reset(Error::Stream(Reason::RefusedStream));
         }

@@ -16,7 +16,9 @@ impl BodyStream for Stream {
         self.read(buffer).await.map_err(|_| io::ErrorKind::ConnectionReset.into())
     }
 
-    fn refuse_body(&self) {
-        self.refuse_body();
+    fn cancel_late(&self) {
+        if self.error().is_none() {
+            self.cancel();
+        }
     }
 }

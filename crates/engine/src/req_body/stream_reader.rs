@@ -26,8 +26,9 @@ pub trait BodyStream {
     /// Waits for bytes of the body, and reads them. Returns 0 at the end, and an error if the stream has ended before.
     fn read_body(&self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>>;
 
-    /// Ends a stream whose body did not arrive in time.
-    fn refuse_body(&self);
+    /// Ends a stream whose body did not arrive in time. The origin may have seen the request, so the client must not take
+    /// it for one that was not processed, and repeat it.
+    fn cancel_late(&self);
 }
 
 pub struct StreamReader<S> {
@@ -59,7 +60,7 @@ impl<S: BodyStream> BodyReader for StreamReader<S> {
         match allowance.wait(params, stream.read_body(buffer)).await {
             Ok(n) => Ok(0..n),
             Err(missed) => {
-                stream.refuse_body();
+                stream.cancel_late();
                 Err(BodyError::missed(missed, "stream gone"))
             }
         }
