@@ -90,6 +90,20 @@ fn parameters_are_shown_and_set() {
 }
 
 #[test]
+fn any_command_of_the_management_port_can_be_sent() {
+    let site = Site::start(SUBS, &[]);
+    assert!(site.run(&["cli", "ping"]).out.starts_with("PONG"));
+    assert!(site.run(&["cli", "--json", "backend.list"]).json().to_string().contains("backend.list"));
+    let folder = site.daemon.directory();
+    let folder = folder.to_str().expect("text");
+    assert!(lacquer(&["cli", "-n", folder, "--", "backend.list", "-j"]).json().is_array());
+    assert!(site.run(&["cli", "ban", "req.url", "~", "a b\"c"]).out.trim().is_empty());
+    assert!(site.run(&["cli", "ban.list"]).out.contains("a b"));
+    let wrong = lacquer(&["cli", "nonsense", "-n", folder]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("nonsense"), "{wrong:?}");
+}
+
+#[test]
 fn counters_and_requests_are_listed() {
     let site = Site::start(SUBS, &[]);
     for path in ["/minute/a", "/minute/a", "/error", "/minute/%1b"] {

@@ -152,6 +152,11 @@ fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
     let mut values = Values::default();
     let mut words = words.iter().peekable();
     while let Some(word) = words.next() {
+        if word == "--" {
+            // Only operands follow.
+            words.by_ref().try_for_each(|word| add_operand(command, &mut values, word))?;
+            break;
+        }
         let letter = word.strip_prefix('-').filter(|name| is_letter(command, name));
         let Some(long) = word.strip_prefix("--").or(letter) else {
             take_operand(command, &mut values, word)?;
@@ -206,6 +211,10 @@ fn take_operand(command: &Command, values: &mut Values, word: &str) -> Result<()
         );
         return Err(Failure::new(format_args!("`{}` has no option {word}", command.name)).hint(hint));
     }
+    add_operand(command, values, word)
+}
+
+fn add_operand(command: &Command, values: &mut Values, word: &str) -> Result<(), Failure> {
     let accepts =
         command.operand.is_some_and(|(what, _)| what.ends_with("...") || values.operands.is_empty());
     if !accepts {

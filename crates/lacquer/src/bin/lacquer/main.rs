@@ -262,6 +262,19 @@ const COMMANDS: &[Command] = &[
         run: params::run,
     },
     Command {
+        name: "cli",
+        operand: Some(("COMMAND [WORD]...", "a command of the management port and its words")),
+        summary: "send any command of the management port",
+        about: "Sends a command to the daemon and prints its reply, as varnishadm does. `lacquer cli help` lists the\n\
+                commands. Words that begin with - follow after --.",
+        options: REMOTE,
+        examples: &[
+            ("lacquer cli backend.list", "show the backends and their health"),
+            ("lacquer cli -- backend.list -p", "show their probes, too"),
+        ],
+        run: remote::send,
+    },
+    Command {
         name: "check",
         operand: Some(("FILE...", "VCL files, lacquer.toml, or - for standard input")),
         summary: "check whether VCL files or lacquer.toml are correct",

@@ -48,6 +48,13 @@ pub fn report(values: &Values, json: &Value, text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// `lacquer cli`: sends a command of the management port, and prints the reply.
+pub fn send(values: &Values) -> Result<ExitCode, Failure> {
+    let words: Vec<&str> = values.operands.iter().map(String::as_str).collect();
+    let (name, rest) = words.split_first().unwrap_or((&"help", &[]));
+    show_reply(values, name, rest)
+}
+
 /// Runs a command of the management port whose JSON reply has the option -j, and prints the reply.
 pub fn show_reply(values: &Values, name: &str, words: &[&str]) -> Result<ExitCode, Failure> {
     let mut management = management(values)?;

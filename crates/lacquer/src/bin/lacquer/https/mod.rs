@@ -227,7 +227,7 @@ impl Https {
                     "{what} from Let's Encrypt, whose terms you accept (https://letsencrypt.org/repository/),\n\
                      and {} kept in {}. The names must lead to this machine. Browsers are\n\
                      refused until the first one has arrived, which takes some seconds. To see its state:\n  \
-                     varnishadm -n {name} acme.list\n",
+                     lacquer cli -n {name} acme.list\n",
                     if names.len() == 1 { "is" } else { "are" },
                     folder.display()
                 );

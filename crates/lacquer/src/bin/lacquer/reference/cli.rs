@@ -5,8 +5,8 @@ use lacquer_tools::manual::{Entry, Group, Reference};
 
 use super::sentence;
 
-const ABOUT: &str = "These commands control a running daemon. `varnishadm -n NAME COMMAND` sends one; so does `lacquer` for those that it has \
-    commands for. A listener for the network (`lacquerd -T`) needs the secret of `-S`.\n\n\
+const ABOUT: &str = "These commands control a running daemon. `lacquer cli -n NAME COMMAND` sends one, as does \
+    `varnishadm`. Some have a command of `lacquer` of their own. A listener for the network (`lacquerd -T`) needs the secret of `-S`.\n\n\
     Arguments with blanks stand in double quotes. `-j` prints JSON.";
 
 pub fn reference(version: String) -> Reference {
