@@ -32,7 +32,7 @@ use crate::upgrade::{Adopted, Upgrade};
 use crate::vcl::Catalogue;
 use crate::vcl::compile::{Input, read_along};
 use crate::version;
-use crate::workdir::{self, PidFile, Renewal};
+use crate::workdir::{self, OwnFolder, PidFile, Renewal};
 use crate::worker::State;
 
 const DEFAULT_LISTEN: &str = ":80";
@@ -304,6 +304,7 @@ pub fn run(
     let complain = Complain::new(matches!(raw.mode, Mode::Debug | Mode::Foreground), &name);
     let upgrade = Upgrade::new(arguments);
     let jail = Jail::enter(raw.jail.as_deref())?;
+    let _own_folder = OwnFolder::new(&jail);
     let ParsedOptions { mut params, listeners, storages, vcl, init, tls } =
         ParsedOptions::from(raw, &jail, adopted.as_mut())?;
     restore_params(&mut params, adopted.as_ref(), &complain);

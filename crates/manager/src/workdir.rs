@@ -17,6 +17,35 @@ use crate::jail::Jail;
 /// The directory of instances whose `-n` is a name without a slash.
 pub const STATE_DIR: &str = "/var/lib/varnish";
 const DEFAULT_NAME: &str = "varnishd";
+/// The variable with a working directory that only this run uses. `lacquer run` sets it, with a VCL of the same name beside
+/// the directory.
+pub const OWN_FOLDER: &str = "LACQUER_OWN_FOLDER";
+
+/// Removes the directory of this run and its VCL at the end, unless another daemon uses them.
+pub struct OwnFolder(Jail);
+
+impl OwnFolder {
+    pub fn new(jail: &Jail) -> OwnFolder {
+        OwnFolder(jail.clone())
+    }
+}
+
+impl Drop for OwnFolder {
+    fn drop(&mut self) {
+        let Some(folder) = std::env::var_os(OWN_FOLDER) else { return };
+        let _root = self.0.raise();
+        let is_gone = match fs::remove_dir(&folder) {
+            Ok(()) => true,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if is_gone {
+            let mut vcl = folder;
+            vcl.push(".vcl");
+            let _ = fs::remove_file(vcl);
+        }
+    }
+}
+
 /// Returns the directory that `-n` selects.
 pub fn path(argument: Option<&str>) -> PathBuf {
     Path::new(STATE_DIR).join(argument.filter(|a| !a.is_empty()).unwrap_or(DEFAULT_NAME))

@@ -12,7 +12,7 @@ use lacquer_testing::client::Client;
 use lacquer_testing::daemon::{signal, until};
 use lacquer_testing::{Folder, Ran};
 
-use crate::{App, TURN, free_address};
+use crate::{App, free_address, turn};
 
 const DEFAULT_VCL: &str = "vcl 4.0;\nbackend default { .host = \"127.0.0.1\"; .port = \"8080\"; }\n";
 /// Commands that other tests cover, or that need more than this machine has.
@@ -160,7 +160,7 @@ fn commands(page: &str) -> Vec<&str> {
 
 #[test]
 fn the_commands_of_the_quick_starts_work() {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = turn();
     let mut count = 0;
     for name in ["developer", "varnish", "container"] {
         let path =

@@ -1,6 +1,11 @@
 //! Error pages of `lacquer run`: plain, with a number, safe, and different for browsers and programs.
 
+use std::fs;
+use std::process::Stdio;
+
 use lacquer_testing::client::Response;
+use lacquer_testing::daemon::signal;
+use lacquer_testing::{Folder, until};
 
 use crate::{Site, Text as _, free_address};
 
@@ -54,4 +59,31 @@ fn a_dead_server_leads_to_a_plain_page_with_a_number() {
         page.text()
     );
     is_plain(&page);
+}
+
+/// Nothing is left in the directory of runs, neither after a start that failed nor after the end.
+#[test]
+fn a_run_removes_its_directory_and_its_vcl() {
+    let _turn = crate::turn();
+    let folder = Folder::new("leftovers");
+    let runs = folder.join("runs");
+    fs::create_dir(&runs).expect("a directory");
+    let number = || fs::read_dir(&runs).expect("it exists").count();
+    let backend = format!("http://{}", free_address());
+    let start = |more: &[&str]| {
+        let listen = free_address().to_string();
+        let words = [&["run", "--listen", &listen, "--backend", &backend][..], more].concat();
+        let out = fs::File::create(folder.join("out")).expect("a file");
+        let mut command = crate::command(&folder, &words);
+        command.env("XDG_RUNTIME_DIR", &runs).stdout(out).stderr(Stdio::null());
+        command.spawn().expect("it starts")
+    };
+    let code = start(&["-p", "nonsense=1"]).wait().expect("it ends").code();
+    assert_eq!((code, number()), (Some(2), 0));
+    let mut run = start(&[]);
+    let is_up = until(|| folder.read("out").contains("Lacquer is serving"));
+    let (during, _) = (number(), signal(run.id(), "-TERM"));
+    let code = run.wait().expect("it ends").code();
+    assert!(is_up && during == 2, "{during}");
+    assert_eq!((code, number()), (Some(0), 0));
 }

@@ -12,8 +12,8 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lacquer_testing::client::{Client, Response};
 use lacquer_testing::daemon::{signal, until};
@@ -22,6 +22,10 @@ use lacquer_testing::{Folder, Ran};
 
 /// Daemons run one after the other: a free port is chosen before it is used.
 static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn command(folder: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer"));
@@ -46,13 +50,13 @@ pub struct Site {
     pub address: SocketAddr,
     pub folder: Folder,
     process: Child,
-    _turn: std::sync::MutexGuard<'static, ()>,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Site {
     /// Starts a site with these options, in a folder with these files.
     pub fn start(options: &[&str], files: &[(&str, &str)]) -> Site {
-        let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let turn = turn();
         let folder = Folder::new("site");
         for (name, text) in files {
             folder.file(name, text);

@@ -17,7 +17,7 @@ use crate::web::Web;
 use lacquer_inspect::access_log::Format;
 use lacquer_inspect::directory::{RUN_PREFIX, folder_of_runs};
 use lacquer_inspect::log_sink::Target;
-use lacquer_manager::{ANNOUNCEMENT, show};
+use lacquer_manager::{ANNOUNCEMENT, OWN_FOLDER, show};
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -80,6 +80,9 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     }
     if let Some(web) = &web {
         web.add_arguments(&mut command);
+    }
+    if !values.has("name") {
+        command.env(OWN_FOLDER, &name);
     }
     let is_demo = matches!(source, Source::Demo);
     let origin = add_source(&mut command, values, source, https.as_ref(), &name)?;
