@@ -4,14 +4,16 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use lacquer_sources::clock;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::PrivateKeyDer;
+use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SigningKey};
 use serde::{Deserialize, Serialize};
 
-use crate::der::{Reader, tag};
 use crate::leaf::{self, Leaf};
 use crate::pem::{self, Section};
+use crate::staple::{self, Statement};
 
 /// The maximum size of a file in bytes. A certificate with a thousand names has some 60 kB.
 pub const MAX_FILE: u64 = 1 << 20;
@@ -101,7 +103,7 @@ impl Bundle {
         if let Some(file) = files.dh {
             check_dh(file)?;
         }
-        let staple = files.staple.map(staple).transpose()?.map(Arc::from);
+        let staple = files.staple.map(|file| checked_staple(file, &chain[0])).transpose()?.map(Arc::from);
         let chain = chain.into_iter().map(Arc::from).collect();
         Ok((Bundle { chain, key: Arc::new(key), staple }, leaf))
     }
@@ -137,12 +139,46 @@ impl Bundle {
         leaf::renewal_id(self.chain.first()?)
     }
 
-    /// Prepares the certificate for handshakes.
+    /// Prepares the certificate for handshakes, without its OCSP response.
     pub fn certified_key(&self) -> Result<CertifiedKey, String> {
         let chain = self.chain.iter().map(|der| der.to_vec().into()).collect();
-        let mut certified = CertifiedKey::new(chain, self.key.signing_key().map_err(|e| e.to_string())?);
-        certified.ocsp = self.staple.as_deref().map(<[u8]>::to_vec);
-        Ok(certified)
+        Ok(CertifiedKey::new(chain, self.key.signing_key().map_err(|e| e.to_string())?))
+    }
+
+    /// Returns the statement of its OCSP response, if it has one.
+    pub fn statement(&self) -> Option<Statement> {
+        statement(self.staple.as_ref()?, self.chain.first()?).ok()
+    }
+
+    /// Prepares the certificate for handshakes, with its OCSP response as long as that is valid.
+    pub fn stapled_key(&self) -> Result<StapledKey, String> {
+        let plain = self.certified_key()?;
+        let stapled = self.statement().zip(self.staple.as_ref()).map(|(statement, response)| {
+            let mut key = plain.clone();
+            key.ocsp = Some(response.to_vec());
+            (statement, Arc::new(key))
+        });
+        Ok(StapledKey { plain: Arc::new(plain), stapled })
+    }
+}
+
+/// A certificate that is ready for handshakes.
+#[derive(Debug)]
+pub struct StapledKey {
+    plain: Arc<CertifiedKey>,
+    stapled: Option<(Statement, Arc<CertifiedKey>)>,
+}
+
+impl StapledKey {
+    pub(crate) fn at(&self, now: f64) -> &Arc<CertifiedKey> {
+        let stapled = self.stapled.as_ref().filter(|(statement, _)| statement.serves_at(now));
+        stapled.map_or(&self.plain, |(_, key)| key)
+    }
+}
+
+impl ResolvesServerCert for StapledKey {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.at(clock::real()).clone())
     }
 }
 
@@ -251,16 +287,17 @@ fn check_dh(file: File<'_>) -> Result<(), String> {
     if found { Ok(()) } else { Err(format!("Error: dhparams: No DH parameters found in {}", file.name)) }
 }
 
-/// Checks that the file is an OCSP response with a result: a sequence that begins with the status 0 (RFC 6960).
-fn staple(file: File<'_>) -> Result<Vec<u8>, String> {
-    const ENUMERATED: u8 = 0x0a;
-    let mut outer = Reader::new(file.bytes);
-    let status = outer.expect(tag::SEQUENCE).and_then(|response| response.inside().expect(ENUMERATED));
-    match status.map(|status| status.content) {
-        Some([0]) if outer.is_empty() && file.bytes.len() as u64 <= MAX_FILE => Ok(file.bytes.to_vec()),
-        Some([status]) => {
-            Err(format!("Error loading OCSP response: {}: it has the status {status}", file.name))
-        }
-        _ => Err(format!("Error loading OCSP response: {}: it is not an OCSP response in DER", file.name)),
+/// Checks that the file is an OCSP response about this certificate.
+fn checked_staple(file: File<'_>, certificate: &[u8]) -> Result<Vec<u8>, String> {
+    let fault = |why: String| format!("Error loading OCSP response: {}: {why}", file.name);
+    if file.bytes.len() as u64 > MAX_FILE {
+        return Err(fault(format!("the file has more than {} kB", MAX_FILE >> 10)));
     }
+    statement(file.bytes, certificate).map_err(fault)?;
+    Ok(file.bytes.to_vec())
+}
+
+fn statement(response: &[u8], certificate: &[u8]) -> Result<Statement, String> {
+    let parts = leaf::parts(certificate).ok_or("the certificate is damaged")?;
+    staple::read(response, parts.serial.content)
 }

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustls::ServerConfig;
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, StapledKey};
 use crate::change::Entry;
 use crate::client::Verifying;
 use crate::configs::{Configs, Wanted};
@@ -18,7 +17,7 @@ use crate::settings::{Alpn, Settings};
 enum Key {
     /// As the manager has sent it, which has checked it.
     Raw(Bundle),
-    Ready(Arc<CertifiedKey>),
+    Ready(Arc<StapledKey>),
 }
 
 #[derive(Debug)]
@@ -57,11 +56,11 @@ impl Certificate {
         }
         let key = match &prepared.key {
             Key::Ready(key) => key.clone(),
-            Key::Raw(bundle) => Arc::new(bundle.certified_key()?),
+            Key::Raw(bundle) => Arc::new(bundle.stapled_key()?),
         };
         prepared.key = Key::Ready(key.clone());
         let mut config = ServerConfig::clone(&*configs.get(&self.settings, (protocols, alpn), clients)?);
-        config.cert_resolver = Arc::new(SingleCertAndKey::from(key));
+        config.cert_resolver = key;
         let config = Arc::new(config);
         prepared.configs.push((wanted, config.clone()));
         Ok(config)

@@ -180,7 +180,7 @@ fn dns_names(list: Element<'_>) -> Result<Vec<String>, String> {
 }
 
 /// Converts a time to seconds since the epoch.
-fn seconds(time: Element<'_>) -> Option<i64> {
+pub fn seconds(time: Element<'_>) -> Option<i64> {
     let digits = time.content.strip_suffix(b"Z")?;
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -28,6 +28,7 @@ mod refused;
 mod sessions;
 mod settings;
 mod shared;
+mod staple;
 mod store;
 mod table;
 mod ticketer;
@@ -44,6 +45,7 @@ pub use protocols::Protocols;
 pub use quic_secret::QuicSecret;
 pub use refused::Refused;
 pub use settings::{Settings, quic_initial_config};
+pub use staple::{Statement, Verdict};
 pub use store::Store;
 pub use ticketer::TicketSecret;
 

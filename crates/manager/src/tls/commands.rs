@@ -148,7 +148,7 @@ fn load(catalogue: &mut Catalogue, context: Context<'_>, args: &[String]) -> Res
     };
     settings.check().or_else(|why| refuse(format!("{path}: {why}\n")))?;
     let loaded = files::load(&paths, context.jail, catalogue.recent())?;
-    report_validity(context.complain, &paths.certificate, &loaded.1);
+    report_validity(context.complain, &paths.certificate, &loaded);
     let wanted = Wanted { id, frontend, paths, settings: Arc::new(settings), default };
     let mut taken = context.unique.then(|| catalogue.taken());
     catalogue.stage(wanted, loaded, taken.as_mut())
@@ -162,7 +162,7 @@ fn reload(catalogue: &mut Catalogue, context: Context<'_>) -> Result<(Change, Re
     let (mut read, mut recent) = (Vec::new(), Recent::default());
     for wanted in catalogue.wanted() {
         let loaded = files::load(&wanted.paths, context.jail, &mut recent)?;
-        report_validity(context.complain, &wanted.paths.certificate, &loaded.1);
+        report_validity(context.complain, &wanted.paths.certificate, &loaded);
         read.push(loaded);
     }
     let clients: Result<Vec<_>, String> =

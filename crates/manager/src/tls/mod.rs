@@ -21,7 +21,7 @@ use catalogue::Wanted;
 pub use commands::{Context, Step, complete, run};
 use lacquer_acme::Names;
 use lacquer_http::date;
-use lacquer_tls::{Bundle, Leaf};
+use lacquer_tls::{Bundle, Leaf, Verdict};
 pub use on_demand::OnDemand;
 pub use refusal::Refusal;
 pub use secrets::Secrets;
@@ -51,8 +51,21 @@ pub fn load(wanted: &Wanted, jail: &Jail) -> Result<(Bundle, Arc<Leaf>), Refusal
     files::load(&wanted.paths, jail, &mut files::Recent::default())
 }
 
-/// Reports a certificate that is not valid now. It is used nevertheless, like in Varnish.
-fn report_validity(complain: &Complain, path: &Path, leaf: &Leaf) {
+/// Reports a certificate that is not valid now, or whose OCSP response clients do not get. It is used nevertheless, like in
+/// Varnish.
+fn report_validity(complain: &Complain, path: &Path, (bundle, leaf): &(Bundle, Arc<Leaf>)) {
+    if let Some(statement) = bundle.statement().filter(|statement| !statement.serves_at(now())) {
+        let why = match (statement.verdict(), statement.until()) {
+            (Verdict::Good, Some(until)) => {
+                format!("has expired on {}", String::from_utf8_lossy(&date::format(until as f64)))
+            }
+            (Verdict::Revoked, _) => "says that the certificate is revoked".to_owned(),
+            (Verdict::Good | Verdict::Unknown, _) => "does not know the certificate".to_owned(),
+        };
+        let text =
+            format!("Certificate {}: its OCSP response {why}, so clients do not get it", path.display());
+        complain.report(Level::Error, &text);
+    }
     let (what, when) = if (leaf.not_after() as f64) < now() {
         ("has expired on", leaf.not_after())
     } else if (leaf.not_before() as f64) > now() {

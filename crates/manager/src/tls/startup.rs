@@ -186,12 +186,10 @@ impl Startup {
                 wanted.settings.check().map_err(|why| Fault::plain(format!("{path}: {why}")))?;
                 checked = Some(wanted.settings.clone());
             }
-            let (bundle, leaf) = files::load(&wanted.paths, jail, &mut recent)
+            let loaded = files::load(&wanted.paths, jail, &mut recent)
                 .map_err(|refusal| Fault::plain(refusal.text))?;
-            super::report_validity(complain, &wanted.paths.certificate, &leaf);
-            catalogue
-                .stage(wanted, (bundle, leaf), taken.as_mut())
-                .map_err(|refusal| Fault::plain(refusal.text))?;
+            super::report_validity(complain, &wanted.paths.certificate, &loaded);
+            catalogue.stage(wanted, loaded, taken.as_mut()).map_err(|refusal| Fault::plain(refusal.text))?;
         }
         for (names, path) in plan.map(|plan| plan.stored(jail)).unwrap_or_default() {
             let wanted = acme::wanted(&names, path);

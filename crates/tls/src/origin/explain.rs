@@ -101,6 +101,15 @@ fn of_certificate(error: &CertificateError, tls: &OriginTls) -> String {
     }
 }
 
+/// Explains why a certificate of our own cannot be used.
+pub fn explain_own(error: &CertificateError) -> String {
+    match error {
+        CertificateError::BadEncoding => "bad encoding: it is not a valid certificate".to_owned(),
+        CertificateError::Other(other) => of_webpki(other.0.downcast_ref()),
+        other => other.to_string(),
+    }
+}
+
 fn of_webpki(error: Option<&webpki::Error>) -> String {
     match error {
         Some(webpki::Error::CaUsedAsEndEntity) => {

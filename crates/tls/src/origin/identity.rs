@@ -7,6 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
+use super::explain::explain_own;
 use super::provider::provider;
 
 /// A certificate chain and its key.
@@ -39,6 +40,9 @@ impl Identity {
         };
         let key = CertifiedKey::from_der(chain, key, provider()).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => "the private key belongs to another certificate".to_owned(),
+            rustls::Error::InvalidCertificate(fault) => {
+                format!("the certificate cannot be used: {}", explain_own(&fault))
+            }
             other => format!("the certificate or its private key cannot be used: {other}"),
         })?;
         Ok(Identity { key: Arc::new(key) })

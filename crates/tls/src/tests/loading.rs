@@ -6,7 +6,8 @@ use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED2
 
 use super::{Authority, Pair, add, entry, frontend_setup, load, shake, store};
 use crate::bundle::{Bundle, ChainPool, File, Files, MAX_FILE};
-use crate::leaf::Leaf;
+use crate::leaf::{self, Leaf};
+use crate::staple::{Verdict, made};
 
 fn facts(pair: &Pair) -> Leaf {
     load(&pair.bundle()).unwrap().leaf().unwrap()
@@ -136,18 +137,30 @@ fn staples_and_dh_parameters() {
     let authority = Authority::new();
     let pair = authority.pair(&["example.com"]);
     let text = pair.bundle();
-    let staple =
-        |bytes: &'static [u8]| Files { staple: Some(File { name: "s", bytes }), ..files(&text, None) };
-    let response = b"\x30\x05\x0a\x01\x00\xa0\x00";
-    assert!(Bundle::load(staple(response)).is_ok());
-    for bad in [&b""[..], b"\x30\x03\x0a\x01\x01", b"-----BEGIN", b"\x30\x05\x0a\x01\x00\xa0\x00x"] {
-        assert!(Bundle::load(staple(bad)).map(drop).unwrap_err().contains("OCSP response: s:"), "{bad:?}");
+    fn staple<'a>(text: &'a str, bytes: &'a [u8]) -> Files<'a> {
+        Files { staple: Some(File { name: "s", bytes }), ..files(text, None) }
     }
+    let certificate = load(&text).unwrap().certificates()[0].clone();
+    let serial = leaf::parts(&certificate).unwrap().serial.content;
+    let response = made::response(serial, &[0x80, 0], Some("20300101000000Z"));
+    let of_another = made::response(&[1], &[0x80, 0], None);
+    for bad in [&b""[..], b"\x30\x03\x0a\x01\x01", b"-----BEGIN", &of_another] {
+        let fault = Bundle::load(staple(&text, bad)).map(drop).unwrap_err();
+        assert!(fault.contains("OCSP response: s:"), "{fault}");
+    }
+    // Clients get a response as long as it is valid, and none that speaks against the certificate.
+    let (bundle, _) = Bundle::load(staple(&text, &response)).unwrap();
+    let key = bundle.stapled_key().unwrap();
+    assert_eq!(key.at(1_893_456_000.0).ocsp.as_deref(), Some(&response[..]));
+    assert!(key.at(1_893_456_001.0).ocsp.is_none());
+    let revoked = made::response(serial, &[0xa1, 0], None);
+    let (revoked, _) = Bundle::load(staple(&text, &revoked)).unwrap();
+    assert!(revoked.stapled_key().unwrap().at(0.0).ocsp.is_none());
+    assert_eq!(revoked.statement().map(|found| found.verdict()), Some(Verdict::Revoked));
     let dh = |bytes: &'static [u8]| Files { dh: Some(File { name: "d", bytes }), ..files(&text, None) };
     assert!(Bundle::load(dh(b"-----BEGIN DH PARAMETERS-----\nAA==\n-----END DH PARAMETERS-----\n")).is_ok());
     assert!(Bundle::load(dh(b"x")).map(drop).unwrap_err().contains("No DH parameters found"));
     let store = store(vec![frontend_setup("a0")]);
-    let (bundle, _) = Bundle::load(staple(response)).unwrap();
     add(&store, vec![super::Entry { bundle, ..entry(1, &pair) }]);
     shake(&store.frontend("a0").unwrap(), &Arc::new(authority.client(&[])), "example.com").unwrap();
 }
