@@ -192,6 +192,7 @@ headers! {
     // Names that are added later come last, so that the numbers in stored heads keep their meaning.
     CACHE_STATUS = "Cache-Status" 0;
     X_LACQUER_WHY = "X-Lacquer-Why" PASS | FETCH | INSERT | PASS_OBJECT;
+    PROXY_CONNECTION = "Proxy-Connection" HOP;
 }
 
 /// Returns a hash that is different for all known names. Case is ignored.
@@ -327,7 +328,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(KNOWN.len(), 55);
+        assert_eq!(KNOWN.len(), 56);
         assert!(!HeaderName::new(b"").is_known());
     }
 

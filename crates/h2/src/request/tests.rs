@@ -228,6 +228,7 @@ fn malformed_fields_are_rejected() {
         ((":scheme", ""), "Empty pseudo-header :scheme"),
         (("connection", "close"), "Illegal connection-specific field: connection"),
         (("transfer-encoding", "chunked"), "Illegal connection-specific field: transfer-encoding"),
+        (("proxy-connection", "close"), "Illegal connection-specific field: proxy-connection"),
         (("te", "gzip"), "Illegal connection-specific field: te"),
     ] {
         fault(&[field], STREAM, Tag::BogoHeader, text);

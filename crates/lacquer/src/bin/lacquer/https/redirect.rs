@@ -63,7 +63,10 @@ impl Site {
         if !self.has_hsts {
             return String::new();
         }
-        format!("    set resp.http.Strict-Transport-Security = \"max-age={HSTS}\";\n")
+        format!(
+            "    if (!resp.http.Strict-Transport-Security) {{\n        set resp.http.Strict-Transport-Security = \
+             \"max-age={HSTS}\";\n    }}\n"
+        )
     }
 }
 
@@ -80,5 +83,7 @@ mod tests {
         assert!(text.contains("if (req.http.Host ~ \"(?i)^b\\.c(:[0-9]+)?$\")"), "{text}");
         assert!(text.contains("\"https://a:8443\"") && text.ends_with("backend default none;\n"), "{text}");
         assert_eq!(text.matches("max-age=31536000").count(), 2);
+        // The site's own field stays.
+        assert_eq!(text.matches("if (!resp.http.Strict-Transport-Security)").count(), 2);
     }
 }
