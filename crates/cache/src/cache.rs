@@ -86,7 +86,7 @@ impl Cache {
     /// Creates a cache whose stores do not evict objects when they load bodies. See `Cache::new`.
     pub(crate) fn without_load_eviction(config: Config, disks: Disks, now: f64) -> Arc<Self> {
         let counters = Arc::new(CacheStats::default());
-        let secret = config.stevedores.iter().find(|s| s.is_kept()).map(Stevedore::secret);
+        let secret = Stevedore::keeper(&config.stevedores).map(Stevedore::secret);
         Arc::new(Self {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
             stripes: (0..SHARDS * STRIPES).map(|_| AtomicU32::new(0)).collect(),

@@ -20,12 +20,14 @@ pub struct Recovery {
 }
 
 impl Cache {
-    /// Takes over the objects of the previous process. The bans are in the first store that is kept: if they cannot be
-    /// read, all objects are refused.
+    /// Takes over the objects of the previous process. The bans are in the store that keeps them
+    /// ([`Stevedore::keeper`]): if they cannot be read, all objects are refused.
     pub(crate) fn take_over(self: &Arc<Self>) -> io::Result<Recovery> {
         let mut recovery = Recovery::default();
+        let Some(keeper) = Stevedore::keeper(&self.stevedores) else { return Ok(recovery) };
+        let others = self.stevedores.iter().filter(|other| other.is_kept() && other.index() != keeper.index());
         let mut has_bans = None;
-        for stevedore in self.stevedores.iter().filter(|stevedore| stevedore.is_kept()) {
+        for stevedore in std::iter::once(keeper).chain(others) {
             let taken = stevedore.take_over(
                 &mut |notes| *has_bans.get_or_insert_with(|| self.bans.restore(notes)),
                 &mut |kept| self.reindex_kept(stevedore, kept),
@@ -34,9 +36,7 @@ impl Cache {
             recovery.indexed += taken.accepted;
             recovery.refused += taken.refused;
         }
-        if let Some(first) = self.stevedores.iter().find(|stevedore| stevedore.is_kept()) {
-            self.bans.write_notes(first);
-        }
+        self.bans.write_notes(keeper);
         Ok(recovery)
     }
 

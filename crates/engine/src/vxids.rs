@@ -7,8 +7,8 @@ use lacquer_shm::Vxid;
 use lacquer_storage::Stevedore;
 
 /// The source of the worker's transaction ids. Reactors take ids in chunks, so that they do not contend for one
-/// counter. The first storage that outlives the worker records the number of chunks, so that the next worker does not
-/// use the same ids again, by which readers group the records of the log.
+/// counter. A storage that outlives the worker ([`Stevedore::keeper`]) records the number of chunks, so that the next
+/// worker does not use the same ids again, by which readers group the records of the log.
 pub struct Vxids {
     next: AtomicU64,
     exact: AtomicBool,
@@ -19,7 +19,7 @@ const CHUNK: u64 = 1 << 15;
 
 impl Vxids {
     pub fn new(stevedores: &[Stevedore]) -> Vxids {
-        let keeper = stevedores.iter().find(|stevedore| stevedore.is_kept()).cloned();
+        let keeper = Stevedore::keeper(stevedores).cloned();
         let used = keeper.as_ref().map_or(0, Stevedore::serial);
         Vxids { next: AtomicU64::new(u64::from(used) * CHUNK + 1), exact: AtomicBool::new(false), keeper }
     }

@@ -180,6 +180,13 @@ impl Stevedore {
         self.arena.is_kept()
     }
 
+    /// Returns the store with the bans and the numbers for the next process: the first that is kept, of those in files if
+    /// there is one, because these may outlive the others.
+    pub fn keeper(all: &[Self]) -> Option<&Self> {
+        let kept = || all.iter().filter(|one| one.is_kept());
+        kept().find(|one| one.kind == Kind::File).or_else(|| kept().next())
+    }
+
     /// Returns a random number that does not change as long as objects are taken over.
     pub fn secret(&self) -> u64 {
         self.arena.records().secret()
