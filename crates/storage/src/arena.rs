@@ -360,6 +360,10 @@ impl Arena {
             let Allocator { runs, slabs, handover, .. } = &mut *guard;
             handover.pin(runs, slabs);
         }
+        if !self.can_punch {
+            // No span was ever sent from the file.
+            return Ok(());
+        }
         let mut from = 0;
         loop {
             let next = self.allocator.lock().runs.next_from(from);

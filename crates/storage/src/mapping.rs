@@ -12,6 +12,9 @@ pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
     fd: OwnedFd,
+    /// Whether the file occupies blocks of a file system. A write to a page without a block ends the process if the file
+    /// system is full.
+    has_blocks: bool,
 }
 
 // SAFETY: the mapping is plain memory; the spans that are handed out decide who may access which part.
@@ -21,12 +24,17 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     pub(crate) fn new(fd: OwnedFd, len: usize) -> io::Result<Self> {
-        Ok(Self { base: system::map(fd.as_fd(), len)?, len, fd })
+        Ok(Self::over(system::map(fd.as_fd(), len)?, len, fd))
     }
 
     /// Maps `len` bytes of a file from offset `from` on, which begins a page.
     pub(crate) fn part(fd: OwnedFd, from: u64, len: usize) -> io::Result<Self> {
-        Ok(Self { base: system::map_part(fd.as_fd(), from, len)?, len, fd })
+        Ok(Self::over(system::map_part(fd.as_fd(), from, len)?, len, fd))
+    }
+
+    fn over(base: NonNull<u8>, len: usize, fd: OwnedFd) -> Self {
+        let has_blocks = system::has_blocks(fd.as_fd());
+        Self { base, len, fd, has_blocks }
     }
 
     /// Returns whether pages can be returned to the system, without changing any.
@@ -43,9 +51,14 @@ impl Mapping {
     }
 
     /// Returns the pages of a range to the system. Pages that a socket still holds keep their contents; the next
-    /// access to the range finds new zero pages.
+    /// access to the range finds new zero pages. The blocks of a file stay reserved.
     pub(crate) fn punch(&self, at: u64, len: u64) -> io::Result<()> {
-        system::punch(self.fd(), at, len)
+        system::punch(self.fd(), at, len)?;
+        if self.has_blocks {
+            // If another file gets the blocks first, a write to the pages may fail later.
+            let _ = system::reserve(self.fd(), at, len);
+        }
+        Ok(())
     }
 
     /// Returns the address of a part. Panics if it is outside the mapping.

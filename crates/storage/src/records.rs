@@ -67,6 +67,9 @@ struct State {
 pub(crate) struct Records {
     fd: OwnedFd,
     is_kept: bool,
+    /// Whether the file occupies blocks of a file system. They are reserved before they are mapped, because a write to a
+    /// page without a block ends the process if the file system is full.
+    has_blocks: bool,
     state: Mutex<State>,
 }
 
@@ -82,7 +85,8 @@ impl Records {
         if length == 0 {
             system::resize(fd.as_fd(), 0)?;
         }
-        let records = Self { fd, is_kept, state: Mutex::default() };
+        let has_blocks = system::has_blocks(fd.as_fd());
+        let records = Self { fd, is_kept, has_blocks, state: Mutex::default() };
         let chunks = (length / CHUNK as u64).min(u64::from(u32::MAX / PER_CHUNK));
         {
             let mut state = records.state.lock();
@@ -158,6 +162,9 @@ impl Records {
         let from = state.chunks.len() as u64 * CHUNK as u64;
         if from / RECORD as u64 + u64::from(PER_CHUNK) > u64::from(u32::MAX) {
             return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        if self.has_blocks {
+            system::reserve(self.fd.as_fd(), from, CHUNK as u64)?;
         }
         system::extend(self.fd.as_fd(), from + CHUNK as u64)?;
         state.chunks.push(Mapping::part(self.fd.try_clone()?, from, CHUNK)?);

@@ -64,6 +64,14 @@ pub(crate) fn punch(_fd: BorrowedFd<'_>, _at: u64, _len: u64) -> io::Result<()> 
     Ok(())
 }
 
+pub(crate) fn has_blocks(_fd: BorrowedFd<'_>) -> bool {
+    false
+}
+
+pub(crate) fn reserve(_fd: BorrowedFd<'_>, _at: u64, _len: u64) -> io::Result<()> {
+    Ok(())
+}
+
 pub(crate) fn can_punch(_fd: BorrowedFd<'_>) -> bool {
     true
 }
