@@ -25,7 +25,8 @@ impl Cache {
     pub(crate) fn take_over(self: &Arc<Self>) -> io::Result<Recovery> {
         let mut recovery = Recovery::default();
         let Some(keeper) = Stevedore::keeper(&self.stevedores) else { return Ok(recovery) };
-        let others = self.stevedores.iter().filter(|other| other.is_kept() && other.index() != keeper.index());
+        let others =
+            self.stevedores.iter().filter(|other| other.is_kept() && other.index() != keeper.index());
         let mut has_bans = None;
         for stevedore in std::iter::once(keeper).chain(others) {
             let taken = stevedore.take_over(

@@ -16,6 +16,7 @@ mod disk_storage;
 mod documents;
 mod environment;
 mod fault;
+mod file_storage;
 mod jail;
 mod listen;
 mod machine;

@@ -355,6 +355,7 @@ pub fn run(
     if compile_only {
         return Ok(compile_and_print(&mut manager, &vcl));
     }
+    manager.find_objects();
     manager.address_space().map_err(|fault| Fault::plain(fault.to_string()))?;
     prepare(&mut manager, adopted.as_mut(), &vcl, &pid_paths)?;
     if adopted.as_ref().is_some_and(|adopted| adopted.is_check) {
@@ -582,6 +583,7 @@ fn first_launch(manager: &mut Manager, raw: &RawOptions) -> u8 {
 fn end(service: Service) {
     let Service { mut manager, admin, .. } = service;
     manager.stop();
+    manager.settle_storages();
     if let Some(admin) = admin {
         admin.remove(&manager);
     }

@@ -1,19 +1,16 @@
 //! `-s`: the object storages. The manager creates the memory or opens the file and keeps it open, so that it
 //! belongs to the service and not to one worker.
 
-use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 
 use lacquer_cli::json;
 use lacquer_cli::link::{RecordsConfig, StorageConfig, StorageKind};
-use lacquer_params::number::parse_bytes;
-use rustix::fs::{MemfdFlags, OFlags};
+use rustix::fs::MemfdFlags;
 
 use crate::complain::Complain;
 use crate::disk_storage::{DiskArguments, DiskFiles};
 use crate::fault::{Fault, Outcome, os_error_text};
+use crate::file_storage::{self, FileArguments, Opened, Survival, size_of};
 use crate::jail::Jail;
 use crate::options::named;
 use crate::upgrade::{StorageState, take};
@@ -21,7 +18,6 @@ use crate::worker::inheritance::Memory;
 
 const TRANSIENT: &str = "Transient";
 const DEFAULT: &str = "default,100m";
-const SMALLEST: u64 = 1 << 20;
 
 /// A storage that was requested and is not created yet.
 #[derive(Clone, Debug)]
@@ -43,6 +39,8 @@ pub struct Storage {
     file: OwnedFd,
     /// The table of its objects, with which they outlive the worker.
     records: Option<OwnedFd>,
+    /// The files with which its objects survive the end of the daemon, if they do.
+    survival: Option<Survival>,
     /// The block stores behind the memory.
     disks: Option<DiskFiles>,
     /// The file for the pages that a worker uses which hands over the memory.
@@ -62,7 +60,7 @@ enum Before {
     Memory(OwnedFd),
 }
 
-/// Tells which storages to open. A check of a configuration opens no store on a disk.
+/// Tells which storages to open. A check of a configuration opens no file and no store on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opens {
     Everything,
@@ -117,10 +115,14 @@ impl StorageArguments {
             .iter()
             .position(|state| state.name == spec.name && state.method == spec.method)
         {
-            Some(at) => spec.adopt(&existing.remove(at)),
+            Some(at) => spec.adopt(&existing.remove(at), jail, complain),
             None => spec.make(opens, jail, complain),
         };
-        specs.iter().map(make).collect()
+        let mut storages = specs.iter().map(make).collect::<Outcome<Vec<Storage>>>()?;
+        let mut survivors: Vec<_> =
+            storages.iter_mut().filter_map(|storage| storage.survival.as_mut()).collect();
+        file_storage::join(&mut survivors, complain)?;
+        Ok(storages)
     }
 
     /// Uses these files for the storages that are made.
@@ -129,24 +131,13 @@ impl StorageArguments {
     }
 }
 
-fn size_of(text: &str, context: &str) -> Outcome<u64> {
-    let size = parse_bytes(text, None)
-        .map_err(|fault| Fault::usage(format!("({context}) size \"{text}\": {fault}")))?;
-    if size < SMALLEST {
-        return Err(Fault::usage(format!(
-            "({context}) size \"{text}\": too small, did you forget to specify M or G?"
-        )));
-    }
-    Ok(size)
-}
-
 impl StorageSpec {
     fn make(&self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
         match self.method.as_str() {
             "malloc" | "default" => self.memory(),
             // The test suite's storage with faults on demand. Here it is memory without the faults.
             "debug" => self.limited_memory(None),
-            "file" => self.file(jail, complain),
+            "file" => self.file(opens, jail, complain),
             "disk" => self.disk(opens, jail, complain),
             "persistent" => Err(Fault::usage(
                 "-spersistent has been deprecated, please see:\n  \
@@ -157,7 +148,7 @@ impl StorageSpec {
     }
 
     /// Continues with the files of a storage.
-    fn adopt(&self, state: &StorageState) -> Outcome<Storage> {
+    fn adopt(&self, state: &StorageState, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
         let owned =
             |fd| take(fd).map_err(|e| Fault::plain(format!("storage {}: {}", self.name, os_error_text(&e))));
         let (records, pins) = match state.kept {
@@ -171,17 +162,24 @@ impl StorageSpec {
             }
             None => None,
         };
-        let kind = match self.method.as_str() {
-            "file" => StorageKind::File(PathBuf::from(self.arguments.first().map_or("", String::as_str))),
-            _ => StorageKind::Malloc,
+        let file = owned(state.fd)?;
+        let (kind, survival) = match self.method.as_str() {
+            "file" => {
+                let arguments = FileArguments::parse(&self.arguments)?;
+                let size = state.size.filter(|_| records.is_some());
+                let survival = size.and_then(|size| arguments.adopt(&file, size, jail, complain));
+                (StorageKind::File(arguments.path), survival)
+            }
+            _ => (StorageKind::Malloc, None),
         };
         Ok(Storage {
             name: self.name.clone(),
             method: self.method.clone(),
             kind,
             size: state.size,
-            file: owned(state.fd)?,
+            file,
             records,
+            survival,
             disks,
             pins,
             is_pinned: false,
@@ -208,6 +206,7 @@ impl StorageSpec {
             size,
             file,
             disks: None,
+            survival: None,
             records: self.records()?,
             pins: self.pins()?,
             is_pinned: false,
@@ -254,36 +253,30 @@ impl StorageSpec {
         })
     }
 
-    fn file(&self, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
-        let field = |at: usize| self.arguments.get(at).map(String::as_str).filter(|text| !text.is_empty());
-        if self.arguments.len() > 4 {
-            return Err(Fault::usage("(-sfile) too many arguments"));
+    fn file(&self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
+        let arguments = FileArguments::parse(&self.arguments)?;
+        let kind = StorageKind::File(arguments.path.clone());
+        if opens == Opens::NoDisk {
+            return Ok(Storage { kind, ..self.limited_memory(Some(arguments.least_size()))? });
         }
-        let path = field(0).ok_or_else(|| Fault::usage("(-sfile) path is mandatory"))?;
-        if let Some(granularity) = field(2) {
-            parse_bytes(granularity, None)
-                .map_err(|fault| Fault::usage(format!("(-sfile) granularity \"{granularity}\": {fault}")))?;
-        }
-        if let Some(advice) = field(3)
-            && !["normal", "random", "sequential"].contains(&advice)
-        {
-            return Err(Fault::usage(format!("(-s file) invalid advice: \"{advice}\"")));
-        }
-        let file = {
-            let _root = jail.raise();
-            open_file(Path::new(path))?
+        let Opened { file, size, survival } = arguments.open(self.name != TRANSIENT, jail, complain)?;
+        let (survival, records) = match survival {
+            Some((survival, records)) => (Some(survival), Some(records)),
+            None => (None, self.records()?),
         };
-        let size = file_size(&file, field(1))?;
-        jail.give_to_worker(&file, complain);
-        let kind = StorageKind::File(PathBuf::from(path));
-        let (name, method) = (self.name.clone(), self.method.clone());
-        let (file, records, pins) = (file.into(), self.records()?, self.pins()?);
-        let (size, disks, is_pinned, before) = (Some(size), None, false, None);
-        let storage = Storage { name, method, kind, size, file, records, disks, pins, is_pinned, before };
-        storage
-            .clear()
-            .map_err(|e| Fault::plain(format!("(-sfile) allocation error: {}", os_error_text(&e))))?;
-        Ok(storage)
+        Ok(Storage {
+            name: self.name.clone(),
+            method: self.method.clone(),
+            kind,
+            size: Some(size),
+            file,
+            records,
+            survival,
+            disks: None,
+            pins: self.pins()?,
+            is_pinned: false,
+            before: None,
+        })
     }
 }
 
@@ -291,49 +284,6 @@ fn memory_file(content: &str, name: &str) -> std::io::Result<OwnedFd> {
     // The kernel accepts 249 bytes; names are ASCII.
     let label = format!("{content}.{name:.200}");
     Ok(rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC)?)
-}
-
-/// Opens or creates a file; in a directory, creates one without a name.
-fn open_file(path: &Path) -> Outcome<File> {
-    let shown = path.display();
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    if let Ok(file) = options.clone().create_new(true).open(path) {
-        return Ok(file);
-    }
-    let Ok(found) = fs::metadata(path) else {
-        return Err(Fault::usage(format!("(-sfile) \"{shown}\" does not exist and could not be created")));
-    };
-    let opened = if found.is_dir() {
-        options.custom_flags(OFlags::TMPFILE.bits() as i32).open(path)
-    } else if found.is_file() {
-        options.open(path)
-    } else {
-        return Err(Fault::usage(format!("(-sfile) \"{shown}\" is neither file nor directory")));
-    };
-    opened.map_err(|error| {
-        Fault::usage(format!("(-sfile) \"{shown}\" could not open ({})", os_error_text(&error)))
-    })
-}
-
-/// Returns the requested size or the size of the file, rounded down to blocks.
-fn file_size(file: &File, wanted: Option<&str>) -> Outcome<u64> {
-    let found = file.metadata().map_or(0, |meta| meta.len());
-    let system = rustix::fs::fstatvfs(file).ok();
-    let size = match wanted {
-        None if found != 0 => found,
-        None => return Err(Fault::usage("(-sfile) no size specified")),
-        Some(text) => {
-            let size = size_of(text, "-sfile")?;
-            if system.as_ref().is_some_and(|fs| size > fs.f_blocks.saturating_mul(fs.f_frsize)) {
-                let fault = format!("(-sfile) size \"{text}\": larger than file system");
-                return Err(Fault::usage(fault));
-            }
-            size
-        }
-    };
-    let block = system.map_or(4096, |fs| fs.f_bsize).max(4096);
-    Ok(size - size % block)
 }
 
 impl Storage {
@@ -371,12 +321,49 @@ impl Storage {
 
     /// Discards the content and frees the memory, before a worker starts to use it.
     pub fn clear(&self) -> std::io::Result<()> {
-        rustix::fs::ftruncate(&self.file, 0)?;
-        rustix::fs::ftruncate(&self.file, self.size.unwrap_or(0))?;
+        if matches!(self.kind, StorageKind::File(_)) {
+            file_storage::clear(&self.file, self.size.unwrap_or(0))?;
+        } else {
+            rustix::fs::ftruncate(&self.file, 0)?;
+            rustix::fs::ftruncate(&self.file, self.size.unwrap_or(0))?;
+        }
         if let Some(records) = &self.records {
             rustix::fs::ftruncate(records, 0)?;
         }
         Ok(())
+    }
+
+    /// Returns the number of early deaths of workers that had the objects, if the objects of an earlier daemon are found.
+    pub fn found(&self) -> Option<u32> {
+        self.survival.as_ref().and_then(Survival::found)
+    }
+
+    /// Records that no later daemon may take over the present objects.
+    pub fn forbid_survival(&mut self) -> std::io::Result<()> {
+        self.survival.as_mut().map_or(Ok(()), Survival::invalidate)
+    }
+
+    /// Records that a worker uses the storage, whose objects a later daemon may take over.
+    pub fn allow_survival(&mut self, early_deaths: u32) -> std::io::Result<()> {
+        match (&mut self.survival, &self.records) {
+            (Some(survival), Some(records)) => {
+                survival.begin(self.file.as_fd(), records.as_fd(), early_deaths)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Records the number of early deaths of workers for later daemons.
+    pub fn set_early_deaths(&mut self, early_deaths: u32) -> std::io::Result<()> {
+        self.survival.as_mut().map_or(Ok(()), |survival| survival.set_early_deaths(early_deaths))
+    }
+
+    /// Writes the contents to the device at the end of the daemon, when there is no worker.
+    pub fn settle(&mut self) -> std::io::Result<()> {
+        match (&mut self.survival, &self.records) {
+            (Some(survival), Some(records)) => survival.settle(self.file.as_fd(), records.as_fd()),
+            _ => Ok(()),
+        }
     }
 
     /// Prepares the storage for a worker that starts while another one lives: kept memory is shared, and the new worker
@@ -387,7 +374,14 @@ impl Storage {
             disks.prepare(complain);
         }
         if let Some(records) = &mut self.records {
-            let anew = memory_file("records", &self.name)?;
+            let anew = match &mut self.survival {
+                Some(survival) => {
+                    let _root = jail.raise();
+                    survival.invalidate()?;
+                    survival.next_records()?
+                }
+                None => memory_file("records", &self.name)?,
+            };
             self.before = Some(Before::Records(std::mem::replace(records, anew)));
             self.is_pinned = true;
             return Ok(());
@@ -411,7 +405,11 @@ impl Storage {
     }
 
     /// Takes back the files of the worker that lives, because the next one failed to start.
-    pub fn unshare(&mut self) {
+    pub fn unshare(&mut self, jail: &Jail) {
+        if let Some(survival) = &self.survival {
+            let _root = jail.raise();
+            survival.drop_next_records();
+        }
         match self.before.take() {
             Some(Before::Records(records)) => (self.records, self.is_pinned) = (Some(records), false),
             Some(Before::Memory(file)) => self.file = file,
@@ -420,8 +418,12 @@ impl Storage {
     }
 
     /// Closes the files that only the previous worker uses, after the next one has taken over.
-    pub fn taken_over(&mut self) {
+    pub fn taken_over(&mut self, early_deaths: u32, jail: &Jail) -> std::io::Result<()> {
         self.before = None;
+        let Some(survival) = &self.survival else { return Ok(()) };
+        let _root = jail.raise();
+        survival.take_next_records()?;
+        self.allow_survival(early_deaths)
     }
 
     /// Records that the worker that has handed over the memory has ended.

@@ -1,5 +1,5 @@
-//! All processes of a daemon with a store on disk are killed at random moments under mixed load, again and again. Bodies
-//! are never wrong, and nothing comes back that was purged or banned.
+//! All processes of a daemon with a store on disk, or with memory over a file, are killed at random moments under mixed
+//! load, again and again. Bodies are never wrong, and nothing comes back that was purged or banned.
 //!
 //! `DAEMON_KILLS=1000 cargo test -p lacquer --test robust kills` kills more often.
 
@@ -101,11 +101,27 @@ impl Record {
     }
 }
 
+fn kills() -> Option<u64> {
+    env::var("DAEMON_KILLS").ok().and_then(|text| text.parse().ok())
+}
+
 #[test]
 fn kills_under_load_leave_no_wrong_bytes() {
-    let kills: u64 = env::var("DAEMON_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
-    let _slot = shared_slot();
+    // The store is smaller than what is written, so that segments are used again.
     let place = Place::new("kills");
+    kill_under_load(kills().unwrap_or(20), &place.option(",size=16m,memory=16m"));
+}
+
+#[test]
+fn kills_under_load_leave_no_wrong_bytes_in_a_file() {
+    // The pages have 13 MB, so that some are evicted.
+    let place = Place::new("file-kills");
+    let path = place.0.join("cache");
+    kill_under_load(kills().unwrap_or(8), &format!("file,{},10m", path.display()));
+}
+
+fn kill_under_load(kills: u64, option: &str) {
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         let page = path.trim_start_matches('/').parse().unwrap_or(0);
         let version = VERSION.fetch_add(1, Ordering::SeqCst);
@@ -118,10 +134,8 @@ fn kills_under_load_leave_no_wrong_bytes() {
     let (requests, invalidations, kept) = Default::default();
     let record = Record { pages, requests, invalidations, kept };
     let mut random = Random(kills);
-    // The store is smaller than what is written, so that segments are used again.
-    let option = place.option(",size=16m,memory=16m");
     for _ in 0..kills {
-        let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", &option, "-p", "nuke_limit=1000"]);
+        let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", option, "-p", "nuke_limit=1000"]);
         let (first, life) =
             (VERSION.load(Ordering::SeqCst), Duration::from_millis(random.below(LONGEST_LIFE)));
         thread::scope(|scope| {

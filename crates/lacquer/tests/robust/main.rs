@@ -8,6 +8,7 @@ mod disk_lent;
 mod disk_streamed;
 mod disk_tags;
 mod drain;
+mod file;
 mod kills;
 mod memory;
 mod notify;

@@ -34,7 +34,7 @@ sub vcl_deliver {
 }
 "#;
 
-fn body(n: u64) -> Vec<u8> {
+pub fn body(n: u64) -> Vec<u8> {
     let length = match n % 30 {
         0 => 400_000,
         1..4 => 30_000,
@@ -45,7 +45,7 @@ fn body(n: u64) -> Vec<u8> {
 
 /// An origin of numbered pages, a long one, one that sends its second half after a while, and one that waits for the
 /// gate to open.
-fn origin() -> (Origin, Arc<AtomicBool>) {
+pub fn origin() -> (Origin, Arc<AtomicBool>) {
     let gate = Arc::new(AtomicBool::new(false));
     let opens = Arc::clone(&gate);
     let origin = Origin::start(move |path, stream| {
@@ -101,9 +101,9 @@ impl Upgradable {
     }
 
     /// Starts the daemon in the jail that it chooses: as root, its processes have users of their own.
-    fn start_jailed(name: &str, origin: &Origin) -> Upgradable {
+    pub fn start_jailed(name: &str, origin: &Origin, options: &[&str]) -> Upgradable {
         let (file, script) = file_of(name);
-        let daemon = Daemon::start_jailed(&vcl(origin.address, SUBS), &[], &script);
+        let daemon = Daemon::start_jailed(&vcl(origin.address, SUBS), options, &script);
         Upgradable { daemon, file }
     }
 
@@ -370,7 +370,7 @@ fn two_signals_and_a_vcl_that_is_loaded() {
 fn the_command_of_the_other_program_waits_for_the_result() {
     let _slot = shared_slot();
     let (origin, _gate) = origin();
-    let mut it = Upgradable::start_jailed("command", &origin);
+    let mut it = Upgradable::start_jailed("command", &origin, &[]);
     let lacquer = program().with_file_name("lacquer");
     let run = |directory: &Path| {
         let output = Command::new(&lacquer).args(["upgrade", "--name"]).arg(directory).output();

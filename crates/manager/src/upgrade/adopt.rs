@@ -136,6 +136,7 @@ impl Adopted {
                 Ok(self.versions(start))
             }
             Err(why) => {
+                manager.resume_survival();
                 Err(format!("the manager was replaced ({}), but not the worker: {why}", version::SHORT))
             }
         };

@@ -172,13 +172,22 @@ impl Manager {
             Ok(state) => state,
             Err(error) => return error.to_string(),
         };
+        // Until the next worker has taken over, the tables of records may be incomplete.
+        self.forbid_survival();
+        let error = self.execute_successor(cli, &state);
+        self.resume_survival();
+        error
+    }
+
+    /// Executes the new program with a state. Returns only if that fails.
+    fn execute_successor(&mut self, cli: &CliSockets, state: &File) -> String {
         let upgrade = &self.instance.upgrade;
         let c_string = |text: OsString| CString::new(text.into_vec()).unwrap_or_default();
         let program = c_string(upgrade.program().as_os_str().to_owned());
         let mut arguments = vec![c_string(self.instance.program.clone())];
-        arguments.extend(upgrade.command(ARGUMENT, &state).into_iter().map(c_string));
+        arguments.extend(upgrade.command(ARGUMENT, state).into_iter().map(c_string));
         let _root = self.jail.raise();
-        let _inherited = self.inherited(cli, &state);
+        let _inherited = self.inherited(cli, state);
         notify(&Change::Reloading);
         let error = lacquer_system::exec(&program, &arguments);
         notify(&Change::Ready);

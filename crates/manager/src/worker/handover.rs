@@ -60,7 +60,13 @@ impl Manager {
         self.storages.iter_mut().try_for_each(share).map_err(cannot)?;
         self.child.state = State::Starting;
         self.launch_steps(Some(old))?;
-        self.storages.iter_mut().for_each(Storage::taken_over);
+        let early_deaths = self.child.relaunch.inheritance_ref().early_deaths();
+        for storage in &mut self.storages {
+            if let Err(error) = storage.taken_over(early_deaths, &self.jail) {
+                let text = format!("storage {} does not outlive the daemon: {error}", storage.name());
+                self.complain.report(Level::Error, &text);
+            }
+        }
         old.close_peer();
         // If this fails, it ends when its time is over.
         let _ = old.notify(&ToWorker::Retire, self.cli_timeout());
@@ -82,7 +88,7 @@ impl Manager {
             self.record_end(pid, end);
             self.record_panic(pid);
         }
-        self.storages.iter_mut().for_each(Storage::unshare);
+        self.storages.iter_mut().for_each(|storage| storage.unshare(&self.jail));
         Shm::remove_next(&self.jail);
         if let Some(shm) = &mut self.shm {
             shm.show_worker(None);

@@ -53,6 +53,16 @@ impl Inheritance {
         self.is_kept
     }
 
+    /// Records that the storages contain objects of an earlier daemon, and the early deaths of its workers.
+    pub fn found(&mut self, early_deaths: u32) {
+        *self = Self { is_left: true, early_deaths, ..Self::default() };
+    }
+
+    /// Returns the number of workers in a row that have died early with the memory.
+    pub fn early_deaths(&self) -> u32 {
+        self.early_deaths
+    }
+
     /// Continues with a worker that was started by another program.
     pub fn adopt(&mut self, is_kept: bool) {
         *self = Self { is_kept, ..Self::default() };
@@ -104,6 +114,21 @@ mod tests {
             assert!(!memory.died(later(1)));
         }
         assert_eq!(memory.begin(later(0), true), Memory::TakeOver);
+    }
+
+    #[test]
+    fn early_deaths_are_counted_from_one_daemon_to_the_next() {
+        let now = Instant::now();
+        for deaths in 0..3 {
+            let mut memory = Inheritance::default();
+            memory.found(deaths);
+            assert_eq!(memory.early_deaths(), deaths);
+            let mut off = memory;
+            assert_eq!(off.begin(now, false), Memory::NotKept);
+            let expected = if deaths < MOST_DEATHS { Memory::TakeOver } else { Memory::Empty };
+            assert_eq!(memory.begin(now, true), expected);
+            assert_eq!(memory.died(now), deaths == 1, "{deaths}");
+        }
     }
 
     #[test]

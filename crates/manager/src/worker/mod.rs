@@ -13,6 +13,7 @@ mod requests;
 mod retiring;
 mod state;
 mod supervise;
+mod survival;
 
 pub use addresses::Addresses;
 pub use process::Worker;

@@ -46,6 +46,7 @@ impl Manager {
             self.child.relaunch.reset();
             self.child.relaunch.inheritance().stopped();
             self.child.state = State::Stopped;
+            self.forbid_survival();
             self.refuse_connections();
             return Reply::ok("");
         }
@@ -53,6 +54,7 @@ impl Manager {
             return Reply::no(status::CANT, format!("Child in state {}", self.status_text()));
         }
         self.stop();
+        self.forbid_survival();
         Reply::ok("")
     }
 
@@ -206,10 +208,14 @@ impl Manager {
         if memory != Memory::TakeOver {
             // It may still read the memory that is about to be emptied.
             self.kill_retiring();
+            self.storages.iter_mut().try_for_each(Storage::forbid_survival)?;
         }
         for storage in &mut self.storages {
             let is_emptied = memory != Memory::TakeOver || !storage.is_kept();
             storage.prepare(is_emptied, &self.jail, &self.complain)?;
+        }
+        if memory != Memory::NotKept {
+            self.allow_survival()?;
         }
         Ok(memory)
     }
@@ -345,6 +351,7 @@ impl Manager {
             let text = "Children died within a minute after they had taken over memory: the next one starts without it";
             self.complain.report(Level::Error, text);
         }
+        self.record_early_deaths();
         self.record_panic(pid);
         if !self.params.values().debug.has(DebugBits::VTC_MODE) {
             Shm::remove_worker_dir(&self.jail);
