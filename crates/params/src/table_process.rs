@@ -6,8 +6,8 @@ macro_rules! process_params {
 auto_restart: Bool = "on" { units = "bool" }
     "Restart the worker when it dies.";
 keep_memory: Bool = "on" { units = "bool", flags = MUST_RESTART }
-    "Keep the objects in the storages (-s), except Transient, when the worker dies. The next worker checks them and \
-     continues with them. If two workers die within a minute after they have taken over objects, the next one starts \
+    "Keep the objects in the storages (-s), except Transient, when the worker dies, and in those of -s file when the \
+     daemon ends. The next worker checks them and continues with them. If two workers die within a minute after they have taken over objects, the next one starts \
      with empty storages. Objects that are being fetched, and hit-for-miss and hit-for-pass objects, are lost.";
 cli_limit: Bytes = "64k" { units = "bytes", min = "128b", max = "99999999b" }
     "Maximum length of a reply of the CLI. A longer one is truncated and has status 201.";
