@@ -16,7 +16,8 @@ use lacquer_h2::{Error, Fault};
 use lacquer_http::{Message, Workspace};
 use libfuzzer_sys::fuzz_target;
 
-const LIMITS: Limits = Limits { req_size: 2048, hdr_len: 1024, list_size: 3072, extended_connect: true, ordered: false };
+const LIMITS: Limits =
+    Limits { req_size: 2048, hdr_len: 1024, list_size: 3072, extended_connect: true, ordered: false };
 const MAX_FRAME: u32 = 16384;
 
 struct Connection {
@@ -96,8 +97,9 @@ impl Connection {
         }
         let (request, id, end_stream) = self.block.take().expect("as above");
         if self.trailers {
-            request.finish_trailers(&mut |_| ())?;
-            return self.stream(id).expect("only an open stream has trailers").trailers();
+            let trailers = request.finish_trailers(&mut |_| ())?;
+            as_http1::check_trailers(&trailers);
+            return self.stream(id).expect("only an open stream has trailers").trailers(trailers);
         }
         let head = request.finish(&mut self.ws, &mut self.msg, end_stream, &mut |_| ())?;
         self.stream(id).expect("a refused stream has no request").expect(head.body);

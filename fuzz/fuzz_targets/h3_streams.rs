@@ -10,7 +10,8 @@ use lacquer_h3::{Connection, Error, Fault, RequestStream, UniStream};
 use lacquer_http::{Message, Workspace};
 use libfuzzer_sys::fuzz_target;
 
-const LIMITS: Limits = Limits { req_size: 2048, hdr_len: 1024, list_size: 3072, extended_connect: true, ordered: false };
+const LIMITS: Limits =
+    Limits { req_size: 2048, hdr_len: 1024, list_size: 3072, extended_connect: true, ordered: false };
 const NOW: f64 = 1.0;
 const STREAMS: usize = 4;
 
@@ -103,7 +104,10 @@ impl Client {
         let (qpack, stream) = (&mut self.connection.qpack, at as u64 * 4);
         if is_trailers {
             match decode_trailers(qpack, stream, &section, &LIMITS, &mut |_| ())? {
-                Decoded::Done(()) => self.log.push(format!("{at}: trailers")),
+                Decoded::Done(trailers) => {
+                    as_http1::check_trailers(&trailers);
+                    self.log.push(format!("{at}: trailers"));
+                }
                 Decoded::Blocked => self.requests[at].blocked = Some((section, true)),
             }
             return Ok(());

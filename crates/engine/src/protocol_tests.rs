@@ -433,7 +433,7 @@ async fn upload(protocol: Protocol, body: &[u8], random: &mut Random, opened: &m
     }
     match (protocol, &opened.stream) {
         (Protocol::Http2, Some(stream)) => {
-            stream.receive_trailers().expect("it is open");
+            stream.receive_trailers(Box::default()).expect("it is open");
             stream.end();
         }
         (Protocol::Length, _) => {}

@@ -1,7 +1,7 @@
 //! Writes the header blocks of responses, for [`crate::frame::write_headers`].
 
 use crate::hpack::encode;
-use lacquer_http::{Filter, Message, Workspace};
+use lacquer_http::{Filter, Message, Workspace, trailers};
 
 /// The block of the response that is sent if the workspace is too small: 500, without a body.
 pub const OUT_OF_WORKSPACE: &[u8] = b"\x8e\x1f\x0d\x010\x1f\x27\x07Varnish";
@@ -32,12 +32,8 @@ pub fn write(out: &mut Vec<u8>, msg: &Message, ws: &Workspace, mut debug: Option
 
 /// Writes the block of trailers from lines that end with CR LF.
 pub fn write_trailers(out: &mut Vec<u8>, lines: &[u8]) {
-    for line in lines.split(|&byte| byte == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let colon = line.windows(2).position(|bytes| bytes == b": ");
-        if let Some(colon) = colon {
-            encode::field(out, &line[..colon], &line[colon + 2..]);
-        }
+    for (name, value) in trailers::fields(lines) {
+        encode::field(out, name, value);
     }
 }
 

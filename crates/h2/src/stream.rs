@@ -5,6 +5,7 @@ use crate::fault::{Fault, Tag};
 use crate::flow::{ReceiveWindow, SendWindow};
 use crate::frame::FrameHeader;
 use crate::request::Body;
+use lacquer_http::trailers::RequestTrailers;
 
 /// The states of a stream, with the numbers of Varnish's `Debug` records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +38,7 @@ pub struct Stream {
     received: u64,
     /// The stream is a tunnel, which has no trailers.
     is_tunnel: bool,
+    trailers: Option<Box<RequestTrailers>>,
 }
 
 impl Stream {
@@ -50,6 +52,7 @@ impl Stream {
             expected: None,
             received: 0,
             is_tunnel: false,
+            trailers: None,
         }
     }
 
@@ -92,7 +95,7 @@ impl Stream {
     }
 
     /// Handles trailers, which end the request as END_STREAM does.
-    pub fn trailers(&mut self) -> Result<(), Fault> {
+    pub fn trailers(&mut self, trailers: Box<RequestTrailers>) -> Result<(), Fault> {
         if self.state >= State::HalfClosedRemote {
             return Err(Error::Stream(Reason::StreamClosed).into());
         }
@@ -105,7 +108,13 @@ impl Stream {
             return self.mismatch();
         }
         self.state = State::HalfClosedRemote;
+        self.trailers = Some(trailers);
         Ok(())
+    }
+
+    /// Removes and returns the trailers that were received.
+    pub fn take_trailers(&mut self) -> Option<Box<RequestTrailers>> {
+        self.trailers.take()
     }
 
     /// Adds and returns the credit after which the peer may send as many bytes as there is room for in a buffer of
@@ -174,11 +183,11 @@ mod tests {
         s.data(&frame(9), 9, false).unwrap();
         assert_eq!(note(s.data(&frame(2), 2, false)).1, mismatch);
         assert_eq!(note(s.data(&frame(0), 0, true)).1, mismatch);
-        assert_eq!(note(s.trailers()).1, mismatch);
+        assert_eq!(note(s.trailers(Box::default())).1, mismatch);
         s.data(&frame(1), 1, false).unwrap();
-        s.trailers().unwrap();
+        s.trailers(Box::default()).unwrap();
         assert_eq!(s.state, State::HalfClosedRemote);
-        assert_eq!(note(s.trailers()).0, Error::Stream(Reason::StreamClosed));
+        assert_eq!(note(s.trailers(Box::default())).0, Error::Stream(Reason::StreamClosed));
         assert_eq!(note(stream(Body::None).data(&frame(1), 1, true)).0, Error::Stream(Reason::StreamClosed));
     }
 
@@ -186,7 +195,7 @@ mod tests {
     fn a_tunnel_has_no_trailers() {
         let mut s = stream(Body::Tunnel);
         s.data(&frame(9), 9, false).unwrap();
-        let (error, text) = note(s.trailers());
+        let (error, text) = note(s.trailers(Box::default()));
         assert_eq!(
             (error, &text[..]),
             (Error::Stream(Reason::ProtocolError), "H2: stream 1: HEADERS in a tunnel")

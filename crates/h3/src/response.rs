@@ -2,7 +2,7 @@
 
 use crate::frame;
 use crate::qpack;
-use lacquer_http::{Filter, Message, Workspace};
+use lacquer_http::{Filter, Message, Workspace, trailers};
 
 /// The frame of the response that is sent if the workspace is too small: 500, without a body.
 pub const OUT_OF_WORKSPACE: &[u8] = b"\x01\x0f\0\0\xff\x08\xc4\x5f\x4d\x07Varnish";
@@ -30,11 +30,8 @@ pub fn write(out: &mut Vec<u8>, msg: &Message, ws: &Workspace) {
 pub fn write_trailers(out: &mut Vec<u8>, lines: &[u8]) {
     frame::write_section(out, |out| {
         qpack::begin(out);
-        for line in lines.split(|&byte| byte == b'\n') {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            if let Some(colon) = line.windows(2).position(|bytes| bytes == b": ") {
-                qpack::field(out, &line[..colon], &line[colon + 2..]);
-            }
+        for (name, value) in trailers::fields(lines) {
+            qpack::field(out, name, value);
         }
     });
 }

@@ -80,7 +80,7 @@ impl<'a> HeaderName<'a> {
     }
 
     /// Returns whether `filter` drops the header.
-    pub(crate) const fn is_filtered(&self, filter: Filter) -> bool {
+    pub const fn is_filtered(&self, filter: Filter) -> bool {
         filter.has(self.id)
     }
 

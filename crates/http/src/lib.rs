@@ -22,6 +22,7 @@ pub mod proxy_protocol;
 pub mod range;
 mod session_close_table;
 mod text;
+pub mod trailers;
 pub mod vary;
 pub mod websocket;
 pub mod workspace;

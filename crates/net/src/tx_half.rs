@@ -313,7 +313,7 @@ impl TxHalf {
             TxHalf::Tcp(_) | TxHalf::Unix(_) => Ok(()),
             TxHalf::Tls(tx) => std::future::poll_fn(|cx| tx.poll_finish(cx)).await,
             TxHalf::Memory(tx) => std::future::poll_fn(|cx| tx.poll_finish(cx)).await,
-            TxHalf::Stream(stream) => stream.end_body(),
+            TxHalf::Stream(stream) => stream.end_body(&[]).map(drop),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Origins that speak HTTP/2: whatever they send, clients get whole responses or errors, and other requests are served.
 
-mod origin;
+pub mod origin;
+mod probes;
+mod uploads;
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -328,29 +330,4 @@ fn both_directions_are_open_at_once() {
     client.reset(stream).expect("it can be sent");
     let next = client.get("/ok").expect("it can be sent");
     assert_eq!(client.response(next).expect("a response").0, Some(200));
-}
-
-/// Probes ask over HTTP/2. One whose response breaks a rule, or does not come, fails.
-#[test]
-fn probes_speak_http2() {
-    let _slot = shared_slot();
-    let origin = Origin::start(&[]);
-    for (path, text) in [
-        ("/ok", "healthy 4---X-RH"),
-        ("/empty", "sick 4---X-R-"),
-        ("/drop", "Read error"),
-        ("/nostatus", "Read error"),
-        ("/http1", "Read error"),
-    ] {
-        let probe = format!(
-            "sub vcl_init {{ }} probe p {{ .url = \"{path}\"; .interval = 0.2s; .timeout = 1s; .initial = 0; \
-             .window = 2; .threshold = 2; }}\n\
-             backend probed {{ .host = \"{}\"; .port = \"{}\"; .proto = \"h2\"; .probe = p; }}\n\
-             sub vcl_recv {{ set req.backend_hint = probed; return (pass); }}",
-            origin.address.ip(),
-            origin.address.port()
-        );
-        let daemon = start(&origin, &probe, &[]);
-        assert!(daemon.logs(text), "{path}: {text}");
-    }
 }

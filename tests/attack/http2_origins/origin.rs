@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lacquer_testing::h2::{ACK, END_HEADERS, END_STREAM, Frame, PREFACE, kind, put, settings};
 
@@ -20,6 +20,12 @@ pub struct Counts {
     pub requests: AtomicUsize,
     /// The largest number of streams that were open at a time on one connection.
     pub streams: AtomicUsize,
+    /// The number of requests that were reset before their end.
+    pub resets: AtomicUsize,
+    /// The number of bytes that the windows of streams were extended by.
+    pub credit: AtomicUsize,
+    /// The number of bytes that endless responses have had.
+    pub endless: AtomicUsize,
 }
 
 pub struct Origin {
@@ -133,41 +139,67 @@ impl Peer {
         while let Some(found) = self.frame() {
             match found.kind {
                 kind::SETTINGS if found.flags & ACK == 0 => self.send(&frame(kind::SETTINGS, ACK, 0, b"")),
-                kind::HEADERS => {
-                    let path = path_of(&found.payload);
-                    let active = self.active.fetch_add(1, Ordering::SeqCst) + 1;
-                    self.counts.streams.fetch_max(active, Ordering::SeqCst);
-                    if path.starts_with("/echo") {
-                        self.counts.requests.fetch_add(1, Ordering::SeqCst);
-                        self.echoes.insert(found.stream);
-                        self.send(&head(found.stream, "200", &[("content-type", "application/grpc")]));
-                    } else if found.flags & END_STREAM != 0 || path.starts_with("/early") {
-                        self.answer(&path, found.stream, 0);
-                    } else {
-                        self.open.insert(found.stream, (path, 0));
-                    }
+                // Trailers, which are returned as the body.
+                kind::HEADERS if self.open.remove(&found.stream).is_some() => {
+                    self.active.fetch_sub(1, Ordering::SeqCst);
+                    self.send(&whole(found.stream, &found.payload));
                 }
-                kind::DATA => {
-                    let len = found.payload.len();
-                    if self.echoes.contains(&found.stream) {
-                        self.echo(&found);
-                        continue;
-                    }
-                    let Some((_, received)) = self.open.get_mut(&found.stream) else { continue };
-                    *received += len;
-                    if len > 0 {
-                        let credit = (len as u32).to_be_bytes();
-                        let updates = [0, found.stream].map(|id| frame(kind::WINDOW_UPDATE, 0, id, &credit));
-                        self.send(&updates.concat());
-                    }
-                    if found.flags & END_STREAM != 0
-                        && let Some((path, received)) = self.open.remove(&found.stream)
-                    {
-                        self.answer(&path, found.stream, received);
+                kind::HEADERS if self.echoes.remove(&found.stream) => {
+                    self.send(&[data(found.stream, &found.payload), end(found.stream)].concat());
+                }
+                kind::HEADERS => self.head(&found),
+                kind::DATA if self.echoes.contains(&found.stream) => self.echo(&found),
+                kind::DATA => self.body(&found),
+                kind::WINDOW_UPDATE if found.stream > 0 => {
+                    let credit: [u8; 4] = found.payload[..].try_into().expect("four bytes");
+                    let credit = u32::from_be_bytes(credit) as usize;
+                    self.counts.credit.fetch_add(credit, Ordering::SeqCst);
+                }
+                kind::RST_STREAM => {
+                    if self.open.remove(&found.stream).is_some() || self.echoes.remove(&found.stream) {
+                        self.counts.resets.fetch_add(1, Ordering::SeqCst);
                     }
                 }
                 _ => {}
             }
+        }
+    }
+
+    fn head(&mut self, found: &Frame) {
+        let path = path_of(&found.payload);
+        let active = self.active.fetch_add(1, Ordering::SeqCst) + 1;
+        self.counts.streams.fetch_max(active, Ordering::SeqCst);
+        if path.starts_with("/echo") {
+            self.counts.requests.fetch_add(1, Ordering::SeqCst);
+            self.echoes.insert(found.stream);
+            self.send(&head(found.stream, "200", &[("content-type", "application/grpc")]));
+        } else if found.flags & END_STREAM != 0 || path.starts_with("/early") {
+            self.answer(&path, found.stream, 0);
+        } else {
+            self.open.insert(found.stream, (path, 0));
+        }
+    }
+
+    fn body(&mut self, found: &Frame) {
+        let (id, len) = (found.stream, found.payload.len());
+        let Some((path, received)) = self.open.get_mut(&id) else { return };
+        *received += len;
+        if path.starts_with("/cut") {
+            // A response that begins, and ends with a reset.
+            self.send(&[head(id, "200", &[]), data(id, b"hello")].concat());
+            thread::sleep(Duration::from_millis(50));
+            self.send(&frame(kind::RST_STREAM, 0, id, &[0, 0, 0, 2]));
+            self.open.remove(&id);
+            return;
+        }
+        if len > 0 {
+            let credit = (len as u32).to_be_bytes();
+            self.send(&[0, id].map(|id| frame(kind::WINDOW_UPDATE, 0, id, &credit)).concat());
+        }
+        if found.flags & END_STREAM != 0
+            && let Some((path, received)) = self.open.remove(&id)
+        {
+            self.answer(&path, id, received);
         }
     }
 
@@ -203,6 +235,11 @@ impl Peer {
             });
             return;
         }
+        if let Some(endless) = endless(path, id) {
+            let (out, counts) = (self.out.clone(), self.counts.clone());
+            thread::spawn(move || endless.send(&out, &counts));
+            return;
+        }
         self.active.fetch_sub(1, Ordering::SeqCst);
         let connections = self.counts.connections.load(Ordering::SeqCst);
         match path.split('?').next().unwrap_or_default() {
@@ -220,6 +257,54 @@ impl Peer {
             path => self.send(&valid(path, id).unwrap_or_else(|| invalid(path, id))),
         }
     }
+}
+
+/// A response without an end: how it begins, and what follows again and again.
+struct Endless {
+    begin: Vec<u8>,
+    again: Vec<u8>,
+    pause: Duration,
+    /// Only the window of the stream is used.
+    keeps_window: bool,
+}
+
+impl Endless {
+    fn send(self, out: &Mutex<TcpStream>, counts: &Counts) {
+        const WINDOW: usize = 200_000;
+        let mut next = self.begin;
+        let mut sent = 0;
+        while out.lock().expect("no panic").write_all(&next).is_ok() {
+            sent += next.len();
+            next.clone_from(&self.again);
+            counts.endless.fetch_add(next.len(), Ordering::SeqCst);
+            if self.keeps_window {
+                let begun = Instant::now();
+                while sent > WINDOW + counts.credit.load(Ordering::SeqCst) {
+                    if begun.elapsed() > Duration::from_secs(2) {
+                        return;
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+            thread::sleep(self.pause);
+        }
+    }
+}
+
+/// Returns the response without an end for this path.
+fn endless(path: &str, id: u32) -> Option<Endless> {
+    let begin = head(id, "200", &[]);
+    let (again, millis, keeps_window) = match path {
+        "/endless" => (data(id, &[b'x'; 16_000]), 0, true),
+        "/endless-flood" => (data(id, &[b'x'; 16_000]), 0, false),
+        "/drip" => (data(id, b"x"), 20, true),
+        "/drip-frames" => (vec![0, 0], 20, true),
+        "/pings" => (frame(kind::PING, 0, 0, &[0; 8]).repeat(100), 0, false),
+        "/settings" => (frame(kind::SETTINGS, 0, 0, b"").repeat(100), 0, false),
+        "/drip-pings" => (frame(kind::PING, 0, 0, &[0; 8]), 5, true),
+        _ => return None,
+    };
+    Some(Endless { begin, again, pause: Duration::from_millis(millis), keeps_window })
 }
 
 /// Returns a response that keeps the rules.
@@ -300,8 +385,6 @@ fn invalid(path: &str, id: u32) -> Vec<u8> {
         "/switch" => [head(id, "101", &[]), end(id)].concat(),
         "/first" => [data(id, b"hello"), end(id)].concat(),
         "/interims" => head(id, "103", &[]).repeat(1000),
-        "/pings" => frame(kind::PING, 0, 0, &[0; 8]).repeat(50_000),
-        "/settings" => frame(kind::SETTINGS, 0, 0, b"").repeat(50_000),
         "/frames" => frame(kind::DATA, 0, id, b"").repeat(50_000),
         "/reset" => {
             [head(id, "200", &[]), data(id, b"hello"), frame(kind::RST_STREAM, 0, id, &[0; 4])].concat()

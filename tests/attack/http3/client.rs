@@ -28,6 +28,7 @@ const WINDOW: u32 = 256 * 1024;
 pub struct Response {
     pub lines: Vec<String>,
     pub body: Vec<u8>,
+    pub trailers: Vec<String>,
 }
 
 impl Response {
@@ -212,14 +213,16 @@ pub async fn try_response(receive: &mut RecvStream) -> Result<Response, quinn::R
 
 pub fn parse(bytes: &[u8]) -> Response {
     let (mut reader, mut input) = (frame::Reader::default(), bytes);
-    let (mut response, mut kind) = (Response { lines: Vec::new(), body: Vec::new() }, frame::Kind::Unknown);
+    let mut response = Response { lines: Vec::new(), body: Vec::new(), trailers: Vec::new() };
+    let mut kind = frame::Kind::Unknown;
     while let Some(piece) = reader.next(&mut input) {
         match piece {
             frame::Piece::Begin(header) => kind = header.kind(),
             frame::Piece::Payload(bytes) if kind == frame::Kind::Headers => {
                 let found = lines(bytes);
                 // The final response follows interim ones.
-                response.lines = found;
+                let is_head = found.first().is_some_and(|line| line.starts_with(":status"));
+                *(if is_head { &mut response.lines } else { &mut response.trailers }) = found;
             }
             frame::Piece::Payload(bytes) => response.body.extend_from_slice(bytes),
         }

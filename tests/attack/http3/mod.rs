@@ -6,6 +6,7 @@ mod malformed;
 mod relay;
 mod tunnels;
 mod upgrades;
+mod uploads;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};

@@ -289,11 +289,12 @@ impl Outgoing<'_> {
         self.tx.write_all_within(bytes, self.limit).await
     }
 
-    /// Ends a body whose end the protocol marks.
-    pub fn finish(&self) -> io::Result<()> {
+    /// Ends a body whose end the protocol marks, with these trailers. Returns false if the trailers are longer than the
+    /// origin accepts, and were not sent.
+    pub fn finish(&self, trailers: &[u8]) -> io::Result<bool> {
         match self.tx {
-            TxHalf::Stream(stream) => stream.end_body(),
-            _ => Ok(()),
+            TxHalf::Stream(stream) => stream.end_body(trailers),
+            _ => Ok(true),
         }
     }
 }

@@ -3,13 +3,15 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use lacquer_http::trailers::RequestTrailers;
 use tokio::task::JoinHandle;
 
-/// The numbers of bytes and pieces that were sent.
+/// The numbers of bytes and pieces that were sent, and the trailers.
 #[derive(Default)]
 pub struct Counts {
     pub bytes: Cell<u64>,
     pub pieces: Cell<u64>,
+    pub trailers: Cell<Option<Box<RequestTrailers>>>,
 }
 
 /// An upload that a task of its own continues. Dropping it ends the task.

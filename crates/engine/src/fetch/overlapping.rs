@@ -62,6 +62,7 @@ impl Fetch {
         let params = self.task.params().clone();
         let mut work: Pin<Box<dyn Future<Output = (Ended, io::Result<()>)>>> =
             Box::pin(forward(reader, upload, to, params, counts.clone()));
+        let sent_trailers = counts.clone();
         let mut ended = None;
         let upload = poll_fn(|cx| {
             work.as_mut().poll(cx).map(|(end, sent)| {
@@ -72,7 +73,8 @@ impl Fetch {
         let sent = send_unless_answered(connection.rx_mut(), Until::Response, upload).await;
         let Some(Ended { body, mut upload, fault }) = ended else {
             let task = tokio::task::spawn_local(async move {
-                let (_, sent) = work.await;
+                let (ended, sent) = work.await;
+                sent_trailers.trailers.set(ended.upload.into_trailers());
                 // The response would wait for the rest of the request.
                 if sent.is_err() {
                     stream.cancel();
@@ -96,6 +98,7 @@ impl Fetch {
             let (bytes, pieces) = (overlap.counts().bytes.get(), overlap.counts().pieces.get());
             self.exchange.account.bereq_body += bytes;
             self.task.log_sent("H2B", pieces, bytes);
+            self.log_trailers(overlap.counts().trailers.take());
         }
     }
 }

@@ -6,6 +6,7 @@ use lacquer_cache::Object;
 use lacquer_deliver::Pace;
 use lacquer_filters::{Chain, Filter, Gunzip, STEP_MAX};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
+use lacquer_http::trailers::{self, RequestTrailers};
 use lacquer_http::{fixed_text_table, header_table as h};
 use lacquer_params::Params;
 use lacquer_shm::Tag;
@@ -25,6 +26,11 @@ pub struct Upload {
     framed: Vec<u8>,
     sent: u64,
     pieces: u64,
+    /// The protocol marks the end of a body of any length.
+    is_stream: bool,
+    /// The reason why trailers are not passed on.
+    refusal: Option<&'static str>,
+    trailers: Option<Box<RequestTrailers>>,
 }
 
 impl Upload {
@@ -60,7 +66,29 @@ impl Upload {
 
     pub async fn end(&mut self, to: Outgoing<'_>) -> io::Result<()> {
         self.push(to, &[]).await?;
-        if self.chunked { to.send(LAST_CHUNK).await } else { to.finish() }
+        if self.chunked {
+            return to.send(LAST_CHUNK).await;
+        }
+        let lines = self.trailers.as_ref().map_or(&[][..], |trailers| trailers.lines());
+        if !to.finish(lines)?
+            && let Some(trailers) = &mut self.trailers
+        {
+            trailers.refuse("the origin limits them");
+        }
+        Ok(())
+    }
+
+    /// Takes the trailers behind the body, which its end sends.
+    fn take_trailers(&mut self, body: &mut ReqBody) {
+        self.trailers = body.take_trailers();
+        if let (Some(trailers), Some(reason)) = (&mut self.trailers, self.refusal) {
+            trailers.refuse(reason);
+        }
+    }
+
+    /// Returns the trailers that were sent.
+    pub fn into_trailers(self) -> Option<Box<RequestTrailers>> {
+        self.trailers
     }
 
     /// Sends a body that was cached before.
@@ -91,6 +119,9 @@ impl Fetch {
             framed: Vec::new(),
             sent: 0,
             pieces: 0,
+            is_stream,
+            refusal: self.trailers_refusal(is_stream),
+            trailers: None,
         };
         let has_body = self.request.cached_body.is_some() || self.request.body.is_some();
         if self.request.filters.is_some() && !self.push_filters(&mut upload) {
@@ -181,7 +212,35 @@ impl Fetch {
     pub(super) fn count_upload(&mut self, upload: &mut Upload) {
         self.exchange.account.bereq_body += upload.sent;
         self.task.log_filtered_out(&upload.chain.report());
-        self.task.log_sent("V1B", upload.pieces, upload.sent);
+        self.task.log_sent(if upload.is_stream { "H2B" } else { "V1B" }, upload.pieces, upload.sent);
+        self.log_trailers(upload.trailers.take());
+    }
+
+    /// Returns the reason why the trailers of this request cannot be passed on, if there is one.
+    fn trailers_refusal(&self, is_stream: bool) -> Option<&'static str> {
+        let is_filtered = self.request.filters.is_some()
+            || self.request.body.as_ref().is_some_and(|body| body.filters.is_some());
+        match () {
+            () if !is_stream => Some("the origin is asked over HTTP/1.1"),
+            () if is_filtered => Some("filters change the body"),
+            () => None,
+        }
+    }
+
+    /// Logs the trailers of the request that were sent, and those that were dropped.
+    pub(super) fn log_trailers(&mut self, trailers: Option<Box<RequestTrailers>>) {
+        let Some(trailers) = trailers else { return };
+        let log = self.task.log_mut();
+        for (name, value) in trailers::fields(trailers.lines()) {
+            log.put(Tag::BereqHeader, &[name, b": ", value].concat());
+        }
+        if trailers.omitted() > 0 {
+            let text = format_args!("trailers: {} forbidden fields were dropped", trailers.omitted());
+            log.put_fmt(Tag::Notice, text);
+        }
+        if let Some(reason) = trailers.refusal() {
+            log.put_fmt(Tag::Notice, format_args!("trailers were dropped: {reason}"));
+        }
     }
 
     /// Records that the client does not send its body as announced. Returns the error of the upload.
@@ -234,7 +293,12 @@ pub(super) async fn forward_body(
             }
         };
         let is_end = piece.is_empty();
-        let sent = if is_end { upload.end(to).await } else { upload.push(to, piece).await };
+        let sent = if is_end {
+            upload.take_trailers(body);
+            upload.end(to).await
+        } else {
+            upload.push(to, piece).await
+        };
         progress(upload);
         if is_end || sent.is_err() {
             return sent;

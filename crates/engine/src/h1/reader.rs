@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use lacquer_http::BodyStatus;
 use lacquer_http::h1::{ChunkedDecoder, Framing};
+use lacquer_http::trailers::RequestTrailers;
 use lacquer_net::Rx;
 use lacquer_params::Params;
 
@@ -85,6 +86,11 @@ impl BodyReader for ConnectionReader {
                 return Ok(run.start..run.end);
             }
         }
+    }
+
+    /// Returns none: trailers of a chunked body are an error, as in Varnish.
+    fn take_trailers(&mut self) -> Option<Box<RequestTrailers>> {
+        None
     }
 
     fn receiver(&self) -> &'static str {

@@ -3,6 +3,7 @@
 use std::io;
 
 use lacquer_h2::{Error, Reason};
+use lacquer_http::trailers::RequestTrailers;
 
 use super::stream::Stream;
 use crate::req_body::BodyStream;
@@ -16,6 +17,10 @@ impl BodyStream for Stream {
 
     async fn read_body(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read(buffer).await.map_err(|_| io::ErrorKind::ConnectionReset.into())
+    }
+
+    fn take_trailers(&self) -> Option<Box<RequestTrailers>> {
+        self.take_trailers()
     }
 
     fn cancel_late(&self) {

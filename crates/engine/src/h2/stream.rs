@@ -11,6 +11,7 @@ use lacquer_h2::frame::{self, FrameHeader};
 use lacquer_h2::request::Body;
 use lacquer_h2::stream::{State, Stream as Protocol};
 use lacquer_h2::{Error, Fault, Reason};
+use lacquer_http::trailers::RequestTrailers;
 use lacquer_shm::Tag;
 use lacquer_sources::clock::{self, Instant};
 
@@ -205,9 +206,14 @@ impl Stream {
         self.proto.borrow_mut().data(header, bytes, end)
     }
 
-    /// Checks trailers, which end the body.
-    pub fn receive_trailers(&self) -> Result<(), Fault> {
-        self.proto.borrow_mut().trailers()
+    /// Checks trailers, which end the body, and keeps them for its reader.
+    pub fn receive_trailers(&self, trailers: Box<RequestTrailers>) -> Result<(), Fault> {
+        self.proto.borrow_mut().trailers(trailers)
+    }
+
+    /// Removes and returns the trailers that were received.
+    pub fn take_trailers(&self) -> Option<Box<RequestTrailers>> {
+        self.proto.borrow_mut().take_trailers()
     }
 
     /// Adds the client's credit for body bytes, and wakes the tasks that wait for it.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use lacquer_http::trailers::RequestTrailers;
+
 use super::stream::Stream;
 use crate::req_body::BodyStream;
 
@@ -14,6 +16,10 @@ impl BodyStream for Stream {
 
     async fn read_body(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read(buffer).await.map_err(|_| io::ErrorKind::ConnectionReset.into())
+    }
+
+    fn take_trailers(&self) -> Option<Box<RequestTrailers>> {
+        self.take_trailers()
     }
 
     fn cancel_late(&self) {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use lacquer_h3::request::{Body, Decoded, decode_trailers};
 use lacquer_h3::{Error, Reason};
+use lacquer_http::trailers::RequestTrailers;
 use lacquer_quic::{StreamId, WriteError};
 use lacquer_shm::Tag;
 use lacquer_sources::clock::Instant;
@@ -24,6 +25,7 @@ pub struct Stream {
     pub t_first: f64,
     error: Cell<Option<Error>>,
     receiving: RefCell<Receiving>,
+    trailers: Cell<Trailers>,
     /// The client does not wait for more of the response: it was written, or the stream was reset.
     is_answered: Cell<bool>,
     wakers: Wakers,
@@ -39,6 +41,16 @@ struct Wakers {
     reader: RefCell<Option<Waker>>,
     sender: RefCell<Option<Waker>>,
     watcher: RefCell<Option<Waker>>,
+}
+
+/// The trailers of the request.
+#[derive(Default)]
+enum Trailers {
+    #[default]
+    None,
+    /// Their section refers to fields that have not arrived.
+    Blocked(Vec<u8>),
+    Received(Box<RequestTrailers>),
 }
 
 fn wake(waker: &RefCell<Option<Waker>>) {
@@ -58,6 +70,7 @@ impl Stream {
             t_first,
             error: Cell::new(None),
             receiving: RefCell::new(Receiving::new(max_section)),
+            trailers: Cell::default(),
             is_answered: Cell::new(false),
             wakers: Wakers::default(),
             send_by: Cell::new(None),
@@ -137,6 +150,9 @@ impl Stream {
         if self.error.get().is_none() {
             self.refuse_rest(Reason::NoError.code());
         }
+        if let Trailers::Blocked(_) = self.trailers.take() {
+            self.conn.protocol.borrow_mut().qpack.cancel(self.id.into());
+        }
         self.is_answered.set(true);
         self.fail(Error::Stream(Reason::NoError));
         self.conn.leave(self.id);
@@ -171,15 +187,22 @@ impl Stream {
             if self.error().is_some() {
                 return Poll::Ready(Err(Gone));
             }
-            let piece = self.receiving.borrow_mut().body(&self.conn.quic, self.id, buffer);
+            let piece = match self.trailers.take() {
+                Trailers::Blocked(section) => Ok(Piece::Trailers(section)),
+                trailers => {
+                    self.trailers.set(trailers);
+                    self.receiving.borrow_mut().body(&self.conn.quic, self.id, buffer)
+                }
+            };
             match piece {
                 Ok(Piece::Bytes(n)) => return Poll::Ready(Ok(n)),
                 Ok(Piece::End) => return Poll::Ready(Ok(0)),
-                Ok(Piece::Trailers(section)) => self.discard_trailers(&section),
-                Err(Failure::Blocked) => {
-                    *self.wakers.reader.borrow_mut() = Some(cx.waker().clone());
-                    return Poll::Pending;
+                Ok(Piece::Trailers(section)) => {
+                    if !self.receive_trailers(section) {
+                        return self.wait_to_read(cx);
+                    }
                 }
+                Err(Failure::Blocked) => return self.wait_to_read(cx),
                 Err(Failure::Fault(fault)) => self.end_by(self.conn.log_fault(&fault)),
                 Err(Failure::Reset(code)) => self.kill(Error::Stream(Reason::of(code))),
                 Err(Failure::Closed) => self.kill(Error::Stream(Reason::RequestIncomplete)),
@@ -187,21 +210,39 @@ impl Stream {
         }
     }
 
-    /// Checks trailers, and discards them.
-    fn discard_trailers(&self, section: &[u8]) {
+    fn wait_to_read<R>(&self, cx: &Context<'_>) -> Poll<R> {
+        *self.wakers.reader.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Decodes and keeps trailers. Returns false if they refer to fields that have not arrived.
+    fn receive_trailers(&self, section: Vec<u8>) -> bool {
         let conn = &self.conn;
         let (id, limits) = (u64::from(self.id), conn.limits());
         let mut protocol = conn.protocol.borrow_mut();
         let decoded =
-            decode_trailers(&mut protocol.qpack, id, section, &limits, &mut |note| conn.note(&note));
-        if matches!(decoded, Ok(Decoded::Blocked) | Err(Error::Stream(_))) {
-            // Nobody waits for the fields.
+            decode_trailers(&mut protocol.qpack, id, &section, &limits, &mut |note| conn.note(&note));
+        if matches!(decoded, Err(Error::Stream(_))) {
             protocol.qpack.cancel(id);
         }
         drop(protocol);
         conn.quic.wake();
-        if let Err(error) = decoded {
-            self.end_by(error);
+        match decoded {
+            Ok(Decoded::Done(trailers)) => self.trailers.set(Trailers::Received(trailers)),
+            Ok(Decoded::Blocked) => {
+                self.trailers.set(Trailers::Blocked(section));
+                return false;
+            }
+            Err(error) => self.end_by(error),
+        }
+        true
+    }
+
+    /// Removes and returns the trailers that were received.
+    pub fn take_trailers(&self) -> Option<Box<RequestTrailers>> {
+        match self.trailers.take() {
+            Trailers::Received(trailers) => Some(trailers),
+            Trailers::None | Trailers::Blocked(_) => None,
         }
     }
 

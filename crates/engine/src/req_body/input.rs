@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use lacquer_http::h1::Framing;
+use lacquer_http::trailers::RequestTrailers;
 use lacquer_net::Rx;
 use lacquer_params::Params;
 
@@ -89,6 +90,14 @@ impl BodyReader for BodyInput {
             BodyInput::Http1(reader) => reader.fill(buffer, allowance, params).await,
             BodyInput::Http2(reader) => reader.fill(buffer, allowance, params).await,
             BodyInput::Http3(reader) => reader.fill(buffer, allowance, params).await,
+        }
+    }
+
+    fn take_trailers(&mut self) -> Option<Box<RequestTrailers>> {
+        match self {
+            BodyInput::Http1(reader) => reader.take_trailers(),
+            BodyInput::Http2(reader) => reader.take_trailers(),
+            BodyInput::Http3(reader) => reader.take_trailers(),
         }
     }
 

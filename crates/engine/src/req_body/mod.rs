@@ -23,6 +23,7 @@ pub use keep::Keep;
 use lacquer_cache::Object;
 use lacquer_http::BodyStatus;
 use lacquer_http::h1::Framing;
+use lacquer_http::trailers::RequestTrailers;
 use lacquer_net::Rx;
 use lacquer_params::Params;
 use lacquer_sources::clock;
@@ -280,6 +281,11 @@ impl ReqBody {
         if !self.is_done() {
             self.status = BodyStatus::Error;
         }
+    }
+
+    /// Removes and returns the trailers behind a body that was read.
+    pub fn take_trailers(&mut self) -> Option<Box<RequestTrailers>> {
+        self.input.take_trailers()
     }
 
     /// Records a fault for the request's log.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use lacquer_http::trailers::RequestTrailers;
 use lacquer_params::Params;
 
 use super::allowance::Allowance;
@@ -22,6 +23,9 @@ pub trait BodyReader: Sized {
         allowance: &mut Allowance,
         params: &Params,
     ) -> impl Future<Output = Result<Range<usize>, BodyError>>;
+
+    /// Removes and returns the trailers behind a body that was read.
+    fn take_trailers(&mut self) -> Option<Box<RequestTrailers>>;
 
     /// Returns the log's name for this reader.
     fn receiver(&self) -> &'static str;

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
+use lacquer_http::trailers::RequestTrailers;
 use lacquer_params::Params;
 
 use super::allowance::Allowance;
@@ -25,6 +26,9 @@ pub trait BodyStream {
 
     /// Waits for bytes of the body, and reads them. Returns 0 at the end, and an error if the stream has ended before.
     fn read_body(&self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>>;
+
+    /// Removes and returns the trailers behind a body that was read.
+    fn take_trailers(&self) -> Option<Box<RequestTrailers>>;
 
     /// Ends a stream whose body did not arrive in time. The origin may have seen the request, so the client must not take
     /// it for one that was not processed, and repeat it.
@@ -64,6 +68,10 @@ impl<S: BodyStream> BodyReader for StreamReader<S> {
                 Err(BodyError::missed(missed, "stream gone"))
             }
         }
+    }
+
+    fn take_trailers(&mut self) -> Option<Box<RequestTrailers>> {
+        self.stream.take_trailers()
     }
 
     fn receiver(&self) -> &'static str {

@@ -11,6 +11,7 @@ use crate::fault::Fault;
 use crate::flow::{INITIAL_WINDOW, MAX_WINDOW, ReceiveWindow, SendWindow};
 use crate::frame::{self, FrameHeader, Kind, flag};
 use crate::hpack::{Decoder, integer};
+use crate::response;
 use crate::settings::Settings;
 
 /// The first bytes of a client (RFC 9113 section 3.4).
@@ -55,6 +56,15 @@ pub(super) struct Server {
     pub has_announced: bool,
     /// The last stream that is processed, after GOAWAY.
     pub last_stream: Option<u32>,
+}
+
+impl Server {
+    /// Begins a header block, with the size of the table if that has to be announced.
+    fn begin_block(&self, block: &mut Vec<u8>) {
+        if self.empties_table {
+            integer::write(block, 5, 0x20, 0);
+        }
+    }
 }
 
 /// A connection to a server.
@@ -168,22 +178,29 @@ impl Connection {
 
     /// Opens a stream and sends the head of its request. The caller has made sure that there is room.
     pub fn open(&mut self, request: Request<'_>) -> Result<u32, Refused> {
-        let (id, server) = (self.next, &mut self.server);
+        let id = self.next;
         let mut block = Vec::with_capacity(512);
-        if server.empties_table {
-            integer::write(&mut block, 5, 0x20, 0);
-        }
+        self.server.begin_block(&mut block);
         request.write(&mut block)?;
-        if block.len() as u64 > u64::from(server.settings.max_header_list_size).saturating_mul(2) {
+        if !self.write_block(id, &block, request.ends) {
             return Err(Refused("the head is longer than the origin accepts"));
         }
-        server.empties_table = false;
-        let max = (server.settings.max_frame_size as usize).min(MAX_FRAME as usize);
-        frame::write_headers(&mut self.out, id, request.ends, max, |out| out.extend_from_slice(&block));
-        let window = server.settings.initial_window_size;
+        let window = self.server.settings.initial_window_size;
         self.streams.insert(id, Stream::new(window, WINDOW, request.is_head(), request.ends));
         self.next += 2;
         Ok(id)
+    }
+
+    /// Sends a header block. Returns false if it is longer than the server accepts.
+    fn write_block(&mut self, id: u32, block: &[u8], ends: bool) -> bool {
+        let server = &mut self.server;
+        if block.len() as u64 > u64::from(server.settings.max_header_list_size).saturating_mul(2) {
+            return false;
+        }
+        server.empties_table = false;
+        let max = (server.settings.max_frame_size as usize).min(MAX_FRAME as usize);
+        frame::write_headers(&mut self.out, id, ends, max, |out| out.extend_from_slice(block));
+        true
     }
 
     /// Sends bytes of the body, as many as the windows and the waiting output allow. Returns their number, or the
@@ -212,16 +229,26 @@ impl Connection {
         Ok(n)
     }
 
-    /// Ends the body.
-    pub fn end_body(&mut self, id: u32) -> Result<(), Failure> {
+    /// Ends the body, with these trailers, whose lines end with CR LF. Returns false if they are longer than the server
+    /// accepts, and were not sent.
+    pub fn end_body(&mut self, id: u32, trailers: &[u8]) -> Result<bool, Failure> {
         let Some(stream) = self.streams.get_mut(&id) else { return Err(Failure::Closed) };
         if let Some(failure) = &stream.failure {
             return Err(failure.clone());
         }
-        if !std::mem::replace(&mut stream.is_sent, true) {
+        if std::mem::replace(&mut stream.is_sent, true) {
+            return Ok(true);
+        }
+        let mut block = Vec::new();
+        if !trailers.is_empty() {
+            self.server.begin_block(&mut block);
+            response::write_trailers(&mut block, trailers);
+        }
+        let is_trailed = !block.is_empty() && self.write_block(id, &block, true);
+        if !is_trailed {
             self.out.extend_from_slice(&FrameHeader::new(Kind::Data, flag::END_STREAM, id, 0).bytes());
         }
-        Ok(())
+        Ok(is_trailed || trailers.is_empty())
     }
 
     // Responses.

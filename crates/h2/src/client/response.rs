@@ -2,6 +2,7 @@
 //! its limits and its records apply to both.
 
 use crate::hpack::Line;
+use lacquer_http::trailers::may_trail;
 
 /// The fields of a head, or of trailers, that were decoded so far.
 #[derive(Debug, Default)]
@@ -29,20 +30,6 @@ pub struct Valid {
 /// The fields that belong to a connection of HTTP/1 (RFC 9113 section 8.2.2).
 const CONNECTION_SPECIFIC: [&[u8]; 5] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
-
-/// The fields that trailers must not contain, because recipients have acted on them before (RFC 9110 section 6.5.1).
-const NOT_IN_TRAILERS: [&[u8]; 10] = [
-    b"age",
-    b"cache-control",
-    b"content-encoding",
-    b"content-length",
-    b"content-range",
-    b"content-type",
-    b"set-cookie",
-    b"trailer",
-    b"vary",
-    b"x-lacquer-why",
-];
 
 impl Fields {
     /// Begins a head. `limit` is the maximum size of the list of fields.
@@ -76,7 +63,7 @@ impl Fields {
         if CONNECTION_SPECIFIC.contains(&name) {
             return Err("it has a connection-specific field");
         }
-        if self.is_trailers && NOT_IN_TRAILERS.contains(&name) {
+        if self.is_trailers && !may_trail(name) {
             return Ok(());
         }
         if name == b"content-length" {

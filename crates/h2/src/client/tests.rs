@@ -187,9 +187,38 @@ fn bodies_are_sent_within_the_windows() {
     pair.receive(&raw(Kind::WindowUpdate, 0, 0, &100_000u32.to_be_bytes()));
     pair.receive(&raw(Kind::WindowUpdate, 0, id, &10u32.to_be_bytes()));
     assert_eq!(pair.connection.send_body(id, b"x"), Ok(1));
-    pair.connection.end_body(id).unwrap();
+    assert_eq!(pair.connection.end_body(id, &[]), Ok(true));
     let last = pair.sent().pop().unwrap().0;
     assert_eq!((last.kind(), last.flags, last.len), (Some(Kind::Data), END, 0));
+}
+
+#[test]
+fn trailers_end_a_body() {
+    let lines = b"x-sum: 7\r\nempty: \r\n";
+    let mut pair = Pair::new();
+    let ids = [(); 3].map(|()| pair.request("POST", false));
+    // A table that the server makes smaller is announced with the next block, which may be that of trailers.
+    pair.receive(&settings(&[(1, 0)]));
+    pair.sent();
+    assert_eq!(pair.connection.send_body(ids[0], b"x"), Ok(1));
+    for id in &ids[..2] {
+        assert_eq!(pair.connection.end_body(*id, lines), Ok(true));
+    }
+    let sent = pair.sent();
+    let kinds: Vec<_> = sent.iter().map(|(header, _)| (header.kind().unwrap(), header.flags)).collect();
+    assert_eq!(kinds, [(Kind::Data, 0), (Kind::Headers, WHOLE | END), (Kind::Headers, WHOLE | END)]);
+    assert_eq!((sent[1].1[0], sent[2].1[0]), (0x20, 0x10));
+    let (mut input, mut out, mut fields) = (&sent[1].1[..], [0; 200], Vec::new());
+    while let Step::Field(line) = pair.server.next(&mut input, &mut out).unwrap() {
+        fields.push(String::from_utf8_lossy(&out[..line.len]).into_owned());
+    }
+    assert_eq!(fields, ["x-sum: 7", "empty: "]);
+    // They end the body once, and a server that accepts no fields gets none.
+    assert_eq!(pair.connection.end_body(ids[1], lines), Ok(true));
+    pair.receive(&settings(&[(6, 1)]));
+    pair.sent();
+    assert_eq!(pair.connection.end_body(ids[2], lines), Ok(false));
+    assert_eq!(pair.kinds(), [(Kind::Data, ids[2])]);
 }
 
 #[test]

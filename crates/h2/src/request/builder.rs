@@ -1,7 +1,7 @@
 //! Assembles a request from decoded fields: each becomes a line of the message, in an area of the request's workspace.
 //! HTTP/2 and HTTP/3 share it. The rules that differ depend on the [`Version`].
 
-use super::check::{CALM, Log, MALFORMED, Role, check, check_trailer, connection_specific, shown, unknown};
+use super::check::{CALM, Log, MALFORMED, Role, add_trailer, check, connection_specific, shown, unknown};
 use super::extended;
 use super::{Body, Limits, Version};
 use crate::error_table::{Error, Reason};
@@ -9,6 +9,7 @@ use crate::fault::{Note, Tag};
 use crate::hpack::Line;
 use lacquer_http::h1::{Framing, canonical_request_length, content_length};
 use lacquer_http::header_table::{COOKIE, HOST};
+use lacquer_http::trailers::RequestTrailers;
 use lacquer_http::workspace::Mark;
 use lacquer_http::{BodyStatus, Field, Filter, Message, Slot, Text, Workspace, fixed};
 
@@ -53,8 +54,8 @@ pub struct RequestBuilder {
     ordered: bool,
     /// Extended CONNECT is available.
     extended_connect: bool,
-    /// The block contains trailers, which are checked and discarded.
-    is_trailers: bool,
+    /// The fields so far, if the block contains trailers.
+    trailers: Option<Box<RequestTrailers>>,
     /// The error of the stream. It is reported at the end of the block.
     error: Option<Error>,
     /// The buffer for fields that are discarded.
@@ -94,10 +95,10 @@ impl RequestBuilder {
     }
 
     /// Begins trailers, which end a request whose headers were received before. They must end with
-    /// [`RequestBuilder::finish_trailers`]. Their fields are discarded.
+    /// [`RequestBuilder::finish_trailers`].
     pub fn trailers(version: Version, limits: &Limits) -> RequestBuilder {
         let nowhere = Workspace::new(0).mark();
-        RequestBuilder { is_trailers: true, ..RequestBuilder::new(version, nowhere, limits) }
+        RequestBuilder { trailers: Some(Box::default()), ..RequestBuilder::new(version, nowhere, limits) }
     }
 
     fn new(version: Version, mark: Mark, limits: &Limits) -> RequestBuilder {
@@ -111,7 +112,7 @@ impl RequestBuilder {
             seen: Seen::default(),
             ordered: limits.ordered || version == Version::Http3,
             extended_connect: limits.extended_connect,
-            is_trailers: false,
+            trailers: None,
             error: None,
             spill: Vec::new(),
         }
@@ -126,7 +127,7 @@ impl RequestBuilder {
     #[inline]
     pub fn field_buffer<'a>(&'a mut self, ws: &'a mut Workspace) -> &'a mut [u8] {
         match self.error {
-            None if !self.is_trailers => &mut ws.get_mut(self.area)[self.used..],
+            None if self.trailers.is_none() => &mut ws.get_mut(self.area)[self.used..],
             _ => &mut self.spill[..],
         }
     }
@@ -134,7 +135,7 @@ impl RequestBuilder {
     /// Provides a buffer of `size` bytes for a field that does not fit. A request whose fields do not fit into its
     /// workspace has an error of the stream.
     pub fn overflow(&mut self, size: usize) {
-        if !self.is_trailers {
+        if self.trailers.is_none() {
             self.error.get_or_insert(REQ_SIZE);
         }
         self.spill.resize(size, 0);
@@ -150,10 +151,9 @@ impl RequestBuilder {
         log: Log<'_>,
     ) -> Result<(), Error> {
         if self.error.is_none() {
-            let taken = if self.is_trailers {
-                check_trailer(line, &self.spill[..line.len], self.hdr_len, log)
-            } else {
-                self.take(line, ws, msg, log)
+            let taken = match &mut self.trailers {
+                Some(trailers) => add_trailer(trailers, line, &self.spill[..line.len], self.hdr_len, log),
+                None => self.take(line, ws, msg, log),
             };
             self.error = taken.err();
         }
@@ -237,9 +237,9 @@ impl RequestBuilder {
         Ok(RequestHead { body, is_extended })
     }
 
-    /// Ends trailers.
-    pub fn finish_trailers(self) -> Result<(), Error> {
-        self.error.map_or(Ok(()), Err)
+    /// Ends trailers. Returns the fields that may be passed on.
+    pub fn finish_trailers(self) -> Result<Box<RequestTrailers>, Error> {
+        self.error.map_or(Ok(self.trailers.unwrap_or_default()), Err)
     }
 }
 

@@ -6,6 +6,8 @@ use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
 use crate::hpack::{Line, is_blank};
 use lacquer_http::ascii::is_tchar;
+use lacquer_http::trailers::RequestTrailers;
+use lacquer_http::{Filter, HeaderName};
 
 pub(super) const CALM: Error = Error::Stream(Reason::EnhanceYourCalm);
 pub(super) const MALFORMED: Error = Error::Stream(Reason::ProtocolError);
@@ -84,12 +86,24 @@ fn what_is_wrong(name: &[u8], value: &[u8], line: &[u8]) -> String {
     }
 }
 
-/// Checks a line of trailers, which may not be a pseudo-header.
-pub(super) fn check_trailer(line: Line, bytes: &[u8], hdr_len: usize, log: Log<'_>) -> Result<(), Error> {
-    match check(line, bytes, hdr_len, log)? {
-        Role::Header => Ok(()),
-        _ => Err(bogus(log, MALFORMED, format!("Pseudo-header in trailers: {}", shown(bytes, EXCERPT)))),
+/// Adds a line of trailers, which may be neither a pseudo-header nor connection-specific.
+pub(super) fn add_trailer(
+    trailers: &mut RequestTrailers,
+    line: Line,
+    bytes: &[u8],
+    hdr_len: usize,
+    log: Log<'_>,
+) -> Result<(), Error> {
+    let role = check(line, bytes, hdr_len, log)?;
+    let name = line.name(bytes);
+    if role != Role::Header {
+        return Err(bogus(log, MALFORMED, format!("Pseudo-header in trailers: {}", shown(bytes, EXCERPT))));
     }
+    if HeaderName::new(name).is_filtered(Filter::HTTP2) {
+        return Err(connection_specific(name, log));
+    }
+    trailers.add(name, line.value(bytes));
+    Ok(())
 }
 
 fn pseudo(name: &[u8], value: &[u8], bytes: &[u8], log: Log<'_>) -> Result<Role, Error> {

@@ -6,6 +6,7 @@ use super::{Limits, Version};
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
 use crate::hpack::{Decoder, HpackError, Step, TRUNCATED};
+use lacquer_http::trailers::RequestTrailers;
 use lacquer_http::{Message, Workspace};
 
 const DAMAGED: Error = Error::Connection(Reason::CompressionError);
@@ -39,7 +40,7 @@ impl RequestDecoder {
     }
 
     /// Begins a block of trailers, which ends a request whose headers were received before. It must end with
-    /// [`RequestDecoder::finish_trailers`]. Its fields are discarded.
+    /// [`RequestDecoder::finish_trailers`].
     pub fn trailers(decoder: &mut Decoder, limits: &Limits) -> RequestDecoder {
         RequestDecoder::new(decoder, RequestBuilder::trailers(Version::Http2, limits), limits)
     }
@@ -110,8 +111,8 @@ impl RequestDecoder {
         self.builder.finish(ws, msg, end_stream, log)
     }
 
-    /// Ends a block of trailers.
-    pub fn finish_trailers(self, log: Log<'_>) -> Result<(), Error> {
+    /// Ends a block of trailers. Returns the fields that may be passed on.
+    pub fn finish_trailers(self, log: Log<'_>) -> Result<Box<RequestTrailers>, Error> {
         self.check_end(log)?;
         self.builder.finish_trailers()
     }

@@ -314,7 +314,7 @@ fn a_refused_stream_updates_the_tables() {
 }
 
 #[test]
-fn trailers_are_checked_and_discarded() {
+fn trailers_are_checked() {
     let trailers = |decoder: &mut Decoder, fields: &[u8]| {
         let mut notes = Vec::new();
         let mut block = RequestDecoder::trailers(decoder, &LIMITS);
@@ -323,13 +323,20 @@ fn trailers_are_checked_and_discarded() {
         for piece in [head, tail] {
             block.feed(decoder, piece, &mut ws, &mut msg, &mut |n| notes.push(n)).unwrap();
         }
-        let result = block.finish_trailers(&mut |n| notes.push(n));
+        let result = block.finish_trailers(&mut |n| notes.push(n)).map(|found| found.lines().to_vec());
         (result, notes.into_iter().map(|n| n.text.into_owned()).collect::<Vec<_>>())
     };
     let mut decoder = Decoder::new(4096);
     let mut fields = block(&[("x-checksum", "7f")]);
     encode::remembered(&mut fields, b"x-later", b"needed");
-    assert_eq!(trailers(&mut decoder, &fields), (Ok(()), vec![]));
+    assert_eq!(
+        trailers(&mut decoder, &fields),
+        (Ok(b"x-checksum: 7f\r\nx-later: needed\r\n".to_vec()), vec![])
+    );
+    let forbidden = trailers(&mut decoder, &block(&[("host", "b"), ("x-a", "b")]));
+    assert_eq!(forbidden, (Ok(b"x-a: b\r\n".to_vec()), vec![]));
+    let specific = trailers(&mut decoder, &block(&[("transfer-encoding", "chunked")]));
+    assert_eq!(specific.0, Err(STREAM));
     let pseudo = trailers(&mut decoder, &block(&[("x-a", "b"), (":method", "GET")]));
     assert_eq!(pseudo, (Err(STREAM), vec!["Pseudo-header in trailers: :method: GET".to_owned()]));
     let upper = trailers(&mut decoder, &block(&[("X-A", "b")]));

@@ -4,6 +4,7 @@ use crate::error_table::{Error, Reason};
 use crate::qpack::{Begun, Decoder, QpackError, Step};
 use lacquer_h2::request::{Limits, RequestBuilder, RequestHead, Version};
 use lacquer_h2::{Note, Tag};
+use lacquer_http::trailers::RequestTrailers;
 use lacquer_http::{Message, Workspace};
 
 type Log<'a> = &'a mut dyn FnMut(Note);
@@ -37,14 +38,14 @@ pub fn decode(
     }
 }
 
-/// Decodes the field section of trailers, which are checked and discarded.
+/// Decodes the field section of trailers. Returns the fields that may be passed on.
 pub fn decode_trailers(
     decoder: &mut Decoder,
     stream: u64,
     section: &[u8],
     limits: &Limits,
     log: Log<'_>,
-) -> Result<Decoded<()>, Error> {
+) -> Result<Decoded<Box<RequestTrailers>>, Error> {
     let nowhere = (&mut Workspace::new(0), &mut Message::new(0));
     let build = |_: &mut Workspace, _: &mut Message| RequestBuilder::trailers(Version::Http3, limits);
     match fields(decoder, stream, section, nowhere, build, log)? {

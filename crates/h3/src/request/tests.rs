@@ -249,7 +249,7 @@ fn a_bomb_is_not_unpacked() {
     let outcome = decode_with(&mut decoder, &limits, &bytes, true);
     assert_eq!(outcome.result, Err(LOADED));
     assert_eq!(outcome.notes, [Note::new(Tag::LostHeader, "Header list too large (http_req_size)")]);
-    // Trailers are discarded, and limited all the same.
+    // The fields of trailers have a limit, too.
     let mut trailers = b"\x02\x00".to_vec();
     trailers.extend(vec![0x80; 20_000]);
     let mut notes = Vec::new();
@@ -269,15 +269,21 @@ fn damaged_sections_end_the_connection() {
 }
 
 #[test]
-fn trailers_are_checked_and_discarded() {
+fn trailers_are_checked() {
     let check = |fields| {
         let mut notes = Vec::new();
         let bytes = section(fields);
         let decoder = &mut Decoder::new(4096, 16);
         let result = decode_trailers(decoder, 4, &bytes, &LIMITS, &mut |note| notes.push(note.text));
-        (result, notes)
+        let lines = result.map(|decoded| match decoded {
+            Decoded::Done(trailers) => trailers.lines().to_vec(),
+            Decoded::Blocked => Vec::new(),
+        });
+        (lines, notes)
     };
-    assert_eq!(check(&[("x-checksum", "7f")]), (Ok(Decoded::Done(())), vec![]));
+    let found = check(&[("x-checksum", "7f"), ("content-length", "9"), ("x-b", "")]);
+    assert_eq!(found, (Ok(b"x-checksum: 7f\r\nx-b: \r\n".to_vec()), vec![]));
+    assert_eq!(check(&[("connection", "close")]).0, Err(MALFORMED));
     assert_eq!(check(&[("Upper", "7f")]).0, Err(MALFORMED));
     let pseudo = check(&[("x-a", "b"), (":method", "GET")]);
     assert_eq!(pseudo, (Err(MALFORMED), vec![Cow::from("Pseudo-header in trailers: :method: GET")]));

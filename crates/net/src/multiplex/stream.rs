@@ -117,9 +117,10 @@ impl Stream {
         }
     }
 
-    /// Ends the body of the request.
-    pub fn end_body(&self) -> io::Result<()> {
-        let ended = self.connection.state().protocol.end_body(self.id());
+    /// Ends the body of the request, with these trailers, whose lines end with CR LF. Returns false if they are longer than
+    /// the origin accepts, and were not sent.
+    pub fn end_body(&self, trailers: &[u8]) -> io::Result<bool> {
+        let ended = self.connection.state().protocol.end_body(self.id(), trailers);
         self.connection.wake_driver();
         ended.map_err(broken)
     }

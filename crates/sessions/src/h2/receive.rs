@@ -286,15 +286,14 @@ impl Receiver {
         }
     }
 
-    /// Handles trailers as the end of the body. Their fields are discarded.
+    /// Handles trailers as the end of the body.
     fn trailers(&self, decoder: RequestDecoder, stream: Option<&Stream>) -> Result<(), Error> {
         let conn = &self.conn;
         let sound = decoder.finish_trailers(&mut |n| conn.note(&n));
         let Some(stream) = stream.filter(|stream| stream.error().is_none()) else {
-            return sound.or_else(|error| if error.is_connection() { Err(error) } else { Ok(()) });
+            return sound.map(drop).or_else(|error| if error.is_connection() { Err(error) } else { Ok(()) });
         };
-        sound?;
-        stream.receive_trailers().map_err(|fault| conn.log_fault(&fault))?;
+        stream.receive_trailers(sound?).map_err(|fault| conn.log_fault(&fault))?;
         stream.end();
         Ok(())
     }

@@ -352,16 +352,19 @@ impl Session {
         }
     }
 
-    /// Begins the requests that have waited for fields.
+    /// Begins the requests that have waited for fields, and wakes those whose trailers have.
     fn unblock(&mut self, has_inserted: bool, cx: &mut Context<'_>) -> Result<(), Error> {
         if !has_inserted {
             return Ok(());
         }
         let ready: Vec<u64> = self.conn.protocol.borrow().qpack.unblocked().collect();
         for id in ready {
-            let id = self.requests.keys().copied().find(|known| u64::from(*known) == id);
-            if let Some(id) = id {
-                self.try_open(id, cx)?;
+            let known = self.requests.iter().find(|(known, _)| u64::from(**known) == id);
+            match known.map(|(id, request)| (*id, request)) {
+                Some((id, request)) if request.is_opening() => self.try_open(id, cx)?,
+                // Its trailers can be decoded.
+                Some((_, request)) => request.stream.readable(),
+                None => {}
             }
         }
         Ok(())
