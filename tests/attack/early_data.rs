@@ -2,11 +2,12 @@
 //! with effects waits for the end of the handshake, and a handshake that stays open ends.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::sync::Arc;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lacquer_testing::daemon::until;
 use lacquer_testing::h2::{END_HEADERS, END_STREAM, PREFACE, block, kind, put};
 use lacquer_testing::slots::shared_slot;
 use rustls::client::Resumption;
@@ -42,7 +43,82 @@ struct Exchange {
 }
 
 fn serve(options: &[&str]) -> Served {
-    start_with(SUBS, "", &[&["-p", "tls_early_data=on", "-p", "reactors=2"], options].concat())
+    serve_with("", options)
+}
+
+/// Starts a daemon with further subroutines, which come first.
+fn serve_with(subs: &str, options: &[&str]) -> Served {
+    let subs = format!("{subs}{SUBS}");
+    start_with(&subs, "", &[&["-p", "tls_early_data=on", "-p", "reactors=2"], options].concat())
+}
+
+/// An origin that refuses early data, and all requests for `/always`.
+struct Wary {
+    address: SocketAddr,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Wary {
+    fn start() -> Wary {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let heads = Arc::<Mutex<Vec<String>>>::default();
+        let shared = heads.clone();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let heads = shared.clone();
+                thread::spawn(move || {
+                    let mut head = Vec::new();
+                    let mut byte = [0];
+                    while stream.read(&mut byte).is_ok_and(|n| n > 0) {
+                        head.push(byte[0]);
+                        if !head.ends_with(b"\r\n\r\n") {
+                            continue;
+                        }
+                        let text = String::from_utf8_lossy(&head).into_owned();
+                        head.clear();
+                        let (status, body) = match text.contains("Early-Data") || text.contains("/always") {
+                            true => ("425 Too Early", "too early"),
+                            false => ("200 OK", "served later"),
+                        };
+                        heads.lock().expect("no panic").push(text);
+                        let length = body.len();
+                        let reply = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}");
+                        let _ = stream.write_all(reply.as_bytes());
+                    }
+                });
+            }
+        });
+        Wary { address, heads }
+    }
+
+    /// Returns a daemon that asks this origin for paths under `/wary`, which it may cache, and others.
+    fn served(&self, options: &[&str]) -> Served {
+        let (ip, port) = (self.address.ip(), self.address.port());
+        let subs = format!(
+            "backend wary {{ .host = \"{ip}\"; .port = \"{port}\"; }}\n\
+             sub vcl_recv {{\n    if (req.url ~ \"^/(wary|always)\") {{ set req.backend_hint = wary; }}\n    \
+             if (req.url ~ \"^/wary\") {{ return (hash); }}\n}}\n"
+        );
+        serve_with(&subs, options)
+    }
+
+    /// Returns the number of requests, and of those that were marked as early.
+    fn requests(&self) -> (usize, usize) {
+        let heads = self.heads.lock().expect("no panic");
+        (heads.len(), heads.iter().filter(|head| head.contains("Early-Data: 1")).count())
+    }
+}
+
+/// Returns the frames of a client of HTTP/2 that sends these requests without bodies.
+fn frames(requests: &[(&str, &str)]) -> Vec<u8> {
+    let mut bytes = PREFACE.to_vec();
+    put(&mut bytes, kind::SETTINGS, 0, 0, &[]);
+    for (n, (method, path)) in requests.iter().enumerate() {
+        let stream = 2 * n as u32 + 1;
+        put(&mut bytes, kind::HEADERS, END_HEADERS | END_STREAM, stream, &block(method, path, &[]));
+    }
+    bytes
 }
 
 impl<'s> Client<'s> {
@@ -302,15 +378,81 @@ fn early_streams_wait_by_themselves() {
     let served = serve(&[]);
     let client = Client::new(&served, "h2");
     let before = served.origin.requests();
-    let mut bytes = PREFACE.to_vec();
-    put(&mut bytes, kind::SETTINGS, 0, 0, &[]);
-    put(&mut bytes, kind::HEADERS, END_HEADERS | END_STREAM, 1, &block("DELETE", "/3", &[]));
-    put(&mut bytes, kind::HEADERS, END_HEADERS | END_STREAM, 3, &block("GET", "/7", &[]));
-    let (mut exchange, _) = client.early(&bytes);
+    let (mut exchange, _) = client.early(&frames(&[("DELETE", "/3"), ("GET", "/7")]));
     exchange.text_until("xxxxxxx");
     assert_eq!(served.origin.requests(), before + 1);
     exchange.complete();
     exchange.text_until("xxx");
     assert_eq!(served.origin.requests(), before + 2);
+    served.serves();
+}
+
+/// A request that the origin refuses as early data is sent again after the handshake, once, without the mark.
+#[test]
+fn an_origin_may_refuse_early_data() {
+    let _slot = shared_slot();
+    let wary = Wary::start();
+    let served = wary.served(&[]);
+    let mut expected = (0, 0);
+    for (protocol, path, response) in [
+        ("http/1.1", "/wary/1", "served later"),
+        ("h2", "/wary/2", "served later"),
+        ("http/1.1", "/always/1", "too early"),
+        ("h2", "/always/2", "too early"),
+    ] {
+        let client = Client::new(&served, protocol);
+        let bytes = if protocol == "h2" { frames(&[("GET", path)]) } else { get(path).into_bytes() };
+        let (mut exchange, _) = client.early(&bytes);
+        expected = (expected.0 + 1, expected.1 + 1);
+        assert!(until(|| wary.requests() == expected), "{path}: {:?}", wary.requests());
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(wary.requests(), expected, "{path}: the handshake is not complete");
+        assert!(exchange.receive());
+        exchange.complete();
+        exchange.text_until(response);
+        expected.0 += 1;
+        assert_eq!(wary.requests(), expected, "{path}");
+    }
+    assert!(served.daemon.logs("sent again after the handshake"));
+    // Requests that are not early data get the origin's refusal, whatever fields they have.
+    let client = Client::new(&served, "http/1.1");
+    let mut exchange = client.begin();
+    while exchange.tls.is_handshaking() {
+        exchange.send();
+        assert!(exchange.receive());
+    }
+    exchange.ask("GET /wary/3 HTTP/1.1\r\nHost: a\r\nEarly-Data: 1\r\n\r\n");
+    assert!(exchange.text_until("too early").starts_with("HTTP/1.1 425"));
+    assert_eq!(wary.requests(), (expected.0 + 1, expected.1 + 1));
+    // So do early requests that another proxy has marked, because it has to repeat them.
+    let marked = "GET /wary/4 HTTP/1.1\r\nHost: a\r\nEarly-Data: 1\r\n\r\n";
+    let (mut exchange, _) = client.early(marked.as_bytes());
+    assert!(exchange.text_until("too early").starts_with("HTTP/1.1 425"));
+    assert_eq!(wary.requests(), (expected.0 + 2, expected.1 + 2));
+    served.serves();
+}
+
+/// If the handshake never ends, requests that wait for it get 425, over HTTP/2 too, and the connection ends. The origin
+/// has no part in the wait.
+#[test]
+fn streams_of_a_handshake_that_stays_open_end() {
+    let _slot = shared_slot();
+    let wary = Wary::start();
+    let served = wary.served(&["-p", "tls_handshake_timeout=1", "-p", "timeout_idle=1"]);
+    for (protocol, method, path) in
+        [("h2", "DELETE", "/7"), ("h2", "GET", "/wary/1"), ("http/1.1", "GET", "/wary/2")]
+    {
+        let client = Client::new(&served, protocol);
+        let (before, begun) = (served.origin.requests(), Instant::now());
+        let bytes = if protocol == "h2" { frames(&[(method, path)]) } else { get(path).into_bytes() };
+        let (mut exchange, _) = client.early(&bytes);
+        exchange.text_until("425");
+        assert!(begun.elapsed() > Duration::from_millis(900), "{path}: {:?}", begun.elapsed());
+        assert!(closed(&mut exchange.socket).is_some(), "{path}");
+        assert!(begun.elapsed() < Duration::from_secs(6), "{path}: {:?}", begun.elapsed());
+        assert_eq!(served.origin.requests(), before, "{path}");
+    }
+    assert_eq!(wary.requests(), (2, 2));
+    assert!(served.daemon.logs("the client has not completed its handshake"));
     served.serves();
 }

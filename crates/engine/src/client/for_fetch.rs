@@ -8,7 +8,7 @@ use lacquer_flow::upgrade::{self, Wish};
 use lacquer_http::{BodyStatus, Message, header_table as h};
 use lacquer_vcl_runtime::BackendId;
 
-use super::Req;
+use super::{Req, early};
 use crate::admission::Permit;
 use crate::cache_key::CacheKey;
 use crate::client_transport::ClientTransport;
@@ -107,6 +107,17 @@ impl Req {
     /// Returns whether the request was an extended CONNECT.
     pub(crate) fn is_extended_connect(&self) -> bool {
         self.client.is_extended
+    }
+
+    /// Returns whether the request is early data, and was marked as such.
+    #[inline]
+    pub(crate) fn is_early(&self) -> bool {
+        self.client.is_early
+    }
+
+    /// Waits for the end of the client's handshake, within its time. Returns false if it does not come.
+    pub(crate) async fn awaits_handshake(&mut self) -> bool {
+        early::await_handshake(self).await.is_ok()
     }
 
     /// Returns whether another request includes this one.

@@ -99,6 +99,8 @@ pub struct Client {
     pub(super) is_piped: bool,
     /// The request was an extended CONNECT (RFC 8441, RFC 9220): a success is the beginning of a tunnel.
     pub(super) is_extended: bool,
+    /// The request is early data (RFC 8470), and was marked as such.
+    pub(super) is_early: bool,
     /// The client has reset the stream, and VCL was interrupted.
     pub(super) is_reset: bool,
     /// The permit to wait, if the request has acquired one. A fetch takes it over.

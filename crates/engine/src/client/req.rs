@@ -121,6 +121,7 @@ impl Req {
                 close: None,
                 is_piped: false,
                 is_extended: false,
+                is_early: false,
                 is_reset: false,
                 permit: None,
                 active_request: None,

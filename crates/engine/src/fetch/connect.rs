@@ -103,7 +103,12 @@ impl Fetch {
                     let is_idempotent = || retry::is_idempotent(self.request.http.method(self.task.ws()));
                     let next = retry::after_exchange(exchange, tried, is_idempotent);
                     let reason = match next {
-                        Next::Respond => return Some(connection),
+                        Next::Respond if !self.is_too_early() => return Some(connection),
+                        Next::Respond => {
+                            // Boxed: this is rare, and the future is large.
+                            Box::pin(self.leave_early_data(connection)).await?;
+                            continue;
+                        }
                         Next::Repeat(reason) => reason,
                         Next::GiveUp => Some(SessClose::RxBad),
                     };

@@ -96,6 +96,7 @@ impl FetchDriver {
         self.0.mailbox.events.started.set(None);
         self.0.mailbox.events.trailers.take();
         self.0.mailbox.events.interim.take();
+        self.0.mailbox.events.handshake.take();
         self.0.mailbox.events.upgraded.set(None);
         self.0.mailbox.events.ended.set(None);
         self.0.mailbox.events.orphan.take();

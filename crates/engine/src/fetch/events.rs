@@ -24,6 +24,8 @@ pub struct FetchEvents {
     pub trailers: RefCell<Option<Rc<Trailers>>>,
     /// The interim responses of the origin that the client has not received yet.
     pub interim: RefCell<Vec<Interim>>,
+    /// In both directions: a wait for the end of the client's handshake.
+    pub handshake: Cell<Handshake>,
     /// The connection, which has become a tunnel.
     pub upgraded: Cell<Option<Box<Upgraded>>>,
     /// In the other direction: the end of the tunnel.
@@ -34,6 +36,18 @@ pub struct FetchEvents {
     pub endpoint: Cell<u64>,
     /// Set once nobody waits for the fetch and it continues.
     pub orphan: RefCell<Option<Arc<Orphan>>>,
+}
+
+/// The handshake of a client that has sent its request as early data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handshake {
+    #[default]
+    NotAwaited,
+    /// The fetch waits for its end.
+    Awaited,
+    Complete,
+    /// It has failed, or was not completed in time.
+    Failed,
 }
 
 /// An event for the request's body: the fetch starts to read it, or returns it.
@@ -48,6 +62,8 @@ pub struct Started(pub Option<Arc<Object>>);
 /// The events that a request waits for after its body was sent.
 pub enum Progress {
     Interim(Vec<Interim>),
+    /// The origin refuses early data, so the fetch waits for the end of the handshake.
+    TooEarly,
     Started(Started),
 }
 
@@ -63,7 +79,7 @@ impl FetchEvents {
     pub fn progress(&self) -> Option<Progress> {
         let started = self.started.take();
         if started.is_none() && self.interim.borrow().is_empty() {
-            return None;
+            return (self.handshake.get() == Handshake::Awaited).then_some(Progress::TooEarly);
         }
         let interim = self.interim.take();
         if interim.is_empty() {

@@ -42,6 +42,7 @@ mod spill;
 mod stale;
 mod start;
 mod state;
+mod too_early;
 mod transit;
 mod tunnel;
 mod upgrade;
@@ -55,7 +56,7 @@ use std::sync::Arc;
 pub use connect::resolve;
 pub use connection::{OriginConnection, log_close};
 pub use driver::FetchDriver;
-use events::{BodyEvent, FetchEvents, Progress, Started};
+use events::{BodyEvent, FetchEvents, Handshake, Progress, Started};
 use lacquer_cache::{BodyState, Busy, Object};
 use lacquer_net::disconnect::HalfClosed;
 use lacquer_shm::{Tag, Vxid};
@@ -96,6 +97,11 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
             loop {
                 match driver.until(FetchEvents::progress).await {
                     Some(Progress::Interim(responses)) => Box::pin(req.send_interim(responses)).await,
+                    Some(Progress::TooEarly) => {
+                        let is_complete = Box::pin(req.awaits_handshake()).await;
+                        let end = if is_complete { Handshake::Complete } else { Handshake::Failed };
+                        driver.events().handshake.set(end);
+                    }
                     Some(Progress::Started(started)) => break Some(started),
                     None => break None,
                 }

@@ -118,6 +118,8 @@ pub struct Purpose {
     pub(super) wants_trailers: bool,
     /// The client's connection has streams, so that its body may arrive while the response is sent.
     pub(super) may_overlap: bool,
+    /// The client has sent the request as early data, and this daemon has marked it as such.
+    pub(super) is_early: bool,
     /// The protocol that the origin is asked for.
     pub(super) upgrade: Option<Box<Wanted>>,
 }

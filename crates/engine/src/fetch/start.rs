@@ -90,6 +90,7 @@ pub fn from_request(
             is_hitmiss: inputs.is_hitmiss,
             wants_trailers,
             may_overlap: is_pass && req.transport().whole_connection().is_none(),
+            is_early: req.is_early(),
             upgrade,
         },
         waiter: Waiter { events, is_notified: false, permit: inputs.permit },

@@ -1,0 +1,54 @@
+//! The response 425 (Too Early) to a request that was sent on before the client had completed its handshake (RFC 8470
+//! section 5.2). The origin is not willing to process early data, so the request is sent again after the handshake.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use lacquer_http::{SessClose, fixed_text_table};
+use lacquer_shm::Tag;
+
+use super::Fetch;
+use super::connection::OriginConnection;
+use super::events::Handshake;
+use crate::logged::names::EARLY_DATA;
+
+const TOO_EARLY: u16 = 425;
+
+impl Fetch {
+    /// Returns whether the origin has refused the request because it was early data, and the request can be sent again.
+    #[inline]
+    pub(super) fn is_too_early(&self) -> bool {
+        self.purpose.is_early
+            && self.response.http.status() == TOO_EARLY
+            && !self.purpose.is_background
+            && self.retries.forbidden.is_none()
+    }
+
+    /// Waits until the client has completed its handshake, and prepares to send the request again. Returns false, with
+    /// 425 as the status of the error, if the handshake does not end in time.
+    pub(super) async fn leave_early_data(&mut self, connection: OriginConnection) -> Option<()> {
+        // The connection does not wait for the client.
+        self.close_origin(connection, Some(SessClose::RespClose));
+        self.purpose.is_early = false;
+        let events = self.waiter.events.clone();
+        events.handshake.set(Handshake::Awaited);
+        let is_complete = poll_fn(|_| match events.handshake.get() {
+            Handshake::Complete => Poll::Ready(true),
+            Handshake::Failed => Poll::Ready(false),
+            _ if events.client_gone.get() => Poll::Ready(false),
+            Handshake::NotAwaited | Handshake::Awaited => Poll::Pending,
+        })
+        .await;
+        if !is_complete {
+            self.fetch_error("425 (Too Early), and the client has not completed its handshake");
+            self.response.status = TOO_EARLY;
+            self.response.reason = fixed_text_table::reason_text(TOO_EARLY);
+            return None;
+        }
+        self.bereq_headers().unset(EARLY_DATA);
+        self.response.http.clear();
+        self.task.services().counters().backend_retry.add(1);
+        self.task.log_mut().put(Tag::Notice, b"425 (Too Early): sent again after the handshake");
+        Some(())
+    }
+}
