@@ -31,6 +31,7 @@ AIMS = (
     Aim("100 kB hit over HTTP/3: CPU, of Caddy", "h3-100k", "cpu_us", "caddy", 0.50),
     Aim("full handshake: CPU, of the best peer", "tls-handshake", "cpu_us", "best peer", 0.60),
     Aim("resumed session: CPU, of the best peer", "tls-resume", "cpu_us", "best peer", 0.60),
+    Aim("20,000 idle connections over TLS: kB of each", "tls-idle", "each_kb", "", 16.0),
     Aim("small hit, full speed: p99, of the best peer", "hit-small", "p99", "best peer", 1.00),
     Aim("100 kB hit, full speed: p99, of the best peer", "hit-100k", "p99", "best peer", 1.00),
     Aim("pass, full speed: p99, of the best peer", "pass-kept", "p99", "best peer", 1.00),

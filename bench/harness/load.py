@@ -142,9 +142,9 @@ def awake():
 
 
 @contextlib.contextmanager
-def holding(port, idle, slow):
+def holding(port, idle, slow, *more):
     """Keeps idle and slow connections open meanwhile."""
-    command = [HELPER, "hold", "--connect", f"127.0.0.1:{port}", "--idle", idle, "--slow", slow]
+    command = [HELPER, "hold", "--connect", f"127.0.0.1:{port}", "--idle", idle, "--slow", slow, *more]
     holder = subprocess.Popen(pinned(LOAD_CORE, command), stdout=subprocess.PIPE)
     try:
         if not holder.stdout.readline():

@@ -58,17 +58,25 @@ class CpuSample:
         return (ticks if ticks > exact + slack else exact) / 1e9
 
 
-def memory(root):
-    """Returns the resident bytes of all processes, with shared pages counted once."""
+def memory(root, kind="Pss:"):
+    """Returns the resident bytes of all processes, with shared pages counted once. `Pss_Anon:` leaves out files, such as a
+    log in shared memory."""
     total = 0
     for pid in family(root):
         try:
             for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
+                if line.startswith(kind):
                     total += int(line.split()[1]) * 1024
         except OSError:
             continue
     return total
+
+
+def sockets_memory():
+    """Returns the bytes that the kernel has for its own objects and for the buffers of TCP, of the whole machine."""
+    slab = next(int(line.split()[1]) * 1024 for line in (PROC / "meminfo").read_text().splitlines() if line.startswith("Slab:"))
+    tcp = next(line.split() for line in (PROC / "net/sockstat").read_text().splitlines() if line.startswith("TCP:"))
+    return slab + int(tcp[tcp.index("mem") + 1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def files(folder):

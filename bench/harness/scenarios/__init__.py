@@ -47,7 +47,7 @@ SCENARIOS = {
 }
 
 # Long scenarios, and those that need root and a disk. They run only when they are named.
-BY_NAME_ONLY = {"churn": churn, "burden": burden, "disk-hit": disk_hit, "disk-fill": disk_fill, "disk-restart": disk_restart,
+BY_NAME_ONLY = {"churn": churn, "burden": burden, "tls-idle": tls.idle, "disk-hit": disk_hit, "disk-fill": disk_fill, "disk-restart": disk_restart,
                 "disk-beside": disk_beside, "disk-pair": disk_pair, "warm-restart": warm_restart, "names": names, "modules": modules}
 
 __all__ = ["BY_NAME_ONLY", "SCENARIOS", "Options"]

@@ -5,6 +5,7 @@ import dataclasses
 import random
 
 from .. import load
+from ..cli import Cli
 from ..result import Column, Result
 from ..servers import SERVERS, Field
 
@@ -55,6 +56,15 @@ def interleaved(result, options, names, drive, warm, around=contextlib.nullconte
                 with around(running.processes_of(server)):
                     result.add(name, load.measured(server, drive, running.origin_port if asks else None))
     return result
+
+
+def keep_idle(running):
+    """Sets longer timeouts for servers that close idle and slow clients after seconds."""
+    for name in VCL_SERVERS:
+        if name in running.setups:
+            cli = Cli.of(running.setups[name])
+            cli.ok("param.set timeout_idle 300")
+            cli.close()
 
 
 def mixed(turns, chance=random):

@@ -1,11 +1,15 @@
 """TLS towards clients and towards the origin: TLS 1.3, AES-128-GCM, X25519, ECDSA with P-256 for all servers."""
 
 import random
+import time
 
-from .. import load
-from ..servers import ORIGIN_CORE, Field
-from .common import interleaved, mixed, steadier, throughput
+from .. import load, measure
+from ..result import Column, Result
+from ..servers import ORIGIN_CORE, Field, most_connections
+from .common import interleaved, keep_idle, mixed, steadier, throughput
 
+IDLE = 20_000
+FIRST = 500  # of them are opened before memory is measured, with all that a server allocates once
 PEERS = ("lacquer", "haproxy", "haproxy-nolog", "nginx", "nginx-file")
 
 
@@ -64,6 +68,30 @@ def http3_small(options):
 
 def http3_large(options):
     return http3("h3-100k", 100_000, "100 kB", options)
+
+
+def idle(options):
+    """Memory of 20,000 idle connections, each with a full handshake and one response."""
+    columns = (Column("each_kb", "kB/connection"), Column("kernel_kb", "kB/connection in the kernel, both ends", 2, ""),
+               Column("connections", "connections", 0, ""))
+    count = min(IDLE, most_connections())
+    result = Result("tls-idle", f"{count:,} idle connections over TLS: memory of each", columns, "each_kb")
+    for name in options.chosen(("lacquer", "haproxy", "nginx")):
+        for _ in range(min(options.rounds, 3)):
+            # Each round has a new server, because freed memory stays with its process.
+            with Field((name,), tls=True) as running:
+                keep_idle(running)
+                server, trust = running.servers[name], ("--trust", running.settings["pem"], "--path", "/1400/page")
+
+                def taken():
+                    time.sleep(2)  # the effects of opening them are over
+                    return measure.memory(server.pid, "Pss_Anon:"), measure.sockets_memory()
+                with load.holding(server.port, 0, 0, "--tls", FIRST, *trust):
+                    before = taken()
+                    with load.holding(server.port, 0, 0, "--tls", count - FIRST, *trust):
+                        each = [(after - b) / (count - FIRST) / 1024 for after, b in zip(taken(), before)]
+                        result.add(name, {"each_kb": each[0], "kernel_kb": each[1], "connections": count})
+    return [result]
 
 
 def origin(options):

@@ -5,11 +5,9 @@ import itertools
 import time
 
 from .. import load, measure
-from ..cli import Cli
 from ..result import Column, Result
 from ..servers import CORES, LOAD_CORE, SERVER_CORE, Field, most_connections
-from .common import (CACHES, FLOORS, PACED, THROUGHPUT, TRANSACTIONS, VCL_SERVERS, interleaved, mixed, steadier,
-                     throughput, token)
+from .common import (CACHES, FLOORS, PACED, THROUGHPUT, TRANSACTIONS, interleaved, keep_idle, mixed, steadier, throughput, token)
 
 # ---------------------------------------------------------------- hits
 
@@ -197,15 +195,6 @@ def reactors(options):
 
 
 # ---------------------------------------------------------------- burdens
-
-
-def keep_idle(running):
-    """Sets longer timeouts for servers that close idle and slow clients after seconds."""
-    for name in VCL_SERVERS:
-        if name in running.setups:
-            cli = Cli.of(running.setups[name])
-            cli.ok("param.set timeout_idle 300")
-            cli.close()
 
 
 def burden(options):

@@ -1,8 +1,9 @@
-//! Connections that only consume resources: idle ones that never send, and slow ones. Half of the slow ones send a
-//! request and half read a response, one byte a second, spread evenly over the second. They stay open until this
-//! program is ended.
+//! Connections that only consume resources: idle ones that never send, idle ones of TLS that have had one response, and
+//! slow ones. Half of the slow ones send a request and half read a response, one byte a second, spread evenly over the
+//! second. They stay open until this program is ended.
 
 use crate::options::Options;
+use crate::secure;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
@@ -16,6 +17,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     let address = options.address("connect")?;
     let failed = |error: io::Error| format!("{address}: {error}");
     let idle = open(address, options.number("idle", 0)?).map_err(failed)?;
+    let secure = secure::open(address, options)?;
     let slow: usize = options.number("slow", 0)?;
     let mut senders = open(address, slow / 2).map_err(failed)?;
     let mut readers = open(address, slow - slow / 2).map_err(failed)?;
@@ -23,7 +25,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         rustix::net::sockopt::set_socket_recv_buffer_size(&*reader, 4096).map_err(|e| failed(e.into()))?;
         reader.write_all(LARGE).map_err(failed)?;
     }
-    println!("holding {} idle and {slow} slow connections", idle.len());
+    println!("holding {} idle and {slow} slow connections", idle.len() + secure.len());
     for second in 0.. {
         let byte = ENDLESS.get(second).copied().unwrap_or(b'x');
         let mut pace = Pace::new(senders.len() + readers.len());

@@ -15,6 +15,7 @@ mod options;
 mod origin;
 mod paced;
 mod pages;
+mod secure;
 mod server;
 mod syslog;
 
@@ -31,7 +32,7 @@ const USAGE: &str = "usage:
   lacquer-bench load   --connect ADDR [--count N] [--seconds S] [--connections N] [--path /o/{}] [--first N]
                        [--header LINE] [--rate N]
   lacquer-bench http3  --connect ADDR --trust PEM [--seconds S] [--connections N] [--path /o]
-  lacquer-bench hold   --connect ADDR [--idle N] [--slow N]
+  lacquer-bench hold   --connect ADDR [--idle N] [--slow N] [--tls N --trust PEM --path /o]
   lacquer-bench syslog --socket PATH
   lacquer-bench awake
 ";
