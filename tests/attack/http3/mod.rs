@@ -4,6 +4,7 @@
 mod client;
 mod malformed;
 mod relay;
+mod replays;
 mod tunnels;
 mod upgrades;
 mod uploads;
@@ -51,6 +52,7 @@ fn body(len: usize) -> Vec<u8> {
 /// Serves `/SIZE/...` with SIZE bytes; the kind `private` is not cacheable.
 fn serve(request: &str, stream: &mut TcpStream) -> bool {
     let path = request.split(' ').nth(1).unwrap_or_default();
+    replays::record(path);
     let mut words = path.split('/').skip(1);
     let size = words.next().and_then(|word| word.parse().ok()).unwrap_or(100);
     let control = if words.next() == Some("private") { "private" } else { "max-age=3600" };
@@ -77,6 +79,9 @@ sub vcl_recv {
         return (synth(200, req.http.Content-Length));
     }
     if (req.url == \"/facts\") { return (synth(200)); }
+}
+sub vcl_backend_fetch {
+    if (bereq.http.Early-Data) { set bereq.url = bereq.url + \"/early\"; }
 }
 sub vcl_synth {
     set resp.http.X-Proto = req.proto;

@@ -31,7 +31,7 @@ const SIZES: [usize; 4] = [100, 1000, 30_000, 200_000];
 const NO_FAULTS: Faults = Faults { lost: 0, repeated: 0, delayed: 0 };
 
 /// A daemon whose certificate is in a file, so that it survives an upgrade.
-struct Upgradable {
+pub struct Upgradable {
     served: Served,
     folder: PathBuf,
 }
@@ -43,7 +43,7 @@ impl Drop for Upgradable {
 }
 
 impl Upgradable {
-    fn start(name: &str, options: &[&str]) -> Upgradable {
+    pub fn start(name: &str, options: &[&str]) -> Upgradable {
         let folder = std::env::temp_dir().join(format!("lacquer-h3-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a directory");
         let (pem, conf) = (folder.join("pair.pem"), folder.join("tls.conf"));
@@ -63,16 +63,16 @@ impl Upgradable {
         Upgradable { served: Served { daemon, address, origin }, folder }
     }
 
-    fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.served.address
     }
 
     /// Begins an upgrade. [`Self::upgraded`] waits for its end.
-    fn begin_upgrade(&self) {
+    pub fn begin_upgrade(&self) {
         signal(self.served.daemon.manager(), "-USR2");
     }
 
-    async fn upgraded(&mut self) {
+    pub async fn upgraded(&mut self) {
         let upgrades = self.upgrades() + 1;
         let begun = Instant::now();
         while self.upgrades() < upgrades {
