@@ -28,6 +28,7 @@ mod limits;
 mod management;
 mod memory;
 mod names;
+mod otlp;
 mod partial;
 mod process_faults;
 mod ranges;

@@ -18,7 +18,7 @@ use lacquer_inspect::why::{Question, ask_with};
 use lacquer_inspect::wire::Means;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::body::Content;
 use crate::connections::Connections;
@@ -31,6 +31,7 @@ use crate::live_log::LiveLog;
 use crate::manager_link::{ManagerLink, NoReply};
 use crate::metrics::{Format, Own, expose};
 use crate::openapi;
+use crate::otlp::{Exporter, nanoseconds};
 use crate::page::Page;
 use crate::reply::{Reply, TEXT};
 use crate::request::Values;
@@ -47,6 +48,7 @@ pub struct App {
     /// The connection for commands that may take long.
     pub questions: ManagerLink,
     pub watch: Arc<Watch>,
+    pub exporter: Option<Arc<Exporter>>,
     pub live_log: Arc<LiveLog>,
     pub lists: Arc<Lists>,
     pub page: Page,
@@ -95,8 +97,14 @@ impl App {
     }
 
     async fn metrics(&self, accept: &str) -> Outcome {
-        self.watch.touch();
         let format = Format::of(accept);
+        let text = self.exposed(format).await?;
+        Ok(Reply::new(200, format.media(), text))
+    }
+
+    /// Returns all metrics in a format.
+    async fn exposed(&self, format: Format) -> Result<Vec<u8>, Reply> {
+        self.watch.touch();
         let own = Own {
             is_ready: self.health.obstacle(&self.manager).await.is_none(),
             connections: self.connections.count() as u64,
@@ -106,15 +114,29 @@ impl App {
                 .to_vec(),
             dropped: self.live_log.dropped(),
             overruns: self.watch.overruns(),
+            exported: self.exporter.as_ref().map(|exporter| exporter.counts()),
         };
         let watch = Arc::clone(&self.watch);
-        let text = self
-            .read(move || {
-                let latencies = watch.latencies();
-                watch.with_series(|series| expose(series, &latencies, &own, format))
-            })
-            .await?;
-        Ok(Reply::new(200, format.media(), text))
+        self.read(move || {
+            let latencies = watch.latencies();
+            watch.with_series(|series| expose(series, &latencies, &own, format))
+        })
+        .await
+    }
+
+    /// Gives the exporter all metrics at its interval, if it has one.
+    pub async fn export_metrics(&self) {
+        let Some(exporter) = &self.exporter else { return };
+        let Some(interval) = exporter.interval() else { return };
+        let began = nanoseconds();
+        loop {
+            // The log is read from now on, so that the first histograms are complete.
+            self.watch.touch();
+            sleep(interval).await;
+            if let Ok(fields) = self.exposed(Format::Otlp { began, now: nanoseconds() }).await {
+                exporter.set_metrics(fields);
+            }
+        }
     }
 
     /// Runs a function that reads much, on a thread where it may block. Others wait meanwhile.

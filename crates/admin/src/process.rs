@@ -22,6 +22,7 @@ use crate::limits::STREAMS;
 use crate::lists::Lists;
 use crate::live_log::LiveLog;
 use crate::manager_link::ManagerLink;
+use crate::otlp;
 use crate::page::Page;
 use crate::server::{Listener, accept};
 use crate::watch::Watch;
@@ -69,10 +70,12 @@ fn end_with_manager(link: &UnixStream) -> std::io::Result<()> {
 fn serve(config: AdminConfig, commands: UnixStream) -> std::io::Result<std::convert::Infallible> {
     end_with_manager(&commands)?;
     let directory = Directory::at(&config.workdir);
+    let exporter = config.collector.map(|collector| otlp::start(collector, directory.clone())).transpose()?;
     let app = Arc::new(App {
         manager: ManagerLink::start(commands, "commands")?,
         questions: ManagerLink::start(UnixStream::from(inherit(config.questions_fd)), "questions")?,
         watch: Watch::start(directory.clone())?,
+        exporter,
         live_log: LiveLog::start(directory.clone())?,
         lists: Arc::new(Lists::new()),
         page: Page::new(),
@@ -86,6 +89,8 @@ fn serve(config: AdminConfig, commands: UnixStream) -> std::io::Result<std::conv
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build()?;
     runtime.block_on(async move {
         tokio::spawn(Arc::clone(&app.lists).run(app.manager.clone(), directory));
+        let exports = Arc::clone(&app);
+        tokio::spawn(async move { exports.export_metrics().await });
         for socket in config.sockets {
             let listener = listener(&socket)?;
             let guard = Arc::new(Guard::new(socket.is_unix, socket.token.as_deref(), socket.hosts));

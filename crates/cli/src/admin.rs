@@ -3,6 +3,7 @@
 //! The process is `lacquerd` with the hidden argument [`ARGUMENT`]. The first message on its socket is the configuration.
 //! From then on, the socket and a second one are connections of the management port that are logged in.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ pub const NAME: &str = "lacquer-admin";
 pub struct AdminConfig {
     /// The listening sockets.
     pub sockets: Vec<AdminSocket>,
+    /// The collector of spans and metrics, if there is one.
+    pub collector: Option<Collector>,
     /// The second connection to the manager: for commands that may take long.
     pub questions_fd: i32,
     /// The working directory of the daemon.
@@ -32,6 +35,20 @@ pub struct AdminConfig {
     pub has_file_rules: bool,
     /// Whether seccomp confines its system calls.
     pub has_call_rules: bool,
+}
+
+/// A collector of OpenTelemetry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collector {
+    /// Its host and port, as the user has written them.
+    pub host: String,
+    pub addresses: Vec<SocketAddr>,
+    /// The path before those of OTLP, without a slash at its end.
+    pub path: String,
+    /// Seconds between two exports of metrics; 0 is none.
+    pub interval: u64,
+    /// The identity of the daemon.
+    pub instance: String,
 }
 
 /// A listening socket.

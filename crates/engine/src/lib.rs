@@ -52,6 +52,7 @@ mod shared;
 mod slices;
 #[cfg(test)]
 mod slow_client_tests;
+mod spans;
 mod stable_values;
 mod stevedores;
 mod stream_wait;

@@ -23,6 +23,8 @@ impl Observation {
     pub const NOTES: Observation = Observation(2);
     /// Steps are logged.
     pub const STEPS: Observation = Observation(4);
+    /// Spans are logged.
+    pub const SPANS: Observation = Observation(8);
 
     /// Returns how the parameters want requests to be observed. Whether a client may see notes is decided for each.
     pub fn of_requests(params: &Params) -> Observation {
@@ -30,14 +32,15 @@ impl Observation {
         Observation(
             bit(params.feature.has(FeatureBits::TRACE), Observation::TRACE)
                 | bit(!params.why_header.is_empty(), Observation::NOTES)
-                | bit(params.debug.has(DebugBits::REQ_STATE), Observation::STEPS),
+                | bit(params.debug.has(DebugBits::REQ_STATE), Observation::STEPS)
+                | bit(params.trace_follow || params.trace_rate > 0.0, Observation::SPANS),
         )
     }
 
     /// Returns how the fetch of a request is observed.
     #[inline]
     pub fn of_fetch(self) -> Observation {
-        Observation(self.0 & (Observation::TRACE.0 | Observation::NOTES.0))
+        Observation(self.0 & (Observation::TRACE.0 | Observation::NOTES.0 | Observation::SPANS.0))
     }
 
     #[inline]

@@ -19,6 +19,7 @@ use crate::logged::{Logged, Tags};
 use crate::notes::{Notes, Observation, SharedNotes};
 use crate::services::Services;
 use crate::session::Sess;
+use crate::spans::Span;
 use crate::vcl_table::VclRef;
 
 pub struct Task {
@@ -79,6 +80,8 @@ struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ending {
     Usual,
+    /// The time of the subroutine will be logged.
+    Timed,
     /// The subroutine has made bans that listeners have not recorded yet.
     Unrecorded,
     /// The subroutine has failed the transaction.
@@ -276,15 +279,31 @@ impl Task {
         mem::take(&mut *self.privates.get::<SharedNotes>(0).0.borrow_mut())
     }
 
-    pub fn stop_notes(&mut self) {
-        self.run.observation.set(Observation::NOTES, false);
+    pub fn stop_observing(&mut self, observation: Observation) {
+        self.run.observation.set(observation, false);
     }
 
-    /// Drops the private data of modules. The notes remain.
+    /// Returns the span of the transaction. It is empty if the transaction is not traced.
+    pub fn span(&mut self) -> &mut Span {
+        self.privates.get::<Span>(0)
+    }
+
+    /// Begins the span of the transaction, or ends the tracing if there is none.
+    pub fn set_span(&mut self, span: Option<Span>) {
+        let Some(span) = span else { return self.stop_observing(Observation::SPANS) };
+        *self.span() = span;
+        span.log(&mut self.log);
+    }
+
+    /// Drops the private data of modules. Notes and span remain.
     pub fn clear_privates(&mut self) {
         let has_notes = self.run.observation.has(Observation::NOTES);
         let notes = has_notes.then(|| self.share_notes());
+        let span = self.run.observation.has(Observation::SPANS).then(|| *self.span());
         self.privates.clear();
+        if let Some(span) = span {
+            *self.span() = span;
+        }
         if let Some(notes) = notes {
             *self.privates.get::<SharedNotes>(0) = notes;
         }
@@ -316,9 +335,13 @@ impl Task {
         }
     }
 
-    /// Waits until the subroutine's bans are recorded, and returns its action.
+    /// Logs the time of the subroutine, waits until its bans are recorded, and returns its action.
     #[cold]
     async fn finish_subroutine(&mut self, action: Action) -> Action {
+        if self.run.observation.has(Observation::SPANS) {
+            let (span, name) = (*self.span(), self.run.method.sub_name());
+            span.end_subroutine(name, &mut self.log);
+        }
         for ticket in mem::take(&mut self.privates.get::<Tickets>(0).0) {
             ticket.await;
         }
@@ -440,6 +463,10 @@ pub async fn run_vcl<S: VclTask>(transaction: &mut S, method: Method) -> Action 
     task.log.put(Tag::VCL_call, method.log_name().as_bytes());
     let (vcl, observation) = (task.vcl.clone(), task.run.observation);
     let before = task.services.activity().step(Work::Vcl(vcl.id, method));
+    if observation.has(Observation::SPANS) {
+        task.run.ending = Ending::Timed;
+        task.span().begin_subroutine();
+    }
     let mut ctx = Ctx::new(transaction, vcl.loaded.instance());
     ctx.trace = observation.trace_points();
     let action = if vcl.loaded.may_suspend(method) {

@@ -23,6 +23,7 @@ pub mod range;
 mod session_close_table;
 mod text;
 pub mod trailers;
+pub mod trace_context;
 pub mod vary;
 pub mod websocket;
 pub mod workspace;

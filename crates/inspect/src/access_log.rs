@@ -60,9 +60,10 @@ pub enum Known {
     Seconds,
     Wait,
     Vxid,
+    Trace,
 }
 
-const FIELDS: [(&str, Known); 17] = [
+const FIELDS: [(&str, Known); 18] = [
     ("time", Known::Time),
     ("epoch", Known::Epoch),
     ("client", Known::Client),
@@ -80,6 +81,7 @@ const FIELDS: [(&str, Known); 17] = [
     ("seconds", Known::Seconds),
     ("wait", Known::Wait),
     ("vxid", Known::Vxid),
+    ("trace", Known::Trace),
 ];
 const JSON_FIELDS: &str = "json:";
 
@@ -219,6 +221,7 @@ impl Known {
             Known::Seconds => request.seconds.into(),
             Known::Wait => records.timestamp("Process").map(|stamp| stamp.since_start).into(),
             Known::Vxid => request.vxid.into(),
+            Known::Trace => records.trace().map(|(context, _)| format!("{:032x}", context.trace())).into(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lacquer_http::trace_context::TraceContext;
 use lacquer_shm::Tag;
 
 use crate::ring::Record;
@@ -17,6 +18,9 @@ pub enum Kind {
     Request,
     Fetch,
 }
+
+/// The beginning of the notices about traces.
+pub const TRACE: &[u8] = b"trace: ";
 
 /// The records of a transaction.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +75,15 @@ impl Transaction {
 
     pub fn header(&self, tags: (Tag, Tag), name: &str) -> Option<String> {
         self.header_until(tags, name, usize::MAX)
+    }
+
+    /// Returns the span of the transaction, and the number of the span above it, which is 0 if there is none. `None` if
+    /// it is not traced.
+    pub fn trace(&self) -> Option<(TraceContext, u64)> {
+        let text = std::str::from_utf8(self.first(Tag::Notice)?.strip_prefix(TRACE)?).ok()?;
+        let (own, above) = text.split_once(' ')?;
+        let own = TraceContext::parse(own.as_bytes())?;
+        Some((own, u64::from_str_radix(above, 16).unwrap_or(0)))
     }
 
     /// Returns a timestamp: its time and the seconds since the start and since the previous one.

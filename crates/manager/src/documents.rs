@@ -55,6 +55,8 @@ pub const OPTIONS: &[(&str, &[(&str, &str)])] = &[
             ("    [,host=<names>]", "names by which clients may call it"),
             ("    [,user=<u>][,group=<g>]", "user, group and mode are those"),
             ("    [,mode=<m>]", "  of a UNIX socket"),
+            ("-w otlp=http://host[:port][/path]", "Collector of metrics and traces"),
+            ("    [,interval=<seconds>]", "time between metrics; 0: none"),
             ("", "Can be specified multiple times."),
             ("-M address:port", "Connect to this address for CLI commands"),
             ("", "Can be specified multiple times."),

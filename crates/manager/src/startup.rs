@@ -524,7 +524,10 @@ fn admin_sockets(raw: &RawOptions, is_upgrade: bool, jail: &Jail, shm: &mut Shm)
     if !is_upgrade {
         bound?;
     }
-    shm.publish("-w", &sockets.addresses())?;
+    let addresses = sockets.addresses();
+    if !addresses.is_empty() {
+        shm.publish("-w", &addresses)?;
+    }
     Ok(Some(Admin::new(sockets)))
 }
 

@@ -97,6 +97,14 @@ tcp_keepalive_probes: Uint = "9" { units = "probes", min = "1", max = "100",
 tcp_keepalive_time: Duration = "7200" { units = "seconds", min = "1", max = "7200",
         flags = EXPERIMENTAL | PLATFORM_DEPENDENT, default_reason = "platform dependent" }
     "Idle time of a connection before TCP sends keep-alive probes. Does not apply to UNIX sockets.";
+trace_follow: Bool = "off" { units = "bool" }
+    "Trace a request if its header traceparent says that its client does (its flag sampled), and do not if it says that \
+     its client does not. trace_rate then decides about the others alone. Off: clients do not decide. Either way, a trace \
+     continues that of its client.";
+trace_rate: Double = "0" { min = "0", max = "1" }
+    "Part of the requests whose spans are traced, such as 0.01: their transactions have log records (Notice) from which the \
+     process of the admin listener makes spans for OpenTelemetry, and the origin gets their context in the headers \
+     traceparent and tracestate. 0 with trace_follow off: none. This has nothing to do with feature=+trace.";
 upgrade_protocols: Text = "" { }
     "Protocols that a client may upgrade to, separated by commas, such as websocket. A request for one of them is passed, \
      and if the origin answers with 101, the connection becomes a tunnel within the limits of pipe_timeout, \

@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod client;
+pub mod collector;
 pub mod daemon;
 pub mod dns;
 mod effort;

@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
+use super::family::MessageFamily;
 use super::latency::{Buckets, LIMITS, Latencies};
 use super::messages::FamilyMessage;
 use super::negotiation::Format;
+use super::otlp::MetricMessage;
 use super::series::{Family, Row, Series};
 
 /// The counts of the admin process itself.
@@ -19,12 +21,26 @@ pub struct Own {
     pub dropped: u64,
     /// The number of times that records of the log were overwritten before they were read.
     pub overruns: u64,
+    /// What became of spans and exports for a collector, if there is one.
+    pub exported: Option<Exported>,
+}
+
+/// The counts of the exporter for OpenTelemetry.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Exported {
+    pub sent_spans: u64,
+    /// Spans that the collector did not take in time.
+    pub dropped_spans: u64,
+    /// Spans that the collector refused.
+    pub refused_spans: u64,
+    /// Exports that failed, including those that were repeated.
+    pub failures: u64,
+    pub overruns: u64,
 }
 
 /// Returns all metrics in a format.
 pub fn expose(series: &Series, latencies: &Latencies, own: &Own, format: Format) -> Vec<u8> {
-    let mut writer =
-        Writer { out: String::new(), format, family: FamilyMessage::default(), messages: Vec::new() };
+    let mut writer = Writer { out: String::new(), format, family: None, messages: Vec::new() };
     for (name, family) in series.families() {
         writer.family(name, family);
     }
@@ -33,7 +49,7 @@ pub fn expose(series: &Series, latencies: &Latencies, own: &Own, format: Format)
     if format == Format::OpenMetrics {
         writer.out.push_str("# EOF\n");
     }
-    if format == Format::Messages {
+    if format.has_messages() {
         writer.end_family();
         return writer.messages;
     }
@@ -44,7 +60,7 @@ struct Writer {
     out: String,
     format: Format,
     /// The family that is being written as a message, and those before it.
-    family: FamilyMessage,
+    family: Option<Box<dyn MessageFamily>>,
     messages: Vec<u8>,
 }
 
@@ -52,9 +68,13 @@ impl Writer {
     /// Writes the head of a metric. Returns the name of its samples.
     fn head(&mut self, name: &str, kind: &str, help: &str) -> String {
         let sample = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
-        if self.format == Format::Messages {
+        if self.format.has_messages() {
             self.end_family();
-            self.family = FamilyMessage::new(&sample, kind, help);
+            self.family = Some(match self.format {
+                // The names of OpenTelemetry have no suffix.
+                Format::Otlp { began, now } => Box::new(MetricMessage::new(name, kind, help, [began, now])),
+                _ => Box::new(FamilyMessage::new(&sample, kind, help)),
+            });
             return sample;
         }
         // OpenMetrics names a counter without its suffix.
@@ -65,9 +85,8 @@ impl Writer {
     }
 
     fn end_family(&mut self) {
-        let family = std::mem::take(&mut self.family);
-        if !family.is_empty() {
-            family.write(&mut self.messages);
+        if let Some(family) = self.family.take() {
+            family.end(&mut self.messages);
         }
     }
 
@@ -95,8 +114,8 @@ impl Writer {
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], number: u64) {
-        if self.format == Format::Messages {
-            return self.family.sample(labels, number as f64, name.ends_with("_total"));
+        if let Some(family) = &mut self.family {
+            return family.sample(labels, number as f64, name.ends_with("_total"));
         }
         self.line(name, labels, number);
     }
@@ -141,8 +160,8 @@ impl Writer {
     }
 
     fn histogram(&mut self, name: &str, labels: &[(&str, &str)], buckets: &Buckets) {
-        if self.format == Format::Messages {
-            return self.family.histogram(labels, buckets);
+        if let Some(family) = &mut self.family {
+            return family.histogram(labels, buckets);
         }
         let mut sum = 0;
         let bucket = format!("{name}_bucket");
@@ -181,6 +200,30 @@ impl Writer {
             "Times that records of the log were overwritten before the histograms counted them",
         );
         self.sample(&name, &[], own.overruns);
+        if let Some(exported) = own.exported {
+            self.exported(exported);
+        }
+    }
+
+    fn exported(&mut self, exported: Exported) {
+        let name =
+            self.head("lacquer_otlp_spans", "counter", "Spans for the collector, by what became of them");
+        let outcomes = [
+            ("sent", exported.sent_spans),
+            ("dropped", exported.dropped_spans),
+            ("refused", exported.refused_spans),
+        ];
+        for (outcome, count) in outcomes {
+            self.sample(&name, &[("outcome", outcome)], count);
+        }
+        let name = self.head("lacquer_otlp_failures", "counter", "Exports that the collector did not take");
+        self.sample(&name, &[], exported.failures);
+        let name = self.head(
+            "lacquer_otlp_overruns",
+            "counter",
+            "Times that records of the log were overwritten before spans were made from them",
+        );
+        self.sample(&name, &[], exported.overruns);
     }
 }
 

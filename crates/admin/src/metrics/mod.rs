@@ -5,12 +5,14 @@
 //! [`series`] keeps the names of VCL programs out of the labels, so that a reload changes no series.
 
 mod exposition;
+mod family;
 mod latency;
 mod messages;
 mod negotiation;
+mod otlp;
 mod series;
 
-pub use exposition::{Own, expose};
+pub use exposition::{Exported, Own, expose};
 pub use latency::{LIMITS, Latencies};
 pub use negotiation::Format;
 pub use series::Series;

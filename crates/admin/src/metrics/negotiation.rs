@@ -1,6 +1,6 @@
 //! The choice of the format by the field `Accept`.
 
-/// A format of Prometheus.
+/// A format of Prometheus, or that of OpenTelemetry, which no client chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Version 0.0.4.
@@ -9,6 +9,8 @@ pub enum Format {
     OpenMetrics,
     /// Prometheus's own messages, each behind its length. They contain native histograms too.
     Messages,
+    /// The metrics in a message of OTLP, with the times at which counting began and ends, in nanoseconds since the epoch.
+    Otlp { began: u64, now: u64 },
 }
 
 const MESSAGES: &str = "application/vnd.google.protobuf";
@@ -49,7 +51,13 @@ impl Format {
             Format::Messages => {
                 "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
             }
+            Format::Otlp { .. } => "application/x-protobuf",
         }
+    }
+
+    /// Returns whether the format consists of messages.
+    pub fn has_messages(self) -> bool {
+        matches!(self, Format::Messages | Format::Otlp { .. })
     }
 }
 

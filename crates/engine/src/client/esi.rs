@@ -17,6 +17,7 @@ use super::top::Top;
 use super::{Req, Start};
 use crate::client_sink::ClientSink;
 use crate::logged::{Logged, REQ};
+use crate::notes::Observation;
 use crate::task::TaskContext;
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::TransactionSlot;
@@ -158,6 +159,9 @@ async fn run(
     child.programs.first.clone_from(&req.programs.first);
     child.inclusion.top_privates = std::mem::take(&mut req.inclusion.top_privates);
     child.inclusion.into = Some(include);
+    if req.task.observation().has(Observation::SPANS) {
+        *child.task.span() = *req.task.span();
+    }
     Box::pin(child.run()).await;
 
     child.end();

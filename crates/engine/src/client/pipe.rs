@@ -16,6 +16,8 @@ use lacquer_vcl_runtime::Ctx;
 use super::{PipeRequest, Req, Step, early};
 use crate::fetch::{OriginConnection, PipeCall, log_close};
 use crate::logged::{BEREQ, Logged};
+use crate::notes::Observation;
+use crate::spans::Span;
 
 /// The byte counts of a pipe, for `PipeAcct`.
 #[derive(Default)]
@@ -52,6 +54,11 @@ fn make_bereq(req: &mut Req) -> Box<PipeRequest> {
     let mut log = services.log().transaction();
     log.begin(vxid);
     log.put_relation(Tag::Begin, "bereq", req.task.vxid(), "pipe");
+    let is_traced = req.task.observation().has(Observation::SPANS);
+    let span = if is_traced { Span::of_exchange(*req.task.span()) } else { None };
+    if let Some(span) = span {
+        span.log(&mut log);
+    }
     req.task.link("bereq", vxid, "pipe");
     let now = clock::real();
     log.put_timestamp("Start", now, now, now);
@@ -62,6 +69,9 @@ fn make_bereq(req: &mut Req) -> Box<PipeRequest> {
     let mut headers = Logged { message: &mut bereq, ws: req.task.ws_mut(), log: &mut log, tags: BEREQ };
     headers.log_all();
     headers.add(crate::logged::names::X_VARNISH, own);
+    if let Some(span) = span {
+        span.pass_on(&mut headers);
+    }
     headers.force(h::CONNECTION, lacquer_http::fixed::CONNECTION_CLOSE);
     if req.request.expects.is_waiting {
         headers.add(h::EXPECT, b"100-continue");

@@ -3,6 +3,7 @@
 use lacquer_cache::{BodyState, Object, flag};
 use lacquer_deliver::Source;
 use lacquer_flow::why::{self, Forbidden, Line, PassReason, X_LACQUER_WHY};
+use lacquer_http::trace_context::TraceContext;
 use lacquer_http::{HeaderName, header_table as h, pack};
 use lacquer_params::clients;
 use lacquer_shm::Tag;
@@ -10,6 +11,7 @@ use lacquer_vcl::types::Method;
 
 use super::{Req, Step};
 use crate::notes::{Absence, Notes, Observation, Place, Steps};
+use crate::spans::Span;
 
 /// Caches behind this one must not store the explanation (RFC 9111 section 5.2.2.7).
 const NOT_FOR_CACHES: &[u8] = b"private=\"X-Lacquer-Why\"";
@@ -17,7 +19,7 @@ const NOT_FOR_CACHES: &[u8] = b"private=\"X-Lacquer-Why\"";
 /// Notes a step before it is taken. The last one is `Transmit`, to whose head the explanation is added.
 pub fn observe(req: &mut Req, step: &Step) {
     if matches!(step, Step::Recv) && !is_admitted(req) {
-        return req.task.stop_notes();
+        return req.task.stop_observing(Observation::NOTES);
     }
     match step {
         Step::Transmit(source) => return add_header(req, source),
@@ -92,7 +94,7 @@ fn is_admitted(req: &mut Req) -> bool {
 fn add_header(req: &mut Req, source: &Source) {
     let notes = req.task.take_notes();
     let line = explain(req, &notes, source);
-    req.task.stop_notes();
+    req.task.stop_observing(Observation::NOTES);
     let mut headers = req.resp_headers();
     headers.unset(X_LACQUER_WHY);
     headers.add(X_LACQUER_WHY, line.as_bytes());
@@ -280,6 +282,12 @@ impl Req {
     pub(super) fn observe(&mut self, step: &Step) {
         if self.task.observation().has(Observation::STEPS) {
             self.diagnose(step);
+        }
+        if self.task.observation().has(Observation::SPANS) && matches!(step, Step::Recv) {
+            let context = TraceContext::of(&self.request.http, self.task.ws());
+            let above = *self.task.span();
+            let span = Span::of_request(above, context, self.inclusion.level > 0, self.task.params());
+            self.task.set_span(span);
         }
         if self.task.observation().has(Observation::NOTES) {
             observe(self, step);

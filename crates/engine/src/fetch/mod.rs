@@ -67,6 +67,8 @@ pub use tunnel::Tunnel;
 pub use upgraded::{Ended, Upgraded};
 
 use crate::client::{Req, while_fetching, while_waiting};
+use crate::notes::Observation;
+use crate::spans::Span;
 
 /// The result of a fetch for the waiting request.
 pub enum Outcome {
@@ -185,6 +187,9 @@ fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (FetchDriver
     let Some(fetch) = fetch else { return (driver, false) };
     fetch.purpose.is_background = background;
     fetch.task.log_mut().put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
+    if req.task.observation().has(Observation::SPANS) {
+        fetch.task.set_span(Span::of_exchange(*req.task.span()));
+    }
     fetch.task.log_vcl();
     req.task.link("bereq", vxid, how);
     let lent = fetch.request.body.is_some();

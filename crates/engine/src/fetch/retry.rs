@@ -6,6 +6,7 @@ use lacquer_shm::{Tag, Vxid};
 
 use super::Fetch;
 use super::parts::{Attempt, Step};
+use crate::notes::Observation;
 
 /// Counts the attempt that VCL has requested, and returns the next step. `is_error_page` means that
 /// `vcl_backend_error` has requested it.
@@ -36,6 +37,10 @@ pub fn retry(f: &mut Fetch) -> Step {
     f.response.reason = Text::NONE;
     let next = Vxid::backend(f.task.services().vxid());
     f.task.continue_as("bereq", "retry", next);
+    if f.task.observation().has(Observation::SPANS) {
+        let next = f.task.span().beside();
+        f.task.set_span(next);
+    }
     f.bereq_headers().log_all();
     Step::Start
 }

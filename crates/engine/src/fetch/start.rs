@@ -29,6 +29,7 @@ use super::upgraded::Wanted;
 use super::{Fetch, Mode, completion, gone, response, stale, upgrade};
 use crate::client::Req;
 use crate::logged::Logged;
+use crate::notes::Observation;
 use crate::task::{Task, TaskBuffers, TaskContext};
 use crate::transaction_buffers::TransactionBuffers;
 
@@ -205,6 +206,10 @@ pub async fn start(f: &mut Fetch) -> Step {
     headers.add(crate::logged::names::X_VARNISH, text::digits(vxid, &mut digits));
     if !has_body {
         describe_no_body(&mut headers);
+    }
+    if f.task.observation().has(Observation::SPANS) {
+        let span = *f.task.span();
+        span.pass_on(&mut f.bereq_headers());
     }
     if f.product.stale.as_ref().is_some_and(|stale| stale.is(flag::DYING)) {
         gone::drop_conditions(f);

@@ -2,6 +2,7 @@
 
 mod admin;
 mod commands;
+mod otlp;
 mod tls;
 mod top;
 mod why;

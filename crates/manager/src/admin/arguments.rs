@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 
-use lacquer_cli::admin::AdminSocket;
+use lacquer_cli::admin::{AdminSocket, Collector};
 use socket2::Socket;
 
-use super::token;
+use super::{collector, token};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::listen::{Permissions, bind_tcp, bind_unix, is_unix, permissions};
@@ -29,22 +29,35 @@ struct Argument {
     bound: Vec<Socket>,
 }
 
-/// All sockets of the admin listener.
+/// All sockets of the admin listener, and the collector to which its process sends data.
 #[derive(Debug)]
 pub struct AdminSockets {
     arguments: Vec<Argument>,
     config: Vec<AdminSocket>,
+    collector: Option<Collector>,
 }
 
 impl AdminSockets {
     /// Parses the arguments. Returns `None` if there are none.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Outcome<Option<AdminSockets>> {
-        let arguments = arguments.map(parse).collect::<Outcome<Vec<Argument>>>()?;
-        Ok((!arguments.is_empty()).then_some(AdminSockets { arguments, config: Vec::new() }))
+        let mut sockets = AdminSockets { arguments: Vec::new(), config: Vec::new(), collector: None };
+        for text in arguments {
+            match collector::parse(text)? {
+                Some(_) if sockets.collector.is_some() => {
+                    return Err(Fault::usage(format!("-w {text}: there is a collector already")));
+                }
+                Some(found) => sockets.collector = Some(found),
+                None => sockets.arguments.push(parse(text)?),
+            }
+        }
+        Ok((!sockets.arguments.is_empty() || sockets.collector.is_some()).then_some(sockets))
     }
 
-    /// Binds the sockets and reads the tokens, unless that was done.
+    /// Binds the sockets and reads the tokens, unless that was done, and looks the collector up.
     pub fn bind(&mut self, jail: &Jail) -> Outcome<()> {
+        if let Some(collector) = &mut self.collector {
+            collector::look_up(collector)?;
+        }
         if !self.config.is_empty() {
             return Ok(());
         }
@@ -73,6 +86,11 @@ impl AdminSockets {
     /// Returns the sockets as the process gets them.
     pub fn config(&self) -> &[AdminSocket] {
         &self.config
+    }
+
+    /// Returns the collector as the process gets it.
+    pub fn collector(&self) -> Option<&Collector> {
+        self.collector.as_ref()
     }
 
     /// Returns the descriptors that the process inherits.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 
-use lacquer_cli::admin::{ARGUMENT, AdminConfig, NAME};
+use lacquer_cli::admin::{ARGUMENT, AdminConfig, Collector, NAME};
 use lacquer_cli::link;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -44,6 +44,10 @@ impl AdminProcess {
         let params = manager.params.values();
         let config = AdminConfig {
             sockets: sockets.config().to_vec(),
+            collector: sockets.collector().map(|collector| Collector {
+                instance: manager.instance.identity.clone(),
+                ..collector.clone()
+            }),
             questions_fd: their_questions.as_raw_fd(),
             workdir: manager.instance.workdir.clone(),
             credentials: manager.jail.worker(),

@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-const KEYS: [(&str, Kind); 23] = [
+const KEYS: [(&str, Kind); 24] = [
     ("listen", Kind::List),
     ("https", Kind::List),
     ("https-listen", Kind::List),
@@ -58,6 +58,7 @@ const KEYS: [(&str, Kind); 23] = [
     ("name", Kind::Text),
     ("admin", Kind::Text),
     ("web", Kind::Text),
+    ("otlp", Kind::Text),
     ("secret", Kind::Text),
 ];
 

@@ -66,6 +66,9 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let mut command = Command::new(&daemon);
     command.arg("-F").arg("-n").arg(&name).arg("-s").arg(&storage);
     command.args(["-p", "upgrade_protocols=websocket", "-p", "feature=+rfc9111", "-p", "stale_if_error=1h"]);
+    if let Some(url) = values.one("otlp") {
+        command.arg("-w").arg(format!("otlp={url}")).args(["-p", "trace_rate=0.01"]);
+    }
     for param in values.many("p") {
         command.arg("-p").arg(param);
     }

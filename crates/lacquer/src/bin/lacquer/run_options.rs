@@ -3,7 +3,7 @@
 use crate::args::Opt;
 use crate::rules;
 
-const BASIC: [Opt; 14] = [
+const BASIC: [Opt; 15] = [
     Opt::many(
         "listen",
         "ADDR",
@@ -49,6 +49,11 @@ const BASIC: [Opt; 14] = [
         "web",
         "ADDR",
         "address of the dashboard, metrics and REST: 6083 (of this machine), 10.0.0.1:6083,token=FILE or /path/socket; default: none",
+    ),
+    Opt::one(
+        "otlp",
+        "URL",
+        "send metrics, and the spans of 1 % of the requests, to this collector of OpenTelemetry, such as http://localhost:4318; -p trace_rate=N sets another part; default: none",
     ),
     Opt::one(
         "config",

@@ -1,0 +1,252 @@
+//! Sends spans and metrics to the collector, and waits longer after each failure.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use lacquer_cli::admin::Collector;
+
+use super::post::{Outcome, post};
+use super::queue::Queue;
+use super::span::Span;
+use crate::attribute;
+use crate::metrics::Exported;
+use crate::protobuf::Message;
+
+/// The time for which spans are collected before they are sent.
+const COLLECT: Duration = Duration::from_secs(1);
+/// The pauses after failures: each is twice as long as the one before it.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// The longest pause that a collector may ask for.
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
+/// Failures after which a batch is dropped, since it may be their cause.
+const ATTEMPTS: u32 = 5;
+/// Time between two messages about data that the collector has refused.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// The data that waits.
+#[derive(Debug, Default)]
+struct Waiting {
+    queue: Queue,
+    /// The latest metrics. They replace those that were not sent.
+    metrics: Option<Vec<u8>>,
+}
+
+/// The exporter.
+#[derive(Debug)]
+pub struct Exporter {
+    collector: Collector,
+    waiting: Mutex<Waiting>,
+    added: Condvar,
+    sent: AtomicU64,
+    dropped: AtomicU64,
+    refused: AtomicU64,
+    failures: AtomicU64,
+    overruns: AtomicU64,
+}
+
+/// The state of the thread that sends.
+#[derive(Debug, Default)]
+struct Progress {
+    /// A batch that was not taken, and the number of its spans.
+    batch: Option<(Vec<u8>, u64)>,
+    attempts: u32,
+    pause: Duration,
+    next_attempt: Option<Instant>,
+    dropped_before: u64,
+    last_complaint: Option<Instant>,
+}
+
+impl Exporter {
+    pub fn new(collector: Collector) -> Exporter {
+        Exporter {
+            collector,
+            waiting: Mutex::default(),
+            added: Condvar::new(),
+            sent: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            overruns: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a span, or drops and counts it.
+    pub fn add(&self, span: &Span) {
+        let mut waiting = self.lock();
+        if !waiting.queue.add(span.message()) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        } else if waiting.queue.is_full_batch() {
+            self.added.notify_one();
+        }
+    }
+
+    /// Sets the metrics that are sent next: the fields of their scope.
+    pub fn set_metrics(&self, fields: Vec<u8>) {
+        self.lock().metrics = Some(fields);
+        self.added.notify_one();
+    }
+
+    pub fn add_overruns(&self, count: u64) {
+        self.overruns.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Returns the time between two exports of metrics; `None` if there are none.
+    pub fn interval(&self) -> Option<Duration> {
+        Some(Duration::from_secs(self.collector.interval)).filter(|interval| !interval.is_zero())
+    }
+
+    pub fn counts(&self) -> Exported {
+        let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Exported {
+            sent_spans: value(&self.sent),
+            dropped_spans: value(&self.dropped),
+            refused_spans: value(&self.refused),
+            failures: value(&self.failures),
+            overruns: value(&self.overruns),
+        }
+    }
+
+    /// Sends until the process ends.
+    pub fn run(&self) {
+        let mut progress = Progress::default();
+        loop {
+            self.wait(&progress);
+            self.turn(&mut progress);
+        }
+    }
+
+    /// Waits until the next attempt, or for a full batch.
+    fn wait(&self, progress: &Progress) {
+        if let Some(next) = progress.next_attempt {
+            return std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+        let waiting = self.lock();
+        if !waiting.queue.is_full_batch() {
+            drop(self.added.wait_timeout(waiting, COLLECT));
+        }
+    }
+
+    /// Sends what waits, as long as the collector takes it.
+    fn turn(&self, progress: &mut Progress) {
+        progress.next_attempt = None;
+        loop {
+            if progress.batch.is_none() {
+                let spans = self.lock().queue.take();
+                progress.batch = (!spans.is_empty()).then(|| (self.traces(&spans), spans.len() as u64));
+            }
+            let Some((body, spans)) = &progress.batch else { break };
+            let spans = *spans;
+            let outcome = post(&self.collector, "/v1/traces", body);
+            if !self.conclude(progress, outcome, spans) {
+                return;
+            }
+            progress.batch = None;
+        }
+        let metrics = self.lock().metrics.take();
+        if let Some(fields) = metrics {
+            let body = self.request(&fields);
+            let outcome = post(&self.collector, "/v1/metrics", &body);
+            self.conclude(progress, outcome, 0);
+        }
+    }
+
+    /// Counts the outcome of an export with a number of spans. Returns whether the export is over.
+    fn conclude(&self, progress: &mut Progress, outcome: Outcome, spans: u64) -> bool {
+        match outcome {
+            Outcome::Taken { refused } => {
+                let refused = refused.min(spans);
+                self.sent.fetch_add(spans - refused, Ordering::Relaxed);
+                self.refused.fetch_add(refused, Ordering::Relaxed);
+                if !progress.pause.is_zero() {
+                    let dropped = self.counts().dropped_spans - progress.dropped_before;
+                    eprintln!(
+                        "The collector {} takes data again; {dropped} spans were dropped",
+                        self.collector.host
+                    );
+                }
+                progress.pause = Duration::ZERO;
+                progress.attempts = 0;
+                true
+            }
+            Outcome::Refused(why) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                self.refused.fetch_add(spans, Ordering::Relaxed);
+                if progress.last_complaint.is_none_or(|last| last.elapsed() >= SILENCE) {
+                    progress.last_complaint = Some(Instant::now());
+                    eprintln!("The collector {} refuses data: {why}", self.collector.host);
+                }
+                progress.attempts = 0;
+                true
+            }
+            Outcome::Later(why, wait) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                self.start_later(progress, &why, wait);
+                if spans == 0 {
+                    return true;
+                }
+                progress.attempts += 1;
+                let is_given_up = progress.attempts >= ATTEMPTS;
+                if is_given_up {
+                    self.dropped.fetch_add(spans, Ordering::Relaxed);
+                    progress.attempts = 0;
+                    progress.batch = None;
+                }
+                false
+            }
+        }
+    }
+
+    fn start_later(&self, progress: &mut Progress, why: &str, wait: Option<Duration>) {
+        if progress.pause.is_zero() {
+            progress.dropped_before = self.counts().dropped_spans;
+        }
+        progress.pause = (progress.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        let pause = wait.map_or(progress.pause, |wait| wait.clamp(FIRST_PAUSE, LONGEST_WAIT));
+        progress.next_attempt = Some(Instant::now() + pause);
+        eprintln!(
+            "The collector {} does not take data: {why}; the next try is in {} s",
+            self.collector.host,
+            pause.as_secs()
+        );
+    }
+
+    /// Returns a request to export spans.
+    fn traces(&self, spans: &[Message]) -> Vec<u8> {
+        let mut fields = Message::default();
+        for span in spans {
+            fields.message(2, span);
+        }
+        self.request(&fields.into_bytes())
+    }
+
+    /// Returns a request with one resource and one scope: both kinds of requests number their fields alike.
+    fn request(&self, fields: &[u8]) -> Vec<u8> {
+        let version = env!("CARGO_PKG_VERSION");
+        let mut resource = Message::default();
+        for (name, value) in [
+            ("service.name", "lacquer"),
+            ("service.version", version),
+            ("service.instance.id", &self.collector.instance),
+        ] {
+            resource.message(1, &attribute::text(name, value));
+        }
+        let mut name = Message::default();
+        name.text(1, "lacquer");
+        name.text(2, version);
+        let mut scope = Message::default();
+        scope.message(1, &name);
+        scope.append(fields);
+        let mut data = Message::default();
+        data.message(1, &resource);
+        data.message(2, &scope);
+        let mut request = Message::default();
+        request.message(1, &data);
+        request.into_bytes()
+    }
+}

@@ -1,0 +1,336 @@
+//! The spans of traced transactions, from their records in the log (`engine/src/spans.rs`).
+//!
+//! A transaction is a span, and the phases within it are spans below: each VCL subroutine, the wait for the fetch of another
+//! request, the connection to the origin, its response, the delivery. Their times are those of the log's timestamps.
+
+use lacquer_inspect::log_line::LogLine;
+use lacquer_inspect::page::short;
+use lacquer_inspect::ring::Record;
+use lacquer_inspect::transaction::{
+    Grouping, Kind as Transactions, ORIGIN_REQUEST, REQUEST, TRACE, Transaction,
+};
+use lacquer_shm::Tag;
+
+use super::span::{Kind, Span};
+
+/// Maximum number of transactions in progress; the oldest ones are forgotten.
+const MAX_OPEN: usize = 20_000;
+/// Maximum number of spans below that of a transaction.
+const MAX_PHASES: usize = 64;
+/// The methods that are names of spans. Others may be anything.
+const METHODS: &[&str] =
+    &["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "PURGE", "BAN"];
+
+/// The phases that end with a timestamp and begin with the one before it.
+const REQUEST_PHASES: &[(&str, &str)] = &[
+    ("Waitinglist", "lookup wait"),
+    ("Disk", "lookup on disk"),
+    ("ReqBody", "request body"),
+    ("Resp", "deliver"),
+    ("Pipe", "connect"),
+    ("PipeSess", "pipe"),
+    ("Upgrade", "connect"),
+];
+const FETCH_PHASES: &[(&str, &str)] = &[
+    ("Connected", "connect"),
+    ("Bereq", "send request"),
+    ("Beresp", "wait for response"),
+    ("BerespBody", "response body"),
+];
+
+/// Joins records to traced transactions. Of others it keeps little.
+#[derive(Debug)]
+pub struct Traced {
+    grouping: Grouping,
+}
+
+impl Default for Traced {
+    fn default() -> Traced {
+        Traced { grouping: Grouping::with_limit(MAX_OPEN) }
+    }
+}
+
+impl Traced {
+    /// Adds a record. Returns the spans of the transaction that it ends.
+    pub fn add(&mut self, record: Record) -> Vec<Span> {
+        let is_kept = match record.tag {
+            Tag::Begin => !record.text.starts_with(b"sess"),
+            Tag::End => true,
+            Tag::Timestamp => self.grouping.open(record.vxid).is_some(),
+            Tag::Notice if record.text.starts_with(TRACE) => self.grouping.open(record.vxid).is_some(),
+            tag => is_needed(tag) && self.grouping.open(record.vxid).is_some_and(is_traced),
+        };
+        let ended = if is_kept { self.grouping.add(record) } else { None };
+        ended.and_then(|ended| spans(&ended)).unwrap_or_default()
+    }
+}
+
+fn is_traced(transaction: &Transaction) -> bool {
+    transaction.first(Tag::Notice).is_some()
+}
+
+fn is_needed(tag: Tag) -> bool {
+    matches!(
+        tag,
+        Tag::ReqStart
+            | Tag::ReqMethod
+            | Tag::ReqURL
+            | Tag::ReqProtocol
+            | Tag::ReqHeader
+            | Tag::ReqUnset
+            | Tag::ReqAcct
+            | Tag::RespStatus
+            | Tag::BereqMethod
+            | Tag::BereqURL
+            | Tag::BereqHeader
+            | Tag::BereqUnset
+            | Tag::BerespStatus
+            | Tag::BackendOpen
+            | Tag::FetchError
+            | Tag::VCL_call
+            | Tag::VCL_return
+            | Tag::Hit
+            | Tag::HitPass
+            | Tag::HitMiss
+    )
+}
+
+fn spans(transaction: &Transaction) -> Option<Vec<Span>> {
+    let (context, parent) = transaction.trace()?;
+    let is_of_client = transaction.reason == "rxreq";
+    let kind = match transaction.kind {
+        Transactions::Request if is_of_client => Kind::Server,
+        Transactions::Request => Kind::Internal,
+        Transactions::Fetch => Kind::Client,
+        Transactions::Session => return None,
+    };
+    let stamps = transaction.timestamps();
+    let end = stamps.iter().map(|stamp| stamp.at).fold(transaction.start(), f64::max);
+    let mut span = Span {
+        context,
+        parent,
+        is_parent_remote: is_of_client && parent != 0,
+        kind,
+        name: String::new(),
+        times: [transaction.start(), end],
+        texts: Vec::new(),
+        numbers: vec![("lacquer.vxid", transaction.vxid)],
+        failure: None,
+    };
+    if kind == Kind::Client {
+        describe_fetch(&mut span, transaction);
+    } else {
+        describe(&mut span, transaction);
+    }
+    let table = if kind == Kind::Client { FETCH_PHASES } else { REQUEST_PHASES };
+    let waits = stamps.iter().filter_map(|stamp| {
+        let (_, name) = table.iter().find(|(step, _)| *step == stamp.step)?;
+        Some(((*name).to_owned(), [stamp.at - stamp.since_last, stamp.at]))
+    });
+    let subroutines = transaction.all(Tag::Notice).skip(1).filter_map(subroutine);
+    let mut phases: Vec<(String, [f64; 2])> = waits.chain(subroutines).take(MAX_PHASES).collect();
+    phases.sort_by(|a, b| a.1[0].total_cmp(&b.1[0]));
+    let below = phases.into_iter().zip(1..).map(|((name, times), at)| Span {
+        context: context.with_span(mixed(context.span(), at)),
+        parent: context.span(),
+        is_parent_remote: false,
+        kind: Kind::Internal,
+        name,
+        times,
+        texts: Vec::new(),
+        numbers: Vec::new(),
+        failure: None,
+    });
+    let below: Vec<Span> = below.collect();
+    Some(std::iter::once(span).chain(below).collect())
+}
+
+/// Parses `trace: vcl_recv BEGIN SECONDS`.
+fn subroutine(text: &[u8]) -> Option<(String, [f64; 2])> {
+    let text = std::str::from_utf8(text.strip_prefix(TRACE)?).ok()?;
+    let mut words = text.split(' ');
+    let (name, begin, seconds) = (words.next()?, words.next()?, words.next()?);
+    let (begin, seconds) = (begin.parse::<f64>().ok()?, seconds.parse::<f64>().ok()?);
+    name.starts_with("vcl_").then(|| (name.to_owned(), [begin, begin + seconds]))
+}
+
+/// Returns the number of the span below another one with this position (the finalizer of SplitMix64).
+fn mixed(above: u64, at: u64) -> u64 {
+    let mut x = above.wrapping_add(at.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+fn name_of(method: &str) -> String {
+    if METHODS.contains(&method) { method.to_owned() } else { "HTTP".to_owned() }
+}
+
+fn text(transaction: &Transaction, tag: Tag) -> String {
+    transaction.first(tag).map(short).unwrap_or_default()
+}
+
+/// Adds the attributes of a request, with the names of OpenTelemetry's conventions for HTTP.
+fn describe(span: &mut Span, request: &Transaction) {
+    let method = text(request, Tag::ReqMethod);
+    span.name = name_of(&method);
+    let url = text(request, Tag::ReqURL);
+    let (path, query) = url.split_once('?').unwrap_or((&url, ""));
+    let header = |name: &str| short(request.header(REQUEST, name).unwrap_or_default().as_bytes());
+    let start = text(request, Tag::ReqStart);
+    let client = start.split(' ').next().unwrap_or_default();
+    let protocol = text(request, Tag::ReqProtocol);
+    span.texts.extend([
+        ("http.request.method", method),
+        ("url.path", path.to_owned()),
+        ("url.query", query.to_owned()),
+        ("server.address", header("Host")),
+        ("client.address", client.to_owned()),
+        ("user_agent.original", header("User-Agent")),
+        ("network.protocol.version", protocol.strip_prefix("HTTP/").unwrap_or_default().to_owned()),
+    ]);
+    if let Some(line) = LogLine::of(request) {
+        span.texts.push(("lacquer.handling", line.how.to_owned()));
+        span.numbers.push(("http.response.size", line.bytes));
+    } else {
+        span.texts.push(("lacquer.reason", request.reason.clone()));
+    }
+    add_status(span, request.last(Tag::RespStatus));
+}
+
+fn describe_fetch(span: &mut Span, fetch: &Transaction) {
+    let method = text(fetch, Tag::BereqMethod);
+    span.name = name_of(&method);
+    let host = fetch.header(ORIGIN_REQUEST, "Host").unwrap_or_default();
+    let url = fetch.last(Tag::BereqURL).map(short).unwrap_or_default();
+    // `25 NAME ADDRESS PORT ...`
+    let opened = fetch.last(Tag::BackendOpen).map(short).unwrap_or_default();
+    let mut words = opened.split(' ').skip(1).map(str::to_owned);
+    let mut word = || words.next().unwrap_or_default();
+    span.texts.extend([
+        ("http.request.method", method),
+        ("url.full", format!("http://{}{url}", short(host.as_bytes()))),
+        ("server.address", short(host.as_bytes())),
+        ("lacquer.backend", word()),
+        ("network.peer.address", word()),
+        ("lacquer.reason", fetch.reason.clone()),
+    ]);
+    if let Ok(port) = word().parse() {
+        span.numbers.push(("network.peer.port", port));
+    }
+    add_status(span, fetch.last(Tag::BerespStatus));
+    if let Some(why) = fetch.last(Tag::FetchError) {
+        span.failure = Some(short(why));
+    }
+}
+
+fn add_status(span: &mut Span, record: Option<&[u8]>) {
+    if let Some(status) = record.and_then(|text| short(text).parse::<u64>().ok()) {
+        span.numbers.push(("http.response.status_code", status));
+        if status >= 500 {
+            span.failure = Some(String::new());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTEXT: &str = "trace: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 0000000000000abc";
+
+    fn spans_of(vxid: u64, records: &[(Tag, &str)]) -> Vec<Span> {
+        let mut traced = Traced::default();
+        let record =
+            |tag, text: &str| Record { tag, vxid, is_backend: false, text: text.as_bytes().to_vec() };
+        let mut all: Vec<Record> = records.iter().map(|(tag, text)| record(*tag, text)).collect();
+        all.push(record(Tag::End, ""));
+        all.into_iter().flat_map(|record| traced.add(record)).collect()
+    }
+
+    #[test]
+    fn a_request_is_a_span_with_its_phases() {
+        let spans = spans_of(
+            7,
+            &[
+                (Tag::Begin, "req 1 rxreq"),
+                (Tag::Timestamp, "Start: 100.000000 0.000000 0.000000"),
+                (Tag::Notice, CONTEXT),
+                (Tag::ReqStart, "192.0.2.1 5000 a0"),
+                (Tag::ReqMethod, "GET"),
+                (Tag::ReqURL, "/a?b=c"),
+                (Tag::ReqHeader, "Host: www.example.org"),
+                (Tag::VCL_call, "RECV"),
+                (Tag::Notice, "trace: vcl_recv 100.001000 0.000200"),
+                (Tag::Notice, "vsl: another notice"),
+                (Tag::Timestamp, "Waitinglist: 100.500000 0.500000 0.499000"),
+                (Tag::Hit, "3 10.0 10.0 0.0"),
+                (Tag::RespStatus, "503"),
+                (Tag::Timestamp, "Resp: 100.600000 0.600000 0.050000"),
+            ],
+        );
+        let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
+        assert_eq!(names, ["GET", "vcl_recv", "lookup wait", "deliver"]);
+        let [root, vcl, wait, deliver] = &spans[..] else { panic!("four spans") };
+        assert_eq!((root.parent, root.is_parent_remote, root.kind), (0xabc, true, Kind::Server));
+        assert_eq!((root.times, root.failure.as_deref()), ([100.0, 100.6], Some("")));
+        for (name, text) in [
+            ("url.path", "/a"),
+            ("url.query", "b=c"),
+            ("server.address", "www.example.org"),
+            ("client.address", "192.0.2.1"),
+            ("lacquer.handling", "hit"),
+        ] {
+            assert!(root.texts.contains(&(name, text.to_owned())), "{name}: {:?}", root.texts);
+        }
+        assert!(root.numbers.contains(&("http.response.status_code", 503)));
+        assert!([vcl, wait, deliver].iter().all(|span| span.parent == root.context.span()));
+        assert!((wait.times[0] - 100.001).abs() < 1e-6 && (deliver.times[1] - 100.6).abs() < 1e-6);
+        assert_ne!(vcl.context.span(), wait.context.span());
+        assert_eq!(vcl.context.trace(), root.context.trace());
+    }
+
+    #[test]
+    fn a_fetch_is_a_span_below_its_request() {
+        let spans = spans_of(
+            8,
+            &[
+                (Tag::Begin, "bereq 7 fetch"),
+                (Tag::Notice, CONTEXT),
+                (Tag::Timestamp, "Start: 100.0 0.0 0.0"),
+                (Tag::BereqMethod, "X\u{1b}"),
+                (Tag::BereqURL, "/a"),
+                (Tag::BackendOpen, "25 boot.a 192.0.2.9 80 192.0.2.1 4000 connect"),
+                (Tag::Timestamp, "Connected: 100.2 0.2 0.1"),
+                (Tag::FetchError, "backend a: timeout"),
+            ],
+        );
+        let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
+        assert_eq!(names, ["HTTP", "connect"]);
+        assert_eq!((spans[0].kind, spans[0].is_parent_remote), (Kind::Client, false));
+        assert_eq!(spans[0].failure.as_deref(), Some("backend a: timeout"));
+        assert!(spans[0].texts.contains(&("network.peer.address", "192.0.2.9".to_owned())));
+    }
+
+    #[test]
+    fn others_and_damaged_records_give_no_spans() {
+        let plain = (Tag::Timestamp, "Start: 100.0 0.0 0.0");
+        for records in [
+            vec![(Tag::Begin, "req 1 rxreq"), plain],
+            vec![(Tag::Begin, "sess 0 HTTP/1"), (Tag::Notice, CONTEXT), plain],
+            vec![(Tag::Begin, "req 1 rxreq"), (Tag::Notice, "trace: x -"), plain],
+            vec![(Tag::Begin, "req 1 rxreq"), (Tag::Notice, "trace: 00-"), plain],
+            // VCL has written it.
+            vec![(Tag::Begin, "req 1 rxreq"), (Tag::VCL_Log, CONTEXT), plain],
+        ] {
+            assert_eq!(spans_of(9, &records), [], "{records:?}");
+        }
+        let many: Vec<(Tag, &str)> = [(Tag::Begin, "req 1 rxreq"), (Tag::Notice, CONTEXT), plain]
+            .into_iter()
+            .chain((0..1000).map(|_| (Tag::Notice, "trace: vcl_recv NaN inf")))
+            .collect();
+        let spans = spans_of(9, &many);
+        assert_eq!(spans.len(), 1 + MAX_PHASES);
+        assert!(spans.iter().all(|span| !span.message().into_bytes().is_empty()));
+    }
+}
