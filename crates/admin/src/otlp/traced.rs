@@ -263,7 +263,7 @@ mod tests {
                 (Tag::VCL_call, "RECV"),
                 (Tag::Notice, "trace: vcl_recv 100.001000 0.000200"),
                 (Tag::Notice, "vsl: another notice"),
-                (Tag::Timestamp, "Waitinglist: 100.500000 0.500000 0.499000"),
+                (Tag::Timestamp, "Waitinglist: 100.500000 0.500000 0.498000"),
                 (Tag::Hit, "3 10.0 10.0 0.0"),
                 (Tag::RespStatus, "503"),
                 (Tag::Timestamp, "Resp: 100.600000 0.600000 0.050000"),
@@ -285,7 +285,7 @@ mod tests {
         }
         assert!(root.numbers.contains(&("http.response.status_code", 503)));
         assert!([vcl, wait, deliver].iter().all(|span| span.parent == root.context.span()));
-        assert!((wait.times[0] - 100.001).abs() < 1e-6 && (deliver.times[1] - 100.6).abs() < 1e-6);
+        assert!((wait.times[0] - 100.002).abs() < 1e-6 && (deliver.times[1] - 100.6).abs() < 1e-6);
         assert_ne!(vcl.context.span(), wait.context.span());
         assert_eq!(vcl.context.trace(), root.context.trace());
     }
