@@ -12,7 +12,7 @@ use lacquer_vcl::Text;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::system::Uname;
 
-use crate::admin::{Admin, AdminSockets, end_former};
+use crate::admin::Admin;
 use crate::bound_sockets::BoundSockets;
 use crate::cli::{CliSockets, Master};
 use crate::complain::{Complain, Level, announce, print_line};
@@ -457,7 +457,7 @@ fn serve(
     shm.publish("-i", &manager.instance.identity)?;
     let master = Master::new(&raw.masters)?;
     let sockets = cli_sockets(raw, adopted.as_mut(), &manager.jail, &mut shm)?;
-    let admin = admin_sockets(raw, adopted.is_some(), &manager.jail, &mut shm)?;
+    let admin = Admin::open(raw.admin(), adopted.is_some(), &manager.jail, &mut shm)?;
     for file in &mut manager.instance.pid_files {
         file.write()
             .map_err(|error| Fault::plain(format!("Could not write pid-file: {}", os_error_text(&error))))?;
@@ -512,23 +512,6 @@ fn cli_sockets(
         shm.publish("-T", &shown)?;
     }
     Ok(sockets)
-}
-
-/// Listens on the addresses of `-w`, and publishes them. After an upgrade, a failure is repeated later.
-fn admin_sockets(raw: &RawOptions, is_upgrade: bool, jail: &Jail, shm: &mut Shm) -> Outcome<Option<Admin>> {
-    let Some(mut sockets) = AdminSockets::parse(raw.admin())? else { return Ok(None) };
-    if is_upgrade {
-        end_former(jail);
-    }
-    let bound = sockets.bind(jail);
-    if !is_upgrade {
-        bound?;
-    }
-    let addresses = sockets.addresses();
-    if !addresses.is_empty() {
-        shm.publish("-w", &addresses)?;
-    }
-    Ok(Some(Admin::new(sockets)))
 }
 
 fn serve_until_the_end(

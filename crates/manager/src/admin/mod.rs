@@ -10,13 +10,15 @@ mod token;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-pub use arguments::AdminSockets;
-use process::AdminProcess;
-pub use process::end_former;
+use arguments::AdminSockets;
+use process::{AdminProcess, end_former};
 
 use crate::cli::{CliChannel, Origin, Sessions};
 use crate::complain::Level;
+use crate::fault::Outcome;
+use crate::jail::Jail;
 use crate::manager::Manager;
+use crate::shm::Shm;
 
 /// The pause before a process that has ended is started again. It doubles each time, until one has run for a minute.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -34,10 +36,28 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Returns an admin listener whose process starts at the next tick.
-    pub fn new(sockets: AdminSockets) -> Admin {
+    /// Listens on the addresses of `-w`, and publishes them; the process starts at the next tick. After an upgrade, a
+    /// failure is repeated later. Returns `None` without such an option.
+    pub fn open<'a>(
+        arguments: impl Iterator<Item = &'a str>,
+        is_upgrade: bool,
+        jail: &Jail,
+        shm: &mut Shm,
+    ) -> Outcome<Option<Admin>> {
+        let Some(mut sockets) = AdminSockets::parse(arguments)? else { return Ok(None) };
+        if is_upgrade {
+            end_former(jail);
+        }
+        let bound = sockets.bind(jail);
+        if !is_upgrade {
+            bound?;
+        }
+        let addresses = sockets.addresses();
+        if !addresses.is_empty() {
+            shm.publish("-w", &addresses)?;
+        }
         let now = Instant::now();
-        Admin { sockets, process: None, started: now, due: Some(now), pause: FIRST_PAUSE }
+        Ok(Some(Admin { sockets, process: None, started: now, due: Some(now), pause: FIRST_PAUSE }))
     }
 
     /// Returns the time of the next start.
