@@ -135,4 +135,36 @@ mod tests {
         assert_eq!(rights(&open("/etc/passwd").unwrap(), SHARED_MEMORY).unwrap() & READ_DIR, 0);
         assert_eq!(rights(&open("/etc").unwrap(), SHARED_MEMORY).unwrap(), SHARED_MEMORY);
     }
+
+    #[test]
+    fn a_reader_reads_its_directory_and_does_nothing_else() {
+        use std::fs::{self, File};
+        let directory = std::env::temp_dir().join(format!("lacquer-reader-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("log"), "text").unwrap();
+        let version = confine::landlock_version();
+        let own = directory.clone();
+        // The rules are those of a thread and of the threads that it starts.
+        let confined = std::thread::spawn(move || {
+            restrict_to_reading(&own)?;
+            assert_eq!(fs::read_to_string(own.join("log"))?, "text");
+            let refused = |done: io::Result<File>| {
+                done.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+            };
+            for path in ["/etc/passwd", "/proc/self/environ", "/dev/null"] {
+                assert!(refused(File::open(path)), "{path}");
+            }
+            assert!(fs::read_dir("/").is_err());
+            assert!(
+                refused(File::create(own.join("new")))
+                    && refused(File::options().write(true).open(own.join("log")))
+            );
+            assert!(fs::remove_file(own.join("log")).is_err());
+            Ok::<(), io::Error>(())
+        })
+        .join()
+        .unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+        assert!(confined.is_ok() || version.is_err(), "{confined:?}");
+    }
 }
