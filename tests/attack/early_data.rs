@@ -77,9 +77,11 @@ impl Wary {
                         }
                         let text = String::from_utf8_lossy(&head).into_owned();
                         head.clear();
-                        let (status, body) = match text.contains("Early-Data") || text.contains("/always") {
-                            true => ("425 Too Early", "too early"),
-                            false => ("200 OK", "served later"),
+                        let is_early = text.contains("Early-Data") || text.contains("/always");
+                        let (status, body) = if is_early {
+                            ("425 Too Early", "too early")
+                        } else {
+                            ("200 OK", "served later")
                         };
                         heads.lock().expect("no panic").push(text);
                         let length = body.len();

@@ -134,7 +134,8 @@ fn contexts_of_clients_that_are_not_valid_are_not_passed_on() {
     let (daemon, _) = start(&collector.option(), Some(&origin));
     let valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let long = format!("{valid}-{}", "x".repeat(7000));
-    let states = (0..40).map(|number| format!("tracestate: v{number}=x\r\n")).collect::<String>();
+    let states: Vec<_> = (0..40).map(|number| format!("tracestate: v{number}=x\r\n")).collect();
+    let states = states.concat();
     for (at, (values, is_continued)) in [
         (vec![valid], true),
         (vec![&valid.replace("00-4", "01-4")], true),
@@ -150,7 +151,8 @@ fn contexts_of_clients_that_are_not_valid_are_not_passed_on() {
     .into_iter()
     .enumerate()
     {
-        let lines: String = values.iter().map(|value| format!("traceparent: {value}\r\n")).collect();
+        let lines: Vec<_> = values.iter().map(|value| format!("traceparent: {value}\r\n")).collect();
+        let lines = lines.concat();
         let request = format!("GET /{at} HTTP/1.1\r\nHost: a\r\n{lines}{states}\r\n");
         let response = Client::connect(daemon.address).and_then(|mut client| client.ask(&request));
         let heads = origin.take();

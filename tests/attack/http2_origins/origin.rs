@@ -156,9 +156,9 @@ impl Peer {
                     self.counts.credit.fetch_add(credit, Ordering::SeqCst);
                 }
                 kind::RST_STREAM => {
-                    if self.open.remove(&found.stream).is_some() || self.echoes.remove(&found.stream) {
-                        self.counts.resets.fetch_add(1, Ordering::SeqCst);
-                    }
+                    let was_open = self.open.remove(&found.stream).is_some();
+                    let was_echo = self.echoes.remove(&found.stream);
+                    self.counts.resets.fetch_add(usize::from(was_open || was_echo), Ordering::SeqCst);
                 }
                 _ => {}
             }

@@ -60,6 +60,8 @@ fn trailers_of_requests_pass() {
     assert_eq!(ask(&mut client, "/count", &[("host", "a")]), (Some(200), "3".to_owned()));
 }
 
+const MAX_HEADER_LIST_SIZE: u16 = 6;
+
 /// Trailers do not pass if they are too many, if the origin limits them, or if the body no longer has them.
 #[test]
 fn other_trailers_are_dropped_with_a_reason() {
@@ -67,7 +69,6 @@ fn other_trailers_are_dropped_with_a_reason() {
     let many = vec![("x-a", "y"); 65];
     let large = "y".repeat(120);
     let long = vec![("x-a", &large[..]); 70];
-    const MAX_HEADER_LIST_SIZE: u16 = 6;
     for (settings, subs, trailers, reason) in [
         (&[][..], PASS, &many, "they are too many or too large"),
         (&[], PASS, &long, "they are too many or too large"),

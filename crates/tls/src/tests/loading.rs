@@ -132,14 +132,15 @@ fn names_with_nul_are_refused() {
     assert!(no_name.contains("Could not find valid SAN or CN"), "{no_name}");
 }
 
+fn staple<'a>(text: &'a str, bytes: &'a [u8]) -> Files<'a> {
+    Files { staple: Some(File { name: "s", bytes }), ..files(text, None) }
+}
+
 #[test]
 fn staples_and_dh_parameters() {
     let authority = Authority::new();
     let pair = authority.pair(&["example.com"]);
     let text = pair.bundle();
-    fn staple<'a>(text: &'a str, bytes: &'a [u8]) -> Files<'a> {
-        Files { staple: Some(File { name: "s", bytes }), ..files(text, None) }
-    }
     let certificate = load(&text).unwrap().certificates()[0].clone();
     let serial = leaf::parts(&certificate).unwrap().serial.content;
     let response = made::response(serial, &[0x80, 0], Some("20300101000000Z"));
