@@ -355,8 +355,7 @@ pub fn run(
     if compile_only {
         return Ok(compile_and_print(&mut manager, &vcl));
     }
-    manager.find_objects();
-    manager.address_space().map_err(|fault| Fault::plain(fault.to_string()))?;
+    find_room(&mut manager)?;
     prepare(&mut manager, adopted.as_mut(), &vcl, &pid_paths)?;
     if adopted.as_ref().is_some_and(|adopted| adopted.is_check) {
         return Ok(0);
@@ -406,6 +405,12 @@ fn prepare(
         manager.listeners.add(DEFAULT_LISTEN, &manager.jail)?;
     }
     Ok(())
+}
+
+/// Finds the objects of the last daemon, and room for them and for new ones.
+fn find_room(manager: &mut Manager) -> Outcome<()> {
+    manager.find_objects();
+    manager.address_space().map_err(|fault| Fault::plain(fault.to_string()))
 }
 
 fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {

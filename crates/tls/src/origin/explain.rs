@@ -4,6 +4,7 @@ use lacquer_http::date;
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
 
+use super::certificate_fault::certificate_fault;
 use super::settings::OriginTls;
 
 /// The reason if the origin sends something else than TLS.
@@ -96,33 +97,8 @@ fn of_certificate(error: &CertificateError, tls: &OriginTls) -> String {
             "unsupported signature algorithm: it is signed with SHA-1 or another outdated algorithm".to_owned()
         }
         CertificateError::BadEncoding => "bad encoding: it is not a valid certificate".to_owned(),
-        CertificateError::Other(other) => of_webpki(other.0.downcast_ref()),
+        CertificateError::Other(other) => certificate_fault(other.0.downcast_ref()),
         other => other.to_string(),
-    }
-}
-
-/// Explains why a certificate of our own cannot be used.
-pub fn explain_own(error: &CertificateError) -> String {
-    match error {
-        CertificateError::BadEncoding => "bad encoding: it is not a valid certificate".to_owned(),
-        CertificateError::Other(other) => of_webpki(other.0.downcast_ref()),
-        other => other.to_string(),
-    }
-}
-
-fn of_webpki(error: Option<&webpki::Error>) -> String {
-    match error {
-        Some(webpki::Error::CaUsedAsEndEntity) => {
-            "invalid CA certificate: it is the certificate of an authority, not of a server; if the server has \
-             signed it itself, name it in .ssl_ca_file"
-                .to_owned()
-        }
-        Some(webpki::Error::UnsupportedCertVersion) => {
-            "unsupported version: it is an X.509 certificate of version 1; create one of version 3 (with extensions)"
-                .to_owned()
-        }
-        Some(error) => error.to_string(),
-        None => "it is not valid".to_owned(),
     }
 }
 

@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use super::explain::explain_own;
+use super::certificate_fault::explain_own;
 use super::provider::provider;
 
 /// A certificate chain and its key.

@@ -84,9 +84,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     if let Some(web) = &web {
         web.add_arguments(&mut command);
     }
-    if !values.has("name") {
-        command.env(OWN_FOLDER, &name);
-    }
+    command.envs((!values.has("name")).then_some((OWN_FOLDER, &name)));
     let is_demo = matches!(source, Source::Demo);
     let origin = add_source(&mut command, values, source, https.as_ref(), &name)?;
     let instance = name.display().to_string();
