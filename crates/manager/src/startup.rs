@@ -410,7 +410,7 @@ fn prepare(
 /// Finds the objects of the last daemon, and room for them and for new ones.
 fn find_room(manager: &mut Manager) -> Outcome<()> {
     manager.find_objects();
-    manager.address_space().map_err(|fault| Fault::plain(fault.to_string()))
+    manager.address_space().map(drop).map_err(|fault| Fault::plain(fault.to_string()))
 }
 
 fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
