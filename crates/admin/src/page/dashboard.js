@@ -1,15 +1,39 @@
 
 "use strict";
 // All values come from clients and origins: they are inserted as text, never as markup.
-const $ = (id) => document.getElementById(id);
+/** @param {string} id */
+const $ = (id) => the(id, HTMLElement);
+/**
+ * Returns an element of the page, which must be of this kind.
+ * @template {HTMLElement} T
+ * @param {string} id
+ * @param {new () => T} kind
+ */
+function the(id, kind) {
+  const found = document.getElementById(id);
+  if (!(found instanceof kind)) throw new Error("the page has no such element: " + id);
+  return found;
+}
+/** @param {string} id */
+const field = (id) => the(id, HTMLInputElement);
+/** @param {string} id */
+const table = (id) => the(id, HTMLTableElement);
 const KEY = "lacquer-token";
 const HISTORY = 120;
 const LINES = 500;
+/**
+ * @typedef {{ time: number, requests: number, hits: number, bytes: number }} Point
+ * @type {{ token: string, stream: AbortController | null, log: AbortController | null, paused: boolean, history: Point[],
+ *   totals: number[] | null, heat: number[][], limits: number[] }}
+ */
 const state = { token: "", stream: null, log: null, paused: false, history: [], totals: null, heat: [], limits: [] };
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+/** @param {number | null | undefined} value */
 function count(value) { return value == null ? "–" : number.format(value); }
+/** @param {number | null | undefined} value */
 function percent(value) { return value == null ? "–" : (100 * value).toFixed(1) + " %"; }
+/** @param {number | null | undefined} value */
 function bytes(value) {
   if (value == null) return "–";
   const units = ["B", "kB", "MB", "GB", "TB", "PB"];
@@ -17,6 +41,7 @@ function bytes(value) {
   while (value >= 1000 && at < units.length - 1) { value /= 1000; at += 1; }
   return number.format(value) + " " + units[at];
 }
+/** @param {number | null | undefined} seconds */
 function duration(seconds) {
   if (seconds == null) return "–";
   if (seconds === 0) return "0 s";
@@ -26,14 +51,26 @@ function duration(seconds) {
   if (seconds < 7200) return number.format(seconds / 60) + " min";
   return seconds < 172800 ? number.format(seconds / 3600) + " h" : number.format(seconds / 86400) + " days";
 }
+/** @param {number} seconds */
 function clock(seconds) { return new Date(seconds * 1000).toISOString().slice(11, 23); }
 
+/**
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} name
+ * @param {string | number | null} [text]
+ * @param {string | number} [kind] the class
+ */
 function element(name, text, kind) {
   const made = document.createElement(name);
-  if (text != null) made.textContent = text;
-  if (kind) made.className = kind;
+  if (text != null) made.textContent = String(text);
+  if (kind) made.className = String(kind);
   return made;
 }
+/**
+ * @param {string} text
+ * @param {string} label
+ * @param {() => void} action
+ */
 function button(text, label, action) {
   const made = element("button", text, "small");
   made.type = "button";
@@ -41,9 +78,14 @@ function button(text, label, action) {
   made.addEventListener("click", action);
   return made;
 }
-// Fills a table. A cell is a text, an element, or a pair of text and class.
+/**
+ * Fills a table. A cell is a text, an element, or a pair of text and class.
+ * @param {string} id
+ * @param {Cell[][]} rows
+ * @param {string} none
+ */
 function fill(id, rows, none) {
-  const body = $(id).tBodies[0];
+  const body = table(id).tBodies[0];
   const made = rows.map((cells) => {
     const row = element("tr");
     for (const cell of cells) {
@@ -56,7 +98,7 @@ function fill(id, rows, none) {
   if (made.length === 0) {
     const row = element("tr");
     const cell = element("td", none, "none");
-    cell.colSpan = $(id).tHead.rows[0].cells.length;
+    cell.colSpan = table(id).rows[0].cells.length;
     row.append(cell);
     made.push(row);
   }
@@ -64,29 +106,53 @@ function fill(id, rows, none) {
   if (!body.contains(document.activeElement)) body.replaceChildren(...made);
 }
 
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {object} [body]
+ */
 async function call(method, path, body) {
+  /** @type {Record<string, string>} */
   const headers = { Authorization: "Bearer " + state.token };
   if (body) headers["Content-Type"] = "application/json";
   const response = await fetch(path, { method, headers, body: body && JSON.stringify(body), cache: "no-store" });
   const text = await response.text();
+  /** @type {any} */
   let json = {};
   try { json = JSON.parse(text); } catch { json = { error: text }; }
   if (!response.ok) throw new Error(json.error || "status " + response.status);
   return json;
 }
 
-// Reads a stream of events until it ends or is aborted.
+/** The failure of a request, with the status of its response. */
+class Refused extends Error {
+  /** @param {number} status */
+  constructor(status) {
+    super("status " + status);
+    this.status = status;
+  }
+}
+/** @param {unknown} error */
+const reason = (error) => error instanceof Error ? error.message : String(error);
+
+/**
+ * Reads a stream of events until it ends or is aborted.
+ * @param {string} path
+ * @param {AbortController} abort
+ * @param {(name: string, data: any) => void} each
+ */
 async function listen(path, abort, each) {
   const headers = { Authorization: "Bearer " + state.token };
   const response = await fetch(path, { headers, signal: abort.signal, cache: "no-store" });
-  if (!response.ok) { const failed = new Error("status " + response.status); failed.status = response.status; throw failed; }
+  if (!response.ok) throw new Refused(response.status);
+  if (!response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
     const events = (rest + value).split("\n\n");
-    rest = events.pop();
+    rest = events.pop() || "";
     for (const text of events) {
       const fields = Object.fromEntries(text.split("\n").map((line) => { const at = line.indexOf(": "); return [line.slice(0, at), line.slice(at + 2)]; }));
       if (fields.event && fields.data) each(fields.event, JSON.parse(fields.data));
@@ -94,6 +160,10 @@ async function listen(path, abort, each) {
   }
 }
 
+/**
+ * @param {string} text
+ * @param {boolean} [bad]
+ */
 function show(text, bad) { const place = $("status"); if (place.textContent !== text) place.textContent = text; place.className = bad ? "bad" : ""; }
 
 async function follow() {
@@ -108,13 +178,14 @@ async function follow() {
       show("The connection has ended", true);
     } catch (error) {
       if (abort.signal.aborted) return;
-      if (error.status === 401) { logout("The token is wrong."); return; }
-      show("No connection: " + error.message, true);
+      if (error instanceof Refused && error.status === 401) { logout("The token is wrong."); return; }
+      show("No connection: " + reason(error), true);
     }
     await new Promise((done) => setTimeout(done, 2000));
   }
 }
 
+/** @param {Snapshot} data */
 function snapshot(data) {
   const ten = data.traffic.last_10_seconds;
   const last = state.history.at(-1);
@@ -138,6 +209,7 @@ function snapshot(data) {
   latency(data.latency);
   origins(data.origins);
   storage(data.storage);
+  /** @param {Snapshot["busiest"][number]} url @returns {Cell[]} */
   const busiest = (url) => [[url.url, "long"], [count(url.requests), "number"], [percent(url.hit_ratio), "number"], actions(url.url)];
   fill("busiest", data.busiest.slice(0, 15).map(busiest), "No requests");
   fill("missed", data.missed.slice(0, 15).map((url) => [[url.url, "long"], [count(url.requests), "number"], [duration(url.mean_seconds), "number"], actions(url.url)]), "No misses");
@@ -145,17 +217,21 @@ function snapshot(data) {
   draw();
 }
 
+/** @param {string} url */
 function actions(url) {
   const place = element("span");
   place.append(button("why", "Why: " + url, () => ask(url)), " ", button("purge", "Purge " + url, () => purge("url", url, false)));
   return place;
 }
 
+/** @param {Snapshot["latency"]} data */
 function latency(data) {
+  /** @param {string} name @param {Latencies} all @returns {Cell[]} */
   const row = (name, all) => [name, [count(all.count), "number"], [duration(all.p50), "number"], [duration(all.p95), "number"], [duration(all.p99), "number"], [duration(all.max), "number"]];
   fill("latency", [row("hits", data.hits), row("misses and passes", data.misses)], "");
 }
 
+/** @param {Origin[]} all */
 function origins(all) {
   fill("origin-table", all.map((origin) => {
     const health = origin.health === "sick" ? ["✖ sick", "bad"] : origin.health === "healthy" ? ["✔ healthy", "good"] : ["no probe", "none"];
@@ -165,6 +241,7 @@ function origins(all) {
   }), "No origins");
 }
 
+/** @param {StorageState} data */
 function storage(data) {
   $("s-objects").textContent = count(data.objects);
   $("s-evictions").textContent = count(data.evictions_per_second);
@@ -177,11 +254,12 @@ function storage(data) {
       bar.setAttribute("aria-label", "Fill of " + store.name);
       place.append(bar);
     }
-    const shown = store.kind === "disk" ? (value) => count(value) + " segments" : bytes;
+    const shown = store.kind === "disk" ? (/** @type {number} */ value) => count(value) + " segments" : bytes;
     return [store.name, store.kind, place, [shown(store.used), "number"], [store.fill == null ? "–" : shown(store.free), "number"], [count(store.objects), "number"], [count(store.failures), "number"], store.state || "–"];
   }), "No stores");
 }
 
+/** @param {Lists} data */
 function lists(data) {
   if (state.paused) return;
   const bans = data.bans;
@@ -198,11 +276,15 @@ function lists(data) {
   }), "No VCL");
 }
 
-// The requests of a second by their time: the difference of two totals.
+/**
+ * The requests of a second by their time: the difference of two totals.
+ * @param {Totals} totals
+ */
 function heat(totals) {
   const sum = totals.hits.map((hits, at) => hits + totals.misses[at]);
-  if (state.totals) {
-    const column = sum.map((total, at) => Math.max(0, total - state.totals[at]));
+  const before = state.totals;
+  if (before) {
+    const column = sum.map((total, at) => Math.max(0, total - before[at]));
     state.heat.push(column);
     state.heat = state.heat.slice(-HISTORY);
   }
@@ -210,26 +292,40 @@ function heat(totals) {
   state.limits = totals.limits;
 }
 
+/**
+ * @param {string} id
+ * @returns {[CanvasRenderingContext2D, number, number]}
+ */
 function canvas(id) {
-  const place = $(id);
+  const place = the(id, HTMLCanvasElement);
   const box = place.getBoundingClientRect();
   const scale = window.devicePixelRatio || 1;
   const [width, height] = [Math.round(box.width * scale), Math.round(box.height * scale)];
   if (place.width !== width || place.height !== height) { place.width = width; place.height = height; }
   const pen = place.getContext("2d");
+  if (!pen) throw new Error("the browser cannot draw");
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.clearRect(0, 0, box.width, box.height);
   pen.font = "11px system-ui, sans-serif";
   return [pen, box.width, box.height];
 }
+/** @param {string} name */
 function color(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
-// Draws areas, one on top of the other, with the greatest value as the scale.
+/**
+ * Draws areas, one on top of the other, with the greatest value as the scale.
+ * @param {string} id
+ * @param {number[][]} points
+ * @param {string[]} names the variables of their colours
+ * @param {(value: number) => string} shown
+ */
 function areas(id, points, names, shown) {
   const [pen, width, height] = canvas(id);
   const top = Math.max(1, ...points.map((values) => values.reduce((a, b) => a + b, 0)));
   const [left, bottom] = [8, height - 4];
+  /** @param {number} at */
   const x = (at) => left + (width - left) * (HISTORY - points.length + 1 + at) / HISTORY;
+  /** @param {number} value */
   const y = (value) => bottom - (bottom - 14) * value / top;
   let below = points.map(() => 0);
   for (let layer = 0; layer < names.length; layer += 1) {
@@ -281,8 +377,12 @@ function drawHeat() {
   $("c-heat-text").textContent = last.some((value) => value > 0) ? "In the last second, most requests took " + (peak < state.limits.length ? "up to " + duration(state.limits[peak]) : "longer than all limits") : "No requests in the last second";
 }
 
+/**
+ * @param {string} text
+ * @returns {Promise<boolean>}
+ */
 function confirmed(text) {
-  const dialog = $("confirm");
+  const dialog = the("confirm", HTMLDialogElement);
   $("confirm-text").textContent = text;
   return new Promise((done) => {
     let answer = false;
@@ -294,9 +394,15 @@ function confirmed(text) {
   });
 }
 
+/**
+ * @param {string} kind
+ * @param {string} value
+ * @param {boolean} soft
+ */
 async function purge(kind, value, soft) {
-  const what = { url: "all copies of the page ", tag: "all objects with the tag ", pattern: "all pages whose URL matches " }[kind];
-  if (!await confirmed("Purge " + what + value + "?")) return;
+  /** @type {Record<string, string>} */
+  const targets = { url: "all copies of the page ", tag: "all objects with the tag ", pattern: "all pages whose URL matches " };
+  if (!await confirmed("Purge " + targets[kind] + value + "?")) return;
   const answer = $("purge-answer");
   try {
     if (kind === "tag") {
@@ -307,22 +413,26 @@ async function purge(kind, value, soft) {
       answer.textContent = "Purged: " + done.ban;
     }
     answer.className = "good";
-  } catch (error) { answer.textContent = "Not purged: " + error.message; answer.className = "bad"; }
+  } catch (error) { answer.textContent = "Not purged: " + reason(error); answer.className = "bad"; }
 }
 
+/** @param {string} name */
 async function use(name) {
   if (!await confirmed("Use the VCL " + name + " for new requests?")) return;
   try { await call("POST", "/api/v1/vcl/" + encodeURIComponent(name) + "/use"); $("vcl-answer").textContent = name + " is in use"; }
-  catch (error) { $("vcl-answer").textContent = "Not changed: " + error.message; }
+  catch (error) { $("vcl-answer").textContent = "Not changed: " + reason(error); }
 }
 
+/** @param {string} url */
 async function ask(url) {
-  $("why-url").value = url;
+  field("why-url").value = url;
   const place = $("why-answer");
   place.replaceChildren(element("p", "Asking…"));
   $("why").scrollIntoView();
   try {
+    /** @type {Why} */
     const answer = await call("POST", "/api/v1/why", { url });
+    /** @type {HTMLElement[]} */
     const made = [element("p", answer.request)];
     const outcome = element("p");
     outcome.append(element("strong", answer.outcome), " " + (answer.explanation || ""));
@@ -333,7 +443,7 @@ async function ask(url) {
     if (answer.advice) made.push(element("p", answer.advice));
     for (const note of answer.notes || []) made.push(element("p", note));
     place.replaceChildren(...made);
-  } catch (error) { place.replaceChildren(element("p", error.message, "bad")); }
+  } catch (error) { place.replaceChildren(element("p", reason(error), "bad")); }
 }
 
 async function log() {
@@ -343,10 +453,10 @@ async function log() {
   pressed("log-apply", true, "Stop");
   $("log-dropped").textContent = "";
   const query = new URLSearchParams({ log: "1" });
-  if ($("log-url").value) query.set("url", $("log-url").value);
-  if ($("log-status").value) query.set("status", $("log-status").value);
-  if ($("log-misses").checked) query.set("misses", "1");
-  const body = $("log-table").tBodies[0];
+  if (field("log-url").value) query.set("url", field("log-url").value);
+  if (field("log-status").value) query.set("status", field("log-status").value);
+  if (field("log-misses").checked) query.set("misses", "1");
+  const body = table("log-table").tBodies[0];
   body.replaceChildren();
   try {
     await listen("/api/v1/events?" + query, abort, (name, line) => {
@@ -356,14 +466,20 @@ async function log() {
       row.append(element("td", clock(line.time)), element("td", line.client), element("td", line.method + " " + line.host + line.url, "long"),
         element("td", line.status, line.status >= 500 ? "bad" : ""), element("td", line.handling), element("td", bytes(line.bytes), "number"), element("td", duration(line.seconds), "number"));
       body.prepend(row);
-      while (body.rows.length > LINES) body.lastElementChild.remove();
+      while (body.rows.length > LINES) body.deleteRow(-1);
     });
-  } catch (error) { if (!abort.signal.aborted) $("log-dropped").textContent = "The log has ended: " + error.message; }
+  } catch (error) { if (!abort.signal.aborted) $("log-dropped").textContent = "The log has ended: " + reason(error); }
   if (state.log === abort) { state.log = null; pressed("log-apply", false, "Start"); }
 }
 
+/**
+ * @param {string} id
+ * @param {boolean} is
+ * @param {string} text
+ */
 function pressed(id, is, text) { $(id).setAttribute("aria-pressed", String(is)); $(id).textContent = text; }
 
+/** @param {string} why */
 function logout(why) {
   for (const open of [state.stream, state.log]) if (open) open.abort();
   state.stream = state.log = null;
@@ -376,24 +492,25 @@ function logout(why) {
   $("token").focus();
 }
 
+/** @param {string} token */
 async function login(token) {
   state.token = token;
   try { await call("GET", "/api/v1/storages"); }
-  catch (error) { logout(!/token/i.test(error.message) ? error.message : token ? "The token is wrong." : ""); return; }
+  catch (error) { logout(!/token/i.test(reason(error)) ? reason(error) : token ? "The token is wrong." : ""); return; }
   sessionStorage.setItem(KEY, token);
   $("login").hidden = true;
   $("content").hidden = false;
-  $("token").value = "";
+  field("token").value = "";
   follow();
 }
 
-$("login-form").addEventListener("submit", (event) => { event.preventDefault(); login($("token").value.trim()); });
+$("login-form").addEventListener("submit", (event) => { event.preventDefault(); login(field("token").value.trim()); });
 $("pause").addEventListener("click", () => { state.paused = !state.paused; pressed("pause", state.paused, state.paused ? "Continue" : "Pause"); });
 $("leave").addEventListener("click", () => logout(""));
 $("log-form").addEventListener("submit", (event) => { event.preventDefault(); log(); });
-$("why-form").addEventListener("submit", (event) => { event.preventDefault(); ask($("why-url").value.trim()); });
-$("purge-kind").addEventListener("change", () => { $("purge-soft-label").hidden = $("purge-kind").value !== "tag"; });
-$("purge-form").addEventListener("submit", (event) => { event.preventDefault(); purge($("purge-kind").value, $("purge-text").value.trim(), $("purge-soft").checked); });
+$("why-form").addEventListener("submit", (event) => { event.preventDefault(); ask(field("why-url").value.trim()); });
+$("purge-kind").addEventListener("change", () => { $("purge-soft-label").hidden = the("purge-kind", HTMLSelectElement).value !== "tag"; });
+$("purge-form").addEventListener("submit", (event) => { event.preventDefault(); purge(the("purge-kind", HTMLSelectElement).value, field("purge-text").value.trim(), field("purge-soft").checked); });
 window.addEventListener("resize", () => { if (!$("content").hidden) draw(); });
 // A link may carry the token behind the number sign, which is not sent to the server.
 const given = new URLSearchParams(location.hash.slice(1)).get("token");

@@ -1,0 +1,73 @@
+// The messages of the admin listener that the page reads, for the type checker. docs/admin.md describes them.
+
+interface Latencies { count: number; p50: number | null; p95: number | null; p99: number | null; max: number | null }
+interface Totals { limits: number[]; hits: number[]; misses: number[] }
+
+interface Origin {
+  name: string;
+  health: string;
+  requests_per_second: number;
+  last_minute: { errors: number; mean_seconds: number | null };
+  failures: number;
+  connections: number;
+}
+
+interface Store {
+  name: string;
+  kind: string;
+  fill: number | null;
+  used: number;
+  free: number;
+  objects: number | null;
+  failures: number;
+  state: string | null;
+}
+
+interface StorageState { objects: number; evictions_per_second: number; expired_per_second: number; stores: Store[] }
+
+interface Snapshot {
+  time: number;
+  status: string;
+  reason: string;
+  daemon: string;
+  uptime: number;
+  traffic: {
+    last_10_seconds: { seconds: number; fetches: number; requests_per_second: number; hit_ratio: number | null; bytes_out_per_second: number };
+    last_minute: { hit_ratio: number | null };
+    since_start: { requests: number; hits: number; bytes_out: number };
+  };
+  connections: { open: number; waiting: number };
+  latency: { totals: Totals; hits: Latencies; misses: Latencies };
+  origins: Origin[];
+  storage: StorageState;
+  busiest: { url: string; requests: number; hit_ratio: number | null }[];
+  missed: { url: string; requests: number; mean_seconds: number | null }[];
+  slowest: { url: string; seconds: number; status: string }[];
+}
+
+interface Ban { time: number; refs: number; completed: boolean; tests?: string[]; ban?: string; spec?: string }
+interface Vcl { name: string; status: string; state?: string; temperature?: string }
+interface Lists { bans: Ban[]; tags: number; vcls: Vcl[] }
+
+interface LogLine {
+  time: number;
+  client: string;
+  method: string;
+  host: string;
+  url: string;
+  status: number;
+  handling: string;
+  bytes: number;
+  seconds: number;
+}
+
+interface Why {
+  request: string;
+  outcome: string;
+  explanation?: string;
+  steps?: { name: string; lines: string[] }[];
+  advice?: string;
+  notes?: string[];
+}
+
+type Cell = string | number | Node | (string | number)[];
