@@ -11,9 +11,6 @@ use super::Req;
 use crate::client_transport::ClientTransport;
 use crate::logged::names::EARLY_DATA;
 
-/// The client has not completed its handshake in time.
-pub struct NotCompleted;
-
 /// Handles a request of a client whose handshake may be pending. Returns false if the request was rejected.
 #[cold]
 pub async fn admit(req: &mut Req) -> bool {
@@ -45,32 +42,32 @@ fn is_safe(req: &Req) -> bool {
 /// repeat the request, and the connection ends.
 pub async fn complete_handshake(req: &mut Req) -> bool {
     let is_complete = await_handshake(req).await;
-    if is_complete.is_err() {
+    if !is_complete {
         Box::pin(req.minimal_response(425)).await;
     }
-    is_complete.is_ok()
+    is_complete
 }
 
 /// Waits for the end of the handshake, for `tls_handshake_timeout` at most. If it does not come, the connection ends after
-/// the response.
-pub async fn await_handshake(req: &mut Req) -> Result<(), NotCompleted> {
+/// the response. Returns whether it has ended.
+pub async fn await_handshake(req: &mut Req) -> bool {
     let sess = req.task.sess().clone();
     if !sess.handshake().is_pending() {
-        return Ok(());
+        return true;
     }
     let limit = clock::seconds(req.task.params().tls_handshake_timeout);
     let handshaken = std::future::poll_fn(|cx| poll_handshaken(req, cx));
     let reason = match tokio::time::timeout(limit, handshaken).await {
         Ok(Ok(())) => {
             sess.handshake().complete();
-            return Ok(());
+            return true;
         }
         Ok(Err(_)) => SessClose::RemClose,
         Err(_) => SessClose::RxTimeout,
     };
     req.log_error("The handshake of early data was not completed");
     req.client.close = Some(reason);
-    Err(NotCompleted)
+    false
 }
 
 fn poll_handshaken(req: &Req, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -117,7 +117,7 @@ impl Req {
 
     /// Waits for the end of the client's handshake, within its time. Returns false if it does not come.
     pub(crate) async fn awaits_handshake(&mut self) -> bool {
-        early::await_handshake(self).await.is_ok()
+        early::await_handshake(self).await
     }
 
     /// Returns whether another request includes this one.

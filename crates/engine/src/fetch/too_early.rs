@@ -24,7 +24,7 @@ impl Fetch {
             && self.retries.forbidden.is_none()
     }
 
-    /// Waits until the client has completed its handshake, and prepares to send the request again. Returns false, with
+    /// Waits until the client has completed its handshake, and prepares to send the request again. Returns `None`, with
     /// 425 as the status of the error, if the handshake does not end in time.
     pub(super) async fn leave_early_data(&mut self, connection: OriginConnection) -> Option<()> {
         // The connection does not wait for the client.

@@ -45,7 +45,7 @@ impl Request<'_> {
         pseudo(out, 4, if path.is_empty() { b"/" } else { path }, &[(b"/", 4)]);
         for field in message.fields().iter().filter(|field| !field.is_filtered(Filter::HTTP2)) {
             let (name, value) = (field.name(ws), field.value(ws));
-            if name.eq_ignore_ascii_case(b"host") || name.eq_ignore_ascii_case(b"proxy-connection") {
+            if name.eq_ignore_ascii_case(b"host") {
                 continue;
             }
             if name.eq_ignore_ascii_case(b"te") && !value.eq_ignore_ascii_case(b"trailers") {

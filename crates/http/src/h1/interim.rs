@@ -21,14 +21,11 @@ pub fn interim_fields(head: &[u8]) -> Vec<(&[u8], &[u8])> {
     let may_pass = |name: &[u8]| {
         !HeaderName::new(name).is_filtered(Filter::HTTP2)
             && !CONTENT_LENGTH.matches(name)
-            && !PROXY_CONNECTION.matches(name)
             && !X_LACQUER_WHY.matches(name)
             && !is_named(name)
     };
     all.iter().copied().filter(|(name, _)| may_pass(name)).collect()
 }
-
-const PROXY_CONNECTION: HeaderName<'static> = HeaderName::new(b"Proxy-Connection");
 
 /// Splits a line; `None` if it is malformed.
 fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
