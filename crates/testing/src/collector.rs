@@ -41,7 +41,7 @@ pub struct Metric {
     pub points: BTreeMap<String, f64>,
 }
 
-/// What has arrived.
+/// The data that has arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
     pub spans: Vec<Span>,

@@ -21,7 +21,7 @@ pub struct Own {
     pub dropped: u64,
     /// The number of times that records of the log were overwritten before they were read.
     pub overruns: u64,
-    /// What became of spans and exports for a collector, if there is one.
+    /// The counts of spans and exports for a collector, if there is one.
     pub exported: Option<Exported>,
 }
 
@@ -115,7 +115,7 @@ impl Writer {
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], number: u64) {
         if let Some(family) = &mut self.family {
-            return family.sample(labels, number as f64, name.ends_with("_total"));
+            return family.sample(labels, number as f64);
         }
         self.line(name, labels, number);
     }

@@ -4,8 +4,8 @@ use super::latency::Buckets;
 
 /// A family of metrics that is written as a message.
 pub trait MessageFamily {
-    /// Adds a counter or a gauge.
-    fn sample(&mut self, labels: &[(&str, &str)], value: f64, is_counter: bool);
+    /// Adds the value of a counter or a gauge.
+    fn sample(&mut self, labels: &[(&str, &str)], value: f64);
     /// Adds a histogram.
     fn histogram(&mut self, labels: &[(&str, &str)], buckets: &Buckets);
     /// Appends the message to those before it.

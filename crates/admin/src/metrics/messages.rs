@@ -11,25 +11,27 @@ const HISTOGRAM: u64 = 4;
 
 /// A family of metrics that is written.
 #[derive(Debug)]
-pub struct FamilyMessage(Message);
+pub struct FamilyMessage {
+    message: Message,
+    /// The field of a metric that contains its value.
+    value: u32,
+}
 
 impl FamilyMessage {
     pub fn new(name: &str, kind: &str, help: &str) -> FamilyMessage {
         let mut family = Message::default();
         family.text(1, name);
         family.text(2, help);
-        family.unsigned(
-            3,
-            match kind {
-                "counter" => COUNTER,
-                "histogram" => HISTOGRAM,
-                _ => GAUGE,
-            },
-        );
-        FamilyMessage(family)
+        let (kind, value) = match kind {
+            "counter" => (COUNTER, 3),
+            "histogram" => (HISTOGRAM, 7),
+            _ => (GAUGE, 2),
+        };
+        family.unsigned(3, kind);
+        FamilyMessage { message: family, value }
     }
 
-    fn metric(&mut self, labels: &[(&str, &str)], field: u32, value: &Message) {
+    fn metric(&mut self, labels: &[(&str, &str)], value: &Message) {
         let mut metric = Message::default();
         for (name, value) in labels {
             let mut label = Message::default();
@@ -37,16 +39,16 @@ impl FamilyMessage {
             label.text(2, value);
             metric.message(1, &label);
         }
-        metric.message(field, value);
-        self.0.message(4, &metric);
+        metric.message(self.value, value);
+        self.message.message(4, &metric);
     }
 }
 
 impl MessageFamily for FamilyMessage {
-    fn sample(&mut self, labels: &[(&str, &str)], value: f64, is_counter: bool) {
+    fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
         let mut number = Message::default();
         number.float(1, value);
-        self.metric(labels, if is_counter { 3 } else { 2 }, &number);
+        self.metric(labels, &number);
     }
 
     /// Adds classic and native buckets.
@@ -78,12 +80,12 @@ impl MessageFamily for FamilyMessage {
             }
         }
         message.message(13, &deltas);
-        self.metric(labels, 7, &message);
+        self.metric(labels, &message);
     }
 
     /// Appends the message behind its length.
     fn end(&self, out: &mut Vec<u8>) {
-        self.0.write_delimited(out);
+        self.message.write_delimited(out);
     }
 }
 

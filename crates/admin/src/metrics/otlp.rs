@@ -41,7 +41,7 @@ impl MetricMessage {
 }
 
 impl MessageFamily for MetricMessage {
-    fn sample(&mut self, labels: &[(&str, &str)], value: f64, _: bool) {
+    fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
         let mut point = Message::default();
         // The counters may be older than this process, so their beginning is left out.
         point.fixed64(3, self.times[1]);

@@ -14,7 +14,7 @@ const ADDRESSES: usize = 4;
 /// The maximum length of a response.
 const RESPONSE: usize = 64 << 10;
 
-/// What the collector has done with the data.
+/// The collector's reaction to the data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// It has taken all but this number of spans.
