@@ -321,12 +321,7 @@ impl Storage {
 
     /// Discards the content and frees the memory, before a worker starts to use it.
     pub fn clear(&self) -> std::io::Result<()> {
-        if matches!(self.kind, StorageKind::File(_)) {
-            file_storage::clear(&self.file, self.size.unwrap_or(0))?;
-        } else {
-            rustix::fs::ftruncate(&self.file, 0)?;
-            rustix::fs::ftruncate(&self.file, self.size.unwrap_or(0))?;
-        }
+        file_storage::clear(&self.file, self.size.unwrap_or(0))?;
         if let Some(records) = &self.records {
             rustix::fs::ftruncate(records, 0)?;
         }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, StatFs, flock};
 
 use crate::complain::{Complain, Level};
 use crate::fault::{Fault, Outcome, os_error_text};
@@ -135,8 +135,13 @@ fn size_of_files(directory: &Path) -> u64 {
 /// Returns whether the current directory, which will contain the log, is in memory. On a disk, the kernel would write
 /// the log back continually.
 pub fn is_on_tmpfs() -> bool {
+    rustix::fs::statfs(".").is_ok_and(|found| is_tmpfs(&found))
+}
+
+/// Returns whether the files of a file system are in memory.
+pub fn is_tmpfs(system: &StatFs) -> bool {
     const MAGIC: u32 = 0x0102_1994;
-    rustix::fs::statfs(".").is_ok_and(|found| u32::try_from(found.f_type) == Ok(MAGIC))
+    u32::try_from(system.f_type) == Ok(MAGIC)
 }
 
 /// A file with our process id, locked while the process lives and removed at the end.

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use crate::complain::{Complain, Level};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
+use crate::workdir::is_tmpfs;
 
 pub use survival::{Survival, join};
 
@@ -25,8 +26,6 @@ const SMALLEST: u64 = 1 << 20;
 /// The number of attempts to lock a file, and the pause after each: processes that were killed need some time to end.
 const ATTEMPTS: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(50);
-/// The number of the file system whose files are in memory.
-const TMPFS: u64 = 0x0102_1994;
 
 /// The arguments of `-s file`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,7 +201,7 @@ fn allocate(file: &File, size: u64) -> io::Result<()> {
 
 /// Returns whether reserving blocks would occupy memory.
 fn is_in_memory(file: impl AsFd) -> bool {
-    fstatfs(file).is_ok_and(|found| found.f_type as u64 == TMPFS)
+    fstatfs(file).is_ok_and(|found| is_tmpfs(&found))
 }
 
 /// Discards the contents of a file. Its blocks stay reserved, unless another file gets them first.
