@@ -10,6 +10,7 @@ use crate::change::{Change, Entry, FrontendSetup, Rank, Setup};
 use crate::client::{ClientCertificate, ClientVerification};
 use crate::frontend::Frontend;
 use crate::quic_secret::QuicSecret;
+use crate::staple;
 use crate::store::Store;
 use crate::ticketer::TicketSecret;
 use crate::{Algorithms, Protocols, Settings};
@@ -22,6 +23,7 @@ pub fn files(bytes: &[u8]) {
         assert!(!leaf.names().is_empty() && bundle.certified_key().is_ok());
     }
     let _ = Bundle::load(Files { key: Some(file), dh: Some(file), staple: Some(file), ..files });
+    let _ = staple::read(bytes, &[1]);
     let _ = ClientVerification::load(true, file, None);
     let _ = ClientVerification::load(false, file, Some(file));
 }

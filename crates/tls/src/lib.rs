@@ -32,6 +32,7 @@ mod staple;
 mod store;
 mod table;
 mod ticketer;
+mod webpki_fault;
 
 pub use algorithms::Algorithms;
 pub use bundle::{Bundle, ChainPool, File, Files, MAX_FILE};

@@ -4,6 +4,8 @@ use lacquer_http::date;
 use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
 
+use crate::webpki_fault;
+
 /// The reason if a client sends no certificate although the listener requires one.
 pub const NO_CERTIFICATE: &str =
     "the client sent no certificate, which client-verify = required demands; optional accepts such clients";
@@ -45,18 +47,7 @@ pub fn explain(error: &CertificateError) -> String {
             "unsuitable certificate purpose: it is not for clients".to_owned()
         }
         CertificateError::BadEncoding => "bad encoding: it is not a valid certificate".to_owned(),
-        CertificateError::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
-            Some(webpki::Error::CaUsedAsEndEntity) => {
-                "invalid CA certificate: it is the certificate of an authority, not of a client".to_owned()
-            }
-            Some(webpki::Error::UnsupportedCertVersion) => {
-                "unsupported version: it is an X.509 certificate of version 1; create one of version 3 (with \
-                 extensions)"
-                    .to_owned()
-            }
-            Some(error) => error.to_string(),
-            None => "it is not valid".to_owned(),
-        },
+        CertificateError::Other(other) => webpki_fault::explain(other.0.downcast_ref(), "not of a client"),
         other => other.to_string(),
     }
 }

@@ -4,8 +4,11 @@ use lacquer_http::date;
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
 
-use super::certificate_fault::certificate_fault;
 use super::settings::OriginTls;
+use crate::webpki_fault;
+
+/// The end of the sentence about an origin with the certificate of an authority.
+const NOT_OF_A_SERVER: &str = "not of a server; if the server has signed it itself, name it in .ssl_ca_file";
 
 /// The reason if the origin sends something else than TLS.
 pub const NOT_TLS: &str = "the origin does not speak TLS on this port; check .port, or remove .ssl";
@@ -97,7 +100,7 @@ fn of_certificate(error: &CertificateError, tls: &OriginTls) -> String {
             "unsupported signature algorithm: it is signed with SHA-1 or another outdated algorithm".to_owned()
         }
         CertificateError::BadEncoding => "bad encoding: it is not a valid certificate".to_owned(),
-        CertificateError::Other(other) => certificate_fault(other.0.downcast_ref()),
+        CertificateError::Other(other) => webpki_fault::explain(other.0.downcast_ref(), NOT_OF_A_SERVER),
         other => other.to_string(),
     }
 }

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rustls::CertificateError;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use super::certificate_fault::explain_own;
 use super::provider::provider;
+use crate::webpki_fault;
 
 /// A certificate chain and its key.
 #[derive(Clone)]
@@ -41,11 +42,19 @@ impl Identity {
         let key = CertifiedKey::from_der(chain, key, provider()).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => "the private key belongs to another certificate".to_owned(),
             rustls::Error::InvalidCertificate(fault) => {
-                format!("the certificate cannot be used: {}", explain_own(&fault))
+                format!("the certificate cannot be used: {}", explain(&fault))
             }
             other => format!("the certificate or its private key cannot be used: {other}"),
         })?;
         Ok(Identity { key: Arc::new(key) })
+    }
+}
+
+fn explain(fault: &CertificateError) -> String {
+    match fault {
+        CertificateError::BadEncoding => "bad encoding: it is not a valid certificate".to_owned(),
+        CertificateError::Other(other) => webpki_fault::explain(other.0.downcast_ref(), "not of a client"),
+        other => other.to_string(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! TLS towards origins: trusted authorities, client certificates, and the settings of connections.
 
 mod authorities;
-mod certificate_fault;
 mod checks;
 mod explain;
 mod identity;
