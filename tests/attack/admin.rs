@@ -18,12 +18,7 @@ const STRANGERS: usize = 256;
 fn daemon(script: &str) -> (Daemon, AdminPort) {
     let options = ["-w", "127.0.0.1:0", "-s", "malloc,32M"];
     let daemon = Daemon::start_by(&vcl(([127, 0, 0, 1], 1).into(), SYNTH), &options, script);
-    let port = AdminPort::of(&daemon.directory()).expect("the daemon publishes its listener");
-    assert!(
-        until(|| port.ask_openly("/readyz").is_ok_and(|ready| ready.status == 200)),
-        "{}",
-        daemon.stderr()
-    );
+    let port = AdminPort::when_ready(&daemon);
     (daemon, port)
 }
 

@@ -18,12 +18,7 @@ fn start(otlp: &str, origin: Option<&Recorder>) -> (Daemon, AdminPort) {
     let address = origin.map_or(([127, 0, 0, 1], 1).into(), |origin| origin.address);
     let options = ["-w", otlp, "-w", "127.0.0.1:0", "-p", "trace_rate=1", "-s", "malloc,32M"];
     let daemon = Daemon::start(&vcl(address, SYNTH), &options);
-    let port = AdminPort::of(&daemon.directory()).expect("the daemon publishes its listener");
-    assert!(
-        until(|| port.ask_openly("/readyz").is_ok_and(|ready| ready.status == 200)),
-        "{}",
-        daemon.stderr()
-    );
+    let port = AdminPort::when_ready(&daemon);
     (daemon, port)
 }
 

@@ -11,13 +11,12 @@ use lacquer_h3::qpack::{self, Begun, Decoder, Step};
 use lacquer_h3::{Connection, frame, settings};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::client::Tally;
 use crate::load::report;
 use crate::options::Options;
+use crate::secure::trusting;
 
 /// The name in the certificates of the bench.
 const NAME: &str = "bench";
@@ -42,11 +41,7 @@ pub fn run(options: &Options) -> Result<(), String> {
 
 /// Returns the settings of a client that trusts the certificates of a file.
 fn client_config(file: &str) -> Result<ClientConfig, Failure> {
-    let mut roots = rustls::RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(file)? {
-        roots.add(certificate?)?;
-    }
-    let mut tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let mut tls = trusting(file)?;
     tls.alpn_protocols = vec![b"h3".to_vec()];
     Ok(ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?)))
 }

@@ -24,7 +24,10 @@ pub fn open(address: SocketAddr, options: &Options) -> Result<Vec<TcpStream>, St
     if count == 0 {
         return Ok(Vec::new());
     }
-    let config = Arc::new(config(options.text("trust", ""))?);
+    let trust = options.text("trust", "");
+    let mut config = trusting(trust).map_err(|error| format!("{trust}: {error}"))?;
+    config.resumption = rustls::client::Resumption::disabled();
+    let config = Arc::new(config);
     let request = format!("GET {} HTTP/1.1\r\nHost: {NAME}\r\n\r\n", options.text("path", "/"));
     let one = |n| {
         let source = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2 + (n / PER_ADDRESS) as u8));
@@ -33,15 +36,13 @@ pub fn open(address: SocketAddr, options: &Options) -> Result<Vec<TcpStream>, St
     (0..count).map(one).collect::<io::Result<_>>().map_err(|error| format!("{address}: {error}"))
 }
 
-fn config(trust: &str) -> Result<ClientConfig, String> {
+/// Returns the settings of a client that trusts the certificates of a file.
+pub fn trusting(file: &str) -> Result<ClientConfig, Box<dyn std::error::Error>> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(trust).map_err(|error| format!("{trust}: {error}"))? {
-        let certificate = certificate.map_err(|error| format!("{trust}: {error}"))?;
-        roots.add(certificate).map_err(|error| format!("{trust}: {error}"))?;
+    for certificate in CertificateDer::pem_file_iter(file)? {
+        roots.add(certificate?)?;
     }
-    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    config.resumption = rustls::client::Resumption::disabled();
-    Ok(config)
+    Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 }
 
 /// Connects from this address, and receives one response to its end.

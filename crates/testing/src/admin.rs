@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::client::{Client, Response};
+use crate::daemon::{Daemon, until};
 use crate::management::published;
 
 /// The address of the listener, and the token that the daemon has made.
@@ -22,6 +23,14 @@ impl AdminPort {
         let address = published.lines().next()?.strip_prefix("http://")?.strip_suffix('/')?.parse().ok()?;
         let token = fs::read_to_string(directory.join("_.token")).ok()?.trim().to_owned();
         Some(AdminPort { address, token })
+    }
+
+    /// Finds the listener of a daemon, and waits until it is ready.
+    pub fn when_ready(daemon: &Daemon) -> AdminPort {
+        let port = AdminPort::of(&daemon.directory()).expect("the daemon publishes its listener");
+        let is_ready = || port.ask_openly("/readyz").is_ok_and(|ready| ready.status == 200);
+        assert!(until(is_ready), "{}", daemon.stderr());
+        port
     }
 
     /// Returns a request with the token. A body is JSON.

@@ -14,12 +14,7 @@ use crate::Site;
 
 fn start(options: &[&str]) -> (Site, AdminPort) {
     let site = Site::start("", &[&["-w", "127.0.0.1:0"], options].concat());
-    let port = AdminPort::of(&site.daemon.directory()).expect("the daemon publishes its listener");
-    assert!(
-        until(|| port.ask_openly("/readyz").is_ok_and(|ready| ready.status == 200)),
-        "{}",
-        site.daemon.stderr()
-    );
+    let port = AdminPort::when_ready(&site.daemon);
     (site, port)
 }
 
