@@ -127,7 +127,8 @@ pub struct Arena {
     mapping: Mapping,
     limit: Option<u64>,
     geometry: Geometry,
-    can_punch: bool,
+    /// Whether sockets may hold pages of the file.
+    can_send: bool,
     counters: Counters,
     allocator: Mutex<Allocator>,
     /// Evicts an object. Returns false if no object can be evicted.
@@ -224,13 +225,9 @@ impl Arena {
             None => Handover::None,
         };
         let arena = Self {
-            // This also discards the content that an earlier user of the descriptor left. Recovery does so for the
+            // Punching also discards the content that an earlier user of the descriptor left. Recovery does so for the
             // pages that no object uses.
-            can_punch: if take_over || is_shared {
-                mapping.can_punch()
-            } else {
-                mapping.punch(0, bytes).is_ok()
-            },
+            can_send: (take_over || is_shared || mapping.punch(0, bytes).is_ok()) && mapping.can_send(),
             mapping,
             limit: size,
             geometry,
@@ -360,7 +357,7 @@ impl Arena {
             let Allocator { runs, slabs, handover, .. } = &mut *guard;
             handover.pin(runs, slabs);
         }
-        if !self.can_punch {
+        if !self.can_send {
             // No span was ever sent from the file.
             return Ok(());
         }
@@ -381,8 +378,8 @@ impl Arena {
         &self.mapping
     }
 
-    pub(crate) fn can_punch(&self) -> bool {
-        self.can_punch
+    pub(crate) fn can_send(&self) -> bool {
+        self.can_send
     }
 
     pub(crate) fn alloc(&self, size: usize) -> Result<(u64, Allocation), Full> {
@@ -471,7 +468,7 @@ impl Arena {
             drop(allocator);
             let is_clean = self.mapping.punch(at, u64::from(bytes)).is_ok();
             if sent && !is_clean {
-                // Losing the pages is better than serving their new contents to the wrong client. `can_punch` makes
+                // Losing the pages is better than serving their new contents to the wrong client. `can_send` makes
                 // this nearly impossible.
                 return;
             }

@@ -15,6 +15,9 @@ pub(crate) struct Mapping {
     /// Whether the file occupies blocks of a file system. A write to a page without a block ends the process if the file
     /// system is full.
     has_blocks: bool,
+    /// Whether each page is on its own in memory, so that those that a socket holds keep their contents when they are
+    /// punched.
+    has_single_pages: bool,
 }
 
 // SAFETY: the mapping is plain memory; the spans that are handed out decide who may access which part.
@@ -34,12 +37,14 @@ impl Mapping {
 
     fn over(base: NonNull<u8>, len: usize, fd: OwnedFd) -> Self {
         let has_blocks = system::has_blocks(fd.as_fd());
-        Self { base, len, fd, has_blocks }
+        let has_single_pages = system::has_single_pages(fd.as_fd(), base, len);
+        Self { base, len, fd, has_blocks, has_single_pages }
     }
 
-    /// Returns whether pages can be returned to the system, without changing any.
-    pub(crate) fn can_punch(&self) -> bool {
-        system::can_punch(self.fd())
+    /// Returns whether a socket may send pages of the file, because [`Self::punch`] leaves it those that it holds.
+    /// Changes no page.
+    pub(crate) fn can_send(&self) -> bool {
+        self.has_single_pages && system::can_punch(self.fd())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -50,8 +55,8 @@ impl Mapping {
         self.fd.as_fd()
     }
 
-    /// Returns the pages of a range to the system. Pages that a socket still holds keep their contents; the next
-    /// access to the range finds new zero pages. The blocks of a file stay reserved.
+    /// Returns the pages of a range to the system; the next access to the range finds new zero pages. Pages that a
+    /// socket holds keep their contents if the file [can send](Self::can_send). The blocks of a file stay reserved.
     pub(crate) fn punch(&self, at: u64, len: u64) -> io::Result<()> {
         system::punch(self.fd(), at, len)?;
         if self.has_blocks {

@@ -140,7 +140,7 @@ impl Span {
             from.checked_add(len).is_some_and(|end| end <= self.len()),
             "a range beyond the bytes written"
         );
-        (self.owns_pages() && self.arena.can_punch()).then(|| {
+        (self.owns_pages() && self.arena.can_send()).then(|| {
             self.mark_sent();
             FileRange { fd: self.arena.mapping().fd(), offset: self.at + from as u64, len }
         })

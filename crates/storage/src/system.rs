@@ -72,8 +72,26 @@ pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
     let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), len) };
 }
 
-/// Returns the pages of a range to the system. Pages that a socket still holds keep their contents; the next access
-/// to the range finds new zero pages.
+/// Returns whether a file is in the file system of the kernel in which all files of `memfd_create` are.
+fn is_anonymous(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(rustix::fs::fstat(fd)?.st_dev == rustix::fs::fstat(memory_file()?)?.st_dev)
+}
+
+/// Returns whether each page of a file is on its own in memory, and remains so. The mapping that [`map`] returned must be
+/// the only way by which pages get into the file.
+///
+/// A part of a larger unit of memory that a socket holds is not removed when it is punched, but filled with zeros, and
+/// later with the next contents, which the socket then sends. Files on disks and on other file systems in memory may have
+/// such units at any time.
+pub(crate) fn has_single_pages(fd: BorrowedFd<'_>, base: NonNull<u8>, len: usize) -> bool {
+    // SAFETY: the range is a mapping; the advice does not change its contents.
+    let advised = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxNoHugepage) };
+    // A kernel without large pages does not know the advice.
+    matches!(advised, Ok(()) | Err(Errno::INVAL)) && is_anonymous(fd).unwrap_or(false)
+}
+
+/// Returns the pages of a range to the system; the next access to the range finds new zero pages. If pages are
+/// [single](has_single_pages), those that a socket still holds keep their contents.
 pub(crate) fn punch(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(fd, flags, at, len)?)

@@ -64,6 +64,10 @@ pub(crate) fn punch(_fd: BorrowedFd<'_>, _at: u64, _len: u64) -> io::Result<()> 
     Ok(())
 }
 
+pub(crate) fn has_single_pages(_fd: BorrowedFd<'_>, _base: NonNull<u8>, _len: usize) -> bool {
+    true
+}
+
 pub(crate) fn has_blocks(_fd: BorrowedFd<'_>) -> bool {
     false
 }

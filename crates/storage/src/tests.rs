@@ -173,6 +173,43 @@ fn pages_in_a_socket_are_not_rewritten() {
     assert_eq!(again.bytes(), new);
 }
 
+/// Memory of a file system may be in units larger than a page, which sockets would send with later contents.
+#[test]
+#[cfg(not(miri))]
+fn pages_of_named_files_are_not_lent_to_sockets() {
+    let folder = lacquer_testing::Folder::new("named");
+    for at in [
+        folder.join("arena"),
+        std::path::PathBuf::from(format!("/dev/shm/lacquer-arena-{}", std::process::id())),
+    ] {
+        let file =
+            std::fs::File::options().read(true).write(true).create_new(true).open(&at).expect("a new file");
+        std::fs::remove_file(&at).expect("just made");
+        // SAFETY: the file has no name, and nothing else uses its descriptor.
+        let arena = unsafe { Arena::from_fd(file.into(), Some(8 << 20), 8 << 20) }.expect("mapped");
+        let span = Span::with_contents(&arena, &[&[1; 300_000]]).expect("fits");
+        assert!(span.file_range(0, 300_000).is_none(), "{}", at.display());
+    }
+}
+
+/// With `shmem_enabled` set to `always`, the kernel gives a file in memory large pages where the mapping does not refuse
+/// them.
+#[test]
+#[cfg(not(miri))]
+fn arenas_refuse_large_pages() {
+    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage/shmem_enabled").exists() {
+        return eprintln!("skipped: this kernel has no large pages");
+    }
+    let _arena = Arena::anonymous(Some(3 << 20)).expect("memfd");
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("readable");
+    let flags: Vec<&str> = maps
+        .split("memfd:lacquer-arena")
+        .skip(1)
+        .filter_map(|map| map.lines().find(|line| line.starts_with("VmFlags:")))
+        .collect();
+    assert!(!flags.is_empty() && flags.iter().all(|flags| flags.contains(" nh")), "{flags:?}");
+}
+
 struct Unpark(Thread);
 
 impl Wake for Unpark {

@@ -59,14 +59,23 @@ pub(crate) struct SmallDisk(pub(crate) PathBuf);
 
 impl SmallDisk {
     pub(crate) fn new(place: &Place, megabytes: u32) -> Option<SmallDisk> {
+        SmallDisk::with(place, &format!("size={megabytes}m"))
+    }
+
+    /// Makes one whose memory is in units of 2 MB. A file system on a disk has large units only sometimes.
+    pub(crate) fn with_large_pages(place: &Place, megabytes: u32) -> Option<SmallDisk> {
+        SmallDisk::with(place, &format!("size={megabytes}m,huge=always"))
+    }
+
+    fn with(place: &Place, options: &str) -> Option<SmallDisk> {
         let path = place.0.join("small");
         fs::create_dir_all(&path).expect("a directory can be created");
-        let (size, target) = (format!("size={megabytes}m"), path.display().to_string());
+        let target = path.display().to_string();
         if !is_root() {
             eprintln!("skipped: only root can mount a file system");
             return None;
         }
-        let mounted = run("mount", &["-t", "tmpfs", "-o", &size, "lacquer-test", &target]);
+        let mounted = run("mount", &["-t", "tmpfs", "-o", options, "lacquer-test", &target]);
         mounted.map_err(|error| eprintln!("skipped: tmpfs cannot be mounted: {error}")).ok()?;
         Some(SmallDisk(path))
     }

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use lacquer_testing::Random;
 use lacquer_testing::client::Client;
@@ -262,6 +263,40 @@ fn no_damage_is_served() {
         // An empty file for the next damage.
         kill_now(daemon);
         fs::remove_file(&state).expect("it exists");
+    }
+}
+
+/// The memory of an object that is removed while clients receive it is not used for others before they have it.
+#[test]
+fn slow_clients_receive_what_was_removed_meanwhile() {
+    let (pages, place) = (Pages::start(), Place::new("file-slow"));
+    let Some(disk) = SmallDisk::with_large_pages(&place, 64) else { return };
+    let daemon = start(&pages, &format!("file,{}/cache,32m", disk.0.display()));
+    let mut client = connect(&daemon);
+    for round in 0..6 {
+        let long = |n: u64| 50 * (20 * round + n) + n % 5;
+        let purge = |client: &mut Client, pages: std::ops::Range<u64>| {
+            for n in pages {
+                assert_eq!(ask(client, "PURGE", &format!("/{}", long(n)), "").status, 200);
+            }
+        };
+        for n in (0..8).chain(0..8) {
+            version(&mut client, long(n));
+        }
+        let mut slow: Vec<Client> = (0..8).map(|_| connect(&daemon)).collect();
+        for (n, client) in slow.iter_mut().enumerate() {
+            client.send(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", long(n as u64))).expect("connected");
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        purge(&mut client, 0..8);
+        for n in 8..20 {
+            version(&mut client, long(n));
+        }
+        purge(&mut client, 8..20);
+        for (n, client) in slow.iter_mut().enumerate() {
+            let got = client.response_to("GET").expect("a response").body;
+            assert!(got == body(long(n as u64), 1, ""), "round {round}, client {n}");
+        }
     }
 }
 
