@@ -127,6 +127,15 @@ fn fetch(mut tls: Tls, name: &str, target: &str) -> Result<(u16, String), String
     Ok(parse(&response))
 }
 
+/// Returns a whole response over TLS.
+pub fn exchange_over_tls(port: u16, name: &str, target: &str) -> String {
+    let mut tls = connect(port, name).expect("a handshake");
+    tls.write_all(request(target, name, "close").as_bytes()).unwrap();
+    let mut response = Vec::new();
+    let _ = tls.read_to_end(&mut response);
+    String::from_utf8_lossy(&response).into_owned()
+}
+
 /// A connection that stays open.
 pub struct Kept {
     tls: Tls,

@@ -1,13 +1,14 @@
 //! `lacquer run --https`: localhost with a certificate that a client verifies, redirections, and wrong options.
 
 use std::fs;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use lacquer_testing::origin::Origin;
 
-use crate::client::{exchange, verified_page};
+use crate::client::{exchange, exchange_over_tls, verified_page};
 use crate::pebble::until;
 use crate::site::{Ports, respond};
 
@@ -120,6 +121,43 @@ fn localhost_is_served_and_redirected() {
     assert!(verified_page(ports.tls, "localhost", &first).is_ok());
 }
 
+/// Returns the value of Alt-Svc over TLS, whether the UDP port is in use, and what the command has printed.
+fn http3(folder: &Path, ports: &Ports) -> (Option<String>, bool, String) {
+    let response = exchange_over_tls(ports.tls, "localhost", "/");
+    let announced = response.lines().find_map(|line| line.strip_prefix("Alt-Svc: ")).map(str::to_owned);
+    let is_used = UdpSocket::bind(("127.0.0.1", ports.tls)).is_err();
+    (announced, is_used, fs::read_to_string(folder.join("out")).unwrap())
+}
+
+#[test]
+fn http3_is_served_beside_https_unless_it_is_switched_off_or_its_port_is_in_use() {
+    let origin = Origin::start(respond);
+    let backend = origin.address.to_string();
+    let (scratch, ports) = (Scratch::new("http3"), Ports::choose());
+    let options = ["--backend", &backend];
+
+    let running = start(&scratch.0, &ports, &options);
+    let (announced, is_used, text) = http3(&scratch.0, &ports);
+    assert_eq!(announced, Some(format!("h3=\":{}\"; ma=86400", ports.tls)));
+    assert!(is_used && text.contains(&format!("HTTP/3 on UDP port {}", ports.tls)), "{text}");
+    drop(running);
+
+    fs::write(scratch.0.join("off.toml"), "no-http3 = true\n").unwrap();
+    let file = scratch.0.join("off.toml").display().to_string();
+    for off in [&["--no-http3"][..], &["--config", &file]] {
+        let running = start(&scratch.0, &ports, &[&options, off].concat());
+        let (announced, is_used, text) = http3(&scratch.0, &ports);
+        assert!(announced.is_none() && !is_used && !text.contains("HTTP/3"), "{off:?} {text}");
+        drop(running);
+    }
+
+    let _other = UdpSocket::bind(("127.0.0.1", ports.tls)).unwrap();
+    let _running = start(&scratch.0, &ports, &options);
+    let (announced, _, text) = http3(&scratch.0, &ports);
+    let line = format!("lacquer: https is served without HTTP/3: cannot listen on UDP port {}: ", ports.tls);
+    assert!(announced.is_none() && text.matches("HTTP/3").count() == 1 && text.contains(&line), "{text}");
+}
+
 #[test]
 fn a_vcl_of_the_users_is_included() {
     let (scratch, ports) = (Scratch::new("https-vcl"), Ports::choose());
@@ -145,6 +183,7 @@ fn wrong_options_say_what_to_do() {
     let output = |options: &[&str]| -> Output { command(&scratch.0, options).output().unwrap() };
     for (options, words) in [
         (&["--hsts"][..], "--hsts needs --https"),
+        (&["--no-http3"], "--no-http3 needs --https"),
         (&["--https", "localhost", "--hsts"], "--hsts cannot be used for localhost"),
         (&["--https", "localhost", "--https", "a.example"], "cannot be combined"),
         (&["--https", "localhost", "--staging"], "cannot be combined"),

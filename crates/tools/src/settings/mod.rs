@@ -35,10 +35,11 @@ impl Kind {
     }
 }
 
-const KEYS: [(&str, Kind); 24] = [
+const KEYS: [(&str, Kind); 25] = [
     ("listen", Kind::List),
     ("https", Kind::List),
     ("https-listen", Kind::List),
+    ("no-http3", Kind::Flag),
     ("hsts", Kind::Flag),
     ("staging", Kind::Flag),
     ("email", Kind::Text),

@@ -1,7 +1,7 @@
 //! The addresses that clients connect to.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 
 use crate::failure::Failure;
@@ -17,6 +17,8 @@ pub struct Listen {
     place: Place,
     /// Whether connections begin with a PROXY header, which names the client.
     has_proxy: bool,
+    /// Whether HTTP/3 is served on the UDP port too.
+    has_http3: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +29,7 @@ enum Place {
 
 impl Listen {
     pub fn tcp(host: &str, port: u16) -> Listen {
-        Listen { place: Place::Tcp { host: host.to_owned(), port }, has_proxy: false }
+        Listen { place: Place::Tcp { host: host.to_owned(), port }, has_proxy: false, has_http3: false }
     }
 
     /// Parses the value of an option.
@@ -43,7 +45,7 @@ impl Listen {
                 Failure::new(format_args!("--{option} {text}{PROXY}: https has no PROXY headers")).hint(hint)
             );
         }
-        Ok(Listen { place: Place::parse(option, text)?, has_proxy })
+        Ok(Listen { place: Place::parse(option, text)?, has_proxy, has_http3: false })
     }
 
     /// Returns the argument of lacquerd's `-a`.
@@ -53,6 +55,28 @@ impl Listen {
             Place::Tcp { host, port } => format!("{host}:{port}{end}"),
             Place::Socket(path) => format!("{}{end}", path.display()),
         }
+    }
+
+    /// Serves HTTP/3 too, unless this is the path of a socket. Fails if the UDP port cannot be bound, with the reason.
+    pub fn add_http3(&mut self) -> Result<(), String> {
+        let Place::Tcp { host, port } = &self.place else { return Ok(()) };
+        let addresses: Vec<_> = match host.as_str() {
+            "" => vec![("0.0.0.0", *port), ("::", *port)],
+            host => vec![(host.trim_matches(['[', ']']), *port)],
+        };
+        let addresses = addresses.iter().filter_map(|address| address.to_socket_addrs().ok()).flatten();
+        // The daemon reports other faults, which TCP has too, or listens on the other family.
+        let is_fault = |kind| matches!(kind, io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied);
+        let fault = |address| UdpSocket::bind(address).err().filter(|error| is_fault(error.kind()));
+        if let Some(error) = addresses.into_iter().find_map(fault) {
+            return Err(format!("cannot listen on UDP port {port}: {error}"));
+        }
+        self.has_http3 = true;
+        Ok(())
+    }
+
+    pub fn has_http3(&self) -> bool {
+        self.has_http3
     }
 
     /// Returns a name for the directory of the daemon that listens here.

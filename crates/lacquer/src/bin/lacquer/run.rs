@@ -73,6 +73,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         command.arg("-p").arg(param);
     }
     if let Some(https) = &https {
+        https.warn();
         https.add_arguments(&mut command, matches!(source, Source::Vcl(_)));
     }
     for listen in &listens {

@@ -3,7 +3,7 @@
 use crate::args::Opt;
 use crate::rules;
 
-const BASIC: [Opt; 15] = [
+const BASIC: [Opt; 16] = [
     Opt::many(
         "listen",
         "ADDR",
@@ -15,7 +15,8 @@ const BASIC: [Opt; 15] = [
         "NAMES",
         "serve https, with a certificate of Let's Encrypt for these names: example.org;www.example.org; http redirects to it. `localhost` has a certificate of your own authority",
     ),
-    Opt::many("https-listen", "ADDR", "address for https; default :443"),
+    Opt::many("https-listen", "ADDR", "address for https, and for HTTP/3 on the same UDP port; default :443"),
+    Opt::flag("no-http3", "serve https without HTTP/3"),
     Opt::flag("hsts", "tell browsers to use https only, for a year"),
     Opt::flag("staging", "use Let's Encrypt's server for tests, whose certificates no browser trusts"),
     Opt::one("email", "ADDR", "your address, for Let's Encrypt"),

@@ -51,13 +51,15 @@ pub struct Https {
     listens: Vec<Listen>,
     plain: Vec<Listen>,
     has_hsts: bool,
+    /// The reasons for which addresses have no HTTP/3.
+    without_http3: Vec<String>,
 }
 
 /// Evaluates the options. Returns `None` without `--https`, which the others need.
 pub fn plan(values: &Values) -> Result<Option<Https>, Failure> {
     let given = values.many("https");
     if given.is_empty() {
-        let companions = ["https-listen", "hsts", "staging", "email"];
+        let companions = ["https-listen", "no-http3", "hsts", "staging", "email"];
         return match companions.iter().find(|name| values.has(name)) {
             Some(name) => Err(Failure::new(format_args!("--{name} needs --https"))
                 .hint("name the site: --https example.org, or --https localhost")),
@@ -82,10 +84,15 @@ pub fn plan(values: &Values) -> Result<Option<Https>, Failure> {
     };
     let (https, http) = default_ports(is_local);
     let host = if is_local { LOCALHOST } else { "" };
-    let listens = parse((listen::HTTPS, Listen::tcp(host, https)))?;
+    let mut listens = parse((listen::HTTPS, Listen::tcp(host, https)))?;
     let plain = parse(("listen", Listen::tcp(host, http)))?;
+    let without_http3 = if values.has("no-http3") {
+        Vec::new()
+    } else {
+        listens.iter_mut().filter_map(|listen| listen.add_http3().err()).collect()
+    };
     let source = if is_local { local_source(&listens)? } else { acme_source(values)? };
-    Ok(Some(Https { source, listens, plain, has_hsts }))
+    Ok(Some(Https { source, listens, plain, has_hsts, without_http3 }))
 }
 
 /// Returns the ports for https and http. Public names need those that browsers and certificate authorities use.
@@ -112,12 +119,24 @@ fn local_source(listens: &[Listen]) -> Result<Source, Failure> {
     let files = local::make(&folder).map_err(Failure::new)?;
     let mut text = format!("pem-file = \"{}\"\n", files.certificate.display());
     for listen in listens {
-        text.extend(["frontend = \"", &listen.argument(), "\"\n"]);
+        text.extend(["frontend = ", &frontend(listen), "\n"]);
     }
     let options = folder.join("tls.conf");
     fs::write(&options, text)
         .map_err(|error| Failure::new(format_args!("{}: {error}", options.display())))?;
     Ok(Source::Local { files, options })
+}
+
+/// Returns the block of a listener in a file of `-A`.
+fn frontend(listen: &Listen) -> String {
+    let address = listen.argument();
+    match address.rsplit_once(':') {
+        Some((host, port)) if listen.has_http3() => {
+            let host = if host.is_empty() { "*" } else { host };
+            format!("{{ host = \"{host}\" port = \"{port}\" h3 = on }}")
+        }
+        _ => format!("\"{address}\""),
+    }
 }
 
 fn acme_source(values: &Values) -> Result<Source, Failure> {
@@ -155,6 +174,13 @@ impl Https {
         &self.plain
     }
 
+    /// Prints why addresses have no HTTP/3.
+    pub fn warn(&self) {
+        for why in &self.without_http3 {
+            eprintln!("lacquer: https is served without HTTP/3: {why}");
+        }
+    }
+
     /// Adds the arguments of the daemon. `reads_files` is whether VCL may read files.
     pub fn add_arguments(&self, command: &mut Command, reads_files: bool) {
         command.args(["-p", "feature=+http2"]);
@@ -170,7 +196,8 @@ impl Https {
                 let names = names.iter().map(|names| format!(",acme={}", names.all().join(";")));
                 let names: String = names.collect();
                 for listen in &self.listens {
-                    command.arg("-a").arg(format!("{},https{names}", listen.argument()));
+                    let http3 = if listen.has_http3() { ",h3" } else { "" };
+                    command.arg("-a").arg(format!("{},https{http3}{names}", listen.argument()));
                 }
                 command.arg("-p").arg(format!("acme_folder={}", folder.display()));
                 if *is_staging {
@@ -204,6 +231,9 @@ impl Https {
             Source::Local { .. } => vec![place(&LOCALHOST.to_owned())],
             Source::Acme { names, .. } => names.iter().flat_map(Names::all).map(place).collect(),
         };
+        let with_http3 = self.listens.iter().filter(|listen| listen.has_http3()).filter_map(Listen::port);
+        places
+            .extend(with_http3.map(|port| format!("HTTP/3 on UDP port {port} (--no-http3 switches it off)")));
         places.extend(self.plain.iter().map(|listen| format!("{} (redirects to https)", listen.curl())));
         places
     }
