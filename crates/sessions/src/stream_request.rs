@@ -68,6 +68,15 @@ async fn serve(req: &mut Req) {
     .await;
 }
 
+/// Ends the transaction of a request that is refused before it starts. Its records name the client.
+#[cold]
+pub fn refuse(services: &Services, mut slot: TransactionSlot<Req>) {
+    if let Some(req) = slot.transaction() {
+        lacquer_engine::client::log_start(req);
+    }
+    finish(services, slot);
+}
+
 /// Ends a request's transaction, and recycles its slot.
 pub fn finish(services: &Services, mut slot: TransactionSlot<Req>) {
     if let Some(req) = slot.transaction() {

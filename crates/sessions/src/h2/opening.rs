@@ -107,7 +107,7 @@ impl Opening {
             Ok(head) => head,
             Err(error) => {
                 conn.log(Tag::Debug, format_args!("HPACK/FINI {}", error.name()));
-                stream_request::finish(conn.services(), self.slot);
+                stream_request::refuse(conn.services(), self.slot);
                 self.stream.close();
                 return Err(error);
             }
@@ -118,7 +118,7 @@ impl Opening {
 
     /// Ends the request, because the connection ends before the header block is complete.
     pub fn abandon(self) {
-        stream_request::finish(self.stream.conn().services(), self.slot);
+        stream_request::refuse(self.stream.conn().services(), self.slot);
         self.stream.close();
     }
 }

@@ -52,7 +52,7 @@ pub fn begin(stream: &Rc<Stream>, head: Head, cx: &mut Context<'_>) -> Result<Op
         }
         Err(error) => {
             conn.log(Tag::Debug, format_args!("H3: stream {}: {}", u64::from(stream.id), error.name()));
-            stream_request::finish(&conn.services, slot);
+            stream_request::refuse(&conn.services, slot);
             Err(error)
         }
     }
