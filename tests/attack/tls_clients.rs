@@ -9,7 +9,7 @@ use lacquer_testing::daemon::Daemon;
 use lacquer_testing::slots::shared_slot;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SerialNumber};
 
-use crate::tls::{Served, connect, start, start_with};
+use crate::tls::{Served, connect, start, start_with, tls_client};
 
 const FACTS: &str = r"import tls;
 sub vcl_deliver {
@@ -131,6 +131,23 @@ fn clients_are_verified_by_their_certificates() {
     served.daemon.ok("tls.cert.reload");
     assert!(curl(&served, &["--cert", &alice]).contains("curl:"));
     assert!(curl(&served, &["--cert", &mallory]).contains("CN=mallory"));
+}
+
+/// With TLS 1.3, a client has sent requests before it learns that its certificate is refused. It gets the alert
+/// nevertheless, and not a reset.
+#[test]
+fn a_refused_client_gets_the_alert_though_it_has_sent_requests() {
+    let _slot = shared_slot();
+    let people = People::new("eager");
+    let served = start_with("", &people.listener("required"), &[]);
+    for round in 0..20 {
+        let mut client = tls_client(served.address);
+        client.conn.writer().write_all(&[b'x'; 16_000]).expect("it is buffered");
+        let shaken = client.conn.complete_io(&mut client.sock).map(|_| ());
+        let read = shaken.and_then(|()| client.read(&mut [0; 100]).map(|_| ()));
+        let text = read.expect_err("no certificate").to_string();
+        assert!(text.contains("CertificateRequired"), "round {round}: {text}");
+    }
 }
 
 /// A session that OpenSSL resumes has the facts of the certificate that began it. A listener without such a client works.

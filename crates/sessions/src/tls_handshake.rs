@@ -3,13 +3,16 @@
 use lacquer_engine::{Services, Sess};
 use lacquer_http::SessClose;
 use lacquer_net::tls::{self, Acceptance};
-use lacquer_net::{Culprit, Failure, Stream};
+use lacquer_net::{ClientSocket, Culprit, Failure, Stream, linger};
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 use lacquer_tls::{CHALLENGE_PROTOCOL, Frontend};
 
 use crate::arrival::Arrival;
 use crate::connection::Connection;
+
+/// The longest lingering close after a failed handshake, in seconds.
+const MAX_LINGER: f64 = 1.0;
 
 /// Does the handshake within `tls_handshake_timeout`.
 pub async fn accept(
@@ -29,15 +32,29 @@ pub async fn accept(
             Err(SessClose::RespClose)
         }
         Ok(Ok(stream)) => Ok(Arrival { stream, ahead: Vec::new() }),
-        Ok(Err(failure)) => {
-            services.log().write(Tag::TLS, vxid, failure.log_text().as_bytes());
-            Err(reason(&failure))
+        Ok(Err(failed)) => {
+            services.log().write(Tag::TLS, vxid, failed.failure.log_text().as_bytes());
+            let reason = reason(&failed.failure);
+            if let Some(stream) = failed.stream.filter(|_| linger::is_due(reason, true)) {
+                end_refused(services, stream).await;
+            }
+            Err(reason)
         }
         Err(_) => {
             services.log().write(Tag::TLS, vxid, b"Handshake timeout");
             Err(SessClose::RxTimeout)
         }
     }
+}
+
+/// Closes a connection whose client may be sending still. With TLS 1.3, a client sends its first requests directly after
+/// its certificate; if they were left unread, the kernel's reset could overtake the alert about that certificate.
+#[cold]
+async fn end_refused(services: &Services, stream: Stream) {
+    let seconds = services.params().lingering_close.min(MAX_LINGER);
+    let (mut rx, tx) = Arrival { stream, ahead: Vec::new() }.split();
+    let deadline = services.deadlines().add_deadline();
+    linger::linger(&ClientSocket::new(tx), &mut rx, &deadline, seconds).await;
 }
 
 /// Returns whether the handshake was that of an ACME server. Its connection carries no data (RFC 8737, section 3).

@@ -52,13 +52,31 @@ struct Chosen {
     facts: TlsFacts,
 }
 
+/// A handshake with a client that has failed.
+pub struct Failed {
+    pub failure: Failure,
+    /// The connection. The client has got its alert, and may still be sending.
+    pub stream: Option<Stream>,
+}
+
+/// The result of a handshake: the state of the connection, and what was negotiated.
+type Agreed = (Box<Session>, Negotiated);
+
 /// Does the handshake with a client. `received` was already read. The caller limits the time.
 pub async fn accept(
     mut stream: Stream,
-    mut received: Vec<u8>,
+    received: Vec<u8>,
     how: &Acceptance<'_>,
-) -> Result<Stream, Failure> {
-    let accepted = receive_hello(&mut stream, &mut received).await?;
+) -> Result<Stream, Box<Failed>> {
+    match agree(&mut stream, received, how).await {
+        Ok(agreed) => secured(stream, agreed).map_err(|failure| Box::new(Failed { failure, stream: None })),
+        Err(failure) => Err(Box::new(Failed { failure: failure.of_client(), stream: Some(stream) })),
+    }
+}
+
+/// Exchanges the messages of a handshake with a client.
+async fn agree(stream: &mut Stream, mut received: Vec<u8>, how: &Acceptance<'_>) -> Result<Agreed, Failure> {
+    let accepted = receive_hello(stream, &mut received).await?;
     let Chosen { config, mut facts } = match choose_or_wait(&accepted, how.frontend).await {
         Ok(chosen) => chosen,
         Err(failure) => {
@@ -74,8 +92,12 @@ pub async fn accept(
     drop(accepted);
     let side = UnbufferedServerConnection::new(config)?;
     let begin_early = |handshake| Ok(Early::new(handshake));
-    let done = complete(stream, Handshake::new(side, received), facts, Some(how.turns), begin_early).await;
-    done.map_err(Failure::of_client)
+    complete(stream, Handshake::new(side, received), facts, Some(how.turns), begin_early).await
+}
+
+/// Returns the stream over a connection whose handshake is complete.
+fn secured(stream: Stream, (session, negotiated): Agreed) -> Result<Stream, Failure> {
+    Ok(Stream::Tls(Box::new(Connection::new(Socket::of(stream)?, *session, negotiated))))
 }
 
 /// Receives the client's first message.
@@ -140,7 +162,7 @@ fn choose(accepted: &Accepted, frontend: &Frontend) -> Result<Chosen, Failure> {
 
 /// Does the handshake with an origin. The caller limits the time.
 pub async fn connect(
-    stream: Stream,
+    mut stream: Stream,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 ) -> Result<Stream, Failure> {
@@ -151,7 +173,8 @@ pub async fn connect(
     let facts = TlsFacts { server_name: server_name.flatten(), ..TlsFacts::default() };
     let side = UnbufferedClientConnection::new(config, name)?;
     let refuse = |_| Err(Failure::Unexpected("data before the end of the handshake"));
-    complete(stream, Handshake::new(side, Vec::new()), facts, None, refuse).await
+    let agreed = complete(&mut stream, Handshake::new(side, Vec::new()), facts, None, refuse).await?;
+    secured(stream, agreed)
 }
 
 async fn read_more(stream: &Stream, received: &mut Vec<u8>) -> Result<(), Failure> {
@@ -164,12 +187,12 @@ async fn read_more(stream: &Stream, received: &mut Vec<u8>) -> Result<(), Failur
 
 /// Exchanges messages until the handshake is complete, or the client has sent early data that was accepted.
 async fn complete<S: Side>(
-    mut stream: Stream,
+    stream: &mut Stream,
     mut handshake: Handshake<S>,
     mut facts: TlsFacts,
     turns: Option<&HandshakeTurns>,
     begin_early: impl FnOnce(Handshake<S>) -> Result<Early, Failure>,
-) -> Result<Stream, Failure> {
+) -> Result<Agreed, Failure> {
     let mut piece = Vec::new();
     let unsent = loop {
         let advanced = match turns {
@@ -195,7 +218,7 @@ async fn complete<S: Side>(
         if handshake.has_early_data() {
             break None;
         }
-        read_more(&stream, &mut piece).await?;
+        read_more(stream, &mut piece).await?;
         handshake.receive(&piece);
         piece.clear();
     };
@@ -219,6 +242,5 @@ async fn complete<S: Side>(
         let _ = stream.write_all(session.output().bytes()).await;
         return Err(failure);
     }
-    let negotiated = Negotiated { protocol, tls: Some(Arc::new(facts)) };
-    Ok(Stream::Tls(Box::new(Connection::new(Socket::of(stream)?, session, negotiated))))
+    Ok((Box::new(session), Negotiated { protocol, tls: Some(Arc::new(facts)) }))
 }

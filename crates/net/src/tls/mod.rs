@@ -24,7 +24,7 @@ mod tests;
 mod traffic;
 mod turns;
 
-pub use accept::{Acceptance, accept, connect};
+pub use accept::{Acceptance, Failed, accept, connect};
 pub use connection::{Connection, Rx, Tx};
 pub use facts::{Certificate, TlsFacts};
 pub use failure::{Culprit, Failure};

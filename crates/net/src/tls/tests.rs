@@ -113,7 +113,7 @@ async fn accept_one(
     let (socket, _) = listener.accept().await.expect("a client");
     let turns = HandshakeTurns::default();
     let how = Acceptance { frontend: &Frontend::fixed(config), turns: &turns, wants_ja3: true };
-    accept(Stream::Tcp(socket), Vec::new(), &how).await
+    accept(Stream::Tcp(socket), Vec::new(), &how).await.map_err(|failed| failed.failure)
 }
 
 async fn connect_to(at: SocketAddr, config: Arc<ClientConfig>) -> Result<Stream, Failure> {
