@@ -176,6 +176,39 @@ fn connect_is_refused_unless_vcl_pipes_it() {
     }
 }
 
+/// Over HTTP/2, where a pipe becomes a pass, CONNECT gets the same response, and other streams go on.
+#[test]
+fn connect_over_http2_is_refused_by_a_response() {
+    let _slot = shared_slot();
+    for action in ["hash", "pass", "pipe"] {
+        let origin = Recorder::start(|_| ok("text"));
+        let subs = format!(
+            "sub vcl_recv {{ if (req.method == \"CONNECT\" && req.url == \"b:80\" && req.http.host == \"b:80\") {{ return ({action}); }} }}"
+        );
+        let daemon = Daemon::start(&vcl(origin.address, &subs), &["-p", "feature=+http2"]);
+        let mut client = H2Client::connect(daemon.address, &[]).expect("connections are accepted");
+        for (authority, flags, status) in [
+            ("b:80", h2::END_HEADERS, Some(405)),
+            ("b:80", h2::END_HEADERS | h2::END_STREAM, Some(405)),
+            ("b", h2::END_HEADERS, None),
+        ] {
+            let stream = client.new_stream();
+            client.send(kind::HEADERS, flags, stream, &h2::connect_block(authority)).expect("it is sent");
+            assert_eq!(
+                client.response(stream).expect("a response or a reset").0,
+                status,
+                "{action} {authority}"
+            );
+        }
+        assert!(origin.take().is_empty(), "{action}");
+        let stream = client.new_stream();
+        client
+            .send(kind::HEADERS, h2::END_HEADERS | h2::END_STREAM, stream, &h2::block("GET", "/", &[]))
+            .expect("it is sent");
+        assert_eq!(client.response(stream).expect("a response").0, Some(200), "{action}");
+    }
+}
+
 /// A length is forwarded in canonical form, whether a client or an origin sent it.
 #[test]
 fn lengths_are_forwarded_in_canonical_form() {

@@ -51,6 +51,11 @@ pub fn block(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     [vec![0x86], literals(&[&fields[..], more].concat())].concat()
 }
 
+/// Returns the header block of a CONNECT without a protocol.
+pub fn connect_block(authority: &str) -> Vec<u8> {
+    literals(&[(":method", "CONNECT"), (":authority", authority)])
+}
+
 /// Returns a header block of arbitrary fields; each name and value must be shorter than 127 bytes.
 fn literals(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();

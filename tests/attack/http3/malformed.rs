@@ -23,6 +23,8 @@ const INDEX: &[(&str, &str)] =
 const UPLOAD: &[(&str, &str)] =
     &[(":method", "POST"), (":scheme", "https"), (":authority", "example.test"), (":path", "/upload")];
 
+const CONNECT: &[(&str, &str)] = &[(":method", "CONNECT"), (":authority", "b:80")];
+
 /// The number of a unidirectional or a request stream of the client.
 #[derive(Clone, Copy, PartialEq)]
 pub enum To {
@@ -320,6 +322,8 @@ fn malformed_requests_end_their_stream_with_their_error() {
         ("a status", MessageError, with((":status", "200"))),
         ("extended CONNECT, which is not announced", MessageError, with((":protocol", "websocket"))),
         ("a pseudo-header after others", MessageError, headers(&[&[("a", "b")], INDEX])),
+        ("CONNECT with a path", MessageError, headers(&[CONNECT, &[(":path", "/")]])),
+        ("CONNECT without a port", MessageError, headers(&[&CONNECT[..1], &[(":authority", "b")]])),
         ("upper case", MessageError, with(("Accept", "x"))),
         ("a line in a value", MessageError, with(("a", "x\r\nhost: evil"))),
         ("a NUL in a value", MessageError, with(("a", "x\0y"))),
@@ -378,6 +382,7 @@ fn unusual_requests_are_answered() {
         ("no control stream", vec![request(index())]),
         ("a control stream that is late", vec![request(index()), begun()]),
         ("byte by byte", std::iter::once(begun()).chain(pieces(index())).collect()),
+        ("CONNECT", vec![begun(), Write(To::Request(0), headers(&[CONNECT]), End::Open)]),
         ("the end alone", vec![Write(To::Request(0), index(), End::Open), request(vec![])]),
         (
             "reserved frames",

@@ -2,8 +2,7 @@
 //! HTTP/2 and HTTP/3 share it. The rules that differ depend on the [`Version`].
 
 use super::check::{CALM, Log, MALFORMED, Role, add_trailer, check, connection_specific, shown, unknown};
-use super::extended;
-use super::{Body, Limits, Version};
+use super::{Body, Limits, Version, connect, extended};
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
 use crate::hpack::Line;
@@ -210,7 +209,7 @@ impl RequestBuilder {
                 }
                 return Err(error);
             }
-            None if !self.seen.scheme => {
+            None if !self.seen.scheme && !self.is_plain_connect(ws, msg) => {
                 log(Note::new(Tag::Debug, "Missing :scheme"));
                 return Err(Error::Stream(Reason::MissingScheme));
             }
@@ -228,13 +227,23 @@ impl RequestBuilder {
         if self.seen.authority {
             join_hosts(ws, msg);
         }
+        let is_connect = connect::is_connect(ws, msg);
         if let Some(protocol) = self.seen.protocol {
             extended::become_upgrade(ws, msg, protocol, log)?;
+        } else if is_connect {
+            connect::set_target(ws, msg, (self.seen.scheme, self.seen.authority), log)?;
         }
         let body = request(self.version, ws, msg, end_stream, log)?;
         let is_extended = self.seen.protocol.is_some();
-        let body = if is_extended && body == Body::UntilEnd { Body::Tunnel } else { body };
+        // What follows a CONNECT is no body (RFC 9110 section 9.3.6).
+        let body = if is_connect && body == Body::UntilEnd { Body::Tunnel } else { body };
         Ok(RequestHead { body, is_extended })
+    }
+
+    /// Returns whether the request is a CONNECT without a protocol, which has no scheme.
+    #[cold]
+    fn is_plain_connect(&self, ws: &Workspace, msg: &Message) -> bool {
+        self.seen.protocol.is_none() && connect::is_connect(ws, msg)
     }
 
     /// Ends trailers. Returns the fields that may be passed on.

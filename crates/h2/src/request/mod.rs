@@ -6,6 +6,7 @@
 
 mod builder;
 mod check;
+mod connect;
 mod decode;
 mod extended;
 

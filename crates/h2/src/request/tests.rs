@@ -150,6 +150,43 @@ fn extended_connect_becomes_a_request_to_upgrade() {
 }
 
 #[test]
+fn connect_has_an_authority_as_its_only_target() {
+    const CONNECT: &[(&str, &str)] = &[(":method", "CONNECT"), (":authority", "a.example:443")];
+    let decode = |fields: &[&[(&str, &str)]], end_stream| decode(&[&block(&fields.concat())], end_stream);
+    for (end_stream, body) in [(false, Body::Tunnel), (true, Body::None)] {
+        let outcome = decode(&[CONNECT, &[("accept", "*/*")]], end_stream);
+        assert_eq!(outcome.result, Ok(RequestHead { body, is_extended: false }), "{:?}", outcome.notes);
+        assert_eq!(outcome.msg.method(&outcome.ws), b"CONNECT");
+        assert_eq!(outcome.msg.url(&outcome.ws), b"a.example:443");
+        assert_eq!(outcome.lines(), ["host: a.example:443", "accept: */*"]);
+    }
+    let (method, host) = (&CONNECT[..1], "CONNECT without host and port in :authority");
+    let refused: &[(&[&[(&str, &str)]], &str)] = &[
+        (&[CONNECT, &[(":scheme", "https")]], "CONNECT with :scheme or :path"),
+        (&[CONNECT, &[(":path", "/")]], "CONNECT with :scheme or :path"),
+        (&[CONNECT, &[(":scheme", "https"), (":path", "/")]], "CONNECT with :scheme or :path"),
+        (&[method], host),
+        (&[method, &[("host", "a.example:443")]], host),
+        (&[method, &[(":authority", "a.example")]], host),
+        (&[method, &[(":authority", "")]], host),
+        (&[method, &[(":authority", ":443")]], host),
+        (&[method, &[(":authority", "a.example:443/")]], host),
+        (&[method, &[(":authority", "u@a.example:443")]], host),
+        (&[method, &[(":authority", "a.example:99999")]], host),
+    ];
+    for (fields, text) in refused {
+        let outcome = decode(fields, false);
+        assert_eq!(
+            (outcome.result, &outcome.notes[..]),
+            (Err(STREAM), &[Note::new(Tag::BogoHeader, *text)][..])
+        );
+    }
+    // Only this method may leave the scheme out.
+    let other = decode(&[&[(":method", "GET"), (":authority", "a.example:443")]], false);
+    assert_eq!(other.result, Err(Error::Stream(Reason::MissingScheme)));
+}
+
+#[test]
 fn pseudo_headers_come_first_if_that_is_required() {
     let fields = [&MINIMUM[..2], &[("accept", "*/*")], &MINIMUM[2..]].concat();
     for (required, expected) in

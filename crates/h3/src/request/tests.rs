@@ -200,8 +200,12 @@ fn incomplete_requests_are_rejected() {
         let fields = [(":method", method), (":scheme", "https"), (":path", path), (":authority", "a")];
         assert_eq!(request(&fields, true).result.is_ok(), is_valid, "{method} {path}");
     }
-    let connect = [(":method", "CONNECT"), (":authority", "a:443")];
-    assert_eq!(request(&connect, false).result, Err(MALFORMED));
+    let connect = [(":method", "CONNECT"), (":authority", "a:443"), (":scheme", "https"), (":path", "/")];
+    let outcome = request(&connect[..2], false);
+    assert_eq!((outcome.result, outcome.msg.url(&outcome.ws)), (done(Body::Tunnel), &b"a:443"[..]));
+    for wrong in [&connect[..1], &connect[..3], &connect] {
+        assert_eq!(request(wrong, false).result, Err(MALFORMED), "{wrong:?}");
+    }
 }
 
 #[test]
