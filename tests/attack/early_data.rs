@@ -78,7 +78,9 @@ impl Wary {
                         let text = String::from_utf8_lossy(&head).into_owned();
                         head.clear();
                         let is_early = text.contains("Early-Data") || text.contains("/always");
-                        let (status, body) = if is_early {
+                        let (status, body) = if text.starts_with("GET /always/page ") {
+                            ("200 OK", "<i>first</i><esi:include src=\"/wary/fragment\"/>")
+                        } else if is_early {
                             ("425 Too Early", "too early")
                         } else {
                             ("200 OK", "served later")
@@ -96,9 +98,14 @@ impl Wary {
 
     /// Returns a daemon that asks this origin for paths under `/wary`, which it may cache, and others.
     fn served(&self, options: &[&str]) -> Served {
+        self.served_with("", options)
+    }
+
+    /// Returns such a daemon with further subroutines.
+    fn served_with(&self, subs: &str, options: &[&str]) -> Served {
         let (ip, port) = (self.address.ip(), self.address.port());
         let subs = format!(
-            "backend wary {{ .host = \"{ip}\"; .port = \"{port}\"; }}\n\
+            "backend wary {{ .host = \"{ip}\"; .port = \"{port}\"; }}\n{subs}\
              sub vcl_recv {{\n    if (req.url ~ \"^/(wary|always)\") {{ set req.backend_hint = wary; }}\n    \
              if (req.url ~ \"^/wary\") {{ return (hash); }}\n}}\n"
         );
@@ -431,6 +438,63 @@ fn an_origin_may_refuse_early_data() {
     let (mut exchange, _) = client.early(marked.as_bytes());
     assert!(exchange.text_until("too early").starts_with("HTTP/1.1 425"));
     assert_eq!(wary.requests(), (expected.0 + 2, expected.1 + 2));
+    served.serves();
+}
+
+/// The includes of an early request wait for the handshake, and are not marked.
+#[test]
+fn includes_of_an_early_request_wait() {
+    let _slot = shared_slot();
+    let subs = "sub vcl_backend_response { if (bereq.url == \"/always/page\") { set beresp.do_esi = true; } }\n\
+                sub vcl_recv { if (req.url == \"/wary/fragment\") { set req.backend_hint = wary; return (pass); } }\n";
+    let wary = Wary::start();
+    let served = wary.served_with(subs, &[]);
+    let mut expected = (0, 0);
+    for protocol in ["http/1.1", "h2"] {
+        let client = Client::new(&served, protocol);
+        let path = "/always/page";
+        let bytes = if protocol == "h2" { frames(&[("GET", path)]) } else { get(path).into_bytes() };
+        let (mut exchange, _) = client.early(&bytes);
+        expected = (expected.0 + 1, expected.1 + 1);
+        assert!(until(|| wary.requests() == expected), "{protocol}: {:?}", wary.requests());
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(wary.requests(), expected, "{protocol}: the handshake is not complete");
+        assert!(exchange.receive());
+        exchange.complete();
+        exchange.text_until("served later");
+        expected.0 += 1;
+        assert_eq!(wary.requests(), expected, "{protocol}");
+    }
+    served.serves();
+}
+
+/// A 425 to a fetch in the background replaces nothing: the stale object is served until another request refreshes it.
+#[test]
+fn a_refused_fetch_in_the_background_keeps_the_object() {
+    let _slot = shared_slot();
+    let subs = "sub vcl_backend_response { set beresp.ttl = 0.05s; set beresp.grace = 1h; }\n";
+    let wary = Wary::start();
+    let served = wary.served_with(subs, &[]);
+    let client = Client::new(&served, "http/1.1");
+    let plain = || {
+        let mut exchange = client.begin();
+        while exchange.tls.is_handshaking() {
+            exchange.send();
+            assert!(exchange.receive());
+        }
+        exchange.ask(&get("/wary/stale"));
+        exchange.text_until("served later");
+    };
+    plain();
+    assert_eq!(wary.requests(), (1, 0));
+    thread::sleep(Duration::from_millis(100));
+    client.renew();
+    let (mut exchange, _) = client.early(get("/wary/stale").as_bytes());
+    exchange.text_until("served later");
+    assert!(until(|| wary.requests() == (2, 1)), "{:?}", wary.requests());
+    assert!(served.daemon.logs("425 (Too Early), which a background fetch does not wait for"));
+    plain();
+    assert!(until(|| wary.requests() == (3, 1)), "{:?}", wary.requests());
     served.serves();
 }
 

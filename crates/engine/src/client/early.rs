@@ -1,14 +1,10 @@
 //! Requests that arrive before the end of the handshake, as early data (0-RTT, RFC 8470). Somebody may send early data of
 //! a client again, so only requests without effects are processed at once; others wait.
 
-use std::io;
-use std::task::{Context, Poll};
-
-use lacquer_http::{BodyStatus, SessClose, header_table as h};
-use lacquer_sources::clock;
+use lacquer_http::{BodyStatus, header_table as h};
 
 use super::Req;
-use crate::client_transport::ClientTransport;
+use super::handshake::await_handshake;
 use crate::logged::names::EARLY_DATA;
 
 /// Handles a request of a client whose handshake may be pending. Returns false if the request was rejected.
@@ -46,41 +42,4 @@ pub async fn complete_handshake(req: &mut Req) -> bool {
         Box::pin(req.minimal_response(425)).await;
     }
     is_complete
-}
-
-/// Waits for the end of the handshake, for `tls_handshake_timeout` at most. If it does not come, the connection ends after
-/// the response. Returns whether it has ended.
-pub async fn await_handshake(req: &mut Req) -> bool {
-    let sess = req.task.sess().clone();
-    if !sess.handshake().is_pending() {
-        return true;
-    }
-    let limit = clock::seconds(req.task.params().tls_handshake_timeout);
-    let handshaken = std::future::poll_fn(|cx| poll_handshaken(req, cx));
-    let reason = match tokio::time::timeout(limit, handshaken).await {
-        Ok(Ok(())) => {
-            sess.handshake().complete();
-            return true;
-        }
-        Ok(Err(_)) => SessClose::RemClose,
-        Err(_) => SessClose::RxTimeout,
-    };
-    req.log_error("The handshake of early data was not completed");
-    req.client.close = Some(reason);
-    false
-}
-
-fn poll_handshaken(req: &Req, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-    if let ClientTransport::Http1(_) = req.client.tx {
-        return req.request.body.poll_handshaken(cx);
-    }
-    let sess = req.task.sess();
-    if !sess.handshake().is_pending() {
-        return Poll::Ready(Ok(()));
-    }
-    if req.client.tx.is_reset() {
-        return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
-    }
-    sess.handshake().register(cx);
-    Poll::Pending
 }

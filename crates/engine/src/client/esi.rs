@@ -14,7 +14,7 @@ use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock;
 
 use super::top::Top;
-use super::{Req, Start};
+use super::{Req, Start, handshake};
 use crate::client_sink::ClientSink;
 use crate::logged::{Logged, REQ};
 use crate::notes::Observation;
@@ -104,6 +104,9 @@ impl EsiDelivery<'_> {
             let text = format_args!("ESI depth limit reached (param max_esi_depth = {limit})");
             req.task.log_mut().put_fmt(Tag::VCL_Error, text);
             return if or_fail { Err(SendError::Include) } else { Ok(()) };
+        }
+        if req.client.is_early && !Box::pin(handshake::leave_early_data(req)).await {
+            return Err(SendError::disconnected());
         }
         let pipeline = std::mem::replace(&mut self.pipeline, BodyPipeline::lent());
         let include = Box::new(EsiInclude::new(pipeline, self.gzip, self.sum, or_fail));

@@ -8,7 +8,7 @@ use lacquer_flow::upgrade::{self, Wish};
 use lacquer_http::{BodyStatus, Message, header_table as h};
 use lacquer_vcl_runtime::BackendId;
 
-use super::{Req, early};
+use super::{Req, handshake};
 use crate::admission::Permit;
 use crate::cache_key::CacheKey;
 use crate::client_transport::ClientTransport;
@@ -117,7 +117,7 @@ impl Req {
 
     /// Waits for the end of the client's handshake, within its time. Returns false if it does not come.
     pub(crate) async fn awaits_handshake(&mut self) -> bool {
-        early::await_handshake(self).await
+        handshake::await_handshake(self).await
     }
 
     /// Returns whether another request includes this one.

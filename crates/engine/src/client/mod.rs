@@ -13,6 +13,7 @@ mod early;
 mod esi;
 mod for_fetch;
 mod for_session;
+mod handshake;
 mod host;
 mod invalidate;
 mod lookup;

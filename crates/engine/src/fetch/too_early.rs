@@ -18,37 +18,47 @@ impl Fetch {
     /// Returns whether the origin has refused the request because it was early data, and the request can be sent again.
     #[inline]
     pub(super) fn is_too_early(&self) -> bool {
-        self.purpose.is_early
-            && self.response.http.status() == TOO_EARLY
-            && !self.purpose.is_background
-            && self.retries.forbidden.is_none()
+        self.purpose.is_early && self.response.http.status() == TOO_EARLY && self.retries.forbidden.is_none()
     }
 
     /// Waits until the client has completed its handshake, and prepares to send the request again. Returns `None`, with
-    /// 425 as the status of the error, if the handshake does not end in time.
+    /// 425 as the status of the error, if the handshake does not end in time. A fetch in the background does not wait: the
+    /// stale object stays, and a later request refreshes it.
     pub(super) async fn leave_early_data(&mut self, connection: OriginConnection) -> Option<()> {
         // The connection does not wait for the client.
         self.close_origin(connection, Some(SessClose::RespClose));
+        if self.purpose.is_background && self.task.sess().handshake().is_pending() {
+            return self.refuse_early("425 (Too Early), which a background fetch does not wait for");
+        }
         self.purpose.is_early = false;
-        let events = self.waiter.events.clone();
-        events.handshake.set(Handshake::Awaited);
-        let is_complete = poll_fn(|_| match events.handshake.get() {
-            Handshake::Complete => Poll::Ready(true),
-            Handshake::Failed => Poll::Ready(false),
-            _ if events.client_gone.get() => Poll::Ready(false),
-            Handshake::NotAwaited | Handshake::Awaited => Poll::Pending,
-        })
-        .await;
-        if !is_complete {
-            self.fetch_error("425 (Too Early), and the client has not completed its handshake");
-            self.response.status = TOO_EARLY;
-            self.response.reason = fixed_text_table::reason_text(TOO_EARLY);
-            return None;
+        if !self.purpose.is_background && !self.is_handshake_complete().await {
+            return self.refuse_early("425 (Too Early), and the client has not completed its handshake");
         }
         self.bereq_headers().unset(EARLY_DATA);
         self.response.http.clear();
         self.task.services().counters().backend_retry.add(1);
         self.task.log_mut().put(Tag::Notice, b"425 (Too Early): sent again after the handshake");
         Some(())
+    }
+
+    /// Lets the waiting request complete the handshake. Returns whether it did.
+    async fn is_handshake_complete(&mut self) -> bool {
+        let events = self.waiter.events.clone();
+        events.handshake.set(Handshake::Awaited);
+        poll_fn(|_| match events.handshake.get() {
+            Handshake::Complete => Poll::Ready(true),
+            Handshake::Failed => Poll::Ready(false),
+            _ if events.client_gone.get() => Poll::Ready(false),
+            Handshake::NotAwaited | Handshake::Awaited => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Makes 425 the status of the error.
+    fn refuse_early(&mut self, why: &str) -> Option<()> {
+        self.fetch_error(why);
+        self.response.status = TOO_EARLY;
+        self.response.reason = fixed_text_table::reason_text(TOO_EARLY);
+        None
     }
 }
