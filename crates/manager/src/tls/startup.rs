@@ -9,6 +9,7 @@ use super::acme::{self, Plan};
 use super::catalogue::{Catalogue, Wanted};
 use super::config::{self, Certificate, Config, Frontend, Options};
 use super::files::{self, Recent};
+use super::refusal::Refusal;
 use crate::complain::Complain;
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
@@ -20,8 +21,23 @@ const DEFAULT_PORT: &str = "443";
 #[derive(Debug, Default)]
 pub struct Startup {
     catalogue: Catalogue,
-    wanted: Vec<Wanted>,
+    wanted: Vec<(Wanted, Place)>,
     names: u32,
+}
+
+/// A place in a file of `-A`.
+#[derive(Clone, Debug)]
+struct Place {
+    path: Arc<str>,
+    line: usize,
+}
+
+impl Place {
+    /// Adds the place to a fault, and the setting there.
+    fn fault(&self, setting: &str, why: &str) -> Fault {
+        let why = why.trim().trim_start_matches("-A: ");
+        Fault::plain(format!("-A: {setting}: {why} ({}:{})", self.path, self.line))
+    }
 }
 
 /// Returns the argument of `-a` for the address of a listener.
@@ -39,24 +55,24 @@ fn address(frontend: &Frontend) -> String {
 }
 
 /// Returns whether the listener has HTTP/3 too: by its own setting, or that of the file. Fails if it cannot have it.
-fn has_http3(frontend: &Frontend, file: &Options) -> Outcome<bool> {
+fn has_http3(frontend: &Frontend, file: &Options) -> Result<bool, String> {
     let own = &frontend.options;
     if !own.http3.or(file.http3).unwrap_or_default() {
         return Ok(false);
     }
     let address = address(frontend);
     if address.starts_with(['/', '@']) {
-        return Err(Fault::usage(format!("-A: h3 requires an IP address, and not a path ({address})")));
+        return Err(format!("h3 requires an IP address, and not a path ({address})"));
     }
     if !own.protocols.or(file.protocols).has_tls13() {
-        return Err(Fault::usage(format!("-A: h3 requires TLSv1.3, which tls-protos excludes ({address})")));
+        return Err(format!("h3 requires TLSv1.3, which tls-protos excludes ({address})"));
     }
     Ok(true)
 }
 
 /// Returns the settings of a certificate: its own, or those of its listener, or those of the file.
-fn settings(own: &Options, frontend: Option<&Options>, file: &Options) -> Settings {
-    let all = || [Some(own), frontend, Some(file)].into_iter().flatten();
+fn settings(own: &Options, [frontend, file]: [Option<&Options>; 2]) -> Settings {
+    let all = || [Some(own), frontend, file].into_iter().flatten();
     let text =
         |field: fn(&Options) -> &Option<String>| all().find_map(|o| field(o).clone()).unwrap_or_default();
     Settings {
@@ -77,25 +93,25 @@ impl Startup {
         };
         let text = text
             .map_err(|error| Fault::usage(format!("-A: Cannot open '{path}': {}", os_error_text(&error))))?;
-        let mut config = config::parse(&text).map_err(|fault| Fault::usage(fault.text(&text)))?;
+        let mut config = config::parse(&text).map_err(|fault| Fault::usage(fault.text(path)))?;
         if config.frontends.is_empty() {
             let what = "No frontend listen endpoint definitions found in configuration file";
             return Err(Fault::usage(format!("-A: {what} {path}")));
         }
-        for options in config.frontends.iter().map(|frontend| &frontend.options).chain([&config.options]) {
-            options.protocols.versions().map_err(|why| Fault::usage(format!("-A: tls-protos: {why}")))?;
-        }
+        let path: Arc<str> = path.into();
         self.catalogue.set_protocols(config.options.protocols);
         let certificates = std::mem::take(&mut config.certificates);
-        self.want(certificates, None, None, &config.options);
+        self.want(&path, certificates, None, [None, Some(&config.options)]);
         for frontend in std::mem::take(&mut config.frontends) {
-            self.listen(frontend, &config, listeners, jail)?;
+            let place = Place { path: path.clone(), line: frontend.line };
+            self.listen(&place, frontend, &config, listeners, jail)?;
         }
         Ok(())
     }
 
     fn listen(
         &mut self,
+        place: &Place,
         frontend: Frontend,
         config: &Config,
         listeners: &mut Listeners,
@@ -108,15 +124,15 @@ impl Startup {
         let mut argument = format!("{name}={},TLS", address(&frontend));
         for names in &frontend.acme {
             if names.contains(',') {
-                return Err(Fault::usage(format!("-A: acme: \"{names}\": separate names by blanks")));
+                return Err(place.fault("acme", &format!("\"{names}\": separate names by blanks")));
             }
             let names: Vec<&str> = names.split_whitespace().collect();
             argument.extend([",acme=", &names.join(";")]);
         }
-        if has_http3(&frontend, &config.options)? {
+        if has_http3(&frontend, &config.options).map_err(|why| place.fault("frontend", &why))? {
             argument.push_str(",h3");
         }
-        listeners.add(&argument, jail)?;
+        listeners.add(&argument, jail).map_err(|fault| place.fault("frontend", fault.text()))?;
         let abort = frontend.options.sni_nomatch_abort.or(config.options.sni_nomatch_abort);
         let clients = frontend.options.clients.or(&config.options.clients);
         let setup = FrontendSetup {
@@ -124,29 +140,31 @@ impl Startup {
             protocols: frontend.options.protocols,
             sni_nomatch_abort: abort.unwrap_or_default(),
             match_global: frontend.match_global.unwrap_or(frontend.certificates.is_empty()),
-            clients: clients.load(jail).map_err(|why| Fault::usage(format!("-A: {why}")))?,
+            clients: clients.load(jail).map_err(|why| place.fault("frontend", &why))?,
         };
         let at = self.catalogue.add_frontend(setup, clients);
-        self.want(frontend.certificates, Some(at), Some(&frontend.options), &config.options);
+        let options = [Some(&frontend.options), Some(&config.options)];
+        self.want(&place.path, frontend.certificates, Some(at), options);
         Ok(())
     }
 
     fn want(
         &mut self,
+        path: &Arc<str>,
         certificates: Vec<Certificate>,
         frontend: Option<u32>,
-        options: Option<&Options>,
-        file: &Options,
+        [options, file]: [Option<&Options>; 2],
     ) {
         let last = certificates.len().saturating_sub(1);
-        for (at, Certificate { id, paths, options: own }) in certificates.into_iter().enumerate() {
-            let settings = Arc::new(settings(&own, options, file));
+        for (at, Certificate { id, paths, options: own, line }) in certificates.into_iter().enumerate() {
+            let settings = Arc::new(settings(&own, [options, file]));
             // Thousands of certificates have the same settings.
             let settings = match self.wanted.last() {
-                Some(other) if other.settings == settings => other.settings.clone(),
+                Some((other, _)) if other.settings == settings => other.settings.clone(),
                 _ => settings,
             };
-            self.wanted.push(Wanted { id, frontend, paths, settings, default: at == last });
+            let place = Place { path: path.clone(), line };
+            self.wanted.push((Wanted { id, frontend, paths, settings, default: at == last }, place));
         }
     }
 
@@ -175,21 +193,20 @@ impl Startup {
         let mut taken = unique.then(|| catalogue.taken());
         let mut checked: Option<Arc<Settings>> = None;
         let mut recent = Recent::default();
-        for wanted in wanted {
+        for (wanted, place) in wanted {
+            let fault = |refusal: Refusal| place.fault("pem-file", &refusal.text);
             if let Some(id) = &wanted.id
                 && !ids.insert(id.clone())
             {
-                return Err(Fault::usage(format!("Certificate ID '{id}' already exists.")));
+                return Err(place.fault("pem-file", &format!("Certificate ID '{id}' already exists.")));
             }
             if checked.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &wanted.settings)) {
-                let path = wanted.paths.certificate.display();
-                wanted.settings.check().map_err(|why| Fault::plain(format!("{path}: {why}")))?;
+                wanted.settings.check().map_err(|why| place.fault("pem-file", &why))?;
                 checked = Some(wanted.settings.clone());
             }
-            let loaded = files::load(&wanted.paths, jail, &mut recent)
-                .map_err(|refusal| Fault::plain(refusal.text))?;
+            let loaded = files::load(&wanted.paths, jail, &mut recent).map_err(fault)?;
             super::report_validity(complain, &wanted.paths.certificate, &loaded);
-            catalogue.stage(wanted, loaded, taken.as_mut()).map_err(|refusal| Fault::plain(refusal.text))?;
+            catalogue.stage(wanted, loaded, taken.as_mut()).map_err(fault)?;
         }
         for (names, path) in plan.map(|plan| plan.stored(jail)).unwrap_or_default() {
             let wanted = acme::wanted(&names, path);
@@ -210,7 +227,7 @@ mod tests {
     fn http3(text: &str) -> Vec<Result<bool, String>> {
         let config = config::parse(text).unwrap();
         let frontends = config.frontends.iter();
-        frontends.map(|one| has_http3(one, &config.options).map_err(|fault| fault.to_string())).collect()
+        frontends.map(|one| has_http3(one, &config.options)).collect()
     }
 
     #[test]
@@ -224,15 +241,9 @@ mod tests {
     #[test]
     fn http3_that_is_impossible_is_refused() {
         for (text, why) in [
-            (
-                "frontend = { host = \"/run/tls.sock\" h3 = on }",
-                "-A: h3 requires an IP address, and not a path",
-            ),
+            ("frontend = { host = \"/run/tls.sock\" h3 = on }", "h3 requires an IP address, and not a path"),
             ("frontend = { host = \"@tls\" h3 = on }", "requires an IP address"),
-            (
-                "frontend = { tls-protos = TLSv1.2 h3 = on }",
-                "-A: h3 requires TLSv1.3, which tls-protos excludes",
-            ),
+            ("frontend = { tls-protos = TLSv1.2 h3 = on }", "h3 requires TLSv1.3, which tls-protos excludes"),
             ("tls-protos = TLSv1.2 frontend = { h3 = on }", "requires TLSv1.3"),
         ] {
             let found = http3(text);
