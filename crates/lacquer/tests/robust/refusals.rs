@@ -49,6 +49,48 @@ fn fault_of(output: &Output, text: &str) -> Option<String> {
     (!clear || output.status.code() != Some(2)).then(|| format!("{text}: {} {stderr:?}", output.status))
 }
 
+/// A mistake in a file of `-A` is reported with the file, the line and the setting.
+#[test]
+fn mistakes_in_a_file_of_tls_name_the_setting() {
+    let folder = Folder::new("refused-tls");
+    let file = folder.join("tls.conf");
+    let path = file.to_str().expect("a text");
+    let frontend = "frontend = {\n  host = \"127.0.0.1\"\n  port = \"0\"\n";
+    for (text, line, words) in [
+        (
+            format!("{frontend}  h3 = udp\n}}"),
+            4,
+            "Parsing error in line 4: h3: expected on or off, found 'udp'",
+        ),
+        (format!("{frontend}  prot = x\n}}"), 4, "Parsing error in line 4: expected one of host, port, "),
+        (format!("{frontend}}}\nciphers = \"NOPE\""), 5, "line 5: ciphers: Invalid cipher list: NOPE"),
+        (format!("{frontend}}}\npem-file = \"/nowhere.pem\""), 5, "pem-file: "),
+        (format!("\n{frontend}  client-verify = required\n}}"), 2, "frontend: client-verify needs"),
+        ("\nfrontend = \"127.0.0.1:99999\"".to_owned(), 2, "frontend: "),
+        ("frontend = { host = \"/run/x\" h3 = on }".to_owned(), 1, "frontend: h3 requires an IP address"),
+    ] {
+        fs::write(&file, &text).expect("writable");
+        let output = start(&folder, &["-b", "127.0.0.1:1", "-A", path]);
+        for part in [words, &format!("({path}:{line})")] {
+            assert_eq!(fault_of(&output, part), None, "{text}");
+        }
+    }
+}
+
+/// A listener that can serve nobody is reported, with the commands that change it.
+#[test]
+fn a_listener_without_certificates_is_reported() {
+    let origin = Origin::start(sized);
+    let options = ["-a", "secure=127.0.0.1:0,https"];
+    let daemon = Daemon::start(&vcl(origin.address, ""), &options);
+    let text = daemon.stderr();
+    assert!(text.contains("Listener secure has no certificate: all its TLS handshakes fail"), "{text}");
+    assert!(text.contains("tls.cert.load FILE` and `lacquer cli -n "), "{text}");
+    drop(daemon);
+    let plain = Daemon::start(&vcl(origin.address, ""), &[]);
+    assert!(!plain.stderr().contains("certificate"), "{}", plain.stderr());
+}
+
 /// The text of an error is that of Varnish, and the hint of `lacquer check` follows it.
 #[test]
 fn errors_of_a_vcl_end_with_hints() {

@@ -145,6 +145,13 @@ impl Catalogue {
         !self.frontends.is_empty()
     }
 
+    /// Returns the names of the listeners for which no certificate is in use.
+    pub fn without_certificates(&self) -> impl Iterator<Item = &str> {
+        let has = |at| self.all.iter().any(|l| l.state.is_in_use() && l.wanted.frontend == at);
+        let without = self.frontends.iter().zip(0..).filter(move |(_, at)| !has(None) && !has(Some(*at)));
+        without.map(|(frontend, _)| frontend.setup.name.as_str())
+    }
+
     /// Returns whether an id is in use. A certificate that the next commit removes does not keep its own.
     pub fn has(&self, id: &str) -> bool {
         self.all.iter().any(|loaded| loaded.id == id && !matches!(loaded.state, State::Discarded { .. }))

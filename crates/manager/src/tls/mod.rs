@@ -41,6 +41,24 @@ pub struct Tls {
     pub plan: Option<Plan>,
 }
 
+impl Tls {
+    /// Warns of listeners that can serve nobody until somebody loads a certificate. Those that are obtained are reported
+    /// by their client.
+    pub fn warn_of_missing_certificates(&self, workdir: &Path, complain: &Complain) {
+        if self.plan.is_some() || self.acme.is_some() || self.catalogue.on_demand().is_some() {
+            return;
+        }
+        let cli = format!("lacquer cli -n {}", workdir.display());
+        for name in self.catalogue.without_certificates() {
+            let text = format!(
+                "Listener {name} has no certificate: all its TLS handshakes fail until one is loaded, by \
+                 `{cli} tls.cert.load FILE` and `{cli} tls.cert.commit`"
+            );
+            complain.report(Level::Error, &text);
+        }
+    }
+}
+
 /// Returns the certificate with these names that the client has written to a file.
 pub fn obtained(names: &Names, path: PathBuf) -> Wanted {
     acme::wanted(names, path)

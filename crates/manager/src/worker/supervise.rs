@@ -70,6 +70,7 @@ impl Manager {
         match &outcome {
             Ok(()) => {
                 self.child.relaunch.reset();
+                self.tls.warn_of_missing_certificates(&self.instance.workdir, &self.complain);
                 self.start_acme();
             }
             Err(reply) => {
