@@ -365,6 +365,8 @@ pub struct DiskConfig {
     pub fd: i32,
     /// The id of the store.
     pub id: u64,
+    /// The reason why the manager found that the store cannot be used.
+    pub refused: Option<String>,
     /// Shortest body that is stored, in bytes.
     pub min: u64,
     /// Longest body that is stored, in bytes.

@@ -125,8 +125,8 @@ impl DiskArguments {
     /// Continues with a store that is open and locked. [`DiskFiles::prepare`] reads its id.
     fn adopt(&self, file: File) -> DiskFile {
         let path = path_of(&self.path);
-        let config = DiskConfig { path, fd: file.as_raw_fd(), id: 0, min: self.min, max: self.max };
-        DiskFile { config, file, is_used: false }
+        let (fd, min, max) = (file.as_raw_fd(), self.min, self.max);
+        DiskFile { config: DiskConfig { path, fd, id: 0, refused: None, min, max }, file }
     }
 
     fn create(&self, path: &Path, file: &File) -> Outcome<()> {
@@ -167,8 +167,6 @@ fn is_blank(device: &FileDevice) -> bool {
 struct DiskFile {
     config: DiskConfig,
     file: File,
-    /// Whether the next worker uses it.
-    is_used: bool,
 }
 
 /// The open stores of a storage.
@@ -193,11 +191,10 @@ impl DiskFiles {
         Ok(Self { disks, marker })
     }
 
-    /// Returns the description for the worker, if it uses a store.
-    pub fn config(&self) -> Option<DisksConfig> {
-        let used = self.disks.iter().filter(|disk| disk.is_used);
-        let disks: Vec<DiskConfig> = used.map(|disk| disk.config.clone()).collect();
-        (!disks.is_empty()).then(|| DisksConfig { disks, marker_fd: self.marker.as_raw_fd() })
+    /// Returns the description for the worker, with the stores that it cannot use.
+    pub fn config(&self) -> DisksConfig {
+        let disks = self.disks.iter().map(|disk| disk.config.clone()).collect();
+        DisksConfig { disks, marker_fd: self.marker.as_raw_fd() }
     }
 
     /// Continues with the stores of a storage, which are open and locked. The next worker uses those that
@@ -223,13 +220,16 @@ impl DiskFiles {
         let marked = read_marker(&self.marker);
         let mut left = marked.clone();
         for disk in &mut self.disks {
-            let prepared = disk.prepare(&marked);
-            disk.is_used = prepared.is_ok();
+            let before = disk.config.id;
+            let prepared = disk.prepare(&marked).or_else(|error| disk.reopen().map_err(|()| error));
+            disk.config.refused = prepared.as_ref().err().map(ToString::to_string);
             let path = disk.config.path.display();
             match prepared {
                 Ok(None) => {}
                 Ok(Some(dropped)) => {
                     left.retain(|&id| id != dropped);
+                    // Another store may have taken its place.
+                    left.extend((dropped != before && !left.contains(&before)).then_some(before));
                     let text = format!("(-sdisk) {path}: the disk had failed; it starts empty");
                     complain.report(Level::Info, &text);
                 }
@@ -266,7 +266,7 @@ impl DiskFiles {
     /// Drops the contents of disks that were absent when others of the storage were in use: they have not recorded the
     /// purges of that time. Returns the ids of disks for which that is impossible, and which are not used.
     fn join(&mut self, complain: &Complain) -> Vec<(u64, String)> {
-        let mut used: Vec<&mut DiskFile> = self.disks.iter_mut().filter(|disk| disk.is_used).collect();
+        let mut used: Vec<&mut DiskFile> = self.disks.iter_mut().filter(|disk| disk.config.refused.is_none()).collect();
         let members: Vec<_> = used.iter().map(|disk| disk.membership().unwrap_or(None)).collect();
         let Joined { outdated, changes } = Membership::join(&members);
         let Some(changes) = changes else { return Vec::new() };
@@ -287,7 +287,7 @@ impl DiskFiles {
             }
             if let Err(error) = disk.set_membership(&membership, is_outdated) {
                 let text = format!("(-sdisk) {path}: the disk has failed and is not used: {error}");
-                disk.is_used = false;
+                disk.config.refused = Some(error.to_string());
                 failed.push((disk.config.id, text));
             }
         }
@@ -330,17 +330,34 @@ impl DiskFile {
         Ok(membership.write(&layout, &device)?)
     }
 
-    /// Reads the id of the store. Drops its contents if it is one of those that have failed, and returns the old id.
+    /// Reads the id of the store. Drops its contents if it is one of those that have failed, or the last worker did not use
+    /// it, and returns the old id.
     fn prepare(&mut self, marked: &[u64]) -> Result<Option<u64>, OpenError> {
+        let id = Layout::open(&device(&self.file)?)?.id;
+        if self.config.refused.is_some() || marked.contains(&id) {
+            return self.empty().map(Some);
+        }
+        self.config.id = id;
+        Ok(None)
+    }
+
+    /// Drops the contents, and returns the old id.
+    fn empty(&mut self) -> Result<u64, OpenError> {
         let device = device(&self.file)?;
         let layout = Layout::open(&device)?;
-        self.config.id = layout.id;
-        if !marked.contains(&layout.id) {
-            return Ok(None);
-        }
         layout.renew(&device, now())?;
         self.config.id = Layout::open(&device)?.id;
-        Ok(Some(layout.id))
+        Ok(layout.id)
+    }
+
+    /// Continues with the store that is at the path now, because the open one has failed, and drops its contents. Does not
+    /// create one: the path may be that of a file system which is not mounted.
+    fn reopen(&mut self) -> Result<Option<u64>, ()> {
+        let file = open_file(&self.config.path, false).map_err(|_| ())?;
+        let mut anew = Self { config: DiskConfig { fd: file.as_raw_fd(), ..self.config.clone() }, file };
+        let dropped = anew.empty().map_err(|_| ())?;
+        *self = anew;
+        Ok(Some(dropped))
     }
 }
 
@@ -393,7 +410,7 @@ mod tests {
             let mut files = DiskFiles { disks: names.iter().map(open).collect(), marker };
             files.prepare(&complain);
             assert!(read_marker(&files.marker).is_empty());
-            files.config().unwrap().disks.iter().map(|disk| disk.id).collect()
+            files.config().disks.iter().map(|disk| disk.id).collect()
         };
         let first = start(&["a", "b"]);
         assert_eq!(start(&["b", "a"]), [first[1], first[0]], "the order does not matter");
@@ -420,7 +437,9 @@ mod tests {
         let marker = File::options().read(true).write(true).create_new(true).open(path("marker")).unwrap();
         let mut files = DiskFiles { disks: vec![open("a"), open("b")], marker };
         let ids = |files: &DiskFiles| {
-            files.config().map_or_else(Vec::new, |config| config.disks.iter().map(|disk| disk.id).collect())
+            let config = files.config();
+            let used = config.disks.iter().filter(|disk| disk.refused.is_none());
+            used.map(|disk| disk.id).collect::<Vec<u64>>()
         };
         let set_size = |size| File::options().write(true).open(path("a")).unwrap().set_len(size).unwrap();
         files.prepare(&complain);

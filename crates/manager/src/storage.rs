@@ -440,7 +440,7 @@ impl Storage {
             Some(Before::Records(records)) => Some(records.as_raw_fd()),
             _ => None,
         };
-        let disks = self.disks.as_ref().and_then(DiskFiles::config);
+        let disks = self.disks.as_ref().map(DiskFiles::config);
         StorageConfig {
             name: self.name.clone(),
             kind: disks.map_or_else(|| self.kind.clone(), StorageKind::Disk),

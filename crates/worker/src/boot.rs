@@ -5,7 +5,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
 use lacquer_cache::Recovery;
-use lacquer_cache::disk::OpenDisks;
 use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_engine::{MAKERS, Names, Services, Shared, watched};
@@ -18,7 +17,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::accept::{self, Entrance, Inherited};
 use crate::balancer::ConnectionBalancer;
-use crate::disks::Devices;
+use crate::disks::{Devices, FoundDisks};
 use crate::peers::Peers;
 use crate::process::Process;
 use crate::successor::Handover;
@@ -121,11 +120,11 @@ pub fn share(
     config: WorkerConfig,
     dir: VsmDir,
     stevedores: Vec<Stevedore>,
-    disks: OpenDisks,
+    disks: FoundDisks,
     invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
     certificates: Option<Store>,
 ) -> Result<Arc<Process>, String> {
-    let counted_disks = disk_counters::count(&disks.disks, &config.storages, &dir);
+    let counted_disks = disk_counters::count(&disks.open.disks, disks.refused, &config.storages, &dir);
     let names = Names {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         identity: config.identity.clone(),
@@ -136,7 +135,7 @@ pub fn share(
         stevedores,
         hooks: crate::helpers::hooks(),
         invalidation_listeners,
-        disks,
+        disks: disks.open,
         descriptors: descriptor_limit(),
     };
     let shared = Shared::create(&dir, setup)?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lacquer_cache::disk::Disk as OpenDisk;
 use lacquer_cli::link::StorageConfig;
@@ -14,6 +14,8 @@ use parking_lot::Mutex;
 
 /// The time in seconds after which a failed or slow operation or a damaged object is printed again. The log contains all.
 const PRINT_EVERY: f64 = 60.0;
+/// The state of a disk that is not used.
+const FAILED: u64 = 3;
 
 /// The events that were printed.
 struct Printed {
@@ -34,18 +36,103 @@ pub struct CountedDisk {
     printed: Mutex<Printed>,
 }
 
-/// Creates the counters of all stores. Those of several stores of one storage have the storage's name and a number.
-pub fn count(disks: &[OpenDisk], storages: &[StorageConfig], vsm: &VsmDir) -> Vec<CountedDisk> {
-    let counted = |(at, disk): (usize, &OpenDisk)| {
-        let name = storages.get(usize::from(disk.stevedore)).map_or("", |storage| &storage.name);
-        let is_same = |other: &&OpenDisk| other.stevedore == disk.stevedore;
-        let counters = match disks.iter().filter(is_same).count() {
-            1 => name.to_owned(),
-            _ => format!("{name}.{}", disks[..at].iter().filter(is_same).count()),
-        };
-        CountedDisk::new(disk, name, Segment::create(vsm, &counters).ok())
-    };
-    disks.iter().enumerate().map(counted).collect()
+/// A disk that cannot be used by this worker.
+pub struct RefusedDisk {
+    pub stevedore: u8,
+    /// Its number among the disks of its storage.
+    pub number: usize,
+    pub path: PathBuf,
+    pub reason: String,
+}
+
+/// A disk that cannot be used, and its counters, which say so.
+pub struct CountedRefusal {
+    disk: RefusedDisk,
+    /// The name of its storage.
+    name: String,
+    _counters: Option<Segment<Disk>>,
+    is_logged: AtomicBool,
+}
+
+/// All disks.
+#[derive(Default)]
+pub struct CountedDisks {
+    pub used: Vec<CountedDisk>,
+    pub refused: Vec<CountedRefusal>,
+}
+
+/// Creates the counters of all disks. Those of several disks of one storage have the storage's name and a number.
+pub fn count(
+    used: &[OpenDisk],
+    refused: Vec<RefusedDisk>,
+    storages: &[StorageConfig],
+    vsm: &VsmDir,
+) -> CountedDisks {
+    let mut all = CountedDisks::default();
+    let mut refused = refused.into_iter().peekable();
+    let mut used = used.iter().peekable();
+    for (storage, stevedore) in storages.iter().zip(0..) {
+        let mut own = Vec::new();
+        own.extend(std::iter::from_fn(|| used.next_if(|disk| disk.stevedore == stevedore)).map(Ok));
+        while let Some(disk) = refused.next_if(|disk| disk.stevedore == stevedore) {
+            own.insert(disk.number.min(own.len()), Err(disk));
+        }
+        let is_alone = own.len() == 1;
+        for (number, disk) in own.into_iter().enumerate() {
+            let label = if is_alone { storage.name.clone() } else { format!("{}.{number}", storage.name) };
+            let counters = Segment::create(vsm, &label).ok();
+            match disk {
+                Ok(disk) => all.used.push(CountedDisk::new(disk, &storage.name, counters)),
+                Err(disk) => all.refused.push(CountedRefusal::new(disk, &storage.name, counters)),
+            }
+        }
+    }
+    all
+}
+
+impl CountedDisks {
+    /// Copies the counters of all stores into shared memory, and their events into the log.
+    pub fn publish(&self, log: &Log) {
+        self.used.iter().for_each(|disk| disk.publish(log));
+        self.refused.iter().for_each(|disk| disk.publish(log));
+    }
+}
+
+impl CountedRefusal {
+    fn new(disk: RefusedDisk, name: &str, counters: Option<Segment<Disk>>) -> Self {
+        if let Some(to) = &counters {
+            to.g_failed.set(1);
+            to.g_state.set(FAILED);
+        }
+        Self { disk, name: name.to_owned(), _counters: counters, is_logged: AtomicBool::new(false) }
+    }
+
+    /// Returns the number of its storage.
+    pub fn stevedore(&self) -> u8 {
+        self.disk.stevedore
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.disk.path
+    }
+
+    pub fn reason(&self) -> &str {
+        &self.disk.reason
+    }
+
+    /// Writes the reason to the log once.
+    fn publish(&self, log: &Log) {
+        if !self.is_logged.swap(true, Ordering::Relaxed) {
+            let text = format_args!(
+                "Storage {}: {}: the disk is not used: {}; its objects are misses; check or replace it, then run the \
+                 commands `stop` and `start`: it begins empty",
+                self.name,
+                self.path().display(),
+                self.reason()
+            );
+            log.write_fmt(Tag::Error, Vxid::NONE, text);
+        }
+    }
 }
 
 impl CountedDisk {
@@ -74,7 +161,7 @@ impl CountedDisk {
     }
 
     /// Copies the store's counters into shared memory, and its events into the log.
-    pub fn publish(&self, log: &Log) {
+    fn publish(&self, log: &Log) {
         let store = self.running.store();
         if let Some(to) = &self.counters {
             copy(store, to);
@@ -143,7 +230,7 @@ fn copy(store: &Store, to: &Disk) {
     let has_failed = matches!(figures.phase, Phase::Failing | Phase::Failed);
     to.g_failed.set(u64::from(has_failed));
     to.g_state.set(match figures.phase {
-        Phase::Failing | Phase::Failed => 3,
+        Phase::Failing | Phase::Failed => FAILED,
         _ if figures.is_stalled => 2,
         Phase::Recovering => 0,
         Phase::Working => 1,

@@ -14,7 +14,7 @@ use lacquer_disk::{FileDevice, Options, Running, Store};
 use lacquer_sources::clock;
 use parking_lot::Mutex;
 
-use crate::disk_counters::CountedDisk;
+use crate::disk_counters::{CountedDisk, RefusedDisk};
 
 /// The most bytes that wait to be written, and the part of the memory that they may occupy.
 const MOST_QUEUED: u64 = 64 << 20;
@@ -83,18 +83,31 @@ impl Devices {
     }
 }
 
-/// Opens the stores of the storages. A store that cannot be opened is reported and not used: its storage has memory
-/// and the other stores only.
-pub fn open(storages: &[StorageConfig], devices: Devices) -> OpenDisks {
+/// The stores of all storages.
+#[derive(Default)]
+pub struct FoundDisks {
+    pub open: OpenDisks,
+    /// Those that cannot be used. Their storages have memory and the other stores only.
+    pub refused: Vec<RefusedDisk>,
+}
+
+/// Opens the stores of the storages.
+pub fn open(storages: &[StorageConfig], devices: Devices) -> FoundDisks {
     let Devices { mut files, rings } = devices;
     let mut all = OpenDisks { rings, ..OpenDisks::default() };
+    let mut refused = Vec::new();
     for (index, storage) in storages.iter().enumerate() {
         let StorageKind::Disk(config) = &storage.kind else { continue };
         let marker = Arc::new(Marker(Mutex::new(File::from(lacquer_system::inherit(config.marker_fd)))));
         let memory = storage.size.unwrap_or(u64::MAX) / config.disks.len() as u64;
-        for disk in &config.disks {
+        for (number, disk) in config.disks.iter().enumerate() {
             let label = format!("Storage {}: {}", storage.name, disk.path.display());
+            let path = disk.path.clone();
             let Some(device) = files.remove(&disk.fd) else { continue };
+            if let Some(reason) = disk.refused.clone() {
+                refused.push(RefusedDisk { stevedore: index as u8, number, path, reason });
+                continue;
+            }
             match open_one(disk, device, memory, &mut all.past_bans) {
                 Ok(running) => {
                     let (id, marker) = (running.store().layout().id, Arc::clone(&marker));
@@ -103,18 +116,19 @@ pub fn open(storages: &[StorageConfig], devices: Devices) -> OpenDisks {
                             marker.add(&label, id);
                         }
                     };
-                    let (running, path) = (Arc::new(running), disk.path.clone());
+                    let running = Arc::new(running);
                     all.disks.push(Disk { running, path, stevedore: index as u8, failed: Box::new(failed) });
                 }
                 Err(error) => {
                     eprintln!("{label}: {error}; the disk is not used");
                     // Purges that are answered meanwhile are not recorded.
                     marker.add(&label, disk.id);
+                    refused.push(RefusedDisk { stevedore: index as u8, number, path, reason: error });
                 }
             }
         }
     }
-    all
+    FoundDisks { open: all, refused }
 }
 
 fn open_one(

@@ -12,7 +12,7 @@ use lacquer_sources::clock;
 use lacquer_tls::Store;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::disk_counters::CountedDisk;
+use crate::disk_counters::{CountedDisk, CountedDisks, CountedRefusal};
 use crate::locks::Locks;
 use crate::runtimes::Runtimes;
 use crate::successor::Handover;
@@ -30,7 +30,7 @@ pub struct Process {
     /// The certificates, if a listener has TLS.
     certificates: Option<Store>,
     /// The stores on disks.
-    disks: Vec<CountedDisk>,
+    disks: CountedDisks,
     /// The state of each reactor that the watchdog reads.
     watched: Vec<Arc<Watched>>,
     handover: OnceLock<Handover>,
@@ -44,7 +44,7 @@ impl Process {
         dir: VsmDir,
         sockets: Vec<ListenSocket>,
         certificates: Option<Store>,
-        disks: Vec<CountedDisk>,
+        disks: CountedDisks,
         watched: Vec<Arc<Watched>>,
     ) -> Process {
         let shared = Arc::new(shared);
@@ -86,7 +86,12 @@ impl Process {
 
     /// Returns the stores on disks.
     pub fn disks(&self) -> &[CountedDisk] {
-        &self.disks
+        &self.disks.used
+    }
+
+    /// Returns the disks that cannot be used.
+    pub fn refused_disks(&self) -> &[CountedRefusal] {
+        &self.disks.refused
     }
 
     /// Returns the state of each reactor that the watchdog reads.
@@ -121,7 +126,7 @@ impl Process {
     /// Copies the counters of locks, tags and disks, and the events of disks, to the shared memory.
     pub fn publish_counters(&self) {
         self.locks.publish();
-        self.disks.iter().for_each(|disk| disk.publish(self.shared.log()));
+        self.disks.publish(self.shared.log());
         self.tag_counters.publish(self.shared.cache().tag_stats());
     }
 

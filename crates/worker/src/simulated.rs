@@ -25,6 +25,7 @@ use lacquer_storage::Stevedore;
 use lacquer_tls::{Frontend, QuicSecret};
 
 use crate::balancer::{ConnectionBalancer, Datagrams};
+use crate::disks::FoundDisks;
 use crate::process::Process;
 use crate::{boot, control, datagrams, helpers, reactor, vcl_life};
 
@@ -84,6 +85,7 @@ impl Engine {
         disks: OpenDisks,
         listeners: Vec<Box<dyn InvalidationListener>>,
     ) -> Result<Engine, String> {
+        let disks = FoundDisks { open: disks, refused: Vec::new() };
         let process = boot::share(config, boot::open_dir(dir)?, storages, disks, listeners, None)?;
         process.runtimes().add(tokio::runtime::Handle::current());
         let watched = process.watched().iter().enumerate();

@@ -2,12 +2,14 @@
 //! leaves the others.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use lacquer_testing::daemon::{Daemon, refused};
+use lacquer_testing::daemon::{Daemon, program, refused};
 use lacquer_testing::until;
 
 use crate::disk::{Pages, Place, ask, connect, kill_all, read_all, version};
@@ -124,4 +126,85 @@ fn one_disk_that_cannot_be_used_is_reported() {
     );
     let text = refused(&["-s", &option(&place), "-s", &option(&place)], "exec \"$@\"");
     assert!(text.contains("another process uses this store"), "{text}");
+}
+
+/// Returns the value of a counter.
+fn counter(daemon: &Daemon, name: &str) -> Option<u64> {
+    let mut command = Command::new(program().with_file_name("lacquer"));
+    let output = command.args(["stat", "-n"]).arg(daemon.directory()).arg(name).output();
+    let text = String::from_utf8(output.expect("the program can be started").stdout).expect("text");
+    text.split_whitespace().nth(1).and_then(|word| word.parse().ok())
+}
+
+/// Replaces the numbers of the format's version in both superblocks.
+fn set_format(store: &Path, version: u8) {
+    let file = File::options().write(true).open(store).expect("it is there");
+    for at in [8, 4096 + 8] {
+        file.write_all_at(&[version], at).expect("it can be written");
+    }
+}
+
+#[test]
+fn a_disk_that_the_next_worker_cannot_use_is_shown_with_the_reason() {
+    let (pages, small, large) = (Pages::start(), Place::new("refused"), Place::new("used"));
+    let mut daemon = start(&pages, &small, &large);
+    let mut client = connect(&daemon);
+    read_all(&mut client, 0..100);
+    thread::sleep(Duration::from_millis(1500));
+    set_format(&small.store(), 9);
+    daemon.ok("stop");
+    daemon.ok("start");
+    thread::sleep(Duration::from_millis(500));
+    let (list, path) = (daemon.ok("storage.list"), small.store().display().to_string());
+    let line = list.lines().find(|line| line.contains(&path)).unwrap_or_default();
+    assert!(line.contains("failed") && line.contains("format version 9"), "{list}\n{}", daemon.stderr());
+    let json = daemon.ok("storage.list -j");
+    assert!(json.contains("\"state\": \"failed\"") && json.contains("\"reason\": "), "{json}");
+    let states = ["DISK.s0.0.g_failed", "DISK.s0.0.g_state", "DISK.s0.1.g_failed"];
+    assert_eq!(states.map(|name| counter(&daemon, name)), [Some(1), Some(3), Some(0)]);
+    assert!(daemon.logs("the disk is not used"), "{}", daemon.stderr());
+    // The other one has its objects, and purges are answered.
+    pages.version.store(2, Ordering::SeqCst);
+    let mut client = connect(&daemon);
+    let hits = (0..100).filter(|&n| version(&mut client, n) == 1).count();
+    assert!((40..=80).contains(&hits), "{hits}: {}", daemon.stderr());
+    assert_eq!(ask(&mut client, "PURGE", "/0", "").status, 200);
+    // It is put back, and is empty: the purge may have concerned it.
+    set_format(&small.store(), 1);
+    pages.version.store(3, Ordering::SeqCst);
+    daemon.ok("stop");
+    daemon.ok("start");
+    assert!(until(|| counter(&daemon, "DISK.s0.0.g_state") == Some(1)), "{}", daemon.ok("storage.list"));
+    assert_eq!(objects(&mut daemon, [&small, &large])[0], 0);
+    let mut client = connect(&daemon);
+    let old = (0..100).filter(|&n| version(&mut client, n) == 1).count();
+    assert!(old <= hits && !daemon.ok("storage.list").contains("failed"), "{old} of {hits}");
+}
+
+#[test]
+fn the_only_disk_that_cannot_be_used_is_shown_and_may_be_replaced() {
+    let (pages, place) = (Pages::start(), Place::new("only"));
+    let mut daemon = pages.daemon(&place.option(",size=32m,memory=16m"));
+    let mut client = connect(&daemon);
+    read_all(&mut client, 0..20);
+    // The device is gone: nothing can be read.
+    set_size(&place.store(), 0);
+    daemon.ok("stop");
+    daemon.ok("start");
+    let list = daemon.ok("storage.list");
+    assert!(list.contains("failed: "), "{list}\n{}", daemon.stderr());
+    assert_eq!(counter(&daemon, "DISK.s0.g_failed"), Some(1));
+    let mut client = connect(&daemon);
+    read_all(&mut client, 0..20);
+    // Another one takes its place.
+    std::fs::rename(place.store(), place.0.join("gone")).expect("it can be moved");
+    let mut command = Command::new(program().with_file_name("lacquer"));
+    let made = command.args(["storage", "create", "--size", "32M"]).arg(place.store()).output();
+    assert!(made.as_ref().is_ok_and(|made| made.status.success()), "{made:?}");
+    daemon.ok("stop");
+    daemon.ok("start");
+    assert!(until(|| counter(&daemon, "DISK.s0.g_state") == Some(1)), "{}", daemon.ok("storage.list"));
+    let mut client = connect(&daemon);
+    read_all(&mut client, 0..20);
+    assert!(until(|| objects(&mut daemon, [&place, &place])[0] >= 19), "{}", daemon.ok("storage.list"));
 }

@@ -9,7 +9,7 @@ use lacquer_sources::clock;
 use lacquer_storage::Stevedore;
 
 use super::reply::Reply;
-use crate::disk_counters::CountedDisk;
+use crate::disk_counters::{CountedDisk, CountedRefusal};
 use crate::process::Process;
 
 /// Lists the storages with their figures. `methods` contains the method of each.
@@ -21,14 +21,19 @@ pub fn list(process: &Process, argv: &[String], methods: &[String]) -> Reply {
     for (index, stevedore) in process.shared().stevedores().all().iter().enumerate() {
         let method = methods.get(index).map_or("", String::as_str);
         let disks = process.disks().iter().filter(|disk| disk.stevedore() == stevedore.index());
+        let refused = process.refused_disks().iter().filter(|disk| disk.stevedore() == stevedore.index());
         if is_json {
-            let disks: Vec<String> = disks.map(|disk| disk_json(disk, now)).collect();
+            let disks = disks.map(|disk| disk_json(disk, now));
+            let disks: Vec<String> = disks.chain(refused.map(refused_json)).collect();
             objects.push(storage_json(stevedore, method, &disks));
         } else {
             let _ = writeln!(text, "\tstorage.{} = {method}", stevedore.name());
             let _ = writeln!(text, "\t\t{}", memory_text(stevedore));
             disks.for_each(|disk| {
                 let _ = writeln!(text, "\t\t{}", disk_text(disk, now));
+            });
+            refused.for_each(|disk| {
+                let _ = writeln!(text, "\t\t{}: failed: {}", disk.path().display(), disk.reason());
             });
         }
     }
@@ -102,6 +107,14 @@ fn storage_json(stevedore: &Stevedore, method: &str, disks: &[String]) -> String
     }
     out.push_str("\n}");
     out
+}
+
+fn refused_json(disk: &CountedRefusal) -> String {
+    format!(
+        "    {{\n      \"path\": {},\n      \"state\": \"failed\",\n      \"reason\": {}\n    }}",
+        json::string(&disk.path().to_string_lossy()),
+        json::string(disk.reason()),
+    )
 }
 
 fn disk_json(disk: &CountedDisk, now: f64) -> String {
