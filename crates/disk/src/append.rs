@@ -7,6 +7,7 @@ use parking_lot::MutexGuard;
 
 use crate::blocks::{Aligned, BLOCK};
 use crate::index::Entry;
+use crate::known_tags::SegmentTags;
 use crate::record::{Form, Meta, encode, encode_large, encode_part, fingerprint, relocate};
 use crate::segment::{self, FIRST, Summarized, Summary};
 use crate::state::{Flying, Phase, Queued, Source, State};
@@ -26,6 +27,7 @@ pub(crate) struct Appender {
     /// The offset in the segment at which the buffer is written.
     start: u64,
     summary: Summary,
+    tags: SegmentTags,
     /// Whether there are writes that may be lost.
     is_dirty: bool,
     /// The parts in the buffer of bodies that are still fetched.
@@ -65,6 +67,7 @@ impl Appender {
             filled: 0,
             start: 0,
             summary: Summary::new(),
+            tags: SegmentTags::default(),
             is_dirty: false,
             parts: Vec::new(),
         }
@@ -103,9 +106,12 @@ impl Appender {
         self.start = FIRST;
     }
 
-    /// Returns the place of the next record, of `len` bytes.
-    pub(crate) fn room(&self, state: &State, len: u64) -> Room {
-        let limit = segment::limit(&self.store.layout, self.summary.records.len() + 1);
+    /// Returns the place of the next record, of `len` bytes and with a number of tags.
+    pub(crate) fn room(&self, state: &State, len: u64, tags: usize) -> Room {
+        let (layout, count) = (&self.store.layout, self.summary.records.len());
+        // The first record of a segment may be so long that there is no room for the list.
+        let tags = if count == 0 { 0 } else { self.tags.count_with(layout, tags) };
+        let limit = segment::limit(layout, count + 1, tags);
         if state.epoch == 0 || state.offset + len > limit {
             Room::NextSegment
         } else if self.filled as u64 + len > self.buffer.bytes().len() as u64 {
@@ -123,6 +129,7 @@ impl Appender {
         let entry = queued.entry(layout.place(log));
         state.flying.push(Flying { entry, log, ban: meta.ban, is_purged: false, content: None });
         state.offset += queued.len;
+        state.known_tags.add(&queued.tags, state.epoch);
         let slot = layout.slot(state.epoch) as usize;
         let bans = &mut state.slots[slot].bans;
         *bans = (bans.0.min(meta.ban), bans.1.max(meta.ban));
@@ -171,6 +178,7 @@ impl Appender {
             expires: meta.expires,
         };
         self.summary.add(record, meta.ban);
+        self.tags.add(layout, &queued.tags);
         bump(&self.store.health.stats.written);
         add(&self.store.health.stats.written_bytes, queued.len);
         if let Source::Content(content) | Source::Large(content, _) = queued.source {
@@ -269,6 +277,7 @@ impl Appender {
         if is_open {
             store.blocks.sync()?;
             let summary = std::mem::replace(&mut self.summary, Summary::new());
+            let summary = Summary { tags: self.tags.take(), ..summary };
             write_summary(&store, epoch, &summary)?;
             self.is_dirty = true;
         }

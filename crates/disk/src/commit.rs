@@ -62,7 +62,9 @@ impl Store {
         };
         let rivals = |old: &Entry| old.rivals(meta.variant);
         let dropped = state.drop_objects(&self.index, fingerprint, &rivals);
-        let tag_purges = state.tag_purges;
+        let tag_purges = state.known_tags.purges();
+        let epoch = state.epoch;
+        state.known_tags.add(&tags, epoch);
         let source = match stream {
             Some(stream) => Source::Streamed(content, stream),
             None => Source::Content(content),

@@ -26,6 +26,7 @@ mod file;
 mod health;
 mod index;
 mod journal;
+mod known_tags;
 mod large;
 mod large_write;
 mod layout;
@@ -45,6 +46,7 @@ mod state;
 mod stats;
 mod store;
 mod stream;
+mod tag_purges;
 mod writer;
 
 #[cfg(test)]

@@ -165,7 +165,7 @@ impl Moves {
         let queued = Queued {
             meta: content.meta,
             tags: tags.into(),
-            tag_purges: state.tag_purges,
+            tag_purges: state.known_tags.purges(),
             len: record_len(&content.parts()),
             source: Source::Content(Box::new(content)),
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::append::BATCH;
 use crate::blocks::{BLOCK, read_around};
+use crate::known_tags::SegmentTags;
 use crate::layout::Layout;
 use crate::moves::{KEPT_DIVISOR, Moves};
 use crate::record::{Form, Header, fingerprint};
@@ -87,7 +88,7 @@ fn reread(store: &Store, record: &Summarized, epoch: u64, place: u64) -> Option<
         if state.live.is_purged_by_tag(&tags, log) {
             return None;
         }
-        (log < state.start, state.tag_purges)
+        (log < state.start, state.known_tags.purges())
     };
     header.meta.ban = store.tested_ban(header.meta.ban, is_old);
     Some(Queued {
@@ -104,6 +105,7 @@ fn reread(store: &Store, record: &Summarized, epoch: u64, place: u64) -> Option<
 fn most_kept(layout: &Layout, count: usize, next: u64) -> u64 {
     // Each batch begins at a block.
     let gaps = (layout.segment / BATCH as u64 + 2) * BLOCK;
-    let room = segment::limit(layout, count).saturating_sub(FIRST + gaps + next);
+    let limit = segment::limit(layout, count, SegmentTags::most(layout));
+    let room = limit.saturating_sub(FIRST + gaps + next);
     room.min(layout.segment / KEPT_DIVISOR)
 }

@@ -168,7 +168,7 @@ impl Store {
         if !segment::is_in_use(layout, epoch, tail) {
             return Ok(());
         }
-        let scanned = || segment::scan(layout, &*self.blocks, slot, epoch);
+        let scanned = || segment::scan(layout, &*self.blocks, slot, epoch, &|head| self.tags_of(head));
         let (is_new, contents) = match summary {
             Ok(Some(summary)) => (false, Ok(summary)),
             Ok(None) => (true, scanned()),
@@ -177,7 +177,11 @@ impl Store {
         match contents {
             Ok(summary) => {
                 let bans = (self.tested_ban(summary.bans.0, true), self.tested_ban(summary.bans.1, true));
-                self.state.lock().slots[slot as usize].bans = bans;
+                {
+                    let mut state = self.state.lock();
+                    state.slots[slot as usize].bans = bans;
+                    state.known_tags.add_segment(summary.tags.as_deref(), epoch);
+                }
                 known.add(layout, epoch, &summary);
                 known.without_summary.extend(is_new.then_some((epoch, summary)));
             }

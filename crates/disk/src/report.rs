@@ -132,7 +132,7 @@ fn add_segment(
     let slot = layout.slot(epoch);
     let summary = match segment::read_summary(layout, blocks, slot, epoch)? {
         Some(summary) => summary,
-        None => segment::scan(layout, blocks, slot, epoch)?,
+        None => segment::scan(layout, blocks, slot, epoch, &|_| None)?,
     };
     let contents = match buffer {
         Some(buffer) => {

@@ -7,18 +7,22 @@
 //! records  each at a multiple of 64 bytes; after a write, at the next multiple of 4 kB
 //! summary  24 bytes key | u32 offset and u32 length in units of 64 bytes | u32 variant | u32 expires, for each record;
 //!          bit 31 of the length marks a part of a large object, bit 30 the record with its head
+//! tags     before the summary: u32 of the hash of each tag that a record has
 //! footer   last 4 kB: u32 "LQft" | u32 records | u64 epoch | u32 oldest and u32 newest ban tested
-//!          | u64 checksum of the summary | u64 checksum of the preceding bytes                    (little endian)
+//!          | u64 checksum of the summary | u64 checksum of the preceding bytes
+//!          | u32 "LQtg" | u32 tags | u64 checksum of the tags | u64 checksum of the preceding bytes (little endian)
 //! ```
 //!
 //! The header is durable before the first record is written, and the records before the summary. A segment without a
-//! valid summary was being written: its records are read one by one, up to the first that is incomplete.
+//! valid summary was being written: its records are read one by one, up to the first that is incomplete. Without "LQtg", the
+//! tags are not known: there was no room for the list, or an earlier program has written the segment.
 
 use std::convert::Infallible;
 use std::io;
 
 use crate::ahead::in_order;
 use crate::blocks::{Aligned, BLOCK, Blocks, Gradual, Reader, read_around};
+use crate::known_tags::SegmentTags;
 use crate::layout::{LAST_LOG, Layout, UNIT};
 use crate::record::{FIXED, Form, Header, Key, Meta};
 
@@ -26,6 +30,7 @@ const HEADER: u32 = u32::from_le_bytes(*b"LQsg");
 const FOOTER: u32 = u32::from_le_bytes(*b"LQft");
 /// The offset of the first record.
 pub(crate) const FIRST: u64 = BLOCK;
+const TAGS: u32 = u32::from_le_bytes(*b"LQtg");
 const SUMMARY_ENTRY: usize = 24 + 4 * 4;
 /// The bits of a length in a summary that mark a part of a large object, and the record with its head.
 const PART: u32 = 1 << 31;
@@ -55,11 +60,13 @@ pub struct Summary {
     /// The oldest and the newest of the bans that the records were last tested against. `u32::MAX` and 0 if there are
     /// no records.
     pub bans: (u32, u32),
+    /// The parts of the hashes of all tags that the records have. `None` if they are not known.
+    pub tags: Option<Vec<u32>>,
 }
 
 impl Summary {
     pub fn new() -> Self {
-        Self { records: Vec::new(), bans: (u32::MAX, 0) }
+        Self { records: Vec::new(), bans: (u32::MAX, 0), tags: None }
     }
 
     pub(crate) fn add(&mut self, record: Summarized, ban: u32) {
@@ -71,9 +78,10 @@ impl Summary {
     }
 }
 
-/// Returns the offset at which records must end so that a summary of `count` records has room.
-pub(crate) fn limit(layout: &Layout, count: usize) -> u64 {
-    layout.segment - BLOCK - ((count * SUMMARY_ENTRY) as u64).next_multiple_of(BLOCK)
+/// Returns the offset at which records must end so that a summary of `count` records and a list of tags have room.
+pub(crate) fn limit(layout: &Layout, count: usize, tags: usize) -> u64 {
+    let len = (count * SUMMARY_ENTRY + tags * 4) as u64;
+    layout.segment - BLOCK - len.next_multiple_of(BLOCK)
 }
 
 fn seed(layout: &Layout, epoch: u64) -> u64 {
@@ -223,13 +231,21 @@ pub(crate) fn is_in_use(layout: &Layout, epoch: u64, tail: u64) -> bool {
     epoch * layout.segment + layout.segment - BLOCK > tail
 }
 
-/// Returns the summary and the footer, to be written at the end of the segment.
+/// Returns the list of tags if there is room for it, the summary and the footer, to be written at the end of the segment.
 pub(crate) fn encode(layout: &Layout, epoch: u64, summary: &Summary) -> Aligned {
     let entries = summary.records.len() * SUMMARY_ENTRY;
-    let rounded = entries.next_multiple_of(BLOCK as usize);
+    let end = summary.records.last().map_or(FIRST, |last| last.offset + last.len);
+    let has_room = |tags: &&[u32]| end <= limit(layout, summary.records.len(), tags.len());
+    let tags = summary.tags.as_deref().filter(has_room);
+    let listed = 4 * tags.map_or(0, <[u32]>::len);
+    let rounded = (entries + listed).next_multiple_of(BLOCK as usize);
     let mut out = Aligned::new(rounded + BLOCK as usize);
     let bytes = out.bytes_mut();
-    let mut at = rounded - entries;
+    let mut at = rounded - entries - listed;
+    for tag in tags.into_iter().flatten() {
+        bytes[at..at + 4].copy_from_slice(&tag.to_le_bytes());
+        at += 4;
+    }
     for record in &summary.records {
         bytes[at..at + 24].copy_from_slice(&record.key);
         let mark = match record.form {
@@ -243,8 +259,8 @@ pub(crate) fn encode(layout: &Layout, epoch: u64, summary: &Summary) -> Aligned 
         }
         at += SUMMARY_ENTRY;
     }
-    let (entries, footer) = bytes.split_at_mut(rounded);
-    let entries = &entries[rounded - summary.records.len() * SUMMARY_ENTRY..];
+    let (before, footer) = bytes.split_at_mut(rounded);
+    let (before, entries) = before.split_at(rounded - entries);
     let mut fixed = Vec::new();
     fixed.extend_from_slice(&FOOTER.to_le_bytes());
     fixed.extend_from_slice(&(summary.records.len() as u32).to_le_bytes());
@@ -254,6 +270,14 @@ pub(crate) fn encode(layout: &Layout, epoch: u64, summary: &Summary) -> Aligned 
     fixed.extend_from_slice(&layout.checksum(seed(layout, epoch), entries).to_le_bytes());
     let checksum = layout.checksum(seed(layout, epoch) + 1, &fixed);
     fixed.extend_from_slice(&checksum.to_le_bytes());
+    if let Some(tags) = tags {
+        fixed.extend_from_slice(&TAGS.to_le_bytes());
+        fixed.extend_from_slice(&(tags.len() as u32).to_le_bytes());
+        let list = &before[before.len() - listed..];
+        fixed.extend_from_slice(&layout.checksum(seed(layout, epoch) + 3, list).to_le_bytes());
+        let checksum = layout.checksum(seed(layout, epoch) + 4, &fixed);
+        fixed.extend_from_slice(&checksum.to_le_bytes());
+    }
     footer[..fixed.len()].copy_from_slice(&fixed);
     out
 }
@@ -272,16 +296,20 @@ pub(crate) fn read_summary(
     if len + 2 * BLOCK > layout.segment {
         return Ok(None);
     }
-    if len + BLOCK > TAIL_READ {
-        (buffer, _) = read_around(blocks, end - (len + BLOCK).next_multiple_of(BLOCK), len + BLOCK)?;
+    let listed = |list: &ListOfTags| 4 * list.count as u64;
+    let list = footer.tags.filter(|list| len + listed(list) + 2 * BLOCK <= layout.segment);
+    let whole = len + list.as_ref().map_or(0, listed) + BLOCK;
+    if whole > TAIL_READ {
+        (buffer, _) = read_around(blocks, end - whole.next_multiple_of(BLOCK), whole)?;
     }
     let bytes = buffer.bytes();
     let to = bytes.len() - BLOCK as usize;
-    let entries = &bytes[to - len as usize..to];
+    let (before, entries) = bytes[..to].split_at(to - len as usize);
     if layout.checksum(seed(layout, epoch), entries) != footer.entries {
         return Ok(None);
     }
-    let mut summary = Summary { records: Vec::with_capacity(footer.count), bans: footer.bans };
+    let tags = list.and_then(|list| list.read(layout, epoch, before));
+    let mut summary = Summary { records: Vec::with_capacity(footer.count), bans: footer.bans, tags };
     for entry in entries.chunks_exact(SUMMARY_ENTRY) {
         let mut reader = Reader::new(entry);
         let key = reader.array();
@@ -305,6 +333,22 @@ struct Footer {
     count: usize,
     bans: (u32, u32),
     entries: u64,
+    tags: Option<ListOfTags>,
+}
+
+/// The list of the tags of a segment.
+struct ListOfTags {
+    count: usize,
+    checksum: u64,
+}
+
+impl ListOfTags {
+    /// Reads the list at the end of bytes.
+    fn read(&self, layout: &Layout, epoch: u64, bytes: &[u8]) -> Option<Vec<u32>> {
+        let list = &bytes[bytes.len().checked_sub(4 * self.count)?..];
+        let is_sound = layout.checksum(seed(layout, epoch) + 3, list) == self.checksum;
+        is_sound.then(|| list.as_chunks().0.iter().map(|&tag| u32::from_le_bytes(tag)).collect())
+    }
 }
 
 impl Footer {
@@ -317,15 +361,26 @@ impl Footer {
         let is_sound = magic == FOOTER
             && at == epoch
             && checksum == layout.checksum(seed(layout, epoch) + 1, &footer[..32]);
-        is_sound.then_some(Self { count: count as usize, bans, entries })
+        let (tags_magic, tags, list) = (reader.u32(), reader.u32(), reader.u64());
+        let has_tags =
+            tags_magic == TAGS && reader.u64() == layout.checksum(seed(layout, epoch) + 4, &footer[..56]);
+        let tags = has_tags.then_some(ListOfTags { count: tags as usize, checksum: list });
+        is_sound.then_some(Self { count: count as usize, bans, entries, tags })
     }
 }
 
 /// Reads the records of a segment that has no summary, and verifies all of them. Ends at the first that is missing or
-/// damaged, and reads little beyond it.
-pub(crate) fn scan(layout: &Layout, blocks: &dyn Blocks, slot: u64, epoch: u64) -> io::Result<Summary> {
+/// damaged, and reads little beyond it. `tags_of` returns the hashes of the tags of an object with a head, if they are known.
+pub(crate) fn scan(
+    layout: &Layout,
+    blocks: &dyn Blocks,
+    slot: u64,
+    epoch: u64,
+    tags_of: &dyn Fn(&[u8]) -> Option<Box<[u64]>>,
+) -> io::Result<Summary> {
     let mut segment = Gradual::new(blocks, layout.segment_at(slot), layout.segment);
     let mut summary = Summary::new();
+    let mut tags = SegmentTags::default();
     let mut offset = FIRST;
     while offset < layout.segment {
         let mut found = None;
@@ -340,7 +395,13 @@ pub(crate) fn scan(layout: &Layout, blocks: &dyn Blocks, slot: u64, epoch: u64) 
         let record = Summarized { form, key, offset: at, len, variant, expires };
         summary.add(record, header.meta.ban);
         offset = at + len;
+        if form != Form::Part {
+            let bytes = segment.bytes(at, len)?;
+            let fields = bytes.and_then(|bytes| header.fields(layout, bytes));
+            tags.add_all(layout, fields.and_then(|fields| tags_of(fields.head)).as_deref());
+        }
     }
+    summary.tags = tags.take();
     Ok(summary)
 }
 

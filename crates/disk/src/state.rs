@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::index::{Entry, Index};
 use crate::journal::{Ban, Live, TagPurge, put_ban, put_purge, put_tag_purge};
+use crate::known_tags::KnownTags;
 use crate::layout::Layout;
 use crate::record::{Header, Meta, Parts, fingerprint, part_record_len};
 use crate::stream::{QueuedPart, StreamedParts};
@@ -78,8 +79,9 @@ pub(crate) struct Unfinished {
     /// Its place is not known yet.
     entry: Entry,
     ban: u32,
-    /// The number of purges by tags that it was tested against. `None` if it has no tags.
-    tag_purges: Option<u64>,
+    tags: Box<[u64]>,
+    /// The number of purges by tags that it was tested against.
+    tag_purges: u64,
 }
 
 impl Unfinished {
@@ -87,7 +89,8 @@ impl Unfinished {
         Self {
             entry: queued.entry(0),
             ban: queued.meta.ban,
-            tag_purges: (!queued.tags.is_empty()).then_some(queued.tag_purges),
+            tags: queued.tags.clone(),
+            tag_purges: queued.tag_purges,
         }
     }
 }
@@ -197,8 +200,7 @@ pub(crate) struct State {
     /// The log position of the first record of this process.
     pub(crate) start: u64,
     pub(crate) live: Live,
-    /// The number of purges by tags that this process has recorded.
-    pub(crate) tag_purges: u64,
+    pub(crate) known_tags: KnownTags,
     pub(crate) pending: Pending,
     /// Records are being written.
     pub(crate) is_journaling: bool,
@@ -263,9 +265,13 @@ impl Queue {
 
     /// Returns the least number of purges by tags that an object with tags was tested against.
     fn oldest_tag_purges(&self) -> Option<u64> {
-        let tagged = self.objects.iter().filter(|queued| !queued.tags.is_empty());
-        let unfinished = self.unfinished.iter().filter_map(|unfinished| unfinished.tag_purges);
-        tagged.map(|queued| queued.tag_purges).chain(unfinished).min()
+        self.tags().filter(|(tags, _)| !tags.is_empty()).map(|(_, number)| number).min()
+    }
+
+    /// Returns the tags of each object, with the number of purges that it was tested against.
+    fn tags(&self) -> impl Iterator<Item = (&[u64], u64)> {
+        let objects = self.objects.iter().map(|queued| (&*queued.tags, queued.tag_purges));
+        objects.chain(self.unfinished.iter().map(|unfinished| (&*unfinished.tags, unfinished.tag_purges)))
     }
 
     fn note(&mut self, queued: &Queued) {
@@ -341,7 +347,7 @@ impl State {
             is_emptying: false,
             start: u64::MAX,
             live,
-            tag_purges: 0,
+            known_tags: KnownTags::new(layout),
             pending: Pending::default(),
             is_journaling: false,
         }
@@ -405,8 +411,8 @@ impl State {
     /// Records that the objects with a tag are purged: those with a log position below `bound`, and those that wait for
     /// one.
     pub(crate) fn record_tag_purge(&mut self, tag: u64, bound: u64) {
-        self.tag_purges += 1;
-        self.live.purge_tag(tag, TagPurge { bound, number: self.tag_purges });
+        let number = self.known_tags.count_purge();
+        self.live.purge_tag(tag, TagPurge { bound, number });
         put_tag_purge(&mut self.pending.records, tag, bound);
         self.pending.count += 1;
     }
@@ -422,11 +428,23 @@ impl State {
         is_purged
     }
 
+    /// Forgets the tags that no object has any more. Must be called when the header of the newest segment is durable, and no
+    /// start can find the objects that were in its place.
+    pub(crate) fn sweep_tags(&mut self) {
+        let epochs = self.slots.iter().map(|slot| slot.epoch).filter(|&epoch| epoch > 0);
+        let oldest = epochs.min().unwrap_or(self.epoch);
+        self.queue.tags().for_each(|(tags, _)| self.known_tags.add(tags, self.epoch));
+        self.known_tags.sweep(oldest);
+    }
+
     /// Drops records that concern no object any more.
     pub(crate) fn trim(&mut self) {
         let oldest_number = self.queue.oldest_tag_purges().unwrap_or(u64::MAX);
         let oldest_ban = self.oldest_ban();
         self.live.trim(oldest_ban, oldest_number);
+        if self.phase == Phase::Working {
+            self.live.tags.retain(|&tag, _| self.known_tags.may_have(tag));
+        }
     }
 
     pub(crate) fn record_ban(&mut self, ban: Ban, hold: Option<Hold>) {

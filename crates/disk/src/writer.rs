@@ -116,7 +116,7 @@ impl Writer {
             store.raise_for_large_objects()?;
             return Ok(Step::More);
         }
-        match self.log.room(&state, queued.len) {
+        match self.log.room(&state, queued.len, queued.tags.len()) {
             Room::Here => {
                 let log = self.log.register(&mut state, &queued);
                 drop(state);
@@ -165,7 +165,7 @@ impl Writer {
         }
         let body = part.min(whole - from);
         let record = PartRecord { meta: large.queued.meta, body, len: part_record_len(body) };
-        match self.log.room(&state, record.len) {
+        match self.log.room(&state, record.len, 0) {
             Room::Here => {}
             room => {
                 drop(state);
@@ -197,7 +197,7 @@ impl Writer {
             drop(state);
             return Ok(Step::More);
         }
-        let room = if self.is_raised { self.log.room(&state, len) } else { Room::Here };
+        let room = if self.is_raised { self.log.room(&state, len, 0) } else { Room::Here };
         if !self.is_raised || !matches!(room, Room::Here) {
             state.queue.push_front(Queued::part(part));
             drop(state);
@@ -223,8 +223,8 @@ impl Writer {
             self.log.flush()?;
             return Ok(Step::More);
         }
-        let len = large.head_len(&layout);
-        match self.log.room(&state, len) {
+        let (len, tags) = (large.head_len(&layout), large.queued.tags.len());
+        match self.log.room(&state, len, tags) {
             Room::Here => {}
             room => {
                 drop(state);
@@ -347,6 +347,7 @@ impl Writer {
             found.bans = (u32::MAX, 0);
             state.offset = FIRST;
             state.is_emptying = false;
+            state.sweep_tags();
             self.log.begin_segment();
             return Ok(true);
         }

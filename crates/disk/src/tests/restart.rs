@@ -42,7 +42,7 @@ fn create(path: &Path, count: u64) -> u64 {
         epoch += 1;
         let mut summary = Summary::new();
         let mut offset = FIRST;
-        while offset + LEN <= segment::limit(&layout, summary.records.len() + 1) {
+        while offset + LEN <= segment::limit(&layout, summary.records.len() + 1, 0) {
             let key = key(objects);
             let record =
                 Summarized { form: Form::Object, key, offset, len: LEN, variant: 0, expires: u32::MAX };

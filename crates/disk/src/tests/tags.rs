@@ -193,7 +193,10 @@ fn the_version_rises_with_the_first_purge_by_a_tag() {
     let mut w = World::start(&device(5));
     let version = |w: &World| Layout::open(&w.device).expect("a store").version;
     w.commit(0, "a");
+    w.commit(1, "z");
     drop(w.store.purge(&key(3), None));
+    w.write();
+    assert!(w.purge("y").load(Ordering::Relaxed), "no object has it");
     w.write();
     assert_eq!(version(&w), FIRST_VERSION);
     let answered = w.purge("z");
@@ -275,7 +278,8 @@ fn a_journal_full_of_tags_drops_the_objects() {
     w.commit(0, "a");
     w.write();
     for round in 0..40 {
-        let words: Vec<String> = (0..100).map(|n| format!("tag {round} {n}")).collect();
+        let words: Vec<String> = (0..100).map(|n| format!("tag-{round}-{n}")).collect();
+        w.commit(10 + round, words.join(" ").leak());
         w.store.purge_tags(words.iter().map(String::as_bytes), None);
         w.write();
         w.commit(1, "b");
@@ -287,4 +291,94 @@ fn a_journal_full_of_tags_drops_the_objects() {
     w.write();
     w.restart();
     assert!(!w.has(0) && w.has(2));
+}
+
+/// Returns the number of purges by tags that the journal must keep.
+fn recorded(store: &Store) -> usize {
+    store.state.lock().live.tags.len()
+}
+
+/// Purges tags that no object has.
+fn purge_unknown(w: &mut World, count: u32) {
+    for first in (0..count).step_by(1000) {
+        let words = (first..first + 1000).map(u32::to_be_bytes);
+        let some: Vec<[u8; 4]> = words.collect();
+        let answered = Arc::new(AtomicBool::new(false));
+        let hold = Box::new(Flag(Arc::clone(&answered)));
+        w.store.purge_tags(some.iter().map(<[u8; 4]>::as_slice), Some(hold));
+        while w.store.journal_step() {}
+        let is_due = w.store.phase() != Phase::Recovering;
+        assert!(answered.load(Ordering::Relaxed) || !is_due);
+    }
+}
+
+#[test]
+fn purges_of_tags_that_no_object_has_do_not_fill_the_journal() {
+    let mut w = World::start(&device(5));
+    w.commit(0, "a b");
+    w.commit(1, "b");
+    w.write();
+    w.commit(2, "c");
+    let written = |w: &World| w.store.stats().device_written_bytes.load(Ordering::Relaxed);
+    let (journaled, bytes) = (w.store.stats().journaled.load(Ordering::Relaxed), written(&w));
+    purge_unknown(&mut w, 1_000_000);
+    assert_eq!((recorded(&w.store), w.store.stats().cleared.load(Ordering::Relaxed)), (0, 0));
+    assert!(
+        w.store.stats().journaled.load(Ordering::Relaxed) < journaled + 10 && written(&w) < bytes + 100_000
+    );
+    // Objects in every state are purged, and stay so.
+    assert!(!w.purge("a").load(Ordering::Relaxed) && !w.purge("c").load(Ordering::Relaxed));
+    w.write();
+    assert_eq!(w.found(), [1]);
+    w.restart();
+    assert_eq!(w.found(), [1]);
+    // The segment had no summary, and the tags of its objects are known.
+    purge_unknown(&mut w, 20_000);
+    assert!(recorded(&w.store) <= 2, "{}", recorded(&w.store));
+    w.purge("b");
+    w.write();
+    w.restart();
+    assert!(w.found().is_empty());
+}
+
+#[test]
+fn tags_are_known_after_a_clean_end_and_while_the_index_is_read() {
+    let mut w = World::start(&device(5));
+    w.commit(0, "a");
+    w.commit(1, "b");
+    w.write();
+    w.writer.close();
+    w = World::open(&w.device.restart(), true);
+    // The index is not read yet: all purges are recorded.
+    purge_unknown(&mut w, 1000);
+    w.purge("a");
+    w.store.recover();
+    w.write();
+    assert_eq!((w.found(), recorded(&w.store)), (vec![1], 1));
+    purge_unknown(&mut w, 20_000);
+    w.restart();
+    assert_eq!((w.found(), recorded(&w.store)), (vec![1], 1));
+    w.purge("b");
+    w.write();
+    w.restart();
+    assert!(w.found().is_empty());
+}
+
+#[test]
+fn tags_are_forgotten_when_their_objects_have_left() {
+    let mut w = World::open(&device(5), false);
+    w.store.recover();
+    w.commit(0, "a");
+    w.write();
+    let may_have = |w: &World, tag: &[u8]| {
+        let tag = twox_hash::XxHash3_64::oneshot_with_seed(w.store.layout().id, tag);
+        w.store.state.lock().known_tags.may_have(tag)
+    };
+    assert!(may_have(&w, b"a") && !may_have(&w, b"b"));
+    for number in 1..4000 {
+        let tag = format!("tag{number}").leak();
+        drop(w.store.commit(Box::new(Page { number, head: tag, len: 1000 })));
+        w.write();
+    }
+    assert!(!may_have(&w, b"a") && !may_have(&w, b"tag10") && may_have(&w, b"tag3999"));
 }

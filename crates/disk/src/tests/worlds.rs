@@ -22,7 +22,8 @@ use crate::store::{Options, Store};
 use crate::writer::Writer;
 
 const KEYS: u64 = 12;
-const TAGS: u64 = 12;
+/// The tags of most objects, all tags of objects, and all tags that are purged.
+const TAGS: [u64; 3] = [12, 60, 120];
 const NOW: f64 = 1000.0;
 
 fn layout(segments: u64) -> Layout {
@@ -67,7 +68,8 @@ impl Sample {
         let descriptor = version.to_le_bytes().to_vec();
         let count = random.below(4).saturating_sub(1);
         let mut head = vec![count as u8];
-        head.extend((0..count).map(|_| random.below(TAGS) as u8));
+        let all = TAGS[usize::from(random.below(3) == 0)];
+        head.extend((0..count).map(|_| random.below(all) as u8));
         let rest = random.index(600);
         head.extend(random.bytes(rest));
         Self {
@@ -173,6 +175,8 @@ struct World {
     starts: u64,
     moved: u64,
     evicted: u64,
+    /// Purges by tags that no object has.
+    unrecorded: u64,
     /// Reads of large objects.
     large: u64,
     /// Bodies that are being sent.
@@ -225,6 +229,7 @@ impl World {
             starts: 0,
             moved: 0,
             evicted: 0,
+            unrecorded: 0,
             large: 0,
             held: Vec::new(),
             streams: Vec::new(),
@@ -252,10 +257,10 @@ impl World {
         match self.random.below(100) {
             0..40 => self.commit(number),
             40..44 => self.stream(number),
-            44..46 => self.purge_tag(),
-            46..51 => self.purge(number),
-            51..53 => self.ban(),
-            53..72 => (0..=self.random.below(4)).for_each(|_| {
+            44..48 => self.purge_tag(),
+            48..53 => self.purge(number),
+            53..55 => self.ban(),
+            55..72 => (0..=self.random.below(4)).for_each(|_| {
                 self.writer.step();
             }),
             72..77 => self.writer.flush(),
@@ -274,7 +279,7 @@ impl World {
                 let at = layout.data() + self.random.below(layout.size() - layout.data());
                 self.device.flip(at, self.random.below(8) as u8);
             }
-            98 if !self.has_flipped_journal && self.random.below(3) == 0 => self.flip_journal(),
+            98 if !self.has_flipped_journal && self.random.below(2) == 0 => self.flip_journal(),
             _ => (0..20).for_each(|_| {
                 self.writer.step();
             }),
@@ -366,8 +371,10 @@ impl World {
     fn purge_tag(&mut self) {
         let answered = Arc::new(AtomicBool::new(false));
         let hold = Flag(Arc::clone(&answered));
-        let tag = self.random.below(TAGS) as u8;
+        let tag = (self.random.number() % TAGS[self.random.index(3)]) as u8;
         self.store.purge_tags([&[tag][..]].into_iter(), Some(Box::new(hold)));
+        self.unrecorded +=
+            u64::from(answered.load(Ordering::Relaxed) && self.store.phase() == Phase::Working);
         self.note_purge(Purged::Tag(tag), answered);
     }
 
@@ -555,7 +562,7 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn worlds_keep_their_promises() {
     let (mut found, mut starts, mut moved, mut evicted, mut large, mut failures) = (0, 0, 0, 0, 0, 0);
-    let (mut streamed, mut flips, mut cleared, mut mended) = (0, 0, 0, 0);
+    let (mut streamed, mut flips, mut cleared, mut mended, mut unrecorded) = (0, 0, 0, 0, 0);
     let seeds = seeds();
     let count = seeds.end - seeds.start;
     for seed in seeds {
@@ -567,6 +574,7 @@ fn worlds_keep_their_promises() {
         evicted += world.evicted;
         large += world.large;
         streamed += world.streamed;
+        unrecorded += world.unrecorded;
         failures += world.failures;
         flips += world.flips;
         cleared += world.cleared;
@@ -575,7 +583,8 @@ fn worlds_keep_their_promises() {
     println!(
         "{count} worlds, {starts} starts, {found} objects read, {moved} moved, {evicted} evicted, \
          {large} reads of large objects, {streamed} written while they were fetched, {failures} failures of reads, \
-         {flips} changes of the journal, of which {mended} had a copy and {cleared} lost records"
+         {flips} changes of the journal, of which {mended} had a copy and {cleared} lost records, {unrecorded} purges by \
+         tags of no object"
     );
     let is_rich = found > count * 20
         && starts > count * 2
@@ -583,6 +592,7 @@ fn worlds_keep_their_promises() {
         && evicted > count / 2
         && large > count / 4
         && streamed > count / 2
+        && unrecorded > count / 2
         && failures > count / 100
         && flips > count / 4
         && mended > count / 100;
