@@ -54,6 +54,9 @@ impl Cache {
             return false;
         }
         let mut shard = self.shard(&key).lock();
+        if self.disks.is_behind(stevedore.index()) {
+            object.set(flag::ONCE | flag::INHERITED);
+        }
         let slot = shard.insert_busy(key);
         let id = slot_id(&key, slot);
         object.set_slot(id);

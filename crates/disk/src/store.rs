@@ -15,7 +15,7 @@ use crate::health::{Cause, Event, Health, Observed, Reason};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Ban, Cursor, Found, Live};
 use crate::layout::{Layout, OpenError};
-use crate::record::{Key, fingerprint};
+use crate::record::{Key, Meta, fingerprint};
 use crate::state::{Dropped, Hold, Phase, State};
 use crate::stats::{Stats, add, bump};
 
@@ -273,6 +273,12 @@ impl Store {
     /// Returns whether the index contains objects that may have this key, and the device responds. Cheap.
     pub fn may_have(&self, key: &Key) -> bool {
         !self.index.is_empty() && self.index.has(fingerprint(key)) && !self.health.is_stalled()
+    }
+
+    /// Returns whether the index contains an object with the key, variant and time of expiry of another.
+    pub fn has_same(&self, meta: &Meta) -> bool {
+        let found = self.index.get(fingerprint(&meta.key));
+        found.iter().any(|entry| entry.variant == meta.variant && entry.expires == meta.expires)
     }
 
     /// Returns the objects that may have this key and are of use at `now`, newest first.

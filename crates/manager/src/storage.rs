@@ -221,9 +221,8 @@ impl StorageSpec {
     fn disk(&self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
         let arguments = self.disk_arguments()?;
         let memory = arguments.iter().fold(0, |sum: u64, disk| sum.saturating_add(disk.memory()));
+        // Some objects in this memory are not on the disk.
         let mut storage = self.limited_memory(Some(memory))?;
-        // Objects in this memory are on the disk, too.
-        (storage.records, storage.pins) = (None, None);
         if opens == Opens::Everything {
             let _root = jail.raise();
             storage.disks = Some(DiskFiles::open(&self.name, &arguments, complain)?);

@@ -8,8 +8,8 @@ use crate::shard::{DeferredWork, Shard};
 use crate::slab::Key;
 
 impl Cache {
-    /// Passes an object to the stores on disks that was refused until it is requested again. The caller holds the lock
-    /// of its shard.
+    /// Passes an object to the stores on disks that was refused until it is requested again, or that the previous process
+    /// has left in memory, unless it had written it. The caller holds the lock of its shard.
     #[cold]
     pub(crate) fn commit_requested_again(
         &self,
@@ -19,7 +19,11 @@ impl Cache {
         object: &Arc<Object>,
         deferred: &mut DeferredWork,
     ) {
-        object.clear(flag::ONCE);
+        let is_inherited = object.is(flag::INHERITED);
+        object.clear(flag::ONCE | flag::INHERITED);
+        if is_inherited && self.disks.have_same(key, object, &*self.bans.heads) {
+            return;
+        }
         deferred.dropped.extend(self.pass_to_disks(key, shard, slot, object));
     }
 

@@ -27,6 +27,10 @@ impl Resident {
         };
         Self { object: Arc::clone(object), meta, descriptor: Descriptor::of(key, object).bytes() }
     }
+
+    pub(crate) fn meta(&self) -> Meta {
+        self.meta
+    }
 }
 
 impl Content for Resident {

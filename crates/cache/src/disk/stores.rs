@@ -179,6 +179,12 @@ impl Disks {
         is_admitted
     }
 
+    /// Returns whether a store contains an object as it is in memory.
+    pub(crate) fn have_same(&self, key: &Key, object: &Arc<Object>, heads: &dyn HeadReader) -> bool {
+        let meta = Resident::new(*key, object, heads).meta();
+        self.stores.iter().any(|disk| disk.store().has_same(&meta))
+    }
+
     /// Returns whether the memory of a storage is in front of a disk.
     pub(crate) fn is_behind(&self, stevedore: u8) -> bool {
         self.stores.iter().any(|disk| disk.stevedore == stevedore)

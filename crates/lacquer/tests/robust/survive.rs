@@ -15,6 +15,8 @@ use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::shared_slot;
 use lacquer_testing::until;
 
+use crate::disk::{Place, kill_all};
+
 const SUBS: &str = r#"
 import xkey;
 import std;
@@ -203,6 +205,37 @@ fn a_killed_worker_leaves_its_objects_to_the_next_one() {
     let begun = slow.load(Ordering::SeqCst);
     thread::spawn(move || get(address, "/slow"));
     assert!(until(|| slow.load(Ordering::SeqCst) > begun), "the half of an object is used");
+}
+
+/// Kills the worker at once after the last fetch: objects below `min` are in memory alone, others were not written yet.
+#[test]
+fn memory_in_front_of_a_disk_outlives_the_worker() {
+    for min in ["10m", "0"] {
+        let (origin, place) = (origin(&Arc::default()), Place::new("memory"));
+        let option = place.option(&format!(",size=512m,memory=200m,min={min}"));
+        let start = || Daemon::start(&vcl(origin.address, SUBS), &["-s", &option]);
+        let mut daemon = start();
+        let mut client = Client::connect(daemon.address).expect("it accepts");
+        fill_and_invalidate(&mut daemon, &mut client);
+        kill_worker(&mut daemon);
+        let mut client = Client::connect(daemon.address).expect("it accepts");
+        check_all(&origin, &mut client, &daemon.stderr());
+        assert!(is_hit(&mut client, 14));
+        ask(&mut client, "XKEY", "/", "tags: t4\r\n");
+        assert!(!is_hit(&mut client, 14) && is_hit(&mut client, 15));
+        if min == "0" {
+            // What was not written before is on the disk now.
+            kill_all(daemon);
+            let daemon = start();
+            thread::sleep(Duration::from_millis(500));
+            let mut client = Client::connect(daemon.address).expect("it accepts");
+            let stay = (0..2000).filter(|n| n % 10 != 4);
+            let (hits, all) =
+                stay.fold((0, 0), |(hits, all), n| (hits + usize::from(is_hit(&mut client, n)), all + 1));
+            assert!(hits * 100 >= all * 98, "{hits} of {all}: {}", daemon.stderr());
+            assert!((24..2000).step_by(10).all(|n| !is_hit(&mut client, n)), "it came back");
+        }
+    }
 }
 
 #[test]
