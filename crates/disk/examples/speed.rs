@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lacquer_disk::{
-    Content, FileDevice, Key, Layout, Meta, Options, Parts, Running, Store, open_file, reserve,
+    Content, FileDevice, Key, Layout, Meta, Options, Parts, Running, Store, enlarge, open_file,
 };
 use lacquer_testing::{Random, key};
 
@@ -68,7 +68,7 @@ fn main() {
     let threads = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(32);
     {
         let file = open_file(&path, true).expect("the file can be created");
-        reserve(&file, size).expect("there is room");
+        enlarge(&file, size).expect("there is room");
         let layout = Layout::plan(size, 1, now()).expect("the size is sufficient");
         layout.create(&FileDevice::new(file).expect("a file")).expect("it is written");
     }

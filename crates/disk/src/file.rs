@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::blocks::{BLOCK, Blocks};
@@ -88,16 +88,13 @@ fn is_read_only(device: u64) -> bool {
 }
 
 /// Gives a file this size, and reserves the space. On failure, the file keeps its size. A device keeps its size anyway.
-pub fn reserve(file: &File, size: u64) -> io::Result<()> {
+pub fn enlarge(file: &File, size: u64) -> io::Result<()> {
     let found = file.metadata()?;
     if !found.is_file() {
         return Ok(());
     }
-    let reserved = match fallocate(file, FallocateFlags::empty(), 0, size) {
-        Ok(()) | Err(Errno::OPNOTSUPP) => file.set_len(size),
-        Err(error) => Err(error.into()),
-    };
-    reserved.inspect_err(|_| {
+    lacquer_system::reserve(file, 0, size).and_then(|()| file.set_len(size)).inspect_err(|_| {
+        // This also returns the blocks beyond the end.
         let _ = file.set_len(found.len());
     })
 }

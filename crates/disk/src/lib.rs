@@ -53,7 +53,7 @@ mod writer;
 mod tests;
 
 pub use blocks::{Aligned, BLOCK, Blocks};
-pub use file::{FileDevice, open_file, path_of, reserve};
+pub use file::{FileDevice, enlarge, open_file, path_of};
 pub use health::{Cause, Event, Operation, Reason};
 pub use index::{Entry, Index, are_rivals, variant};
 pub use journal::Ban;

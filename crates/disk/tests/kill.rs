@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use lacquer_disk::{Content, FileDevice, Layout, Meta, Options, Parts, Running, Store, open_file, reserve};
+use lacquer_disk::{Content, FileDevice, Layout, Meta, Options, Parts, Running, Store, enlarge, open_file};
 use lacquer_testing::{Random, key};
 
 const PATH: &str = "DISK_KILL_PATH";
@@ -158,7 +158,7 @@ fn a_killed_process_leaves_a_sound_store() {
     let path: PathBuf = env::temp_dir().join(format!("lacquer-disk-kill-{}", std::process::id()));
     {
         let file = open_file(&path, true).expect("the file is new");
-        reserve(&file, SIZE).expect("there is room");
+        enlarge(&file, SIZE).expect("there is room");
         let device = FileDevice::new(file).expect("it is a file");
         Layout::plan(SIZE, 77, now())
             .expect("the size is sufficient")

@@ -3,13 +3,13 @@
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lacquer_cli::link::{DiskConfig, DisksConfig};
 use lacquer_disk::{
-    Aligned, BLOCK, Blocks, FileDevice, Joined, LEAST_SIZE, Layout, Membership, OpenError, open_file,
-    path_of, reserve,
+    Aligned, BLOCK, Blocks, FileDevice, Joined, LEAST_SIZE, Layout, Membership, OpenError, enlarge,
+    open_file, path_of,
 };
 use lacquer_params::number::parse_bytes;
 
@@ -136,7 +136,7 @@ impl DiskArguments {
             return Err(fault(&OpenError::Foreign));
         }
         if let Some(size) = self.size.filter(|&size| found.size() < size) {
-            reserve(file, size)
+            enlarge(file, size)
                 .map_err(|error| fault(&format!("cannot reserve {size} bytes: {}", os_error_text(&error))))?;
         }
         let device = device(file).map_err(|error| fault(&error))?;
@@ -266,7 +266,8 @@ impl DiskFiles {
     /// Drops the contents of disks that were absent when others of the storage were in use: they have not recorded the
     /// purges of that time. Returns the ids of disks for which that is impossible, and which are not used.
     fn join(&mut self, complain: &Complain) -> Vec<(u64, String)> {
-        let mut used: Vec<&mut DiskFile> = self.disks.iter_mut().filter(|disk| disk.config.refused.is_none()).collect();
+        let mut used: Vec<&mut DiskFile> =
+            self.disks.iter_mut().filter(|disk| disk.config.refused.is_none()).collect();
         let members: Vec<_> = used.iter().map(|disk| disk.membership().unwrap_or(None)).collect();
         let Joined { outdated, changes } = Membership::join(&members);
         let Some(changes) = changes else { return Vec::new() };
@@ -353,7 +354,12 @@ impl DiskFile {
     /// Continues with the store that is at the path now, because the open one has failed, and drops its contents. Does not
     /// create one: the path may be that of a file system which is not mounted.
     fn reopen(&mut self) -> Result<Option<u64>, ()> {
-        let file = open_file(&self.config.path, false).map_err(|_| ())?;
+        let path = &self.config.path;
+        let (open, there) = (self.file.metadata().map_err(|_| ())?, path.metadata().map_err(|_| ())?);
+        if (open.dev(), open.ino()) == (there.dev(), there.ino()) {
+            return Err(());
+        }
+        let file = open_file(path, false).map_err(|_| ())?;
         let mut anew = Self { config: DiskConfig { fd: file.as_raw_fd(), ..self.config.clone() }, file };
         let dropped = anew.empty().map_err(|_| ())?;
         *self = anew;

@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
+pub(crate) use lacquer_system::reserve;
 use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom};
-use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// The numbers of the file systems whose files are in memory.
@@ -100,15 +100,6 @@ pub(crate) fn punch(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
 /// Returns whether a file is on a file system with blocks, which may be used up. Other files are in memory.
 pub(crate) fn has_blocks(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|found| ![TMPFS, HUGETLBFS].contains(&(found.f_type as u64)))
-}
-
-/// Reserves the blocks of a part of a file, which keep their contents. Succeeds without an effect on file systems that
-/// cannot reserve blocks.
-pub(crate) fn reserve(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
-    match rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, at, len) {
-        Err(error) if error != Errno::OPNOTSUPP => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 /// Returns whether pages of a file can be returned to the system. Tries it beyond the end of the file.

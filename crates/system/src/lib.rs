@@ -5,6 +5,7 @@ pub mod call_names_table;
 pub mod confine;
 mod exec;
 mod fatal;
+mod files;
 mod heap;
 
 use std::ffi::CStr;
@@ -13,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub use exec::{exec, release_signals};
 pub use fatal::{die, prepare_thread, set_panic_fd, watch_for_faults};
+pub use files::reserve;
 pub use heap::{free_heap, limit_heaps, prepare_heap, trim_heap};
 
 /// Returns the number that a new descriptor would get, or the largest number if none is free.

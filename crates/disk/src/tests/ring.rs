@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use lacquer_rings::Ring;
 
-use crate::file::{FileDevice, open_file, reserve};
+use crate::file::{FileDevice, enlarge, open_file};
 use crate::layout::Layout;
 use crate::load::Receiver;
 use crate::read::Loaded;
@@ -76,7 +76,7 @@ impl Bench {
         let path = std::env::temp_dir().join(format!("lacquer-disk-{name}-{}", std::process::id()));
         let file = open_file(&path, true).expect("a file");
         std::fs::remove_file(&path).expect("it exists");
-        reserve(&file, 128 << 20).expect("it has room");
+        enlarge(&file, 128 << 20).expect("it has room");
         let Ok(ring) = Ring::new(&[file.as_fd()], 8) else {
             println!("skipped: no io_uring here");
             return None;

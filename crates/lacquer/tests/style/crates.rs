@@ -36,8 +36,8 @@ pub const LAYERS: [&[&str]; 12] = [
     &["deliver"],
     &["acme", "cache", "h3", "net", "quic", "vcl-runtime", "jail"],
     &["flow", "h2", "vcl", "cli", "tls"],
-    &["disk", "filters", "http", "names", "params", "shm", "sources", "storage", "system"],
-    &["rings"],
+    &["disk", "filters", "http", "names", "params", "shm", "sources", "storage"],
+    &["rings", "system"],
 ];
 
 /// Returns the number of a crate's layer, counted from the top. Tools are above the product.

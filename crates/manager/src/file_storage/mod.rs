@@ -196,7 +196,7 @@ fn allocate(file: &File, size: u64) -> io::Result<()> {
     if found.blocks().saturating_mul(512).saturating_add(free) < size {
         return Err(io::Error::from_raw_os_error(Errno::NOSPC.raw_os_error()));
     }
-    if is_in_memory(file) { file.set_len(size) } else { lacquer_disk::reserve(file, size) }
+    if is_in_memory(file) { file.set_len(size) } else { lacquer_disk::enlarge(file, size) }
 }
 
 /// Returns whether reserving blocks would occupy memory.
@@ -208,7 +208,7 @@ fn is_in_memory(file: impl AsFd) -> bool {
 pub fn clear(file: &OwnedFd, size: u64) -> io::Result<()> {
     rustix::fs::ftruncate(file, 0)?;
     if !is_in_memory(file) {
-        let _ = lacquer_disk::reserve(&File::from(file.try_clone()?), size);
+        let _ = lacquer_system::reserve(file, 0, size);
     }
     Ok(rustix::fs::ftruncate(file, size)?)
 }

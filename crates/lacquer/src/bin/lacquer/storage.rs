@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use lacquer_cli::human::{bytes, duration};
 use lacquer_disk::{
-    Aligned, Blocks, FileDevice, Layout, OpenError, Report, class_limit, open_file, path_of, report, reserve,
+    Aligned, Blocks, FileDevice, Layout, OpenError, Report, class_limit, enlarge, open_file, path_of, report,
 };
 use lacquer_manager::show as print;
 use lacquer_params::number::parse_bytes;
@@ -73,7 +73,7 @@ fn create_at(path: &Path, values: &Values) -> Result<ExitCode, Failure> {
         Some(size) if is_file => {
             // Checked before the file changes.
             Layout::plan(size, 0, 0.0).map_err(|error| failure(&error))?;
-            reserve(&file, size)
+            enlarge(&file, size)
                 .map_err(|error| failure(&format!("cannot reserve {size} bytes: {error}")))?;
         }
         Some(_) => eprintln!("{}: --size is ignored: a device is used as a whole", path.display()),
