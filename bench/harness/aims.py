@@ -57,6 +57,7 @@ AIMS = (
     Aim("filling a disk: bytes written for each stored", "disk-fill", "written", "", 1.10),
     Aim("hits on a disk beside filling: p99, of hits alone", "disk-beside", "p99", "lacquer alone", 2.00),
     Aim("start after kill -9: the first hit from the disk, ms", "disk-restart", "first", "", 100.0),
+    Aim("hits and misses on a disk: replies/s, of Squid with files", "disk-replies", "rps", "squid-aufs", 1.67, at_least=True),
     Aim("two disks: bytes/s, of one", "disk-pair", "mb_s", "1 disk", 1.80, at_least=True),
     Aim("worker killed under load: time without a response, ms", "warm-restart", "gap", "", 300.0),
     Aim("worker killed under load: hits afterwards, %", "warm-restart", "kept", "", 99.0, at_least=True),

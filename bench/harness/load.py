@@ -97,6 +97,11 @@ def scattered(port, path, connections, seconds, among, first):
     return own_load(port, path, connections, ["--seconds", seconds, "--among", among, "--first", first])
 
 
+def half_known(port, path, connections, seconds, among, first, new):
+    """Sends requests like `scattered`, of which a percentage has new numbers."""
+    return own_load(port, path, connections, ["--seconds", seconds, "--among", among, "--first", first, "--new", new])
+
+
 def http3(port, path, connections, seconds, pem):
     """Sends as many requests over HTTP/3 as the time allows, one at a time on each connection. `pem` is the certificate."""
     return own_load(port, path, connections, ["--seconds", seconds, "--trust", pem], program="http3")

@@ -225,6 +225,15 @@ def trafficserver(s):
     return ["traffic_server", f"--run-root={s.dir}/trafficserver/runroot.yaml"]
 
 
+def squid_disk(*store):
+    """Returns the command of a Squid with a store on a disk, which it makes first."""
+    def command(s):
+        words = " ".join(store).format(folder=s.dir / "store", megabytes=s.disk_mb)
+        conf = filled("squid-disk.conf", s, store=words)
+        return ["sh", "-c", f"[ -e {s.dir}/store ] || squid -N -z -f {conf} && exec squid -N -f {conf}"]
+    return command
+
+
 def floor(*more):
     return lambda s: [HELPER, "floor", "--listen", f"127.0.0.1:{s.port}", "--size", s.sizes[0], *s.floor_options, *more]
 
@@ -248,6 +257,9 @@ SERVERS = {s.name: s for s in [
     Server("haproxy-nolog", "variant", "haproxy", haproxy(logs=False)),
     Server("nginx", "cache", "nginx", nginx("nginx.conf")),
     Server("squid", "cache", "squid", lambda s: ["squid", "-N", "-f", filled("squid.conf", s)]),
+    Server("squid-ufs", "cache", "squid", squid_disk("ufs", "{folder}", "{megabytes}", "16", "256")),
+    Server("squid-aufs", "cache", "squid", squid_disk("aufs", "{folder}", "{megabytes}", "16", "256")),
+    Server("squid-rock", "cache", "squid", squid_disk("rock", "{folder}", "{megabytes}", "max-size=4000000")),
     Server("trafficserver", "cache", "traffic_server", trafficserver),
     Server("nginx-disk", "cache", "nginx", nginx("nginx-disk.conf")),
     Server("nginx-file", "file", "nginx", nginx("nginx-file.conf")),

@@ -3,7 +3,7 @@ and returns Results: for every server the values of every round."""
 
 from .bodies import esi, gzip
 from .common import Options, steadier
-from .disk_mixes import disk_beside, disk_pair
+from .disk_mixes import disk_beside, disk_pair, disk_replies
 from .disks import disk_fill, disk_hit, disk_restart
 from .management import bans, restart, startup, vcl_cost, vcl_load, warm_restart
 from .modules import modules
@@ -48,6 +48,7 @@ SCENARIOS = {
 
 # Long scenarios, and those that need root and a disk. They run only when they are named.
 BY_NAME_ONLY = {"churn": churn, "burden": burden, "tls-idle": tls.idle, "disk-hit": disk_hit, "disk-fill": disk_fill, "disk-restart": disk_restart,
-                "disk-beside": disk_beside, "disk-pair": disk_pair, "warm-restart": warm_restart, "names": names, "modules": modules}
+                "disk-beside": disk_beside, "disk-pair": disk_pair, "disk-replies": disk_replies,
+                "warm-restart": warm_restart, "names": names, "modules": modules}
 
 __all__ = ["BY_NAME_ONLY", "SCENARIOS", "Options"]

@@ -1,4 +1,5 @@
-"""Caches on disks under several loads at once: hits beside filling, and two disks instead of one."""
+"""Caches on disks under several loads at once: hits beside filling, hits and misses from the same clients, and two disks
+instead of one."""
 
 import contextlib
 import os
@@ -50,6 +51,40 @@ def filled_meanwhile(server, rate, seconds):
         yield
     finally:
         filler.join()
+
+
+def disk_replies(options):
+    """Hits and misses from the same clients, as Web Polygraph sends them: beside Squid with its stores, at the same hit ratio."""
+    objects, misses = number_of_objects(options) // 2, 42
+    columns = [Column("rps", "replies/s", 0, "more"), Column("hit_p50", "hit p50 ms"), Column("hit_p99", "hit p99 ms"),
+               Column("p50", "p50 ms"), Column("p99", "p99 ms"), Column("cpu_us", "CPU µs/reply"),
+               Column("hits", "% hits", 1, ""), Column("errors", "errors", 0, "")]
+    title = f"replies from a disk with {objects:,} objects of 4 to 256 kB, {100 - misses} % hits, beside Squid's stores"
+    names = ("lacquer", "squid-aufs", "squid-ufs", "squid-rock")
+    result = Result("disk-replies", title, columns, "rps", references=names[1:])
+    seconds = max(options.seconds * 3, 4)
+    # Misses are stored, and the disks have room for 4,500 replies/s.
+    stored = (objects + round(3000 * seconds * options.rounds * misses / 100)) // 2
+    with DiskField(options.chosen(names), stored) as running:
+        path = f"/mixed/{token()}/{{}}"
+        for server in running.servers.values():
+            load.counted(server.port, objects, 16, path)
+        settle()
+        time.sleep(REST)
+        for turn in range(options.rounds):
+            # Below 2^33, so that the numbers of the rounds differ.
+            first = turn << 33 | random.getrandbits(32)
+            for name, server in mixed(running.servers.items()):
+                settle()
+                outcome = {}
+
+                def drive(port):
+                    outcome.update(load.half_known(port, path, DEPTH, seconds, objects, first, misses))
+                    return outcome
+                values = load.measured(server, drive, running.origin_port)
+                known = {f"hit_{key}": us / 1000 for key, us in outcome["known_us"].items()}
+                result.add(name, {**values, **known, "hits": 100 - values["fetched"]})
+    return [result]
 
 
 def disk_pair(options):

@@ -23,6 +23,8 @@ pub struct Plan {
     until: Option<Instant>,
     /// If not 0, the numbers in paths are below it, in no order.
     among: u64,
+    /// The percentage of the requests whose numbers are new: not below that.
+    new: u64,
 }
 
 /// Returns a number below `limit` that follows from `n`.
@@ -35,7 +37,7 @@ fn scattered(n: u64, limit: u64) -> u64 {
 impl Plan {
     pub fn new(path: &str, header: &str, next: u64, end: u64, until: Option<Instant>) -> Self {
         let header = if header.is_empty() { String::new() } else { format!("{header}\r\n") };
-        Self { path: path.to_owned(), header, next, end, until, among: 0 }
+        Self { path: path.to_owned(), header, next, end, until, among: 0, new: 0 }
     }
 
     /// Takes the numbers in paths from those below `limit`, in no order. 0 is no limit.
@@ -44,24 +46,38 @@ impl Plan {
         self
     }
 
+    /// Takes new numbers for this percentage of the requests.
+    pub fn with_new(mut self, percentage: u64) -> Self {
+        self.new = percentage;
+        self
+    }
+
     pub fn left(&self) -> usize {
         (self.end - self.next) as usize
     }
 
-    fn request(&mut self, now: Instant) -> Option<String> {
+    /// Returns the next request, and whether its number is new.
+    fn request(&mut self, now: Instant) -> Option<(String, bool)> {
         if self.next == self.end || self.until.is_some_and(|until| now >= until) {
             return None;
         }
-        let number = if self.among > 0 { scattered(self.next, self.among) } else { self.next };
+        let is_new = scattered(!self.next, 100) < self.new;
+        let number = match self.among {
+            0 => self.next,
+            among if is_new => among.saturating_add(self.next),
+            among => scattered(self.next, among),
+        };
         let path = self.path.replace("{}", &number.to_string());
         self.next += 1;
-        Some(format!("GET {path} HTTP/1.1\r\nHost: bench\r\n{}\r\n", self.header))
+        Some((format!("GET {path} HTTP/1.1\r\nHost: bench\r\n{}\r\n", self.header), is_new))
     }
 }
 
 #[derive(Default)]
 pub struct Tally {
     pub micros: Vec<u32>,
+    /// Those of the requests whose numbers are not new.
+    pub known_micros: Vec<u32>,
     /// The delays of requests that were due at a fixed time.
     pub late_micros: Vec<u32>,
     pub bytes: u64,
@@ -79,6 +95,7 @@ pub struct Client {
     /// The server closes the connection after the response.
     is_last: bool,
     since: Instant,
+    is_new: bool,
 }
 
 impl Client {
@@ -95,6 +112,7 @@ impl Client {
             in_body: false,
             is_last: false,
             since: Instant::now(),
+            is_new: false,
         })
     }
 
@@ -123,8 +141,8 @@ impl Client {
     /// Sends the next request, whose latency counts from `since`. Returns false if none is left. Requests are
     /// far smaller than a socket buffer, so a write that would block is an error.
     pub fn send(&mut self, plan: &mut Plan, since: Instant) -> io::Result<bool> {
-        let Some(request) = plan.request(since) else { return Ok(false) };
-        (self.in_body, self.since) = (false, since);
+        let Some((request, is_new)) = plan.request(since) else { return Ok(false) };
+        (self.in_body, self.since, self.is_new) = (false, since, is_new);
         self.head.clear();
         self.stream.write_all(request.as_bytes())?;
         Ok(true)
@@ -148,7 +166,11 @@ impl Client {
             let complete =
                 if self.in_body { self.count_body(got as u64) } else { self.parse_head(&buffer[..got])? };
             if complete {
-                tally.micros.push(self.since.elapsed().as_micros() as u32);
+                let micros = self.since.elapsed().as_micros() as u32;
+                tally.micros.push(micros);
+                if !self.is_new {
+                    tally.known_micros.push(micros);
+                }
                 return Ok(true);
             }
         }

@@ -1,7 +1,7 @@
 //! The load generator. Sends a number of requests, or as many as a duration allows, over persistent connections. Each
 //! connection sends its next request when the response to the last is complete, or requests are due at a rate
 //! ([`paced`]). `{}` in the path is replaced by a running number, so every request can be for another object; with
-//! `--among N`, by a number below N, in no order. The
+//! `--among N`, by a number below N, in no order, but for the percentage of `--new`, whose numbers are new. The
 //! latency of each request is recorded, so that the whole distribution is available. The kernel discards bodies without
 //! copying them, so that with large bodies the server's core is saturated before the load generator's.
 
@@ -29,7 +29,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     let end = first + count + if rate > 0.0 { connections as u64 } else { 0 };
     let until = (seconds > 0.0).then(|| Instant::now() + Duration::from_secs_f64(seconds));
     let mut plan = Plan::new(options.text("path", "/"), options.text("header", ""), first, end, until)
-        .among(options.number("among", 0)?);
+        .among(options.number("among", 0)?)
+        .with_new(options.number("new", 0)?);
     let tally = if rate > 0.0 {
         paced::drive_all(address, connections, &mut plan, rate)
     } else {
@@ -75,13 +76,15 @@ fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan) -> io::Re
 
 pub fn report(tally: Tally) -> String {
     format!(
-        "{{\"requests\": {}, \"errors\": {}, \"refused\": {}, \"bytes\": {}, \"seconds\": {:.6}, \"latency_us\": {}, \"late_us\": {}}}",
+        "{{\"requests\": {}, \"errors\": {}, \"refused\": {}, \"bytes\": {}, \"seconds\": {:.6}, \"latency_us\": {}, \
+         \"known_us\": {}, \"late_us\": {}}}",
         tally.micros.len(),
         tally.errors,
         tally.refused,
         tally.bytes,
         tally.took.as_secs_f64(),
         distribution(tally.micros),
+        distribution(tally.known_micros),
         distribution(tally.late_micros)
     )
 }
@@ -116,7 +119,7 @@ mod tests {
         assert!(
             text.contains("\"requests\": 100")
                 && text.contains("\"p50\": 51")
-                && text.contains("\"max\": 100}, \"late_us\""),
+                && text.contains("\"max\": 100}, \"known_us\""),
             "{text}"
         );
     }
