@@ -15,6 +15,8 @@ mod attribute;
 mod body;
 mod connections;
 mod events;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod guard;
 mod health;
 mod limits;
