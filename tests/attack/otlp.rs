@@ -62,9 +62,10 @@ fn a_collector_that_hangs_delays_nobody_and_costs_bounded_memory() {
     assert!(is_dropping && longest < Duration::from_secs(2), "{longest:?}");
     let grown = resident_kilobytes(&daemon).saturating_sub(before);
     assert!(grown < 64 << 10, "{grown} kB");
-    assert!(until(|| daemon
-        .stderr()
-        .contains("does not take data: no response in time; the next try is in 1 s")));
+    let is_over =
+        || daemon.stderr().contains("does not take data: no response in time; the next try is in 1 s");
+    // A request has as much time as this wait.
+    assert!(until(is_over) || until(is_over));
     collector.take_all();
     assert!(until(|| spans(&port, "sent") > 10_000), "{}", daemon.stderr());
     assert!(daemon.stderr().contains("takes data again"), "{}", daemon.stderr());

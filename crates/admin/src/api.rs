@@ -346,14 +346,13 @@ fn filter(values: &Values) -> Result<Filter, Reply> {
 fn last_requests(directory: &Directory, filter: &Filter, limit: usize) -> Result<Vec<Value>, Fault> {
     let mut requests = RequestLog::open(directory)?;
     let mut last = VecDeque::new();
-    let read = requests.read(&mut |line| {
+    requests.read(&mut |line| {
         if filter.accepts(&line) {
             last.push_back(line);
             if last.len() > limit {
                 last.pop_front();
             }
         }
-    });
-    read.map_err(|error| Fault::new(format_args!("the log cannot be read: {error}"), ""))?;
+    })?;
     Ok(last.iter().map(lacquer_inspect::log_line::LogLine::json).collect())
 }

@@ -22,6 +22,7 @@ mod health;
 mod limits;
 mod lists;
 mod live_log;
+mod log_reader;
 mod manager_link;
 mod metrics;
 mod openapi;

@@ -1,23 +1,15 @@
-//! The live log: a thread reads the requests of the log while a stream shows them, and gives each stream those that its
-//! filter accepts. A stream that cannot keep up, or that gets more than a number in a second, misses some, which are
-//! counted.
+//! The live log: each stream gets the requests that its filter accepts. A stream that cannot keep up, or that gets more than
+//! a number in a second, misses some, which are counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_line::{Filter, LogLine};
-use lacquer_inspect::request_log::RequestLog;
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
 use crate::limits::{LINES, QUEUE};
-
-const PAUSE: Duration = Duration::from_millis(50);
-/// Number of pauses between two looks whether the worker is another one.
-const ROUNDS: u32 = 20;
 
 /// The requests for one stream.
 struct Subscriber {
@@ -37,22 +29,14 @@ pub struct Subscription {
 }
 
 /// All streams.
+#[derive(Default)]
 pub struct LiveLog {
-    directory: Directory,
     all: Mutex<Vec<Subscriber>>,
     /// The sum over all streams.
     dropped: AtomicU64,
 }
 
 impl LiveLog {
-    /// Starts the thread.
-    pub fn start(directory: Directory) -> std::io::Result<Arc<LiveLog>> {
-        let log = Arc::new(LiveLog { directory, all: Mutex::default(), dropped: AtomicU64::new(0) });
-        let own = Arc::clone(&log);
-        thread::Builder::new().name("live-log".to_owned()).spawn(move || own.run())?;
-        Ok(log)
-    }
-
     pub fn subscribe(&self, filter: Filter) -> Subscription {
         let (sender, lines) = channel(QUEUE);
         let dropped = Arc::<AtomicU64>::default();
@@ -76,34 +60,16 @@ impl LiveLog {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
-        loop {
-            if !self.lock().is_empty() {
-                self.follow();
-            }
-            thread::sleep(PAUSE);
-        }
+    /// Forgets the streams that have ended. Returns whether there are any left.
+    pub fn is_wanted(&self) -> bool {
+        let mut all = self.lock();
+        all.retain(|subscriber| !subscriber.lines.is_closed());
+        !all.is_empty()
     }
 
-    /// Reads until there is no stream, or the log cannot be read.
-    fn follow(&self) {
-        let Ok(mut requests) = RequestLog::open_at_end(&self.directory) else { return };
-        let mut round = 0;
-        while !self.lock().is_empty() {
-            // Locked for each request only, so that a stream that begins does not wait.
-            if requests.read(&mut |line| self.publish(&mut self.lock(), &line)).is_err() {
-                return;
-            }
-            self.lock().retain(|subscriber| !subscriber.lines.is_closed());
-            round += 1;
-            if round % ROUNDS == 0 {
-                requests.reopen(&self.directory);
-            }
-            thread::sleep(PAUSE);
-        }
-    }
-
-    fn publish(&self, all: &mut [Subscriber], line: &LogLine) {
+    /// Gives a request to the streams. They are locked for it alone, so that a stream that begins does not wait.
+    pub fn publish(&self, line: &LogLine) {
+        let mut all = self.lock();
         let mut json: Option<Bytes> = None;
         let now = Instant::now();
         for subscriber in all.iter_mut().filter(|subscriber| subscriber.filter.accepts(line)) {

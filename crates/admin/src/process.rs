@@ -23,6 +23,7 @@ use crate::lists::Lists;
 use crate::live_log::LiveLog;
 use crate::manager_link::ManagerLink;
 use crate::otlp;
+use crate::log_reader::LogReader;
 use crate::page::Page;
 use crate::server::{Listener, accept};
 use crate::watch::Watch;
@@ -70,13 +71,16 @@ fn end_with_manager(link: &UnixStream) -> std::io::Result<()> {
 fn serve(config: AdminConfig, commands: UnixStream) -> std::io::Result<std::convert::Infallible> {
     end_with_manager(&commands)?;
     let directory = Directory::at(&config.workdir);
-    let exporter = config.collector.map(|collector| otlp::start(collector, directory.clone())).transpose()?;
+    let exporter = config.collector.map(otlp::start).transpose()?;
+    let watch = Arc::new(Watch::new(directory.clone()));
+    let live_log = Arc::<LiveLog>::default();
+    LogReader::start(directory.clone(), Arc::clone(&watch), Arc::clone(&live_log), exporter.clone())?;
     let app = Arc::new(App {
         manager: ManagerLink::start(commands, "commands")?,
         questions: ManagerLink::start(UnixStream::from(inherit(config.questions_fd)), "questions")?,
-        watch: Watch::start(directory.clone())?,
+        watch,
         exporter,
-        live_log: LiveLog::start(directory.clone())?,
+        live_log,
         lists: Arc::new(Lists::new()),
         page: Page::new(),
         connections: Connections::default(),

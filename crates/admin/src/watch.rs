@@ -1,15 +1,13 @@
-//! The thread that reads counters and log for metrics and dashboards, while anybody is interested.
+//! The counters, and what the log reports, for metrics and dashboards.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use lacquer_inspect::counters::read_sets;
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_line;
-use lacquer_live::source::Source;
 use lacquer_live::state::State;
 use serde_json::{Value, json};
 use tokio::sync::watch::{Receiver, Sender, channel};
@@ -17,15 +15,10 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 use crate::limits::INTEREST;
 use crate::metrics::{LIMITS, Latencies, Series};
 
-const PAUSE: Duration = Duration::from_millis(100);
-/// Time between two snapshots.
-const SNAPSHOT: Duration = Duration::from_secs(1);
-/// Time between two looks at all counters, so that the series of a VCL that is discarded miss little.
-const COUNTERS: Duration = Duration::from_secs(5);
 /// Rows of the lists of URLs and origins in a snapshot.
 const ROWS: usize = 50;
 
-/// The counters and latencies that the thread has read.
+/// The counters and latencies.
 #[derive(Debug)]
 pub struct Watch {
     directory: Directory,
@@ -41,20 +34,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watch {
-    /// Starts the thread.
-    pub fn start(directory: Directory) -> std::io::Result<Arc<Watch>> {
+    pub fn new(directory: Directory) -> Watch {
         let (snapshots, _) = channel(Bytes::new());
-        let watch = Arc::new(Watch {
+        Watch {
             directory,
             snapshots,
             latencies: Mutex::default(),
             series: Mutex::default(),
             wanted: Mutex::new(None),
             overruns: AtomicU64::new(0),
-        });
-        let own = Arc::clone(&watch);
-        thread::Builder::new().name("watch".to_owned()).spawn(move || own.run())?;
-        Ok(watch)
+        }
     }
 
     /// Records that somebody is interested.
@@ -88,47 +77,24 @@ impl Watch {
         function(&series)
     }
 
-    fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         let is_recent = lock(&self.wanted).is_some_and(|last| last.elapsed() < INTEREST);
         is_recent || self.snapshots.receiver_count() > 0
     }
 
-    fn run(&self) {
-        loop {
-            if self.is_wanted() {
-                self.follow();
-            }
-            thread::sleep(PAUSE);
-        }
+    /// Calls a function that adds to the histograms.
+    pub fn with_latencies<T>(&self, function: impl FnOnce(&mut Latencies) -> T) -> T {
+        function(&mut lock(&self.latencies))
     }
 
-    /// Reads until nobody is interested.
-    fn follow(&self) {
-        let mut source = Source::waiting(self.directory.clone());
-        let mut state = State::new(&source.name(), source.now());
-        let (mut last_snapshot, mut last_counters) = (Instant::now(), Instant::now());
-        let mut seen = 0;
-        while self.is_wanted() {
-            let more = {
-                let mut latencies = lock(&self.latencies);
-                source.poll_with(&mut state, &mut |event| latencies.add(event))
-            };
-            if last_counters.elapsed() >= COUNTERS {
-                last_counters = Instant::now();
-                self.with_series(|_| ());
-            }
-            if last_snapshot.elapsed() >= SNAPSHOT {
-                last_snapshot = Instant::now();
-                self.overruns.fetch_add(state.overruns() - seen, Ordering::Relaxed);
-                seen = state.overruns();
-                // A scraper of metrics needs no snapshot.
-                if self.snapshots.receiver_count() > 0 {
-                    self.send(state.snapshot(source.now(), log_line::now()).json());
-                }
-            }
-            if !more {
-                thread::sleep(PAUSE);
-            }
+    pub fn add_overruns(&self, count: u64) {
+        self.overruns.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Sends a snapshot to the dashboards. A scraper of metrics needs none.
+    pub fn show(&self, now: f64, state: &State) {
+        if self.snapshots.receiver_count() > 0 {
+            self.send(state.snapshot(now, log_line::now()).json());
         }
     }
 

@@ -9,6 +9,7 @@ pub mod access_log;
 pub mod counters;
 pub mod directory;
 mod fault;
+pub mod follow;
 mod http2;
 pub mod invalidation;
 pub mod log_line;

@@ -7,7 +7,7 @@ use lacquer_shm::Tag;
 use serde_json::{Value, json};
 
 use crate::page::{WIDTH, duration, plain};
-use crate::transaction::{Kind, REQUEST, Transaction};
+use crate::transaction::{Kind, REQUEST, Timestamp, Transaction};
 
 /// A request in the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,29 +35,165 @@ pub struct Filter {
     pub only_misses: bool,
 }
 
-impl LogLine {
-    /// Returns the line of a request of a client. Includes and restarted requests have none.
-    pub fn of(request: &Transaction) -> Option<LogLine> {
+/// The records of a request that its line is made of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts<'a> {
+    start: &'a [u8],
+    method: Option<&'a [u8]>,
+    pub host: &'a [u8],
+    url: Option<&'a [u8]>,
+    status: &'a [u8],
+    account: &'a [u8],
+    hit: &'a [u8],
+    steps: u8,
+    /// The first and the last timestamp, and the one when the response began.
+    stamps: [Option<&'a [u8]>; 3],
+}
+
+/// The steps by which the cache treated a request: the bits of [`Parts::steps`], and the words for them.
+const STEPS: [(u8, &str); 7] = [
+    (PURGE, "purge"),
+    (PIPE, "pipe"),
+    (HIT_PASS, "hit-for-pass"),
+    (HIT_MISS, "hit-for-miss"),
+    (PASS, "pass"),
+    (MISS, "miss"),
+    (SYNTH, "synth"),
+];
+const PURGE: u8 = 1;
+const PIPE: u8 = 2;
+const HIT_PASS: u8 = 4;
+const HIT_MISS: u8 = 8;
+const PASS: u8 = 16;
+const MISS: u8 = 32;
+const SYNTH: u8 = 64;
+
+impl<'a> Parts<'a> {
+    /// Returns the parts of a request of a client. Includes and restarted requests have none.
+    pub fn of(request: &'a Transaction) -> Option<Parts<'a>> {
         if request.kind != Kind::Request || request.reason == "esi" {
             return None;
         }
-        if request.all(Tag::VCL_return).any(|action| action == b"restart") {
-            return None;
+        let mut parts = Parts::default();
+        for record in request.records() {
+            let text = record.text;
+            match record.tag {
+                Tag::ReqStart => parts.start = text,
+                Tag::ReqMethod => parts.method = parts.method.or(Some(text)),
+                Tag::ReqURL => parts.url = parts.url.or(Some(text)),
+                tag if tag == REQUEST.0 || tag == REQUEST.1 => {
+                    if let Some(host) = host(text) {
+                        parts.host = if tag == REQUEST.0 { host } else { b"" };
+                    }
+                }
+                Tag::RespStatus => parts.status = text,
+                Tag::ReqAcct => parts.account = text,
+                Tag::Hit => parts.hit = text,
+                Tag::HitPass => parts.steps |= HIT_PASS,
+                Tag::HitMiss => parts.steps |= HIT_MISS,
+                Tag::Timestamp => parts.stamp(text),
+                Tag::VCL_call => parts.steps |= step(text),
+                Tag::VCL_return if text == b"restart" => return None,
+                Tag::VCL_return if text == b"purge" => parts.steps |= PURGE,
+                _ => {}
+            }
         }
-        let text = |tag| request.last(tag).map(plain).unwrap_or_default();
-        let first = |tag| request.first(tag).map(plain).unwrap_or_default();
-        let counts: Vec<u64> = text(Tag::ReqAcct).split(' ').filter_map(|word| word.parse().ok()).collect();
+        Some(parts)
+    }
+
+    fn stamp(&mut self, text: &'a [u8]) {
+        let [first, last, process] = &mut self.stamps;
+        *first = first.or(Some(text));
+        *last = Some(text);
+        // Behind the name of the step are numbers. VCL may have written names that begin with it.
+        if text.strip_prefix(b"Process: ").is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit)) {
+            *process = Some(text);
+        }
+    }
+
+    pub fn url(&self) -> &'a [u8] {
+        self.url.unwrap_or_default()
+    }
+
+    pub fn status(&self) -> u16 {
+        number(self.status).and_then(|status| u16::try_from(status).ok()).unwrap_or(0)
+    }
+
+    /// Returns the bytes that were sent to the client.
+    pub fn bytes(&self) -> u64 {
+        self.account.split(|byte| *byte == b' ').nth(5).and_then(number).unwrap_or(0)
+    }
+
+    /// Returns when it began, in seconds since the epoch.
+    fn at(&self) -> f64 {
+        self.stamps[0].and_then(Timestamp::parse).map_or(0.0, |stamp| stamp.at)
+    }
+
+    /// Returns the seconds that it took.
+    fn seconds(&self) -> f64 {
+        self.stamps[1].and_then(Timestamp::parse).map_or(0.0, |stamp| stamp.since_start)
+    }
+
+    /// Returns the seconds until the response began, or that it took if none did.
+    pub fn wait(&self) -> f64 {
+        let process = self.stamps[2].and_then(Timestamp::parse);
+        process.map_or_else(|| self.seconds(), |stamp| stamp.since_start)
+    }
+
+    /// Returns how the cache treated it.
+    pub fn how(&self) -> &'static str {
+        let taken = STEPS.iter().find(|(step, _)| self.steps & step != 0).map(|(_, word)| *word);
+        match taken {
+            Some(word) if word != "synth" => word,
+            _ if self.is_graced() => "graced-hit",
+            _ if !self.hit.is_empty() => "hit",
+            Some(word) => word,
+            None => "refused",
+        }
+    }
+
+    fn is_graced(&self) -> bool {
+        let ttl = self.hit.split(|byte| *byte == b' ').nth(1).and_then(|ttl| std::str::from_utf8(ttl).ok());
+        ttl.and_then(|ttl| ttl.parse::<f64>().ok()).is_some_and(|ttl| ttl < 0.0)
+    }
+}
+
+/// Returns the bit of a VCL subroutine.
+fn step(called: &[u8]) -> u8 {
+    match called {
+        b"PIPE" => PIPE,
+        b"PASS" => PASS,
+        b"MISS" => MISS,
+        b"SYNTH" => SYNTH,
+        _ => 0,
+    }
+}
+
+/// Returns the value of a header if it is the host.
+fn host(header: &[u8]) -> Option<&[u8]> {
+    let (name, value) = header.split_first_chunk::<5>()?;
+    name.eq_ignore_ascii_case(b"host:").then(|| value.trim_ascii())
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+impl LogLine {
+    /// Returns the line of a request of a client. Includes and restarted requests have none.
+    pub fn of(request: &Transaction) -> Option<LogLine> {
+        let parts = Parts::of(request)?;
         Some(LogLine {
             vxid: request.vxid,
-            at: request.start(),
-            client: text(Tag::ReqStart).split(' ').next().unwrap_or_default().to_owned(),
-            method: first(Tag::ReqMethod),
-            host: plain(request.header(REQUEST, "Host").unwrap_or_default().as_bytes()),
-            url: first(Tag::ReqURL),
-            status: text(Tag::RespStatus).parse().unwrap_or(0),
-            how: how(request),
-            bytes: counts.get(5).copied().unwrap_or(0),
-            seconds: request.timestamps().last().map_or(0.0, |stamp| stamp.since_start),
+            at: parts.at(),
+            client: plain(parts.start.split(|byte| *byte == b' ').next().unwrap_or_default()),
+            method: plain(parts.method.unwrap_or_default()),
+            host: plain(parts.host),
+            url: plain(parts.url()),
+            status: parts.status(),
+            how: parts.how(),
+            bytes: parts.bytes(),
+            seconds: parts.seconds(),
         })
     }
 
@@ -108,26 +244,6 @@ impl Filter {
         self.url.as_deref().is_none_or(|text| format!("{}{}", line.host, line.url).contains(text))
             && self.status.as_deref().is_none_or(is_status)
             && (!self.only_misses || !matches!(line.how, "hit" | "graced-hit" | "synth"))
-    }
-}
-
-/// Returns how the cache treated a request.
-fn how(request: &Transaction) -> &'static str {
-    let called = |name: &[u8]| request.all(Tag::VCL_call).any(|call| call == name);
-    let returned = |name: &[u8]| request.all(Tag::VCL_return).any(|action| action == name);
-    let hit = request.last(Tag::Hit).map(plain).unwrap_or_default();
-    let ttl = hit.split(' ').nth(1).and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
-    match () {
-        () if returned(b"purge") => "purge",
-        () if called(b"PIPE") => "pipe",
-        () if request.first(Tag::HitPass).is_some() => "hit-for-pass",
-        () if request.first(Tag::HitMiss).is_some() => "hit-for-miss",
-        () if called(b"PASS") => "pass",
-        () if called(b"MISS") => "miss",
-        () if !hit.is_empty() && ttl < 0.0 => "graced-hit",
-        () if !hit.is_empty() => "hit",
-        () if called(b"SYNTH") => "synth",
-        () => "refused",
     }
 }
 

@@ -10,7 +10,18 @@ const MAX_VALUE: usize = 400;
 /// Escapes bytes that others have sent: control characters and bytes that are not UTF-8 become `\xNN`, and other
 /// characters that a terminal interprets become `\u{N}`.
 pub fn plain(bytes: &[u8]) -> String {
-    let mut text = String::new();
+    let mut text = String::with_capacity(bytes.len());
+    add_plain(&mut text, bytes);
+    text
+}
+
+/// Appends bytes like [`plain`].
+pub fn add_plain(text: &mut String, bytes: &[u8]) {
+    if let Ok(printable) = std::str::from_utf8(bytes)
+        && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
+    {
+        return text.push_str(printable);
+    }
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
@@ -27,7 +38,6 @@ pub fn plain(bytes: &[u8]) -> String {
             let _ = write!(text, "\\x{byte:02x}");
         }
     }
-    text
 }
 
 /// Returns whether a character changes the direction of text or is not visible.
@@ -38,7 +48,8 @@ fn is_invisible(c: char) -> bool {
 /// Escapes like [`plain`], and shortens long values.
 pub fn short(bytes: &[u8]) -> String {
     let text = plain(bytes);
-    match text.char_indices().nth(MAX_VALUE) {
+    let end = if text.len() > MAX_VALUE { text.char_indices().nth(MAX_VALUE) } else { None };
+    match end {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
     }

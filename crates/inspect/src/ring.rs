@@ -26,18 +26,18 @@ const WORD: u64 = layout::WORD as u64;
 const PIECE: usize = 256 << 10;
 
 /// One record of the log.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record<'a> {
     pub tag: Tag,
     pub vxid: u64,
     pub is_backend: bool,
-    pub text: Vec<u8>,
+    pub text: &'a [u8],
 }
 
-impl Record {
+impl Record<'_> {
     /// Returns the text for printing, without control characters.
     pub fn shown(&self) -> String {
-        crate::page::plain(&self.text)
+        crate::page::plain(self.text)
     }
 }
 
@@ -53,8 +53,10 @@ pub struct LogReader {
     at: u64,
     /// The number of the segment that contains it.
     segment: u32,
-    /// The first record that begins a transaction shows which numbers the tags have.
-    numbering: Numbering,
+    /// The tags by their numbers. The first record that begins a transaction shows which numbers they have.
+    tags: Box<[Option<Tag>; 256]>,
+    /// The bytes that were read last.
+    piece: Vec<u8>,
     /// How often records were overwritten before they were read.
     pub missed: u64,
 }
@@ -106,7 +108,8 @@ impl LogReader {
             segment_size: 0,
             at: 0,
             segment: 0,
-            numbering: Numbering::Varnish7,
+            tags: tags(Numbering::Varnish7),
+            piece: Vec::new(),
             missed: 0,
         };
         reader.segment_size = reader.word(SEGMENT_SIZE).map_err(|error| reader.fault(&error))?.into();
@@ -147,6 +150,11 @@ impl LogReader {
         self.segment_size * u64::from(SEGMENTS)
     }
 
+    /// Returns the bytes of records that the log holds.
+    pub fn length(&self) -> u64 {
+        self.capacity() * WORD
+    }
+
     /// Returns whether the bytes at the position may have been overwritten.
     fn is_late(&self) -> io::Result<bool> {
         Ok(self.word(SEGMENT_NUMBER)?.wrapping_sub(self.segment) >= SEGMENTS - 1)
@@ -154,13 +162,25 @@ impl LogReader {
 
     /// Reads the records that were written since the last call. A call reads at most as much as the ring holds, so that it
     /// ends even if the log is damaged or is written faster than it is read.
-    pub fn read(&mut self, each: &mut dyn FnMut(Record)) -> io::Result<()> {
-        self.read_some(self.capacity() * WORD, each).map(drop)
+    pub fn read(&mut self, each: &mut impl FnMut(Record<'_>)) -> io::Result<()> {
+        self.read_some(self.length(), each).map(drop)
     }
 
     /// Reads like [`LogReader::read`], but at most about so many bytes. Returns whether more may follow.
-    pub fn read_some(&mut self, bytes: u64, each: &mut dyn FnMut(Record)) -> io::Result<bool> {
-        let mut piece = vec![0; PIECE];
+    pub fn read_some(&mut self, bytes: u64, each: &mut impl FnMut(Record<'_>)) -> io::Result<bool> {
+        let mut piece = std::mem::take(&mut self.piece);
+        piece.resize(PIECE, 0);
+        let read = self.read_pieces(&mut piece, bytes, each);
+        self.piece = piece;
+        read
+    }
+
+    fn read_pieces(
+        &mut self,
+        piece: &mut [u8],
+        bytes: u64,
+        each: &mut impl FnMut(Record<'_>),
+    ) -> io::Result<bool> {
         let mut budget = bytes;
         while budget > 0 {
             budget = budget.saturating_sub(PIECE as u64);
@@ -181,7 +201,7 @@ impl LogReader {
     }
 
     /// Reads the complete records at the beginning of a piece. Returns whether more records may follow.
-    fn take(&mut self, piece: &[u8], each: &mut dyn FnMut(Record)) -> io::Result<bool> {
+    fn take(&mut self, piece: &[u8], each: &mut impl FnMut(Record<'_>)) -> io::Result<bool> {
         let mut rest = piece;
         let begin = self.at;
         while let Some(&first) = rest.first_chunk() {
@@ -224,14 +244,15 @@ impl LogReader {
         }
     }
 
-    fn record(&mut self, number: u8, raw: u64, text: &[u8]) -> Option<Record> {
+    #[inline]
+    fn record<'a>(&mut self, number: u8, raw: u64, text: &'a [u8]) -> Option<Record<'a>> {
         // Varnish 7 to 8 and Lacquer never write this number.
         if number == Tag::Begin as u8 + 2 && begins_transaction(text) {
-            self.numbering = Numbering::Varnish9;
+            self.tags = tags(Numbering::Varnish9);
         }
-        let tag = self.numbering.tag_of(number)?;
+        let tag = self.tags[usize::from(number)]?;
         let vxid = Vxid::from_raw(raw);
-        let text = text.strip_suffix(b"\0").unwrap_or(text).to_vec();
+        let text = text.strip_suffix(b"\0").unwrap_or(text);
         Some(Record { tag, vxid: vxid.number(), is_backend: vxid.is_backend(), text })
     }
 
@@ -249,6 +270,12 @@ impl LogReader {
             Err(_) => false,
         }
     }
+}
+
+/// Returns the tags by their numbers.
+fn tags(numbering: Numbering) -> Box<[Option<Tag>; 256]> {
+    let mut number = 0..=u8::MAX;
+    Box::new(std::array::from_fn(|_| numbering.tag_of(number.next()?)))
 }
 
 fn begins_transaction(text: &[u8]) -> bool {

@@ -40,7 +40,7 @@ fn read(folder: &Folder) -> Result<usize, String> {
         let read = reader.read(&mut |record| {
             records += 1;
             let _ = record.shown();
-            let _ = grouping.add(record);
+            let _ = grouping.add(&record);
         });
         read.map_err(|error| error.to_string())?;
     }

@@ -1,7 +1,7 @@
 //! Reports of the log: requests, fetches, and the health of origins, from records that anybody may have written.
 
-use lacquer_inspect::log_line::LogLine;
-use lacquer_inspect::page::short;
+use lacquer_inspect::log_line::Parts;
+use lacquer_inspect::page::{add_plain, plain, short};
 use lacquer_inspect::ring::Record;
 use lacquer_inspect::transaction::{Grouping, Kind, Transaction};
 use lacquer_shm::Tag;
@@ -62,13 +62,42 @@ impl Class {
     }
 }
 
+impl Event {
+    /// Returns the event that a transaction is, if it is one.
+    pub fn of(ended: &Transaction) -> Option<Event> {
+        match ended.kind {
+            Kind::Request => Seen::of(ended).map(Event::Request),
+            Kind::Fetch => SeenFetch::of(ended).map(Event::Fetch),
+            Kind::Session => None,
+        }
+    }
+
+    /// Returns the event that a record outside of transactions is: `NAME Went sick ...`, `NAME Back healthy ...`,
+    /// `NAME Still healthy ...`.
+    pub fn of_health(record: &Record<'_>) -> Option<Event> {
+        if record.tag != Tag::Backend_health {
+            return None;
+        }
+        let text = short(record.text);
+        let mut words = text.split(' ');
+        let (name, _, state) = (words.next()?, words.next()?, words.next()?);
+        let is_healthy = match state {
+            "healthy" => true,
+            "sick" => false,
+            _ => return None,
+        };
+        Some(Event::Health(visible(name.to_owned()), is_healthy))
+    }
+}
+
 impl Seen {
     fn of(request: &Transaction) -> Option<Seen> {
-        let line = LogLine::of(request)?;
-        let began = request.timestamp("Process").map_or(line.seconds, |stamp| stamp.since_start);
-        let url = visible(&format!("{}{}", line.host, line.url));
-        let wait = if began.is_finite() { began.max(0.0) } else { 0.0 };
-        Some(Seen { url, status: line.status, how: line.how, bytes: line.bytes, wait })
+        let parts = Parts::of(request)?;
+        let mut url = plain(parts.host);
+        add_plain(&mut url, parts.url());
+        let wait = parts.wait();
+        let wait = if wait.is_finite() { wait.max(0.0) } else { 0.0 };
+        Some(Seen { url: visible(url), status: parts.status(), how: parts.how(), bytes: parts.bytes(), wait })
     }
 }
 
@@ -85,7 +114,7 @@ impl SeenFetch {
         let status = fetch.last(Tag::BerespStatus).map(short).and_then(|status| status.parse().ok());
         let wait = fetch.timestamp("Beresp").map_or(0.0, |stamp| stamp.since_last);
         Some(SeenFetch {
-            origin: visible(&format!("{vcl}.{backend}")),
+            origin: visible(format!("{vcl}.{backend}")),
             status: status.filter(|_| failed.is_none()),
             wait: if wait.is_finite() { wait.max(0.0) } else { 0.0 },
         })
@@ -106,37 +135,17 @@ impl Default for Collector {
 
 impl Collector {
     /// Adds a record. Returns the event that it completes.
-    pub fn add(&mut self, record: Record) -> Option<Event> {
-        if record.tag == Tag::Backend_health {
-            return health(&record.text);
+    pub fn add(&mut self, record: &Record<'_>) -> Option<Event> {
+        if !is_needed(record) {
+            return Event::of_health(record);
         }
-        if !is_needed(&record) {
-            return None;
-        }
-        let ended = self.grouping.add(record)?;
-        match ended.kind {
-            Kind::Request => Seen::of(&ended).map(Event::Request),
-            Kind::Fetch => SeenFetch::of(&ended).map(Event::Fetch),
-            Kind::Session => None,
-        }
+        Event::of(self.grouping.add(record)?)
     }
 }
 
-/// Parses `NAME Went sick ...`, `NAME Back healthy ...`, `NAME Still healthy ...`.
-fn health(text: &[u8]) -> Option<Event> {
-    let text = short(text);
-    let mut words = text.split(' ');
-    let (name, _, state) = (words.next()?, words.next()?, words.next()?);
-    let is_healthy = match state {
-        "healthy" => true,
-        "sick" => false,
-        _ => return None,
-    };
-    Some(Event::Health(visible(name), is_healthy))
-}
-
 /// Returns whether an event depends on a record. Sessions are left out: there may be very many that do nothing.
-fn is_needed(record: &Record) -> bool {
+#[inline]
+pub fn is_needed(record: &Record<'_>) -> bool {
     match record.tag {
         Tag::Begin => !record.text.starts_with(b"sess"),
         Tag::ReqHeader | Tag::ReqUnset => {
@@ -171,9 +180,9 @@ pub fn is_pool_of_sessions(name: &str) -> bool {
 
 /// Escapes the characters of an escaped text that have no width of their own, such as accents that combine with what is
 /// before them: columns of a table would not be where they seem to be.
-pub fn visible(text: &str) -> String {
+pub fn visible(text: String) -> String {
     if text.is_ascii() {
-        return text.to_owned();
+        return text;
     }
     let mut out = String::new();
     for c in text.chars() {

@@ -53,10 +53,8 @@ impl Sketch {
 
     /// Counts an occurrence of a text.
     pub fn add(&mut self, text: &str, tally: &Tally) {
-        let text = match text.char_indices().nth(MAX_TEXT) {
-            Some((end, _)) => &text[..end],
-            None => text,
-        };
+        let end = if text.len() > MAX_TEXT { text.char_indices().nth(MAX_TEXT) } else { None };
+        let text = end.map_or(text, |(end, _)| &text[..end]);
         let at = match self.places.get(text) {
             Some(&at) => at,
             None => self.place(text),

@@ -27,7 +27,28 @@ pub struct Evidence {
 enum Event {
     /// A transaction has ended.
     Ended(u64),
-    Record(Record),
+    /// A record that is an event of its own.
+    Record(Tag, u64, Vec<u8>),
+}
+
+/// The records so far.
+#[derive(Default)]
+pub struct Records {
+    grouping: Grouping,
+    transactions: BTreeMap<u64, Transaction>,
+    events: Vec<Event>,
+}
+
+impl Records {
+    pub fn add(&mut self, record: &Record<'_>) {
+        if Historian::is_event(record) {
+            self.events.push(Event::Record(record.tag, record.vxid, record.text.to_vec()));
+        }
+        if let Some(ended) = self.grouping.add(record) {
+            self.events.push(Event::Ended(ended.vxid));
+            self.transactions.insert(ended.vxid, ended.clone());
+        }
+    }
 }
 
 /// The decision about one request.
@@ -37,18 +58,8 @@ pub struct Finding {
 }
 
 impl Evidence {
-    pub fn new(sources: &[SourceText], records: Vec<Record>, bans: Vec<Ban>) -> Evidence {
-        let mut grouping = Grouping::default();
-        let (mut transactions, mut events) = (BTreeMap::new(), Vec::new());
-        for record in records {
-            if Historian::is_event(&record) {
-                events.push(Event::Record(record.clone()));
-            }
-            if let Some(ended) = grouping.add(record) {
-                events.push(Event::Ended(ended.vxid));
-                transactions.insert(ended.vxid, ended);
-            }
-        }
+    pub fn new(sources: &[SourceText], records: Records, bans: Vec<Ban>) -> Evidence {
+        let Records { transactions, events, .. } = records;
         let port = |t: &Transaction| {
             let start = String::from_utf8_lossy(t.first(Tag::ReqStart)?).into_owned();
             start.split(' ').nth(1)?.parse().ok()
@@ -108,7 +119,9 @@ impl Evidence {
                         historian.add_ended(ended);
                     }
                 }
-                Event::Record(record) => historian.add_event(record),
+                Event::Record(tag, vxid, text) => {
+                    historian.add_event(&Record { tag: *tag, vxid: *vxid, is_backend: false, text });
+                }
             }
         }
         historian.finish()
@@ -183,11 +196,11 @@ impl Evidence {
         self.name_lines(true);
         let request = self.last_request(finding)?;
         let found = |t: &Transaction, tags: [Tag; 2]| {
-            let is_it = |record: &Record| {
+            let is_it = |record: Record<'_>| {
                 tags.contains(&record.tag)
-                    && split_header(&record.text).is_some_and(|(known, _)| known.eq_ignore_ascii_case(name))
+                    && split_header(record.text).is_some_and(|(known, _)| known.eq_ignore_ascii_case(name))
             };
-            let at = t.records.iter().rposition(is_it)?;
+            let at = t.records().rposition(is_it)?;
             let lower = name.to_ascii_lowercase();
             self.story.place(t, at, &|line| line.to_ascii_lowercase().contains(&format!("http.{lower}")))
         };

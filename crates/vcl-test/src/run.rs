@@ -3,12 +3,11 @@
 
 use std::rc::Rc;
 
-use lacquer_inspect::ring::Record;
 use lacquer_inspect::why::Ban;
 use lacquer_sources::clock;
 
 use crate::claim::{Asked, Claim};
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Records};
 use crate::format::{Action, ClientRequest, Step, Suite, Test};
 use crate::judge::{Judge, Mismatch};
 use crate::panics;
@@ -30,7 +29,7 @@ pub struct Outcome {
 struct Course<'t> {
     asked: Vec<Asked>,
     claims: Vec<Claim<'t>>,
-    records: Vec<Record>,
+    records: Records,
     requests: usize,
     /// The number of requests when the log was read.
     read_at: usize,
@@ -114,6 +113,6 @@ impl<'t> Course<'t> {
     fn read_log(&mut self, world: &mut World) -> Result<(), String> {
         self.read_at = self.requests;
         let records = &mut self.records;
-        world.read_log(&mut |record| records.push(record))
+        world.read_log(&mut |record| records.add(&record))
     }
 }

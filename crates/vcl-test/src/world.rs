@@ -233,7 +233,7 @@ impl World {
     }
 
     /// Reads the records of the log since the last call.
-    pub fn read_log(&mut self, each: &mut dyn FnMut(Record)) -> Result<(), String> {
+    pub fn read_log(&mut self, each: &mut impl FnMut(Record<'_>)) -> Result<(), String> {
         self.log.read(each).map_err(|error| format!("the log cannot be read: {error}"))?;
         match std::mem::take(&mut self.log.missed) {
             0 => Ok(()),

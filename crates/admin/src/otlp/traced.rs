@@ -6,15 +6,11 @@
 use lacquer_inspect::log_line::LogLine;
 use lacquer_inspect::page::short;
 use lacquer_inspect::ring::Record;
-use lacquer_inspect::transaction::{
-    Grouping, Kind as Transactions, ORIGIN_REQUEST, REQUEST, TRACE, Transaction,
-};
+use lacquer_inspect::transaction::{Kind as Transactions, ORIGIN_REQUEST, REQUEST, TRACE, Transaction};
 use lacquer_shm::Tag;
 
 use super::span::{Kind, Span};
 
-/// Maximum number of transactions in progress; the oldest ones are forgotten.
-const MAX_OPEN: usize = 20_000;
 /// Maximum number of spans below that of a transaction.
 const MAX_PHASES: usize = 64;
 /// The methods that are names of spans. Others may be anything.
@@ -38,41 +34,23 @@ const FETCH_PHASES: &[(&str, &str)] = &[
     ("BerespBody", "response body"),
 ];
 
-/// Joins records to traced transactions. Of others it keeps little.
-#[derive(Debug)]
-pub struct Traced {
-    grouping: Grouping,
-}
-
-impl Default for Traced {
-    fn default() -> Traced {
-        Traced { grouping: Grouping::with_limit(MAX_OPEN) }
+/// Returns whether the spans of a transaction depend on a record of it. It has little of transactions that are not traced.
+#[inline]
+pub fn is_needed(record: &Record<'_>, transaction: &Transaction) -> bool {
+    match record.tag {
+        Tag::Notice => record.text.starts_with(TRACE),
+        Tag::Timestamp if record.text.starts_with(b"Start:") => true,
+        _ => transaction.is_traced(),
     }
 }
 
-impl Traced {
-    /// Adds a record. Returns the spans of the transaction that it ends.
-    pub fn add(&mut self, record: Record) -> Vec<Span> {
-        let is_kept = match record.tag {
-            Tag::Begin => !record.text.starts_with(b"sess"),
-            Tag::End => true,
-            Tag::Timestamp => self.grouping.open(record.vxid).is_some(),
-            Tag::Notice if record.text.starts_with(TRACE) => self.grouping.open(record.vxid).is_some(),
-            tag => is_needed(tag) && self.grouping.open(record.vxid).is_some_and(is_traced),
-        };
-        let ended = if is_kept { self.grouping.add(record) } else { None };
-        ended.and_then(|ended| spans(&ended)).unwrap_or_default()
-    }
-}
-
-fn is_traced(transaction: &Transaction) -> bool {
-    transaction.first(Tag::Notice).is_some()
-}
-
-fn is_needed(tag: Tag) -> bool {
+/// Returns whether spans may depend on records with a tag.
+pub fn is_tag_needed(tag: Tag) -> bool {
     matches!(
         tag,
-        Tag::ReqStart
+        Tag::Notice
+            | Tag::Timestamp
+            | Tag::ReqStart
             | Tag::ReqMethod
             | Tag::ReqURL
             | Tag::ReqProtocol
@@ -95,7 +73,8 @@ fn is_needed(tag: Tag) -> bool {
     )
 }
 
-fn spans(transaction: &Transaction) -> Option<Vec<Span>> {
+/// Returns the spans of a transaction; `None` if it is not traced.
+pub fn spans(transaction: &Transaction) -> Option<Vec<Span>> {
     let (context, parent) = transaction.trace()?;
     let is_of_client = transaction.reason == "rxreq";
     let kind = match transaction.kind {
@@ -236,16 +215,20 @@ fn add_status(span: &mut Span, record: Option<&[u8]>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lacquer_inspect::transaction::Grouping;
 
     const CONTEXT: &str = "trace: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 0000000000000abc";
 
     fn spans_of(vxid: u64, records: &[(Tag, &str)]) -> Vec<Span> {
-        let mut traced = Traced::default();
-        let record =
-            |tag, text: &str| Record { tag, vxid, is_backend: false, text: text.as_bytes().to_vec() };
-        let mut all: Vec<Record> = records.iter().map(|(tag, text)| record(*tag, text)).collect();
-        all.push(record(Tag::End, ""));
-        all.into_iter().flat_map(|record| traced.add(record)).collect()
+        let mut grouping = Grouping::default();
+        let mut made = Vec::new();
+        for (tag, text) in records.iter().chain(&[(Tag::End, "")]) {
+            let record = Record { tag: *tag, vxid, is_backend: false, text: text.as_bytes() };
+            if let Some(ended) = grouping.add_if(&record, |open| is_needed(&record, open)) {
+                made.extend(spans(ended).unwrap_or_default());
+            }
+        }
+        made
     }
 
     #[test]

@@ -77,11 +77,13 @@ impl<'a> Historian<'a> {
     }
 
     /// Adds the next record of the log.
-    pub fn add(&mut self, record: Record) {
-        self.add_event(&record);
-        if let Some(ended) = self.grouping.add(record) {
-            self.add_ended(&ended);
+    pub fn add(&mut self, record: &Record<'_>) {
+        self.add_event(record);
+        let mut grouping = std::mem::take(&mut self.grouping);
+        if let Some(ended) = grouping.add(record) {
+            self.add_ended(ended);
         }
+        self.grouping = grouping;
     }
 
     /// Adds a transaction that has ended.
@@ -98,12 +100,12 @@ impl<'a> Historian<'a> {
     }
 
     /// Returns whether a record is an event of its own, besides the transaction that contains it.
-    pub fn is_event(record: &Record) -> bool {
+    pub fn is_event(record: &Record<'_>) -> bool {
         matches!(record.tag, Tag::ExpBan | Tag::ExpKill | Tag::CLI)
     }
 
     /// Adds a record that is an event of its own. Others have no effect.
-    pub fn add_event(&mut self, record: &Record) {
+    pub fn add_event(&mut self, record: &Record<'_>) {
         match record.tag {
             Tag::ExpBan | Tag::ExpKill => self.removal(record),
             Tag::CLI => self.command(record),
@@ -111,7 +113,7 @@ impl<'a> Historian<'a> {
         }
     }
 
-    fn removal(&mut self, record: &Record) {
+    fn removal(&mut self, record: &Record<'_>) {
         if self.past.removed.len() >= MAX_REMOVED {
             return;
         }
@@ -136,7 +138,7 @@ impl<'a> Historian<'a> {
 
     /// Finds the fetches whose objects a purge by tags removes. A soft purge only ends their freshness. Records of commands
     /// have no time, but they are behind those of the fetches, and no earlier than the records before them.
-    fn command(&mut self, record: &Record) {
+    fn command(&mut self, record: &Record<'_>) {
         let text = record.shown();
         let Some(rest) = text.strip_prefix("Rd tag.purge ") else { return };
         let words: Vec<&str> = split_tags(rest).map(|word| word.trim_matches('"')).collect();
@@ -195,8 +197,8 @@ impl<'a> Historian<'a> {
 /// Returns the tags of a response, as VCL has left them.
 fn tags(fetch: &Transaction) -> Vec<String> {
     let mut lists: Vec<(&str, &str)> = Vec::new();
-    for record in &fetch.records {
-        let Some((name, value)) = split_header(&record.text) else { continue };
+    for record in fetch.records() {
+        let Some((name, value)) = split_header(record.text) else { continue };
         if !TAG_HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name)) {
             continue;
         }
@@ -223,19 +225,20 @@ mod tests {
     fn removed(headers: &[(Tag, &str)], commands: &[&str]) -> Option<Removal> {
         let is_own = |_| false;
         let mut historian = Historian::new("/p", "h", &is_own);
-        let record =
-            |tag, vxid, text: &str| Record { tag, vxid, is_backend: true, text: text.as_bytes().to_vec() };
+        let mut add = |tag, vxid, text: &str| {
+            historian.add(&Record { tag, vxid, is_backend: true, text: text.as_bytes() });
+        };
         for (tag, text) in
             [(Tag::Begin, "bereq 2 fetch"), (Tag::BereqURL, "/p"), (Tag::BereqHeader, "Host: h")]
         {
-            historian.add(record(tag, 3, text));
+            add(tag, 3, text);
         }
         for (tag, text) in headers {
-            historian.add(record(*tag, 3, text));
+            add(*tag, 3, text);
         }
-        historian.add(record(Tag::End, 3, ""));
+        add(Tag::End, 3, "");
         for text in commands {
-            historian.add(record(Tag::CLI, 0, text));
+            add(Tag::CLI, 0, text);
         }
         historian.finish().removed.remove(&3)
     }

@@ -43,11 +43,10 @@ pub enum Storing {
 /// Decides whether the response of a fetch was stored, and why.
 pub fn storing(story: &Story, fetch: &Transaction) -> Storing {
     let records: Vec<(usize, TtlRecord)> = fetch
-        .records
-        .iter()
+        .records()
         .enumerate()
         .filter(|(_, record)| record.tag == Tag::TTL)
-        .filter_map(|(at, record)| Some((at, ttl_record(&record.text)?)))
+        .filter_map(|(at, record)| Some((at, ttl_record(record.text)?)))
         .collect();
     let error = fetch.last(Tag::FetchError).map(short);
     if failed(fetch) || records.is_empty() {

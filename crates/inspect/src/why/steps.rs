@@ -291,7 +291,7 @@ fn time_line(what: &str, of: &Transaction) -> Option<String> {
     // Steps that took no time worth a word are left out.
     let parts = stamps.iter().filter(|stamp| stamp.step != "Start" && stamp.since_last >= 1e-6);
     let parts: Vec<String> =
-        parts.map(|stamp| format!("{} {}", duration(stamp.since_last), words(&stamp.step))).collect();
+        parts.map(|stamp| format!("{} {}", duration(stamp.since_last), words(stamp.step))).collect();
     let list = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     Some(format!("{} {what}{list}", duration(total)))
 }

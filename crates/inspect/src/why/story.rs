@@ -108,7 +108,7 @@ impl Story {
     pub fn calls(&self, of: &Transaction) -> Vec<Call> {
         let mut calls = Vec::new();
         let mut sub = None;
-        for (at, record) in of.records.iter().enumerate() {
+        for (at, record) in of.records().enumerate() {
             match record.tag {
                 Tag::VCL_call => sub = Some(format!("vcl_{}", record.shown().to_ascii_lowercase())),
                 Tag::VCL_return => {
@@ -134,7 +134,7 @@ impl Story {
         if self.sources.is_empty() {
             return None;
         }
-        let earlier = of.records[..before].iter().rev().take_while(|record| record.tag != Tag::VCL_call);
+        let earlier = of.records().take(before).rev().take_while(|record| record.tag != Tag::VCL_call);
         let mut traces = earlier.filter(|record| record.tag == Tag::VCL_trace);
         traces.find_map(|trace| self.statement(&trace.shown(), is_it))
     }

@@ -250,7 +250,7 @@ fn responses_without_the_cache() {
     row(&story(&failed, None), "vcl-failed", "Out of \\x07 workspace", "Correct the VCL");
     let mut refused = story(&[(BogoHeader, "Illegal char 0x0a")], None);
     for transaction in refused.transactions.values_mut() {
-        transaction.records.retain(|record| record.tag != VCL_call);
+        transaction.retain(|record| record.tag != VCL_call);
     }
     row(&refused, "rejected", "Illegal char 0x0a", "Correct the request");
     let mut confirmed = vec![(BerespStatus, "304"), (BerespStatus, "200")];

@@ -251,8 +251,9 @@ fn follow(reader: &mut LogReader, to: SocketAddr, response: &Response) -> Result
     let x_varnish = x_varnish(&response.head);
     loop {
         let read = reader.read(&mut |record| {
-            if let Some(transaction) = grouping.add(record).filter(|_| ended.len() < MAX_TRANSACTIONS * 20) {
-                ended.insert(transaction.vxid, transaction);
+            let transaction = grouping.add(&record).filter(|_| ended.len() < MAX_TRANSACTIONS * 20);
+            if let Some(transaction) = transaction {
+                ended.insert(transaction.vxid, transaction.clone());
             }
         });
         read.map_err(|error| {
@@ -346,7 +347,7 @@ fn past(directory: &Directory, story: &Story) -> Past {
     let mut historian = Historian::new(&url, &host, &is_own);
     if let Ok(mut reader) = LogReader::at_start(directory) {
         // Records that were read before a failure are still true.
-        let _ = reader.read(&mut |record| historian.add(record));
+        let _ = reader.read(&mut |record| historian.add(&record));
     }
     historian.finish()
 }

@@ -85,7 +85,7 @@ fn a_request_and_its_fetch_are_parsed() {
         ],
     );
     assert_eq!(events, [request("h/a", "miss", 0.5)]);
-    let health = |text: &[u8]| collector.add(record(Tag::Backend_health, 0, text));
+    let health = |text: &[u8]| collector.add(&record(Tag::Backend_health, 0, text));
     let mut health = health;
     assert_eq!(
         health(b"default Went sick -------- 2 3 8 0.0 0.0 \"\""),
@@ -170,14 +170,14 @@ fn random_records_and_endless_transactions_keep_memory_bounded() {
             1 => b"req 1 rxreq".to_vec(),
             _ => (0..random.below(30)).map(|_| random.number() as u8).collect(),
         };
-        if let Some(event) = collector.add(record(tag, random.below(20), &text)) {
+        if let Some(event) = collector.add(&record(tag, random.below(20), &text)) {
             check(&event);
         }
     }
     // Transactions that never end.
     for vxid in 100..60_000 {
-        assert_eq!(collector.add(record(Tag::Begin, vxid, b"req 1 rxreq")), None);
+        assert_eq!(collector.add(&record(Tag::Begin, vxid, b"req 1 rxreq")), None);
     }
-    assert!(collector.add(record(Tag::End, 100, b"")).is_none(), "the oldest one was forgotten");
-    assert!(collector.add(record(Tag::End, 59_999, b"")).is_some());
+    assert!(collector.add(&record(Tag::End, 100, b"")).is_none(), "the oldest one was forgotten");
+    assert!(collector.add(&record(Tag::End, 59_999, b"")).is_some());
 }

@@ -12,13 +12,13 @@ use lacquer_live::figures::Figures;
 use lacquer_live::snapshot::Snapshot;
 use lacquer_live::state::State;
 
-fn record(tag: Tag, vxid: u64, text: &[u8]) -> Record {
-    Record { tag, vxid, is_backend: false, text: text.to_vec() }
+fn record(tag: Tag, vxid: u64, text: &[u8]) -> Record<'_> {
+    Record { tag, vxid, is_backend: false, text }
 }
 
 /// Adds records of one transaction. Returns its events.
 fn collect(collector: &mut Collector, vxid: u64, records: &[(Tag, &[u8])]) -> Vec<Event> {
-    records.iter().filter_map(|(tag, text)| collector.add(record(*tag, vxid, text))).collect()
+    records.iter().filter_map(|(tag, text)| collector.add(&record(*tag, vxid, text))).collect()
 }
 
 fn request(url: &str, how: &'static str, wait: f64) -> Event {

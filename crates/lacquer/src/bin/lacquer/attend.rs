@@ -111,7 +111,7 @@ impl Attendant {
         }
     }
 
-    /// Finds the daemon once it serves, and its log; later, the log of its next worker.
+    /// Finds the daemon once it serves, and its log.
     fn find(&mut self, name: &str) {
         if self.directory.is_none() {
             let found = Directory::find(Some(name)).ok();
@@ -119,9 +119,8 @@ impl Attendant {
                 found.filter(|found| found.worker_blocks("Log").is_ok_and(|all| !all.is_empty()));
         }
         let Some(directory) = self.directory.as_ref().filter(|_| self.format.is_some()) else { return };
-        match &mut self.requests {
-            None => self.requests = RequestLog::open(directory).ok(),
-            Some(requests) => requests.reopen(directory),
+        if self.requests.is_none() {
+            self.requests = RequestLog::open(directory).ok();
         }
     }
 

@@ -7,7 +7,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lacquer_inspect::access_log::Format;
-use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_line::{Filter, LogLine};
 use lacquer_inspect::log_sink::{Sink, Target};
 use lacquer_inspect::request_log::RequestLog;
@@ -19,8 +18,6 @@ use crate::failure::Failure;
 use crate::remote;
 
 const PAUSE: Duration = Duration::from_millis(50);
-/// Number of pauses between two looks whether the daemon still runs.
-const ROUNDS: u32 = 20;
 const LINES: usize = 50;
 /// How long a socket may take for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(3);
@@ -60,7 +57,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         }
     }
     if values.has("follow") {
-        return follow(&directory, &mut requests, &filter, &line_of, &mut sink);
+        return follow(&mut requests, &filter, &line_of, &mut sink);
     }
     let end = Instant::now() + LAST_LINES;
     while !sink.flush() && Instant::now() < end {
@@ -89,13 +86,12 @@ fn target(values: &Values) -> Result<Target, Failure> {
 
 /// Writes new requests until the reader of the output closes it or the daemon ends.
 fn follow(
-    directory: &Directory,
     requests: &mut RequestLog,
     filter: &Filter,
     line_of: &dyn Fn(&LogLine, &Transaction) -> String,
     sink: &mut Sink,
 ) -> Result<ExitCode, Failure> {
-    let (mut missed, mut dropped, mut round) = (requests.missed(), 0, 0);
+    let (mut missed, mut dropped) = (requests.missed(), 0);
     loop {
         let mut is_open = true;
         read(requests, filter, line_of, &mut |line| is_open = is_open && sink.write(&line).is_ok())?;
@@ -110,11 +106,6 @@ fn follow(
         if sink.dropped() > dropped {
             eprintln!("lacquer: {} lines were dropped: --to does not read them", sink.dropped() - dropped);
             dropped = sink.dropped();
-        }
-        round += 1;
-        if round % ROUNDS == 0 {
-            Directory::find(directory.path().to_str()).map_err(Failure::of)?;
-            requests.reopen(directory);
         }
         thread::sleep(PAUSE);
     }
@@ -131,9 +122,7 @@ fn read(
             each(line_of(&line, records));
         }
     });
-    read.map_err(|error| {
-        Failure::new(format_args!("the log cannot be read: {error}")).hint("repeat the command")
-    })
+    read.map_err(Failure::of)
 }
 
 fn status(word: &str) -> Result<String, Failure> {

@@ -1,0 +1,283 @@
+//! The thread that reads the log, once for all that need it: metrics and dashboards, the live log, and spans for a collector.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lacquer_inspect::directory::Directory;
+use lacquer_inspect::follow::{Follower, Sink};
+use lacquer_inspect::log_line::LogLine;
+use lacquer_inspect::ring::Record;
+use lacquer_inspect::transaction::{Grouping, Transaction};
+use lacquer_live::event::{Event, is_needed};
+use lacquer_live::snapshot::Status;
+use lacquer_live::source::{LOOK, look};
+use lacquer_live::state::State;
+use lacquer_shm::Tag;
+
+use crate::live_log::LiveLog;
+use crate::metrics::Latencies;
+use crate::otlp::{Exporter, traced};
+use crate::watch::Watch;
+
+const PAUSE: Duration = Duration::from_millis(100);
+/// The pause while a stream shows requests.
+const LIVE_PAUSE: Duration = Duration::from_millis(50);
+/// How long the log is read before anything else is done.
+const BUDGET: Duration = Duration::from_millis(50);
+/// Time between two snapshots.
+const SNAPSHOT: Duration = Duration::from_secs(1);
+/// Time between two looks at all counters, so that the series of a VCL that is discarded miss little.
+const COUNTERS: Duration = Duration::from_secs(5);
+/// Maximum number of transactions in progress; the oldest ones are forgotten.
+const MAX_OPEN: usize = 20_000;
+
+/// The consumers that need the log now.
+struct Needs<'a> {
+    events: Option<Events<'a>>,
+    live_log: Option<&'a LiveLog>,
+    exporter: Option<&'a Exporter>,
+}
+
+/// What events are added to.
+struct Events<'a> {
+    watch: &'a Watch,
+    latencies: &'a mut Latencies,
+    state: &'a mut State,
+    now: f64,
+}
+
+/// Gives a piece of the log to its consumers.
+struct Reading<'a> {
+    grouping: &'a mut Grouping,
+    needs: Needs<'a>,
+}
+
+impl Sink for Reading<'_> {
+    #[inline]
+    fn record(&mut self, record: Record<'_>) {
+        let (grouping, needs) = (&mut *self.grouping, &mut self.needs);
+        let ended = match record.tag {
+            Tag::Begin if record.text.starts_with(b"sess") => return,
+            Tag::Begin | Tag::End => grouping.add(&record),
+            _ if needs.is_needed(&record) => grouping.add(&record),
+            tag if needs.exporter.is_some() && traced::is_tag_needed(tag) => {
+                grouping.add_if(&record, |open| traced::is_needed(&record, open))
+            }
+            Tag::Backend_health => return needs.event(Event::of_health(&record)),
+            _ => return,
+        };
+        if let Some(ended) = ended {
+            needs.end(ended);
+        }
+    }
+
+    fn gap(&mut self, overruns: u64) {
+        // The ends of transactions in progress may be among what is missing.
+        *self.grouping = Grouping::with_limit(MAX_OPEN);
+        if let Some(events) = &mut self.needs.events {
+            events.state.lost(overruns);
+            events.watch.add_overruns(overruns);
+        }
+        if let Some(exporter) = self.needs.exporter {
+            exporter.add_overruns(overruns);
+        }
+    }
+}
+
+impl Needs<'_> {
+    /// Returns whether a record of any transaction is needed.
+    fn is_needed(&self, record: &Record<'_>) -> bool {
+        let has_live_log = self.live_log.is_some();
+        has_live_log && record.tag == Tag::ReqStart
+            || (has_live_log || self.events.is_some()) && is_needed(record)
+    }
+
+    fn end(&mut self, ended: &Transaction) {
+        if self.events.is_some() {
+            self.event(Event::of(ended));
+        }
+        if let Some((live_log, line)) = self.live_log.and_then(|log| Some((log, LogLine::of(ended)?))) {
+            live_log.publish(&line);
+        }
+        if let Some(exporter) = self.exporter.filter(|_| ended.is_traced()) {
+            for span in traced::spans(ended).unwrap_or_default() {
+                exporter.add(&span);
+            }
+        }
+    }
+
+    fn event(&mut self, event: Option<Event>) {
+        if let (Some(events), Some(event)) = (&mut self.events, event) {
+            events.latencies.add(&event);
+            events.state.event(events.now, event);
+        }
+    }
+}
+
+/// The state for metrics and dashboards.
+struct Watched {
+    state: State,
+    began: Instant,
+    last_look: Option<Instant>,
+    last_snapshot: Instant,
+    last_counters: Instant,
+}
+
+impl Watched {
+    fn new(name: &str) -> Watched {
+        let began = Instant::now();
+        let state = State::new(name, 0.0);
+        Watched { state, began, last_look: None, last_snapshot: began, last_counters: began }
+    }
+
+    fn now(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+}
+
+/// The reader.
+pub struct LogReader {
+    watch: Arc<Watch>,
+    live_log: Arc<LiveLog>,
+    exporter: Option<Arc<Exporter>>,
+    follower: Follower,
+    grouping: Grouping,
+    /// The state is kept while anybody is interested.
+    watched: Option<Watched>,
+}
+
+impl LogReader {
+    /// Starts the thread.
+    pub fn start(
+        directory: Directory,
+        watch: Arc<Watch>,
+        live_log: Arc<LiveLog>,
+        exporter: Option<Arc<Exporter>>,
+    ) -> std::io::Result<()> {
+        let grouping = Grouping::with_limit(MAX_OPEN);
+        let follower = Follower::waiting(directory);
+        let mut reader = LogReader { watch, live_log, exporter, follower, grouping, watched: None };
+        let run = move || {
+            loop {
+                reader.turn();
+            }
+        };
+        thread::Builder::new().name("log".to_owned()).spawn(run).map(drop)
+    }
+
+    /// Reads what is new, or a part of it, and sleeps if there is no more.
+    fn turn(&mut self) {
+        let is_live = self.live_log.is_wanted();
+        if !self.watch.is_wanted() {
+            self.watched = None;
+        } else if self.watched.is_none() {
+            self.watched = Some(Watched::new(&self.follower.directory().path().display().to_string()));
+        }
+        let mut has_more = false;
+        if is_live || self.watched.is_some() || self.exporter.is_some() {
+            has_more = self.read(is_live);
+            self.tend();
+        } else {
+            // The next one who is interested begins at the log's end.
+            self.follower = Follower::waiting(self.follower.directory().clone());
+        }
+        if !has_more {
+            thread::sleep(if is_live { LIVE_PAUSE } else { PAUSE });
+        }
+    }
+
+    fn read(&mut self, is_live: bool) -> bool {
+        let LogReader { watch, live_log, exporter, follower, grouping, watched } = self;
+        let directory = follower.directory().clone();
+        watch.with_latencies(|latencies| {
+            let mut is_due = false;
+            let events = watched.as_mut().map(|watched| {
+                is_due = watched.last_look.is_none_or(|last| last.elapsed() >= LOOK);
+                if is_due {
+                    watched.last_look = Some(Instant::now());
+                }
+                let now = watched.now();
+                Events { watch, latencies, state: &mut watched.state, now }
+            });
+            let live_log = is_live.then_some(&**live_log);
+            let mut reading =
+                Reading { grouping, needs: Needs { events, live_log, exporter: exporter.as_deref() } };
+            if is_due {
+                let found = follower.look(&mut reading);
+                if let Some(events) = &mut reading.needs.events {
+                    look(found, &directory, events.now, events.state);
+                }
+            }
+            follower.read(Some(Instant::now() + BUDGET), &mut reading).unwrap_or_else(|fault| {
+                if let Some(events) = &mut reading.needs.events {
+                    events.state.set_status(Status::Waiting(fault.what));
+                }
+                false
+            })
+        })
+    }
+
+    /// Does what is due each second, and each few seconds.
+    fn tend(&mut self) {
+        let Some(watched) = &mut self.watched else { return };
+        if watched.last_counters.elapsed() >= COUNTERS {
+            watched.last_counters = Instant::now();
+            self.watch.with_series(|_| ());
+        }
+        if watched.last_snapshot.elapsed() >= SNAPSHOT {
+            watched.last_snapshot = Instant::now();
+            self.watch.show(watched.now(), &watched.state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lacquer_inspect::log_line::Filter;
+    use std::path::Path;
+
+    const HIT: [(Tag, &str); 8] = [
+        (Tag::Begin, "req 1 rxreq"),
+        (Tag::Timestamp, "Start: 100.0 0.0 0.0"),
+        (Tag::ReqStart, "192.0.2.1 5000 a0"),
+        (Tag::ReqURL, "/a"),
+        (Tag::Hit, "3 10.0 10.0 0.0"),
+        (Tag::RespStatus, "200"),
+        (Tag::Timestamp, "Process: 100.25 0.25 0.25"),
+        (Tag::End, ""),
+    ];
+
+    #[test]
+    fn each_consumer_gets_what_it_needs_of_one_reading() {
+        let watch = Watch::new(Directory::at(Path::new("/nonexistent")));
+        let live_log = LiveLog::default();
+        let mut stream = live_log.subscribe(Filter::default());
+        let (mut latencies, mut state) = (Latencies::default(), State::new("n", 0.0));
+        let mut grouping = Grouping::default();
+        let events = Events { watch: &watch, latencies: &mut latencies, state: &mut state, now: 1.0 };
+        let needs = Needs { events: Some(events), live_log: Some(&live_log), exporter: None };
+        let mut reading = Reading { grouping: &mut grouping, needs };
+        let mut read = |vxid: u64| {
+            for (tag, text) in HIT {
+                reading.record(Record { tag, vxid, is_backend: false, text: text.as_bytes() });
+                // Sessions, and records of transactions that have not begun, are left out.
+                for (vxid, tag, text) in [(1, Tag::Begin, "sess 0 HTTP/1"), (99, Tag::ReqURL, "/x")] {
+                    reading.record(Record { tag, vxid, is_backend: false, text: text.as_bytes() });
+                }
+            }
+        };
+        read(2);
+        read(3);
+        let health = b"boot.a Went sick 1";
+        reading.record(Record { tag: Tag::Backend_health, vxid: 0, is_backend: false, text: health });
+        reading.gap(4);
+        assert_eq!(latencies.responses[2], 2);
+        assert_eq!(latencies.requests["hit"].counts.iter().sum::<u64>(), 2);
+        assert_eq!((watch.overruns(), state.overruns()), (4, 4));
+        let line = stream.lines.try_recv().expect("a line");
+        assert!(String::from_utf8_lossy(&line).contains("\"client\":\"192.0.2.1\""), "{line:?}");
+        assert!(stream.lines.try_recv().is_ok() && stream.lines.try_recv().is_err());
+    }
+}
