@@ -183,6 +183,7 @@ async function main() {
   await until("requests are shown", () => browser.run("parseFloat(document.getElementById('t-requests').textContent) > 1"));
   await until("a sick origin is shown", async () => (await browser.run(text("origin-table"))).includes("sick"));
   await until("bans and VCL programs are shown", async () => (await browser.run(text("vcl-table"))).includes("boot"));
+  await until("the ages of objects are shown", async () => /s0\s+100\.0 %/.test(await browser.run(text("age-table"))));
   await browser.run(click("log-apply"));
   await until("the live log has attacks as text", async () => (await browser.run(text("log-table"))).includes("<script>window.attacked"), 30);
   await until("the lists have attacks as text", async () => (await browser.run(text("busiest") + " + " + text("slowest"))).includes("<svg/onload=window.attacked=1>"));

@@ -1,4 +1,4 @@
-//! The lists of bans and VCL programs for dashboards, read for all of them at once.
+//! The lists of bans, VCL programs and storages for dashboards, read for all of them at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,9 +33,11 @@ impl Lists {
     pub async fn run(self: Arc<Lists>, manager: ManagerLink, directory: Directory) {
         loop {
             if self.0.receiver_count() > 0 {
-                let (bans, vcls) =
-                    (items(&manager, "ban.list", BANS).await, items(&manager, "vcl.list", usize::MAX).await);
-                let lists = json!({"bans": bans, "vcls": vcls, "tags": tags(&directory)});
+                let bans = items(&manager, "ban.list", BANS).await;
+                let vcls = items(&manager, "vcl.list", usize::MAX).await;
+                let storages = items(&manager, "storage.list", usize::MAX).await;
+                let lists =
+                    json!({"bans": bans, "vcls": vcls, "storages": storages, "tags": tags(&directory)});
                 self.0.send_replace(lists.to_string().into());
             }
             tokio::time::sleep(PAUSE).await;

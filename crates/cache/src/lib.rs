@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ages;
 mod alloc;
 pub mod bans;
 mod cache;
@@ -44,6 +45,7 @@ mod loom_tests;
 #[cfg(not(loom))]
 mod tests;
 
+pub use ages::{AGE_LIMITS, Ages};
 pub use alloc::Nuke;
 pub use cache::{Awaited, Busy, Cache, Config, Hooks};
 pub use evicted::Evicted;

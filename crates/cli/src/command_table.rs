@@ -175,7 +175,11 @@ pub const COMMANDS: &[CommandSpec] = &[
     command("status", "status [-j]", 0, 0, "Show whether the worker runs.").json(),
     command("stop", "stop", 0, 0, "Stop the worker."),
     command("storage.list", "storage.list [-j]", 0, 0, "List the storages, with their figures while the worker runs.")
-        .json(),
+        .json()
+        .more(
+            "  With ``-j``, ``ages`` contains the number of objects in a sample of those in memory that are up to each of ``limits`` \
+             seconds old, and last that of older ones.",
+        ),
     command("tag.purge", "tag.purge [-s] <tag> [<tag>...]", 1, 1, "Purge all objects with one of these tags.")
         .worker()
         .any_number()

@@ -259,6 +259,21 @@ function storage(data) {
   }), "No stores");
 }
 
+/** @param {StorageAges[]} all */
+function ages(all) {
+  const head = table("age-table").tHead;
+  const limits = all.length > 0 ? all[0].ages.limits : [];
+  if (head && limits.length > 0 && head.rows[0].cells.length === 2) {
+    const names = limits.map((limit) => "≤ " + duration(limit)).concat("> " + duration(limits[limits.length - 1]));
+    for (const name of names) { const cell = element("th", name, "number"); cell.scope = "col"; head.rows[0].insertBefore(cell, head.rows[0].lastElementChild); }
+  }
+  fill("age-table", all.map((storage) => {
+    const sum = storage.ages.objects.reduce((a, b) => a + b, 0);
+    const oldest = Math.max(-1, ...(storage.disks || []).map((disk) => disk.oldest ?? -1));
+    return [storage.name, ...storage.ages.objects.map((part) => [part > 0 ? percent(part / sum) : "–", "number"]), [oldest < 0 ? "–" : duration(oldest), "number"]];
+  }), "No storages");
+}
+
 /** @param {Lists} data */
 function lists(data) {
   if (state.paused) return;
@@ -269,6 +284,7 @@ function lists(data) {
     const text = ban.tests ? ban.tests.join(" && ") : ban.ban || ban.spec || "";
     return [clock(ban.time), [count(ban.refs), "number"], ban.completed ? "completed" : "in effect", [text, "long"]];
   }), "No bans");
+  ages(data.storages);
   fill("vcl-table", data.vcls.map((vcl) => {
     const place = element("span");
     if (vcl.status === "available") place.append(button("use", "Use " + vcl.name, () => use(vcl.name)));

@@ -47,7 +47,8 @@ interface Snapshot {
 
 interface Ban { time: number; refs: number; completed: boolean; tests?: string[]; ban?: string; spec?: string }
 interface Vcl { name: string; status: string; state?: string; temperature?: string }
-interface Lists { bans: Ban[]; tags: number; vcls: Vcl[] }
+interface StorageAges { name: string; objects: number; ages: { limits: number[]; objects: number[] }; disks?: { path: string; oldest: number | null }[] }
+interface Lists { bans: Ban[]; tags: number; vcls: Vcl[]; storages: StorageAges[] }
 
 interface LogLine {
   time: number;

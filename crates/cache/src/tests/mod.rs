@@ -1,5 +1,6 @@
 //! A cache with a storage, a clock that tests advance, and heads that are lines of text.
 
+mod ages;
 mod bans;
 #[cfg(not(miri))]
 mod disks;

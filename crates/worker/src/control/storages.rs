@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
+use lacquer_cache::{AGE_LIMITS, Ages};
 use lacquer_cli::{human, json};
 use lacquer_disk::{Figures, Phase, Stats};
-use lacquer_sources::clock;
+use lacquer_sources::{clock, random};
 use lacquer_storage::Stevedore;
 
 use super::reply::Reply;
@@ -16,6 +17,8 @@ use crate::process::Process;
 pub fn list(process: &Process, argv: &[String], methods: &[String]) -> Reply {
     let is_json = argv.get(1).is_some_and(|word| word == "-j");
     let now = clock::real();
+    let ages =
+        if is_json { process.shared().cache().sample_ages(now, random::bits64() as u32) } else { Vec::new() };
     let mut objects = Vec::new();
     let mut text = "Storage devices:\n".to_owned();
     for (index, stevedore) in process.shared().stevedores().all().iter().enumerate() {
@@ -25,7 +28,8 @@ pub fn list(process: &Process, argv: &[String], methods: &[String]) -> Reply {
         if is_json {
             let disks = disks.map(|disk| disk_json(disk, now));
             let disks: Vec<String> = disks.chain(refused.map(refused_json)).collect();
-            objects.push(storage_json(stevedore, method, &disks));
+            let ages = ages.get(usize::from(stevedore.index())).copied().unwrap_or_default();
+            objects.push(storage_json(stevedore, method, &ages, &disks));
         } else {
             let _ = writeln!(text, "\tstorage.{} = {method}", stevedore.name());
             let _ = writeln!(text, "\t\t{}", memory_text(stevedore));
@@ -93,10 +97,11 @@ fn disk_text(disk: &CountedDisk, now: f64) -> String {
     text
 }
 
-fn storage_json(stevedore: &Stevedore, method: &str, disks: &[String]) -> String {
+fn storage_json(stevedore: &Stevedore, method: &str, ages: &Ages, disks: &[String]) -> String {
     let size = stevedore.limit().map_or_else(|| "null".to_owned(), |limit| limit.to_string());
     let mut out = format!(
-        "{{\n  \"name\": {},\n  \"storage\": {},\n  \"size\": {size},\n  \"used\": {},\n  \"objects\": {}",
+        "{{\n  \"name\": {},\n  \"storage\": {},\n  \"size\": {size},\n  \"used\": {},\n  \"objects\": {},\n  \
+         \"ages\": {{\"limits\": {AGE_LIMITS:?}, \"objects\": {ages:?}}}",
         json::string(stevedore.name()),
         json::string(method),
         stevedore.used_space(),
