@@ -11,9 +11,13 @@ use lacquer_testing::daemon::{Daemon, refused, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::slots::shared_slot;
 
+use crate::exhaustion::many_descriptors;
+
 const SYNTH: &str = "sub vcl_recv { return (synth(200)); }";
 /// Connections that have shown no token, of which there may be 256.
 const STRANGERS: usize = 256;
+/// Connections in total, of which there may be 2,048.
+const CONNECTIONS: usize = 2048;
 
 fn daemon(script: &str) -> (Daemon, AdminPort) {
     let options = ["-w", "127.0.0.1:0", "-s", "malloc,32M"];
@@ -275,4 +279,99 @@ fn streams_are_bounded_and_cost_traffic_nothing() {
         text.is_ok_and(|text| text.contains("\nlacquer_admin_streams 0\n"))
     };
     assert!(until(streams_left));
+}
+
+/// Returns the number of open connections, without the one that asks.
+fn other_connections(port: &AdminPort) -> usize {
+    let metrics = port.ask("GET", "/metrics", "").expect("the operator is served");
+    let text = String::from_utf8_lossy(&metrics.body).into_owned();
+    let value = text.lines().find_map(|line| line.strip_prefix("lacquer_admin_connections "));
+    value.and_then(|value| value.parse::<usize>().ok()).expect("a metric") - 1
+}
+
+/// The token protects no connection from the limits on time: of one that sends half a head, of one whose body arrives a byte
+/// at a time, and of one that does not read.
+#[test]
+fn clients_that_stop_are_disconnected_although_they_have_the_token() {
+    let (daemon, port) = start();
+    let right = format!("Host: {}\r\nAuthorization: Bearer {}\r\n", port.address, port.token);
+    let begun = Instant::now();
+    let connect = || {
+        let stream = TcpStream::connect(port.address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");
+        stream.set_write_timeout(Some(Duration::from_secs(5))).expect("a socket");
+        stream
+    };
+    let (mut head, mut body, mut unread) = (connect(), connect(), connect());
+    let page = format!("GET / HTTP/1.1\r\n{right}\r\n");
+    head.write_all(format!("{page}GET /metr").as_bytes()).expect("it listens");
+    let upload = format!("POST /api/v1/tag HTTP/1.1\r\n{right}Content-Type: application/json\r\n");
+    body.write_all(format!("{upload}Content-Length: 1000\r\n\r\n").as_bytes()).expect("it listens");
+    // More pages than the buffers of both sides hold.
+    unread.write_all(page.repeat(400).as_bytes()).expect("requests are buffered");
+    // Returns whether a connection has ended, and adds what it has received.
+    let has_ended = |stream: &mut TcpStream, received: &mut Vec<u8>| {
+        let mut piece = [0; 16 << 10];
+        loop {
+            match stream.read(&mut piece) {
+                Ok(0) => return true,
+                Ok(length) => received.extend_from_slice(&piece[..length]),
+                Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+            }
+        }
+    };
+    let (mut of_head, mut of_body) = (Vec::new(), Vec::new());
+    let [mut head_end, mut body_end, mut all_end] = [None; 3];
+    while all_end.is_none() && begun.elapsed() < Duration::from_mins(1) {
+        std::thread::sleep(Duration::from_millis(500));
+        if head_end.is_none() && has_ended(&mut head, &mut of_head) {
+            head_end = Some(begun.elapsed());
+        }
+        if body_end.is_none() {
+            let _ = body.write_all(b" ");
+            body_end = has_ended(&mut body, &mut of_body).then(|| begun.elapsed());
+        }
+        // The end of the one that does not read is seen only by its number.
+        let others = other_connections(&port);
+        assert!(others == 3 || begun.elapsed() > Duration::from_secs(14), "{others}");
+        all_end = (others == 0).then(|| begun.elapsed());
+    }
+    let is_about = |end: Option<Duration>, seconds: u64| {
+        let (from, to) = (Duration::from_secs(seconds - 1), Duration::from_secs(seconds + 15));
+        end.is_some_and(|end| end >= from && end <= to)
+    };
+    assert!(is_about(head_end, 15) && is_about(body_end, 20), "{head_end:?} {body_end:?}");
+    assert!(is_about(all_end, 20), "{all_end:?}");
+    assert!(of_body.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&of_body));
+    assert!(of_head.starts_with(b"HTTP/1.1 200"), "its first request was served");
+    drop(unread);
+    assert_eq!(get(daemon.address, "/").expect("traffic is served").status, 200);
+}
+
+#[test]
+fn connections_with_the_token_are_bounded_too() {
+    let _slot = shared_slot();
+    let most = many_descriptors();
+    assert!(most > CONNECTIONS + 500, "the test needs more descriptors: {most}");
+    let (daemon, port) = daemon("ulimit -n 8192; exec \"$@\"");
+    let request = port.request("GET", "/healthz", "");
+    let mut open = Vec::new();
+    let mut refused = 0;
+    for _ in 0..CONNECTIONS + 20 {
+        let mut client = Client::connect(port.address).expect("the backlog is long");
+        match client.ask(&request) {
+            Ok(response) => {
+                assert_eq!(response.status, 200);
+                open.push(client);
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused >= 20 && open.len() > CONNECTIONS - 20, "{refused} refused, {} open", open.len());
+    for client in [0, CONNECTIONS / 2, open.len() - 1] {
+        assert_eq!(open[client].ask(&request).expect("it stays open").status, 200);
+    }
+    assert_eq!(get(daemon.address, "/").expect("traffic is served").status, 200);
+    drop(open);
+    assert!(until(|| port.ask("GET", "/openapi.json", "").is_ok_and(|response| response.status == 200)));
 }

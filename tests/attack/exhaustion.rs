@@ -26,7 +26,7 @@ const FACTOR: u32 = 3;
 const SLACK: Duration = Duration::from_millis(10);
 
 /// Raises the descriptor limit of this process and those it starts. Returns it.
-fn many_descriptors() -> usize {
+pub fn many_descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(1 << 20);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: limit.maximum });
