@@ -5,6 +5,7 @@
 
 mod abandoned;
 mod admin;
+mod admin_tls;
 mod balancing;
 mod bombs;
 mod concurrency;

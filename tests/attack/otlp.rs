@@ -1,7 +1,11 @@
 //! Traces under attack: clients whose context is not valid, and collectors that hang, refuse, send garbage, or go and come
 //! back. Meanwhile traffic is served, and the memory of the sender is bounded.
 
+use std::io::Write;
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::admin::AdminPort;
@@ -10,6 +14,8 @@ use lacquer_testing::collector::Collector;
 use lacquer_testing::daemon::{Daemon, children, until, vcl};
 use lacquer_testing::recorder::{Recorder, ok};
 use lacquer_testing::slots::shared_slot;
+
+use crate::tls_origins::server::{Authority, TestFile, Then, TlsOrigin};
 
 const SYNTH: &str = "sub vcl_recv { if (req.url ~ \"^/synth\") { return (synth(200)); } }";
 
@@ -85,7 +91,7 @@ fn failures_of_a_collector_are_repeated_as_it_asks_or_not_at_all() {
     assert!(until(|| daemon.stderr().contains("does not take data: status 429; the next try is in 3 s")));
     collector.reply_with(Some("SSH-2.0-OpenSSH_9.2\r\n\r\n"));
     let asked = collector.received().requests.len();
-    std::thread::sleep(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(2));
     assert_eq!(collector.received().requests.len(), asked, "it waits as the collector has asked");
     assert!(until(|| daemon
         .stderr()
@@ -165,4 +171,49 @@ fn contexts_of_clients_that_are_not_valid_are_not_passed_on() {
     }
     assert!(until(|| !collector.received().spans.is_empty()));
     assert_eq!(collector.received().faults, Vec::<String>::new());
+}
+
+/// A collector with TLS gets spans if an authority that is trusted has signed its certificate for its address. Otherwise it
+/// gets nothing, and the message names the remedy.
+#[test]
+fn collectors_with_a_wrong_certificate_get_no_data() {
+    let _slot = shared_slot();
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let file = TestFile::new("authorities.pem", &ours.pem());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let collector = |authority: &Authority, name: &str| {
+        let asked = Arc::clone(&asked);
+        TlsOrigin::start(authority.certificate(&[name]).server(None), move |_, stream| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            Then::Close
+        })
+    };
+    let plain = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let plain_address = plain.local_addr().expect("it has an address");
+    thread::spawn(move || {
+        for mut stream in plain.incoming().flatten() {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    for (address, why) in [
+        (collector(&theirs, "127.0.0.1").address, "no trusted authority has signed its certificate; name"),
+        (collector(&ours, "good.example").address, "its certificate is refused"),
+        (plain_address, "it does not speak TLS on this port; write http://"),
+    ] {
+        let (daemon, port) = start(&format!("otlp=https://{address},ca={}", file.path()), None);
+        let is_refused = || {
+            get(daemon.address, "/synth").expect("a response");
+            daemon.stderr().contains(why)
+        };
+        assert!(until(is_refused), "{why}: {}", daemon.stderr());
+        assert_eq!((spans(&port, "sent"), asked.load(Ordering::Relaxed)), (0, 0));
+    }
+    let good = collector(&ours, "127.0.0.1");
+    let (daemon, port) = start(&format!("otlp=https://{},ca={}", good.address, file.path()), None);
+    let is_sent = || {
+        get(daemon.address, "/synth").expect("a response");
+        spans(&port, "sent") > 0
+    };
+    assert!(until(is_sent), "{}", daemon.stderr());
 }

@@ -10,9 +10,11 @@ use lacquer_cli::admin::{AdminConfig, AdminSocket};
 use lacquer_cli::link;
 use lacquer_inspect::directory::Directory;
 use lacquer_system::inherit;
+use lacquer_tls::single_config;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 
 use crate::api::App;
 use crate::connections::Connections;
@@ -21,9 +23,9 @@ use crate::health::Health;
 use crate::limits::STREAMS;
 use crate::lists::Lists;
 use crate::live_log::LiveLog;
+use crate::log_reader::LogReader;
 use crate::manager_link::ManagerLink;
 use crate::otlp;
-use crate::log_reader::LogReader;
 use crate::page::Page;
 use crate::server::{Listener, accept};
 use crate::watch::Watch;
@@ -113,5 +115,7 @@ fn listener(socket: &AdminSocket) -> std::io::Result<Listener> {
     }
     let tcp = std::net::TcpListener::from(fd);
     tcp.set_nonblocking(true)?;
-    TcpListener::from_std(tcp).map(Listener::Tcp)
+    let config =
+        socket.certificate.as_deref().map(single_config).transpose().map_err(std::io::Error::other)?;
+    Ok(Listener::Tcp(TcpListener::from_std(tcp)?, config.map(TlsAcceptor::from)))
 }

@@ -1,7 +1,7 @@
 //! Accepts connections and serves their requests, within the limits of [`crate::limits`].
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,8 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 use crate::api::App;
 use crate::body::{self, Content};
@@ -28,9 +30,9 @@ use crate::stall::Stall;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A listening socket.
-#[derive(Debug)]
 pub enum Listener {
-    Tcp(TcpListener),
+    /// With TLS, if it has a certificate.
+    Tcp(TcpListener, Option<TlsAcceptor>),
     Unix(UnixListener),
 }
 
@@ -38,11 +40,16 @@ pub enum Listener {
 pub async fn accept(listener: Listener, guard: Arc<Guard>, app: Arc<App>) {
     loop {
         let accepted = match &listener {
-            Listener::Tcp(tcp) => tcp.accept().await.map(|(stream, _)| {
+            Listener::Tcp(tcp, tls) => tcp.accept().await.map(|(stream, _)| {
                 let _ = stream.set_nodelay(true);
-                start(stream, &guard, &app);
+                match tls {
+                    Some(tls) => start(tls.accept(Stall::new(stream)), &guard, &app),
+                    None => start(ready(Ok(Stall::new(stream))), &guard, &app),
+                }
             }),
-            Listener::Unix(unix) => unix.accept().await.map(|(stream, _)| start(stream, &guard, &app)),
+            Listener::Unix(unix) => {
+                unix.accept().await.map(|(stream, _)| start(ready(Ok(Stall::new(stream))), &guard, &app))
+            }
         };
         if accepted.is_err() {
             tokio::time::sleep(PAUSE).await;
@@ -50,14 +57,19 @@ pub async fn accept(listener: Listener, guard: Arc<Guard>, app: Arc<App>) {
     }
 }
 
-/// Serves a connection in a task of its own, or closes it if there are too many.
-fn start(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, guard: &Arc<Guard>, app: &Arc<App>) {
+/// Serves a connection in a task of its own, or closes it if there are too many. `opened` is its TLS handshake.
+fn start<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    opened: impl Future<Output = io::Result<S>> + Send + 'static,
+    guard: &Arc<Guard>,
+    app: &Arc<App>,
+) {
     let Some(id) = app.connections.admit() else { return };
-    let served = serve(stream, id, Arc::clone(guard), Arc::clone(app));
-    let own = Arc::clone(app);
+    let (guard, own) = (Arc::clone(guard), Arc::clone(app));
     let task = tokio::spawn(async move {
-        // A client that misbehaves has got its answer, or none.
-        let _ = served.await;
+        if let Ok(Ok(stream)) = timeout(HEAD_TIME, opened).await {
+            // A client that misbehaves has got its answer, or none.
+            let _ = serve(stream, id, guard, Arc::clone(&own)).await;
+        }
         own.connections.ended(id);
     });
     app.connections.started(id, task.abort_handle());
@@ -75,7 +87,7 @@ fn serve(
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD).max_headers(FIELDS);
-    let connection = builder.serve_connection(TokioIo::new(Stall::new(stream)), service);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
     async move { connection.await.map_err(io::Error::other) }
 }
 

@@ -42,6 +42,8 @@ pub struct AdminConfig {
 pub struct Collector {
     /// Its host and port, as the user has written them.
     pub host: String,
+    /// The authorities that may have signed its certificate, in PEM; `None` without TLS.
+    pub trusted: Option<Vec<u8>>,
     pub addresses: Vec<SocketAddr>,
     /// The path before those of OTLP, without a slash at its end.
     pub path: String,
@@ -60,6 +62,8 @@ pub struct AdminSocket {
     pub is_unix: bool,
     /// The token that clients must send; `None` if the rights of the UNIX socket decide.
     pub token: Option<String>,
+    /// The certificate with its key, for `lacquer_tls::single_config`; `None` without TLS.
+    pub certificate: Option<Vec<u8>>,
     /// Names by which clients may call the server, besides addresses and `localhost`.
     pub hosts: Vec<String>,
 }

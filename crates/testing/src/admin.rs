@@ -20,7 +20,8 @@ impl AdminPort {
     /// Finds the listener of the daemon with this working directory.
     pub fn of(directory: &Path) -> Option<AdminPort> {
         let published = published(directory, "-w")?;
-        let address = published.lines().next()?.strip_prefix("http://")?.strip_suffix('/')?.parse().ok()?;
+        let (_, place) = published.lines().next()?.split_once("://")?;
+        let address = place.strip_suffix('/')?.parse().ok()?;
         let token = fs::read_to_string(directory.join("_.token")).ok()?.trim().to_owned();
         Some(AdminPort { address, token })
     }

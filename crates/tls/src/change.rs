@@ -14,12 +14,12 @@ use crate::settings::Settings;
 use crate::ticketer::TicketSecret;
 
 /// Encodes a message for the link.
-fn encode(message: &impl Serialize) -> Vec<u8> {
+pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
     // Only values without a known length fail, and the messages have none.
     postcard::to_stdvec(message).unwrap_or_default()
 }
 
-fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, String> {
+pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, String> {
     postcard::from_bytes(bytes).map_err(|e| format!("the manager's message about TLS cannot be read: {e}"))
 }
 

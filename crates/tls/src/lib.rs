@@ -45,7 +45,7 @@ pub use on_demand::{NameList, WaitPermit};
 pub use protocols::Protocols;
 pub use quic_secret::QuicSecret;
 pub use refused::Refused;
-pub use settings::{Settings, quic_initial_config};
+pub use settings::{Settings, quic_initial_config, single_config};
 pub use staple::{Statement, Verdict};
 pub use store::Store;
 pub use ticketer::TicketSecret;

@@ -1,7 +1,7 @@
 //! Origins with TLS: those with a wrong certificate get no request, truncated bodies are not cached, and no origin holds
 //! a request for longer than the timeouts allow.
 
-mod server;
+pub mod server;
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};

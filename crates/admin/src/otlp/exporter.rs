@@ -4,9 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use lacquer_cli::admin::Collector;
-
-use super::post::{Outcome, post};
+use super::post::{Outcome, Target};
 use super::queue::Queue;
 use super::span::Span;
 use crate::attribute;
@@ -36,7 +34,7 @@ struct Waiting {
 /// The exporter.
 #[derive(Debug)]
 pub struct Exporter {
-    collector: Collector,
+    target: Target,
     waiting: Mutex<Waiting>,
     added: Condvar,
     sent: AtomicU64,
@@ -59,9 +57,9 @@ struct Progress {
 }
 
 impl Exporter {
-    pub fn new(collector: Collector) -> Exporter {
+    pub fn new(target: Target) -> Exporter {
         Exporter {
-            collector,
+            target,
             waiting: Mutex::default(),
             added: Condvar::new(),
             sent: AtomicU64::new(0),
@@ -98,7 +96,7 @@ impl Exporter {
 
     /// Returns the time between two exports of metrics; `None` if there are none.
     pub fn interval(&self) -> Option<Duration> {
-        Some(Duration::from_secs(self.collector.interval)).filter(|interval| !interval.is_zero())
+        Some(Duration::from_secs(self.target.collector().interval)).filter(|interval| !interval.is_zero())
     }
 
     pub fn counts(&self) -> Exported {
@@ -142,7 +140,7 @@ impl Exporter {
             }
             let Some((body, spans)) = &progress.batch else { break };
             let spans = *spans;
-            let outcome = post(&self.collector, "/v1/traces", body);
+            let outcome = self.target.post("/v1/traces", body);
             if !self.conclude(progress, outcome, spans) {
                 return;
             }
@@ -151,7 +149,7 @@ impl Exporter {
         let metrics = self.lock().metrics.take();
         if let Some(fields) = metrics {
             let body = self.request(&fields);
-            let outcome = post(&self.collector, "/v1/metrics", &body);
+            let outcome = self.target.post("/v1/metrics", &body);
             self.conclude(progress, outcome, 0);
         }
     }
@@ -167,7 +165,7 @@ impl Exporter {
                     let dropped = self.counts().dropped_spans - progress.dropped_before;
                     eprintln!(
                         "The collector {} takes data again; {dropped} spans were dropped",
-                        self.collector.host
+                        self.target.collector().host
                     );
                 }
                 progress.pause = Duration::ZERO;
@@ -179,7 +177,7 @@ impl Exporter {
                 self.refused.fetch_add(spans, Ordering::Relaxed);
                 if progress.last_complaint.is_none_or(|last| last.elapsed() >= SILENCE) {
                     progress.last_complaint = Some(Instant::now());
-                    eprintln!("The collector {} refuses data: {why}", self.collector.host);
+                    eprintln!("The collector {} refuses data: {why}", self.target.collector().host);
                 }
                 progress.attempts = 0;
                 true
@@ -211,7 +209,7 @@ impl Exporter {
         progress.next_attempt = Some(Instant::now() + pause);
         eprintln!(
             "The collector {} does not take data: {why}; the next try is in {} s",
-            self.collector.host,
+            self.target.collector().host,
             pause.as_secs()
         );
     }
@@ -232,7 +230,7 @@ impl Exporter {
         for (name, value) in [
             ("service.name", "lacquer"),
             ("service.version", version),
-            ("service.instance.id", &self.collector.instance),
+            ("service.instance.id", &self.target.collector().instance),
         ] {
             resource.message(1, &attribute::text(name, value));
         }

@@ -19,10 +19,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lacquer_cli::admin::Collector;
 
 pub use exporter::Exporter;
+use post::Target;
 
 /// Starts the thread that sends.
 pub fn start(collector: Collector) -> std::io::Result<Arc<Exporter>> {
-    let exporter = Arc::new(Exporter::new(collector));
+    let exporter = Arc::new(Exporter::new(Target::new(collector)?));
     let own = Arc::clone(&exporter);
     thread::Builder::new().name("otlp-send".to_owned()).spawn(move || own.run())?;
     Ok(exporter)

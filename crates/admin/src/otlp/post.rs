@@ -5,6 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use lacquer_cli::admin::Collector;
+use lacquer_tls::origin::{Authorities, Checks, OriginTls};
+use rustls::{CertificateError, ClientConnection, StreamOwned};
 
 /// The maximum time of a request, and of an attempt to connect.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -25,36 +27,92 @@ pub enum Outcome {
     Later(String, Option<Duration>),
 }
 
-/// Sends data to a path of the collector.
-pub fn post(collector: &Collector, path: &str, body: &[u8]) -> Outcome {
-    match exchange(collector, path, body) {
-        Ok(response) => interpret(&response),
-        Err(error) => Outcome::Later(plain(&error), None),
+/// A collector, and the TLS settings of connections to it.
+#[derive(Debug)]
+pub struct Target {
+    collector: Collector,
+    tls: Option<OriginTls>,
+}
+
+impl Target {
+    pub fn new(collector: Collector) -> io::Result<Target> {
+        let settings = |pem: &Vec<u8>| {
+            let checks = Checks::Authorities { trusted: Authorities::shared(pem)?, name: true };
+            OriginTls::new(name_of(&collector.host), true, checks, None)
+        };
+        let tls = collector.trusted.as_ref().map(settings).transpose();
+        let tls = tls.map_err(|why| io::Error::other(format!("the collector {}: {why}", collector.host)))?;
+        Ok(Target { collector, tls })
+    }
+
+    pub fn collector(&self) -> &Collector {
+        &self.collector
+    }
+
+    /// Sends data to a path of the collector.
+    pub fn post(&self, path: &str, body: &[u8]) -> Outcome {
+        match self.exchange(path, body) {
+            Ok(response) => interpret(&response),
+            Err(error) => Outcome::Later(plain(&error), None),
+        }
+    }
+
+    fn exchange(&self, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
+        let deadline = Instant::now() + LIMIT;
+        let collector = &self.collector;
+        let socket = connect(&collector.addresses, deadline)?;
+        let mut stream = Timed { socket, deadline };
+        let head = format!(
+            "POST {}{path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: lacquer/{}\r\nContent-Type: application/x-protobuf\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n",
+            collector.path,
+            collector.host,
+            env!("CARGO_PKG_VERSION"),
+            body.len()
+        );
+        let request = [head.as_bytes(), body].concat();
+        match &self.tls {
+            None => ask(&mut stream, &request),
+            Some(tls) => {
+                let connection = ClientConnection::new(tls.config().clone(), tls.name().clone());
+                ask(&mut StreamOwned::new(connection.map_err(io::Error::other)?, stream), &request)
+            }
+        }
     }
 }
 
-/// Returns the text of an error, without the words of the system call.
+/// Returns the name of a host without its port, and that of an address without brackets.
+fn name_of(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    }
+}
+
+/// Returns the text of an error, without the words of the system call. One of TLS names the remedy.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no response in time".to_owned(),
-        _ => error.to_string(),
+        _ => match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(error) => of_tls(error),
+            None => error.to_string(),
+        },
     }
 }
 
-fn exchange(collector: &Collector, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
-    let deadline = Instant::now() + LIMIT;
-    let mut socket = connect(&collector.addresses, deadline)?;
-    let head = format!(
-        "POST {}{path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: lacquer/{}\r\nContent-Type: application/x-protobuf\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n",
-        collector.path,
-        collector.host,
-        env!("CARGO_PKG_VERSION"),
-        body.len()
-    );
-    send(&mut socket, head.as_bytes(), deadline)?;
-    send(&mut socket, body, deadline)?;
-    receive(&mut socket, deadline)
+fn of_tls(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "no trusted authority has signed its certificate; name the authority's file with ca=".to_owned()
+        }
+        rustls::Error::InvalidCertificate(error) => {
+            format!("its certificate is refused: {error}; correct it, or the name in otlp=https://")
+        }
+        rustls::Error::InvalidMessage(_) => {
+            "it does not speak TLS on this port; write http://, or another port".to_owned()
+        }
+        error => format!("TLS: {error}"),
+    }
 }
 
 fn connect(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
@@ -73,21 +131,34 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-fn send(socket: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
-    while !bytes.is_empty() {
-        socket.set_write_timeout(Some(left(deadline)?))?;
-        match socket.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(length) => bytes = &bytes[length..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+/// A socket whose reads and writes end at a moment.
+struct Timed {
+    socket: TcpStream,
+    deadline: Instant,
 }
 
-/// Reads a response to its end, or as far as its length says.
-fn receive(socket: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(left(self.deadline)?))?;
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(left(self.deadline)?))?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+/// Sends a request, and reads its response to the end, or as far as its length says.
+fn ask(stream: &mut (impl Read + Write), request: &[u8]) -> io::Result<Vec<u8>> {
+    stream.write_all(request)?;
+    stream.flush()?;
     let mut response = Vec::new();
     let mut piece = [0; 4096];
     loop {
@@ -96,8 +167,7 @@ fn receive(socket: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
         if response.len() > RESPONSE || end.is_some_and(|end| response.len() >= end) {
             return Ok(response);
         }
-        socket.set_read_timeout(Some(left(deadline)?))?;
-        match socket.read(&mut piece) {
+        match stream.read(&mut piece) {
             Ok(0) => return Ok(response),
             Ok(length) => response.extend_from_slice(&piece[..length]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -161,6 +231,15 @@ fn refused(body: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_have_names() {
+        for (host, name) in
+            [("a.example", "a.example"), ("a:4318", "a"), ("[::1]:4318", "::1"), ("[::1]", "::1")]
+        {
+            assert_eq!(name_of(host), name);
+        }
+    }
 
     #[test]
     fn responses_decide_about_repetitions() {

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use lacquer_cli::admin::{AdminSocket, Collector};
 use socket2::Socket;
 
-use super::{collector, token};
+use super::certificate::CertificateFiles;
+use super::collector::{self, Exported};
+use super::token;
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::listen::{Permissions, bind_tcp, bind_unix, is_unix, permissions};
@@ -25,6 +27,9 @@ struct Argument {
     endpoint: String,
     permissions: Permissions,
     token: Option<PathBuf>,
+    files: Option<CertificateFiles>,
+    /// What the files contain.
+    certificate: Option<Vec<u8>>,
     hosts: Vec<String>,
     bound: Vec<Socket>,
 }
@@ -34,7 +39,7 @@ struct Argument {
 pub struct AdminSockets {
     arguments: Vec<Argument>,
     config: Vec<AdminSocket>,
-    collector: Option<Collector>,
+    collector: Option<Exported>,
 }
 
 impl AdminSockets {
@@ -53,12 +58,25 @@ impl AdminSockets {
         Ok((!sockets.arguments.is_empty() || sockets.collector.is_some()).then_some(sockets))
     }
 
-    /// Binds the sockets and reads the tokens, unless that was done, and looks the collector up.
+    /// Binds the sockets and reads the tokens, unless that was done. Reads the certificates, and looks the collector up; if
+    /// that fails, what is known remains.
     pub fn bind(&mut self, jail: &Jail) -> Outcome<()> {
         if let Some(collector) = &mut self.collector {
-            collector::look_up(collector)?;
+            collector.look_up(jail)?;
+        }
+        for argument in &mut self.arguments {
+            let Some(files) = &argument.files else { continue };
+            match files.read(jail) {
+                Ok(certificate) => argument.certificate = Some(certificate),
+                Err(fault) if argument.certificate.is_none() => return Err(fault),
+                Err(_) => {}
+            }
         }
         if !self.config.is_empty() {
+            let sockets = self.arguments.iter().flat_map(|a| a.bound.iter().map(|_| &a.certificate));
+            for (socket, certificate) in self.config.iter_mut().zip(sockets) {
+                socket.certificate.clone_from(certificate);
+            }
             return Ok(());
         }
         let mut config = Vec::new();
@@ -76,6 +94,7 @@ impl AdminSockets {
                 fd: socket.as_raw_fd(),
                 is_unix,
                 token: token.clone(),
+                certificate: argument.certificate.clone(),
                 hosts: argument.hosts.clone(),
             }));
         }
@@ -90,7 +109,7 @@ impl AdminSockets {
 
     /// Returns the collector as the process gets it.
     pub fn collector(&self) -> Option<&Collector> {
-        self.collector.as_ref()
+        self.collector.as_ref().map(Exported::collector)
     }
 
     /// Returns the descriptors that the process inherits.
@@ -102,9 +121,10 @@ impl AdminSockets {
     pub fn addresses(&self) -> String {
         let mut text = String::new();
         for argument in &self.arguments {
+            let scheme = if argument.files.is_some() { "https" } else { "http" };
             for socket in &argument.bound {
                 match socket.local_addr().ok().and_then(|address| address.as_socket()) {
-                    Some(address) => drop(writeln!(text, "http://{address}/")),
+                    Some(address) => drop(writeln!(text, "{scheme}://{address}/")),
                     None => drop(writeln!(text, "{}", argument.endpoint)),
                 }
             }
@@ -138,23 +158,43 @@ fn parse(text: &str) -> Outcome<Argument> {
         endpoint: endpoint.clone(),
         permissions: Permissions::default(),
         token: None,
+        files: None,
+        certificate: None,
         hosts: Vec::new(),
         bound: Vec::new(),
     };
-    let mut rights = Vec::new();
+    let (mut rights, mut certificate, mut key) = (Vec::new(), None, None);
     for field in rest {
         match field.split_once('=') {
             Some(("token", path)) if !path.is_empty() && argument.token.is_none() => {
-                argument.token = Some(std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)));
+                argument.token = Some(absolute(path));
+            }
+            Some(("cert", path)) if !path.is_empty() && certificate.is_none() && !is_unix(endpoint) => {
+                certificate = Some(absolute(path));
+            }
+            Some(("key", path)) if !path.is_empty() && key.is_none() && !is_unix(endpoint) => {
+                key = Some(absolute(path));
             }
             Some(("host", names)) => argument.hosts.extend(names.split(';').map(str::to_ascii_lowercase)),
             Some(("user" | "group" | "mode", _)) if is_unix(endpoint) => rights.push(field.clone()),
             _ => return Err(Fault::usage(format!("Invalid sub-arg {field} in -w"))),
         }
     }
+    argument.files = match (certificate, key) {
+        (Some(certificate), key) => Some(CertificateFiles { certificate, key }),
+        (None, None) => None,
+        (None, Some(_)) => {
+            return Err(Fault::usage(format!("-w {text}: key= needs cert= with the certificate")));
+        }
+    };
     argument.permissions = permissions(endpoint, &rights)?;
     argument.permissions.mode.get_or_insert(MODE);
     Ok(argument)
+}
+
+/// The working directory may change.
+pub(super) fn absolute(path: &str) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path))
 }
 
 fn bind(argument: &Argument, jail: &Jail) -> Outcome<Vec<Socket>> {
@@ -186,6 +226,11 @@ mod tests {
         assert_eq!(argument.hosts, ["cache.example", "b"]);
         assert_eq!(parse("/run/x").unwrap().permissions.mode, Some(0o600));
         assert_eq!(parse("/run/x,mode=660").unwrap().permissions.mode, Some(0o660));
+        let files = parse(":1,cert=/c.pem,key=/k.pem").unwrap().files.unwrap();
+        assert_eq!((files.certificate, files.key), ("/c.pem".into(), Some("/k.pem".into())));
+        for wrong in [":1,key=/k", ":1,cert=", "/run/x,cert=/c", ":1,cert=/a,cert=/b"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
         for wrong in ["", ",token=/x", ":1,token=", ":1,x=y", ":1,mode=600", "a=b", ":1,proxy"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

@@ -3,6 +3,7 @@
 //! of the manager. It reaches the manager by connections of the management port that it inherits.
 
 mod arguments;
+mod certificate;
 mod collector;
 mod process;
 mod token;

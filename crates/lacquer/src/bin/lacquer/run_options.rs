@@ -49,7 +49,7 @@ const BASIC: [Opt; 16] = [
     Opt::one(
         "web",
         "ADDR",
-        "address of the dashboard, metrics and REST: 6083 (of this machine), 10.0.0.1:6083,token=FILE or /path/socket; default: none",
+        "address of the dashboard, metrics and REST: 6083 (of this machine), 10.0.0.1:6083,token=FILE,cert=FILE or /path/socket; default: none",
     ),
     Opt::one(
         "otlp",

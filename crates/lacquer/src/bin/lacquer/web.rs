@@ -35,7 +35,12 @@ impl Web {
         let token = token.map_or_else(|| format!("{name}/_.token"), str::to_owned);
         match self.listen.port() {
             Some(_) => {
-                format!("The dashboard is    http://{}/ ; its token is in {token}\n", self.listen.argument())
+                let has_tls = self.argument.split(',').any(|field| field.starts_with("cert="));
+                let scheme = if has_tls { "https" } else { "http" };
+                format!(
+                    "The dashboard is    {scheme}://{}/ ; its token is in {token}\n",
+                    self.listen.argument()
+                )
             }
             None => format!("The dashboard's socket is {}\n", self.listen.argument()),
         }
@@ -72,6 +77,7 @@ mod tests {
                 .note("/n")
                 .contains("http://127.0.0.1:6083/ ; its token is in /n/_.token"))
         );
+        assert!(parse("h:1,cert=/c").is_ok_and(|web| web.note("/n").contains("https://h:1/")));
         for wrong in ["", "x", "h:0", "h:99999"] {
             assert_eq!(shown(wrong), None, "{wrong}");
         }
