@@ -11,7 +11,6 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SigningKey};
 use serde::{Deserialize, Serialize};
 
-use crate::change;
 use crate::leaf::{self, Leaf};
 use crate::pem::{self, Section};
 use crate::staple::{self, Statement};
@@ -127,11 +126,6 @@ impl Bundle {
     #[cfg(test)]
     pub(crate) fn certificates(&self) -> &[Arc<[u8]>] {
         &self.chain
-    }
-
-    /// Encodes the certificate with its key for [`single_config`](crate::single_config).
-    pub fn encode(&self) -> Vec<u8> {
-        change::encode(self)
     }
 
     /// Returns the facts of the certificate.

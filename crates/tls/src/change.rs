@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustls::ServerConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -10,17 +11,33 @@ use crate::client::ClientVerification;
 use crate::on_demand::NameList;
 use crate::protocols::Protocols;
 use crate::quic_secret::QuicSecret;
-use crate::settings::Settings;
+use crate::settings::{Alpn, Settings};
 use crate::ticketer::TicketSecret;
 
 /// Encodes a message for the link.
-pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
+fn encode(message: &impl Serialize) -> Vec<u8> {
     // Only values without a known length fail, and the messages have none.
     postcard::to_stdvec(message).unwrap_or_default()
 }
 
-pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, String> {
+fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, String> {
     postcard::from_bytes(bytes).map_err(|e| format!("the manager's message about TLS cannot be read: {e}"))
+}
+
+impl Bundle {
+    /// Encodes the certificate with its key for [`single_config`].
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+}
+
+/// Returns the settings of a server of HTTP/1 that has one certificate, whichever name a client asks for. `bundle` is an
+/// encoded [`Bundle`].
+pub fn single_config(bundle: &[u8]) -> Result<Arc<ServerConfig>, String> {
+    let bundle: Bundle = decode(bundle)?;
+    let mut config = Settings::default().build(Protocols::default(), Alpn::Http1, None)?;
+    config.cert_resolver = Arc::new(bundle.stapled_key()?);
+    Ok(Arc::new(config))
 }
 
 /// The settings that stay the same while a worker lives.

@@ -9,8 +9,6 @@ use rustls::sign::CertifiedKey;
 use rustls::{ProtocolVersion, ServerConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::bundle::Bundle;
-use crate::change;
 use crate::ciphers;
 use crate::client::Verifying;
 use crate::protocols::Protocols;
@@ -84,7 +82,7 @@ impl Settings {
         self.build(self.protocols, Alpn::None, None).map(drop)
     }
 
-    fn build(
+    pub(crate) fn build(
         &self,
         protocols: Protocols,
         alpn: Alpn,
@@ -146,15 +144,6 @@ impl Settings {
         }
         Ok(config)
     }
-}
-
-/// Returns the settings of a server of HTTP/1 that has one certificate, whichever name a client asks for. `bundle` is an
-/// encoded [`Bundle`].
-pub fn single_config(bundle: &[u8]) -> Result<Arc<ServerConfig>, String> {
-    let bundle: Bundle = change::decode(bundle)?;
-    let mut config = Settings::default().build(Protocols::default(), Alpn::Http1, None)?;
-    config.cert_resolver = Arc::new(bundle.stapled_key()?);
-    Ok(Arc::new(config))
 }
 
 /// Returns settings without a certificate, for the protection of the first packets of QUIC.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use lacquer_cli::admin::{AdminSocket, Collector};
 use socket2::Socket;
 
-use super::certificate::CertificateFiles;
+use super::certificate::{CertificateFiles, absolute};
 use super::collector::{self, Exported};
 use super::token;
 use crate::fault::{Fault, Outcome, os_error_text};
@@ -190,11 +190,6 @@ fn parse(text: &str) -> Outcome<Argument> {
     argument.permissions = permissions(endpoint, &rights)?;
     argument.permissions.mode.get_or_insert(MODE);
     Ok(argument)
-}
-
-/// The working directory may change.
-pub(super) fn absolute(path: &str) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path))
 }
 
 fn bind(argument: &Argument, jail: &Jail) -> Outcome<Vec<Socket>> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lacquer_cli::admin::Collector;
 use lacquer_tls::origin::Authorities;
 
-use super::arguments::absolute;
+use super::certificate::absolute;
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named;
