@@ -52,6 +52,7 @@ pub use machine::Machine;
 pub use startup::backend_vcl;
 #[cfg(fuzzing)]
 pub use tls::parse_file;
+pub use upgrade::Refusal as UpgradeRefusal;
 pub use upgrade::request as request_upgrade;
 pub use workdir::OWN_FOLDER;
 pub use workdir::path as working_directory;

@@ -396,7 +396,7 @@ fn prepare(
         }
         None => {
             load_vcl(manager, vcl)?;
-            for path in pid_paths.iter().chain([&manager.instance.workdir.join("_.pid")]) {
+            for path in pid_paths.iter().chain([&manager.instance.workdir.join(workdir::PID_FILE)]) {
                 manager.instance.pid_files.push(PidFile::open(path, &manager.jail)?);
             }
         }

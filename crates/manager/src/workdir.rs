@@ -144,6 +144,19 @@ pub fn is_tmpfs(system: &StatFs) -> bool {
     u32::try_from(system.f_type) == Ok(MAGIC)
 }
 
+/// The file with the process id of the manager.
+pub const PID_FILE: &str = "_.pid";
+
+/// Returns whether a process holds the lock of a file with a process id.
+pub fn is_locked(path: &Path) -> io::Result<bool> {
+    let file = File::open(path)?;
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(false),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// A file with our process id, locked while the process lives and removed at the end.
 #[derive(Debug)]
 pub struct PidFile {

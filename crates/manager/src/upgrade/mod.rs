@@ -13,7 +13,7 @@ mod record;
 mod state;
 
 pub use adopt::Adopted;
-pub use outcome::request;
+pub use outcome::{Refusal, request};
 pub use record::Upgrade;
 pub use state::{ListenerState, StorageState, WorkerState, take};
 

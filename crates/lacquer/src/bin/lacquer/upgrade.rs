@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use lacquer_manager::{request_upgrade, show as print};
+use lacquer_manager::{UpgradeRefusal, request_upgrade, show as print};
 
 use crate::args::Values;
 use crate::failure::Failure;
@@ -13,7 +13,10 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
             print(&format!("upgraded {text}\n"));
             Ok(ExitCode::SUCCESS)
         }
-        Err(why) => {
+        Err(UpgradeRefusal::NotAsked(why)) => {
+            Err(Failure::new(why).hint("nothing was changed; --name DIR names the daemon's option -n"))
+        }
+        Err(UpgradeRefusal::Failed(why)) => {
             Err(Failure::new(why).hint("the daemon continues with the old program; its log has more"))
         }
     }
