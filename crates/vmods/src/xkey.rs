@@ -1,9 +1,10 @@
 //! Module xkey: purges by the tags that origins send in the headers `xkey` and `X-HashTwo`.
 //! The cache stores the tags; this module only parses the lists that VCL passes.
 
+use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, PurgeMode, Value};
 
-use crate::support::{CallResult, Table};
+use crate::support::{CallResult, Table, log, shown};
 
 pub(crate) static MODULE: Table = Table {
     name: "xkey",
@@ -23,7 +24,11 @@ fn purge_by<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, mode: PurgeMode) -> CallResu
     if tags.is_empty() {
         return Ok(Value::Int(0));
     }
-    Ok(Value::Int(ctx.block_on_host(|host| host.purge_tags(&tags, mode))?))
+    let count = ctx.block_on_host(|host| host.purge_tags(&tags, mode))?;
+    if count > 0 && matches!(mode, PurgeMode::Hard) {
+        log(ctx, Tag::Notice, format!("xkey: purged {}", shown(args.str(0))));
+    }
+    Ok(Value::Int(count))
 }
 
 fn purge<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {

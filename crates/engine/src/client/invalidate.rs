@@ -3,9 +3,13 @@
 use lacquer_cache::Object;
 use lacquer_flow::rfc9111::invalidation;
 use lacquer_http::{Slot, header_table as h, pack};
+use lacquer_shm::Tag;
 
 use super::Req;
 use super::recv::hash;
+
+/// The beginning of the log record for an invalidated URL.
+const INVALIDATED: &[u8] = b"invalidated: ";
 
 /// Removes what a successful unsafe request has made invalid: the objects of its target, and of the URIs in `Location`
 /// and `Content-Location` on the same origin (RFC 9111 section 4.4). These are at most three keys.
@@ -15,11 +19,12 @@ pub async fn after(req: &mut Req, response: &Object) {
     if !invalidation::is_unsafe(method) || !invalidation::is_success(head.status()) {
         return;
     }
-    crate::purge::by_action(&req.task, req.key.digest()).await;
+    let key = req.key.clone();
     let (url, host) = {
         let (http, ws) = (&req.request.http, req.task.ws());
         (http.url(ws).to_vec(), http.get(ws, h::HOST).unwrap_or_default().to_vec())
     };
+    remove(req, key.digest(), &url).await;
     let mut done = vec![url.clone()];
     for name in [h::LOCATION, h::CONTENT_LOCATION] {
         let target = head.header(name).and_then(|value| invalidation::same_origin(value, &url, &host));
@@ -39,6 +44,13 @@ async fn invalidate(req: &mut Req, url: &[u8]) {
     let key = std::mem::replace(&mut req.key, own_key);
     req.request.http.put(req.task.ws(), Slot::Url, own_url);
     if has_key {
-        crate::purge::by_action(&req.task, key.digest()).await;
+        remove(req, key.digest(), url).await;
+    }
+}
+
+/// Removes the objects of a key, and logs its URL if there were any.
+async fn remove(req: &mut Req, digest: &[u8; 32], url: &[u8]) {
+    if crate::purge::by_action(&req.task, digest).await > 0 {
+        req.task.log_mut().put(Tag::Notice, &[INVALIDATED, url].concat());
     }
 }

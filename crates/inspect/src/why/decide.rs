@@ -3,7 +3,7 @@
 use lacquer_flow::why::PassReason;
 use lacquer_shm::Tag;
 
-use super::history::{Past, PastFetch, PastPurge, Removal};
+use super::history::{Change, Past, PastFetch, PastPurge, Removal};
 use super::lifetime::{Obstacle, Storing, storing};
 use super::story::{Place, Story};
 use crate::page::short;
@@ -50,8 +50,10 @@ pub enum Absence {
     Banned(Vec<String>),
     /// It was banned before this request.
     BannedEarlier,
-    /// It was removed by this tag.
-    Tagged(String),
+    /// A request has changed the page at the origin, so many seconds ago by a client.
+    Invalidated(f64, String, Change),
+    /// It was removed by this tag: by a request of a client, or by a command.
+    Tagged(String, Option<String>),
     /// It was removed to make room; false if that is only likely.
     Evicted(bool),
     /// Only variants for other values of these headers are cached.
@@ -115,7 +117,8 @@ impl Absence {
             Absence::Expired(_) => "miss-expired",
             Absence::Purged(..) => "miss-purged",
             Absence::Banned(_) | Absence::BannedEarlier => "miss-banned",
-            Absence::Tagged(_) => "miss-tagged",
+            Absence::Invalidated(..) => "miss-invalidated",
+            Absence::Tagged(..) => "miss-tagged",
             Absence::Evicted(_) => "miss-evicted",
             Absence::OtherVariant(_) => "miss-variant",
             Absence::Forced(_) => "miss-forced",
@@ -241,7 +244,10 @@ fn absence(story: &Story, request: &Transaction, fetch: Option<&Transaction>) ->
     }
     let now = request.start();
     let past = &story.past;
-    let purged = |purge: &PastPurge| Absence::Purged(now - purge.at, purge.client.clone());
+    let purged = |purge: &PastPurge| match &purge.change {
+        Some(change) => Absence::Invalidated(now - purge.at, purge.client.clone(), change.clone()),
+        None => Absence::Purged(now - purge.at, purge.client.clone()),
+    };
     let Some(last) = past.fetches.last() else { return past.purges.last().map_or(Absence::First, purged) };
     // Later purges have found nothing.
     let first_purge = |after: f64| past.purges.iter().find(|purge| purge.at > after);
@@ -256,7 +262,7 @@ fn absence(story: &Story, request: &Transaction, fetch: Option<&Transaction>) ->
     match removed.filter(|_| usable.lifetime.is_some()) {
         Some(Removal::Banned(_)) => return Absence::BannedEarlier,
         Some(Removal::Evicted) => return Absence::Evicted(true),
-        Some(Removal::Tagged(tag)) => return Absence::Tagged(tag.clone()),
+        Some(Removal::Tagged(tag, client)) => return Absence::Tagged(tag.clone(), client.clone()),
         Some(Removal::Expired) | None => {}
     }
     let was_there = |at: f64| {

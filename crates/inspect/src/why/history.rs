@@ -44,6 +44,15 @@ pub struct PastFetch {
 pub struct PastPurge {
     pub at: f64,
     pub client: String,
+    /// The request that has changed the page at the origin; `None` for a purge.
+    pub change: Option<Change>,
+}
+
+/// A request after whose success the cache removes the page (RFC 9111 section 4.4).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    pub method: String,
+    pub url: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +61,13 @@ pub enum Removal {
     Banned(u64),
     Evicted,
     Expired,
-    /// The management command `tag.purge` named its tag.
-    Tagged(String),
+    /// A purge named its tag: a request of this client, or the management command `tag.purge`.
+    Tagged(String, Option<String>),
 }
+
+/// The beginnings of records of requests that have removed objects.
+const INVALIDATED: &str = "invalidated: ";
+const TAGS_PURGED: &str = "xkey: purged ";
 
 /// The headers that contain tags.
 const TAG_HEADERS: [&str; 2] = ["xkey", "X-HashTwo"];
@@ -142,18 +155,23 @@ impl<'a> Historian<'a> {
         let text = record.shown();
         let Some(rest) = text.strip_prefix("Rd tag.purge ") else { return };
         let words: Vec<&str> = split_tags(rest).map(|word| word.trim_matches('"')).collect();
-        if words.contains(&"-s") {
-            return;
+        if !words.contains(&"-s") {
+            self.tagged(&words, self.now, None);
         }
-        let now = self.now;
+    }
+
+    /// Notes the objects that a purge by tags has removed at this time.
+    fn tagged(&mut self, words: &[&str], now: f64, client: Option<&str>) {
         let last_purge = self.past.purges.last().map_or(f64::NEG_INFINITY, |purge| purge.at);
         let is_there = |fetch: &&PastFetch| {
-            fetch.at > last_purge && fetch.lifetime.as_ref().is_none_or(|l| l.end() > now - 1.0)
+            fetch.at > last_purge
+                && fetch.at <= now
+                && fetch.lifetime.as_ref().is_none_or(|l| l.end() > now - 1.0)
         };
         for fetch in self.past.fetches.iter().filter(is_there) {
             let named = fetch.tags.iter().find(|tag| words.contains(&tag.as_str()));
             if let Some(tag) = named.filter(|_| self.past.removed.len() < MAX_REMOVED) {
-                let removal = Removal::Tagged(tag.clone());
+                let removal = Removal::Tagged(tag.clone(), client.map(str::to_owned));
                 self.past.removed.entry(fetch.vxid).or_insert(removal);
             }
         }
@@ -181,11 +199,25 @@ impl<'a> Historian<'a> {
     }
 
     fn request(&mut self, request: &Transaction) {
+        let client = request.first(Tag::ReqStart).map(crate::page::plain).unwrap_or_default();
+        let client = client.split(' ').next().unwrap_or_default();
+        let (at, host) = (request.start(), || request.header(REQUEST, "Host"));
         let is_purge = request.all(Tag::VCL_return).any(|action| action == b"purge");
-        if is_purge && self.is_same(request.last(Tag::ReqURL), request.header(REQUEST, "Host")) {
-            let client = request.first(Tag::ReqStart).map(crate::page::plain).unwrap_or_default();
-            let client = client.split(' ').next().unwrap_or_default().to_owned();
-            self.past.purges.push(PastPurge { at: request.start(), client });
+        if is_purge && self.is_same(request.last(Tag::ReqURL), host()) {
+            self.past.purges.push(PastPurge { at, client: client.to_owned(), change: None });
+        }
+        for notice in request.all(Tag::Notice).map(String::from_utf8_lossy) {
+            if let Some(url) = notice.strip_prefix(INVALIDATED)
+                && self.is_same(Some(url.as_bytes()), host())
+            {
+                let text = |tag| request.last(tag).map(short).unwrap_or_default();
+                let change = Change { method: text(Tag::ReqMethod), url: text(Tag::ReqURL) };
+                // The origin's response has come before the removal.
+                let at = request.timestamp("Fetch").map_or(at, |stamp| stamp.at);
+                self.past.purges.push(PastPurge { at, client: client.to_owned(), change: Some(change) });
+            } else if let Some(tags) = notice.strip_prefix(TAGS_PURGED) {
+                self.tagged(&split_tags(tags).collect::<Vec<_>>(), at, Some(client));
+            }
         }
     }
 
@@ -243,10 +275,44 @@ mod tests {
         historian.finish().removed.remove(&3)
     }
 
+    /// Returns what is known of a page, fetched at second 100 with the tag red, after a request with these records.
+    fn after(records: &[(Tag, &str)]) -> Past {
+        let is_own = |_| false;
+        let mut historian = Historian::new("/p", "h", &is_own);
+        let fetch = [
+            (Tag::Timestamp, "Start: 100.0 0.0 0.0"),
+            (Tag::BereqURL, "/p"),
+            (Tag::BereqHeader, "Host: h"),
+            (Tag::BerespHeader, "xkey: red"),
+        ];
+        historian.add_ended(&crate::transaction::transaction(3, "bereq 2 fetch", &fetch));
+        let head = [(Tag::Timestamp, "Start: 200.0 0.0 0.0"), (Tag::ReqStart, "192.0.2.1 5 a0")];
+        historian.add_ended(&crate::transaction::transaction(4, "req 1 rxreq", &[&head, records].concat()));
+        historian.finish()
+    }
+
+    #[test]
+    fn requests_that_remove_other_pages_are_found() {
+        let post = [(Tag::ReqMethod, "POST"), (Tag::ReqURL, "/edit"), (Tag::ReqHeader, "Host: H")];
+        let noted = |notice| after(&[&post[..], &[(Tag::Notice, notice)]].concat());
+        let change = Some(Change { method: "POST".to_owned(), url: "/edit".to_owned() });
+        let purge = PastPurge { at: 200.0, client: "192.0.2.1".to_owned(), change };
+        assert_eq!(noted("invalidated: /p").purges, [purge]);
+        let by_client = Removal::Tagged("red".to_owned(), Some("192.0.2.1".to_owned()));
+        assert_eq!(noted("xkey: purged blue, red").removed.get(&3), Some(&by_client));
+        for other in ["invalidated: /p2", "invalidated:", "xkey: purged blue", "xkey: purged", "\u{0}"] {
+            let past = noted(other);
+            assert!(past.purges.is_empty() && past.removed.is_empty(), "{other}");
+        }
+        assert!(
+            after(&[(Tag::ReqHeader, "Host: other"), (Tag::Notice, "invalidated: /p")]).purges.is_empty()
+        );
+    }
+
     #[test]
     fn purges_by_tags_are_found() {
         let tags = [(Tag::BerespHeader, "xkey: red,green blue")];
-        let tagged = |tag: &str| Some(Removal::Tagged(tag.to_owned()));
+        let tagged = |tag: &str| Some(Removal::Tagged(tag.to_owned(), None));
         assert_eq!(removed(&tags, &["Rd tag.purge green"]), tagged("green"));
         assert_eq!(removed(&tags, &["Rd tag.purge \"white\" \"blue\"", "Wr 200 0 "]), tagged("blue"));
         assert_eq!(removed(&[(Tag::BerespHeader, "X-HASHTWO: a")], &["Rd tag.purge a"]), tagged("a"));

@@ -17,7 +17,7 @@ mod watch;
 
 pub use decide::{Absence, Decision, Outcome, Reason, decide};
 pub use explanation::{Explanation, explain};
-pub use history::{Historian, Past, PastFetch, PastPurge, Removal};
+pub use history::{Change, Historian, Past, PastFetch, PastPurge, Removal};
 pub use lifetime::{Obstacle, Source, Storing};
 pub use steps::Step;
 pub use story::{Ban, Place, SourceText, Story, parse_bans, parse_sources};

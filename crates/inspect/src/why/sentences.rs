@@ -72,7 +72,16 @@ fn absent(absence: &Absence) -> String {
             bans => format!("one of these bans matches it: `{}`", bans.join("`, `")),
         },
         Absence::BannedEarlier => "a ban had removed it before this request".to_owned(),
-        Absence::Tagged(tag) => format!("it was removed by its tag {tag}, with the command tag.purge"),
+        Absence::Invalidated(ago, client, change) => format!(
+            "{} {} of {client} succeeded {} ago, which removes pages that it may have changed (RFC 9111)",
+            change.method,
+            change.url,
+            duration(ago.max(0.0))
+        ),
+        Absence::Tagged(tag, None) => format!("it was removed by its tag {tag}, with the command tag.purge"),
+        Absence::Tagged(tag, Some(client)) => {
+            format!("it was removed by its tag {tag}, in a purge by a request of {client}")
+        }
         Absence::Evicted(true) => "it was evicted to make room for other objects".to_owned(),
         Absence::Evicted(false) => {
             "it should still be fresh, so it was probably evicted, or removed by VCL or a restart".to_owned()

@@ -198,14 +198,27 @@ fn misses_name_the_reason_why_nothing_was_cached() {
         "a ban had removed it",
         "next request is a hit",
     );
-    let tagged = Removal::Tagged("news".to_owned());
+    let tagged = Removal::Tagged("news".to_owned(), None);
     row(&removed(Some((7, tagged))), "miss-tagged", "by its tag news", "next request is a hit");
+    let tagged = Removal::Tagged("news".to_owned(), Some("192.0.2.1".to_owned()));
+    row(
+        &removed(Some((7, tagged))),
+        "miss-tagged",
+        "purge by a request of 192.0.2.1",
+        "next request is a hit",
+    );
     row(&removed(None), "miss-evicted", "probably evicted", "more storage");
     row(&with(&|s| s.past.fetches.push(past(None))), "miss-not-stored", "not stored either", "next request");
     let purged = with(&|s| {
         s.past.fetches.push(past(Some(500.0)));
-        s.past.purges.push(PastPurge { at: 990.0, client: "192.0.2.1".to_owned() });
+        s.past.purges.push(PastPurge { at: 990.0, client: "192.0.2.1".to_owned(), change: None });
     });
+    let changed = with(&|s| {
+        s.past.fetches.push(past(Some(500.0)));
+        let change = Some(Change { method: "PUT".to_owned(), url: "/edit".to_owned() });
+        s.past.purges.push(PastPurge { at: 990.0, client: "192.0.2.1".to_owned(), change });
+    });
+    row(&changed, "miss-invalidated", "PUT /edit of 192.0.2.1 succeeded 10 s ago", "next request is a hit");
     row(&purged, "miss-purged", "purged 10 s ago by a request of 192.0.2.1", "");
     let other = with(&|s| {
         let variant = vec![("Accept-Language".to_owned(), Some("de".to_owned()))];

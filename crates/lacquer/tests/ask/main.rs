@@ -77,7 +77,8 @@ fn is_in_header(outcome: &str, found: &serde_json::Value) {
         return assert!(["pipe", "rejected"].contains(&outcome), "{outcome} has no header: {found:#}");
     };
     let own = header.split(';').next().unwrap_or_default();
-    let depends_on_past = ["miss-purged", "miss-tagged", "miss-evicted", "miss-not-stored", "miss-banned"];
+    let depends_on_past =
+        ["miss-purged", "miss-invalidated", "miss-tagged", "miss-evicted", "miss-not-stored", "miss-banned"];
     let is_same = own == outcome || own == "miss" && depends_on_past.contains(&outcome);
     assert!(is_same, "{outcome}: {header}: {found:#}");
 }

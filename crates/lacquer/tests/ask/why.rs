@@ -102,6 +102,22 @@ fn objects_that_are_gone_have_their_reason() {
 }
 
 #[test]
+fn requests_that_remove_other_pages_are_named() {
+    let subs = "import xkey;
+        sub vcl_recv {
+            if (req.method == \"PURGE\") { return (synth(200, \"\" + xkey.purge(req.http.xkey))); }
+        }
+        sub vcl_backend_response { set beresp.http.xkey = \"blue red\"; }";
+    let site = Site::start(subs, &["-p", "feature=+rfc9111"]);
+    site.expect("/minute/p", &[], "miss", "");
+    site.expect("/minute/p", &["--method", "PUT"], "pass-method", "");
+    site.expect("/minute/p", &[], "miss-invalidated", "PUT /minute/p of 127.0.0.1");
+    site.expect("/other", &["--method", "PURGE", "-H", "xkey: green blue"], "synth", "");
+    site.expect("/minute/p", &[], "miss-tagged", "by its tag blue, in a purge by a request of 127.0.0.1");
+    site.expect("/minute/p", &[], "hit", "");
+}
+
+#[test]
 fn evicted_objects_are_named() {
     let site = Site::start(SUBS, &["-s", "malloc,2m"]);
     site.expect("http://robust/big/0", &[], "miss", "");
