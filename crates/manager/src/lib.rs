@@ -5,6 +5,7 @@
 
 mod address_space;
 mod admin;
+mod attendant;
 mod bound_sockets;
 mod cli;
 mod client_certificates;
@@ -46,6 +47,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+pub use attendant::ATTENDANT;
 pub use complain::ANNOUNCEMENT;
 pub use documents::OPTIONS;
 pub use machine::Machine;

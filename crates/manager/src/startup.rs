@@ -554,7 +554,7 @@ fn serve_until_the_end(
     service.run();
     notify(&Change::Stopping("Ending".to_owned()));
     service.manager.complain.report(Level::Routine, "manager stopping child");
-    service.manager.stop();
+    service.manager.end();
     service.manager.complain.report(Level::Routine, "manager dies");
     Ok(service.manager.exit_status)
 }
@@ -573,7 +573,7 @@ fn first_launch(manager: &mut Manager, raw: &RawOptions) -> u8 {
 /// Cleans up after success or failure.
 fn end(service: Service) {
     let Service { mut manager, admin, .. } = service;
-    manager.stop();
+    manager.end();
     manager.settle_storages();
     if let Some(admin) = admin {
         admin.remove(&manager);

@@ -11,7 +11,7 @@ const FATAL: [libc::c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGQUIT, libc::SIGSYS];
 /// Ignored signals. A broken pipe is an ordinary error, and the manager handles signals that a terminal or a service
 /// manager sends to the whole group.
-const IGNORED: [libc::c_int; 3] = [libc::SIGPIPE, libc::SIGINT, libc::SIGHUP];
+const IGNORED: [libc::c_int; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// Size of the handler's stack in bytes. The handler unwinds and resolves names. The memory is not touched before.
 const HANDLER_STACK: usize = 512 * 1024;
 /// Maximum time for the handler's message, in seconds.

@@ -130,6 +130,11 @@ impl Entrance {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 
+    /// Publishes the counts of all reactors.
+    pub fn publish_counts(&self) {
+        self.balancer.publish_counts();
+    }
+
     /// Returns whether no connection is open, and none is being accepted.
     pub fn is_empty(&self) -> bool {
         self.acceptors.load(Ordering::Acquire) == 0 && self.balancer.connections() == 0

@@ -24,6 +24,11 @@ pub async fn serve(services: Rc<Services>, mut arrivals: UnboundedReceiver<Arriv
                 begin(&services, accepted, lease);
             }
             Arrival::Datagrams(datagrams, office) => datagrams::start(&services, *datagrams, office),
+            Arrival::PublishCounts(done) => {
+                services.flush_counters();
+                // The main thread may not have waited.
+                let _ = done.send(());
+            }
         }
     }
 }

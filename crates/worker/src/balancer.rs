@@ -4,6 +4,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
 
 use lacquer_net::Listener;
 use lacquer_quic::Seed;
@@ -14,6 +16,9 @@ use crate::udp_handover::Order;
 /// The weight of a connection that a reactor has not taken yet, relative to one that it serves. Untaken connections
 /// indicate that the reactor is busy with long work.
 const WEIGHT_OF_WAITING: usize = 8;
+
+/// Maximum time for all reactors to publish their counts.
+const PUBLISHING: Duration = Duration::from_millis(100);
 
 /// The load of all reactors of the worker.
 pub struct ConnectionBalancer {
@@ -49,10 +54,12 @@ pub struct Datagrams {
     pub orders: UnboundedReceiver<Order>,
 }
 
-/// A connection or a socket that is sent to its reactor.
+/// A connection, a socket or a request that is sent to its reactor.
 pub enum Arrival {
     Connection(Accepted, ConnectionLease),
     Datagrams(Box<Datagrams>, LeaseOffice),
+    /// Publish the counts, and reply.
+    PublishCounts(Sender<()>),
 }
 
 /// Counts the connections that a reactor has accepted itself.
@@ -125,6 +132,20 @@ impl ConnectionBalancer {
         let lease = self.lease();
         let arrivals = &self.members[lease.reactor].arrivals;
         let _ = arrivals.send(Arrival::Connection(accepted, lease));
+    }
+
+    /// Lets all reactors publish their counts. Does not wait for one that is stuck.
+    pub fn publish_counts(&self) {
+        let (done, replies) = channel();
+        let asked =
+            self.members.iter().map(|member| member.arrivals.send(Arrival::PublishCounts(done.clone())));
+        let asked = asked.filter(Result::is_ok).count();
+        let end = Instant::now() + PUBLISHING;
+        for _ in 0..asked {
+            if replies.recv_timeout(end.saturating_duration_since(Instant::now())).is_err() {
+                return;
+            }
+        }
     }
 
     /// Returns the office of a reactor.

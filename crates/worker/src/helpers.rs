@@ -155,9 +155,7 @@ fn publish_periodically(process: &Process) {
 pub fn publish(process: &Process, started: f64) {
     let main: &Main = process.shared().counters();
     main.uptime.set((clock::real() - started).max(0.0) as u64);
-    publish_cache(main, process.shared().cache().stats());
-    process.shared().stevedores().publish();
-    process.publish_counters();
+    publish_counts(process);
     let params = process.shared().params();
     thread_gauges::publish(main, &params);
     main.n_waiting.set(process.shared().admission().waiting());
@@ -165,6 +163,13 @@ pub fn publish(process: &Process, started: f64) {
     process.shared().cache().set_trace(!process.shared().log().is_masked(Tag::ExpKill));
     process.shared().cache().set_rush_exponent(params.rush_exponent);
     process.shared().cache().set_lru_interval(params.lru_interval);
+}
+
+/// Copies the counts of other components into the published counters.
+pub fn publish_counts(process: &Process) {
+    publish_cache(process.shared().counters(), process.shared().cache().stats());
+    process.shared().stevedores().publish();
+    process.publish_counters();
 }
 
 fn publish_cache(to: &Main, from: &CacheStats) {

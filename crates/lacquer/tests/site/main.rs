@@ -10,6 +10,7 @@ mod tasks;
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,7 +68,8 @@ impl Site {
         let file = |name| fs::File::create(folder.join(name)).expect("it can be created");
         let words = [&["run", "--listen", &listen, "--name", &name][..], options].concat();
         let mut starting = command(&folder, &words);
-        let process = starting.stdout(file("out")).stderr(file("err")).spawn().expect("it starts");
+        let starting = starting.stdout(file("out")).stderr(file("err")).process_group(0);
+        let process = starting.spawn().expect("it starts");
         let mut site = Site { address, folder, process, _turn: turn };
         let mut is_up = || {
             let has_ended = site.process.try_wait().is_ok_and(|end| end.is_some());
@@ -92,6 +94,19 @@ impl Site {
 
     pub fn get(&self, path: &str) -> String {
         self.ask("GET", path, "").text()
+    }
+
+    /// Ends the daemon by a signal to its process group, as a terminal does. Returns its exit code.
+    pub fn end_group(&mut self, name: &str) -> Option<i32> {
+        let group = format!("-{}", self.process.id());
+        let sent = Command::new("kill").args([name, "--", &group]).status();
+        assert!(sent.is_ok_and(|sent| sent.success()));
+        let mut end = None;
+        until(|| {
+            end = self.process.try_wait().ok().flatten();
+            end.is_some()
+        });
+        end.expect("it ends").code()
     }
 
     /// Ends the daemon by a signal.

@@ -38,12 +38,27 @@ fn cache_it_and_see_whether_it_is_a_hit() {
     let count = |key: &str, value: &str| lines.iter().filter(|line| line[key] == value).count();
     assert_eq!((count("handling", "miss"), count("handling", "hit")), (1, 1), "{lines:?}");
     assert_eq!((count("method", "POST"), count("url", "/\"\\")), (1, 1), "{lines:?}");
-    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(site.get("/"), "page 1");
+    // The summary is there when the daemon ends, and includes the last request. The lines of the log are complete too.
     site.end("-INT");
-    let served = "Lacquer served 4 requests, 25 % from the cache; your web server sent 6 bytes less.";
-    let err = || site.folder.read("err");
-    assert!(until(|| err().contains(served)), "{}", err());
-    assert!(err().contains("Lacquer is serving"), "{}", err());
+    let served = "Lacquer served 5 requests, 40 % from the cache; your web server sent 12 bytes less.";
+    let err = site.folder.read("err");
+    assert!(err.contains(served) && err.contains("Lacquer is serving"), "{err}");
+    assert_eq!(log(&site).len(), 5);
+}
+
+#[test]
+fn a_signal_to_all_processes_ends_a_run_quietly() {
+    let app = App::start("Content-Type: text/html\r\n");
+    for signal in ["-TERM", "-INT"] {
+        let mut site = Site::start(&["--backend", &app.url(), "--log", "text"], &[]);
+        site.get("/");
+        let code = site.end_group(signal);
+        let err = site.folder.read("err");
+        assert_eq!(code, Some(0), "{signal}: {err}");
+        assert!(err.contains("Lacquer served 1 request,"), "{signal}: {err}");
+        assert!(!err.contains("Error"), "{signal}: {err}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::inheritance::Memory;
 use super::process::{Worker, panic_file, tool};
 use super::retiring::Retiring;
 use super::state::State;
+use crate::attendant;
 use crate::complain::{Level, print_line};
 use crate::manager::{Manager, Reply, seconds};
 use crate::secret::random;
@@ -311,6 +312,17 @@ impl Manager {
         self.reap();
     }
 
+    /// Stops the worker because the daemon ends.
+    pub(crate) fn end(&mut self) {
+        if !matches!(self.child.state, State::Running | State::Draining) {
+            return self.stop();
+        }
+        self.child.state = State::Draining;
+        self.complain.report(Level::Debug, "Stopping Child");
+        self.kill_retiring();
+        self.reap();
+    }
+
     /// Reads the worker's output and handles its end.
     pub(crate) fn listen_to_worker(&mut self) {
         let complain = &self.complain;
@@ -354,6 +366,9 @@ impl Manager {
         }
         self.record_early_deaths();
         self.record_panic(pid);
+        if self.child.state == State::Draining {
+            attendant::conclude(&self.jail);
+        }
         if !self.params.values().debug.has(DebugBits::VTC_MODE) {
             Shm::remove_worker_dir(&self.jail);
         }

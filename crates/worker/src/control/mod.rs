@@ -75,6 +75,9 @@ pub fn serve(process: &Arc<Process>, entrance: &Entrance, mut manager: UnixStrea
     }
     let why = if is_draining { "Drained, worker stops" } else { "EOF on CLI connection, worker stops" };
     process.shared().log().write(Tag::CLI, Vxid::NONE, why.as_bytes());
+    // The companion of `lacquer run` reads them once this process has ended.
+    entrance.publish_counts();
+    helpers::publish_counts(process);
     process.disks().iter().for_each(|disk| disk.running().close());
     std::thread::sleep(lacquer_engine::knobs::shutdown_delay());
     ExitCode::SUCCESS

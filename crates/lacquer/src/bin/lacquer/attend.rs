@@ -14,7 +14,7 @@ use lacquer_inspect::counters::{self, Counter};
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_sink::{Sink, Target};
 use lacquer_inspect::request_log::RequestLog;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
 use crate::colors;
 use crate::failure::Failure;
@@ -28,8 +28,8 @@ const ROUNDS: u32 = 20;
 /// How long the reader of the log may keep this process after the daemon's end.
 const LAST_LINES: Duration = Duration::from_secs(3);
 
-/// Starts the companion of this process, which becomes the daemon with this working directory.
-pub fn start(name: &str, log: Option<(&str, &str)>) -> Result<(), Failure> {
+/// Starts the companion of this process, which becomes the daemon with this working directory. Returns its process id.
+pub fn start(name: &str, log: Option<(&str, &str)>) -> Result<u32, Failure> {
     let failed = |error: io::Error| Failure::new(format_args!("cannot start the access log: {error}"));
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command
@@ -37,7 +37,7 @@ pub fn start(name: &str, log: Option<(&str, &str)>) -> Result<(), Failure> {
         .args(log.iter().flat_map(|(format, target)| [format, target]))
         .env(PARENT, std::process::id().to_string())
         .stdin(Stdio::null());
-    command.spawn().map(drop).map_err(failed)
+    command.spawn().map(|child| child.id()).map_err(failed)
 }
 
 /// Runs until the daemon ends.
@@ -46,10 +46,10 @@ pub fn run(words: &[String]) -> ExitCode {
     let (Some(parent), Some(name)) = (parent, words.first()) else {
         return ExitCode::FAILURE;
     };
-    // Ctrl-C reaches this process too. It ends with the daemon.
-    let is_asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        if signal_hook::flag::register(signal, is_asked.clone()).is_err() {
+    // Ctrl-C reaches this process too. It ends when the daemon has stopped its worker, and says so.
+    let (is_ignored, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+    for (signal, flag) in [(SIGINT, &is_ignored), (SIGTERM, &is_ignored), (SIGUSR1, &is_over)] {
+        if signal_hook::flag::register(signal, Arc::clone(flag)).is_err() {
             return ExitCode::FAILURE;
         }
     }
@@ -58,16 +58,15 @@ pub fn run(words: &[String]) -> ExitCode {
     let target = words.get(2).and_then(|text| Target::parse(text).ok()).unwrap_or(Target::Stdout);
     let mut attendant = Attendant::new(format, Sink::new(target));
     for round in 0_u32.. {
-        let is_last = parent_id() != parent;
+        // The worker's last records and counts are complete then, and its files remain until this process ends.
+        let is_last = is_over.load(Relaxed) || parent_id() != parent;
         attendant.find(name);
         attendant.write_log();
-        if round % ROUNDS == 0 || (is_asked.load(Relaxed) && !attendant.has_ended) {
+        if round % ROUNDS == 0 || is_last {
             attendant.count();
         }
-        if is_last || is_asked.load(Relaxed) {
-            attendant.conclude();
-        }
         if is_last {
+            attendant.conclude();
             break;
         }
         thread::sleep(PAUSE);
@@ -93,7 +92,6 @@ struct Attendant {
     missed: u64,
     dropped: u64,
     served: Option<Served>,
-    has_ended: bool,
 }
 
 impl Attendant {
@@ -107,7 +105,6 @@ impl Attendant {
             missed: 0,
             dropped: 0,
             served: None,
-            has_ended: false,
         }
     }
 
@@ -130,8 +127,12 @@ impl Attendant {
         let (has_colors, sink) = (self.has_colors, &mut self.sink);
         // A worker that ends takes its log with it.
         let _ = requests.read_with(&mut |line, records| {
-            if is_open {
-                is_open = sink.write(&format.line(&line, records, has_colors)).is_ok();
+            if is_open && let Err(error) = sink.write(&format.line(&line, records, has_colors)) {
+                is_open = false;
+                // A reader that has closed its end needs no message.
+                if error.kind() != io::ErrorKind::BrokenPipe {
+                    report(&format!("lacquer: the access log ends, because it cannot be written: {error}\n"));
+                }
             }
         });
         sink.flush();
@@ -163,12 +164,11 @@ impl Attendant {
         }
     }
 
-    /// Reports what was served, once.
-    fn conclude(&mut self) {
-        if self.directory.is_some() && !self.has_ended {
+    /// Reports what was served, if the daemon has served at all.
+    fn conclude(&self) {
+        if self.directory.is_some() {
             report(&self.served.unwrap_or_default().text());
         }
-        self.has_ended = true;
     }
 }
 

@@ -17,7 +17,7 @@ use crate::web::Web;
 use lacquer_inspect::access_log::Format;
 use lacquer_inspect::directory::{RUN_PREFIX, folder_of_runs};
 use lacquer_inspect::log_sink::Target;
-use lacquer_manager::{ANNOUNCEMENT, OWN_FOLDER, show};
+use lacquer_manager::{ANNOUNCEMENT, ATTENDANT, OWN_FOLDER, show};
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -102,7 +102,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned().map_err(Failure::new)?));
     }
     if log.is_some() || io::stdout().is_terminal() {
-        attend::start(&instance, log)?;
+        command.env(ATTENDANT, attend::start(&instance, log)?.to_string());
     }
     let error = command.exec();
     Err(Failure::new(format_args!("cannot start {}: {error}", daemon.display())))
