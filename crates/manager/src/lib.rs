@@ -46,6 +46,7 @@ mod worker;
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 pub use attendant::ATTENDANT;
 pub use complain::ANNOUNCEMENT;
@@ -71,7 +72,13 @@ pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_else(|| "lacquerd".into());
     match run(&program, arguments.collect()) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => match unwritten() {
+            None => ExitCode::from(code),
+            Some(why) => {
+                eprintln!("{why}");
+                ExitCode::from(2)
+            }
+        },
         Err(fault) => {
             if complain::announcement().is_some() {
                 eprint!("{}", fault.brief());
@@ -88,7 +95,10 @@ pub fn mentioned_variables(program: &Program) -> Vec<(String, Vec<u8>)> {
     environment::mentioned(std::env::vars_os(), program)
 }
 
-/// Writes to standard output. Ignores failures: the reader may close it early.
+/// The first failure to write to standard output.
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
+
+/// Writes to standard output. The reader may close it early; for other failures see [`unwritten`].
 pub fn show(text: &str) {
     show_bytes(text.as_bytes());
 }
@@ -96,7 +106,21 @@ pub fn show(text: &str) {
 /// Writes to standard output like [`show`].
 pub fn show_bytes(text: &[u8]) {
     let mut out = std::io::stdout();
-    let _ = out.write_all(text).and_then(|()| out.flush());
+    if let Err(error) = out.write_all(text).and_then(|()| out.flush()) {
+        is_unwritten(&error);
+    }
+}
+
+/// Notes a failure to write to standard output, unless its reader has closed it.
+pub fn is_unwritten(error: &std::io::Error) {
+    if error.kind() != std::io::ErrorKind::BrokenPipe {
+        let _ = UNWRITTEN.set(fault::os_error_text(error));
+    }
+}
+
+/// Returns why standard output is incomplete, if it is. The command has failed then, whatever it returns.
+pub fn unwritten() -> Option<String> {
+    UNWRITTEN.get().map(|why| format!("cannot write to standard output: {why}"))
 }
 
 fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {

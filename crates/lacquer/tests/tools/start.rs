@@ -1,6 +1,8 @@
 //! The first start: nothing is announced that then fails, and errors are short.
 
+use std::fs::File;
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 use super::{Commands as _, Folder};
 
@@ -23,6 +25,30 @@ fn a_start_that_fails_announces_nothing() {
             ran.err.lines().all(|line| line.starts_with("lacquer: ") || line.starts_with("     ")),
             "{ran:?}"
         );
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let folder = Folder::new("tools-full");
+    folder.file("old.vcl", "backend b { .host = \"127.0.0.1\"; }\n");
+    let ran = |words: &str, out: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer"));
+        command.args(words.split_whitespace()).current_dir(&*folder).stdout(out).stderr(Stdio::piped());
+        let output = command.output().expect("it starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for words in
+        ["run --print-vcl", "upgrade-vcl old.vcl", "check --format json old.vcl", "--help", "document man"]
+    {
+        let full = File::options().write(true).open("/dev/full").expect("it exists");
+        let (code, err) = ran(words, full.into());
+        let expected = "lacquer: cannot write to standard output: No space left on device\n";
+        assert!(code == Some(2) && err.contains(expected), "{words}: {code:?} {err}");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let (code, err) = ran(words, writer.into());
+        assert!(code != Some(2) && !err.contains("cannot write"), "{words}: {code:?} {err}");
     }
 }
 

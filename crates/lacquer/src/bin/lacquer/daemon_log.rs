@@ -11,6 +11,7 @@ use lacquer_inspect::log_line::{Filter, LogLine};
 use lacquer_inspect::log_sink::{Sink, Target};
 use lacquer_inspect::request_log::RequestLog;
 use lacquer_inspect::transaction::Transaction;
+use lacquer_manager::is_unwritten;
 
 use crate::args::Values;
 use crate::colors;
@@ -52,7 +53,8 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     read(&mut requests, &filter, &line_of, &mut collect)?;
     let mut sink = Sink::new(target(values)?);
     for line in last.drain(..) {
-        if sink.write(&line).is_err() {
+        if let Err(error) = sink.write(&line) {
+            is_unwritten(&error);
             return Ok(ExitCode::SUCCESS);
         }
     }
@@ -94,7 +96,9 @@ fn follow(
     let (mut missed, mut dropped) = (requests.missed(), 0);
     loop {
         let mut is_open = true;
-        read(requests, filter, line_of, &mut |line| is_open = is_open && sink.write(&line).is_ok())?;
+        read(requests, filter, line_of, &mut |line| {
+            is_open = is_open && sink.write(&line).inspect_err(is_unwritten).is_ok();
+        })?;
         sink.flush();
         if !is_open {
             return Ok(ExitCode::SUCCESS);
@@ -126,9 +130,12 @@ fn read(
 }
 
 fn status(word: &str) -> Result<String, Failure> {
-    let is_status = word.len() == 3 && word.chars().all(|c| c.is_ascii_digit() || matches!(c, 'x' | 'X'));
+    let is_status = word.len() == 3
+        && word.starts_with(|c| matches!(c, '1'..='5' | 'x' | 'X'))
+        && word.chars().all(|c| c.is_ascii_digit() || matches!(c, 'x' | 'X'));
     if is_status {
         return Ok(word.to_owned());
     }
-    Err(Failure::new("--status needs a status of three digits").hint("write 404, or 5xx for a class"))
+    Err(Failure::new("--status needs a status of three digits from 100 to 599")
+        .hint("write 404, or 5xx for a class"))
 }

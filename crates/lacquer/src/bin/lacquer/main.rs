@@ -484,5 +484,9 @@ fn main() -> ExitCode {
     if let Some((_, rest)) = words.split_first().filter(|(first, _)| *first == attend::NAME) {
         return attend::run(rest);
     }
-    args::dispatch(COMMANDS, &words).unwrap_or_else(|failure| failure.report())
+    let code = args::dispatch(COMMANDS, &words).unwrap_or_else(|failure| failure.report());
+    match lacquer_manager::unwritten() {
+        None => code,
+        Some(why) => failure::Failure::new(why).hint("what was written is incomplete").report(),
+    }
 }
