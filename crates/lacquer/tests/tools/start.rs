@@ -14,9 +14,15 @@ fn a_start_that_fails_announces_nothing() {
     for (words, expected) in [
         ("--backend http://no.such.host.invalid:1", "cannot resolve no.such.host.invalid:1"),
         ("--backend 127.0.0.1:9 --storage shelf,1G", "shelf"),
+        ("--backend 127.0.0.1:9 --storage 900T", "--storage 900T: there are "),
+        ("--backend 127.0.0.1:9 --storage 100000G", "--storage 100000G: there are "),
+        ("--backend 127.0.0.1:9 --storage disk,no.such", "write --storage disk,no.such,size=10G"),
+        ("--backend :PORT", "this is where Lacquer listens itself"),
+        ("--backend http://localhost:PORT", "this is where Lacquer listens itself"),
         ("--backend 127.0.0.1:9 --storage file,/dev/null/x,1G", "/dev/null/x"),
     ] {
         let name = folder.join("name").display().to_string();
+        let words = words.replace("PORT", &port.to_string());
         let ran = folder.lacquer(&format!("run --listen 127.0.0.1:{port} --name {name} {words}"));
         assert_eq!(ran.code, Some(2), "{words}: {ran:?}");
         assert!(ran.err.contains(expected), "{words}: {ran:?}");

@@ -1,8 +1,8 @@
 //! The addresses that clients connect to.
 
 use std::io;
-use std::net::{TcpListener, ToSocketAddrs, UdpSocket};
-use std::path::PathBuf;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
@@ -87,6 +87,27 @@ impl Listen {
         }
     }
 
+    /// Returns whether connections to an address arrive here.
+    pub fn is_reached_at(&self, address: SocketAddr) -> bool {
+        let Place::Tcp { host, port } = &self.place else { return false };
+        if *port != address.port() {
+            return false;
+        }
+        // Only an address of this machine can be bound.
+        let is_here = || TcpListener::bind((address.ip(), 0)).is_ok();
+        match host.trim_matches(['[', ']']) {
+            "" => is_here(),
+            name => (name, *port).to_socket_addrs().is_ok_and(|mut all| {
+                all.any(|own| own.ip() == address.ip() || (own.ip().is_unspecified() && is_here()))
+            }),
+        }
+    }
+
+    /// Returns whether this is the socket with a path.
+    pub fn is_socket(&self, path: &Path) -> bool {
+        matches!(&self.place, Place::Socket(own) if own == path)
+    }
+
     pub fn port(&self) -> Option<u16> {
         match self.place {
             Place::Tcp { port, .. } => Some(port),
@@ -142,6 +163,27 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_addresses_are_recognized() {
+        let reaches = |listen: &str, address: &str| {
+            Listen::parse("listen", listen).expect("valid").is_reached_at(address.parse().expect("valid"))
+        };
+        for (listen, address, expected) in [
+            ("127.0.0.1:8000", "127.0.0.1:8000", true),
+            (":8000", "127.0.0.1:8000", true),
+            ("0.0.0.0:8000", "127.0.0.2:8000", true),
+            ("localhost:8000", "127.0.0.1:8000", true),
+            (":8000", "127.0.0.1:8001", false),
+            (":8000", "192.0.2.1:8000", false),
+            ("127.0.0.1:8000", "127.0.0.2:8000", false),
+            ("/run/x", "127.0.0.1:8000", false),
+        ] {
+            assert_eq!(reaches(listen, address), expected, "{listen} {address}");
+        }
+        let socket = Listen::parse("listen", "/run/x").expect("valid");
+        assert!(socket.is_socket(Path::new("/run/x")) && !socket.is_socket(Path::new("/run/y")));
+    }
 
     #[test]
     fn listen_addresses_are_parsed() {

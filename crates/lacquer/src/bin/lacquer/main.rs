@@ -30,6 +30,7 @@ mod run_options;
 mod spec;
 mod stat;
 mod storage;
+mod storage_room;
 mod test;
 mod top;
 mod upgrade;

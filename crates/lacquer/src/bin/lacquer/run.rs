@@ -13,6 +13,7 @@ use crate::https::{self, Https};
 use crate::listen::Listen;
 use crate::rules;
 use crate::spec::{parse_backend, storage};
+use crate::storage_room;
 use crate::web::Web;
 use lacquer_inspect::access_log::Format;
 use lacquer_inspect::directory::{RUN_PREFIX, folder_of_runs};
@@ -54,11 +55,18 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     if values.has("print-vcl") {
         return print_vcl(values, &source, https.as_ref());
     }
+    if let Some(given) = values.one("storage") {
+        storage_room::check(given, &storage)?;
+    }
     let daemon = sibling("lacquerd")?;
     let low =
         https.as_ref().map_or("ports below 1024 are reserved for root; try --listen :8080", Https::port_hint);
     let secure = https.as_ref().map_or(&[][..], Https::listens);
     secure.iter().try_for_each(|listen| listen.check_free("https-listen", low))?;
+    if let Source::Backends(backends) = &source {
+        let all: Vec<&Listen> = secure.iter().chain(&listens).collect();
+        backends.iter().try_for_each(|backend| refuse_itself(backend, &all))?;
+    }
     listens.iter().try_for_each(|listen| listen.check_free("listen", low))?;
     let name = instance_folder(values.one("name"), secure.iter().chain(&listens).next())?;
     let (admin, web) = (Admin::of(values)?, Web::of(values)?);
@@ -260,6 +268,26 @@ fn check_backend(backend: &str) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Fails if requests to a backend would reach this cache.
+fn refuse_itself(backend: &str, listens: &[&Listen]) -> Result<(), Failure> {
+    let is_own = |listen: &&&Listen| {
+        let address = backend.strip_prefix("https://").unwrap_or(backend);
+        match address.starts_with('/') {
+            true => listen.is_socket(Path::new(address)),
+            // A name that cannot be resolved is reported later.
+            false => address.to_socket_addrs().is_ok_and(|mut all| all.any(|one| listen.is_reached_at(one))),
+        }
+    };
+    match listens.iter().find(is_own) {
+        None => Ok(()),
+        Some(listen) => Err(Failure::new(format_args!(
+            "--backend {backend}: this is where Lacquer listens itself ({})",
+            listen.argument()
+        ))
+        .hint("give the address of your web server, and another one with --listen for Lacquer")),
+    }
 }
 
 fn sibling(program: &str) -> Result<PathBuf, Failure> {
