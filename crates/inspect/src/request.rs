@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::fault::Fault;
 use crate::http2;
 use crate::page::plain;
-use crate::wire::{Means, Wire};
+use crate::wire::{Address, Means, Wire};
 
 /// The time that a response may take.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -46,7 +45,8 @@ pub struct Response {
     pub status: Option<u16>,
     pub head: Vec<u8>,
     pub body: u64,
-    pub local_port: u16,
+    /// `None` over a UNIX socket.
+    pub local_port: Option<u16>,
 }
 
 impl Target {
@@ -164,7 +164,7 @@ impl Request {
     }
 
     /// Sends the request and reads the response to its end.
-    pub fn send(&self, to: SocketAddr, means: &Means) -> Result<Response, Fault> {
+    pub fn send(&self, to: &Address, means: &Means) -> Result<Response, Fault> {
         let mut wire = Wire::open(to, means, PATIENCE)?;
         let mut reading = Reading {
             response: Response { local_port: wire.local_port, ..Response::default() },
@@ -173,7 +173,7 @@ impl Request {
         let failed = |what: String| {
             Fault::new(
                 format_args!("the request to {to} failed: {}", plain(what.as_bytes())),
-                "name the address of a listener: --to HOST:PORT",
+                "name the address of a listener: --to HOST:PORT, or --to /PATH of a UNIX socket",
             )
         };
         if wire.is_http2 {

@@ -1,7 +1,10 @@
 //! The connection over which a command sends its request to a listener: plain or with TLS, for HTTP/1 or HTTP/2.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lacquer_tls::origin::{Authorities, Checks, OriginTls};
@@ -11,6 +14,22 @@ use crate::fault::Fault;
 use crate::page::plain;
 
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// The address of a listener.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(to),
+            Address::Unix(path) => plain(path.as_os_str().as_encoded_bytes()).fmt(to),
+        }
+    }
+}
 
 /// The protocols for a listener, and the trust in it.
 #[derive(Clone, Debug, Default)]
@@ -35,60 +54,129 @@ pub enum Version {
 
 /// An open connection.
 pub struct Wire {
-    socket: TcpStream,
+    socket: Socket,
     stream: Stream,
     pub is_http2: bool,
-    pub local_port: u16,
+    /// `None` over a UNIX socket.
+    pub local_port: Option<u16>,
 }
 
 enum Stream {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Plain(Socket),
+    Tls(Box<StreamOwned<ClientConnection, Socket>>),
+}
+
+/// A connected socket.
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn connect(to: &Address) -> io::Result<Socket> {
+        match to {
+            Address::Tcp(to) => {
+                let socket = TcpStream::connect_timeout(to, CONNECT)?;
+                socket.set_nodelay(true)?;
+                Ok(Socket::Tcp(socket))
+            }
+            Address::Unix(path) => UnixStream::connect(path).map(Socket::Unix),
+        }
+    }
+
+    fn try_clone(&self) -> io::Result<Socket> {
+        match self {
+            Socket::Tcp(socket) => socket.try_clone().map(Socket::Tcp),
+            Socket::Unix(socket) => socket.try_clone().map(Socket::Unix),
+        }
+    }
+
+    fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
+        match self {
+            Socket::Tcp(socket) => socket.set_read_timeout(Some(time)),
+            Socket::Unix(socket) => socket.set_read_timeout(Some(time)),
+        }
+    }
+
+    fn set_write_timeout(&self, time: Duration) -> io::Result<()> {
+        match self {
+            Socket::Tcp(socket) => socket.set_write_timeout(Some(time)),
+            Socket::Unix(socket) => socket.set_write_timeout(Some(time)),
+        }
+    }
+
+    /// Returns the header of PROXY, version 1, for the command's own addresses.
+    fn proxy_header(&self) -> io::Result<String> {
+        let Socket::Tcp(socket) = self else {
+            return Ok("PROXY TCP4 127.0.0.1 127.0.0.1 1 1\r\n".to_owned());
+        };
+        let (from, to) = (socket.local_addr()?, socket.peer_addr()?);
+        let family = if from.is_ipv4() { "TCP4" } else { "TCP6" };
+        Ok(format!("PROXY {family} {} {} {} {}\r\n", from.ip(), to.ip(), from.port(), to.port()))
+    }
+
+    fn local_port(&self) -> io::Result<Option<u16>> {
+        match self {
+            Socket::Tcp(socket) => socket.local_addr().map(|address| Some(address.port())),
+            Socket::Unix(_) => Ok(None),
+        }
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.read(buffer),
+            Socket::Unix(socket) => socket.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.write(bytes),
+            Socket::Unix(socket) => socket.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Wire {
     /// Connects to a listener. `patience` limits each read and write.
-    pub fn open(to: SocketAddr, means: &Means, patience: Duration) -> Result<Wire, Fault> {
+    pub fn open(to: &Address, means: &Means, patience: Duration) -> Result<Wire, Fault> {
         let failed = |error: io::Error| {
             Fault::new(
                 format_args!("the request to {to} failed: {error}"),
-                "name the address of a listener: --to HOST:PORT",
+                "name the address of a listener: --to HOST:PORT, or --to /PATH of a UNIX socket",
             )
         };
-        let socket = TcpStream::connect_timeout(&to, CONNECT).map_err(failed)?;
-        socket.set_nodelay(true).map_err(failed)?;
-        socket.set_read_timeout(Some(patience)).map_err(failed)?;
-        socket.set_write_timeout(Some(patience)).map_err(failed)?;
-        let local = socket.local_addr().map_err(failed)?;
+        let socket = Socket::connect(to).map_err(failed)?;
+        socket.set_read_timeout(patience).map_err(failed)?;
+        socket.set_write_timeout(patience).map_err(failed)?;
+        let local_port = socket.local_port().map_err(failed)?;
         let mut plain = socket.try_clone().map_err(failed)?;
         if means.has_proxy_header {
-            plain.write_all(proxy_header(local, to).as_bytes()).map_err(failed)?;
+            let header = plain.proxy_header().map_err(failed)?;
+            plain.write_all(header.as_bytes()).map_err(failed)?;
         }
         let (stream, is_http2) = match &means.tls {
             None => (Stream::Plain(plain), means.version == Version::Http2),
             Some(name) => handshake(plain, name, means, to)?,
         };
-        Ok(Wire { socket, stream, is_http2, local_port: local.port() })
+        Ok(Wire { socket, stream, is_http2, local_port })
     }
 
     /// Limits the next reads.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        self.socket.set_read_timeout(Some(patience))
+        self.socket.set_read_timeout(patience)
     }
 }
 
-/// Returns the header of version 1 for the command's own addresses.
-fn proxy_header(from: SocketAddr, to: SocketAddr) -> String {
-    let family = if from.is_ipv4() { "TCP4" } else { "TCP6" };
-    format!("PROXY {family} {} {} {} {}\r\n", from.ip(), to.ip(), from.port(), to.port())
-}
-
-fn handshake(
-    mut socket: TcpStream,
-    name: &str,
-    means: &Means,
-    to: SocketAddr,
-) -> Result<(Stream, bool), Fault> {
+fn handshake(mut socket: Socket, name: &str, means: &Means, to: &Address) -> Result<(Stream, bool), Fault> {
     let hint = "--cacert FILE trusts a local authority, --insecure skips the check of the certificate";
     let fault = |what: String| Fault::new(format_args!("{to}: {}", plain(what.as_bytes())), hint);
     let checks = match &means.trusted {

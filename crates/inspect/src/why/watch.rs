@@ -17,7 +17,7 @@ use crate::page::plain;
 use crate::request::{OTHER_PROTOCOL, Request, Response, Target};
 use crate::ring::LogReader;
 use crate::transaction::{Grouping, Kind, ORIGIN_REQUEST, REQUEST, Transaction};
-use crate::wire::Means;
+use crate::wire::{Address, Means};
 
 /// The time that the records may need after the response.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -84,7 +84,10 @@ pub fn ask_with(
     let mut reader = LogReader::at_end(directory)?;
     let to = listener(directory, management.as_deref_mut(), question)?;
     let host = match question.target.host.as_str() {
-        "" => to.to_string(),
+        "" => match &to {
+            Address::Tcp(address) => address.to_string(),
+            Address::Unix(_) => "localhost".to_owned(),
+        },
         host => host.to_owned(),
     };
     let request = Request {
@@ -98,8 +101,8 @@ pub fn ask_with(
         .and_then(|open| open.command("ban.list").ok())
         .map(|reply| parse_bans(&reply.text));
     let details = management.as_deref_mut().map_or_else(Vec::new, enable_details);
-    let sent = request.send(to, &question.means);
-    let tree = sent.as_ref().ok().map(|response| follow(&mut reader, to, response)).transpose();
+    let sent = request.send(&to, &question.means);
+    let tree = sent.as_ref().ok().map(|response| follow(&mut reader, &to, response)).transpose();
     // The log is set back whatever happened.
     if let Some(open) = management.as_deref_mut() {
         disable_details(open, &details);
@@ -138,13 +141,16 @@ fn listener(
     directory: &Directory,
     management: Option<&mut Management>,
     question: &Question,
-) -> Result<SocketAddr, Fault> {
+) -> Result<Address, Fault> {
     if let Some(to) = &question.to {
+        if to.starts_with('/') {
+            return Ok(Address::Unix(to.into()));
+        }
         let parsed = to.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
-        return parsed.ok_or_else(|| {
+        return parsed.map(Address::Tcp).ok_or_else(|| {
             Fault::new(
                 format_args!("--to {} is not an address", plain(to.as_bytes())),
-                "write it as HOST:PORT",
+                "write it as HOST:PORT, or as the path of a UNIX socket: /PATH",
             )
         });
     }
@@ -159,12 +165,15 @@ fn listener(
     let same_port = all.iter().find(|address| address.port() == wanted);
     // Another listener may have other certificates, or none.
     let other = all.first().filter(|_| !question.target.is_https || all.len() == 1);
-    same_port.or(other).copied().ok_or_else(|| {
+    same_port.or(other).copied().map(Address::Tcp).ok_or_else(|| {
         if question.target.is_https {
             let what = format_args!("no listener has the port {wanted}");
             return Fault::new(what, "name the one with TLS: --to HOST:PORT");
         }
-        Fault::new("the address on which the daemon listens is not known", "name it: --to HOST:PORT")
+        Fault::new(
+            "the address on which the daemon listens is not known",
+            "name it: --to HOST:PORT, or --to /PATH of a UNIX socket",
+        )
     })
 }
 
@@ -244,7 +253,7 @@ struct Tree {
 }
 
 /// Reads the log until all transactions of the request have ended.
-fn follow(reader: &mut LogReader, to: SocketAddr, response: &Response) -> Result<Tree, Fault> {
+fn follow(reader: &mut LogReader, to: &Address, response: &Response) -> Result<Tree, Fault> {
     let mut grouping = Grouping::default();
     let mut ended: BTreeMap<u64, Transaction> = BTreeMap::new();
     let start = Instant::now();
@@ -276,20 +285,22 @@ fn follow(reader: &mut LogReader, to: SocketAddr, response: &Response) -> Result
 /// Finds the request by the port of its client, or by its number in the response if the listener's clients have none.
 fn find_root(
     ended: &BTreeMap<u64, Transaction>,
-    to: SocketAddr,
-    port: u16,
+    to: &Address,
+    port: Option<u16>,
     x_varnish: Option<u64>,
 ) -> Option<u64> {
-    let wanted = format!(" {port}");
+    let is_loopback = matches!(to, Address::Tcp(to) if to.ip().is_loopback());
     let is_first = |t: &&Transaction| t.kind == Kind::Request && t.reason == "rxreq";
-    let by_port = ended.values().filter(is_first).find(|t| {
-        client_of(t).is_some_and(|client| {
-            client.ends_with(&wanted)
-                && (!to.ip().is_loopback() || client.starts_with("127.") || client.starts_with("::1"))
+    let by_port = |port: u16| {
+        ended.values().filter(is_first).find(|t| {
+            client_of(t).is_some_and(|client| {
+                client.ends_with(&format!(" {port}"))
+                    && (!is_loopback || client.starts_with("127.") || client.starts_with("::1"))
+            })
         })
-    });
+    };
     let by_number = || ended.values().filter(is_first).find(|t| Some(t.vxid) == x_varnish);
-    by_port.or_else(by_number).map(|t| t.vxid)
+    port.and_then(by_port).or_else(by_number).map(|t| t.vxid)
 }
 
 /// Returns the request's number from the response.

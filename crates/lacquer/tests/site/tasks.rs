@@ -48,6 +48,21 @@ fn cache_it_and_see_whether_it_is_a_hit() {
 }
 
 #[test]
+fn the_announced_command_explains_a_request_over_a_unix_socket() {
+    let app = App::start("Content-Type: text/html\r\nCache-Control: max-age=60\r\n");
+    let socket = Folder::new("socket");
+    let path = socket.join("listen").display().to_string();
+    let site = Site::start(&["--backend", &app.url(), "--listen", &format!("{path},proxy")], &[]);
+    let name = site.folder.join("instance").display().to_string();
+    let why =
+        |options: &[&str]| lacquer(&site.folder, &[&["why", "-n", &name, "--to", &path], options].concat());
+    let (code, out, err) = why(&["--proxy-header", "http://localhost/"]);
+    assert!(code == Some(0) && out.contains("MISS"), "{out} {err}");
+    let (_, out, _) = why(&["--proxy-header", "/"]);
+    assert!(out.contains("HIT"), "{out}");
+}
+
+#[test]
 fn a_signal_to_all_processes_ends_a_run_quietly() {
     let app = App::start("Content-Type: text/html\r\n");
     for signal in ["-TERM", "-INT"] {

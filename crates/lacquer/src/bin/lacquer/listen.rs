@@ -127,6 +127,18 @@ impl Listen {
         }
     }
 
+    /// Returns the arguments of `lacquer why` for a request to this address.
+    pub fn why(&self) -> String {
+        let header = if self.has_proxy { "--proxy-header " } else { "" };
+        match &self.place {
+            Place::Tcp { .. } => {
+                let place = Listen { has_proxy: false, ..self.clone() };
+                format!("{header}{}", place.curl())
+            }
+            Place::Socket(path) => format!("{header}--to {} http://localhost/", path.display()),
+        }
+    }
+
     /// Binds the address and releases it, so that common failures are reported before anything starts. `low` is a hint
     /// for a port that is reserved for root.
     pub fn check_free(&self, option: &str, low: &str) -> Result<(), Failure> {
@@ -181,6 +193,9 @@ mod tests {
         ] {
             assert_eq!(reaches(listen, address), expected, "{listen} {address}");
         }
+        let why = |text| Listen::parse("listen", text).expect("valid").why();
+        assert_eq!(why("/run/x,proxy"), "--proxy-header --to /run/x http://localhost/");
+        assert_eq!(why(":80"), "http://localhost:80/");
         let socket = Listen::parse("listen", "/run/x").expect("valid");
         assert!(socket.is_socket(Path::new("/run/x")) && !socket.is_socket(Path::new("/run/y")));
     }

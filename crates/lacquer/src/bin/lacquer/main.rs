@@ -81,7 +81,7 @@ const COMMANDS: &[Command] = &[
             Opt::one(
                 "to",
                 "HOST:PORT",
-                "the listener to use; default the one with the URL's port, or the first",
+                "the listener to use, or the path of its UNIX socket; default the one with the URL's port, or the first",
             ),
             Opt::one("cacert", "FILE", "authorities to trust for an https URL, instead of the system's"),
             Opt::flag("insecure", "do not check the listener's certificate"),

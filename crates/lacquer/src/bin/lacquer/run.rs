@@ -99,10 +99,15 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let instance = name.display().to_string();
     let curl = https.as_ref().map(Https::curl_options).unwrap_or_default();
     let places = https.as_ref().map_or_else(|| listens.iter().map(Listen::curl).collect(), Https::places);
+    // The first place of https is a URL, as `why` understands it.
+    let why = match (&https, listens.first()) {
+        (None, Some(listen)) => listen.why(),
+        _ => places.first().cloned().unwrap_or_default(),
+    };
     let mut notes = https.map(|https| https.notes(&instance)).unwrap_or_default();
     notes.extend(admin.map(|admin| admin.note(&instance)));
     notes.extend(web.map(|web| web.note(&instance)));
-    let shown = Shown { places, curl, notes };
+    let shown = Shown { places, curl, why, notes };
     // The daemon prints it once it serves, so that it is never followed by a failure to start.
     command.env(ANNOUNCEMENT, banner(&shown, &origin, &storage, &instance, is_demo));
     if log.is_some() {
@@ -341,12 +346,14 @@ struct Shown {
     places: Vec<String>,
     /// Options of curl.
     curl: String,
+    /// The first place as an argument of `lacquer why`.
+    why: String,
     /// Hints about certificates.
     notes: String,
 }
 
 fn banner(shown: &Shown, origin: &str, storage: &str, name: &str, is_demo: bool) -> String {
-    let Shown { places, curl, notes } = shown;
+    let Shown { places, curl, why, notes } = shown;
     let first = places.first().map_or("", String::as_str);
     let steps = first_steps(curl, first, is_demo);
     let places = places.join("\n                     ");
@@ -359,7 +366,7 @@ with storage         {storage}
 {notes}
 Try:
 {steps}
-  lacquer why -n {name} {curl}{first}
+  lacquer why -n {name} {curl}{why}
       sends a request and explains why it was a hit or a miss
   lacquer log -n {name}
       lists the requests; `lacquer top` shows the traffic live
