@@ -17,6 +17,8 @@ const MAX_REPLY: usize = 64 << 20;
 /// The time that a daemon may need for a reply: a VCL may have to be compiled.
 const PATIENCE: Duration = Duration::from_mins(1);
 const CONNECT: Duration = Duration::from_secs(5);
+/// The time in which a daemon greets a client and checks its secret.
+const GREETING: Duration = Duration::from_secs(5);
 
 /// A connection that is logged in.
 #[derive(Debug)]
@@ -112,9 +114,11 @@ impl Management {
             match TcpStream::connect_timeout(&socket, CONNECT) {
                 Ok(stream) => {
                     let stream = Socket::Tcp(stream);
-                    stream.set_timeouts(PATIENCE).map_err(|error| cannot(&error))?;
+                    // A port that is not a daemon's may never say a word.
+                    stream.set_timeouts(GREETING).map_err(|error| cannot(&error))?;
                     let mut new = Management { stream: BufReader::new(stream), address: address.to_owned() };
                     new.log_in(secret)?;
+                    new.set_patience(PATIENCE)?;
                     return Ok(new);
                 }
                 Err(error) => last = error,
@@ -191,8 +195,12 @@ impl Management {
     }
 
     fn gone(&self, error: &io::Error) -> Fault {
+        let why = match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "nothing came in time".to_owned(),
+            _ => error.to_string(),
+        };
         Fault::new(
-            format_args!("the management port {} does not reply: {error}", self.address),
+            format_args!("the management port {} does not reply: {why}", self.address),
             "check that the daemon runs and that the port is a daemon's (option -T)",
         )
     }
@@ -287,6 +295,16 @@ mod tests {
         ] {
             assert!(read(bytes).is_err(), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_silent_port_is_not_waited_for() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = silent.local_addr().expect("it is bound").to_string();
+        let start = std::time::Instant::now();
+        let fault = Management::connect(&address, None).expect_err("nobody replies");
+        assert!(fault.what.ends_with("does not reply: nothing came in time"), "{}", fault.what);
+        assert!(start.elapsed() < 2 * GREETING);
     }
 
     #[test]

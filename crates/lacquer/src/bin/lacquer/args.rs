@@ -138,6 +138,13 @@ pub fn dispatch(commands: &[Command], words: &[String]) -> Result<ExitCode, Fail
 
 fn find<'a>(commands: &'a [Command], name: &str) -> Result<&'a Command, Failure> {
     commands.iter().find(|c| c.name == name).ok_or_else(|| {
+        let is_part = |c: &&Command| c.name.strip_prefix(name).is_some_and(|rest| rest.starts_with(' '));
+        let parts: Vec<String> =
+            commands.iter().filter(is_part).map(|c| format!("lacquer {}", c.name)).collect();
+        if !parts.is_empty() {
+            return Failure::new(format_args!("`{name}` needs another word"))
+                .hint(format_args!("the commands are {}", parts.join(", ")));
+        }
         let names = commands.iter().map(|c| c.name);
         Failure::new(format_args!("there is no command `{name}`")).hint(suggest(
             "",
@@ -322,6 +329,11 @@ mod tests {
             let failure = parsed(line).err().expect("invalid");
             assert!(format!("{failure:?}").contains(message), "{line}: {failure:?}");
         }
+        let two = [Command { name: "vcl load", ..COMMAND }, Command { name: "vcl use", ..COMMAND }];
+        let (what, hint) = find(&two, "vcl").err().expect("not a command").texts();
+        assert_eq!(what, "`vcl` needs another word");
+        assert_eq!(hint.as_deref(), Some("the commands are lacquer vcl load, lacquer vcl use"));
+        assert!(find(&two, "vc").is_err() && find(&two, "vcl use").is_ok());
         assert_eq!(
             suggest("--", "bakend", ["listen", "backend"].into_iter(), "-"),
             "did you mean --backend?"
