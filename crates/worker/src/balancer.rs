@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lacquer_net::Listener;
 use lacquer_quic::Seed;
@@ -17,7 +17,7 @@ use crate::udp_handover::Order;
 /// indicate that the reactor is busy with long work.
 const WEIGHT_OF_WAITING: usize = 8;
 
-/// Maximum time for all reactors to publish their counts.
+/// Maximum time for the next reactor to publish its counts.
 const PUBLISHING: Duration = Duration::from_millis(100);
 
 /// The load of all reactors of the worker.
@@ -140,9 +140,8 @@ impl ConnectionBalancer {
         let asked =
             self.members.iter().map(|member| member.arrivals.send(Arrival::PublishCounts(done.clone())));
         let asked = asked.filter(Result::is_ok).count();
-        let end = Instant::now() + PUBLISHING;
         for _ in 0..asked {
-            if replies.recv_timeout(end.saturating_duration_since(Instant::now())).is_err() {
+            if replies.recv_timeout(PUBLISHING).is_err() {
                 return;
             }
         }

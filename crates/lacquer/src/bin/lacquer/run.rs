@@ -55,18 +55,13 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     if values.has("print-vcl") {
         return print_vcl(values, &source, https.as_ref());
     }
-    if let Some(given) = values.one("storage") {
-        storage_room::check(given, &storage)?;
-    }
     let daemon = sibling("lacquerd")?;
     let low =
         https.as_ref().map_or("ports below 1024 are reserved for root; try --listen :8080", Https::port_hint);
     let secure = https.as_ref().map_or(&[][..], Https::listens);
     secure.iter().try_for_each(|listen| listen.check_free("https-listen", low))?;
-    if let Source::Backends(backends) = &source {
-        let all: Vec<&Listen> = secure.iter().chain(&listens).collect();
-        backends.iter().try_for_each(|backend| refuse_itself(backend, &all))?;
-    }
+    let all: Vec<&Listen> = secure.iter().chain(&listens).collect();
+    check_options(values, &storage, &source, &all)?;
     listens.iter().try_for_each(|listen| listen.check_free("listen", low))?;
     let name = instance_folder(values.one("name"), secure.iter().chain(&listens).next())?;
     let (admin, web) = (Admin::of(values)?, Web::of(values)?);
@@ -97,17 +92,9 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let is_demo = matches!(source, Source::Demo);
     let origin = add_source(&mut command, values, source, https.as_ref(), &name)?;
     let instance = name.display().to_string();
-    let curl = https.as_ref().map(Https::curl_options).unwrap_or_default();
-    let places = https.as_ref().map_or_else(|| listens.iter().map(Listen::curl).collect(), Https::places);
-    // The first place of https is a URL, as `why` understands it.
-    let why = match (&https, listens.first()) {
-        (None, Some(listen)) => listen.why(),
-        _ => places.first().cloned().unwrap_or_default(),
-    };
-    let mut notes = https.map(|https| https.notes(&instance)).unwrap_or_default();
-    notes.extend(admin.map(|admin| admin.note(&instance)));
-    notes.extend(web.map(|web| web.note(&instance)));
-    let shown = Shown { places, curl, why, notes };
+    let mut shown = Shown::of(https.as_ref(), &listens, &instance);
+    shown.notes.extend(admin.map(|admin| admin.note(&instance)));
+    shown.notes.extend(web.map(|web| web.note(&instance)));
     // The daemon prints it once it serves, so that it is never followed by a failure to start.
     command.env(ANNOUNCEMENT, banner(&shown, &origin, &storage, &instance, is_demo));
     if log.is_some() {
@@ -275,6 +262,22 @@ fn check_backend(backend: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Fails if the storage does not fit on this machine, or a backend is one of the listeners.
+fn check_options(
+    values: &Values,
+    storage: &str,
+    source: &Source,
+    listens: &[&Listen],
+) -> Result<(), Failure> {
+    if let Some(given) = values.one("storage") {
+        storage_room::check(given, storage)?;
+    }
+    match source {
+        Source::Backends(backends) => backends.iter().try_for_each(|backend| refuse_itself(backend, listens)),
+        Source::Vcl(_) | Source::Demo => Ok(()),
+    }
+}
+
 /// Fails if requests to a backend would reach this cache.
 fn refuse_itself(backend: &str, listens: &[&Listen]) -> Result<(), Failure> {
     let is_own = |listen: &&&Listen| {
@@ -350,6 +353,20 @@ struct Shown {
     why: String,
     /// Hints about certificates.
     notes: String,
+}
+
+impl Shown {
+    fn of(https: Option<&Https>, listens: &[Listen], instance: &str) -> Shown {
+        let places = https.map_or_else(|| listens.iter().map(Listen::curl).collect(), |https| https.places());
+        // The first place of https is a URL, as `why` understands it.
+        let why = match (https, listens.first()) {
+            (None, Some(listen)) => listen.why(),
+            _ => places.first().cloned().unwrap_or_default(),
+        };
+        let curl = https.map(Https::curl_options).unwrap_or_default();
+        let notes = https.map(|https| https.notes(instance)).unwrap_or_default();
+        Shown { places, curl, why, notes }
+    }
 }
 
 fn banner(shown: &Shown, origin: &str, storage: &str, name: &str, is_demo: bool) -> String {
