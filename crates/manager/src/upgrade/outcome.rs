@@ -91,8 +91,7 @@ fn manager_of(directory: &Path) -> Result<Pid, String> {
     }
     // A process of another namespace may have the same number, which then is that of init at worst.
     match has_open(number.get(), &path) {
-        Some(true) => Ok(pid),
-        None if number.get() > 1 => Ok(pid),
+        open if open.unwrap_or(number.get() > 1) => Ok(pid),
         _ => Err(format!("process {number} ({program}) is not the daemon of {shown}")),
     }
 }

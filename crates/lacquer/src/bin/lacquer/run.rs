@@ -282,11 +282,11 @@ fn check_options(
 fn refuse_itself(backend: &str, listens: &[&Listen]) -> Result<(), Failure> {
     let is_own = |listen: &&&Listen| {
         let address = backend.strip_prefix("https://").unwrap_or(backend);
-        match address.starts_with('/') {
-            true => listen.is_socket(Path::new(address)),
-            // A name that cannot be resolved is reported later.
-            false => address.to_socket_addrs().is_ok_and(|mut all| all.any(|one| listen.is_reached_at(one))),
+        if address.starts_with('/') {
+            return listen.is_socket(Path::new(address));
         }
+        // A name that cannot be resolved is reported later.
+        address.to_socket_addrs().is_ok_and(|mut all| all.any(|one| listen.is_reached_at(one)))
     };
     match listens.iter().find(is_own) {
         None => Ok(()),

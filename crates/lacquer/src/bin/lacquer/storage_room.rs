@@ -43,9 +43,10 @@ pub fn check(given: &str, argument: &str) -> Result<(), Failure> {
             let file = if path.is_dir() { path.join(STORE) } else { path.to_owned() };
             let hint = |size: &str| format!("write --storage disk,{},size={size}", path.display());
             let Some(text) = options.iter().find_map(|option| option.strip_prefix("size=")) else {
-                return match file.exists() {
-                    true => Ok(()),
-                    false => Err(wrong("there is no store").hint(format!("{}, to make one", hint("10G")))),
+                return if file.exists() {
+                    Ok(())
+                } else {
+                    Err(wrong("there is no store").hint(format!("{}, to make one", hint("10G"))))
                 };
             };
             let size = size(text)?;
