@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 
 pub(crate) use lacquer_system::reserve;
 use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// The numbers of the file systems whose files are in memory.
