@@ -100,6 +100,12 @@ impl Place {
         out.push('\n');
     }
 
+    /// Returns whether another place is the same text.
+    fn is_at(&self, other: &Place) -> bool {
+        let ends = |place: &Place| (place.line, place.start, place.end, place.last.as_ref().map(|l| l.line));
+        self.file == other.file && ends(self) == ends(other)
+    }
+
     fn pretty(&self, out: &mut String, width: usize) {
         let (file, line) = (&self.file, self.line);
         let _ = writeln!(out, "{:width$}--> {file}:{line}:{}", "", self.column());
@@ -205,7 +211,7 @@ impl Diagnostic {
     }
 
     /// Creates an error without a location.
-    pub(crate) fn plain_error(message: impl Into<String>) -> Diagnostic {
+    pub fn plain_error(message: impl Into<String>) -> Diagnostic {
         let pieces = vec![Piece::Text(message.into())];
         Diagnostic { severity: Severity::Error, pieces, hint: None, focus: None }
     }
@@ -292,10 +298,16 @@ impl Diagnostic {
         let width = numbers.max().unwrap_or(1).max(3);
         let mut out = format!("{severity}: {}\n", self.message());
         let mut texts = 0;
+        let mut shown: Option<&Place> = None;
         // Some messages have the location before the words. The headline is already written.
         for piece in &self.pieces {
             match piece {
-                Piece::Place(place) => place.pretty(&mut out, width),
+                // Calls repeat the place of their first argument.
+                Piece::Place(place) if shown.is_some_and(|shown| place.is_at(shown)) => {}
+                Piece::Place(place) => {
+                    place.pretty(&mut out, width);
+                    shown = Some(place);
+                }
                 // This text repeats the headline, and only the traditional text has it.
                 Piece::Text(text) if texts > 0 && text == "Symbol not found.\n" => break,
                 Piece::Text(text) => {
@@ -312,7 +324,7 @@ impl Diagnostic {
             place.pretty(&mut out, width);
         }
         if let Some(hint) = &self.hint {
-            let _ = writeln!(out, "{:width$} = hint: {hint}", "");
+            hint_lines(&mut out, width, hint);
         }
         out
     }
@@ -322,6 +334,27 @@ impl std::fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.pretty())
     }
+}
+
+/// Writes a hint in lines of at most [`NOTE_WIDTH`] characters, if its words allow that.
+fn hint_lines(out: &mut String, width: usize, hint: &str) {
+    let first = format!("{:width$} = hint: ", "");
+    let indent = first.len();
+    out.push_str(&first);
+    let mut column = indent;
+    for (number, word) in hint.split(' ').enumerate() {
+        let length = word.chars().count();
+        if number > 0 && column + 1 + length > NOTE_WIDTH {
+            let _ = write!(out, "\n{:indent$}", "");
+            column = indent;
+        } else if number > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out.push('\n');
 }
 
 /// Returns the lines of a note. Lists, which vcc prints as one item per line, become rows.

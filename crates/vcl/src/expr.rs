@@ -125,6 +125,9 @@ impl Compiler<'_> {
         self.advance();
         let right = self.sum(left.fmt)?;
         if right.fmt != left.fmt {
+            if left.fmt == Fmt::Backend && crate::hints::is_text(right.fmt) && !right.literal {
+                self.hint(crate::hints::NAME_OF_BACKEND);
+            }
             return self.different_types(left.fmt, right.fmt, operator);
         }
         let depth = left.depth.max(right.depth);

@@ -44,7 +44,12 @@ impl Compiler<'_> {
             (Fmt::Backend, _) => Ok(Value::one(Fmt::Backend, ExprKind::DefaultBackend)),
             (Fmt::Probe, Some(probe)) => Ok(Value::one(Fmt::Probe, ExprKind::Probe(probe))),
             (Fmt::Probe, None) => self.fail("No default probe defined\n", token),
-            _ => self.fail("Symbol 'default' is a reserved word.\n", token),
+            _ => {
+                if crate::hints::is_text(fmt) {
+                    self.hint("write a text in quotes: \"default\"");
+                }
+                self.fail("Symbol 'default' is a reserved word.\n", token)
+            }
         }
     }
 }

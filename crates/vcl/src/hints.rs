@@ -165,9 +165,19 @@ pub(crate) fn for_unknown_declaration(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the hint for text that cannot be lexed, depending on the declaration before it: a colon in a Fastly table
-/// does not start a BLOB.
-pub(crate) fn for_lexical_error(before: &[u8]) -> Option<String> {
+/// The bytes that some editors write at the beginning of a file.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+const BYTE_ORDER_MARK_HINT: &str = "the file begins with a byte order mark (BOM), which editors do not show; \
+    remove it: sed -i '1s/^\\xef\\xbb\\xbf//' FILE";
+
+/// Returns the hint for text that cannot be lexed at an offset: at a byte order mark, and depending on the declaration
+/// before it, as a colon in a Fastly table does not start a BLOB.
+pub(crate) fn for_lexical_error(text: &[u8], at: usize) -> Option<String> {
+    let (before, rest) = text.split_at_checked(at)?;
+    if rest.starts_with(BYTE_ORDER_MARK) {
+        return Some(BYTE_ORDER_MARK_HINT.to_owned());
+    }
     let mut lines = before.rsplit(|b| *b == b'\n').map(<[u8]>::trim_ascii_start);
     let begins = |line: &[u8], word: &str| {
         line.strip_prefix(word.as_bytes()).is_some_and(|r| r.first() == Some(&b' '))
@@ -235,6 +245,8 @@ pub(crate) fn for_illegal_return(action: Action, legal: u32) -> Option<&'static 
 
 pub(crate) const ASSIGNMENT_IN_CONDITION: &str = "a comparison is written with ==";
 
+pub(crate) const NAME_OF_BACKEND: &str = "compare the backend's name: \"\" + req.backend_hint == req.http.x";
+
 pub(crate) const DURATION_WITHOUT_UNIT: &str =
     "a duration needs a unit: 10s, 5m, 1.5h; std.duration() converts a number";
 
@@ -244,6 +256,7 @@ pub(crate) fn for_unexpected_token(expected: Tok, found: Tok) -> Option<&'static
         (Tok::RParen, Tok::Assign) => ASSIGNMENT_IN_CONDITION,
         (Tok::Semi, Tok::Cstr) => "join strings with +",
         (Tok::Assign, Tok::Eq) => "a variable is set with =",
+        (Tok::LBrace, Tok::Cstr) => "write a blank between { and \"; together they begin a long string",
         _ => return None,
     })
 }
@@ -337,6 +350,9 @@ pub(crate) fn improve(diagnostic: &mut Diagnostic) {
             "~ matches a string or an address: \"\" + number ~ \"pattern\""
         }
         ["INT", "+" | "-", "STRING", ..] => "start with the string: \"\" + number + \"text\"",
+        ["Unterminated", "long-string,", ..] => {
+            "{\" begins a string that ends with \"}; for a block, write a blank between { and \""
+        }
         ["Unterminated", "string,", ..] => "write strings of several lines as {\"...\"} or \"\"\"...\"\"\"",
         _ => return,
     };

@@ -29,7 +29,12 @@ pub(crate) fn load(main: SourceText, builtin: &str, options: &Options) -> Texts 
     let mut predefined = SourceText::new("<builtin>", builtin.into(), None);
     predefined.builtin = true;
     let result = loader.source(main, 0, false).and_then(|()| loader.source(predefined, 0, true));
-    let errors = if result.is_err() { vec![loader.report] } else { Vec::new() };
+    let errors = if result.is_err() {
+        crate::hints::improve(&mut loader.report);
+        vec![loader.report]
+    } else {
+        Vec::new()
+    };
     Texts { sources: loader.sources, tokens: loader.tokens, errors }
 }
 
@@ -99,8 +104,8 @@ impl Loader<'_> {
             Err(LexError { message, spans }) => {
                 self.add_text(message);
                 for span in spans {
-                    let before = &self.sources[index as usize].text[..span.start as usize];
-                    self.report.hint = crate::hints::for_lexical_error(before);
+                    let text = &self.sources[index as usize].text;
+                    self.report.hint = crate::hints::for_lexical_error(text, span.start as usize);
                     self.show(span);
                 }
                 return Err(Stop);

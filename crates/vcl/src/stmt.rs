@@ -56,7 +56,7 @@ impl Compiler<'_> {
                 Tok::RBrace if depth == 0 => break token,
                 Tok::RBrace => {
                     depth -= 1;
-                    if depth == 0 {
+                    if depth == 0 && !self.continues_condition(token + 1) {
                         break token + 1;
                     }
                 }
@@ -72,6 +72,11 @@ impl Compiler<'_> {
         self.finish_error();
         self.t = next;
         true
+    }
+
+    /// Returns whether a token after a block belongs to the condition before that block.
+    fn continues_condition(&self, token: TokenId) -> bool {
+        self.kind(token) == Tok::Id && matches!(self.text(token), "else" | "elseif" | "elsif" | "elif")
     }
 
     pub fn inline_c(&mut self) -> Res<()> {
@@ -193,7 +198,7 @@ impl Compiler<'_> {
 
     fn if_statement(&mut self, out: &mut Vec<Stmt>) -> Res<()> {
         let mut arms = vec![(self.condition()?, self.block()?)];
-        while self.now() == Tok::Id {
+        while self.continues_condition(self.t) {
             match self.text(self.t) {
                 "else" => {
                     self.advance();
@@ -206,8 +211,7 @@ impl Compiler<'_> {
                         return self.fail("'else' must be followed by 'if' or '{'\n", self.t);
                     }
                 }
-                "elseif" | "elsif" | "elif" => {}
-                _ => break,
+                _ => {}
             }
             self.advance();
             arms.push((self.condition()?, self.block()?));

@@ -15,10 +15,8 @@ pub fn tokens(name: &str, text: &[u8]) -> Result<Vec<Token>, Box<Diagnostic>> {
     }
     lex(0, text).map_err(|LexError { message, spans }| {
         let mut diagnostic = Diagnostic::plain_error(message);
-        diagnostic.hint = spans.first().and_then(|span| {
-            let before = &text[..span.start as usize];
-            crate::hints::for_lexical_error(before)
-        });
+        diagnostic.hint =
+            spans.first().and_then(|span| crate::hints::for_lexical_error(text, span.start as usize));
         let source = [SourceText::new(name, Text::from(text), None)];
         diagnostic.pieces.extend(spans.iter().map(|span| Piece::Place(place(&source, *span))));
         crate::hints::improve(&mut diagnostic);

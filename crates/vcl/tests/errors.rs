@@ -269,6 +269,10 @@ const MISTAKES: &[(&str, &str)] = &[
     ("sub vcl_recv { hash_data(\"a\"); }", "used in vcl_hash"),
     ("sub a { set beresp.ttl = 1s; } sub vcl_recv { call a; }", "vcl_backend_response or vcl_backend_error"),
     ("sub vcl_recv { if (req.backend_hint == \"be\") { } }", "without quotes"),
+    ("sub vcl_recv { if (req.backend_hint == req.http.y) { } }", "\"\" + req.backend_hint == req.http.x"),
+    ("sub vcl_recv { if (req.http.x == default) { } }", "in quotes: \"default\""),
+    ("acl a {\"10.0.0.0\"/8; }", "a blank between { and \""),
+    ("acl a {\"10.0.0.1\"; \"10.0.0.2\"}", "a blank between { and \""),
     ("sub vcl_recv { if (req.url == 1) { } }", "in quotes"),
     ("sub vcl_recv { if (req.restarts == \"1\") { } }", "without quotes"),
     ("sub vcl_recv { if (client.ip == req.http.x) { } }", "use an acl"),
@@ -285,6 +289,48 @@ fn common_mistakes_have_a_hint() {
         let pretty: String = errors.iter().map(Diagnostic::pretty).collect();
         assert!(pretty.contains(expected), "{text}\n{pretty}");
     }
+}
+
+#[test]
+fn a_byte_order_mark_is_named() {
+    let files = Memory::default();
+    let text = "\u{feff}vcl 4.1;\nbackend b none;\n";
+    let errors = with_options(&files, |o| compile("x.vcl", text, &o)).unwrap_err();
+    assert!(errors[0].pretty().contains("byte order mark (BOM)"), "{}", errors[0].pretty());
+    assert!(lacquer_vcl::tokens::tokens("x.vcl", text.as_bytes()).unwrap_err().pretty().contains("BOM"));
+}
+
+#[test]
+fn a_name_of_a_backend_can_be_compared_as_the_hint_says() {
+    let text = with_head("sub vcl_recv { if (\"\" + req.backend_hint == req.http.x) { } }");
+    assert!(compile_text(&text).is_ok());
+}
+
+#[test]
+fn a_place_is_shown_once() {
+    let errors = compile_text(&with_head("sub vcl_recv { if (req.http.x == default) { } }")).unwrap_err();
+    assert_eq!(errors[0].pretty().matches("-->").count(), 1, "{}", errors[0].pretty());
+}
+
+#[test]
+fn hints_are_wrapped() {
+    let errors = compile_text(&with_head("import foo from \"/lib/libvmod_foo.so\";")).unwrap_err();
+    let pretty = errors[0].pretty();
+    let (_, hint) = pretty.split_once("= hint: ").expect("it has a hint");
+    assert!(hint.lines().all(|line| line.len() <= 100), "{pretty}");
+}
+
+#[test]
+fn an_error_in_a_condition_ends_with_its_alternatives() {
+    let text = with_head(
+        "sub vcl_recv {\n  if (req.url ~ \"a\") { }\n  else if (cookie.get(\"a\") == \"b\") { }\n  elseif (true) { set req.foo = 2; }\n\
+         else { set req.foo = 1; }\n  set req.bar = 1;\n}\n",
+    );
+    let files = Memory::default();
+    let errors =
+        with_options(&files, |o| compile("x.vcl", &text, &Options { max_errors: 20, ..o })).unwrap_err();
+    let messages: Vec<String> = errors.iter().map(Diagnostic::message).collect();
+    assert_eq!(messages, ["Symbol not found: 'cookie.get'", "Symbol not found: 'req.bar'"]);
 }
 
 #[test]
@@ -315,7 +361,9 @@ fn hints_contain_the_replacement() {
     for (text, expected) in UPGRADES {
         let errors = compile_text(&with_head(text)).unwrap_err();
         let pretty: String = errors.iter().map(Diagnostic::pretty).collect();
-        let hint = pretty.lines().find(|l| l.contains("= hint: ")).unwrap_or_default();
+        // A long hint has several lines.
+        let hint = pretty.split_once("= hint: ").map(|(_, hint)| hint.split_whitespace().collect::<Vec<_>>());
+        let hint = hint.unwrap_or_default().join(" ");
         assert!(hint.contains(expected), "{text}\n{pretty}");
     }
 }
