@@ -11,7 +11,9 @@ const OLD: &str = "vcl 4.1; # version\nbackend a { .host = \"127.0.0.1\"; .probe
     acl l +log { ! \"10.0.0.1\"/8; /* in\n it */ (\"host\"); }\n\
     sub vcl_fetch { if (req.url ~ \"a\" \"b\" || !(obj.ttl == 1.5s)) { set req.http.x = {\"y\n\"} now; } # no\n\
     else { error 404 \"x\"; } restart; C{ int i; }C purge; esi; return (hit_for_pass); }\n\
-    sub vcl_hit { set obj.ttl = 0s; set obj.ttl = 5m; return (fetch); std.log(\"x\", y=-1); synthetic \"a\" b; }\n";
+    sub vcl_hit { set obj.ttl = 0s; set obj.ttl = 5m; return (fetch); std.log(\"x\", y=-1); synthetic \"a\" b; }\n\
+    sub vcl_miss { set bereq.http.a = req.http.b; if (req.url ~ \"c\") { unset bereq.http.d; } else { error (404) \"x\"; } fetch; }\n\
+    sub vcl_pass { call h; pass; } sub h { set bereq.url = \"/\"; }\n";
 
 const NEW: &str = "vcl 4.1; # version\nimport std;backend a { .host = \"127.0.0.1\"; .probe = { .url = \"/\"; } }\n\
     acl l +log { ! \"10.0.0.1\"/8; /* in\n it */ (\"host\"); }\n\

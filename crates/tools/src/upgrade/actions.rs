@@ -23,7 +23,7 @@ impl Rewriter<'_> {
     /// Rewrites an action. Returns false if the statement is none.
     pub fn action(&mut self, whole: &Statement) -> bool {
         let Statement { at, semicolon, context } = *whole;
-        let is_call = self.kind(at + 1) == Tok::LParen;
+        let is_call = self.kind(at + 1) == Tok::LParen && self.ends.get(&(at + 1)) == Some(&(semicolon - 1));
         let argument = if is_call { at + 2 } else { at + 1 };
         let end = if is_call { semicolon.saturating_sub(1) } else { semicolon };
         match self.word(at) {
@@ -56,17 +56,11 @@ impl Rewriter<'_> {
         true
     }
 
-    /// Writes the removal of the object of a hit. A name of the text may hide that of the module.
+    /// Writes the removal of the object of a hit.
     pub fn purge(&mut self) {
-        let declares = |at: usize| matches!(self.word(at), "acl" | "backend" | "probe" | "sub");
-        let is_hidden = (1..self.tokens.len()).any(|at| self.word(at) == "purge" && declares(at - 1));
-        if is_hidden {
-            self.import("purge as purge_module");
-            self.write("purge_module.hard();");
-        } else {
-            self.import("purge");
-            self.write("purge.hard();");
-        }
+        let module = self.purge_module;
+        self.import(if module == "purge" { "purge" } else { "purge as purge_module" });
+        self.write(&format!("{module}.hard();"));
     }
 
     fn function(&mut self, name: &str, from: usize, to: usize, context: Context) {
@@ -78,14 +72,20 @@ impl Rewriter<'_> {
 
     /// Writes the end of a subroutine by an action of the old text.
     fn ending(&mut self, whole: &Statement, word: &str) {
-        use Context::{BackendError, Client, Error, Fetch, Hash, Hit};
+        use Context::{BackendError, Client, Error, Fetch, Hash, Hit, Miss, Pass};
         match (whole.context, word) {
             (Hit, "fetch" | "miss") => {
                 self.write("set req.hash_always_miss = true;\n");
                 let indent = self.indent();
                 self.write(&format!("{indent}return (restart);"));
             }
-            (Fetch, "pass" | "hit_for_pass") => self.write("return (pass(120s));"),
+            (Fetch, "pass" | "hit_for_pass") => {
+                // The lifetime of the hit-for-pass was that of the response.
+                let has_lifetime = self.out.lifetimes.last() == Some(&true);
+                let lifetime = if has_lifetime { "beresp.ttl" } else { "120s" };
+                self.write(&format!("return (pass({lifetime}));"));
+            }
+            (Pass, "pass") => self.write("return (fetch);"),
             (Fetch, "insert" | "keep") => self.write("return (deliver);"),
             (Fetch | BackendError, "restart") => self.write("return (retry);"),
             (Fetch, "discard" | "fetch") => {
@@ -97,8 +97,8 @@ impl Rewriter<'_> {
             (Fetch, "error") => self.write("return (error(503));"),
             (Hash, "hash") => self.write("return (lookup);"),
             (Client, "lookup") => self.write("return (hash);"),
-            (Client | Hit, "error") => self.write("return (synth(503));"),
-            (Hit | Client | Error, "discard" | "keep" | "insert") => {
+            (Client | Hit | Miss | Pass, "error") => self.write("return (synth(503));"),
+            (Hit | Miss | Pass | Client | Error, "discard" | "keep" | "insert") => {
                 let why = format!("there is no return ({word})");
                 self.comment_out(whole.at, whole.semicolon + 1, &why);
             }
@@ -127,9 +127,12 @@ impl Rewriter<'_> {
         if from >= to {
             self.write("503");
         } else {
-            // The status is a number or a variable; the reason may follow without a comma.
-            let (_, status_end) = self.whole_name(from);
-            self.expression_without_gap(from, status_end.min(to), whole.context);
+            // The status is a number or a variable, perhaps in parentheses; the reason may follow without a comma.
+            let (status, status_end) = match self.ends.get(&from) {
+                Some(close) if self.kind(from) == Tok::LParen => (from + 1..*close, close + 1),
+                _ => (from..self.whole_name(from).1.min(to), self.whole_name(from).1),
+            };
+            self.expression_without_gap(status.start, status.end, whole.context);
             let reason = if self.kind(status_end) == Tok::Comma { status_end + 1 } else { status_end };
             if reason < to {
                 self.write(", ");

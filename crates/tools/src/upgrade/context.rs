@@ -10,6 +10,8 @@ pub enum Context {
     Client,
     Hash,
     Hit,
+    Miss,
+    Pass,
     /// `vcl_fetch`, now `vcl_backend_response`.
     Fetch,
     /// `vcl_error`, now `vcl_synth`.
@@ -18,6 +20,8 @@ pub enum Context {
     BackendError,
     /// A subroutine of VCL 4 on the backend's side, whose variables have their new names.
     Backend,
+    /// Statements of `vcl_miss` and `vcl_pass` on the backend's request, now in `vcl_backend_fetch`.
+    BackendFetch,
 }
 
 impl Context {
@@ -26,6 +30,8 @@ impl Context {
             "vcl_fetch" => Context::Fetch,
             "vcl_error" => Context::Error,
             "vcl_hit" => Context::Hit,
+            "vcl_miss" => Context::Miss,
+            "vcl_pass" => Context::Pass,
             "vcl_hash" => Context::Hash,
             name if name.starts_with("vcl_backend") => Context::Backend,
             name if name.starts_with("vcl_") => Context::Client,
@@ -34,13 +40,20 @@ impl Context {
     }
 
     pub fn is_backend(self) -> bool {
-        matches!(self, Context::Fetch | Context::BackendError | Context::Backend)
+        matches!(self, Context::Fetch | Context::BackendError | Context::Backend | Context::BackendFetch)
+    }
+
+    /// Returns whether `bereq` was available here and is no longer.
+    pub fn lost_bereq(self) -> bool {
+        matches!(self, Context::Miss | Context::Pass)
     }
 }
 
 /// The contexts of the subroutines of a text.
 pub struct Contexts {
     found: BTreeMap<String, Context>,
+    /// Subroutines that both sides call.
+    shared: BTreeSet<String>,
 }
 
 impl Contexts {
@@ -60,8 +73,9 @@ impl Contexts {
             }
         }
         let mut found = BTreeMap::new();
-        let mut open: Vec<(&str, Context)> =
+        let methods: Vec<(&str, Context)> =
             calls.keys().filter_map(|name| Some((*name, Context::of_method(name)?))).collect();
+        let mut open = methods.clone();
         while let Some((name, context)) = open.pop() {
             if found.contains_key(name) {
                 continue;
@@ -69,10 +83,31 @@ impl Contexts {
             found.insert(name.to_owned(), context);
             open.extend(calls.get(name).into_iter().flatten().map(|called| (*called, context)));
         }
-        Contexts { found }
+        let [client, backend] = [false, true].map(|is_backend| {
+            let of_side = methods.iter().filter(|(_, context)| context.is_backend() == is_backend);
+            reachable(&calls, of_side.map(|(name, _)| *name).collect())
+        });
+        let shared = client.intersection(&backend).map(|name| (*name).to_owned()).collect();
+        Contexts { found, shared }
     }
 
     pub fn of_sub(&self, name: &str) -> Context {
         self.found.get(name).copied().unwrap_or(Context::Client)
     }
+
+    /// Returns whether both sides call a subroutine, so that it needs two versions.
+    pub fn is_shared(&self, name: &str) -> bool {
+        self.shared.contains(name)
+    }
+}
+
+/// Returns some subroutines and all that they call.
+fn reachable<'t>(calls: &BTreeMap<&'t str, BTreeSet<&'t str>>, mut open: Vec<&'t str>) -> BTreeSet<&'t str> {
+    let mut seen = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        if seen.insert(name) {
+            open.extend(calls.get(name).into_iter().flatten());
+        }
+    }
+    seen
 }

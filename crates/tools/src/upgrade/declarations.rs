@@ -1,7 +1,9 @@
 //! Declarations at the top level.
 
+use std::ops::Range;
+
 use super::context::Context;
-use super::rewriter::{Fault, Res, Rewriter, Upgraded};
+use super::rewriter::{Fault, MARK, Res, Rewriter, Upgraded};
 use lacquer_vcl::tokens::Tok;
 
 /// Subroutines that no longer exist.
@@ -28,12 +30,14 @@ impl Rewriter<'_> {
             let statements = self.director_statements();
             text.extend_from_slice(format!("\nsub vcl_init {{\n{statements}}}\n").as_bytes());
         }
+        text.extend_from_slice(self.default_director().as_bytes());
+        let open = self.out.open + text.windows(MARK.len()).filter(|part| *part == MARK.as_bytes()).count();
         let body = self.out.text;
         if !body.starts_with(b"\n") && !body.is_empty() {
             text.push(b'\n');
         }
         text.extend_from_slice(&body);
-        Ok(Upgraded { text, open: self.out.open })
+        Ok(Upgraded { text, open, storages: self.out.storages })
     }
 
     /// Rewrites a declaration. Returns the index after it.
@@ -110,23 +114,35 @@ impl Rewriter<'_> {
             "vcl_error" => "vcl_synth",
             name => name,
         };
-        self.copy(at);
+        self.begin(at);
+        if self.contexts.is_shared(name) {
+            self.mark("both sides call this: copy it, with bereq and beresp for the backend's side");
+        }
+        self.write("sub");
         self.replace(at + 1, new.as_bytes());
         self.copy(open);
-        self.body(open, close, context)?;
+        let moved = if context.lost_bereq() { self.to_be_moved(open, close, context) } else { Vec::new() };
+        self.body(open, close, context, &moved)?;
         self.copy(close);
+        self.backend_fetch(&moved, context)?;
         if name == "vcl_error" {
             self.write("\n\n# Failed fetches, which had been errors of vcl_error.\nsub vcl_backend_error {");
-            self.body(open, close, Context::BackendError)?;
+            self.body(open, close, Context::BackendError, &[])?;
             self.copy(close);
         }
         Ok(close + 1)
     }
 
-    fn body(&mut self, open: usize, close: usize, context: Context) -> Res {
+    /// Writes the statements of a block but those that are written elsewhere.
+    fn body(&mut self, open: usize, close: usize, context: Context, moved: &[Range<usize>]) -> Res {
+        let mut moved = moved.iter().peekable();
         let mut at = open + 1;
+        self.out.lifetimes = vec![false];
         while at < close {
-            at = self.statement(at, close, context)?;
+            at = match moved.next_if(|range| range.start == at) {
+                Some(range) => range.end,
+                None => self.statement(at, close, context)?,
+            };
         }
         Ok(())
     }

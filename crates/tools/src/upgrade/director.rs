@@ -4,6 +4,8 @@
 #[derive(Debug, Default)]
 pub struct Director {
     pub kind: String,
+    /// The name of the object.
+    pub object: String,
     /// Its backends and their weights.
     pub members: Vec<(String, String)>,
 }
@@ -13,8 +15,14 @@ impl Director {
         matches!(self.kind.as_str(), "random" | "hash" | "client")
     }
 
+    /// Returns whether values of the request select the backend.
+    pub fn depends_on_request(&self) -> bool {
+        matches!(self.kind.as_str(), "hash" | "client")
+    }
+
     /// Returns the expression that selects a backend.
-    pub fn choice(&self, name: &str) -> String {
+    pub fn choice(&self) -> String {
+        let name = &self.object;
         match self.kind.as_str() {
             "client" => format!("{name}.backend(client.identity)"),
             "hash" => format!("{name}.backend(req.http.host + req.url)"),

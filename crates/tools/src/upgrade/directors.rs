@@ -3,18 +3,60 @@
 use std::fmt::Write as _;
 
 use super::director::Director;
-use super::rewriter::{Fault, Res, Rewriter};
+use super::rewriter::{Fault, MARK, Res, Rewriter};
 use lacquer_vcl::tokens::Tok;
 
 impl Rewriter<'_> {
-    /// Records the names of all directors, which subroutines before them may use.
+    /// Records the names of all directors, which subroutines before them may use, and the default: the first backend or
+    /// director, or that with the name `default`.
     pub fn find_directors(&mut self) {
-        for at in 0..self.tokens.len() {
-            if self.word(at) == "director" && self.kind(at + 1) == Tok::Id && self.kind(at + 2) == Tok::Id {
-                let kind = self.word(at + 2).to_owned();
-                self.directors.insert(self.word(at + 1).to_owned(), Director { kind, ..Director::default() });
+        let mut at = 0;
+        while self.kind(at) != Tok::Eoi {
+            if let (word @ ("backend" | "director"), Tok::Id) = (self.word(at), self.kind(at + 1)) {
+                let name = self.word(at + 1);
+                if self.default_origin.is_empty() || name == "default" {
+                    name.clone_into(&mut self.default_origin);
+                }
+                if word == "director" && self.kind(at + 2) == Tok::Id {
+                    let (kind, object) = (self.word(at + 2).to_owned(), self.object_name(name));
+                    self.directors.insert(name.to_owned(), Director { kind, object, members: Vec::new() });
+                }
             }
+            at = if self.kind(at) == Tok::Csrc { at + 1 } else { self.end_of_declaration(at).max(at + 1) };
         }
+    }
+
+    /// Returns the name of a director's object: its own, or another one if that is a reserved word.
+    fn object_name(&self, name: &str) -> String {
+        let mut object = name.to_owned();
+        while object == "default" || object != name && self.tokens_contain(&object) {
+            object.push_str("_director");
+        }
+        object
+    }
+
+    fn tokens_contain(&self, word: &str) -> bool {
+        (0..self.tokens.len()).any(|at| self.word(at) == word)
+    }
+
+    /// Returns a `vcl_recv` that selects the director that had been the default. A default can only be a backend now. It
+    /// runs before all others, also before those of included files.
+    pub fn default_director(&self) -> String {
+        let Some(director) = self.directors.get(&self.default_origin) else { return String::new() };
+        if director.module_type().is_none() {
+            return String::new();
+        }
+        let choice = director.choice();
+        let mark = if director.depends_on_request() {
+            format!("    {MARK} repeat this after changes of the values that select the backend\n")
+        } else {
+            String::new()
+        };
+        format!(
+            "\n# The director {} was the default: the first one, or that with the name default.\n\
+             sub vcl_recv {{\n{mark}    set req.backend_hint = {choice};\n}}\n",
+            self.default_origin
+        )
     }
 
     /// Reads `director name type { { .backend = b; .weight = 1; } ... }`. Writes the backends that are declared in it.
@@ -30,7 +72,8 @@ impl Rewriter<'_> {
         self.import("directors");
         self.begin(at);
         self.write(&format!("# The director {name} is made in vcl_init."));
-        let mut director = Director { kind, members: Vec::new() };
+        let object = self.object_name(&name);
+        let mut director = Director { kind, object, members: Vec::new() };
         if director.module_type().is_none() {
             self.mark(&format!("there is no director of type {}", director.kind));
         } else if director.kind == "dns" {
@@ -84,8 +127,9 @@ impl Rewriter<'_> {
     /// Returns the statements of `vcl_init` that make the directors.
     pub fn director_statements(&self) -> String {
         let mut text = String::new();
-        for (name, director) in &self.directors {
+        for director in self.directors.values() {
             let Some(kind) = director.module_type() else { continue };
+            let name = &director.object;
             let _ = writeln!(text, "    new {name} = directors.{kind}();");
             for (backend, weight) in &director.members {
                 let weight = if director.is_weighted() { format!(", {weight}") } else { String::new() };

@@ -1,6 +1,7 @@
 //! Expressions: new names, and `+` between strings that stood beside each other.
 
 use super::context::Context;
+use super::director::Director;
 use super::rewriter::Rewriter;
 use super::variables::{self, New};
 use lacquer_vcl::tokens::Tok;
@@ -107,7 +108,7 @@ impl Rewriter<'_> {
             }
             return close + 1;
         }
-        if let Some(choice) = self.directors.get(&name).map(|director| director.choice(&name)) {
+        if let Some(choice) = self.directors.get(&name).map(Director::choice) {
             self.replace(at, choice.as_bytes());
             return end;
         }

@@ -9,6 +9,7 @@ mod declarations;
 mod director;
 mod directors;
 mod expressions;
+mod request;
 mod rewriter;
 mod statements;
 #[cfg(test)]

@@ -16,6 +16,8 @@ pub struct Upgraded {
     pub text: Vec<u8>,
     /// The number of places where a human must look.
     pub open: usize,
+    /// Storages that the new text names, which only the daemon's options define.
+    pub storages: Vec<String>,
 }
 
 /// The position of a token that is at fault, and the reason.
@@ -35,6 +37,10 @@ pub struct Rewriter<'t> {
     pub contexts: Contexts,
     /// Directors of the old text by their names.
     pub directors: BTreeMap<String, Director>,
+    /// The backend or director that was used where no subroutine set one.
+    pub default_origin: String,
+    /// The name of the module `purge` in the new text.
+    pub purge_module: &'static str,
     pub out: Output,
 }
 
@@ -48,13 +54,30 @@ pub struct Output {
     /// The offset of the beginning of the current statement or declaration.
     pub statement: usize,
     pub open: usize,
+    pub storages: Vec<String>,
+    /// Whether each open block has set `beresp.ttl` to a lifetime.
+    pub lifetimes: Vec<bool>,
 }
 
 impl<'t> Rewriter<'t> {
     pub fn new(text: &'t [u8], tokens: &'t [Token], ends: &'t BTreeMap<usize, usize>) -> Rewriter<'t> {
         let contexts = Contexts::of(text, tokens, ends);
-        let directors = BTreeMap::new();
-        Rewriter { text, tokens, ends, contexts, directors, out: Output::default() }
+        let mut rewriter = Rewriter {
+            text,
+            tokens,
+            ends,
+            contexts,
+            directors: BTreeMap::new(),
+            default_origin: String::new(),
+            purge_module: "purge",
+            out: Output::default(),
+        };
+        // A name of the text may hide that of the module.
+        let declares = |at: usize| matches!(rewriter.word(at), "acl" | "backend" | "probe" | "sub");
+        if (1..tokens.len()).any(|at| rewriter.word(at) == "purge" && declares(at - 1)) {
+            rewriter.purge_module = "purge_module";
+        }
+        rewriter
     }
 
     pub fn kind(&self, at: usize) -> Tok {

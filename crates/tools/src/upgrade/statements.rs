@@ -10,6 +10,11 @@ impl Rewriter<'_> {
     pub fn statement(&mut self, at: usize, limit: usize, context: Context) -> Res<usize> {
         match self.kind(at) {
             Tok::LBrace | Tok::RBrace | Tok::Semi => {
+                match self.kind(at) {
+                    Tok::LBrace => self.out.lifetimes.push(false),
+                    Tok::RBrace => drop(self.out.lifetimes.pop()),
+                    _ => {}
+                }
                 self.copy(at);
                 return Ok(at + 1);
             }
@@ -105,10 +110,21 @@ impl Rewriter<'_> {
                     }
                 };
             }
-            ("beresp.storage", _) if self.kind(value) == Tok::Cstr => {
+            ("beresp.storage" | "beresp.storage_hint", _) if self.kind(value) == Tok::Cstr => {
                 let storage = self.word(value).trim_matches('"').to_owned();
                 self.mark("the storage must have this name in the daemon's options");
-                return self.write(&format!("set beresp.storage = storage.{storage};"));
+                self.write(&format!("set beresp.storage = storage.{storage};"));
+                self.out.storages.push(storage);
+                return;
+            }
+            ("beresp.storage_hint", _) => {
+                let why = "there is no beresp.storage_hint; set beresp.storage = storage.NAME;";
+                return self.comment_out(at, semicolon + 1, why);
+            }
+            ("beresp.ttl" | "obj.ttl", Context::Fetch) => {
+                if let Some(known) = self.out.lifetimes.last_mut() {
+                    *known = !is_zero;
+                }
             }
             _ => {}
         }
@@ -116,6 +132,7 @@ impl Rewriter<'_> {
             New::Name(new) | New::With(_, new) => new,
             New::Gone(why) => return self.comment_out(at, semicolon + 1, why),
         };
+        self.mark_lost_bereq(&name, context);
         self.write("set");
         self.replace(at + 1, new.as_bytes());
         self.copy(operator);
@@ -133,9 +150,17 @@ impl Rewriter<'_> {
             New::Name(new) | New::With(_, new) => new,
             New::Gone(why) => return self.comment_out(at, semicolon + 1, why),
         };
+        self.mark_lost_bereq(&name, context);
         self.write("unset");
         self.replace(at + 1, new.as_bytes());
         (end..=semicolon).for_each(|token| self.copy(token));
+    }
+
+    /// Marks a change of the backend's request that has become one of the client's.
+    fn mark_lost_bereq(&mut self, name: &str, context: Context) {
+        if context.lost_bereq() && name.starts_with("bereq.") {
+            self.mark("this had changed bereq only: a better place is vcl_backend_fetch, without the req");
+        }
     }
 
     fn call(&mut self, whole: &Statement) {

@@ -58,6 +58,9 @@ const STATEMENTS: &[(&str, &str, &str)] = &[
     ("vcl_recv", "if (req.request != \"GET\") { pass; }", "if (req.method != \"GET\") { return (pass); }"),
     ("vcl_recv", "remove req.http.Cookie;", "unset req.http.Cookie;"),
     ("vcl_recv", "error 404 \"Not found\";", "return (synth(404, \"Not found\"));"),
+    ("vcl_recv", "error (404) \"x\";", "return (synth(404, \"x\"));"),
+    ("vcl_recv", "error(404, \"x\");", "return (synth(404, \"x\"));"),
+    ("vcl_recv", "error (405);", "return (synth(405));"),
     ("vcl_recv", "error 750 req.url;", "return (synth(750, req.url));"),
     ("vcl_recv", "error;", "return (synth(503));"),
     ("vcl_recv", "set req.backend = default;", "set req.backend_hint = default;"),
@@ -93,6 +96,19 @@ const STATEMENTS: &[(&str, &str, &str)] = &[
         "purge.hard(); return (synth(404, \"Not in cache.\"));",
     ),
     ("vcl_miss", "return (fetch);", "return (fetch);"),
+    ("vcl_miss", "if (bereq.http.a) { return (error); }", "if (req.http.a) { return (synth(503)); }"),
+    ("vcl_pass", "return (pass);", "return (fetch);"),
+    ("vcl_pass", "pass;", "return (fetch);"),
+    (
+        "vcl_fetch",
+        "if (beresp.http.a) { set beresp.ttl = 10s; return (hit_for_pass); }",
+        "if (beresp.http.a) { set beresp.ttl = 10s; return (pass(beresp.ttl)); }",
+    ),
+    (
+        "vcl_fetch",
+        "set beresp.ttl = 10s; if (beresp.http.a) { set beresp.ttl = 0s; return (hit_for_pass); }",
+        "set beresp.ttl = 10s; if (beresp.http.a) { set beresp.ttl = 0s; return (pass(120s)); }",
+    ),
     (
         "vcl_fetch",
         "if (!beresp.cacheable) { return (hit_for_pass); }",
@@ -195,6 +211,136 @@ fn what_has_no_counterpart_is_left_to_a_human() {
     );
     let found = upgrade("old.vcl", old.as_bytes()).unwrap();
     assert_eq!(found.open, 5);
+}
+
+/// Varnish 3's own default.vcl, shortened where it is only long.
+#[test]
+fn the_default_of_varnish_3_loads() {
+    let new = loads(&format!(
+        "{BACKEND}sub vcl_recv {{ if (req.request != \"GET\") {{ return (pipe); }} return (lookup); }}\n\
+         sub vcl_pipe {{ return (pipe); }}\nsub vcl_pass {{ return (pass); }}\n\
+         sub vcl_hash {{ hash_data(req.url); return (hash); }}\nsub vcl_hit {{ return (deliver); }}\n\
+         sub vcl_miss {{ return (fetch); }}\nsub vcl_fetch {{\n    if (beresp.ttl <= 0s) {{\n\
+         \t\tset beresp.ttl = 120 s;\n\t\treturn (hit_for_pass);\n    }}\n    return (deliver);\n}}\n\
+         sub vcl_deliver {{ return (deliver); }}\nsub vcl_init {{ return (ok); }}\nsub vcl_fini {{ return (ok); }}\n"
+    ));
+    assert!(new.contains("sub vcl_pass { return (fetch); }") && !new.contains(MARK), "{new}");
+    assert!(new.contains("\t\treturn (pass(beresp.ttl));"), "{new}");
+}
+
+#[test]
+fn changes_of_the_backends_request_move_to_its_subroutine() {
+    let new = loads(&format!(
+        "{BACKEND}sub vcl_miss {{\n    # why\n    set bereq.http.X = req.http.X \"y\";\n    if (req.url ~ \"b\") {{ error 404 \"gone\"; }}\n\
+         \x20   if (req.http.a) {{ unset bereq.http.range; }} else {{ set bereq.first_byte_timeout = 10s; }}\n    fetch;\n}}\n\
+         sub vcl_pass {{ set bereq.http.P = \"1\"; return (pass); }}\n"
+    ));
+    let expected = "sub vcl_miss {\n    if (req.url ~ \"b\") { return (synth(404, \"gone\")); }\n    return (fetch);\n}\n\n\
+        # Changes of the backend's request, which had been in vcl_miss.\nsub vcl_backend_fetch {\n    if (!bereq.uncacheable) {\n    # why\n\
+        \x20   set bereq.http.X = bereq.http.X + \"y\";\n    if (bereq.http.a) { unset bereq.http.range; } \
+        else { set bereq.first_byte_timeout = 10s; }\n    }\n}\n\
+        sub vcl_pass { return (fetch); }\n\n# Changes of the backend's request, which had been in vcl_pass.\n\
+        sub vcl_backend_fetch {\n    if (bereq.uncacheable) { set bereq.http.P = \"1\";\n    }\n}\n";
+    assert!(new.ends_with(expected), "{new}");
+    assert!(!new.contains(MARK), "{new}");
+}
+
+/// Statements of vcl_miss that depend on others remain there and change the client's request.
+#[test]
+fn changes_that_only_some_fetches_have_are_marked() {
+    for (old, expected) in [
+        (
+            "if (req.http.a) { set bereq.http.b = \"1\"; return (fetch); }",
+            "set req.http.b = \"1\"; return (fetch);",
+        ),
+        ("if (req.http.a) { return (fetch); } set bereq.http.b = \"1\";", "set req.http.b = \"1\";"),
+        ("if (req.restarts == 0) { unset bereq.http.b; }", "unset req.http.b;"),
+        (
+            "if (req.restarts == 0) { set bereq.first_byte_timeout = 5s; }",
+            "# set bereq.first_byte_timeout = 5s;",
+        ),
+        ("set bereq.http.b = req.esi_level;", "set req.http.b = req.esi_level;"),
+        ("call h; set bereq.http.b = \"1\";", "set req.http.b = \"1\";"),
+    ] {
+        let new = loads(&format!("{BACKEND}sub h {{ }}\nsub vcl_miss {{\n    call h; {old}\n}}\n"));
+        assert!(new.contains(expected) && !new.contains("vcl_backend_fetch {"), "{old}\n{new}");
+        assert_eq!(new.matches(MARK).count(), 1, "{new}");
+    }
+}
+
+#[test]
+fn a_director_that_was_the_default_remains_it() {
+    let members = "{ .backend = { .host = \"127.0.0.2\"; } }";
+    let choice = "sub vcl_recv {\n    set req.backend_hint = pool.backend();\n}\n";
+    let new = loads(
+        &format!("director pool round-robin {{ {members} }}\n{BACKEND}sub vcl_recv {{ lookup; }}\n")
+            .replace("backend default", "backend other"),
+    );
+    assert!(new.contains(choice) && new.find(choice) < new.find("return (hash)"), "{new}");
+    // It is not the default.
+    for old in [
+        format!("backend a {{ .host = \"127.0.0.1\"; }}\ndirector pool round-robin {{ {members} }}\n"),
+        format!("director pool round-robin {{ {members} }}\n{BACKEND}"),
+    ] {
+        let new = loads(&old);
+        assert!(!new.contains("backend_hint"), "{new}");
+    }
+    let new = loads(&format!(
+        "backend a {{ .host = \"127.0.0.1\"; }}\ndirector default random {{ {members} }}\n\
+         director hh hash {{ {members} }}\n\
+         sub vcl_recv {{ if (req.http.a) {{ set req.backend = default; }} if (req.backend == default) {{ pass; }} }}\n"
+    ));
+    for part in [
+        "    new default_director = directors.random();\n    default_director.add_backend(default_1, 1.0);\n",
+        "sub vcl_recv {\n    set req.backend_hint = default_director.backend();\n}\n",
+        "{ set req.backend_hint = default_director.backend(); } if (req.backend_hint == default_director.backend())",
+    ] {
+        assert!(new.contains(part), "{part}\n{new}");
+    }
+    let old = format!("director hh hash {{ {members} }}\n");
+    assert_eq!(upgrade("old.vcl", old.as_bytes()).unwrap().open, 1, "the choice is made early");
+    assert!(loads(&old).contains(MARK));
+}
+
+#[test]
+fn names_that_no_longer_exist_are_marked() {
+    for (sub, old) in [
+        ("vcl_fetch", "if (req.esi_level == 0) { esi; }"),
+        ("vcl_fetch", "if (beresp.backend.port == 80) { esi; }"),
+        ("vcl_fetch", "set beresp.http.a = bereq.backend.name;"),
+        ("vcl_recv", "set req.http.a = req.backend.name;"),
+        ("vcl_fetch", "set beresp.storage_hint = beresp.http.a;"),
+    ] {
+        let new = upgraded(&format!("{BACKEND}sub {sub} {{\n    {old}\n}}\n"));
+        assert_eq!(new.matches(MARK).count(), 1, "{old}\n{new}");
+    }
+    let old =
+        format!("vcl 4.0;\n{BACKEND}sub vcl_backend_response {{ set beresp.storage_hint = \"disk\"; }}\n");
+    let new = upgrade("old.vcl", old.as_bytes()).unwrap();
+    assert_eq!((new.open, new.storages), (1, vec!["disk".to_owned()]));
+    assert!(upgraded(&old).contains("    set beresp.storage = storage.disk;"));
+}
+
+#[test]
+fn a_subroutine_of_both_sides_is_marked() {
+    let old = format!(
+        "{BACKEND}sub deep {{ set req.http.X = \"1\"; }}\nsub common {{ call deep; }}\nsub one {{ set req.http.Y = \"1\"; }}\n\
+         sub vcl_recv {{ call common; call one; }}\nsub vcl_fetch {{ call common; }}\n"
+    );
+    let new = upgraded(&old);
+    assert_eq!(new.matches(MARK).count(), 2, "{new}");
+    for sub in ["deep", "common"] {
+        assert!(new.contains(&format!("for the backend's side\nsub {sub} {{")), "{new}");
+    }
+}
+
+/// Time must grow with the length of the text, not with its square.
+#[test]
+fn a_long_text_of_purges_is_upgraded_soon() {
+    let old = format!("{BACKEND}sub vcl_hit {{ {} }}\n", "purge; ".repeat(60_000));
+    let start = std::time::Instant::now();
+    upgraded(&old);
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
 }
 
 #[test]

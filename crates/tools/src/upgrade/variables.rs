@@ -26,17 +26,30 @@ pub fn value(name: &str, context: Context) -> New {
         "obj.cacheable" => New::Name("(obj.ttl > 0s)".to_owned()),
         "server.port" => New::With("std", "std.port(server.ip)".to_owned()),
         "client.port" => New::With("std", "std.port(client.ip)".to_owned()),
-        _ => gone(name).map_or(same, New::Gone),
+        _ => gone(name, context).map_or(same, New::Gone),
     }
 }
 
 /// Returns the new name of a variable that is set or unset.
 pub fn target(name: &str, context: Context) -> New {
-    gone(name).map_or_else(|| New::Name(rename(name, context)), New::Gone)
+    gone(name, context).map_or_else(|| New::Name(rename(name, context)), New::Gone)
 }
 
-fn gone(name: &str) -> Option<&'static str> {
+fn gone(name: &str, context: Context) -> Option<&'static str> {
     Some(match name {
+        "req.esi_level" if context.is_backend() => {
+            "there is no bereq.esi_level; set a header from req.esi_level in vcl_recv and compare that"
+        }
+        "beresp.backend.port" => "there is no beresp.backend.port; compare beresp.backend.name",
+        "bereq.backend.name" | "req.backend.name" => {
+            "a backend is its own name as text: set a header to bereq.backend and compare that"
+        }
+        "beresp.storage_hint" => "there is no beresp.storage_hint; read beresp.storage",
+        "bereq.connect_timeout" | "bereq.first_byte_timeout" | "bereq.between_bytes_timeout"
+            if context.lost_bereq() =>
+        {
+            "set it in vcl_backend_fetch"
+        }
         "obj.lastuse" | "beresp.lastuse" => "there is no obj.lastuse; obj.age and obj.hits are similar",
         "beresp.saintmode" => "saint mode is the module saintmode now; return (retry) tries again",
         "req.esi" => "there is no req.esi; set resp.do_esi in vcl_deliver",
@@ -50,7 +63,8 @@ fn gone(name: &str) -> Option<&'static str> {
 fn rename(name: &str, context: Context) -> String {
     let Some((first, rest)) = name.split_once('.') else { return name.to_owned() };
     let message = match (first, context) {
-        ("req", Context::Fetch | Context::BackendError) => "bereq",
+        ("req", Context::Fetch | Context::BackendError | Context::BackendFetch) => "bereq",
+        ("bereq", Context::Miss | Context::Pass) => "req",
         ("obj", Context::Fetch | Context::BackendError) => "beresp",
         ("obj", Context::Error) => "resp",
         (first, _) => first,

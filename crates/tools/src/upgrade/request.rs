@@ -1,0 +1,125 @@
+//! The backend's request, which `vcl_miss` and `vcl_pass` could change in Varnish 2 and 3. It exists in
+//! `vcl_backend_fetch` now, which runs for both, so a change that all requests of the subroutine had is moved there.
+
+use std::ops::Range;
+
+use super::context::Context;
+use super::rewriter::{Res, Rewriter};
+use lacquer_vcl::tokens::Tok;
+
+/// Conditions of statements that run in `vcl_backend_fetch` instead.
+const MOVED_FROM_MISS: &str = "!bereq.uncacheable";
+const MOVED_FROM_PASS: &str = "bereq.uncacheable";
+
+impl Rewriter<'_> {
+    /// Returns the statements of a subroutine that have the same effect in `vcl_backend_fetch`: those that change only the
+    /// backend's request, by values that are known there, and that each fetch of this subroutine had run.
+    pub fn to_be_moved(&self, open: usize, close: usize, context: Context) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        let mut at = open + 1;
+        while at < close {
+            let end = self.end_of_chain(at).clamp(at + 1, close);
+            if self.may_fetch(at, end, context) {
+                break;
+            }
+            if self.changes_only_bereq(at, end) {
+                found.push(at..end);
+            }
+            at = end;
+        }
+        found
+    }
+
+    /// Writes `vcl_backend_fetch` with the statements that were left out.
+    pub fn backend_fetch(&mut self, moved: &[Range<usize>], context: Context) -> Res {
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let (old, condition) = match context {
+            Context::Pass => ("vcl_pass", MOVED_FROM_PASS),
+            _ => ("vcl_miss", MOVED_FROM_MISS),
+        };
+        self.write(&format!(
+            "\n\n# Changes of the backend's request, which had been in {old}.\n\
+             sub vcl_backend_fetch {{\n    if ({condition}) {{"
+        ));
+        for range in moved {
+            let mut at = range.start;
+            while at < range.end {
+                at = self.statement(at, range.end, Context::BackendFetch)?;
+            }
+        }
+        self.write("\n    }\n}");
+        Ok(())
+    }
+
+    /// Returns the index after a statement. Conditions that follow each other by `else` are one.
+    fn end_of_chain(&self, from: usize) -> usize {
+        if self.word(from) != "if" {
+            return self.end_of_statement(from);
+        }
+        let mut at = from;
+        loop {
+            while !matches!(self.kind(at), Tok::LBrace | Tok::RBrace | Tok::Semi | Tok::Eoi) {
+                at += 1;
+            }
+            let end = self.ends.get(&at).map_or(at, |close| close + 1);
+            if end <= at || !matches!(self.word(end), "else" | "elseif" | "elsif" | "elif") {
+                return end;
+            }
+            at = end;
+        }
+    }
+
+    /// Returns whether a statement may end the subroutine with a fetch, so that later statements do not run.
+    fn may_fetch(&self, from: usize, to: usize, context: Context) -> bool {
+        let ends = |word: &str| match context {
+            Context::Pass => matches!(word, "fetch" | "pass" | "call"),
+            _ => matches!(word, "fetch" | "call"),
+        };
+        let is_word = |at: usize| at == from || self.kind(at - 1) != Tok::Dot;
+        let is_unconditional =
+            |at: usize| self.word(from) != "if" && matches!(self.word(at), "return" | "error" | "restart");
+        (from..to).any(|at| is_word(at) && (ends(self.word(at)) || is_unconditional(at)))
+    }
+
+    fn changes_only_bereq(&self, from: usize, to: usize) -> bool {
+        let mut changes = 0;
+        let mut at = from;
+        while at < to {
+            if self.kind(at) != Tok::Id {
+                at += 1;
+                continue;
+            }
+            let (name, end) = self.whole_name(at);
+            let is_after_number = matches!(self.kind(at.saturating_sub(1)), Tok::Cnum | Tok::Fnum);
+            match name.as_str() {
+                "if" | "else" | "elseif" | "elsif" | "elif" => {}
+                "set" | "unset" | "remove" => {
+                    if !self.whole_name(end).0.starts_with("bereq.") {
+                        return false;
+                    }
+                    changes += 1;
+                }
+                // The unit of a duration, or an ACL.
+                _ if is_after_number || self.kind(at - 1) == Tok::Tilde => {}
+                name if !is_known_to_fetch(name) => return false,
+                _ => {}
+            }
+            at = end;
+        }
+        changes > 0
+    }
+}
+
+/// Returns whether a name means the same in `vcl_miss`, `vcl_pass` and `vcl_backend_fetch`.
+fn is_known_to_fetch(name: &str) -> bool {
+    match name.split_once('.') {
+        Some(("bereq", rest)) => rest != "backend.name",
+        Some(("req", "url" | "request" | "method" | "proto")) => true,
+        Some(("req", rest)) => rest.starts_with("http."),
+        Some(("client" | "server", rest)) => matches!(rest, "ip" | "identity" | "hostname"),
+        Some(_) => false,
+        None => matches!(name, "regsub" | "regsuball" | "now" | "true" | "false"),
+    }
+}
