@@ -1,6 +1,7 @@
 //! The backend's request, which `vcl_miss` and `vcl_pass` could change in Varnish 2 and 3. It exists in
 //! `vcl_backend_fetch` now, which runs for both, so a change that all requests of the subroutine had is moved there.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::context::Context;
@@ -15,19 +16,33 @@ impl Rewriter<'_> {
     /// Returns the statements of a subroutine that have the same effect in `vcl_backend_fetch`: those that change only the
     /// backend's request, by values that are known there, and that each fetch of this subroutine had run.
     pub fn to_be_moved(&self, open: usize, close: usize, context: Context) -> Vec<Range<usize>> {
-        let mut found = Vec::new();
+        let mut found: Vec<Range<usize>> = Vec::new();
+        let (mut moved, mut kept) = (BTreeSet::new(), BTreeSet::new());
         let mut at = open + 1;
+        let mut is_reached = true;
         while at < close {
             let end = self.end_of_chain(at).clamp(at + 1, close);
-            if self.may_fetch(at, end, context) {
-                break;
-            }
-            if self.changes_only_bereq(at, end) {
+            is_reached = is_reached && !self.may_fetch(at, end, context);
+            let changed = self.changed_in_bereq(at..end);
+            if is_reached && self.changes_only_bereq(at..end, &moved) {
+                moved.extend(changed);
                 found.push(at..end);
+            } else {
+                kept.extend(changed);
             }
             at = end;
         }
-        found
+        // What remains runs before what is moved, so the two must not change the same.
+        loop {
+            let (late, fine): (Vec<_>, Vec<_>) = found.into_iter().partition(|range| {
+                self.changed_in_bereq(range.clone()).iter().any(|name| kept.contains(name))
+            });
+            found = fine;
+            if late.is_empty() {
+                return found;
+            }
+            late.into_iter().for_each(|range| kept.extend(self.changed_in_bereq(range)));
+        }
     }
 
     /// Writes `vcl_backend_fetch` with the statements that were left out.
@@ -83,26 +98,42 @@ impl Rewriter<'_> {
         (from..to).any(|at| is_word(at) && (ends(self.word(at)) || is_unconditional(at)))
     }
 
-    fn changes_only_bereq(&self, from: usize, to: usize) -> bool {
+    /// Returns the names of the fields of `bereq` that statements change, without `bereq.`.
+    fn changed_in_bereq(&self, range: Range<usize>) -> BTreeSet<String> {
+        let is_change = |at: &usize| matches!(self.word(*at), "set" | "unset" | "remove");
+        let names = range.filter(is_change).map(|at| self.whole_name(at + 1).0.to_ascii_lowercase());
+        names.filter_map(|name| name.strip_prefix("bereq.").map(str::to_owned)).collect()
+    }
+
+    /// Returns whether a statement changes nothing but `bereq`, by values that are known to a fetch. The fields of `bereq`
+    /// that were changed before differ from those of `req`.
+    fn changes_only_bereq(&self, range: Range<usize>, before: &BTreeSet<String>) -> bool {
+        let mut before = before.clone();
+        let mut target = None;
         let mut changes = 0;
-        let mut at = from;
-        while at < to {
+        let mut at = range.start;
+        while at < range.end {
             if self.kind(at) != Tok::Id {
+                if self.kind(at) == Tok::Semi {
+                    before.extend(target.take());
+                }
                 at += 1;
                 continue;
             }
             let (name, end) = self.whole_name(at);
+            let name = name.to_ascii_lowercase();
             let is_after_number = matches!(self.kind(at.saturating_sub(1)), Tok::Cnum | Tok::Fnum);
             match name.as_str() {
                 "if" | "else" | "elseif" | "elsif" | "elif" => {}
                 "set" | "unset" | "remove" => {
-                    if !self.whole_name(end).0.starts_with("bereq.") {
-                        return false;
-                    }
+                    let changed = self.whole_name(end).0.to_ascii_lowercase();
+                    let Some(changed) = changed.strip_prefix("bereq.") else { return false };
+                    target = Some(changed.to_owned());
                     changes += 1;
                 }
                 // The unit of a duration, or an ACL.
                 _ if is_after_number || self.kind(at - 1) == Tok::Tilde => {}
+                name if name.strip_prefix("req.").is_some_and(|name| before.contains(name)) => return false,
                 name if !is_known_to_fetch(name) => return false,
                 _ => {}
             }

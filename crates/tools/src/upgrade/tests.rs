@@ -260,12 +260,25 @@ fn changes_that_only_some_fetches_have_are_marked() {
             "# set bereq.first_byte_timeout = 5s;",
         ),
         ("set bereq.http.b = req.esi_level;", "set req.http.b = req.esi_level;"),
+        // The two would change places.
+        (
+            "set bereq.http.b = \"1\"; if (req.restarts == 0) { set bereq.http.B = \"2\"; }",
+            "set req.http.B = \"2\";",
+        ),
         ("call h; set bereq.http.b = \"1\";", "set req.http.b = \"1\";"),
     ] {
-        let new = loads(&format!("{BACKEND}sub h {{ }}\nsub vcl_miss {{\n    call h; {old}\n}}\n"));
+        let new = loads(&format!("{BACKEND}sub h {{ }}\nsub vcl_miss {{\n    {old}\n}}\n"));
         assert!(new.contains(expected) && !new.contains("vcl_backend_fetch {"), "{old}\n{new}");
-        assert_eq!(new.matches(MARK).count(), 1, "{new}");
+        assert_eq!(new.matches(MARK).count(), old.matches("set bereq").count(), "{new}");
     }
+    let new = loads(&format!(
+        "{BACKEND}sub vcl_miss {{\n    unset bereq.http.Cookie;\n    set bereq.http.C = req.http.cookie;\n}}\n"
+    ));
+    assert!(
+        new.contains("    set req.http.C = req.http.cookie;") && new.contains("unset bereq.http.Cookie;"),
+        "{new}"
+    );
+    assert_eq!(new.matches(MARK).count(), 1, "{new}");
 }
 
 #[test]
