@@ -24,6 +24,18 @@ fn several_files_are_checked() {
 }
 
 #[test]
+fn a_missing_file_does_not_hide_the_others() {
+    let folder = Folder::new("tools-missing");
+    folder.file("wrong.vcl", WRONG);
+    folder.file("good.vcl", GOOD);
+    let ran = folder.lacquer("check good.vcl missing.vcl wrong.vcl");
+    assert_eq!(ran.code, Some(2));
+    for part in ["good.vcl: correct\n", "error: Cannot be read: No such file", "wrong.vcl: 1 error\n"] {
+        assert!(ran.out.contains(part), "{part}\n{ran:?}");
+    }
+}
+
+#[test]
 fn names_are_shown_as_they_were_given() {
     let folder = Folder::new("tools-names");
     folder.file("main.vcl", format!("{GOOD}include \"./part.vcl\";\n"));

@@ -116,3 +116,19 @@ fn a_text_without_structure_has_an_error() {
     assert!(ran.err.contains("--> wrong.vcl:1"), "{ran:?}");
     assert_eq!(folder.lacquer("upgrade-vcl missing.vcl").code, Some(2));
 }
+
+#[test]
+fn a_result_that_does_not_load_is_announced() {
+    let folder = Folder::new("tools-upgrade-unfinished");
+    folder.file(
+        "old.vcl",
+        "backend b { .host = \"app.invalid\"; }\nsub h { set req.http.a = \"1\"; }\n\
+         sub vcl_recv { call h; }\nsub vcl_fetch { call h; }\n",
+    );
+    let ran = folder.lacquer("upgrade-vcl old.vcl");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.out.starts_with("vcl 4.1;") && ran.out.contains("# UPGRADE:"), "{ran:?}");
+    for part in ["--> <result>:", "does not load yet"] {
+        assert!(ran.err.contains(part), "{part}\n{}", ran.err);
+    }
+}

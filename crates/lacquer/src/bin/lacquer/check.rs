@@ -29,9 +29,18 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let denies_warnings = denies_warnings(values.many("deny"))?;
     let settings = Settings::new(values)?;
     let mut checked: Vec<Checked> = Vec::new();
+    let mut is_unreadable = false;
     for file in &values.operands {
         let name = if file == "-" { "<stdin>" } else { file };
-        let bytes = read(file)?;
+        let bytes = match contents(file) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                is_unreadable = true;
+                let fault = Diagnostic::plain_error(format!("Cannot be read: {error}\n"));
+                checked.push((name.to_owned(), vec![fault]));
+                continue;
+            }
+        };
         let is_config = Path::new(file).extension().is_some_and(|extension| extension == "toml");
         let diagnostics = if is_config {
             config::check(name, &bytes).into_iter().collect()
@@ -52,7 +61,11 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     }
     let is_wrong = |d: &Diagnostic| d.severity == Severity::Error || denies_warnings;
     let is_correct = !checked.iter().flat_map(|(_, diagnostics)| diagnostics).any(is_wrong);
-    Ok(if is_correct { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (is_unreadable, is_correct) {
+        (true, _) => ExitCode::from(2),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
+    })
 }
 
 /// A file and its diagnostics.
@@ -79,14 +92,26 @@ pub fn ensure_correct(file: &str) -> Result<(), Failure> {
     Err(Failure::new(format_args!("{file}: {}", verdict(&diagnostics))))
 }
 
+/// Compiles a text that took the place of a file, without looking up names, and returns its errors.
+pub fn errors_of(file: &str, text: &[u8], storages: &[String]) -> Result<Vec<Diagnostic>, Failure> {
+    let mut settings = Settings::new(&Values::default())?;
+    settings.is_offline = true;
+    settings.storages.extend_from_slice(storages);
+    let mut diagnostics = diagnose(file, text, &settings);
+    diagnostics.retain(|d| d.severity == Severity::Error);
+    Ok(diagnostics)
+}
+
 fn read(file: &str) -> Result<Vec<u8>, Failure> {
-    let bytes = if file == "-" {
+    contents(file).map_err(|error| Failure::new(format_args!("{file}: {error}")))
+}
+
+fn contents(file: &str) -> io::Result<Vec<u8>> {
+    if file == "-" {
         let mut bytes = Vec::new();
-        io::stdin().read_to_end(&mut bytes).map(|_| bytes)
-    } else {
-        fs::read(file)
-    };
-    bytes.map_err(|error| Failure::new(format_args!("{file}: {error}")))
+        return io::stdin().read_to_end(&mut bytes).map(|_| bytes);
+    }
+    fs::read(file)
 }
 
 /// The daemon's options that a VCL file depends on.

@@ -281,7 +281,7 @@ const COMMANDS: &[Command] = &[
         summary: "check whether VCL files or lacquer.toml are correct",
         about: "Compiles each VCL file as the daemon would, reads each .toml file as `lacquer run` would, and\n\
                 prints the errors with their location, reason and a hint. Nothing is started. The exit code\n\
-                is 0 when all files are correct and 1 when one is not.",
+                is 0 when all files are correct, 1 when one is not, and 2 when one cannot be read.",
         options: &[
             Opt::one("format", "FORMAT", "text, json, or sarif for the checks of a code forge; default text"),
             Opt::one("deny", "WHAT", "`warnings`: the exit code is 1 when there is a warning"),
@@ -365,12 +365,10 @@ const COMMANDS: &[Command] = &[
         operand: Some(("FILE", "a VCL file, or - for standard input")),
         summary: "rewrite VCL of versions 2, 3 and 4.0 to 4.1",
         about: "Prints a VCL file in today's language. Comments and layout remain. Where the old text has no exact\n\
-                counterpart, a comment that begins with `# UPGRADE:` says what you must decide.",
+                counterpart, a comment that begins with `# UPGRADE:` says what you must decide. The exit code is 3\n\
+                when the result does not load yet, for the errors that are printed.",
         options: &[],
-        examples: &[
-            ("lacquer upgrade-vcl old.vcl > new.vcl", "rewrite a file"),
-            ("lacquer upgrade-vcl old.vcl | lacquer check -", "see whether the result loads"),
-        ],
+        examples: &[("lacquer upgrade-vcl old.vcl > new.vcl", "rewrite a file, and see whether it loads")],
         run: upgrade_vcl::run,
     },
     Command {
@@ -408,9 +406,9 @@ const COMMANDS: &[Command] = &[
         name: "doctor",
         operand: None,
         summary: "find settings of this machine that limit the cache",
-        about: "Compares the settings of the kernel, the limits and files of a daemon that runs, and the answers of web\n\
-                servers with what a busy cache needs. Prints what is, what should be, why, and the command that\n\
-                changes it; nothing is changed. The exit code is 1 if a setting is bad.",
+        about: "Compares the settings of the kernel, the limits and files of a daemon that runs, and the answers\n\
+                of web servers with what a busy cache needs. Prints what is, what should be, why, and the command\n\
+                that changes it; nothing is changed. The exit code is 1 if a setting is bad.",
         options: &[
             Opt::one(
                 "name",

@@ -7,9 +7,16 @@ use lacquer_manager::show_bytes;
 use lacquer_tools::{MARK, report, upgrade};
 
 use crate::args::Values;
+use crate::check;
 use crate::colors;
 use crate::failure::Failure;
 use crate::format::read;
+
+/// The exit code for a text that was rewritten and is no valid program yet.
+const DOES_NOT_LOAD: u8 = 3;
+
+/// The name of the new text in errors.
+const RESULT: &str = "<result>";
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let file = values.operand().unwrap_or("-");
@@ -27,6 +34,19 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         let places = if upgraded.open == 1 { "place needs" } else { "places need" };
         eprintln!("lacquer: {} {places} a decision of yours: look for `{MARK}`", upgraded.open);
     }
-    eprintln!("lacquer: check the result with lacquer check, and try it before you use it");
-    Ok(ExitCode::SUCCESS)
+    let mut errors = check::errors_of(name, &upgraded.text, &upgraded.storages)?;
+    if errors.is_empty() {
+        eprintln!("lacquer: the result loads; try it before you use it");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for error in &mut errors {
+        error.rename_files(|file| {
+            if file == name {
+                RESULT.clone_into(file);
+            }
+        });
+        eprintln!("{}", report::text(error, colors::wanted(io::stderr().is_terminal())));
+    }
+    eprintln!("lacquer: the result does not load yet: see above, and check it again with lacquer check");
+    Ok(ExitCode::from(DOES_NOT_LOAD))
 }
