@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use lacquer_inspect::page;
 use lacquer_vcl_test::{Settings, check, report};
 
 /// The exit code if the tests could not run.
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     let (results, words) = match results {
         Ok(done) => done,
         Err(why) => {
-            eprintln!("lacquer: {}", why.trim_end());
+            eprint!("{}", page::fit(&format!("lacquer: {}", why.trim_end())));
             return ExitCode::from(TROUBLE);
         }
     };

@@ -281,6 +281,8 @@ fn suggest<'a>(prefix: &str, word: &str, known: impl Iterator<Item = &'a str>, o
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const COMMAND: Command = Command {
@@ -299,6 +301,30 @@ mod tests {
 
     fn parsed(line: &str) -> Result<Values, Failure> {
         parse(&COMMAND, &line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn no_help_is_wider_than_a_terminal() {
+        let helps = crate::COMMANDS.iter().map(|c| (c.name, command_help(c)));
+        for (name, text) in helps.chain([("", overview(crate::COMMANDS))]) {
+            for line in text.lines() {
+                assert!(line.chars().count() <= 100, "lacquer {name} --help: {line}");
+            }
+        }
+    }
+
+    /// Options of `lacquer run` that a file cannot have by their own names. Parameters of the daemon are a table there.
+    const NOT_IN_FILE: [&str; 3] = ["config", "print-vcl", "p"];
+
+    #[test]
+    fn lacquer_toml_has_the_options_of_lacquer_run() {
+        let settings = lacquer_tools::settings::read(b"no-such-name-at-all = 1");
+        let hint = settings.expect_err("it is unknown").wrong.hint;
+        let names = hint.strip_prefix("the names are ").and_then(|rest| rest.split(" and the table").next());
+        let of_file: BTreeSet<&str> = names.expect("it lists the names").split(", ").collect();
+        let all = crate::run_options::ALL.iter().map(|option| option.name);
+        let of_line: BTreeSet<&str> = all.filter(|name| !NOT_IN_FILE.contains(name)).collect();
+        assert_eq!(of_file, of_line);
     }
 
     #[test]
