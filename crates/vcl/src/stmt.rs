@@ -199,19 +199,16 @@ impl Compiler<'_> {
     fn if_statement(&mut self, out: &mut Vec<Stmt>) -> Res<()> {
         let mut arms = vec![(self.condition()?, self.block()?)];
         while self.continues_condition(self.t) {
-            match self.text(self.t) {
-                "else" => {
-                    self.advance();
-                    if self.now() == Tok::LBrace {
-                        let otherwise = self.block()?;
-                        out.push(Stmt::If { arms, otherwise });
-                        return Ok(());
-                    }
-                    if !self.is_word(self.t, "if") {
-                        return self.fail("'else' must be followed by 'if' or '{'\n", self.t);
-                    }
+            if self.is_word(self.t, "else") {
+                self.advance();
+                if self.now() == Tok::LBrace {
+                    let otherwise = self.block()?;
+                    out.push(Stmt::If { arms, otherwise });
+                    return Ok(());
                 }
-                _ => {}
+                if !self.is_word(self.t, "if") {
+                    return self.fail("'else' must be followed by 'if' or '{'\n", self.t);
+                }
             }
             self.advance();
             arms.push((self.condition()?, self.block()?));
