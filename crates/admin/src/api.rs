@@ -339,7 +339,8 @@ fn filter(values: &Values) -> Result<Filter, Reply> {
     if status.as_deref().is_some_and(|status| !is_status(status)) {
         return Err(Reply::error(400, "status is three digits, or a class such as 5xx"));
     }
-    Ok(Filter { url: values.text("url").map(str::to_owned), status, only_misses: values.is_set("misses") })
+    let (url, only_misses) = (values.text("url").map(str::to_owned), values.is_set("misses"));
+    Ok(Filter { url, status, only_misses, vxid: None })
 }
 
 /// Reads the last requests in the log that a filter accepts.

@@ -2,21 +2,18 @@
 
 use std::fmt::Write as _;
 
-use lacquer_http::date::{Civil, MONTHS};
 use lacquer_shm::Tag;
-use serde_json::{Map, Value};
 
+use crate::dates::{clf, utc};
+use crate::field_value::{Value, add_escaped};
 use crate::log_line::LogLine;
-use crate::page::plain;
 use crate::transaction::{REQUEST, RESPONSE, Transaction};
 
 /// A format of lines.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Format {
-    /// An object for each request.
-    Json,
     /// An object with these fields.
-    JsonFields(Vec<Field>),
+    Json(Vec<Field>),
     /// Columns for people.
     Text,
     /// The combined format of NCSA and Apache.
@@ -83,14 +80,35 @@ const FIELDS: [(&str, Known); 18] = [
     ("vxid", Known::Vxid),
     ("trace", Known::Trace),
 ];
+/// Bytes of a usual line.
+const LENGTH: usize = 512;
 const JSON_FIELDS: &str = "json:";
+/// The fields of the format `json`.
+const USUAL: [Known; 11] = [
+    Known::Time,
+    Known::Epoch,
+    Known::Vxid,
+    Known::Client,
+    Known::Method,
+    Known::Host,
+    Known::Url,
+    Known::Status,
+    Known::Handling,
+    Known::Bytes,
+    Known::Seconds,
+];
 
 impl Format {
+    /// Returns the format `json`.
+    pub fn json() -> Format {
+        Format::Json(USUAL.map(Field::Known).to_vec())
+    }
+
     /// Parses `json`, `json:FIELD,FIELD`, `text`, `combined`, or a text with names of fields in braces. The error says what
     /// is allowed.
     pub fn parse(text: &str) -> Result<Format, String> {
         match text {
-            "json" => return Ok(Format::Json),
+            "json" => return Ok(Format::json()),
             "text" => return Ok(Format::Text),
             "combined" => return Ok(Format::Combined),
             _ if text.chars().any(char::is_control) => return Err("a format is one line".to_owned()),
@@ -98,49 +116,70 @@ impl Format {
         }
         if let Some(names) = text.strip_prefix(JSON_FIELDS) {
             let fields = names.split(',').map(|name| Field::parse(name.trim())).collect::<Result<_, _>>()?;
-            return Ok(Format::JsonFields(fields));
+            return Ok(Format::Json(fields));
         }
-        if !text.contains('{') {
+        let parts = parts(text)?;
+        if !parts.iter().any(|part| matches!(part, Part::Field(_))) {
             return Err(
                 "write json, text, combined, json:time,url,status for some fields, or a format such as \
                         '{client} {method} {host}{url} {status}'"
                     .to_owned(),
             );
         }
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once('{') {
-            parts.push(Part::Text(before.to_owned()));
-            let (name, after) = after.split_once('}').ok_or("a brace is not closed")?;
-            parts.push(Part::Field(Field::parse(name)?));
-            rest = after;
-        }
-        parts.push(Part::Text(rest.to_owned()));
         Ok(Format::Custom(parts))
     }
 
     /// Returns the line of a request, without its end. `records` are all that the log has of it.
     pub fn line(&self, request: &LogLine, records: &Transaction, has_colors: bool) -> String {
+        let mut line = String::with_capacity(LENGTH);
         match self {
-            Format::Json => request.json().to_string(),
-            Format::JsonFields(fields) => {
-                let entry = |field: &Field| (field.name(), field.value(request, records));
-                Value::Object(fields.iter().map(entry).collect::<Map<_, _>>()).to_string()
+            Format::Json(fields) => {
+                for (at, field) in fields.iter().enumerate() {
+                    line.push(if at == 0 { '{' } else { ',' });
+                    field.add_name(&mut line);
+                    field.value(request, records).add_json(&mut line);
+                }
+                line.push('}');
             }
-            Format::Text => request.text(has_colors),
-            Format::Combined => combined(request, records),
+            Format::Text => return request.text(has_colors),
+            Format::Combined => add_combined(&mut line, request, records),
             Format::Custom(parts) => {
-                let mut line = String::new();
                 for part in parts {
                     match part {
                         Part::Text(text) => line.push_str(text),
-                        Part::Field(field) => field.write(request, records, &mut line),
+                        Part::Field(field) => field.value(request, records).add_text(&mut line),
                     }
                 }
-                line
             }
         }
+        line
     }
+}
+
+/// Splits a format into texts and fields. `{{` and `}}` are braces.
+fn parts(text: &str) -> Result<Vec<Part>, String> {
+    let (mut parts, mut literal) = (Vec::new(), String::new());
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        let (before, after) = rest.split_at(at);
+        literal.push_str(before);
+        let brace = &after[..1];
+        rest = &after[1..];
+        if let Some(behind) = rest.strip_prefix(brace) {
+            literal.push_str(brace);
+            rest = behind;
+        } else if brace == "}" {
+            literal.push_str(brace);
+        } else {
+            let (name, behind) = rest.split_once('}').ok_or("a brace is not closed; {{ is a brace")?;
+            parts.push(Part::Text(std::mem::take(&mut literal)));
+            parts.push(Part::Field(Field::parse(name)?));
+            rest = behind;
+        }
+    }
+    literal.push_str(rest);
+    parts.push(Part::Text(literal));
+    Ok(parts)
 }
 
 impl Field {
@@ -161,125 +200,113 @@ impl Field {
         })
     }
 
-    fn name(&self) -> String {
-        match self {
+    /// Appends the name as the key of an object. Names need no escapes.
+    fn add_name(&self, line: &mut String) {
+        let (prefix, name) = match self {
             Field::Known(known) => {
-                FIELDS.iter().find(|(_, field)| field == known).map_or("", |(name, _)| name).to_owned()
+                ("", FIELDS.iter().find(|(_, field)| field == known).map_or("", |(name, _)| name))
             }
-            Field::Request(name) => format!("req.{name}"),
-            Field::Response(name) => format!("resp.{name}"),
-        }
+            Field::Request(name) => ("req.", name.as_str()),
+            Field::Response(name) => ("resp.", name.as_str()),
+        };
+        line.push('"');
+        line.push_str(prefix);
+        line.push_str(name);
+        line.push_str("\":");
     }
 
-    /// Returns the value; null if the request has none.
-    fn value(&self, request: &LogLine, records: &Transaction) -> Value {
-        let header = |tags, name: &str| records.header(tags, name).map(|value| plain(value.as_bytes()));
+    fn value<'a>(&self, request: &'a LogLine, records: &'a Transaction) -> Value<'a> {
         match self {
             Field::Known(known) => known.value(request, records),
-            Field::Request(name) => header(REQUEST, name).into(),
-            Field::Response(name) => header(RESPONSE, name).into(),
-        }
-    }
-
-    fn write(&self, request: &LogLine, records: &Transaction, line: &mut String) {
-        match self.value(request, records) {
-            Value::String(text) if !text.is_empty() => line.push_str(&text),
-            Value::Number(number) if matches!(self, Field::Known(Known::Seconds | Known::Wait)) => {
-                let _ = write!(line, "{:.6}", number.as_f64().unwrap_or(0.0));
-            }
-            Value::Number(number) => {
-                let _ = write!(line, "{number}");
-            }
-            _ => line.push('-'),
+            Field::Request(name) => records.header_bytes(REQUEST, name).into(),
+            Field::Response(name) => records.header_bytes(RESPONSE, name).into(),
         }
     }
 }
 
 impl Known {
-    fn value(self, request: &LogLine, records: &Transaction) -> Value {
-        let text = |tag| records.last(tag).map(plain);
-        // The counts of bytes: received head, body and sum, and sent head, body and sum.
-        let count =
-            |at: usize| text(Tag::ReqAcct).and_then(|all| all.split(' ').nth(at)?.parse::<u64>().ok());
+    fn value<'a>(self, request: &'a LogLine, records: &'a Transaction) -> Value<'a> {
         match self {
-            Known::Time => utc(request.at).into(),
-            Known::Epoch => request.at.into(),
-            Known::Client => request.client.as_str().into(),
-            Known::Port => {
-                text(Tag::ReqStart).and_then(|all| all.split(' ').nth(1)?.parse::<u16>().ok()).into()
+            Known::Time => Value::Own(utc(request.at)),
+            Known::Epoch => Value::Float(request.at),
+            Known::Client => Some(request.client.as_bytes()).filter(|client| !client.is_empty()).into(),
+            Known::Port => number(records, Tag::ReqStart, 1).into(),
+            Known::Method => records.first(Tag::ReqMethod).into(),
+            Known::Host => records.header_bytes(REQUEST, "Host").into(),
+            Known::Url => records.first(Tag::ReqURL).into(),
+            Known::Protocol => records.last(Tag::ReqProtocol).into(),
+            Known::Status => Some(u64::from(request.status)).filter(|status| *status > 0).into(),
+            Known::Reason => records.last(Tag::RespReason).into(),
+            Known::Handling => Value::Bytes(request.how.as_bytes()),
+            Known::Bytes => Value::Number(request.bytes),
+            // The counts of bytes: received head, body and sum, and sent head, body and sum.
+            Known::BodyBytes => number(records, Tag::ReqAcct, 4).into(),
+            Known::RequestBytes => number(records, Tag::ReqAcct, 2).into(),
+            Known::Seconds => Value::Seconds(request.seconds),
+            Known::Wait => {
+                records.timestamp("Process").map_or(Value::None, |stamp| Value::Seconds(stamp.since_start))
             }
-            Known::Method => request.method.as_str().into(),
-            Known::Host => request.host.as_str().into(),
-            Known::Url => request.url.as_str().into(),
-            Known::Protocol => text(Tag::ReqProtocol).into(),
-            Known::Status => request.status.into(),
-            Known::Reason => text(Tag::RespReason).into(),
-            Known::Handling => request.how.into(),
-            Known::Bytes => request.bytes.into(),
-            Known::BodyBytes => count(4).into(),
-            Known::RequestBytes => count(2).into(),
-            Known::Seconds => request.seconds.into(),
-            Known::Wait => records.timestamp("Process").map(|stamp| stamp.since_start).into(),
-            Known::Vxid => request.vxid.into(),
-            Known::Trace => records.trace().map(|(context, _)| format!("{:032x}", context.trace())).into(),
+            Known::Vxid => Value::Number(request.vxid),
+            Known::Trace => records
+                .trace()
+                .map_or(Value::None, |(context, _)| Value::Own(format!("{:032x}", context.trace()))),
         }
     }
 }
 
-/// Returns the line of a request in the combined format. Quotes within a quoted part are escaped.
-fn combined(request: &LogLine, records: &Transaction) -> String {
-    let word = |text: &str| if text.is_empty() { "-".to_owned() } else { text.replace(' ', "\\x20") };
-    let quoted = |text: String| {
-        let text = text.replace('\"', "\\\"");
-        if text.is_empty() { "-".to_owned() } else { text }
-    };
-    let header = |name: &str| {
-        quoted(records.header(REQUEST, name).map(|value| plain(value.as_bytes())).unwrap_or_default())
-    };
-    let protocol = records.last(Tag::ReqProtocol).map(plain).unwrap_or_default();
-    let host = if request.host.is_empty() { String::new() } else { format!("http://{}", request.host) };
-    let first = quoted(format!("{} {host}{} {protocol}", request.method, request.url));
-    let bytes = records.last(Tag::ReqAcct).map(plain).unwrap_or_default();
-    let bytes = bytes.split(' ').nth(4).filter(|count| *count != "0").unwrap_or("-").to_owned();
-    format!(
-        "{} - - [{}] \"{first}\" {} {bytes} \"{}\" \"{}\"",
-        word(&request.client),
-        clf(request.at),
-        request.status,
-        header("Referer"),
-        header("User-Agent")
-    )
+/// Returns a number from the last record with a tag.
+fn number(records: &Transaction, tag: Tag, at: usize) -> Option<u64> {
+    let word = records.last(tag)?.split(|byte| *byte == b' ').nth(at)?;
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// Returns a time in UTC, and the thousandths of its second. Times are clamped to the years 1970 to 9999.
-fn moment(at: f64) -> (Civil, u64) {
-    let at = at.clamp(0.0, 253_402_300_799.0);
-    let seconds = at as i64;
-    (Civil::at(seconds), ((at - seconds as f64) * 1000.0) as u64)
-}
-
-fn time(Civil { hour, minute, second, .. }: &Civil) -> String {
-    format!("{hour:02}:{minute:02}:{second:02}")
-}
-
-/// Returns a time as the common log format does.
-fn clf(at: f64) -> String {
-    let (moment, _) = moment(at);
-    let month = MONTHS[moment.month as usize - 1];
-    format!("{:02}/{month}/{:04}:{} +0000", moment.day, moment.year, time(&moment))
-}
-
-/// Returns a time in the format of RFC 3339, in UTC.
-fn utc(at: f64) -> String {
-    let (moment, milliseconds) = moment(at);
-    let Civil { year, month, day, .. } = moment;
-    format!("{year:04}-{month:02}-{day:02}T{}.{milliseconds:03}Z", time(&moment))
+/// Appends the line of a request in the combined format.
+fn add_combined(line: &mut String, request: &LogLine, records: &Transaction) {
+    let header = |name| records.header_bytes(REQUEST, name);
+    if request.client.is_empty() {
+        line.push('-');
+    } else {
+        // The path of a UNIX socket may contain spaces.
+        let mut client = String::new();
+        add_escaped(&mut client, request.client.as_bytes());
+        line.push_str(&client.replace(' ', "\\x20"));
+    }
+    line.push_str(" - - [");
+    line.push_str(&clf(request.at));
+    line.push_str("] \"");
+    let (method, url) = (records.first(Tag::ReqMethod), records.first(Tag::ReqURL));
+    if method.is_none() && url.is_none() {
+        line.push('-');
+    } else {
+        add_escaped(line, method.unwrap_or_default());
+        line.push(' ');
+        if let Some(host) = header("Host").filter(|host| !host.is_empty()) {
+            line.push_str("http://");
+            add_escaped(line, host);
+        }
+        add_escaped(line, url.unwrap_or_default());
+        line.push(' ');
+        add_escaped(line, records.last(Tag::ReqProtocol).unwrap_or_default());
+    }
+    let _ = write!(line, "\" {} ", request.status);
+    match number(records, Tag::ReqAcct, 4).unwrap_or(0) {
+        0 => line.push('-'),
+        bytes => {
+            let _ = write!(line, "{bytes}");
+        }
+    }
+    for name in ["Referer", "User-Agent"] {
+        line.push_str(" \"");
+        Value::from(header(name)).add_text(line);
+        line.push('"');
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::transaction::transaction;
+    use serde_json::Value;
 
     fn request() -> LogLine {
         LogLine {
@@ -296,22 +323,26 @@ mod tests {
         }
     }
 
+    fn line(format: &str, records: &Transaction) -> String {
+        Format::parse(format).expect(format).line(&request(), records, false)
+    }
+
     #[test]
     fn formats_are_parsed_and_written() {
-        let custom =
-            Format::parse("{time} [{client}] {method} {host}{url} {status} {handling} {bytes} {seconds}");
-        let records = records();
-        assert_eq!(
-            custom.expect("correct").line(&request(), &records, false),
-            "2024-02-28T23:59:59.250Z [127.0.0.1] GET -/\"a\\x0a 200 hit 5 0.001000"
-        );
-        let json = Format::parse("json").expect("correct").line(&request(), &records, true);
-        let value: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
-        assert_eq!(value["url"], "/\"a\\x0a");
+        let all = "{time} [{client}] {method} {host}{url} {status} {handling} {bytes} {seconds}";
+        for (format, expected) in [
+            (all, r#"2024-02-28T23:59:59.250Z [127.0.0.1] GET -/\"a\x0a 200 hit 5 0.001000"#),
+            ("'{req.user-agent}' {epoch}", r#"'a \"b\"\x01</script>' 1709164799.25"#),
+            (r#"{{"u":"{url}","n":{{}}}}"#, r#"{"u":"/\"a\x0a","n":{}}"#),
+            ("{{url}} {url}}", r#"{url} /\"a\x0a}"#),
+        ] {
+            assert_eq!(line(format, &records()), expected, "{format}");
+        }
         for (text, why) in [
             ("xml", "json, "),
             ("", "json"),
             ("{", "closed"),
+            ("{{url}}", "json"),
             ("{ip}", "client"),
             ("{url}\n", "line"),
             ("json:", "no field"),
@@ -323,13 +354,19 @@ mod tests {
     }
 
     fn records() -> Transaction {
+        records_of("a \"b\"\u{1}</script>")
+    }
+
+    fn records_of(agent: &str) -> Transaction {
         transaction(
             3,
             "req 2 rxreq",
             &[
                 (Tag::ReqStart, "127.0.0.1 1234 a0"),
+                (Tag::ReqMethod, "GET"),
+                (Tag::ReqURL, "/\"a\n"),
                 (Tag::ReqProtocol, "HTTP/1.1"),
-                (Tag::ReqHeader, "User-Agent: a \"b\"\u{1}</script>"),
+                (Tag::ReqHeader, &format!("User-Agent: {agent}")),
                 (Tag::RespHeader, "Age: 7"),
                 (Tag::RespReason, "OK"),
                 (Tag::Timestamp, "Process: 1709164799.26 0.01 0.01"),
@@ -342,43 +379,57 @@ mod tests {
     fn json_has_the_chosen_fields_and_is_valid() {
         let names =
             "time,epoch,port,protocol,reason,body_bytes,request_bytes,wait,req.user-agent,resp.Age,resp.None";
-        let format = Format::parse(&format!("json:{names}")).expect("correct");
-        let line = format.line(&request(), &records(), false);
-        let value: Value = serde_json::from_str(&line).expect("it is JSON");
+        let text = line(&format!("json:{names}"), &records());
+        let value: Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(value["req.user-agent"], "a \"b\"\\x01</script>");
         assert_eq!((value["port"].as_u64(), value["wait"].as_f64()), (Some(1234), Some(0.01)));
         assert_eq!((&value["resp.Age"], &value["resp.None"]), (&Value::from("7"), &Value::Null));
         assert_eq!((value["body_bytes"].as_u64(), value["request_bytes"].as_u64()), (Some(5), Some(10)));
-        assert!(names.split(',').all(|name| value.get(name).is_some()), "{line}");
+        assert!(names.split(',').all(|name| value.get(name).is_some()), "{text}");
         let nothing = LogLine { at: f64::NAN, seconds: f64::INFINITY, ..request() };
-        let line = Format::parse("json:epoch,seconds").expect("correct").line(
-            &nothing,
-            &transaction(3, "req 2 rxreq", &[]),
-            false,
+        let format = Format::parse("json:epoch,seconds").expect("correct");
+        let text = format.line(&nothing, &transaction(3, "req 2 rxreq", &[]), false);
+        assert_eq!(text, "{\"epoch\":null,\"seconds\":null}");
+    }
+
+    #[test]
+    fn fields_have_one_type_in_all_json() {
+        for records in [records(), transaction(3, "req 2 rxreq", &[])] {
+            let of_line = LogLine::of(&records).expect("a request");
+            let usual: Value =
+                serde_json::from_str(&Format::json().line(&of_line, &records, false)).expect("it is JSON");
+            assert_eq!(usual, of_line.json());
+            let chosen = Format::parse("json:time,method,url,host").expect("correct");
+            let chosen: Value =
+                serde_json::from_str(&chosen.line(&of_line, &records, false)).expect("it is JSON");
+            for (name, value) in chosen.as_object().expect("an object") {
+                assert_eq!(value, &usual[name], "{name}");
+            }
+        }
+        let refused = LogLine::of(&transaction(3, "req 2 rxreq", &[])).expect("a request").json();
+        assert!(
+            ["client", "method", "host", "url", "status"].iter().all(|name| refused[name].is_null()),
+            "{refused}"
         );
-        assert_eq!(line, "{\"epoch\":null,\"seconds\":null}");
     }
 
     #[test]
     fn combined_lines_cannot_be_broken_by_clients() {
-        let line = Format::Combined.line(&request(), &records(), false);
-        assert_eq!(
-            line,
-            "127.0.0.1 - - [28/Feb/2024:23:59:59 +0000] \"GET /\\\"a\\x0a HTTP/1.1\" 200 5 \"-\" \"a \\\"b\\\"\\x01</script>\""
-        );
-    }
-
-    #[test]
-    fn times_are_dates() {
-        for (at, text) in [
-            (0.0, "1970-01-01T00:00:00.000Z"),
-            (951_782_400.0, "2000-02-29T00:00:00.000Z"),
-            (1_767_225_599.999, "2025-12-31T23:59:59.99"),
-            (f64::MAX, "9999-12-31"),
-            (-1.0, "1970-01-01"),
-            (f64::NAN, "1970-01-01"),
+        for (agent, shown) in [
+            ("a \"b\"\u{1}</script>", r#"a \"b\"\x01</script>"#),
+            (r#"a\" 999"#, r#"a\\\" 999"#),
+            (r"ends\", r"ends\\"),
+            (r"\x01", r"\\x01"),
         ] {
-            assert!(utc(at).starts_with(text), "{at}: {}", utc(at));
+            assert_eq!(
+                line("combined", &records_of(agent)),
+                format!(
+                    r#"127.0.0.1 - - [28/Feb/2024:23:59:59 +0000] "GET /\"a\x0a HTTP/1.1" 200 5 "-" "{shown}""#
+                )
+            );
+            assert_eq!(line("'\"{req.user-agent}\"'", &records_of(agent)), format!("'\"{shown}\"'"));
         }
+        let refused = transaction(3, "req 2 rxreq", &[(Tag::ReqAcct, "1 0 1 2 0 2")]);
+        assert!(line("combined", &refused).contains("] \"-\" 200 - \"-\" \"-\""));
     }
 }

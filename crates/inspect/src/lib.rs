@@ -7,8 +7,10 @@
 
 pub mod access_log;
 pub mod counters;
+mod dates;
 pub mod directory;
 mod fault;
+mod field_value;
 pub mod follow;
 mod http2;
 pub mod invalidation;

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lacquer_shm::Tag;
 use serde_json::{Value, json};
 
+use crate::dates::utc;
 use crate::page::{WIDTH, duration, plain};
 use crate::transaction::{Kind, REQUEST, Timestamp, Transaction};
 
@@ -33,6 +34,8 @@ pub struct Filter {
     /// A status such as `404`, or a class such as `5xx`.
     pub status: Option<String>,
     pub only_misses: bool,
+    /// The number of a request, which error pages show.
+    pub vxid: Option<u64>,
 }
 
 /// The records of a request that its line is made of.
@@ -226,10 +229,14 @@ impl LogLine {
         if has_colors && !color.is_empty() { format!("{color}{line}\x1b[0m") } else { line }
     }
 
+    /// Returns the fields of the format `json`. Absent ones are null.
     pub fn json(&self) -> Value {
+        let text = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
         json!({
-            "vxid": self.vxid, "time": self.at, "client": self.client, "method": self.method, "host": self.host,
-            "url": self.url, "status": self.status, "handling": self.how, "bytes": self.bytes, "seconds": self.seconds,
+            "vxid": self.vxid, "time": utc(self.at), "epoch": self.at, "client": text(&self.client),
+            "method": text(&self.method), "host": text(&self.host), "url": text(&self.url),
+            "status": Some(self.status).filter(|status| *status > 0),
+            "handling": self.how, "bytes": self.bytes, "seconds": self.seconds,
         })
     }
 }
@@ -241,7 +248,8 @@ impl Filter {
             let mut pairs = wanted.chars().zip(status.chars());
             wanted.len() == status.len() && pairs.all(|(want, is)| want == is || matches!(want, 'x' | 'X'))
         };
-        self.url.as_deref().is_none_or(|text| format!("{}{}", line.host, line.url).contains(text))
+        self.vxid.is_none_or(|vxid| vxid == line.vxid)
+            && self.url.as_deref().is_none_or(|text| format!("{}{}", line.host, line.url).contains(text))
             && self.status.as_deref().is_none_or(is_status)
             && (!self.only_misses || !matches!(line.how, "hit" | "graced-hit" | "synth"))
     }
@@ -307,12 +315,19 @@ mod tests {
     fn filters_select_requests() {
         let line = line(&[(Tag::RespStatus, "404"), (Tag::ReqURL, "/a/b"), (Tag::VCL_call, "MISS")]);
         let accepts = |url: Option<&str>, status: Option<&str>, only_misses| {
-            let filter =
-                Filter { url: url.map(str::to_owned), status: status.map(str::to_owned), only_misses };
+            let filter = Filter {
+                url: url.map(str::to_owned),
+                status: status.map(str::to_owned),
+                only_misses,
+                vxid: None,
+            };
             filter.accepts(&line)
         };
         assert!(accepts(Some("a/"), Some("4xx"), true) && accepts(None, Some("404"), false));
         assert!(!accepts(Some("c"), None, false) && !accepts(None, Some("5xx"), false));
         assert!(!accepts(None, Some("4"), false));
+        for (vxid, is_accepted) in [(3, true), (4, false)] {
+            assert_eq!(Filter { vxid: Some(vxid), ..Filter::default() }.accepts(&line), is_accepted);
+        }
     }
 }

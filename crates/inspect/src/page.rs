@@ -24,20 +24,21 @@ pub fn add_plain(text: &mut String, bytes: &[u8]) {
     }
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            match c {
-                c if c.is_ascii_control() => {
-                    let _ = write!(text, "\\x{:02x}", c as u32);
-                }
-                c if c.is_control() || is_invisible(c) => {
-                    let _ = write!(text, "\\u{{{:x}}}", c as u32);
-                }
-                c => text.push(c),
-            }
+            add_plain_char(text, c);
         }
         for byte in chunk.invalid() {
             let _ = write!(text, "\\x{byte:02x}");
         }
     }
+}
+
+/// Appends a character like [`plain`].
+pub fn add_plain_char(text: &mut String, c: char) {
+    let _ = match c {
+        c if c.is_ascii_control() => write!(text, "\\x{:02x}", c as u32),
+        c if c.is_control() || is_invisible(c) => write!(text, "\\u{{{:x}}}", c as u32),
+        c => return text.push(c),
+    };
 }
 
 /// Returns whether a character changes the direction of text or is not visible.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use lacquer_http::trace_context::TraceContext;
 use lacquer_shm::Tag;
 
+use crate::page::plain;
 use crate::ring::Record;
 
 /// Maximum number of transactions that have not ended; the oldest ones are dropped.
@@ -106,22 +107,31 @@ impl Transaction {
     }
 
     /// Returns the value of a header, from the records of a kind up to index `end`. A later record replaces it, and one
-    /// of the other kind removes it.
-    pub fn header_until(&self, (set, unset): (Tag, Tag), name: &str, end: usize) -> Option<String> {
+    /// of the other kind removes it. Bytes that are not UTF-8 are escaped.
+    pub fn header_until(&self, tags: (Tag, Tag), name: &str, end: usize) -> Option<String> {
+        self.header_bytes_until(tags, name, end).map(text)
+    }
+
+    fn header_bytes_until(&self, (set, unset): (Tag, Tag), name: &str, end: usize) -> Option<&[u8]> {
         let mut value = None;
         for record in self.records().take(end).filter(|record| record.tag == set || record.tag == unset) {
             let Some((_, text)) =
-                split_header(record.text).filter(|(field, _)| field.eq_ignore_ascii_case(name))
+                header_parts(record.text).filter(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))
             else {
                 continue;
             };
             value = (record.tag == set).then_some(text);
         }
-        value.map(str::to_owned)
+        value
     }
 
     pub fn header(&self, tags: (Tag, Tag), name: &str) -> Option<String> {
         self.header_until(tags, name, usize::MAX)
+    }
+
+    /// Returns the bytes of a header's last value.
+    pub fn header_bytes(&self, tags: (Tag, Tag), name: &str) -> Option<&[u8]> {
+        self.header_bytes_until(tags, name, usize::MAX)
     }
 
     /// Returns the span of the transaction, and the number of the span above it, which is 0 if there is none. `None` if
@@ -197,11 +207,20 @@ fn relation(text: &[u8]) -> Option<(Kind, u64, &str)> {
     Some((kind, words.next()?.parse().ok()?, words.next().unwrap_or_default()))
 }
 
-/// Splits a record of a header into name and value.
-pub fn split_header(text: &[u8]) -> Option<(&str, &str)> {
-    let text = std::str::from_utf8(text).ok()?;
-    let (name, value) = text.split_once(':')?;
-    Some((name, value.trim()))
+/// Splits a record of a header into name and value. Bytes that are not UTF-8 are escaped in the value.
+pub fn split_header(record: &[u8]) -> Option<(&str, String)> {
+    let (name, value) = header_parts(record)?;
+    Some((std::str::from_utf8(name).ok()?, text(value)))
+}
+
+fn header_parts(record: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = record.iter().position(|byte| *byte == b':')?;
+    Some((&record[..colon], record[colon + 1..].trim_ascii()))
+}
+
+/// Returns UTF-8 as it is, and other bytes with escapes, so that no byte hides a value.
+fn text(bytes: &[u8]) -> String {
+    std::str::from_utf8(bytes).map_or_else(|_| plain(bytes), str::to_owned)
 }
 
 /// Joins records to transactions. Records whose `Begin` was not read are ignored.
@@ -342,6 +361,21 @@ mod tests {
         }
         assert_eq!(grouping.add(&record(10, Tag::End, "")), None, "there were too many");
         assert!([11, 12].iter().all(|vxid| grouping.add(&record(*vxid, Tag::End, "")).is_some()));
+    }
+
+    #[test]
+    fn a_byte_that_is_not_utf8_hides_no_header() {
+        let begin = Record { tag: Tag::Begin, vxid: 2, is_backend: false, text: b"req 1 rxreq" };
+        let mut grouping = Grouping::default();
+        assert_eq!(grouping.add(&begin), None);
+        for text in [&b"User-Agent: a\xffb \xc3\xa9"[..], b"Host: h"] {
+            assert_eq!(grouping.add(&Record { tag: Tag::ReqHeader, text, ..begin }), None);
+        }
+        let t = grouping.add(&Record { tag: Tag::End, text: b"", ..begin }).expect("it ends");
+        assert_eq!(t.header(REQUEST, "user-agent"), Some("a\\xffb \u{e9}".into()));
+        assert_eq!(t.header_bytes(REQUEST, "user-agent"), Some(&b"a\xffb \xc3\xa9"[..]));
+        assert_eq!(split_header(b"User-Agent: a\xffb"), Some(("User-Agent", "a\\xffb".to_owned())));
+        assert_eq!(split_header(b"\xff: a"), None);
     }
 
     #[test]

@@ -107,12 +107,12 @@ pub fn show(text: &str) {
 pub fn show_bytes(text: &[u8]) {
     let mut out = std::io::stdout();
     if let Err(error) = out.write_all(text).and_then(|()| out.flush()) {
-        is_unwritten(&error);
+        note_unwritten(&error);
     }
 }
 
 /// Notes a failure to write to standard output, unless its reader has closed it.
-pub fn is_unwritten(error: &std::io::Error) {
+pub fn note_unwritten(error: &std::io::Error) {
     if error.kind() != std::io::ErrorKind::BrokenPipe {
         let _ = UNWRITTEN.set(fault::os_error_text(error));
     }

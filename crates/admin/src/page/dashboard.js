@@ -479,8 +479,8 @@ async function log() {
       if (name === "dropped") $("log-dropped").textContent = count(line.count) + " requests were left out";
       if (name !== "log" || state.paused) return;
       const row = element("tr");
-      row.append(element("td", clock(line.time)), element("td", line.client), element("td", line.method + " " + line.host + line.url, "long"),
-        element("td", line.status, line.status >= 500 ? "bad" : ""), element("td", line.handling), element("td", bytes(line.bytes), "number"), element("td", duration(line.seconds), "number"));
+      row.append(element("td", clock(line.epoch)), element("td", line.client ?? ""), element("td", (line.method ?? "") + " " + (line.host ?? "") + (line.url ?? ""), "long"),
+        element("td", line.status ?? "", (line.status ?? 0) >= 500 ? "bad" : ""), element("td", line.handling), element("td", bytes(line.bytes), "number"), element("td", duration(line.seconds), "number"));
       body.prepend(row);
       while (body.rows.length > LINES) body.deleteRow(-1);
     });

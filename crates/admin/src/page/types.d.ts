@@ -51,12 +51,13 @@ interface StorageAges { name: string; objects: number; ages: { limits: number[];
 interface Lists { bans: Ban[]; tags: number; vcls: Vcl[]; storages: StorageAges[] }
 
 interface LogLine {
-  time: number;
-  client: string;
-  method: string;
-  host: string;
-  url: string;
-  status: number;
+  time: string;
+  epoch: number;
+  client: string | null;
+  method: string | null;
+  host: string | null;
+  url: string | null;
+  status: number | null;
   handling: string;
   bytes: number;
   seconds: number;

@@ -228,7 +228,7 @@ impl<'a> Historian<'a> {
 
 /// Returns the tags of a response, as VCL has left them.
 fn tags(fetch: &Transaction) -> Vec<String> {
-    let mut lists: Vec<(&str, &str)> = Vec::new();
+    let mut lists: Vec<(&str, String)> = Vec::new();
     for record in fetch.records() {
         let Some((name, value)) = split_header(record.text) else { continue };
         if !TAG_HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name)) {

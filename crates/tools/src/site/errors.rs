@@ -47,7 +47,7 @@ fn write_side(side: &Side, text: &mut String) {
     set {response}.http.Cache-Control = \"no-store\";
     set {response}.http.X-Content-Type-Options = \"nosniff\";
 {retry}    set {response}.http.X-Request-Id = {request}.xid;
-    if ({request}.http.X-Request-Id ~ \"^[A-Za-z0-9._:/=+-]{{1,100}}$\") {{
+    if ({request}.http.X-Request-Id ~ \"^[A-Za-z0-9._:/=+@-]{{1,100}}$\") {{
         set {response}.http.X-Request-Id = {request}.http.X-Request-Id;
     }}
     if ({request}.http.Accept !~ \"text/html\") {{

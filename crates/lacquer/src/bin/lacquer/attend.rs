@@ -135,7 +135,7 @@ impl Attendant {
                 }
             }
         });
-        sink.flush();
+        let _ = sink.flush();
         let lost = sink.dropped() - self.dropped;
         if lost > 0 {
             self.dropped += lost;

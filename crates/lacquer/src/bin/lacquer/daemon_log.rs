@@ -11,7 +11,7 @@ use lacquer_inspect::log_line::{Filter, LogLine};
 use lacquer_inspect::log_sink::{Sink, Target};
 use lacquer_inspect::request_log::RequestLog;
 use lacquer_inspect::transaction::Transaction;
-use lacquer_manager::is_unwritten;
+use lacquer_manager::note_unwritten;
 
 use crate::args::Values;
 use crate::colors;
@@ -30,6 +30,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         url: values.one("url").map(str::to_owned),
         status: values.one("status").map(status).transpose()?,
         only_misses: values.has("misses"),
+        vxid: values.one("vxid").map(vxid).transpose()?,
     };
     let count = match values.one("lines") {
         None => LINES,
@@ -54,7 +55,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let mut sink = Sink::new(target(values)?);
     for line in last.drain(..) {
         if let Err(error) = sink.write(&line) {
-            is_unwritten(&error);
+            note_unwritten(&error);
             return Ok(ExitCode::SUCCESS);
         }
     }
@@ -62,7 +63,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         return follow(&mut requests, &filter, &line_of, &mut sink);
     }
     let end = Instant::now() + LAST_LINES;
-    while !sink.flush() && Instant::now() < end {
+    while matches!(sink.flush(), Ok(false)) && Instant::now() < end {
         thread::sleep(PAUSE);
     }
     Ok(ExitCode::SUCCESS)
@@ -74,7 +75,7 @@ fn format(values: &Values) -> Result<Format, Failure> {
         (Some(text), false) => Format::parse(text).map_err(|hint| {
             Failure::new(format_args!("--format {}: not a format", text.escape_debug())).hint(hint)
         }),
-        (None, true) => Ok(Format::Json),
+        (None, true) => Ok(Format::json()),
         (None, false) => Ok(Format::Text),
     }
 }
@@ -97,10 +98,9 @@ fn follow(
     loop {
         let mut is_open = true;
         read(requests, filter, line_of, &mut |line| {
-            is_open = is_open && sink.write(&line).inspect_err(is_unwritten).is_ok();
+            is_open = is_open && sink.write(&line).inspect_err(note_unwritten).is_ok();
         })?;
-        sink.flush();
-        if !is_open {
+        if sink.flush().is_err() || !is_open {
             return Ok(ExitCode::SUCCESS);
         }
         if requests.missed() > missed {
@@ -127,6 +127,13 @@ fn read(
         }
     });
     read.map_err(Failure::of)
+}
+
+fn vxid(word: &str) -> Result<u64, Failure> {
+    word.parse().map_err(|_| {
+        Failure::new(format_args!("--vxid {}: not a number", word.escape_debug()))
+            .hint("write the number of a request, as an error page shows it")
+    })
 }
 
 fn status(word: &str) -> Result<String, Failure> {

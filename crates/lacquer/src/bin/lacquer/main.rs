@@ -109,6 +109,7 @@ const COMMANDS: &[Command] = &[
             Opt::one("url", "TEXT", "only requests whose host and URL contain this text"),
             Opt::one("status", "STATUS", "only requests with this status: 404, or a class: 5xx"),
             Opt::flag("misses", "only requests that the cache did not serve"),
+            Opt::one("vxid", "N", "only the request with this number, which error pages show"),
             Opt::flag("json", "print each request as JSON"),
             Opt::one(
                 "format",
