@@ -1,5 +1,6 @@
 //! `lacquer run --log`, `--log-to` and `--web`: what leaves a running site besides its pages.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use lacquer_testing::Folder;
 use lacquer_testing::admin::AdminPort;
-use lacquer_testing::daemon::until;
+use lacquer_testing::daemon::{signal, until};
 use serde_json::Value;
 
 use crate::{App, Site, lacquer};
@@ -62,6 +63,50 @@ fn the_system_log_gets_a_message_for_each_request() {
     let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
     assert!(text.starts_with("<134>lacquer[") && text.contains("/page HTTP/1.1\" 200 "), "{text}");
     assert!(text.contains("\"http://a/\\\"\""), "{text}");
+}
+
+/// Returns the processes that attend a site, each with its parent: the supervisor, and the one that writes the log.
+fn attendants(site: &Site) -> Vec<(u32, u32)> {
+    let instance = site.folder.join("instance").display().to_string();
+    let ids = fs::read_dir("/proc").expect("it is mounted").flatten().filter_map(|entry| {
+        let id: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let words = fs::read_to_string(format!("/proc/{id}/cmdline")).ok()?;
+        words.contains(&format!("\0attend\0{instance}\0")).then_some(id)
+    });
+    let parent = |id| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+        Some((id, parent))
+    };
+    ids.filter_map(parent).collect()
+}
+
+#[test]
+fn a_log_survives_its_processes() {
+    let app = App::start(MINUTE);
+    let mut site = Site::start(&["--backend", &app.url(), "--log", "{url}"], &[]);
+    let has = |site: &Site, line: &str| until(|| site.folder.read("out").lines().any(|found| found == line));
+    site.get("/first");
+    assert!(has(&site, "/first"));
+    let all = attendants(&site);
+    let is_child = |(_, parent): &&(u32, u32)| all.iter().any(|(id, _)| id == parent);
+    let writer = all.iter().find(is_child).expect("it has a supervisor").0;
+    let supervisor = all.iter().find(|found| !is_child(found)).expect("the supervisor").0;
+    signal(writer, "-KILL");
+    assert!(until(|| site.folder.read("err").contains("is started again")), "{}", site.folder.read("err"));
+    let mut number = 0;
+    assert!(until(|| {
+        number += 1;
+        site.get(&format!("/again/{number}"));
+        site.folder.read("out").contains("/again/")
+    }));
+    signal(supervisor, "-KILL");
+    site.get("/alone");
+    assert!(has(&site, "/alone"));
+    assert_eq!(site.folder.read("out").matches("/first").count(), 1, "no line is written twice");
+    site.end("-INT");
+    assert!(until(|| site.folder.read("err").contains("Lacquer served ")));
+    assert!(until(|| attendants(&site).is_empty()));
 }
 
 #[test]

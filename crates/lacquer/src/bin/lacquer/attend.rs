@@ -1,9 +1,9 @@
 //! The companion of `lacquer run`: a process beside the daemon that writes the access log to standard output, and at the
-//! end what was served to standard error. It reads both from shared memory, so that the daemon never waits for it.
+//! end what was served to standard error. It reads both from shared memory, so that the daemon never waits for it. Its parent,
+//! the supervisor, starts it again if it is killed, and it continues without the supervisor.
 
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::process::parent_id;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -14,6 +14,7 @@ use lacquer_inspect::counters::{self, Counter};
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_sink::{Sink, Target};
 use lacquer_inspect::request_log::RequestLog;
+use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
 use crate::colors;
@@ -21,7 +22,16 @@ use crate::failure::Failure;
 
 /// The name of the command, which users do not type.
 pub const NAME: &str = "attend";
-const PARENT: &str = "LACQUER_ATTENDED";
+const DAEMON: &str = "LACQUER_ATTENDED";
+/// Which companion of the daemon a process is; the supervisor has no such variable.
+const ROLE: &str = "LACQUER_ATTENDANT_ROLE";
+const FIRST: &str = "first";
+/// It begins at the end of the log, because an earlier one has written what is in it.
+const LATER: &str = "later";
+/// Time between two looks of the supervisor.
+const LOOK: Duration = Duration::from_millis(500);
+/// Maximum pause before a companion is started again.
+const MAX_LOOK: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Number of pauses between two looks at the counters.
 const ROUNDS: u32 = 20;
@@ -35,31 +45,63 @@ pub fn start(name: &str, log: Option<(&str, &str)>) -> Result<u32, Failure> {
     command
         .args([NAME, name])
         .args(log.iter().flat_map(|(format, target)| [format, target]))
-        .env(PARENT, std::process::id().to_string())
+        .env(DAEMON, std::process::id().to_string())
         .stdin(Stdio::null());
     command.spawn().map(|child| child.id()).map_err(failed)
 }
 
+/// A process that may have ended.
+#[derive(Clone, Copy)]
+struct Process {
+    id: u32,
+    /// When it began, by which another process with the same number differs.
+    since: u64,
+}
+
+impl Process {
+    fn of(id: u32) -> Option<Process> {
+        let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let since = since(&text)?;
+        Some(Process { id, since })
+    }
+
+    fn has_ended(self) -> bool {
+        Process::of(self.id).is_none_or(|present| present.since != self.since)
+    }
+}
+
+/// Returns when a process began, from its file `stat` (proc_pid_stat(5)). `None` if it has ended and its parent does not know
+/// it yet.
+fn since(stat: &str) -> Option<u64> {
+    // The name of the program is in parentheses, and may contain some.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut words = rest.split(' ');
+    words.next().filter(|state| !matches!(*state, "Z" | "X"))?;
+    words.nth(18)?.parse().ok()
+}
+
 /// Runs until the daemon ends.
 pub fn run(words: &[String]) -> ExitCode {
-    let parent = std::env::var(PARENT).ok().and_then(|pid| pid.parse().ok());
-    let (Some(parent), Some(name)) = (parent, words.first()) else {
+    let daemon = std::env::var(DAEMON).ok().and_then(|pid| Process::of(pid.parse().ok()?));
+    let (Some(daemon), Some(name)) = (daemon, words.first()) else {
         return ExitCode::FAILURE;
     };
-    // Ctrl-C reaches this process too. It ends when the daemon has stopped its worker, and says so.
+    // Ctrl-C reaches these processes too. They end when the daemon has stopped its worker, and says so.
     let (is_ignored, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
     for (signal, flag) in [(SIGINT, &is_ignored), (SIGTERM, &is_ignored), (SIGUSR1, &is_over)] {
         if signal_hook::flag::register(signal, Arc::clone(flag)).is_err() {
             return ExitCode::FAILURE;
         }
     }
-    thread::spawn(move || end_with(parent));
+    let Ok(role) = std::env::var(ROLE) else { return supervise(daemon, words, &is_over) };
+    thread::spawn(move || end_with(daemon));
     let format = words.get(1).and_then(|text| Format::parse(text).ok());
     let target = words.get(2).and_then(|text| Target::parse(text).ok()).unwrap_or(Target::Stdout);
     let mut attendant = Attendant::new(format, Sink::new(target));
+    attendant.is_first = role == FIRST;
     for round in 0_u32.. {
         // The worker's last records and counts are complete then, and its files remain until this process ends.
-        let is_last = is_over.load(Relaxed) || parent_id() != parent;
+        let is_last = is_over.load(Relaxed) || daemon.has_ended();
         attendant.find(name);
         attendant.write_log();
         if round % ROUNDS == 0 || is_last {
@@ -74,10 +116,61 @@ pub fn run(words: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Starts a companion again that was killed, until the daemon ends, and passes on the signal that all is over.
+fn supervise(daemon: Process, words: &[String], is_over: &AtomicBool) -> ExitCode {
+    let companion = |role| -> io::Result<Child> {
+        Command::new(std::env::current_exe()?)
+            .arg(NAME)
+            .args(words)
+            .env(ROLE, role)
+            .stdin(Stdio::null())
+            .spawn()
+    };
+    let (mut role, mut pause) = (FIRST, LOOK);
+    while !daemon.has_ended() {
+        let mut child = match companion(role) {
+            Ok(child) => child,
+            Err(error) => {
+                report(&format!("lacquer: cannot start the access log: {error}\n"));
+                return ExitCode::FAILURE;
+            }
+        };
+        let mut round = 0_u32;
+        let status = loop {
+            thread::sleep(PAUSE);
+            round = round.wrapping_add(1);
+            match child.try_wait() {
+                Ok(Some(_)) if is_over.load(Relaxed) => return ExitCode::SUCCESS,
+                Ok(Some(status)) => break status,
+                Ok(None) if is_over.load(Relaxed) => tell(&child),
+                // It ends by itself, after the last lines.
+                Ok(None) if round.is_multiple_of(ROUNDS) && daemon.has_ended() => return ExitCode::SUCCESS,
+                Ok(None) => {}
+                Err(_) => return ExitCode::FAILURE,
+            }
+        };
+        report(&format!(
+            "lacquer: the process that writes the access log ended ({status}) and is started again; \
+             the log lacks the requests of the meantime\n"
+        ));
+        role = LATER;
+        thread::sleep(pause);
+        pause = (pause * 2).min(MAX_LOOK);
+    }
+    ExitCode::SUCCESS
+}
+
+/// Passes on the signal that all is over.
+fn tell(companion: &Child) {
+    if let Some(pid) = i32::try_from(companion.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::USR1);
+    }
+}
+
 /// Ends the process after the daemon, although a reader of the log does not read.
-fn end_with(parent: u32) {
-    while parent_id() == parent {
-        thread::sleep(Duration::from_millis(500));
+fn end_with(daemon: Process) {
+    while !daemon.has_ended() {
+        thread::sleep(LOOK);
     }
     thread::sleep(LAST_LINES);
     std::process::exit(0);
@@ -89,6 +182,10 @@ struct Attendant {
     format: Option<Format>,
     sink: Sink,
     has_colors: bool,
+    /// It writes what the log already has.
+    is_first: bool,
+    /// Requests whose lines were written, or reported as missing.
+    seen: u64,
     missed: u64,
     dropped: u64,
     served: Option<Served>,
@@ -102,6 +199,8 @@ impl Attendant {
             format,
             sink,
             has_colors: colors::wanted(io::stdout().is_terminal()),
+            is_first: true,
+            seen: 0,
             missed: 0,
             dropped: 0,
             served: None,
@@ -116,26 +215,30 @@ impl Attendant {
                 found.filter(|found| found.worker_blocks("Log").is_ok_and(|all| !all.is_empty()));
         }
         let Some(directory) = self.directory.as_ref().filter(|_| self.format.is_some()) else { return };
-        if self.requests.is_none() {
-            self.requests = RequestLog::open(directory).ok();
+        if self.requests.is_some() {
+            return;
+        }
+        self.requests = RequestLog::open(directory).ok();
+        if let Some(requests) = self.requests.as_mut().filter(|_| !self.is_first) {
+            let _ = requests.read(&mut |_| {});
+            self.missed = requests.missed();
+            self.count();
+            self.seen = self.served.map_or(0, |served| served.requests);
         }
     }
 
     fn write_log(&mut self) {
         let (Some(requests), Some(format)) = (&mut self.requests, &self.format) else { return };
-        let mut is_open = true;
-        let (has_colors, sink) = (self.has_colors, &mut self.sink);
+        let mut failure = None;
+        let (has_colors, sink, seen) = (self.has_colors, &mut self.sink, &mut self.seen);
         // A worker that ends takes its log with it.
         let _ = requests.read_with(&mut |line, records| {
-            if is_open && let Err(error) = sink.write(&format.line(&line, records, has_colors)) {
-                is_open = false;
-                // A reader that has closed its end needs no message.
-                if error.kind() != io::ErrorKind::BrokenPipe {
-                    report(&format!("lacquer: the access log ends, because it cannot be written: {error}\n"));
-                }
+            *seen += 1;
+            if failure.is_none() {
+                failure = sink.write(&format.line(&line, records, has_colors)).err();
             }
         });
-        let _ = sink.flush();
+        let failure = failure.or_else(|| sink.flush().err());
         let lost = sink.dropped() - self.dropped;
         if lost > 0 {
             self.dropped += lost;
@@ -143,23 +246,46 @@ impl Attendant {
                 "lacquer: {lost} lines of the access log were dropped: --log-to does not read them\n"
             ));
         }
-        let times = requests.missed() - self.missed;
-        if times > 0 {
-            self.missed = requests.missed();
-            report(&format!(
-                "lacquer: the access log lacks requests: they were overwritten {times} times before they were read\n         \
-                 its reader is too slow; -p vsl_space=1G makes room\n"
-            ));
+        let missed = requests.missed();
+        if missed > self.missed {
+            self.missed = missed;
+            self.report_missing();
         }
-        if !is_open {
+        if let Some(error) = failure {
+            report(&match error.kind() {
+                io::ErrorKind::BrokenPipe => {
+                    "lacquer: the access log has ended: nobody reads standard output any more\n".to_owned()
+                }
+                _ => format!("lacquer: the access log has ended: it cannot be written: {error}\n"),
+            });
             (self.format, self.requests) = (None, None);
         }
+    }
+
+    /// Reports requests that were overwritten before they were read. Their number is the daemon's, without those that were
+    /// written.
+    fn report_missing(&mut self) {
+        self.count();
+        let all = self.served.map_or(0, |served| served.requests);
+        let lacking = match all.saturating_sub(self.seen) {
+            0 => "some".to_owned(),
+            lacking => format!("about {lacking}"),
+        };
+        self.seen = self.seen.max(all);
+        report(&format!(
+            "lacquer: the access log lacks {lacking} requests: they were overwritten before they were read\n         \
+             its reader is too slow; -p vsl_space=1G makes room\n"
+        ));
     }
 
     fn count(&mut self) {
         let all = self.directory.as_ref().and_then(|directory| counters::read(directory).ok());
         // The counters of a worker that has ended are gone.
         if let Some(served) = all.map(|all| Served::of(&all)).filter(|served| served.requests > 0) {
+            if self.served.is_some_and(|before| before.requests > served.requests) {
+                // Another worker counts from 0.
+                self.seen = 0;
+            }
             self.served = Some(served);
         }
     }
@@ -225,6 +351,16 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_is_recognized() {
+        let own = Process::of(std::process::id()).expect("it runs");
+        assert!(!own.has_ended() && Process { since: own.since + 1, ..own }.has_ended());
+        let stat =
+            |state: &str| format!("7 (a ) b) {state} 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 99 20");
+        assert_eq!((since(&stat("S")), since(&stat("Z"))), (Some(99), None));
+        assert_eq!((since(""), since("7 (a) S 1")), (None, None));
+    }
 
     #[test]
     fn sums_are_a_sentence() {
