@@ -39,7 +39,9 @@ pub fn man_of_reference(reference: &Reference) -> String {
     let name = reference.name;
     let title = name.to_ascii_uppercase();
     let mut page = format!(".TH {title} 7 \"\" \"{}\" \"Reference\"\n", plain(&reference.version));
-    let _ = write!(page, ".SH NAME\n{} \\- {}\n.SH DESCRIPTION\n", plain(name), plain(reference.summary));
+    // Names are long: a line may consist of one, and cannot be adjusted.
+    let _ =
+        write!(page, ".ad l\n.SH NAME\n{} \\- {}\n.SH DESCRIPTION\n", plain(name), plain(reference.summary));
     add_marked(&reference.about, ".PP", &mut page);
     for group in &reference.groups {
         let _ = writeln!(page, ".SH \"{}\"", plain(&group.title.to_ascii_uppercase()));

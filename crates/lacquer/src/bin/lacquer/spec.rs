@@ -68,6 +68,12 @@ pub fn storage(given: Option<&str>) -> Result<String, Failure> {
         return Err(Failure::new(format_args!("--storage {spec}: there is no storage of the kind {kind}"))
             .hint("write a size for memory, such as 512M, or disk,FILE,size=10G"));
     }
+    if kind == "disk"
+        && let Some(bare) = spec.split(',').skip(2).find(|word| !word.contains('='))
+    {
+        return Err(Failure::new(format_args!("--storage {spec}: {bare} has no name"))
+            .hint(format!("write disk,FILE,size={bare}")));
+    }
     Ok(spec.to_owned())
 }
 
@@ -104,5 +110,20 @@ mod tests {
         assert_eq!(storage(Some("s0=disk,/x,size=1G")).as_deref(), Ok("s0=disk,/x,size=1G"));
         assert!(storage(Some("12")).is_err());
         assert!(storage(Some("ram,1G")).is_err());
+        assert!(storage(Some("disk,/x,20G")).is_err());
+    }
+
+    #[test]
+    fn storages_in_the_pages_for_migration_are_accepted() {
+        for page in [
+            include_str!("../../../../../docs/migrate/nginx.md"),
+            include_str!("../../../../../docs/migrate/squid.md"),
+        ] {
+            let values = page.split("storage = \"").skip(1).filter_map(|rest| rest.split('"').next());
+            assert!(values.clone().any(|value| value.starts_with("disk,")));
+            for value in values {
+                assert!(storage(Some(value)).is_ok(), "{value}");
+            }
+        }
     }
 }
