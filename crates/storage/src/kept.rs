@@ -126,6 +126,8 @@ fn list(spans: &Spans, body_from: usize, tags: &[u64]) -> Option<Vec<u64>> {
                         let sum = u64::from(check(span.bytes())) << 32;
                         words.splice(2..2, [span.place()?.bits()?, span.len() as u64 | sum]);
                     }
+                    // A piece without bytes.
+                    KeptPart::Piece { sums: [], .. } => {}
                     KeptPart::Piece { span, skip, sums } => {
                         words[0] += 1 << 32;
                         words.extend([span.place()?.bits()?, span.len() as u64 | (skip as u64) << 32]);
@@ -137,6 +139,11 @@ fn list(spans: &Spans, body_from: usize, tags: &[u64]) -> Option<Vec<u64>> {
                 }
                 Some(())
             })?;
+            let has_bytes = words[0] >> 32 > 0 || words[1] & 1 != 0;
+            if !has_bytes {
+                // The next process finds the empty body in the span of the head.
+                words[1] = u64::from(check(&[])) << 32;
+            }
         }
     }
     Some(words)

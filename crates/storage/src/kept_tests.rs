@@ -100,6 +100,35 @@ pub(crate) fn keep(stored: &Stored, n: u64) {
     stored.keep(n as u8 & 15, &(0..n % 20).collect::<Vec<u64>>());
 }
 
+#[test]
+fn empty_bodies_are_kept() {
+    let arena = arena();
+    let mut objects = Vec::new();
+    for n in 1..=12 {
+        let head = head(n);
+        let parts = Parts { head: &[&head], extra: &[] };
+        let expected = [None, Some(0), Some(900)][n as usize % 3];
+        let (stored, mut writer) =
+            Stored::begin(&arena, parts, expected, SIZES, n % 2 == 0).expect("there is room");
+        if n > 6 {
+            writer.write(&[]).expect("there is room");
+        }
+        if n.is_multiple_of(4) {
+            stored.set_extra(&n.to_le_bytes());
+        }
+        writer.finish();
+        stored.record().begin(n, 1000.0, [60.0, 10.0, 0.0]);
+        keep(&stored, n);
+        objects.push(stored);
+    }
+    let next = arena.copy_files().and_then(|files| files.open(SIZE)).expect("memory");
+    let found = take(&next);
+    assert_eq!(found.len(), objects.len());
+    for kept in found.values() {
+        assert_eq!((kept.stored.state(), body(&kept.stored)), (BodyState::Complete, Vec::new()));
+    }
+}
+
 /// A random history of objects that are stored, kept, changed, shared and dropped. At random moments the process is
 /// killed: the next one finds exactly the objects that were kept and not dropped, and continues.
 #[test]
