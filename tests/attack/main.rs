@@ -45,3 +45,4 @@ mod tls_clients;
 mod tls_origins;
 mod unread;
 mod upgrades;
+mod variants;

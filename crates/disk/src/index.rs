@@ -31,7 +31,12 @@ pub fn variant(names: u64, values: u64) -> u32 {
 
 /// Returns whether a request may match both variants of a key.
 pub fn are_rivals(a: u32, b: u32) -> bool {
-    a == b || a >> FAMILY_SHIFT != b >> FAMILY_SHIFT
+    a == b || !have_same_names(a, b)
+}
+
+/// Returns whether the names of the headers by which two variants vary have the same hash.
+pub fn have_same_names(a: u32, b: u32) -> bool {
+    a >> FAMILY_SHIFT == b >> FAMILY_SHIFT
 }
 
 /// Returns the number of the shard with a fingerprint.
@@ -142,13 +147,9 @@ impl Table {
         {
             return 0;
         }
-        let mut change = 1_u64;
-        while let Some(at) = { self.find(entry.fingerprint).find(|&at| is_rival(&self.entries[at])) } {
-            self.remove(at);
-            change = change.wrapping_sub(1);
-        }
+        let removed = self.remove_if(entry.fingerprint, is_rival);
         self.add(entry);
-        change
+        1_u64.wrapping_sub(removed)
     }
 
     /// Adds an entry if there is none with its fingerprint, in one pass. Returns whether it was added.
@@ -193,6 +194,14 @@ impl Table {
         for entry in old.into_iter().filter(|entry| !entry.is_free()) {
             self.place(entry);
         }
+    }
+
+    /// Removes the entries with a fingerprint for which `gone` returns true. Returns their number.
+    fn remove_if(&mut self, fingerprint: u64, gone: impl Fn(&Entry) -> bool) -> u64 {
+        let found: Vec<usize> = self.find(fingerprint).filter(|&at| gone(&self.entries[at])).collect();
+        // The last one first, because a removal moves only later entries.
+        found.iter().rev().for_each(|&at| self.remove(at));
+        found.len() as u64
     }
 
     /// Removes an entry, and moves later ones so that no gap separates one from its home.
@@ -300,12 +309,7 @@ impl Index {
 
     /// Removes the objects with a fingerprint for which `gone` returns true. Returns their number.
     pub fn remove_if(&self, fingerprint: u64, gone: impl Fn(&Entry) -> bool) -> u64 {
-        let mut table = self.shard(fingerprint).lock();
-        let mut removed = 0;
-        while let Some(at) = { table.find(fingerprint).find(|&at| gone(&table.entries[at])) } {
-            table.remove(at);
-            removed += 1;
-        }
+        let removed = self.shard(fingerprint).lock().remove_if(fingerprint, gone);
         self.len.fetch_sub(removed, Ordering::Relaxed);
         removed
     }

@@ -275,45 +275,6 @@ impl Store {
         !self.index.is_empty() && self.index.has(fingerprint(key)) && !self.health.is_stalled()
     }
 
-    /// Returns whether the index contains an object with the key, variant and time of expiry of another.
-    pub fn has_same(&self, meta: &Meta) -> bool {
-        let found = self.index.get(fingerprint(&meta.key));
-        found.iter().any(|entry| entry.variant == meta.variant && entry.expires == meta.expires)
-    }
-
-    /// Returns the objects that may have this key and are of use at `now`, newest first.
-    pub fn candidates(&self, key: &Key, now: f64) -> Vec<Candidate> {
-        let mut entries = self.index.get(fingerprint(key));
-        entries.retain(|entry| f64::from(entry.expires) > now);
-        if entries.is_empty() || self.health.is_stalled() {
-            return Vec::new();
-        }
-        let state = self.state.lock();
-        let candidate = |entry: Entry| {
-            // The object may have been removed since the index was read.
-            self.index.at(entry.fingerprint, entry.place())?;
-            let log = state.log_of(&self.layout, &entry)?;
-            let slot = self.layout.slot_of(entry.place())?;
-            let pin = Arc::clone(&state.slots[slot as usize].pin);
-            Some(Candidate { entry, log, is_old: log < state.start, pin: Some(pin) })
-        };
-        let mut found: Vec<Candidate> = entries.into_iter().filter_map(candidate).collect();
-        found.sort_by_key(|candidate| std::cmp::Reverse(candidate.log));
-        found
-    }
-
-    /// Returns whether an object with these tags ([`Loaded::tags`](crate::Loaded::tags)) is still in the store: it was not
-    /// purged, replaced or evicted.
-    pub fn is_alive(&self, candidate: &Candidate, tags: &[u64]) -> bool {
-        self.index.at(candidate.entry.fingerprint, candidate.entry.place()).is_some()
-            && (tags.is_empty() || !self.state.lock().live.is_purged_by_tag(tags, candidate.log))
-    }
-
-    /// Records that an object was of use.
-    pub fn hit(&self, candidate: &Candidate) {
-        self.index.hit(candidate.entry.fingerprint, candidate.entry.place());
-    }
-
     /// Removes all objects with a key. `hold` is dropped when that is durable.
     pub fn purge(&self, key: &Key, hold: Option<Hold>) -> Dropped {
         self.purge_fingerprint(fingerprint(key), hold)

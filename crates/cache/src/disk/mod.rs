@@ -33,7 +33,7 @@ mod tag_purges;
 mod variant;
 
 pub use lacquer_disk::Ring;
-pub use search::{DiskObject, DiskSearch, Reading};
+pub use search::{DiskObject, DiskSearch, Predict, Reading};
 pub use spill::Spill;
 pub(crate) use stores::Disks;
 pub use stores::{Disk, OpenDisks};

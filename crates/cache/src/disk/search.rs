@@ -10,6 +10,7 @@ use lacquer_disk::{Candidate, Loaded, Receiver, Ring};
 
 use crate::cache::Cache;
 use crate::descriptor::Descriptor;
+use crate::disk::variant;
 use crate::locks::Mutex;
 use crate::object::{FIXED, flag};
 use crate::slab::{Digest, Key, key_of};
@@ -64,13 +65,27 @@ pub(crate) fn split_head(head: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_le_bytes(length.try_into().ok()?) as usize)
 }
 
-/// The objects of a key in the stores, newest first.
+/// The most objects that a search reads.
+const MOST_READS: u32 = 8;
+
+/// The search for an object of a key in the stores.
+///
+/// A key may have thousands of variants. The number of a variant is a hash of the names and values of the headers by which
+/// it varies, so the variant of a request is found once the names are known: those of an object in memory, and those of
+/// one object for each other set of names.
 #[derive(Debug)]
 pub struct DiskSearch {
     cache: Arc<Cache>,
     key: Key,
+    now: f64,
+    /// The variants of the request, one for each known set of names.
+    wanted: Vec<u32>,
     candidates: VecDeque<(usize, Candidate)>,
+    reads_left: u32,
 }
+
+/// Returns the Vary specification of the request's variant, from that of another variant with the same names.
+pub type Predict<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
 impl Cache {
     /// Returns whether there are stores on disks.
@@ -85,23 +100,70 @@ impl Cache {
     }
 
     /// Begins the search for an object that is not in memory. Returns `None` if no store can have one.
-    pub fn search_disks(self: &Arc<Self>, digest: &Digest, now: f64) -> Option<DiskSearch> {
+    pub fn search_disks(
+        self: &Arc<Self>,
+        digest: &Digest,
+        now: f64,
+        predict: Predict<'_>,
+    ) -> Option<DiskSearch> {
         let key = key_of(digest);
         if !self.disks.may_have(&key) {
             return None;
         }
-        let of = |(disk, it): (usize, &super::Disk)| {
-            it.store().candidates(&key, now).into_iter().map(move |candidate| (disk, candidate))
+        let (wanted, candidates, reads_left) = (Vec::new(), VecDeque::new(), MOST_READS);
+        let mut search = DiskSearch { cache: Arc::clone(self), key, now, wanted, candidates, reads_left };
+        let newest = {
+            let shard = self.shard(&key).lock();
+            let newest = shard.slots(&key).find_map(|slot| shard.slab.get(slot).object.clone());
+            newest.filter(|object| !object.is(flag::HFM | flag::HFP))
         };
-        // At most one store has objects of a key.
-        let candidates: VecDeque<_> = self.disks.iter().enumerate().flat_map(of).collect();
-        (!candidates.is_empty()).then(|| DiskSearch { cache: Arc::clone(self), key, candidates })
+        // An object on a disk with other names is older, and is not used.
+        search.wanted.extend(newest.map(|object| search.number(object.vary().unwrap_or_default(), predict)));
+        search.find(|_| true);
+        (!search.candidates.is_empty()).then_some(search)
     }
 }
 
 impl DiskSearch {
+    fn number(&self, vary: &[u8], predict: Predict<'_>) -> u32 {
+        let predicted = if vary.is_empty() { Vec::new() } else { predict(vary) };
+        variant::of(&*self.cache.bans.heads, &predicted)
+    }
+
+    /// Collects the objects to read: those of the wanted variants, and one for each set of names that is not known.
+    fn find(&mut self, is_untried: impl Fn(&Candidate) -> bool) {
+        let Self { cache, key, now, wanted, .. } = self;
+        let found = cache.disks.iter().enumerate().map(|(disk, it)| {
+            let mut unknown = Vec::new();
+            let is_meant = |variant: u32| {
+                let of_names = |known: &u32| lacquer_disk::have_same_names(*known, variant);
+                let is_known = wanted.iter().any(of_names);
+                let is_first = !is_known && !unknown.iter().any(of_names);
+                unknown.extend(is_first.then_some(variant));
+                is_first || wanted.contains(&variant)
+            };
+            (disk, it.store().candidates_of(key, *now, is_meant))
+        });
+        // At most one store has objects of a key.
+        let all = found.flat_map(|(disk, found)| found.into_iter().map(move |candidate| (disk, candidate)));
+        self.candidates = all.filter(|(_, candidate)| is_untried(candidate)).collect();
+    }
+
+    /// Continues with the names by which an object that was read varies.
+    pub fn learn(&mut self, found: &DiskObject, predict: Predict<'_>) {
+        let tried = found.loaded.candidate();
+        let is_known =
+            self.wanted.iter().any(|known| lacquer_disk::have_same_names(*known, tried.entry.variant));
+        if !is_known {
+            let number = self.number(found.vary(), predict);
+            self.wanted.push(number);
+            self.find(|candidate| candidate.log != tried.log);
+        }
+    }
+
     /// Starts to read the next object, in the ring of this thread if there is one. Returns `None` if there are no more.
     pub fn read_next(&mut self, ring: Option<&Ring>) -> Option<Reading> {
+        self.reads_left = self.reads_left.checked_sub(1)?;
         let (disk, candidate) = self.candidates.pop_front()?;
         let result = Arc::new(Mutex::new(State::Reading(None)));
         let (cache, promise) = (Arc::clone(&self.cache), Promise(Arc::clone(&result)));

@@ -6,14 +6,15 @@ use lacquer_cache::disk::{DiskObject, DiskSearch};
 use lacquer_cache::{Busy, Nuke, ObjRef};
 use lacquer_http::vary;
 use lacquer_shm::Tag;
-use tokio::time::timeout;
+use lacquer_sources::clock::Instant;
+use tokio::time::timeout_at;
 
 use super::admit::admit;
 use super::{Req, Step};
 use crate::task::TaskParts;
 
-/// A disk that does not respond within this time has nothing.
-const LONGEST_READ: Duration = Duration::from_secs(1);
+/// A disk that does not respond within this time has nothing. All reads of a search together take no longer.
+const LONGEST_SEARCH: Duration = Duration::from_secs(1);
 
 /// The result of a search.
 pub enum Searched {
@@ -31,21 +32,36 @@ fn begin(req: &Req) -> Option<DiskSearch> {
     if req.request.rules.always_miss {
         return None;
     }
-    req.task.services().cache().search_disks(req.key.digest(), req.request.received)
+    let cache = req.task.services().cache();
+    cache.search_disks(req.key.digest(), req.request.received, &|vary| predict(req, vary))
 }
 
-/// Reads the objects of the request's key, newest first, and publishes the first one that the request matches. Returns
-/// the step that ends the request if it is not admitted.
+/// Returns the specification of the request's variant, from that of another variant.
+fn predict(req: &Req, vary: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    if req.request.rules.ignore_vary {
+        // All variants match.
+        out.extend_from_slice(vary);
+    } else {
+        vary::predict(vary, &req.request.http, req.task.ws(), &mut out);
+    }
+    out
+}
+
+/// Reads objects of the request's key, and publishes the first one that the request matches. Returns the step that ends
+/// the request if it is not admitted.
 pub async fn search(req: &mut Req, busy: Busy) -> Result<Searched, Step> {
     let Some(mut search) = begin(req) else { return Ok(Searched::Nothing(busy)) };
     admit(req).await?;
     req.task.services().flush_counters();
+    let deadline = Instant::now() + LONGEST_SEARCH;
     let found = loop {
         let ring = req.task.services().ring().map(|ring| &**ring);
         let Some(reading) = search.read_next(ring) else { break None };
-        match timeout(LONGEST_READ, reading).await {
+        match timeout_at(deadline, reading).await {
             Ok(Some(found)) if is_match(req, &found) => break Some(found),
-            Ok(_) => {}
+            Ok(Some(other)) => search.learn(&other, &|vary| predict(req, vary)),
+            Ok(None) => {}
             Err(_) => break None,
         }
     };
