@@ -114,8 +114,8 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::JournalFull => f.write_str(
-                "the journal has no room for the purges and bans that concern its objects; use a larger device, or \
-                 fewer tags for each purge",
+                "the journal has no room for the purges and bans that concern its objects; use a larger device, \
+                 fewer tags for each purge, or fewer bans",
             ),
             Self::JournalDamaged { at } => write!(
                 f,

@@ -236,12 +236,22 @@ impl Layout {
     /// Changes the version to the newest. When this returns without an error, no program that knows older versions alone
     /// reads the store. At any time, one of the superblocks is sound.
     pub(crate) fn raise_version(&self, blocks: &dyn Blocks) -> io::Result<()> {
-        let superblock = Self { version: VERSION, ..*self }.superblock();
+        Self { version: VERSION, ..*self }.update_superblocks(blocks, &|_| {})
+    }
+
+    /// Writes both superblocks, first the copy, after `change` has changed the rest of their blocks. At any time, one of
+    /// the superblocks is sound. When this returns without an error, the change is durable.
+    pub(crate) fn update_superblocks(
+        &self,
+        blocks: &dyn Blocks,
+        change: &dyn Fn(&mut [u8]),
+    ) -> io::Result<()> {
+        let superblock = self.superblock();
         for at in [BLOCK, 0] {
-            // The rest of the block stays.
             let mut block = Aligned::new(BLOCK as usize);
             blocks.read(at, block.bytes_mut())?;
             block.bytes_mut()[..SUPERBLOCK].copy_from_slice(&superblock.bytes()[..SUPERBLOCK]);
+            change(block.bytes_mut());
             blocks.write(at, block.bytes())?;
             blocks.sync()?;
         }

@@ -60,13 +60,7 @@ impl Membership {
 
     /// Writes the membership of a store. When this returns without an error, it is durable.
     pub fn write(&self, layout: &Layout, blocks: &dyn Blocks) -> io::Result<()> {
-        let mut superblock = layout.superblock();
-        self.put(layout, superblock.bytes_mut());
-        for at in [BLOCK, 0] {
-            blocks.write(at, superblock.bytes())?;
-            blocks.sync()?;
-        }
-        Ok(())
+        layout.update_superblocks(blocks, &|block| self.put(layout, block))
     }
 
     /// Adds the membership to a block with a superblock.

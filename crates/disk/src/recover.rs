@@ -5,7 +5,7 @@ use std::io;
 
 use crate::ahead::in_order;
 use crate::append::write_summary;
-use crate::health::{Event, Reason};
+use crate::health::{Cause, Event, Reason};
 use crate::index::{Entry, Placed, SHARDS, shard_of};
 use crate::journal::Live;
 use crate::layout::Layout;
@@ -47,6 +47,12 @@ impl Store {
         let Live { tail, limit, .. } = self.state.lock().live;
         let InUse { mut epochs, newest, unreadable, outdated } =
             InUse::read(&layout, &*self.blocks, tail, threads);
+        if self.has_no_journal() && !epochs.is_empty() {
+            // A segment is begun only after the journal has allowed it. Nothing was served yet.
+            self.note_cleared(Cause::JournalDamaged { at: layout.journal_half(0) });
+            self.state.lock().live.tail = (newest + 1) * layout.segment;
+            epochs.clear();
+        }
         if limit > 0 && epochs.first().is_some_and(|newest| newest.epoch > limit) {
             // The journal allowed this segment, and with that record others may be lost.
             self.fail(Vec::new(), Reason::Journal);

@@ -66,8 +66,12 @@ pub fn report(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report, OpenError> {
     let layout = Layout::open(blocks)?;
-    let journal::Found { mut live, mended, lost, .. } = journal::read(&layout, blocks)?;
-    let tail = live.tail;
+    let journal::Found { mut live, mended, mut lost, cursor } = journal::read(&layout, blocks)?;
+    let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, live.tail, 1);
+    if cursor.is_empty() && !epochs.is_empty() {
+        // A segment is begun only after the journal has allowed it.
+        lost.get_or_insert(layout.journal_half(0));
+    }
     if lost.is_some() {
         // The next start drops all objects.
         live.tail = u64::MAX;
@@ -79,7 +83,6 @@ pub fn report(
         journal: JournalReport { purges: live.purges.len() + live.tags.len(), mended, lost },
         ..Report::default()
     };
-    let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, tail, 1);
     report.unreadable.extend(unreadable.into_iter().map(|(slot, error)| (slot, error.to_string())));
     report.used.count = epochs.len() as u64;
     report.used.oldest = epochs.iter().map(|begun| begun.at).filter(|&at| at > 0.0).reduce(f64::min);

@@ -111,6 +111,7 @@ impl Running {
     pub fn close(&self) {
         self.is_ending.store(true, Ordering::SeqCst);
         let threads = std::mem::take(&mut *self.threads.lock());
+        let was_running = !threads.is_empty();
         for thread in threads {
             // The lock orders this with a thread that is about to wait.
             drop(self.store.state.lock());
@@ -118,6 +119,9 @@ impl Running {
             self.store.has_records.notify_all();
             thread.thread().unpark();
             let _ = thread.join();
+        }
+        if was_running {
+            self.store.mark_end();
         }
     }
 

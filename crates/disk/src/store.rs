@@ -14,8 +14,8 @@ use crate::buffers::Buffers;
 use crate::health::{Cause, Event, Health, Observed, Reason};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Ban, Cursor, Found, Live};
-use crate::layout::{Layout, OpenError};
-use crate::record::{Key, Meta, fingerprint};
+use crate::layout::{Layout, OpenError, VERSION};
+use crate::record::{Key, fingerprint};
 use crate::state::{Dropped, Hold, Phase, State};
 use crate::stats::{Stats, add, bump};
 
@@ -440,6 +440,26 @@ impl Store {
         Ok(())
     }
 
+    /// Records the length of the journal at a clean end, when all of it is durable.
+    pub(crate) fn mark_end(&self) {
+        let cursor = self.cursor.lock();
+        if self.phase() != Phase::Working || cursor.is_empty() {
+            return;
+        }
+        let version = if cursor.is_raised { VERSION } else { self.layout.version };
+        // Without the mark, the next start finds the objects as after a kill.
+        let _ = cursor.mark().write(&Layout { version, ..self.layout }, &*self.blocks);
+        if self.phase() != Phase::Working {
+            // The device failed meanwhile, and this may have undone that its contents were made invalid.
+            let _ = self.layout.renew(&*self.blocks, self.now());
+        }
+    }
+
+    /// Returns whether the journal has no groups.
+    pub(crate) fn has_no_journal(&self) -> bool {
+        self.cursor.lock().is_empty()
+    }
+
     fn checkpoint(&self, cursor: &mut Cursor) -> io::Result<()> {
         loop {
             let live = {
@@ -455,10 +475,15 @@ impl Store {
         }
     }
 
+    /// Counts and reports that all objects are dropped.
+    pub(crate) fn note_cleared(&self, cause: Cause) {
+        bump(&self.health.stats.cleared);
+        self.health.report(Event::Cleared(cause));
+    }
+
     /// Drops all objects, and with them the records that concern them: the journal has no room for these.
     fn clear(&self) {
-        bump(&self.health.stats.cleared);
-        self.health.report(Event::Cleared(Cause::JournalFull));
+        self.note_cleared(Cause::JournalFull);
         let mut state = self.state.lock();
         state.live.tail = state.next_log(&self.layout);
         state.live.clear();

@@ -19,8 +19,10 @@
 //! A group is written twice, in one write: the first has the flag 2, and its copy, with the next number, the flag 4.
 //! Earlier programs read both, which is the same as one. Only the groups of a large checkpoint are written once. The
 //! write is durable before the next begins, and a checkpoint is followed by a group without records. So a damaged group
-//! that was durable either has a copy, or is followed by a group that proves the loss (`read`).
+//! that was durable either has a copy, or is followed by a group that proves the loss (`read`). After a clean end, the
+//! mark proves it, too (`mark`).
 
+mod mark;
 mod read;
 
 use std::collections::HashMap;
@@ -29,6 +31,7 @@ use std::io;
 use crate::blocks::{Aligned, BLOCK, Blocks, Gradual, Reader};
 use crate::layout::{LAST_LOG, Layout};
 
+pub(crate) use mark::Mark;
 pub(crate) use read::{Found, read};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"LQjn");
@@ -286,6 +289,16 @@ impl<'a> Group<'a> {
 pub(crate) struct NoRoom;
 
 impl Cursor {
+    /// Returns whether the journal has no groups.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.generation == 0
+    }
+
+    /// Returns the length of the journal.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { generation: self.generation, number: self.number.into() }
+    }
+
     /// Returns the generation of the next checkpoint, which is in the other half. No group has it: those of a checkpoint
     /// that a cut of power has interrupted cannot be taken for groups of the next one.
     fn next_generation(&self) -> u64 {

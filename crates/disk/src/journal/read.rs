@@ -2,11 +2,12 @@
 //!
 //! The last write of a journal may be torn, because a cut of power has interrupted it: its records were not answered. A
 //! damaged group is another matter if a later group is sound, which was written after the damaged one was durable. Its
-//! copy takes its place. Without one, its records are lost, and no object of the store may be used.
+//! copy takes its place. Without one, its records are lost, and no object of the store may be used. The same is true if the
+//! journal ends before the mark of the last clean end.
 
 use std::io;
 
-use super::{CHECKPOINT_GROUP, COMPLETE, Cursor, Group, Live, REPEATED, REPEATS, room_of};
+use super::{CHECKPOINT_GROUP, COMPLETE, Cursor, Group, Live, Mark, REPEATED, REPEATS, room_of};
 use crate::blocks::{BLOCK, Blocks, Gradual};
 use crate::layout::{Layout, VERSION};
 
@@ -35,6 +36,16 @@ pub(crate) fn read(layout: &Layout, blocks: &dyn Blocks) -> io::Result<Found> {
     if !best.is_complete && found.cursor.generation > 0 {
         found.lost.get_or_insert(layout.journal_half(found.cursor.generation));
     }
+    let (mark, end) = (Mark::read(layout, blocks)?, found.cursor.mark());
+    let end_at = layout.journal_half(end.generation) + found.cursor.at;
+    if mark > end {
+        let has_copy = best.is_repeated && mark == Mark { number: end.number + 1, ..end };
+        if has_copy {
+            found.mended.push(end_at);
+        } else {
+            found.lost.get_or_insert(end_at);
+        }
+    }
     found.cursor =
         Cursor { newest, is_raised: layout.version >= VERSION, limit: found.live.limit, ..found.cursor };
     Ok(found)
@@ -47,19 +58,21 @@ struct Half {
     is_complete: bool,
     /// There is a group that was appended after the checkpoint was durable.
     was_complete: bool,
+    /// The copy of the last group is missing.
+    is_repeated: bool,
 }
 
 fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Half> {
     let position = layout.journal_half(half);
     let mut groups = Gradual::new(blocks, position, layout.journal);
     let mut read = Half::default();
-    let Half { found: Found { live, cursor, mended, lost }, is_complete, was_complete } = &mut read;
-    let mut is_repeated = false;
+    let Half { found: Found { live, cursor, mended, lost }, is_complete, was_complete, is_repeated } =
+        &mut read;
     while let Some(at) = next_group(layout, &mut groups, half, cursor)? {
         let Some(group) = Group::read(layout, &mut groups, at)? else { break };
         if group.number > cursor.number {
             // The missing groups, but for a copy of the last one, and the one that this one repeats.
-            let copies = u32::from(is_repeated) + u32::from(group.flags & REPEATS != 0);
+            let copies = u32::from(*is_repeated) + u32::from(group.flags & REPEATS != 0);
             if group.number - cursor.number > copies {
                 lost.get_or_insert(position + cursor.at);
             } else {
@@ -76,7 +89,7 @@ fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Half
         *is_complete |= is_last && lost.is_none();
         // All groups of a checkpoint but the last are full.
         *was_complete |= !is_last && group.records.len() < CHECKPOINT_GROUP;
-        is_repeated = group.flags & REPEATED != 0;
+        *is_repeated = group.flags & REPEATED != 0;
         cursor.generation = group.generation;
         cursor.number = group.number + 1;
         cursor.at = at + room_of(group.records);

@@ -145,6 +145,55 @@ fn a_write_that_was_interrupted_is_no_damage() {
 }
 
 #[test]
+fn damage_of_the_last_groups_after_a_clean_end_drops_all_objects() {
+    let sound = purged();
+    let groups = groups(&sound);
+    let ended = sound.restart();
+    {
+        let store = open(&ended);
+        write_journal(&store);
+        store.mark_end();
+    }
+    let newest: Vec<u64> = self::groups(&ended).into_iter().filter(|at| !groups.contains(at)).collect();
+    assert!(newest.len() >= 4, "{newest:?}");
+    assert_eq!(found(&open(&ended.restart())), (5..10).collect::<Vec<_>>());
+    for lost in 1..=newest.len() {
+        let device = ended.restart();
+        for at in newest.iter().rev().take(lost) {
+            device.flip(at + 20, 1);
+        }
+        let checked = report(&device, true, 1000.0, &mut |_, _| {}).expect("a store");
+        let store = open(&device);
+        if lost == 1 {
+            assert_eq!((checked.journal.lost, checked.journal.mended.len()), (None, 1));
+            assert_eq!((found(&store), is_cleared(&store)), ((5..10).collect(), false));
+        } else {
+            assert!(checked.journal.lost.is_some() && checked.objects == 0, "{lost}");
+            assert_eq!((found(&store), is_cleared(&store)), (Vec::new(), true), "{lost}");
+        }
+    }
+}
+
+#[test]
+fn segments_without_a_journal_are_dropped() {
+    let device = purged();
+    for at in groups(&device) {
+        device.flip(at + 20, 1);
+    }
+    let checked = report(&device, true, 1000.0, &mut |_, _| {}).expect("a store");
+    assert!(checked.journal.lost.is_some() && checked.objects == 0);
+    let store = open(&device);
+    assert_eq!((found(&store), is_cleared(&store)), (Vec::new(), true));
+    drop(store.commit(Box::new(Page { number: 3, head: "", len: 1000 })));
+    let mut writer = Writer::new(Arc::clone(&store));
+    while writer.step() == Step::More {}
+    writer.close();
+    write_journal(&store);
+    let store = open(&device);
+    assert_eq!((found(&store), is_cleared(&store)), (vec![3], false));
+}
+
+#[test]
 fn impossible_numbers_with_correct_checksums_are_damage() {
     let magic = u32::from_le_bytes(*b"LQjn");
     let layout = layout();

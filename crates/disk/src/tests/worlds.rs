@@ -270,7 +270,10 @@ impl World {
             84..95 => self.look_up(number),
             95 if self.random.below(3) == 0 => self.device.cut_after(self.random.below(12)),
             96 if self.random.below(3) == 0 => self.restart(),
-            97 if self.random.below(3) == 0 => self.writer.close(),
+            97 if self.random.below(3) == 0 => {
+                self.writer.close();
+                self.store.mark_end();
+            }
             96 | 97 => self.end_responses(),
             98 if self.random.below(8) == 0 => self.fail_reads(),
             98 if self.random.below(8) == 0 => {
