@@ -46,11 +46,18 @@ impl DiskArguments {
             return Err(Fault::usage("(-sdisk) path is mandatory"));
         };
         let mut this = Self { path: PathBuf::from(path), size: None, min: 0, max: u64::MAX, memory: MEMORY };
-        for option in options {
+        for (i, option) in options.iter().enumerate() {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            let is_given = |before: &String| before.split_once('=').is_some_and(|(given, _)| given == name);
+            if options[..i].iter().any(is_given) {
+                return Err(Fault::usage(format!("(-sdisk) {name}= is given twice")));
+            }
             let bytes = || {
-                parse_bytes(value, None)
-                    .map_err(|fault| Fault::usage(format!("(-sdisk) {name} \"{value}\": {fault}")))
+                let parsed = parse_bytes(value, None);
+                // A larger number of bytes has this value, too.
+                let parsed =
+                    parsed.and_then(|bytes| if bytes < u64::MAX { Ok(bytes) } else { Err("too large") });
+                parsed.map_err(|fault| Fault::usage(format!("(-sdisk) {name} \"{value}\": {fault}")))
             };
             match name {
                 "size" => this.size = Some(bytes()?),
@@ -132,7 +139,9 @@ impl DiskArguments {
     fn create(&self, path: &Path, file: &File) -> Outcome<()> {
         let fault = |text: &dyn Display| about(path, text);
         let found = device(file).map_err(|error| fault(&error))?;
-        if !is_blank(&found) {
+        // What is shorter than a block cannot be read past the page cache.
+        let is_short = file.metadata().is_ok_and(|metadata| (1..BLOCK).contains(&metadata.len()));
+        if is_short || !is_blank(&found) {
             return Err(fault(&OpenError::Foreign));
         }
         if let Some(size) = self.size.filter(|&size| found.size() < size) {
@@ -394,10 +403,25 @@ mod tests {
             ("/x,size=1m", "the least is 16M"),
             ("/x,memory=1m", "the least is 16M"),
             ("/x,min=2,max=1", "larger than max="),
+            ("/x,size=32M,size=64M", "size= is given twice"),
+            ("/x,size=99999999999G", "too large"),
         ] {
             let fault = parse(words).unwrap_err().to_string();
             assert!(fault.contains(text), "{fault}");
         }
+    }
+
+    #[test]
+    fn a_short_file_of_others_is_not_overwritten() {
+        let path = std::env::temp_dir().join(format!("lacquer-short-{}", std::process::id()));
+        std::fs::write(&path, "text").unwrap();
+        let complain = Complain::new(false, "test");
+        for option in ["", ",size=16m"] {
+            let fault = parse(&format!("{}{option}", path.display())).unwrap().open(&complain).unwrap_err();
+            assert!(fault.to_string().contains("is not a Lacquer store"), "{fault}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"text");
+        std::fs::remove_file(&path).unwrap();
     }
 
     /// A disk that was absent while another one was in use begins empty.
