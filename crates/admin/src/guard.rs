@@ -52,9 +52,9 @@ impl Refusal {
 /// The clients that a route serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody may see it.
+    /// Everybody may see it, under any name: balancers check health without `Host`.
     Open,
-    /// As `Open`, and links of other sites may lead to it: it contains no data.
+    /// Everybody may see it, and links of other sites may lead to it: it contains no data.
     Page,
     /// Clients with the token.
     Token,
@@ -80,7 +80,8 @@ impl Guard {
     /// Returns why a request is refused. `Ok(true)` means that its sender has shown the token.
     pub fn check(&self, headers: &HeaderMap, access: Access) -> Result<bool, Refusal> {
         let host = single(headers, HOST);
-        if !self.is_unix && !host.is_some_and(|host| self.is_own_name(host)) {
+        let needs_name = !self.is_unix && access != Access::Open;
+        if needs_name && !host.is_some_and(|host| self.is_own_name(host)) {
             return Err(Refusal::Host);
         }
         let is_link = access == Access::Page && single(headers, FETCH_MODE) == Some("navigate");
@@ -195,6 +196,17 @@ mod tests {
         assert_eq!(guard.check(&headers(&link), Access::Page), Ok(false));
         assert_eq!(guard.check(&headers(&link), Access::Open), Err(Refusal::CrossSite));
         assert_eq!(guard.check(&headers(&link[..1]), Access::Open), Ok(false));
+    }
+
+    #[test]
+    fn health_is_shown_under_any_name() {
+        let guard = Guard::new(false, Some(TOKEN), Vec::new());
+        for fields in [&[][..], &[("host", "balancer.example")], &[("host", "a"), ("host", "b")]] {
+            assert_eq!(guard.check(&headers(fields), Access::Open), Ok(false), "{fields:?}");
+            assert_eq!(guard.check(&headers(fields), Access::Page), Err(Refusal::Host), "{fields:?}");
+        }
+        let foreign = [("host", "evil.example"), ("origin", "http://a")];
+        assert_eq!(guard.check(&headers(&foreign), Access::Open), Err(Refusal::CrossSite));
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct Exported {
     pub dropped_spans: u64,
     /// Spans that the collector refused.
     pub refused_spans: u64,
+    /// Points of metrics in exports of which the collector has taken the rest.
+    pub refused_points: u64,
     /// Exports that failed, including those that were repeated.
     pub failures: u64,
     pub overruns: u64,
@@ -216,6 +218,12 @@ impl Writer {
         for (outcome, count) in outcomes {
             self.sample(&name, &[("outcome", outcome)], count);
         }
+        let name = self.head(
+            "lacquer_otlp_refused_points",
+            "counter",
+            "Points of metrics that the collector refused from exports that it took",
+        );
+        self.sample(&name, &[], exported.refused_points);
         let name = self.head("lacquer_otlp_failures", "counter", "Exports that the collector did not take");
         self.sample(&name, &[], exported.failures);
         let name = self.head(

@@ -18,7 +18,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// The longest pause that a collector may ask for.
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
-/// Failures after which a batch is dropped, since it may be their cause.
+/// Failures after which a batch is dropped once spans behind it have no room: it may be the cause.
 const ATTEMPTS: u32 = 5;
 /// Time between two messages about data that the collector has refused.
 const SILENCE: Duration = Duration::from_mins(1);
@@ -40,6 +40,8 @@ pub struct Exporter {
     sent: AtomicU64,
     dropped: AtomicU64,
     refused: AtomicU64,
+    /// Points of metrics that the collector has refused.
+    refused_points: AtomicU64,
     failures: AtomicU64,
     overruns: AtomicU64,
 }
@@ -65,6 +67,7 @@ impl Exporter {
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            refused_points: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             overruns: AtomicU64::new(0),
         }
@@ -105,6 +108,7 @@ impl Exporter {
             sent_spans: value(&self.sent),
             dropped_spans: value(&self.dropped),
             refused_spans: value(&self.refused),
+            refused_points: value(&self.refused_points),
             failures: value(&self.failures),
             overruns: value(&self.overruns),
         }
@@ -158,6 +162,9 @@ impl Exporter {
     fn conclude(&self, progress: &mut Progress, outcome: Outcome, spans: u64) -> bool {
         match outcome {
             Outcome::Taken { refused } => {
+                if spans == 0 {
+                    self.refused_points.fetch_add(refused, Ordering::Relaxed);
+                }
                 let refused = refused.min(spans);
                 self.sent.fetch_add(spans - refused, Ordering::Relaxed);
                 self.refused.fetch_add(refused, Ordering::Relaxed);
@@ -189,7 +196,7 @@ impl Exporter {
                     return true;
                 }
                 progress.attempts += 1;
-                let is_given_up = progress.attempts >= ATTEMPTS;
+                let is_given_up = progress.attempts >= ATTEMPTS && self.lock().queue.is_full();
                 if is_given_up {
                     self.dropped.fetch_add(spans, Ordering::Relaxed);
                     progress.attempts = 0;
@@ -246,5 +253,54 @@ impl Exporter {
         let mut request = Message::default();
         request.message(1, &data);
         request.into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns an exporter whose exports fail at once.
+    fn without_collector() -> Exporter {
+        Exporter::new(Collector {
+            host: "collector.example".to_owned(),
+            addresses: Vec::new(),
+            path: String::new(),
+            interval: 0,
+            instance: "a".to_owned(),
+        })
+    }
+
+    #[test]
+    fn a_collector_may_be_away_for_long_while_spans_have_room() {
+        let exporter = without_collector();
+        let mut span = Message::default();
+        span.text(1, "a");
+        assert!(exporter.lock().queue.add(span.clone()));
+        let mut progress = Progress::default();
+        for _ in 0..3 * ATTEMPTS {
+            exporter.turn(&mut progress);
+        }
+        assert!(progress.batch.is_some());
+        assert_eq!((exporter.counts().dropped_spans, exporter.counts().failures), (0, 15));
+        while exporter.lock().queue.add(span.clone()) {}
+        exporter.turn(&mut progress);
+        assert!(progress.batch.is_none());
+        assert_eq!(exporter.counts().dropped_spans, 1);
+        // The next batch has the room that it leaves.
+        for _ in 0..2 * ATTEMPTS {
+            exporter.turn(&mut progress);
+        }
+        assert_eq!(exporter.counts().dropped_spans, 1);
+    }
+
+    #[test]
+    fn refused_points_and_spans_are_counted_apart() {
+        let exporter = without_collector();
+        let mut progress = Progress::default();
+        assert!(exporter.conclude(&mut progress, Outcome::Taken { refused: 7 }, 0));
+        assert!(exporter.conclude(&mut progress, Outcome::Taken { refused: 2 }, 5));
+        let counts = exporter.counts();
+        assert_eq!((counts.refused_points, counts.refused_spans, counts.sent_spans), (7, 2, 3));
     }
 }

@@ -19,7 +19,7 @@ const RESPONSE: usize = 64 << 10;
 /// The collector's reaction to the data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It has taken all but this number of spans.
+    /// It has taken all but this number of spans or points.
     Taken { refused: u64 },
     /// It will never take the data, for this reason.
     Refused(String),
@@ -155,16 +155,15 @@ impl Write for Timed {
     }
 }
 
-/// Sends a request, and reads its response to the end, or as far as its length says.
+/// Sends a request, and reads its response to the end, or as far as its length or its chunks say.
 fn ask(stream: &mut (impl Read + Write), request: &[u8]) -> io::Result<Vec<u8>> {
     stream.write_all(request)?;
     stream.flush()?;
     let mut response = Vec::new();
     let mut piece = [0; 4096];
     loop {
-        let end = head_length(&response)
-            .map(|head| head + content_length(&response[..head]).unwrap_or(usize::MAX / 2));
-        if response.len() > RESPONSE || end.is_some_and(|end| response.len() >= end) {
+        let head = head_length(&response);
+        if response.len() > RESPONSE || head.is_some_and(|head| is_complete(&response, head)) {
             return Ok(response);
         }
         match stream.read(&mut piece) {
@@ -172,9 +171,39 @@ fn ask(stream: &mut (impl Read + Write), request: &[u8]) -> io::Result<Vec<u8>> 
             Ok(length) => response.extend_from_slice(&piece[..length]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // The status suffices.
-            Err(_) if end.is_some() => return Ok(response),
+            Err(_) if head.is_some() => return Ok(response),
             Err(error) => return Err(error),
         }
+    }
+}
+
+fn is_complete(response: &[u8], head: usize) -> bool {
+    let (head, body) = response.split_at(head);
+    if is_chunked(head) {
+        return chunks(body).1;
+    }
+    content_length(head).is_some_and(|length| body.len() >= length)
+}
+
+fn is_chunked(head: &[u8]) -> bool {
+    field(head, "transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"))
+}
+
+/// Returns the content of the chunks that have arrived, and whether the last one is among them.
+fn chunks(mut body: &[u8]) -> (Vec<u8>, bool) {
+    let mut content = Vec::new();
+    loop {
+        let Some(end) = body.windows(2).position(|two| two == b"\r\n") else { return (content, false) };
+        let size = std::str::from_utf8(&body[..end]).ok().and_then(|line| {
+            let digits = line.split(';').next().unwrap_or_default().trim();
+            usize::from_str_radix(digits, 16).ok().filter(|size| *size <= RESPONSE)
+        });
+        // What is no chunk ends the content.
+        let Some(size) = size.filter(|size| *size > 0) else { return (content, true) };
+        let data = &body[end + 2..];
+        content.extend_from_slice(&data[..size.min(data.len())]);
+        let Some(rest) = data.get(size + 2..) else { return (content, false) };
+        body = rest;
     }
 }
 
@@ -205,7 +234,11 @@ fn interpret(response: &[u8]) -> Outcome {
         return Outcome::Later("no valid response".to_owned(), None);
     };
     match status {
-        200..=299 => Outcome::Taken { refused: refused(&response[head..]) },
+        200..=299 => {
+            let (head, body) = response.split_at(head);
+            let refused = if is_chunked(head) { refused(&chunks(body).0) } else { refused(body) };
+            Outcome::Taken { refused: refused.unwrap_or(0) }
+        }
         429 | 502 | 503 | 504 => {
             let wait = field(&response[..head], "retry-after").and_then(|value| value.parse().ok());
             Outcome::Later(format!("status {status}"), wait.map(Duration::from_secs))
@@ -215,17 +248,31 @@ fn interpret(response: &[u8]) -> Outcome {
 }
 
 /// Returns the number of refused spans or points that the body of a response contains: the first field of
-/// `partial_success`, which is its first field.
-fn refused(body: &[u8]) -> u64 {
-    let [0x0a, _, 0x08, rest @ ..] = body else { return 0 };
+/// `partial_success`, which is its first field. The rest of the body may be missing.
+fn refused(body: &[u8]) -> Option<u64> {
+    let mut rest = body;
+    if rest.split_off_first()? != &0x0a {
+        return None;
+    }
+    let length = varint(&mut rest)?;
+    let mut partial = &rest[..rest.len().min(usize::try_from(length).ok()?)];
+    if partial.split_off_first()? != &0x08 {
+        return None;
+    }
+    varint(&mut partial)
+}
+
+/// Removes a number from the beginning of bytes.
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
-    for (at, byte) in rest.iter().take(9).enumerate() {
+    for at in 0..9 {
+        let byte = bytes.split_off_first()?;
         value |= u64::from(byte & 0x7f) << (7 * at);
         if byte & 0x80 == 0 {
-            return value;
+            return Some(value);
         }
     }
-    0
+    None
 }
 
 #[cfg(test)]
@@ -252,6 +299,20 @@ mod tests {
                 b"HTTP/1.1 200 OK\r\n\r\n\x0a\x03\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
                 Outcome::Taken { refused: 0 },
             ),
+            // A message of 300 bytes follows the number.
+            (
+                b"HTTP/1.1 200 OK\r\n\r\n\x0a\xb2\x02\x08\xac\x02\x12\xac\x02xxx",
+                Outcome::Taken { refused: 300 },
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\n\x0a\x03\x08\r\n2\r\n\xac\x02\r\n0\r\n\r\n",
+                Outcome::Taken { refused: 300 },
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n\x0a\x03\x08",
+                Outcome::Taken { refused: 0 },
+            ),
+            (b"HTTP/1.1 200 OK\r\n\r\n\x0a\xff\xff\xff", Outcome::Taken { refused: 0 }),
             (b"HTTP/1.1 400 Bad\r\n\r\n", Outcome::Refused("status 400".to_owned())),
             (b"HTTP/1.0 500 x\r\n\r\n", Outcome::Refused("status 500".to_owned())),
             (b"HTTP/1.1 503 x\r\n\r\n", later("status 503", None)),
@@ -264,5 +325,15 @@ mod tests {
         ] {
             assert_eq!(interpret(response), outcome, "{:?}", String::from_utf8_lossy(response));
         }
+    }
+
+    #[test]
+    fn chunks_end_with_the_last_one() {
+        let whole = b"3\r\nabc\r\n1\r\nd\r\n0\r\n";
+        for length in 0..whole.len() {
+            let (content, is_whole) = chunks(&whole[..length]);
+            assert!(!is_whole && b"abcd".starts_with(&content), "{length}");
+        }
+        assert_eq!(chunks(whole), (b"abcd".to_vec(), true));
     }
 }

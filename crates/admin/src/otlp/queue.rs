@@ -16,12 +16,15 @@ const BATCH_BYTES: usize = 1 << 20;
 pub struct Queue {
     spans: VecDeque<Message>,
     bytes: usize,
+    /// A span was dropped since the last batch was taken.
+    is_full: bool,
 }
 
 impl Queue {
     /// Adds a span. Returns false if it was dropped.
     pub fn add(&mut self, span: Message) -> bool {
         if self.spans.len() >= SPANS || self.bytes + span.len() > BYTES {
+            self.is_full = true;
             return false;
         }
         self.bytes += span.len();
@@ -31,6 +34,7 @@ impl Queue {
 
     /// Removes the oldest spans, as many as one export has.
     pub fn take(&mut self) -> Vec<Message> {
+        self.is_full = false;
         let mut batch = Vec::new();
         let mut length = 0;
         while batch.len() < BATCH_SPANS && length < BATCH_BYTES {
@@ -40,6 +44,11 @@ impl Queue {
         }
         self.bytes -= length;
         batch
+    }
+
+    /// Returns whether a span had no room since the last batch was taken.
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// Returns whether an export would be full.
@@ -64,6 +73,7 @@ mod tests {
             let mut queue = Queue::default();
             let added = (0..20_000).filter(|_| queue.add(span(length))).count();
             assert!(added <= SPANS && added * length <= BYTES && added > 500, "{added}");
+            assert!(queue.is_full());
             let mut taken = 0;
             loop {
                 let batch = queue.take();
@@ -76,7 +86,7 @@ mod tests {
                 }
                 taken += batch.len();
             }
-            assert_eq!((taken, queue.bytes), (added, 0));
+            assert_eq!((taken, queue.bytes, queue.is_full()), (added, 0, false));
         }
     }
 }
