@@ -129,6 +129,7 @@ impl Origin {
             if self.prober.is_none() {
                 segment.happy.set(u64::MAX);
             }
+            segment.healthy.set(1);
             segment.hide();
             *self.counters.write() = Some(Arc::new(segment));
         }

@@ -12,11 +12,14 @@ use lacquer_shm::{Main, Tag, Vxid};
 use lacquer_sources::clock;
 use parking_lot::{Condvar, Mutex};
 
+use crate::backend_gauges;
 use crate::memory_trimmer::MemoryTrimmer;
 use crate::process::Process;
 
 /// The seconds between two updates of the gauges.
 const PUBLISH_EVERY: f64 = 0.1;
+/// Rounds of publishing after which the gauges of backends are set: once a second.
+const GAUGES_EVERY: u32 = 10;
 /// The number of bytes of the log's ring whose memory is released in each update. A released page costs the next
 /// writer about a microsecond, so this takes at most a quarter of a percent of one core, whatever the log rate.
 const RELEASE_AT_ONCE: usize = 1 << 20;
@@ -143,8 +146,12 @@ pub fn lurk_once(process: &Process, pace: &mut dyn FnMut(f64)) -> f64 {
 fn publish_periodically(process: &Process) {
     let started = clock::real();
     let mut trimmer = MemoryTrimmer::new(process);
-    loop {
+    for round in (0..GAUGES_EVERY).cycle() {
         publish(process, started);
+        // There may be very many backends.
+        if round == 0 {
+            backend_gauges::publish(process);
+        }
         trimmer.trim_if_due(process);
         process.shared().log().release(RELEASE_AT_ONCE);
         std::thread::sleep(clock::seconds(PUBLISH_EVERY));

@@ -7,6 +7,7 @@
 
 mod accept;
 mod arrivals;
+mod backend_gauges;
 mod balancer;
 mod boot;
 mod control;

@@ -113,6 +113,9 @@ impl Series {
                 // The latest probes: how many of the 64 were good.
                 "bitmap" => *sum = u64::from(present.count_ones()),
                 _ if is_first => *sum = present,
+                // States: the worst one of all programs.
+                _ if element.name == "healthy" => *sum = present.min(*sum),
+                _ if element.name == "set_health" => *sum = present.max(*sum),
                 _ => *sum = sum.saturating_add(present),
             }
         }
@@ -154,14 +157,17 @@ mod tests {
     use lacquer_inspect::counters::Element;
 
     fn description() -> Arc<Description> {
-        let kinds = [("req", "counter"), ("conn", "gauge"), ("happy", "bitmap")];
-        let element = |(index, (name, semantics)): (usize, (&str, &str))| Element {
-            name: name.to_owned(),
+        describe(&[("req", "counter"), ("conn", "gauge"), ("happy", "bitmap")])
+    }
+
+    fn describe(kinds: &[(&str, &str)]) -> Arc<Description> {
+        let element = |(index, (name, semantics)): (usize, &(&str, &str))| Element {
+            name: (*name).to_owned(),
             index,
-            semantics: semantics.to_owned(),
+            semantics: (*semantics).to_owned(),
             oneliner: String::new(),
         };
-        Arc::new(Description { elements: kinds.into_iter().enumerate().map(element).collect() })
+        Arc::new(Description { elements: kinds.iter().enumerate().map(element).collect() })
     }
 
     fn set(ident: &str, values: [u64; 3], description: &Arc<Description>) -> Set {
@@ -192,6 +198,22 @@ mod tests {
         ] {
             series.update(sets.into_iter().map(|(ident, values)| set(ident, values, &d)).collect());
             assert_eq!(row(&series, "a"), expected);
+        }
+    }
+
+    #[test]
+    fn the_health_of_a_backend_is_the_worst_one_of_all_programs() {
+        let d = describe(&[("healthy", "gauge"), ("set_health", "gauge"), ("req", "counter")]);
+        let mut series = Series::default();
+        for (sets, expected) in [
+            (vec![("VBE.boot.a", [1, 0, 0])], [1, 0]),
+            (vec![("VBE.boot.a", [1, 0, 0]), ("VBE.v2.a", [1, 0, 0])], [1, 0]),
+            (vec![("VBE.boot.a", [1, 1, 0]), ("VBE.v2.a", [0, 2, 0])], [0, 2]),
+            (vec![("VBE.boot.a", [0, 2, 0]), ("VBE.v2.a", [1, 0, 0])], [0, 2]),
+            (vec![("VBE.v2.a", [1, 0, 0])], [1, 0]),
+        ] {
+            series.update(sets.into_iter().map(|(ident, values)| set(ident, values, &d)).collect());
+            assert_eq!(row(&series, "a").expect("a row")[..2], expected);
         }
     }
 

@@ -115,6 +115,10 @@ counter_set! {
         "Attempts to connect that failed for another reason.";
     helddown: Counter Diag Integer "Skipped: held down"
         "Attempts skipped because the last failure was recent (backend_local_error_holddown, backend_remote_error_holddown, backend_breaker_failures).";
+    healthy: Gauge Info Integer "Healthy: 1, sick: 0"
+        "Whether fetches use the backend: by its probe, its circuit breaker, and backend.set_health.";
+    set_health: Gauge Diag Integer "Health set by an operator"
+        "0 if the probe decides, 1 if backend.set_health has set the backend healthy, 2 if sick.";
 }
 
 counter_set! {
