@@ -111,6 +111,7 @@ async function world() {
       const attack = ATTACKS[number % ATTACKS.length];
       const paths = [`/news/${number % 40}`, `/news/${number % 7}`, `/pass/${number % 5}`, number % 15 === 0 ? "/error" : "/", number % 30 === 0 ? "/gone" : "/", attack];
       for (const path of paths) await request(http, path);
+      if (number % 4 === 0) for (const path of [LONG, ...FLAWED]) await request(http, path);
       // A host that no request may have: it is refused, and logged.
       if (number % 10 === 0) await request(http, "/", "<b>news</b>.example");
       await sleep(10);
@@ -131,6 +132,8 @@ async function request(port, path, host = "www.example.org") {
   });
 }
 
+const LONG = "/long/" + "x".repeat(180);
+const FLAWED = ["/cut/" + "y".repeat(300), "/fragment#part"];
 const click = (id) => `document.getElementById(${JSON.stringify(id)}).click()`;
 const text = (id) => `document.getElementById(${JSON.stringify(id)}).innerText`;
 
@@ -165,6 +168,21 @@ async function keyboard(browser) {
   for (const id of ["pause", "log-url", "log-apply", "why-url", "purge-kind", "purge-text"]) check(`Tab reaches ${id}`, seen.has(id), [...seen].join(" "));
 }
 
+// Rows of the list of URLs: the focus, long URLs, and URLs that the log does not have as they were.
+async function rows(browser) {
+  const row = (text) => `[...document.querySelectorAll("#busiest tbody tr")].find((row) => row.innerText.includes(${JSON.stringify(text)}))`;
+  for (const path of FLAWED) await until(`nothing is offered for ${path.slice(0, 20)}`, () => browser.run(`${row(path.slice(0, 100))}?.querySelector("button") === null`));
+  await until("a long URL is shortened", () => browser.run(`${row("/long/")}?.cells[0].innerText.endsWith("…")`));
+  await browser.run(`${row("/long/")}.querySelector("summary").focus()`);
+  await browser.key("Enter", 13, { text: "\r" });
+  await sleep(2500);
+  check("a long URL opens by keyboard and stays open", await browser.run(`${row("/long/")}.cells[0].innerText.includes(${JSON.stringify(LONG)})`));
+  check("the focus stays on it", await browser.run(`document.activeElement === ${row("/long/")}.querySelector("summary")`));
+  await browser.run(`${row("/pass/1")}.querySelector("button").focus(); document.kept = document.activeElement`);
+  await until("a table with the focus is replaced", () => browser.run("!document.kept.isConnected"));
+  check("the focus stays on its button", await browser.run("document.activeElement.dataset.key === document.kept.dataset.key"));
+}
+
 async function main() {
   const { http, admin, token, origin, state } = await world();
   const browser = await Browser.start();
@@ -189,6 +207,7 @@ async function main() {
   await until("the lists have attacks as text", async () => (await browser.run(text("busiest") + " + " + text("slowest"))).includes("<svg/onload=window.attacked=1>"));
   check("nothing that clients sent runs", await browser.run("window.attacked === undefined"));
   check("nothing that clients sent is markup", await browser.run("document.querySelectorAll('td script, td img, td svg, td b').length === 0"));
+  await rows(browser);
   await browser.run("document.getElementById('why-url').value = 'news.example/news/1'; document.getElementById('why-form').requestSubmit()");
   await until("why explains a request", async () => /GET news\.example\/news\/1/.test(await browser.run(text("why-answer"))));
   await browser.run("document.getElementById('purge-text').value = '/news/3'; document.getElementById('purge-form').requestSubmit()");

@@ -40,6 +40,8 @@ use crate::watch::Watch;
 
 /// Requests of a reply about the log, unless the client asks for another number.
 const LINES: u64 = 50;
+const FROM_LOG: &str =
+    "the URL has a fragment, or escapes as in the log: give it as clients request it, or a pattern";
 const SNAPSHOT_TIME: Duration = Duration::from_secs(4);
 
 /// Everything that requests use.
@@ -227,6 +229,10 @@ impl App {
     async fn purge(&self, values: &Values) -> Outcome {
         let words = match (values.text("url"), values.text("pattern")) {
             (Some(url), None) if values.text("host").is_none() => {
+                if url.contains(['#', '\\']) {
+                    // Such a URL would match no page, or another one.
+                    return Err(Reply::error(400, FROM_LOG));
+                }
                 let target = Target::parse(url).map_err(|fault| Reply::error(400, &fault.what))?;
                 page_ban(&target)
             }
@@ -239,7 +245,8 @@ impl App {
     async fn ban(&self, words: &[String]) -> Outcome {
         let all: Vec<&str> = ["ban"].into_iter().chain(words.iter().map(String::as_str)).collect();
         self.run(&self.manager, &all).await?;
-        Ok(Reply::json(200, &json!({"ban": words.join(" ")})))
+        // Objects are tested later, one by one.
+        Ok(Reply::json(200, &json!({"ban": words.join(" "), "removed": null})))
     }
 
     /// Carries out what is one management command.
@@ -316,9 +323,15 @@ impl App {
             status::TRUNCATED => Err(Reply::error(500, "the reply is longer than the parameter cli_limit")),
             status::CANT => Err(Reply::error(409, text.trim())),
             status::COMMS => Err(Reply::error(503, text.trim())),
+            _ if is_unknown_name(&text) => Err(Reply::error(404, text.trim())),
             _ => Err(Reply::error(400, text.trim())),
         }
     }
+}
+
+/// Returns whether a refusal is for a program, a parameter or a backend that does not exist.
+fn is_unknown_name(text: &str) -> bool {
+    ["No VCL name", "Unknown parameter", "No Backends matches"].iter().any(|begin| text.starts_with(begin))
 }
 
 fn no_reply(why: NoReply) -> Reply {

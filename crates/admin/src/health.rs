@@ -7,8 +7,9 @@ use tokio::sync::Mutex;
 
 use crate::manager_link::{ManagerLink, NoReply};
 
-/// The time for which an answer is repeated, so that many balancers ask the manager as often as one.
-const FRESH: Duration = Duration::from_millis(500);
+/// The time for which an answer is repeated, so that the manager is asked 20 times per second at most. A balancer that checks
+/// right after a `stop` must not see the answer from before it.
+const FRESH: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The last answer: `None` while the daemon is ready, else the reason.
@@ -26,12 +27,13 @@ impl Health {
         {
             return known.clone();
         }
+        let asked = Instant::now();
         let found = match obstacle(manager).await {
             Ok(found) => found,
             Err(NoReply::Busy) => Some("too many commands wait for the manager".to_owned()),
             Err(NoReply::Late) => Some("the manager does not reply".to_owned()),
         };
-        *last = Some((Instant::now(), found.clone()));
+        *last = Some((asked, found.clone()));
         found
     }
 }

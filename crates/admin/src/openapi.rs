@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::guard::Access;
-use crate::routes_table::{Kind, Parameter, Place, ROUTES, Route};
+use crate::routes_table::{Action, Kind, Parameter, Place, ROUTES, Route};
 
 /// Returns the document.
 pub fn document() -> Value {
@@ -25,6 +25,10 @@ pub fn document() -> Value {
             "schemas": {"Error": {
                 "type": "object", "required": ["error"], "properties": {"error": {"type": "string"}},
             }},
+            "responses": {"Error": {
+                "description": "Failure",
+                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+            }},
         },
         "paths": paths,
     })
@@ -33,12 +37,17 @@ pub fn document() -> Value {
 fn operation(route: &Route) -> Value {
     let beside_body = route.parameters.iter().filter(|parameter| parameter.place != Place::Body);
     let mut responses = Map::new();
-    responses.insert("200".to_owned(), json!({"description": "Success", "content": {(route.media): {}}}));
-    let failure = json!({
-        "description": "Failure",
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-    });
-    responses.insert("default".to_owned(), failure);
+    let success = if route.action == Action::VclLoad { "201" } else { "200" };
+    let content = json!({(route.media): {"schema": success_schema(route)}});
+    responses.insert(success.to_owned(), json!({"description": "Success", "content": content}));
+    if route.action == Action::Ready {
+        let content = json!({(route.media): {"schema": {"type": "string"}}});
+        responses.insert("503".to_owned(), json!({"description": "Not ready, and why", "content": content}));
+    }
+    for status in failures(route) {
+        responses.insert((*status).to_owned(), json!({"$ref": "#/components/responses/Error"}));
+    }
+    responses.insert("default".to_owned(), json!({"$ref": "#/components/responses/Error"}));
     let mut operation = json!({
         "operationId": format!("{:?}", route.action), "summary": route.summary,
         "parameters": beside_body.map(parameter).collect::<Value>(), "responses": responses,
@@ -49,6 +58,53 @@ fn operation(route: &Route) -> Value {
             json!({"required": true, "content": {"application/json": {"schema": body(route)}}});
     }
     operation
+}
+
+/// Returns the statuses of failures that a route may have.
+fn failures(route: &Route) -> &'static [&'static str] {
+    match (route.access, route.has_body()) {
+        (Access::Open, _) => &["403"],
+        (Access::Page, _) => &["403", "421"],
+        (Access::Token, false) => &["400", "401", "403", "404", "409", "421", "503", "504"],
+        (Access::Token, true) => {
+            &["400", "401", "403", "404", "408", "409", "413", "415", "421", "503", "504"]
+        }
+    }
+}
+
+/// Returns the schema of a successful response.
+fn success_schema(route: &Route) -> Value {
+    let object = |properties: Value| json!({"type": "object", "properties": properties});
+    let any = || json!({"type": "object"});
+    match route.action {
+        Action::Bans
+        | Action::Vcls
+        | Action::Params
+        | Action::ParamShow
+        | Action::ParamSet
+        | Action::ParamReset
+        | Action::Backends
+        | Action::Storages
+        | Action::Log => object(json!({"items": {"type": "array", "items": any()}})),
+        Action::Purge | Action::Ban => {
+            object(json!({"ban": {"type": "string"}, "removed": {"type": ["integer", "null"]}}))
+        }
+        Action::Tag => object(json!({"purged": {"type": "integer"}})),
+        Action::VclLoad => object(json!({"name": {"type": "string"}, "messages": {"type": "string"}})),
+        Action::VclUse | Action::VclDiscard | Action::BackendHealth => {
+            object(json!({"messages": {"type": "string"}}))
+        }
+        Action::Why => object(json!({
+            "request": {"type": "string"}, "status": {"type": ["integer", "null"]}, "outcome": {"type": "string"},
+        })),
+        Action::Counters => json!({"type": "object", "additionalProperties": object(json!({
+            "value": {"type": "integer"}, "type": {"type": "string"}, "description": {"type": "string"},
+        }))}),
+        Action::Snapshot | Action::OpenApi => any(),
+        Action::Page | Action::Alive | Action::Ready | Action::Metrics | Action::Events | Action::VclShow => {
+            json!({"type": "string"})
+        }
+    }
 }
 
 fn parameter(parameter: &Parameter) -> Value {
@@ -66,11 +122,16 @@ fn body(route: &Route) -> Value {
         schema["description"] = parameter.text.into();
         (parameter.name.to_owned(), schema)
     };
-    json!({
+    let mut schema = json!({
         "type": "object", "additionalProperties": false,
         "required": all().filter(|parameter| parameter.is_required).map(|parameter| parameter.name).collect::<Value>(),
         "properties": all().map(property).collect::<Map<String, Value>>(),
-    })
+    });
+    if route.action == Action::Purge {
+        let only_url = json!({"required": ["url"], "properties": {"pattern": false, "host": false}});
+        schema["oneOf"] = json!([only_url, {"required": ["pattern"], "properties": {"url": false}}]);
+    }
+    schema
 }
 
 fn schema(kind: Kind) -> Value {
@@ -78,6 +139,7 @@ fn schema(kind: Kind) -> Value {
         Kind::Text => json!({"type": "string"}),
         Kind::Flag => json!({"type": "boolean"}),
         Kind::Number => json!({"type": "integer", "minimum": 0}),
+        Kind::Scalar => json!({"type": ["string", "number", "boolean"]}),
         Kind::Texts => json!({"type": "array", "items": {"type": "string"}, "minItems": 1}),
     }
 }

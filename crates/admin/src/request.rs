@@ -29,7 +29,8 @@ impl Values {
             };
             match found.filter(|value| !value.is_null()) {
                 Some(value) if parameter.kind.accepts(&value) => {
-                    values.insert(parameter.name, value);
+                    let is_text = parameter.kind != Kind::Scalar || value.is_string();
+                    values.insert(parameter.name, if is_text { value } else { value.to_string().into() });
                 }
                 Some(_) => return Err(format!("{} is not {}", parameter.name, parameter.kind.article())),
                 None if parameter.is_required => return Err(format!("{} is missing", parameter.name)),
@@ -71,7 +72,7 @@ impl Kind {
                 _ => text.into(),
             },
             Kind::Number => text.parse::<u64>().map_or_else(|_| text.into(), Value::from),
-            Kind::Text | Kind::Texts => text.into(),
+            Kind::Text | Kind::Texts | Kind::Scalar => text.into(),
         }
     }
 
@@ -80,6 +81,7 @@ impl Kind {
             Kind::Text => value.is_string(),
             Kind::Flag => value.is_boolean(),
             Kind::Number => value.is_u64(),
+            Kind::Scalar => value.is_string() || value.is_number() || value.is_boolean(),
             Kind::Texts => {
                 value.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(Value::is_string))
             }
@@ -91,6 +93,7 @@ impl Kind {
             Kind::Text => "a text",
             Kind::Flag => "true or false",
             Kind::Number => "a number",
+            Kind::Scalar => "a text, a number, true or false",
             Kind::Texts => "a list of texts",
         }
     }
@@ -141,6 +144,10 @@ mod tests {
             (values.text("url"), values.number("limit"), values.is_set("misses")),
             (Some("/a b"), Some(7), true)
         );
+        for (body, text) in [("7", "7"), ("7.5", "7.5"), ("true", "true"), ("\"7s\"", "7s")] {
+            let values = read("PUT", "/api/v1/params/default_ttl", "", &format!("{{\"value\": {body}}}"));
+            assert_eq!(values.expect("correct").required("value"), text);
+        }
         let found = find("DELETE", "/api/v1/vcl/a%2Fb").expect("a route");
         assert_eq!((found.route.action, found.variables), (Action::VclDiscard, vec!["a/b".to_owned()]));
     }
@@ -156,6 +163,7 @@ mod tests {
             ("POST", "/api/v1/tag", "", "{", "object"),
             ("POST", "/api/v1/tag", "", r#"{"tags": ["a"], "all": true}"#, "no parameter all"),
             ("POST", "/api/v1/tag", "tags=a", "{}", "missing"),
+            ("PUT", "/api/v1/params/default_ttl", "", r#"{"value": [7]}"#, "a text, a number"),
             ("GET", "/api/v1/log", "limit=x", "", "a number"),
             ("GET", "/api/v1/log", "limit=1&limit=2", "", "twice"),
             ("GET", "/api/v1/log", "url=%zz", "", "percent"),

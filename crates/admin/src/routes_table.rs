@@ -50,6 +50,8 @@ pub enum Kind {
     Flag,
     Number,
     Texts,
+    /// A text, a number or a truth value, as parameters have them.
+    Scalar,
 }
 
 #[derive(Debug)]
@@ -195,7 +197,7 @@ pub const ROUTES: &[Route] = &[
             optional(in_body("pattern", Kind::Text, "Instead of `url`: a regular expression for the URL of pages.")),
             optional(in_body("host", Kind::Text, "The host of `pattern`; every host without it.")),
         ],
-        "Removes the copies of a page, or of all pages that match.",
+        "Bans the copies of a page, or of all pages that match: none is served any more. `removed` is null: the number is not known.",
     ),
     route(
         "POST",
@@ -236,7 +238,7 @@ pub const ROUTES: &[Route] = &[
         "PUT",
         "/api/v1/params/{name}",
         Action::ParamSet,
-        &[PARAM_NAME, in_body("value", Kind::Text, "The new value.")],
+        &[PARAM_NAME, in_body("value", Kind::Scalar, "The new value.")],
         "Sets a parameter.",
     ),
     route("DELETE", "/api/v1/params/{name}", Action::ParamReset, &[PARAM_NAME], "Sets a parameter to its default."),

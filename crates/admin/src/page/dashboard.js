@@ -21,12 +21,17 @@ const table = (id) => the(id, HTMLTableElement);
 const KEY = "lacquer-token";
 const HISTORY = 120;
 const LINES = 500;
+/** Characters of a URL that a table shows at once. */
+const SHORT = 120;
+/** Characters after which lists of URLs are cut, and bytes of a record of the log unless the daemon names another number. */
+const LISTED = 400;
+const RECORD = 255;
 /**
  * @typedef {{ time: number, requests: number, hits: number, bytes: number }} Point
  * @type {{ token: string, stream: AbortController | null, log: AbortController | null, paused: boolean, history: Point[],
- *   totals: number[] | null, heat: number[][], limits: number[] }}
+ *   totals: number[] | null, heat: number[][], limits: number[], record: number, open: Set<string> }}
  */
-const state = { token: "", stream: null, log: null, paused: false, history: [], totals: null, heat: [], limits: [] };
+const state = { token: "", stream: null, log: null, paused: false, history: [], totals: null, heat: [], limits: [], record: RECORD, open: new Set() };
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 /** @param {number | null | undefined} value */
@@ -75,6 +80,7 @@ function button(text, label, action) {
   const made = element("button", text, "small");
   made.type = "button";
   made.setAttribute("aria-label", label);
+  made.dataset.key = label;
   made.addEventListener("click", action);
   return made;
 }
@@ -89,7 +95,7 @@ function fill(id, rows, none) {
   const made = rows.map((cells) => {
     const row = element("tr");
     for (const cell of cells) {
-      if (cell instanceof Node) { const place = element("td", null, "acts"); place.append(cell); row.append(place); }
+      if (cell instanceof Node) { const place = element("td", null, cell instanceof HTMLDetailsElement ? "long" : "acts"); place.append(cell); row.append(place); }
       else if (Array.isArray(cell)) row.append(element("td", cell[0], cell[1]));
       else row.append(element("td", cell));
     }
@@ -102,8 +108,39 @@ function fill(id, rows, none) {
     row.append(cell);
     made.push(row);
   }
-  // A table that somebody uses by keyboard is not replaced under the focus.
-  if (!body.contains(document.activeElement)) body.replaceChildren(...made);
+  const focused = document.activeElement;
+  const key = focused instanceof HTMLElement && body.contains(focused) ? focused.dataset.key : undefined;
+  body.replaceChildren(...made);
+  if (key === undefined) return;
+  // The focus stays on what it was on, or in the table if that is gone.
+  const all = /** @type {HTMLElement[]} */ ([...body.querySelectorAll("[data-key]")]);
+  const next = all.find((other) => other.dataset.key === key) || table(id).parentElement;
+  if (next) next.focus({ preventScroll: true });
+}
+/**
+ * Returns the cell of a URL: the beginning of a long one, which opens.
+ * @param {string} url
+ * @returns {Cell}
+ */
+function long(url) {
+  if (url.length <= SHORT) return [url, "long"];
+  const place = element("details");
+  const head = element("summary", url.slice(0, SHORT) + "…");
+  head.dataset.key = "all of " + url;
+  place.open = state.open.has(url);
+  place.addEventListener("toggle", () => { if (place.open) state.open.add(url); else state.open.delete(url); });
+  place.append(head, url);
+  return place;
+}
+/**
+ * Returns why a text of the log is not the URL that was requested, or "" if it is.
+ * @param {string} url host and path
+ */
+function flaw(url) {
+  const at = (url + "/").indexOf("/");
+  // A record has a byte for its end, and that of the host begins with its name.
+  if (url.length >= LISTED || url.length - at >= state.record - 1 || at + 6 >= state.record - 1) return "cut off";
+  return /[^!-~]|[\\#]/.test(url) || !/^[\w.:[\]-]*$/.test(url.slice(0, at)) ? "escaped" : "";
 }
 
 /**
@@ -210,16 +247,23 @@ function snapshot(data) {
   origins(data.origins);
   storage(data.storage);
   /** @param {Snapshot["busiest"][number]} url @returns {Cell[]} */
-  const busiest = (url) => [[url.url, "long"], [count(url.requests), "number"], [percent(url.hit_ratio), "number"], actions(url.url)];
+  const busiest = (url) => [long(url.url), [count(url.requests), "number"], [percent(url.hit_ratio), "number"], actions(url.url)];
   fill("busiest", data.busiest.slice(0, 15).map(busiest), "No requests");
-  fill("missed", data.missed.slice(0, 15).map((url) => [[url.url, "long"], [count(url.requests), "number"], [duration(url.mean_seconds), "number"], actions(url.url)]), "No misses");
-  fill("slowest", data.slowest.slice(0, 15).map((url) => [[url.url, "long"], [duration(url.seconds), "number"], [url.status, "number"], actions(url.url)]), "No requests");
+  fill("missed", data.missed.slice(0, 15).map((url) => [long(url.url), [count(url.requests), "number"], [duration(url.mean_seconds), "number"], actions(url.url)]), "No misses");
+  fill("slowest", data.slowest.slice(0, 15).map((url) => [long(url.url), [duration(url.seconds), "number"], [url.status, "number"], actions(url.url)]), "No requests");
   draw();
 }
 
 /** @param {string} url */
 function actions(url) {
   const place = element("span");
+  const why = flaw(url);
+  if (why) {
+    place.textContent = why;
+    place.title = why === "escaped" ? "The URL contains bytes or a fragment that the log does not show as they are. Purge it by a pattern." : "The log has only the beginning of the URL (vsl_reclen). Purge it by a pattern.";
+    place.className = "none";
+    return place;
+  }
   place.append(button("why", "Why: " + url, () => ask(url)), " ", button("purge", "Purge " + url, () => purge("url", url, false)));
   return place;
 }
@@ -277,6 +321,7 @@ function ages(all) {
 /** @param {Lists} data */
 function lists(data) {
   if (state.paused) return;
+  state.record = data.record_length || RECORD;
   const bans = data.bans;
   $("s-bans").textContent = count(bans.length);
   $("s-tags").textContent = count(data.tags);
@@ -426,7 +471,7 @@ async function purge(kind, value, soft) {
       answer.textContent = "Purged " + count(done.purged) + " objects with the tag " + value;
     } else {
       const done = await call("POST", "/api/v1/purge", { [kind]: value });
-      answer.textContent = "Purged: " + done.ban;
+      answer.textContent = "Banned: " + done.ban + ". Copies that match are not served any more; the number is not known.";
     }
     answer.className = "good";
   } catch (error) { answer.textContent = "Not purged: " + reason(error); answer.className = "bad"; }

@@ -48,7 +48,7 @@ interface Snapshot {
 interface Ban { time: number; refs: number; completed: boolean; tests?: string[]; ban?: string; spec?: string }
 interface Vcl { name: string; status: string; state?: string; temperature?: string }
 interface StorageAges { name: string; objects: number; ages: { limits: number[]; objects: number[] }; disks?: { path: string; oldest: number | null }[] }
-interface Lists { bans: Ban[]; tags: number; vcls: Vcl[]; storages: StorageAges[] }
+interface Lists { bans: Ban[]; tags: number; vcls: Vcl[]; storages: StorageAges[]; record_length: number | null }
 
 interface LogLine {
   time: string;
