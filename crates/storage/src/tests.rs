@@ -187,7 +187,7 @@ fn pages_of_named_files_are_not_lent_to_sockets() {
         std::fs::remove_file(&at).expect("just made");
         // SAFETY: the file has no name, and nothing else uses its descriptor.
         let arena = unsafe { Arena::from_fd(file.into(), Some(8 << 20), 8 << 20) }.expect("mapped");
-        let span = Span::with_contents(&arena, &[&[1; 300_000]]).expect("fits");
+        let span = Span::with_contents(&arena, &[&vec![1; 300_000]]).expect("fits");
         assert!(span.file_range(0, 300_000).is_none(), "{}", at.display());
     }
 }

@@ -139,7 +139,7 @@ impl ConnectionBalancer {
         let (done, replies) = channel();
         let asked =
             self.members.iter().map(|member| member.arrivals.send(Arrival::PublishCounts(done.clone())));
-        let asked = asked.filter(Result::is_ok).count();
+        let asked = asked.flatten().count();
         for _ in 0..asked {
             if replies.recv_timeout(PUBLISHING).is_err() {
                 return;

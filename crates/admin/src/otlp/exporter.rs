@@ -258,17 +258,21 @@ impl Exporter {
 
 #[cfg(test)]
 mod tests {
+    use lacquer_cli::admin::Collector;
+
     use super::*;
 
     /// Returns an exporter whose exports fail at once.
     fn without_collector() -> Exporter {
-        Exporter::new(Collector {
+        let collector = Collector {
             host: "collector.example".to_owned(),
+            trusted: None,
             addresses: Vec::new(),
             path: String::new(),
             interval: 0,
             instance: "a".to_owned(),
-        })
+        };
+        Exporter::new(Target::new(collector).expect("it has no certificates"))
     }
 
     #[test]

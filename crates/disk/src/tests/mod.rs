@@ -9,6 +9,7 @@ mod health;
 mod index;
 mod journal;
 mod large;
+mod ledger;
 mod moves;
 mod owner;
 mod page;

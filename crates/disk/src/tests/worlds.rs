@@ -2,7 +2,7 @@
 //!
 //! `DISK_SEEDS=100000 cargo test -p lacquer-disk worlds` runs more of them, `DISK_SEED=n` one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,6 +10,7 @@ use lacquer_testing::Random;
 
 use super::device::SimulatedDevice;
 use super::fetch::FetchedMemory;
+use super::ledger::{Ledger, Purged};
 use super::owner::{Flag, Uses, tags};
 use crate::health::Event;
 use crate::journal::Ban;
@@ -107,60 +108,13 @@ impl Content for Sample {
 }
 
 /// The objects that a purge concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Purged {
-    Key(u64),
-    Tag(u8),
-}
-
-/// The answers that a store has given, which the next start must keep.
-#[derive(Default)]
-struct Ledger {
-    objects: BTreeMap<u64, Sample>,
-    /// The version up to which no object that a purge concerns may be found, in this process and after the next start.
-    purged: BTreeMap<Purged, u64>,
-    purged_for_ever: BTreeMap<Purged, u64>,
-    purges: Vec<(Purged, u64, Arc<AtomicBool>)>,
-    bans: Vec<(u32, Arc<AtomicBool>)>,
-    recorded_bans: BTreeSet<u32>,
-    version: u64,
-    ban: u32,
-}
-
-impl Ledger {
-    /// Notes the answers that went out.
-    fn collect(&mut self, is_off: bool) {
-        if is_off {
-            // With the power, the process has ended.
-            self.purges.clear();
-            self.bans.clear();
-        }
-        let Self { purges, purged_for_ever, bans, recorded_bans, .. } = self;
-        purges.retain(|(purged, version, answered)| {
-            let is_open = !answered.load(Ordering::Relaxed);
-            if !is_open {
-                let known = purged_for_ever.entry(*purged).or_default();
-                *known = (*known).max(*version);
-            }
-            is_open
-        });
-        bans.retain(|(number, answered)| {
-            let is_open = !answered.load(Ordering::Relaxed);
-            if !is_open {
-                recorded_bans.insert(*number);
-            }
-            is_open
-        });
-    }
-}
-
 struct World {
     seed: u64,
     random: Random,
     device: SimulatedDevice,
     store: Arc<Store>,
     writer: Writer,
-    ledger: Ledger,
+    ledger: Ledger<Sample>,
     is_flipped: bool,
     /// Whether a bit of the journal has changed since the last start.
     has_flipped_journal: bool,

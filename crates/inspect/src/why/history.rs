@@ -293,8 +293,8 @@ mod tests {
 
     #[test]
     fn requests_that_remove_other_pages_are_found() {
-        let post = [(Tag::ReqMethod, "POST"), (Tag::ReqURL, "/edit"), (Tag::ReqHeader, "Host: H")];
-        let noted = |notice| after(&[&post[..], &[(Tag::Notice, notice)]].concat());
+        let posted = [(Tag::ReqMethod, "POST"), (Tag::ReqURL, "/edit"), (Tag::ReqHeader, "Host: H")];
+        let noted = |notice| after(&[&posted[..], &[(Tag::Notice, notice)]].concat());
         let change = Some(Change { method: "POST".to_owned(), url: "/edit".to_owned() });
         let purge = PastPurge { at: 200.0, client: "192.0.2.1".to_owned(), change };
         assert_eq!(noted("invalidated: /p").purges, [purge]);

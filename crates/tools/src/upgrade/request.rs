@@ -41,7 +41,9 @@ impl Rewriter<'_> {
             if late.is_empty() {
                 return found;
             }
-            late.into_iter().for_each(|range| kept.extend(self.changed_in_bereq(range)));
+            for range in late {
+                kept.extend(self.changed_in_bereq(range));
+            }
         }
     }
 
@@ -126,9 +128,9 @@ impl Rewriter<'_> {
             match name.as_str() {
                 "if" | "else" | "elseif" | "elsif" | "elif" => {}
                 "set" | "unset" | "remove" => {
-                    let changed = self.whole_name(end).0.to_ascii_lowercase();
-                    let Some(changed) = changed.strip_prefix("bereq.") else { return false };
-                    target = Some(changed.to_owned());
+                    let written = self.whole_name(end).0.to_ascii_lowercase();
+                    let Some(field) = written.strip_prefix("bereq.") else { return false };
+                    target = Some(field.to_owned());
                     changes += 1;
                 }
                 // The unit of a duration, or an ACL.

@@ -188,6 +188,37 @@ impl<'t> Rewriter<'t> {
         }
     }
 
+    /// Returns the index after a semicolon or a block.
+    pub fn end_of_declaration(&self, from: usize) -> usize {
+        let mut at = from;
+        loop {
+            match self.kind(at) {
+                Tok::Semi => return at + 1,
+                Tok::LBrace => return self.ends.get(&at).copied().unwrap_or(at) + 1,
+                Tok::Eoi => return at,
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// Rewrites a backend or a probe.
+    pub fn fields(&mut self, at: usize) -> usize {
+        let end = self.end_of_declaration(at);
+        let mut token = at;
+        while token < end {
+            if self.kind(token) == Tok::Dot && self.word(token + 1) == "saintmode_threshold" {
+                let next = self.end_of_statement(token);
+                self.begin(token);
+                self.comment_out(token, next, "saint mode is the module saintmode now");
+                token = next;
+            } else {
+                self.copy(token);
+                token += 1;
+            }
+        }
+        end
+    }
+
     pub fn import(&mut self, module: &'static str) {
         self.out.imports.insert(module);
     }

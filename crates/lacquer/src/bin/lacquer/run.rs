@@ -357,7 +357,7 @@ struct Shown {
 
 impl Shown {
     fn of(https: Option<&Https>, listens: &[Listen], instance: &str) -> Shown {
-        let places = https.map_or_else(|| listens.iter().map(Listen::curl).collect(), |https| https.places());
+        let places = https.map_or_else(|| listens.iter().map(Listen::curl).collect(), Https::places);
         // The first place of https is a URL, as `why` understands it.
         let why = match (https, listens.first()) {
             (None, Some(listen)) => listen.why(),

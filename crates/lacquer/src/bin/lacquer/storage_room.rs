@@ -76,7 +76,7 @@ fn fits(file: &Path, size: u64) -> Result<(), (String, String)> {
     let Ok(system) = rustix::fs::statvfs(&folder) else {
         return Err((format!("the folder {} cannot be used", folder.display()), shown(size)));
     };
-    let used = found.filter(|found| found.is_file()).map_or(0, |found| found.blocks().saturating_mul(512));
+    let used = found.filter(fs::Metadata::is_file).map_or(0, |found| found.blocks().saturating_mul(512));
     let free = system.f_bavail.saturating_mul(system.f_frsize).saturating_add(used);
     // A file system in memory may have no limit.
     if system.f_blocks == 0 || size <= free {
