@@ -71,7 +71,9 @@ pub fn count(
     let mut all = CountedDisks::default();
     let mut refused = refused.into_iter().peekable();
     let mut used = used.iter().peekable();
-    for (storage, stevedore) in storages.iter().zip(0..) {
+    for stevedore in 0..=u8::MAX {
+        // A simulated process has no configuration of its storages.
+        let name = storages.get(usize::from(stevedore)).map_or("", |storage| &storage.name);
         let mut own = Vec::new();
         own.extend(std::iter::from_fn(|| used.next_if(|disk| disk.stevedore == stevedore)).map(Ok));
         while let Some(disk) = refused.next_if(|disk| disk.stevedore == stevedore) {
@@ -79,11 +81,11 @@ pub fn count(
         }
         let is_alone = own.len() == 1;
         for (number, disk) in own.into_iter().enumerate() {
-            let label = if is_alone { storage.name.clone() } else { format!("{}.{number}", storage.name) };
+            let label = if is_alone { name.to_owned() } else { format!("{name}.{number}") };
             let counters = Segment::create(vsm, &label).ok();
             match disk {
-                Ok(disk) => all.used.push(CountedDisk::new(disk, &storage.name, counters)),
-                Err(disk) => all.refused.push(CountedRefusal::new(disk, &storage.name, counters)),
+                Ok(disk) => all.used.push(CountedDisk::new(disk, name, counters)),
+                Err(disk) => all.refused.push(CountedRefusal::new(disk, name, counters)),
             }
         }
     }

@@ -37,6 +37,9 @@ fn create(path: &Path, count: u64) -> u64 {
     file.set_len(layout.size()).expect("the file system supports sparse files");
     let device = FileDevice::new(file).expect("a file");
     layout.create(&device).expect("it is written");
+    let empty = open(device);
+    empty.recover_on(THREADS);
+    let device = &*empty.blocks;
     let (mut objects, mut epoch) = (0, 0);
     while objects < count {
         epoch += 1;
@@ -58,8 +61,17 @@ fn create(path: &Path, count: u64) -> u64 {
     }
     assert!(epoch < layout.segments);
     device.sync().expect("it is durable");
+    {
+        // Segments without a journal would be no store.
+        let mut state = empty.state.lock();
+        state.live.limit = epoch;
+        state.pending.wants_checkpoint = true;
+    }
+    while empty.journal_step() {}
+    drop(empty);
     // The journal then states which segments are the newest.
-    let store = open(device);
+    let store =
+        open(FileDevice::new(open_file(path, false).expect("the file can be opened")).expect("a file"));
     store.recover_on(THREADS);
     while store.journal_step() {}
     objects

@@ -151,8 +151,9 @@ fn a_disk_that_the_next_worker_cannot_use_is_shown_with_the_reason() {
     let mut client = connect(&daemon);
     read_all(&mut client, 0..100);
     thread::sleep(Duration::from_millis(1500));
-    set_format(&small.store(), 9);
     daemon.ok("stop");
+    // The worker's last write is over.
+    set_format(&small.store(), 9);
     daemon.ok("start");
     thread::sleep(Duration::from_millis(500));
     let (list, path) = (daemon.ok("storage.list"), small.store().display().to_string());

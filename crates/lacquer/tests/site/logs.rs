@@ -118,7 +118,7 @@ fn mistakes_in_formats_and_targets_are_explained() {
         (&["--log-to", "syslog"], "--log-to needs --log"),
         (&["--web", "x"], "--web x"),
     ] {
-        let words = [&["run", "--backend", "127.0.0.1:1", "--listen", "127.0.0.1:1"], words].concat();
+        let words = [&["run", "--backend", "127.0.0.1:9", "--listen", "127.0.0.1:1"], words].concat();
         let (code, _, err) = lacquer(&folder, &words);
         assert!(code == Some(2) && err.contains(why), "{words:?}: {err}");
     }
