@@ -185,6 +185,22 @@ impl Moves {
         }
     }
 
+    /// Returns whether an object is being written again, or waits for that.
+    pub(crate) fn has_any(&self) -> bool {
+        self.all().next().is_some()
+    }
+
+    /// Gives up all moves. The objects leave the store.
+    pub(crate) fn give_up_all(&mut self, store: &Store) {
+        self.give_up(store);
+        for waiting in self.waiting.drain(..) {
+            let entry = waiting.moving.candidate.entry;
+            if store.index.remove(entry.fingerprint, entry.place()) {
+                bump(&store.health.stats.evicted);
+            }
+        }
+    }
+
     /// Lets the segments go that no object needs any more which is written again. The index contains the new places.
     pub(crate) fn release(&mut self, store: &Store) {
         let layout = &store.layout;

@@ -100,6 +100,13 @@ impl Unfinished {
 #[must_use = "objects are dropped with no lock held"]
 pub struct Dropped(pub(crate) Vec<Queued>);
 
+impl Dropped {
+    /// Returns the fingerprints of the keys of these objects.
+    pub(crate) fn fingerprints(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().filter(|queued| queued.is_object()).map(|queued| fingerprint(&queued.meta.key))
+    }
+}
+
 impl fmt::Debug for Dropped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Dropped({} objects)", self.0.len())

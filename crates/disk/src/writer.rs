@@ -27,7 +27,12 @@ pub struct Writer {
     /// Whether the store has the version that large objects need.
     is_raised: bool,
     pub(crate) moves: Moves,
+    /// How often in succession no segment could be begun.
+    blocked: u32,
 }
+
+/// The number of times after which what waits is taken for the reason why no segment can be begun.
+const MOST_BLOCKED: u32 = 200;
 
 /// The result of [`Writer::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +48,7 @@ pub enum Step {
 impl Writer {
     pub fn new(store: Arc<Store>) -> Self {
         let log = Appender::new(Arc::clone(&store));
-        Self { store, log, large: None, is_raised: false, moves: Moves::default() }
+        Self { store, log, large: None, is_raised: false, moves: Moves::default(), blocked: 0 }
     }
 
     /// Takes the next object to the buffer, or writes the buffer. Failures take the store out of use.
@@ -278,11 +283,35 @@ impl Writer {
             Room::NextSegment => {
                 self.log.seal()?;
                 if !self.open_next(len)? {
+                    self.blocked += 1;
+                    if self.blocked >= MOST_BLOCKED {
+                        self.give_up_waiting();
+                    }
                     return Ok(Step::NoRoom);
                 }
+                self.blocked = 0;
             }
         }
         Ok(Step::More)
+    }
+
+    /// Gives up what is moved, and then what waits. Bodies of such objects may be in the very segments that they need.
+    fn give_up_waiting(&mut self) {
+        self.blocked = 0;
+        if self.moves.has_any() {
+            self.large = None;
+            return self.moves.give_up_all(&self.store);
+        }
+        let mut state = self.store.state.lock();
+        let bound = state.next_log(&self.store.layout);
+        let dropped = state.queue.clear();
+        for key in dropped.fingerprints() {
+            // Older objects, which these replace, must not be found again.
+            state.record_purge(key, bound, None);
+        }
+        drop(state);
+        drop(dropped);
+        self.store.has_records.notify_one();
     }
 
     /// Ends the segment before the store is closed, so that the next start need not read its records.
