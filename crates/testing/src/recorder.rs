@@ -58,14 +58,10 @@ fn request(input: &mut impl BufRead) -> Option<Vec<u8>> {
             && let line = String::from_utf8_lossy(&request[start..]).into_owned()
             && let Ok(size) = u64::from_str_radix(line.trim(), 16)
         {
+            input.by_ref().take(size + 2).read_to_end(&mut request).ok()?;
             if size == 0 {
-                // Trailers, and the empty line after them.
-                while !request.ends_with(b"\r\n\r\n") {
-                    input.read_until(b'\n', &mut request).ok().filter(|&n| n > 0)?;
-                }
                 break;
             }
-            input.by_ref().take(size + 2).read_to_end(&mut request).ok()?;
         }
     } else if let Some(length) = length {
         input.by_ref().take(length).read_to_end(&mut request).ok()?;

@@ -3,9 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use lacquer_testing::daemon::{Daemon, until, vcl};
+use lacquer_testing::daemon::{Daemon, until};
 use lacquer_testing::h2::{END_HEADERS, END_STREAM, H2Client, block, kind};
-use lacquer_testing::recorder::Recorder;
 use lacquer_testing::slots::shared_slot;
 
 use super::origin::{Origin, fields};
@@ -59,54 +58,6 @@ fn trailers_of_requests_pass() {
     assert!(daemon.logs("x-checksum: seven") && daemon.logs("trailers: 5 forbidden fields were dropped"));
     // Without a field that may pass, the body ends as usual.
     assert_eq!(ask(&mut client, "/count", &[("host", "a")]), (Some(200), "3".to_owned()));
-}
-
-/// Over HTTP/1.1, the same trailers follow the last chunk. They cannot follow a body whose length was announced.
-#[test]
-fn trailers_of_requests_reach_origins_over_http1() {
-    let _slot = shared_slot();
-    let origin = Recorder::start(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
-    let daemon = Daemon::start(&vcl(origin.address, PASS), &["-p", "feature=+http2"]);
-    let mut client = H2Client::connect(daemon.address, &[]).expect("it serves");
-    let forbidden = [
-        ("content-length", "99"),
-        ("host", "elsewhere"),
-        ("trailer", "host"),
-        ("authorization", "forged"),
-        ("x-forwarded-for", "forged"),
-    ];
-    let trailers =
-        [&[("x-checksum", "seven")], &forbidden[..], &[("x-request-line", "GET /a HTTP/1.1")]].concat();
-    assert_eq!(ask(&mut client, "/one", &trailers), (Some(200), "ok".to_owned()));
-    assert_eq!(ask(&mut client, "/two", &forbidden), (Some(200), "ok".to_owned()));
-    assert_eq!(ask(&mut client, "/three", &[("transfer-encoding", "chunked")]).0, None);
-    assert_eq!(ask(&mut client, "/four", &[("x-split", "a\r\n\r\nGET /b HTTP/1.1")]).0, None);
-    let stream = client.new_stream();
-    let head = block("POST", "/five", &[("content-length", "3")]);
-    client.send(kind::HEADERS, END_HEADERS, stream, &head).expect("it can be sent");
-    client.send(kind::DATA, 0, stream, b"abc").expect("it can be sent");
-    let last = END_HEADERS | END_STREAM;
-    client.send(kind::HEADERS, last, stream, &fields("", &trailers)).expect("it can be sent");
-    assert_eq!(client.response(stream).expect("a response").0, Some(200));
-
-    let seen = origin.take();
-    let ends = |path: &str, end: &str| {
-        let start = format!("POST {path} HTTP/1.1\r\n");
-        seen.iter().any(|request| request.starts_with(&start) && request.ends_with(end))
-    };
-    let line = "x-request-line: GET /a HTTP/1.1";
-    let one = format!("\r\n\r\n3\r\nabc\r\n0\r\nx-checksum: seven\r\n{line}\r\n\r\n");
-    assert!(ends("/one", &one), "{seen:?}");
-    assert!(ends("/two", "\r\n\r\n3\r\nabc\r\n0\r\n\r\n"), "{seen:?}");
-    assert!(ends("/five", "\r\n\r\nabc"), "{seen:?}");
-    assert!(
-        !seen.iter().any(|request| request.contains("forged") || request.contains("elsewhere")),
-        "{seen:?}"
-    );
-    assert!(daemon.logs("x-checksum: seven") && daemon.logs("trailers: 5 forbidden fields were dropped"));
-    assert!(
-        daemon.logs("trailers were dropped: over HTTP/1.1 they cannot follow a body with Content-Length")
-    );
 }
 
 const MAX_HEADER_LIST_SIZE: u16 = 6;

@@ -66,13 +66,10 @@ impl Upload {
 
     pub async fn end(&mut self, to: Outgoing<'_>) -> io::Result<()> {
         self.push(to, &[]).await?;
-        let lines = self.trailers.as_ref().map_or(&[][..], |trailers| trailers.lines());
         if self.chunked {
-            return match lines {
-                [] => to.send(LAST_CHUNK).await,
-                lines => to.send(&[b"0\r\n", lines, b"\r\n"].concat()).await,
-            };
+            return to.send(LAST_CHUNK).await;
         }
+        let lines = self.trailers.as_ref().map_or(&[][..], |trailers| trailers.lines());
         if !to.finish(lines)?
             && let Some(trailers) = &mut self.trailers
         {
@@ -123,7 +120,7 @@ impl Fetch {
             sent: 0,
             pieces: 0,
             is_stream,
-            refusal: None,
+            refusal: self.trailers_refusal(is_stream),
             trailers: None,
         };
         let has_body = self.request.cached_body.is_some() || self.request.body.is_some();
@@ -148,7 +145,6 @@ impl Fetch {
                 headers.add(h::TRANSFER_ENCODING, b"chunked");
             }
         }
-        upload.refusal = self.trailers_refusal(upload.chunked || is_stream);
         Some(upload)
     }
 
@@ -220,13 +216,12 @@ impl Fetch {
         self.log_trailers(upload.trailers.take());
     }
 
-    /// Returns the reason why the trailers of this request cannot be passed on, if there is one. `has_place` is whether the
-    /// protocol has a place for them behind the body.
-    fn trailers_refusal(&self, has_place: bool) -> Option<&'static str> {
+    /// Returns the reason why the trailers of this request cannot be passed on, if there is one.
+    fn trailers_refusal(&self, is_stream: bool) -> Option<&'static str> {
         let is_filtered = self.request.filters.is_some()
             || self.request.body.as_ref().is_some_and(|body| body.filters.is_some());
         match () {
-            () if !has_place => Some("over HTTP/1.1 they cannot follow a body with Content-Length"),
+            () if !is_stream => Some("the origin is asked over HTTP/1.1"),
             () if is_filtered => Some("filters change the body"),
             () => None,
         }
