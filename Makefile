@@ -29,7 +29,7 @@ tester: cargo
 
 ## make dist                  the programs to install, compiled with a traffic profile, in target/dist
 dist: cargo
-	@scripts/need $(BUILD_PACKAGES) python3 util-linux
+	@scripts/need $(BUILD_PACKAGES) nghttp2-client openssl python3 util-linux wrk
 	@scripts/dist
 
 ## make deb                   Debian packages in target/deb, from the programs of make dist; PROGRAMS=DIR names others

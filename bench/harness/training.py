@@ -6,12 +6,13 @@ import http.client
 import http.server
 import random
 import threading
+import time
 
 from . import load, vcls
 from .cli import Cli
 from .scenarios.common import token
 from .scenarios.management import inline
-from .servers import Field
+from .servers import DISK, Field
 
 PAGES_VCL = """
 sub vcl_recv {
@@ -137,15 +138,44 @@ def management(cli):
         cli.command(command)
 
 
-def run():
-    with pages() as pages_port, Field(()) as running:
-        # The profile is written when the worker ends, to a file that its jail would not let it create.
+def hits_over_tls(port, pem):
+    """Hits over kept, resumed and new connections, over HTTP/2 and over HTTP/3."""
+    load.wrk(port, "/1400/page", 64, 4, scheme="https")
+    load.wrk(port, "/100000/page", 16, 1, scheme="https")
+    load.wrk(port, "/1400/page", 16, 2, ("Connection: close",), scheme="https")
+    load.handshakes(port, "/1400/page", 600)
+    load.h2load(port, "/1400/page", 64, 32, 3, "https")
+    load.http3(port, "/1400/page", 32, 3, pem)
+    load.http3(port, "/100000/page", 16, 1, pem)
+
+
+def misses_and_hits_on_a_disk(port):
+    path, objects = f"/mixed/{token()}/{{}}", 3000
+    load.counted(port, objects, 64, path)
+    time.sleep(3)  # what is in memory alone is written
+    load.scattered(port, path, 64, 3, objects, 1)
+
+
+@contextlib.contextmanager
+def trained(**field):
+    """Starts the daemon, and yields it with its origin, its port and its management port. The worker writes the profile when it ends, to a file
+    that its jail would not let it create."""
+    with Field((), **field) as running:
         running.start("lacquer", options=["-j", "none", "-p", "jail_files=off", "-p", "jail_syscalls=off"])
-        port, cli = running.servers["lacquer"].port, Cli.of(running.setups["lacquer"])
+        cli = Cli.of(running.setups["lacquer"])
+        yield running, running.servers["lacquer"].port, cli
+        cli.ok("stop")
+        cli.close()
+
+
+def run():
+    with pages() as pages_port, trained() as (running, port, cli):
         traffic_by_size(port)
         misses_and_passes(port)
         hits_under_sites_vcl(cli, port, running.origin_port)
         a_site_of_pages(cli, port, pages_port)
         management(cli)
-        cli.ok("stop")  # the worker writes its profile when it ends
-        cli.close()
+    with trained(tls=True, http2=True, http3=True) as (running, port, _):
+        hits_over_tls(port, running.settings["pem"])
+    with trained(storage_mb=64, disk_mb=640, scratch=DISK) as (_, port, _):
+        misses_and_hits_on_a_disk(port)
