@@ -39,7 +39,7 @@ struct Needs<'a> {
     exporter: Option<&'a Exporter>,
 }
 
-/// What events are added to.
+/// The receivers of events.
 struct Events<'a> {
     watch: &'a Watch,
     latencies: &'a mut Latencies,

@@ -1,6 +1,5 @@
 //! The companion of `lacquer run`: a child of this process that reads the log and the counters of the worker.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,18 +9,17 @@ use crate::jail::Jail;
 
 /// The variable with the process id of the companion.
 pub const ATTENDANT: &str = "LACQUER_ATTENDANT";
-/// The signal after which it reads the last records and counters, reports what was served and ends.
+/// The signal after which the companion reads the last records and counters, reports what was served and ends.
 const CONCLUDE: Signal = Signal::USR1;
-/// Maximum time for that.
+/// Maximum time for its report.
 const PATIENCE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
 
-/// Lets the companion report what was served, and waits until it has. Only the first call has an effect. The worker has ended, and its files are still
-/// there, so that nothing is missing; the terminal is still there too.
+/// Lets the companion report what was served, and waits until it has. The worker has ended, but its files and the terminal
+/// are still there, so that nothing is missing.
 pub fn conclude(jail: &Jail) {
-    static IS_DONE: AtomicBool = AtomicBool::new(false);
     let pid = std::env::var(ATTENDANT).ok().and_then(|text| text.parse().ok()).filter(|pid| *pid > 1);
-    let Some(pid) = pid.and_then(Pid::from_raw).filter(|_| !IS_DONE.swap(true, Relaxed)) else { return };
+    let Some(pid) = pid.and_then(Pid::from_raw) else { return };
     // Only an own child that has not ended is signalled.
     let has_ended = || !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None));
     if has_ended() {

@@ -139,7 +139,7 @@ impl DiskArguments {
     fn create(&self, path: &Path, file: &File) -> Outcome<()> {
         let fault = |text: &dyn Display| about(path, text);
         let found = device(file).map_err(|error| fault(&error))?;
-        // What is shorter than a block cannot be read past the page cache.
+        // A file that is shorter than a block cannot be read past the page cache.
         let is_short = file.metadata().is_ok_and(|metadata| (1..BLOCK).contains(&metadata.len()));
         if is_short || !is_blank(&found) {
             return Err(fault(&OpenError::Foreign));
@@ -238,7 +238,9 @@ impl DiskFiles {
                 Ok(Some(dropped)) => {
                     left.retain(|&id| id != dropped);
                     // Another store may have taken its place.
-                    left.extend((dropped != before && !left.contains(&before)).then_some(before));
+                    if before != 0 && dropped != before && !left.contains(&before) {
+                        left.push(before);
+                    }
                     let text = format!("(-sdisk) {path}: the disk had failed; it starts empty");
                     complain.report(Level::Info, &text);
                 }

@@ -48,6 +48,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+pub use address_space::memory as machine_memory;
 pub use attendant::ATTENDANT;
 pub use complain::ANNOUNCEMENT;
 pub use documents::OPTIONS;

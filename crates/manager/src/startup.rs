@@ -32,7 +32,7 @@ use crate::upgrade::{Adopted, Upgrade};
 use crate::vcl::Catalogue;
 use crate::vcl::compile::{Input, read_along};
 use crate::version;
-use crate::workdir::{self, OwnFolder, PidFile, Renewal};
+use crate::workdir::{self, OwnFolder, PidFile, Renewal, absolute};
 use crate::worker::State;
 
 const DEFAULT_LISTEN: &str = ":80";
@@ -224,7 +224,7 @@ fn given_secret(raw: &RawOptions, jail: &Jail) -> Outcome<Option<PathBuf>> {
             let _root = jail.raise();
             match File::open(path) {
                 // Relative paths refer to the directory in which the daemon was started.
-                Ok(_) => Ok(Some(std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)))),
+                Ok(_) => Ok(Some(absolute(path))),
                 Err(error) => {
                     Err(Fault::usage(format!("Cannot open -S file ({path}): {}", os_error_text(&error))))
                 }
@@ -312,8 +312,7 @@ pub fn run(
         Some(adopted) => adopted.secret(),
         None => given_secret(raw, &jail)?.map(Secret::given),
     };
-    let pid_paths: Vec<PathBuf> =
-        raw.pid_files.iter().map(|p| std::path::absolute(p).unwrap_or_else(|_| PathBuf::from(p))).collect();
+    let pid_paths: Vec<PathBuf> = raw.pid_files.iter().map(absolute).collect();
 
     protect_memory(params.values().jail_dumpable);
     let compile_only = raw.mode == Mode::Compile;

@@ -21,6 +21,12 @@ const DEFAULT_NAME: &str = "varnishd";
 /// the directory.
 pub const OWN_FOLDER: &str = "LACQUER_OWN_FOLDER";
 
+/// Returns the absolute path, because the daemon leaves the directory in which it was started.
+pub fn absolute(path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 /// Removes the directory of this run and its VCL at the end, unless another daemon uses them.
 pub struct OwnFolder(Jail);
 

@@ -198,7 +198,7 @@ fn chunks(mut body: &[u8]) -> (Vec<u8>, bool) {
             let digits = line.split(';').next().unwrap_or_default().trim();
             usize::from_str_radix(digits, 16).ok().filter(|size| *size <= RESPONSE)
         });
-        // What is no chunk ends the content.
+        // A line without a length ends the content.
         let Some(size) = size.filter(|size| *size > 0) else { return (content, true) };
         let data = &body[end + 2..];
         content.extend_from_slice(&data[..size.min(data.len())]);

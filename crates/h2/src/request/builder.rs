@@ -235,7 +235,7 @@ impl RequestBuilder {
         }
         let body = request(self.version, ws, msg, end_stream, log)?;
         let is_extended = self.seen.protocol.is_some();
-        // What follows a CONNECT is no body (RFC 9110 section 9.3.6).
+        // The data after a CONNECT is no body (RFC 9110 section 9.3.6).
         let body = if is_connect && body == Body::UntilEnd { Body::Tunnel } else { body };
         Ok(RequestHead { body, is_extended })
     }

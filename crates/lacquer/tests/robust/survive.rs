@@ -224,7 +224,7 @@ fn memory_in_front_of_a_disk_outlives_the_worker() {
         ask(&mut client, "XKEY", "/", "tags: t4\r\n");
         assert!(!is_hit(&mut client, 14) && is_hit(&mut client, 15));
         if min == "0" {
-            // What was not written before is on the disk now.
+            // Objects that were in memory alone are on the disk now.
             kill_all(daemon);
             let daemon = start();
             thread::sleep(Duration::from_millis(500));

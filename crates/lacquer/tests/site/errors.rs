@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Stdio;
+use std::time::Duration;
 
 use lacquer_testing::client::Response;
 use lacquer_testing::daemon::signal;
@@ -75,11 +76,15 @@ fn a_run_removes_its_directory_and_its_vcl() {
         let words = [&["run", "--listen", &listen, "--backend", &backend][..], more].concat();
         let out = fs::File::create(folder.join("out")).expect("a file");
         let mut command = crate::command(&folder, &words);
-        command.env("XDG_RUNTIME_DIR", &runs).stdout(out).stderr(Stdio::null());
+        let err = fs::File::create(folder.join("err")).expect("a file");
+        command.env("XDG_RUNTIME_DIR", &runs).stdout(out).stderr(err);
         command.spawn().expect("it starts")
     };
-    let code = start(&["-p", "nonsense=1"]).wait().expect("it ends").code();
+    let code = start(&["--log", "text", "-p", "nonsense=1"]).wait().expect("it ends").code();
     assert_eq!((code, number()), (Some(2), 0));
+    // The companion has ended as it should.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!folder.read("err").contains("is started again"), "{}", folder.read("err"));
     let mut run = start(&[]);
     let is_up = until(|| folder.read("out").contains("Lacquer is serving"));
     let during = number();

@@ -34,6 +34,19 @@ fn chosen_fields_go_to_a_socket() {
 }
 
 #[test]
+fn a_log_that_cannot_be_printed_is_a_failure() {
+    let app = App::start(MINUTE);
+    let site = Site::start(&["--backend", &app.url()], &[]);
+    site.get("/");
+    let name = site.folder.join("instance").display().to_string();
+    let output = fs::OpenOptions::new().write(true).open("/dev/full").expect("it exists");
+    let mut command = crate::command(&site.folder, &["log", "-n", &name]);
+    let ended = command.stdout(output).output().expect("it starts");
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(2) && err.contains("cannot write to standard output"), "{err}");
+}
+
+#[test]
 fn a_collector_that_does_not_read_holds_up_nobody() {
     let (app, folder) = (App::start(MINUTE), Folder::new("log"));
     let path = folder.join("collector");

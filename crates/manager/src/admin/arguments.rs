@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use lacquer_cli::admin::{AdminSocket, Collector};
 use socket2::Socket;
 
-use super::certificate::{CertificateFiles, absolute};
+use super::certificate::CertificateFiles;
 use super::collector::{self, Exported};
 use super::token;
 use crate::fault::{Fault, Outcome, os_error_text};
@@ -15,6 +15,7 @@ use crate::jail::Jail;
 use crate::listen::{Permissions, bind_tcp, bind_unix, is_unix, permissions};
 use crate::options::named;
 use crate::resolve::resolve;
+use crate::workdir::absolute;
 
 const DEFAULT_PORT: u16 = 6083;
 const BACKLOG: i32 = 1024;
@@ -28,7 +29,7 @@ struct Argument {
     permissions: Permissions,
     token: Option<PathBuf>,
     files: Option<CertificateFiles>,
-    /// What the files contain.
+    /// The content of the files, encoded for the admin process.
     certificate: Option<Vec<u8>>,
     hosts: Vec<String>,
     bound: Vec<Socket>,

@@ -8,11 +8,6 @@ use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::regular_file::read_pem;
 
-/// The working directory may change.
-pub fn absolute(path: &str) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path))
-}
-
 /// The files.
 #[derive(Debug)]
 pub struct CertificateFiles {

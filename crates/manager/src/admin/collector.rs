@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use lacquer_cli::admin::Collector;
 use lacquer_tls::origin::Authorities;
 
-use super::certificate::absolute;
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named;
 use crate::regular_file::read_pem;
 use crate::resolve::resolve;
 use crate::trust_store;
+use crate::workdir::absolute;
 
 /// The port of OTLP over HTTP.
 const DEFAULT_PORT: u16 = 4318;

@@ -25,6 +25,7 @@ use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::regular_file::{read_pem, read_vcl};
 use crate::trust_store;
+use crate::workdir::absolute;
 
 /// The parameters that the client reads at its start.
 pub const PARAMETERS: [&str; 8] = [
@@ -123,8 +124,7 @@ impl Plan {
             MethodChoice::Auto if !has_plain => MethodChoice::Only(Method::TlsAlpn),
             other => other,
         };
-        let absolute = |path: &str| std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
-        let hook = Some(&params.acme_dns_hook).filter(|hook| !hook.is_empty()).map(|hook| absolute(hook));
+        let hook = Some(&params.acme_dns_hook).filter(|hook| !hook.is_empty()).map(absolute);
         let needs_hook = |name: &&String| methods.method(name.starts_with("*."), 0) == Method::Dns;
         if let Some(name) = all.iter().flat_map(Names::all).find(needs_hook).filter(|_| hook.is_none()) {
             return Err(wrong(

@@ -1,11 +1,12 @@
 //! The file of `-A`: listeners with TLS, their certificates and settings. The grammar is that of Varnish 9.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lacquer_tls::{Protocols, Settings};
 
 use super::tokens::{Located, Token, tokens};
 use crate::client_certificates::ClientOptions;
+use crate::workdir::absolute;
 
 /// The settings of each place, for texts.
 const IN_FILE: &str = "frontend, pem-file, ciphers, ciphersuites, ecdh-curve, tls-protos, prefer-server-ciphers, \
@@ -109,11 +110,6 @@ fn boolean(word: &str) -> Option<bool> {
         "no" | "n" | "off" | "false" | "f" => Some(false),
         _ => None,
     }
-}
-
-/// Returns the absolute path, because the daemon leaves the directory in which it was started.
-fn path(text: &str) -> PathBuf {
-    std::path::absolute(text).unwrap_or_else(|_| Path::new(text).to_path_buf())
 }
 
 impl<'a> Parser<'a> {
@@ -271,17 +267,17 @@ impl<'a> Parser<'a> {
         let mut certificate = Certificate { line: self.line(), ..Certificate::default() };
         if self.peek() != Some(Token::Sign(b'{')) {
             let Some(text) = self.some_text()? else { return Ok(None) };
-            certificate.paths.certificate = path(&text);
+            certificate.paths.certificate = absolute(&text);
             return Ok(Some(certificate));
         }
         self.at += 1;
         let Certificate { id, paths, options, .. } = &mut certificate;
         while let Some(key) = self.key()? {
             match key {
-                "cert" => paths.certificate = path(self.text()?),
-                "private-key" => paths.key = self.some_text()?.as_deref().map(path),
-                "dhparam" => paths.dh = self.some_text()?.as_deref().map(path),
-                "ocsp-resp-file" => paths.staple = self.some_text()?.as_deref().map(path),
+                "cert" => paths.certificate = absolute(self.text()?),
+                "private-key" => paths.key = self.some_text()?.as_deref().map(absolute),
+                "dhparam" => paths.dh = self.some_text()?.as_deref().map(absolute),
+                "ocsp-resp-file" => paths.staple = self.some_text()?.as_deref().map(absolute),
                 "name" => *id = self.some_text()?,
                 "ciphers" | "ciphersuites" => {
                     self.option(key, options)?;
@@ -354,6 +350,8 @@ pub fn parse(text: &str) -> Parsed<Config> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]

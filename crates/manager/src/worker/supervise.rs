@@ -303,21 +303,19 @@ impl Manager {
 
     /// Stops the worker without an error.
     pub(crate) fn stop(&mut self) {
-        if !matches!(self.child.state, State::Running | State::Starting | State::Draining) {
-            return;
-        }
-        self.child.state = State::Stopping;
-        self.complain.report(Level::Debug, "Stopping Child");
-        self.kill_retiring();
-        self.reap();
+        self.stop_as(State::Stopping);
     }
 
     /// Stops the worker because the daemon ends.
     pub(crate) fn end(&mut self) {
-        if !matches!(self.child.state, State::Running | State::Draining) {
-            return self.stop();
+        self.stop_as(State::Draining);
+    }
+
+    fn stop_as(&mut self, state: State) {
+        if !matches!(self.child.state, State::Running | State::Starting | State::Draining) {
+            return;
         }
-        self.child.state = State::Draining;
+        self.child.state = state;
         self.complain.report(Level::Debug, "Stopping Child");
         self.kill_retiring();
         self.reap();

@@ -10,7 +10,6 @@ mod tests;
 pub use facts::{Facts, Finding, Grade, Origin, Remedy, Secret, Store};
 pub use kernel::FILES;
 pub use report::{json, sysctl_file, text};
-pub use service::meminfo;
 
 /// Examines all settings.
 pub fn examine(facts: &Facts) -> Vec<Finding> {

@@ -94,7 +94,7 @@ fn megabytes(bytes: u64) -> String {
 }
 
 /// Returns a value of /proc/meminfo in bytes.
-pub fn meminfo(text: &str, name: &str) -> Option<u64> {
+fn meminfo(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::context::Context;
-use super::rewriter::{Fault, MARK, Res, Rewriter, Upgraded};
+use super::rewriter::{Fault, Res, Rewriter, Upgraded};
 use lacquer_vcl::tokens::Tok;
 
 /// Subroutines that no longer exist.
@@ -30,8 +30,9 @@ impl Rewriter<'_> {
             let statements = self.director_statements();
             text.extend_from_slice(format!("\nsub vcl_init {{\n{statements}}}\n").as_bytes());
         }
-        text.extend_from_slice(self.default_director().as_bytes());
-        let open = self.out.open + text.windows(MARK.len()).filter(|part| *part == MARK.as_bytes()).count();
+        let (director, is_marked) = self.default_director();
+        text.extend_from_slice(director.as_bytes());
+        let open = self.out.open + usize::from(is_marked);
         let body = self.out.text;
         if !body.starts_with(b"\n") && !body.is_empty() {
             text.push(b'\n');

@@ -39,24 +39,26 @@ impl Rewriter<'_> {
         (0..self.tokens.len()).any(|at| self.word(at) == word)
     }
 
-    /// Returns a `vcl_recv` that selects the director that had been the default. A default can only be a backend now. It
-    /// runs before all others, also before those of included files.
-    pub fn default_director(&self) -> String {
-        let Some(director) = self.directors.get(&self.default_origin) else { return String::new() };
-        if director.module_type().is_none() {
-            return String::new();
-        }
+    /// Returns a `vcl_recv` that selects the director that had been the default, and whether a human must look at it. A
+    /// default can only be a backend now. It runs before all others, also before those of included files.
+    pub fn default_director(&self) -> (String, bool) {
+        let director = self.directors.get(&self.default_origin);
+        let Some(director) = director.filter(|director| director.module_type().is_some()) else {
+            return (String::new(), false);
+        };
         let choice = director.choice();
-        let mark = if director.depends_on_request() {
+        let is_marked = director.depends_on_request();
+        let mark = if is_marked {
             format!("    {MARK} repeat this after changes of the values that select the backend\n")
         } else {
             String::new()
         };
-        format!(
+        let text = format!(
             "\n# The director {} was the default: the first one, or that with the name default.\n\
              sub vcl_recv {{\n{mark}    set req.backend_hint = {choice};\n}}\n",
             self.default_origin
-        )
+        );
+        (text, is_marked)
     }
 
     /// Reads `director name type { { .backend = b; .weight = 1; } ... }`. Writes the backends that are declared in it.

@@ -32,7 +32,7 @@ impl Rewriter<'_> {
             }
             at = end;
         }
-        // What remains runs before what is moved, so the two must not change the same.
+        // The statements that remain run before those that are moved, so the two must not change the same fields.
         loop {
             let (late, fine): (Vec<_>, Vec<_>) = found.into_iter().partition(|range| {
                 self.changed_in_bereq(range.clone()).iter().any(|name| kept.contains(name))
@@ -110,14 +110,14 @@ impl Rewriter<'_> {
     /// Returns whether a statement changes nothing but `bereq`, by values that are known to a fetch. The fields of `bereq`
     /// that were changed before differ from those of `req`.
     fn changes_only_bereq(&self, range: Range<usize>, before: &BTreeSet<String>) -> bool {
-        let mut before = before.clone();
+        let mut own = BTreeSet::new();
         let mut target = None;
         let mut changes = 0;
         let mut at = range.start;
         while at < range.end {
             if self.kind(at) != Tok::Id {
                 if self.kind(at) == Tok::Semi {
-                    before.extend(target.take());
+                    own.extend(target.take());
                 }
                 at += 1;
                 continue;
@@ -135,7 +135,12 @@ impl Rewriter<'_> {
                 }
                 // The unit of a duration, or an ACL.
                 _ if is_after_number || self.kind(at - 1) == Tok::Tilde => {}
-                name if name.strip_prefix("req.").is_some_and(|name| before.contains(name)) => return false,
+                name if name
+                    .strip_prefix("req.")
+                    .is_some_and(|name| before.contains(name) || own.contains(name)) =>
+                {
+                    return false;
+                }
                 name if !is_known_to_fetch(name) => return false,
                 _ => {}
             }

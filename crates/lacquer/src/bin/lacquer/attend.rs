@@ -26,9 +26,9 @@ const DAEMON: &str = "LACQUER_ATTENDED";
 /// Which companion of the daemon a process is; the supervisor has no such variable.
 const ROLE: &str = "LACQUER_ATTENDANT_ROLE";
 const FIRST: &str = "first";
-/// It begins at the end of the log, because an earlier one has written what is in it.
+/// A later companion begins at the end of the log, because an earlier one has written the lines before.
 const LATER: &str = "later";
-/// Time between two looks of the supervisor.
+/// The first pause before a companion is started again, and the time between two looks for the daemon's end.
 const LOOK: Duration = Duration::from_millis(500);
 /// Maximum pause before a companion is started again.
 const MAX_LOOK: Duration = Duration::from_secs(8);
@@ -70,8 +70,8 @@ impl Process {
     }
 }
 
-/// Returns when a process began, from its file `stat` (proc_pid_stat(5)). `None` if it has ended and its parent does not know
-/// it yet.
+/// Returns when a process began, from its file `stat` (proc_pid_stat(5)). `None` if it has ended and its parent does not
+/// know it yet.
 fn since(stat: &str) -> Option<u64> {
     // The name of the program is in parentheses, and may contain some.
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -86,7 +86,7 @@ pub fn run(words: &[String]) -> ExitCode {
     let (Some(daemon), Some(name)) = (daemon, words.first()) else {
         return ExitCode::FAILURE;
     };
-    // Ctrl-C reaches these processes too. They end when the daemon has stopped its worker, and says so.
+    // Ctrl-C reaches these processes too. They end when the daemon has stopped its worker and sends SIGUSR1, or has ended.
     let (is_ignored, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
     for (signal, flag) in [(SIGINT, &is_ignored), (SIGTERM, &is_ignored), (SIGUSR1, &is_over)] {
         if signal_hook::flag::register(signal, Arc::clone(flag)).is_err() {
@@ -109,6 +109,10 @@ pub fn run(words: &[String]) -> ExitCode {
         }
         if is_last {
             attendant.conclude();
+            // The daemon does not wait long for a socket that is read slowly, nor does this process after the daemon's end.
+            while matches!(attendant.sink.flush(), Ok(false)) {
+                thread::sleep(PAUSE);
+            }
             break;
         }
         thread::sleep(PAUSE);
@@ -135,16 +139,17 @@ fn supervise(daemon: Process, words: &[String], is_over: &AtomicBool) -> ExitCod
                 return ExitCode::FAILURE;
             }
         };
-        let mut round = 0_u32;
+        let mut is_told = false;
         let status = loop {
             thread::sleep(PAUSE);
-            round = round.wrapping_add(1);
             match child.try_wait() {
-                Ok(Some(_)) if is_over.load(Relaxed) => return ExitCode::SUCCESS,
+                // It has ended by itself, after the last lines.
+                Ok(Some(status)) if status.success() || is_over.load(Relaxed) => return ExitCode::SUCCESS,
                 Ok(Some(status)) => break status,
-                Ok(None) if is_over.load(Relaxed) => tell(&child),
-                // It ends by itself, after the last lines.
-                Ok(None) if round.is_multiple_of(ROUNDS) && daemon.has_ended() => return ExitCode::SUCCESS,
+                Ok(None) if is_over.load(Relaxed) && !is_told => {
+                    tell(&child);
+                    is_told = true;
+                }
                 Ok(None) => {}
                 Err(_) => return ExitCode::FAILURE,
             }
@@ -182,7 +187,7 @@ struct Attendant {
     format: Option<Format>,
     sink: Sink,
     has_colors: bool,
-    /// It writes what the log already has.
+    /// Whether it also writes the requests that the log already has.
     is_first: bool,
     /// Requests whose lines were written, or reported as missing.
     seen: u64,
@@ -268,12 +273,13 @@ impl Attendant {
         self.count();
         let all = self.served.map_or(0, |served| served.requests);
         let lacking = match all.saturating_sub(self.seen) {
-            0 => "some".to_owned(),
-            lacking => format!("about {lacking}"),
+            0 => "some requests".to_owned(),
+            1 => "about one request".to_owned(),
+            lacking => format!("about {lacking} requests"),
         };
         self.seen = self.seen.max(all);
         report(&format!(
-            "lacquer: the access log lacks {lacking} requests: they were overwritten before they were read\n         \
+            "lacquer: the access log lacks {lacking}, because the log was overwritten before it was read\n         \
              its reader is too slow; -p vsl_space=1G makes room\n"
         ));
     }

@@ -63,7 +63,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         return follow(&mut requests, &filter, &line_of, &mut sink);
     }
     let end = Instant::now() + LAST_LINES;
-    while matches!(sink.flush(), Ok(false)) && Instant::now() < end {
+    while matches!(sink.flush().inspect_err(note_unwritten), Ok(false)) && Instant::now() < end {
         thread::sleep(PAUSE);
     }
     Ok(ExitCode::SUCCESS)
@@ -100,7 +100,7 @@ fn follow(
         read(requests, filter, line_of, &mut |line| {
             is_open = is_open && sink.write(&line).inspect_err(note_unwritten).is_ok();
         })?;
-        if sink.flush().is_err() || !is_open {
+        if sink.flush().inspect_err(note_unwritten).is_err() || !is_open {
             return Ok(ExitCode::SUCCESS);
         }
         if requests.missed() > missed {

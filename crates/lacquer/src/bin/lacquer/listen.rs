@@ -1,7 +1,7 @@
 //! The addresses that clients connect to.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -93,8 +93,7 @@ impl Listen {
         if *port != address.port() {
             return false;
         }
-        // Only an address of this machine can be bound.
-        let is_here = || TcpListener::bind((address.ip(), 0)).is_ok();
+        let is_here = || is_own(address);
         match host.trim_matches(['[', ']']) {
             "" => is_here(),
             name => (name, *port).to_socket_addrs().is_ok_and(|mut all| {
@@ -155,6 +154,18 @@ impl Listen {
             _ => failure.hint("the address must belong to this machine; :PORT means all addresses"),
         })
     }
+}
+
+/// Returns whether an address is this machine's: then packets to it also come from it.
+fn is_own(address: SocketAddr) -> bool {
+    let ip = address.ip();
+    let any: IpAddr = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let source = || -> io::Result<IpAddr> {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect(address)?;
+        Ok(socket.local_addr()?.ip())
+    };
+    ip.is_unspecified() || source().is_ok_and(|source| source == ip)
 }
 
 impl Place {

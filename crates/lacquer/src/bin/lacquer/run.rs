@@ -280,15 +280,15 @@ fn check_options(
 
 /// Fails if requests to a backend would reach this cache.
 fn refuse_itself(backend: &str, listens: &[&Listen]) -> Result<(), Failure> {
-    let is_own = |listen: &&&Listen| {
-        let address = backend.strip_prefix("https://").unwrap_or(backend);
-        if address.starts_with('/') {
-            return listen.is_socket(Path::new(address));
-        }
+    let address = backend.strip_prefix("https://").unwrap_or(backend);
+    let own = if address.starts_with('/') {
+        listens.iter().find(|listen| listen.is_socket(Path::new(address)))
+    } else {
         // A name that cannot be resolved is reported later.
-        address.to_socket_addrs().is_ok_and(|mut all| all.any(|one| listen.is_reached_at(one)))
+        let all: Vec<SocketAddr> = address.to_socket_addrs().map(Iterator::collect).unwrap_or_default();
+        listens.iter().find(|listen| all.iter().any(|one| listen.is_reached_at(*one)))
     };
-    match listens.iter().find(is_own) {
+    match own {
         None => Ok(()),
         Some(listen) => Err(Failure::new(format_args!(
             "--backend {backend}: this is where Lacquer listens itself ({})",

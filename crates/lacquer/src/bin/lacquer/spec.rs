@@ -69,7 +69,7 @@ pub fn storage(given: Option<&str>) -> Result<String, Failure> {
             .hint("write a size for memory, such as 512M, or disk,FILE,size=10G"));
     }
     if kind == "disk"
-        && let Some(bare) = spec.split(',').skip(2).find(|word| !word.contains('='))
+        && let Some(bare) = spec.split(',').skip(2).find(|word| !word.is_empty() && !word.contains('='))
     {
         return Err(Failure::new(format_args!("--storage {spec}: {bare} has no name"))
             .hint(format!("write disk,FILE,size={bare}")));

@@ -4,15 +4,14 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use lacquer_disk::{LEAST_SIZE, path_of};
+use lacquer_manager::machine_memory;
 use lacquer_params::number::parse_bytes;
-use lacquer_tools::doctor::meminfo;
 
 use crate::failure::Failure;
 
-/// The least size of a storage on a disk in bytes.
-const LEAST_DISK: u64 = 16 << 20;
-/// The name of a store in a directory.
-const STORE: &str = "lacquer.store";
+/// The least size of a storage in memory over a file that is proposed, in bytes.
+const LEAST_FILE: u64 = 1 << 20;
 
 /// Fails if a storage cannot have its size here. `given` is the text of the user, `argument` that of `lacquerd -s`.
 pub fn check(given: &str, argument: &str) -> Result<(), Failure> {
@@ -27,7 +26,7 @@ pub fn check(given: &str, argument: &str) -> Result<(), Failure> {
     };
     match (kind, &words[..]) {
         ("malloc" | "default", [text, ..]) if !text.is_empty() => {
-            let Some(memory) = memory() else { return Ok(()) };
+            let memory = memory();
             if size(text)? <= memory {
                 return Ok(());
             }
@@ -36,11 +35,11 @@ pub fn check(given: &str, argument: &str) -> Result<(), Failure> {
         }
         ("file", [path, text, ..]) if !text.contains('%') => {
             let hint = |size: &str| format!("write --storage file,{path},{size}");
-            fits(Path::new(path), size(text)?).map_err(|(why, left)| wrong(&why).hint(hint(&left)))
+            fits(Path::new(path), size(text)?).map_err(|misfit| misfit.failure(LEAST_FILE, &wrong, &hint))
         }
         ("disk", [path, options @ ..]) if !path.is_empty() => {
             let path = Path::new(path);
-            let file = if path.is_dir() { path.join(STORE) } else { path.to_owned() };
+            let file = path_of(path);
             let hint = |size: &str| format!("write --storage disk,{},size={size}", path.display());
             let Some(text) = options.iter().find_map(|option| option.strip_prefix("size=")) else {
                 return if file.exists() {
@@ -50,17 +49,40 @@ pub fn check(given: &str, argument: &str) -> Result<(), Failure> {
                 };
             };
             let size = size(text)?;
-            if size < LEAST_DISK {
+            if size < LEAST_SIZE {
                 return Err(wrong(&format!("{text} is too small")).hint(hint("16M")));
             }
-            fits(&file, size).map_err(|(why, left)| wrong(&why).hint(hint(&left)))
+            fits(&file, size).map_err(|misfit| misfit.failure(LEAST_SIZE, &wrong, &hint))
         }
         _ => Ok(()),
     }
 }
 
-/// Checks that a file can have a size. The error is the reason and a size that it can have.
-fn fits(file: &Path, size: u64) -> Result<(), (String, String)> {
+/// The reason why a file cannot have a size, and a size that it can have.
+struct Misfit {
+    why: String,
+    possible: u64,
+}
+
+impl Misfit {
+    /// Returns the error, with the option to write. A size below `least` is no storage.
+    fn failure(
+        self,
+        least: u64,
+        wrong: &dyn Fn(&str) -> Failure,
+        option: &dyn Fn(&str) -> String,
+    ) -> Failure {
+        let hint = if self.possible < least {
+            format!("make room there, or {}, with a file on another file system", option(&shown(least)))
+        } else {
+            option(&shown(self.possible))
+        };
+        wrong(&self.why).hint(hint)
+    }
+}
+
+/// Checks that a file can have a size.
+fn fits(file: &Path, size: u64) -> Result<(), Misfit> {
     let found = fs::metadata(file).ok();
     // A device has its own size, and a store that exists has its room.
     if found.as_ref().is_some_and(|found| !found.is_dir() && (!found.is_file() || found.len() >= size)) {
@@ -74,7 +96,8 @@ fn fits(file: &Path, size: u64) -> Result<(), (String, String)> {
             .map_or_else(|| PathBuf::from("."), Path::to_owned),
     };
     let Ok(system) = rustix::fs::statvfs(&folder) else {
-        return Err((format!("the folder {} cannot be used", folder.display()), shown(size)));
+        let why = format!("the folder {} cannot be used", folder.display());
+        return Err(Misfit { why, possible: size });
     };
     let used = found.filter(fs::Metadata::is_file).map_or(0, |found| found.blocks().saturating_mul(512));
     let free = system.f_bavail.saturating_mul(system.f_frsize).saturating_add(used);
@@ -82,13 +105,11 @@ fn fits(file: &Path, size: u64) -> Result<(), (String, String)> {
     if system.f_blocks == 0 || size <= free {
         return Ok(());
     }
-    Err((format!("{} has room for {}", folder.display(), shown(free)), shown(free / 2)))
+    Err(Misfit { why: format!("{} has room for {}", folder.display(), shown(free)), possible: free / 2 })
 }
 
 /// Returns the memory and swap space of this machine in bytes, or the limit of this process's group if that is lower.
-fn memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let total = meminfo(&text, "MemTotal")?.saturating_add(meminfo(&text, "SwapTotal").unwrap_or(0));
+fn memory() -> u64 {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     let limits = Path::new(group).ancestors().filter_map(|group| {
@@ -98,7 +119,7 @@ fn memory() -> Option<u64> {
             .parse()
             .ok()
     });
-    Some(limits.fold(total, u64::min))
+    limits.fold(machine_memory(), u64::min)
 }
 
 /// Returns a size as it can be written.
