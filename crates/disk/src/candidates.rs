@@ -18,30 +18,32 @@ impl Store {
         self.candidates_of(key, now, |_| true)
     }
 
-    /// Returns those of the [candidates](Self::candidates) for whose variant `is_meant` returns true. There may be
-    /// thousands of others.
+    /// Returns those of the [candidates](Self::candidates) for whose variant `is_meant` returns true, which is asked of the
+    /// newest one first. There may be thousands of others.
     pub fn candidates_of(
         &self,
         key: &Key,
         now: f64,
         mut is_meant: impl FnMut(u32) -> bool,
     ) -> Vec<Candidate> {
-        if self.health.is_stalled() {
+        if !self.may_have(key) {
             return Vec::new();
         }
-        // No object is removed from the index before its segment is reused, which needs this lock.
+        // A segment gets another epoch only under this lock, after its objects have left the index: entries and epochs belong
+        // together.
         let state = self.state.lock();
-        let mut entries = self.index.get(fingerprint(key));
-        entries.retain(|entry| f64::from(entry.expires) > now && is_meant(entry.variant));
-        let candidate = |entry: Entry| {
-            let log = state.log_of(&self.layout, &entry)?;
+        let entries = self.index.get(fingerprint(key)).into_iter();
+        let placed = |entry: Entry| Some((state.log_of(&self.layout, &entry)?, entry));
+        let mut found: Vec<(u64, Entry)> =
+            entries.filter(|entry| f64::from(entry.expires) > now).filter_map(placed).collect();
+        found.sort_by_key(|&(log, _)| std::cmp::Reverse(log));
+        found.retain(|(_, entry)| is_meant(entry.variant));
+        let candidate = |(log, entry): (u64, Entry)| {
             let slot = self.layout.slot_of(entry.place())?;
             let pin = Arc::clone(&state.slots[slot as usize].pin);
             Some(Candidate { entry, log, is_old: log < state.start, pin: Some(pin) })
         };
-        let mut found: Vec<Candidate> = entries.into_iter().filter_map(candidate).collect();
-        found.sort_by_key(|candidate| std::cmp::Reverse(candidate.log));
-        found
+        found.into_iter().filter_map(candidate).collect()
     }
 
     /// Returns whether an object with these tags ([`Loaded::tags`](crate::Loaded::tags)) is still in the store: it was not

@@ -236,6 +236,12 @@ impl Health {
         self.state.lock().report(event);
     }
 
+    /// Counts and reports that all objects are dropped.
+    pub(crate) fn note_cleared(&self, cause: Cause) {
+        bump(&self.stats.cleared);
+        self.report(Event::Cleared(cause));
+    }
+
     /// Takes the events since the last call, and the number of those that had no room.
     pub(crate) fn take_events(&self) -> (Vec<Event>, u64) {
         let mut state = self.state.lock();

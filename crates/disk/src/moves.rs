@@ -193,11 +193,9 @@ impl Moves {
     /// Gives up all moves. The objects leave the store.
     pub(crate) fn give_up_all(&mut self, store: &Store) {
         self.give_up(store);
-        for waiting in self.waiting.drain(..) {
-            let entry = waiting.moving.candidate.entry;
-            if store.index.remove(entry.fingerprint, entry.place()) {
-                bump(&store.health.stats.evicted);
-            }
+        while let Some(Move { moving, .. }) = self.waiting.pop_front() {
+            self.current = Some(moving);
+            self.give_up(store);
         }
     }
 

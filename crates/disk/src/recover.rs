@@ -48,8 +48,9 @@ impl Store {
         let InUse { mut epochs, newest, unreadable, outdated } =
             InUse::read(&layout, &*self.blocks, tail, threads);
         if self.has_no_journal() && !epochs.is_empty() {
-            // A segment is begun only after the journal has allowed it. Nothing was served yet.
-            self.note_cleared(Cause::JournalDamaged { at: layout.journal_half(0) });
+            // A segment is begun only after the journal has allowed it. Nothing was served yet, because a journal without a
+            // limit names no newest segments.
+            self.health.note_cleared(Cause::JournalDamaged { at: layout.journal_half(0) });
             self.state.lock().live.tail = (newest + 1) * layout.segment;
             epochs.clear();
         }

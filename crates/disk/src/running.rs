@@ -121,6 +121,8 @@ impl Running {
             let _ = thread.join();
         }
         if was_running {
+            // The writer may have recorded purges at its end.
+            while self.store.journal_step() {}
             self.store.mark_end();
         }
     }

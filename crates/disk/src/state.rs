@@ -319,6 +319,18 @@ impl Queue {
         self.objects.push_back(queued);
     }
 
+    /// Removes the queued objects that may occupy segments: large ones that are still fetched, with their parts.
+    pub(crate) fn take_streamed(&mut self) -> Dropped {
+        let is_streamed = |it: &Queued| matches!(it.source, Source::Part(_) | Source::Streamed(..));
+        let (gone, rest): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.objects).into_iter().partition(is_streamed);
+        self.objects = rest;
+        for queued in &gone {
+            self.forget(queued);
+        }
+        Dropped(gone.into())
+    }
+
     /// Removes the objects with a fingerprint for whose variant `is_meant` returns true.
     fn take(&mut self, fingerprint_: u64, is_meant: &dyn Fn(&Entry) -> bool) -> Vec<Queued> {
         self.unfinished.take_if(|it| it.entry.fingerprint == fingerprint_ && is_meant(&it.entry));

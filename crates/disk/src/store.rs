@@ -132,8 +132,7 @@ impl Store {
             layout.renew(&*blocks, clock())?;
             layout = Layout::open(&*blocks)?;
             found = journal::read(&layout, &*blocks)?;
-            bump(&health.stats.cleared);
-            health.report(Event::Cleared(Cause::JournalDamaged { at }));
+            health.note_cleared(Cause::JournalDamaged { at });
         }
         let Found { live, cursor, .. } = found;
         let blocks = Box::new(Observed { blocks, health: Arc::clone(&health) });
@@ -475,15 +474,9 @@ impl Store {
         }
     }
 
-    /// Counts and reports that all objects are dropped.
-    pub(crate) fn note_cleared(&self, cause: Cause) {
-        bump(&self.health.stats.cleared);
-        self.health.report(Event::Cleared(cause));
-    }
-
     /// Drops all objects, and with them the records that concern them: the journal has no room for these.
     fn clear(&self) {
-        self.note_cleared(Cause::JournalFull);
+        self.health.note_cleared(Cause::JournalFull);
         let mut state = self.state.lock();
         state.live.tail = state.next_log(&self.layout);
         state.live.clear();

@@ -27,12 +27,12 @@ pub struct Writer {
     /// Whether the store has the version that large objects need.
     is_raised: bool,
     pub(crate) moves: Moves,
-    /// How often in succession no segment could be begun.
-    blocked: u32,
+    /// The time since which no segment could be begun.
+    blocked_since: Option<f64>,
 }
 
-/// The number of times after which what waits is taken for the reason why no segment can be begun.
-const MOST_BLOCKED: u32 = 200;
+/// The time in seconds after which large objects that wait are given up: they may occupy the segments that they need.
+const LONGEST_BLOCKED: f64 = 30.0;
 
 /// The result of [`Writer::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub enum Step {
 impl Writer {
     pub fn new(store: Arc<Store>) -> Self {
         let log = Appender::new(Arc::clone(&store));
-        Self { store, log, large: None, is_raised: false, moves: Moves::default(), blocked: 0 }
+        Self { store, log, large: None, is_raised: false, moves: Moves::default(), blocked_since: None }
     }
 
     /// Takes the next object to the buffer, or writes the buffer. Failures take the store out of use.
@@ -283,35 +283,39 @@ impl Writer {
             Room::NextSegment => {
                 self.log.seal()?;
                 if !self.open_next(len)? {
-                    self.blocked += 1;
-                    if self.blocked >= MOST_BLOCKED {
+                    let now = self.store.now();
+                    if now - *self.blocked_since.get_or_insert(now) >= LONGEST_BLOCKED {
                         self.give_up_waiting();
                     }
                     return Ok(Step::NoRoom);
                 }
-                self.blocked = 0;
+                self.blocked_since = None;
             }
         }
         Ok(Step::More)
     }
 
-    /// Gives up what is moved, and then what waits. Bodies of such objects may be in the very segments that they need.
+    /// Gives up the large objects that are moved, or if there are none, those that wait for their ends: their parts may be
+    /// in the very segments that they need.
     fn give_up_waiting(&mut self) {
-        self.blocked = 0;
-        if self.moves.has_any() {
-            self.large = None;
-            return self.moves.give_up_all(&self.store);
+        self.blocked_since = None;
+        let store = Arc::clone(&self.store);
+        let had_moves = self.moves.has_any();
+        self.give_up_large(store.state.lock());
+        if had_moves {
+            return self.moves.give_up_all(&store);
         }
-        let mut state = self.store.state.lock();
-        let bound = state.next_log(&self.store.layout);
-        let dropped = state.queue.clear();
+        let mut state = store.state.lock();
+        let bound = state.next_log(&store.layout);
+        let dropped = state.queue.take_streamed();
         for key in dropped.fingerprints() {
             // Older objects, which these replace, must not be found again.
             state.record_purge(key, bound, None);
+            bump(&store.health.stats.refused);
         }
         drop(state);
         drop(dropped);
-        self.store.has_records.notify_one();
+        store.has_records.notify_one();
     }
 
     /// Ends the segment before the store is closed, so that the next start need not read its records.

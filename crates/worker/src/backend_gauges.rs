@@ -1,7 +1,7 @@
 //! The gauges of the health of backends.
 //!
-//! A director passes over a sick backend without any count, and a circuit breaker closes by time. So the health is asked
-//! for periodically, instead of being counted where it changes.
+//! A director passes over a sick backend without any count, and a circuit breaker closes by time. So the health is read
+//! periodically, instead of being counted where it changes.
 
 use lacquer_engine::backends::{Origin, OriginLeaf};
 use lacquer_engine::named_origin::NamedOrigin;
@@ -29,17 +29,18 @@ fn publish_of(vcl: &Vcl) {
             AdminHealth::Sick => 2,
             AdminHealth::Deleted => continue,
         };
-        let publish = |origin: &Origin| {
-            let healthy = instance.directors.healthy(id, instance).healthy;
+        let healthy = || instance.directors.healthy(id, instance).healthy;
+        let publish = |origin: &Origin, healthy: bool| {
             origin.count(|c| {
                 c.healthy.set(healthy.into());
                 c.set_health.set(set);
             });
         };
         if let Some(leaf) = director.downcast_ref::<OriginLeaf>() {
-            publish(&leaf.0);
+            publish(&leaf.0, healthy());
         } else if let Some(named) = director.downcast_ref::<NamedOrigin>() {
-            named.origins().iter().for_each(|origin| publish(origin));
+            let healthy = healthy();
+            named.origins().iter().for_each(|origin| publish(origin, healthy));
         }
     }
 }

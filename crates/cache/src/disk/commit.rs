@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use lacquer_disk::Phase;
+
 use crate::cache::Cache;
 use crate::object::{Object, flag};
 use crate::shard::{DeferredWork, Shard};
@@ -20,6 +22,10 @@ impl Cache {
         deferred: &mut DeferredWork,
     ) {
         let is_inherited = object.is(flag::INHERITED);
+        if is_inherited && self.disks.iter().any(|disk| disk.store().phase() == Phase::Recovering) {
+            // A store may have it whose index is not read yet.
+            return;
+        }
         object.clear(flag::ONCE | flag::INHERITED);
         if is_inherited && self.disks.have_same(key, object, &*self.bans.heads) {
             return;

@@ -17,19 +17,20 @@ pub(crate) struct Resident {
     descriptor: Vec<u8>,
 }
 
+/// Returns what the index of a store contains of an object.
+pub(crate) fn meta_of(key: Key, object: &Object, heads: &dyn HeadReader) -> Meta {
+    Meta {
+        key,
+        variant: variant::of(heads, object.vary().unwrap_or_default()),
+        expires: object.expires().clamp(0.0, f64::from(u32::MAX)) as u32,
+        ban: object.ban(),
+    }
+}
+
 impl Resident {
     pub(crate) fn new(key: Key, object: &Arc<Object>, heads: &dyn HeadReader) -> Self {
-        let meta = Meta {
-            key,
-            variant: variant::of(heads, object.vary().unwrap_or_default()),
-            expires: object.expires().clamp(0.0, f64::from(u32::MAX)) as u32,
-            ban: object.ban(),
-        };
-        Self { object: Arc::clone(object), meta, descriptor: Descriptor::of(key, object).bytes() }
-    }
-
-    pub(crate) fn meta(&self) -> Meta {
-        self.meta
+        let (meta, descriptor) = (meta_of(key, object, heads), Descriptor::of(key, object).bytes());
+        Self { object: Arc::clone(object), meta, descriptor }
     }
 }
 

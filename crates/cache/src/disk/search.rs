@@ -66,7 +66,7 @@ pub(crate) fn split_head(head: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// The most objects that a search reads.
-const MOST_READS: u32 = 8;
+const MOST_READS: usize = 8;
 
 /// The search for an object of a key in the stores.
 ///
@@ -81,11 +81,13 @@ pub struct DiskSearch {
     /// The variants of the request, one for each known set of names.
     wanted: Vec<u32>,
     candidates: VecDeque<(usize, Candidate)>,
-    reads_left: u32,
+    /// The log positions of the objects that were read.
+    tried: Vec<u64>,
 }
 
-/// Returns the Vary specification of the request's variant, from that of another variant with the same names.
-pub type Predict<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+/// Returns the Vary specification of the request's variant, from that of another variant with the same names. `None` if the
+/// request matches all variants.
+pub type Predict<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
 
 impl Cache {
     /// Returns whether there are stores on disks.
@@ -110,29 +112,31 @@ impl Cache {
         if !self.disks.may_have(&key) {
             return None;
         }
-        let (wanted, candidates, reads_left) = (Vec::new(), VecDeque::new(), MOST_READS);
-        let mut search = DiskSearch { cache: Arc::clone(self), key, now, wanted, candidates, reads_left };
+        let (wanted, candidates, tried) = (Vec::new(), VecDeque::new(), Vec::new());
+        let mut search = DiskSearch { cache: Arc::clone(self), key, now, wanted, candidates, tried };
         let newest = {
             let shard = self.shard(&key).lock();
             let newest = shard.slots(&key).find_map(|slot| shard.slab.get(slot).object.clone());
             newest.filter(|object| !object.is(flag::HFM | flag::HFP))
         };
-        // An object on a disk with other names is older, and is not used.
-        search.wanted.extend(newest.map(|object| search.number(object.vary().unwrap_or_default(), predict)));
-        search.find(|_| true);
+        // The names of the newest object in memory save a read.
+        let known = newest.and_then(|object| search.number(object.vary().unwrap_or_default(), predict));
+        search.wanted.extend(known);
+        search.find();
         (!search.candidates.is_empty()).then_some(search)
     }
 }
 
 impl DiskSearch {
-    fn number(&self, vary: &[u8], predict: Predict<'_>) -> u32 {
-        let predicted = if vary.is_empty() { Vec::new() } else { predict(vary) };
-        variant::of(&*self.cache.bans.heads, &predicted)
+    /// Returns the number of the request's variant. `None` if the request matches all variants.
+    fn number(&self, vary: &[u8], predict: Predict<'_>) -> Option<u32> {
+        let predicted = if vary.is_empty() { Vec::new() } else { predict(vary)? };
+        Some(variant::of(&*self.cache.bans.heads, &predicted))
     }
 
     /// Collects the objects to read: those of the wanted variants, and one for each set of names that is not known.
-    fn find(&mut self, is_untried: impl Fn(&Candidate) -> bool) {
-        let Self { cache, key, now, wanted, .. } = self;
+    fn find(&mut self) {
+        let Self { cache, key, now, wanted, tried, .. } = self;
         let found = cache.disks.iter().enumerate().map(|(disk, it)| {
             let mut unknown = Vec::new();
             let is_meant = |variant: u32| {
@@ -146,25 +150,26 @@ impl DiskSearch {
         });
         // At most one store has objects of a key.
         let all = found.flat_map(|(disk, found)| found.into_iter().map(move |candidate| (disk, candidate)));
-        self.candidates = all.filter(|(_, candidate)| is_untried(candidate)).collect();
+        self.candidates = all.filter(|(_, candidate)| !tried.contains(&candidate.log)).collect();
     }
 
     /// Continues with the names by which an object that was read varies.
     pub fn learn(&mut self, found: &DiskObject, predict: Predict<'_>) {
-        let tried = found.loaded.candidate();
-        let is_known =
-            self.wanted.iter().any(|known| lacquer_disk::have_same_names(*known, tried.entry.variant));
-        if !is_known {
-            let number = self.number(found.vary(), predict);
+        let read = found.loaded.candidate().entry.variant;
+        let is_known = self.wanted.iter().any(|known| lacquer_disk::have_same_names(*known, read));
+        if let Some(number) = self.number(found.vary(), predict).filter(|_| !is_known) {
             self.wanted.push(number);
-            self.find(|candidate| candidate.log != tried.log);
+            self.find();
         }
     }
 
     /// Starts to read the next object, in the ring of this thread if there is one. Returns `None` if there are no more.
     pub fn read_next(&mut self, ring: Option<&Ring>) -> Option<Reading> {
-        self.reads_left = self.reads_left.checked_sub(1)?;
+        if self.tried.len() >= MOST_READS {
+            return None;
+        }
         let (disk, candidate) = self.candidates.pop_front()?;
+        self.tried.push(candidate.log);
         let result = Arc::new(Mutex::new(State::Reading(None)));
         let (cache, promise) = (Arc::clone(&self.cache), Promise(Arc::clone(&result)));
         let awaited = AwaitedObject { cache, disk, key: self.key, promise };

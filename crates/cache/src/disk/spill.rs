@@ -13,8 +13,8 @@ use lacquer_storage::{BodyWriter, Stevedore, Transfer};
 
 use crate::cache::Cache;
 use crate::disk::Disks;
+use crate::disk::content::meta_of;
 use crate::disk::extent::SpillExtent;
-use crate::disk::variant;
 use crate::object::{Object, flag};
 use crate::slab::{Digest, key_of};
 
@@ -70,12 +70,7 @@ impl Cache {
             return None;
         }
         let memory = stevedore.limit()?;
-        let meta = Meta {
-            key,
-            variant: variant::of(&*self.bans.heads, object.vary().unwrap_or_default()),
-            expires: object.expires().clamp(0.0, f64::from(u32::MAX)) as u32,
-            ban: 0,
-        };
+        let meta = Meta { ban: 0, ..meta_of(key, object, &*self.bans.heads) };
         let active = Arc::clone(&self.disks.spills);
         active.fetch_add(1, Ordering::Relaxed);
         let source =

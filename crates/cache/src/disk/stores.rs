@@ -9,7 +9,7 @@ use lacquer_disk::{Ban, Dropped, Ring, Running, Stats, Store};
 
 use crate::bans::{HeadReader, PastBans};
 use crate::disk::admission::Admission;
-use crate::disk::content::Resident;
+use crate::disk::content::{Resident, meta_of};
 use crate::disk::extent::SpillExtent;
 use crate::disk::lending::Lending;
 use crate::disk::tag_purges::{TagPurge, TagPurges};
@@ -180,8 +180,8 @@ impl Disks {
     }
 
     /// Returns whether a store contains an object as it is in memory.
-    pub(crate) fn have_same(&self, key: &Key, object: &Arc<Object>, heads: &dyn HeadReader) -> bool {
-        let meta = Resident::new(*key, object, heads).meta();
+    pub(crate) fn have_same(&self, key: &Key, object: &Object, heads: &dyn HeadReader) -> bool {
+        let meta = meta_of(*key, object, heads);
         self.stores.iter().any(|disk| disk.store().has_same(&meta))
     }
 

@@ -126,7 +126,7 @@ impl DiskWorld {
 
     /// Reads an object from the disk.
     pub(super) fn read(&self, key: u64) -> Option<Box<DiskObject>> {
-        let predict = |vary: &[u8]| vary.to_vec();
+        let predict = |vary: &[u8]| Some(vary.to_vec());
         let mut search = self.world.cache.search_disks(&digest(key), self.world.now.get(), &predict)?;
         let mut reading = pin!(search.read_next(None)?);
         loop {

@@ -1,8 +1,8 @@
 //! The mark of a clean end: the length that the journal had. A start that finds fewer groups knows that some are lost, and
 //! that the last ones are not merely torn.
 //!
-//! Each block with a superblock contains it at byte 1024. Earlier programs write zeros there or leave it as it is, which is
-//! no fault: the journal has at least this length from then on.
+//! Each block with a superblock contains it at byte 1024. Earlier programs write zeros there or leave it as it is. Both
+//! are allowed: a journal only grows or gets a higher generation.
 //!
 //! ```text
 //! u64 generation | u64 number of groups in the half | u64 checksum of the preceding bytes      (little endian)

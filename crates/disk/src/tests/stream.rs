@@ -1,5 +1,6 @@
 //! Bodies that are written while they are fetched.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -15,6 +16,11 @@ use crate::writer::{Step, Writer};
 
 const SEGMENT: u64 = 256 << 10;
 const LEN: u64 = 700_001;
+
+thread_local! {
+    /// The time of the test.
+    static NOW: Cell<f64> = const { Cell::new(1000.0) };
+}
 
 fn byte(at: u64) -> u8 {
     (at * 13 + at / 251 + at / 65_536 * 5) as u8
@@ -73,6 +79,29 @@ fn meta() -> Meta {
     Meta { key: key(), variant: 0, expires: 5000, ban: 1 }
 }
 
+/// An object of another key, with or without a body in memory.
+struct Other {
+    number: u8,
+    len: u64,
+}
+
+impl Other {
+    fn meta(&self) -> Meta {
+        Meta { key: [self.number; 24], ..meta() }
+    }
+}
+
+impl Content for Other {
+    fn parts(&self) -> Parts<'_> {
+        Parts { meta: self.meta(), descriptor: b"d", head: b"head", extra: b"", body_len: self.len }
+    }
+
+    fn read(&self, _: u64, window: &mut [u8]) -> usize {
+        window.fill(1);
+        window.len()
+    }
+}
+
 struct World {
     device: SimulatedDevice,
     store: Arc<Store>,
@@ -89,7 +118,7 @@ impl World {
     }
 
     fn start(device: &SimulatedDevice) -> World {
-        let open = Store::open(Box::new(device.clone()), Options::default(), || 1000.0);
+        let open = Store::open(Box::new(device.clone()), Options::default(), || NOW.get());
         let store = open.expect("there is a store");
         store.recover();
         World { device: device.clone(), writer: Writer::new(Arc::clone(&store)), store }
@@ -204,6 +233,36 @@ fn a_fetch_that_fails_leaves_segments_that_are_used_again() {
     w.write();
     assert!(w.has(LEN));
     assert_eq!(w.store.stats().pinned.load(Ordering::Relaxed), 0);
+}
+
+/// Objects whose parts fill the device wait for room for their heads, which only their own end would make.
+#[test]
+fn objects_that_occupy_all_segments_do_not_stop_the_writer() {
+    let mut w = World::new();
+    let streams: Vec<_> = (10..30)
+        .map(|number| {
+            let head = Other { number, len: LEN };
+            let stream = w.store.begin_stream(head.meta(), Box::new(Memory(Arc::default())));
+            let stream = stream.expect("the device works");
+            w.push(&stream, LEN);
+            (head, stream)
+        })
+        .collect();
+    w.write();
+    for (head, stream) in streams {
+        drop(w.store.commit_streamed(Box::new(head), &stream));
+    }
+    let small = Other { number: 99, len: 1000 };
+    let is_there = |w: &World| !w.store.candidates(&[99; 24], 1000.0).is_empty();
+    drop(w.store.commit(Box::new(small)));
+    w.write();
+    assert!(!is_there(&w), "the test needs a device without room");
+    for _ in 0..6 {
+        NOW.set(NOW.get() + 10.0);
+        w.write();
+    }
+    assert!(is_there(&w));
+    assert!(w.store.stats().refused.load(Ordering::Relaxed) > 0);
 }
 
 #[test]

@@ -107,7 +107,6 @@ impl Content for Sample {
     }
 }
 
-/// The objects that a purge concerns.
 struct World {
     seed: u64,
     random: Random,

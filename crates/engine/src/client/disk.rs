@@ -36,16 +36,14 @@ fn begin(req: &Req) -> Option<DiskSearch> {
     cache.search_disks(req.key.digest(), req.request.received, &|vary| predict(req, vary))
 }
 
-/// Returns the specification of the request's variant, from that of another variant.
-fn predict(req: &Req, vary: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
+/// Returns the specification of the request's variant, from that of another variant. `None` if all variants match.
+fn predict(req: &Req, vary: &[u8]) -> Option<Vec<u8>> {
     if req.request.rules.ignore_vary {
-        // All variants match.
-        out.extend_from_slice(vary);
-    } else {
-        vary::predict(vary, &req.request.http, req.task.ws(), &mut out);
+        return None;
     }
-    out
+    let mut out = Vec::new();
+    vary::predict(vary, &req.request.http, req.task.ws(), &mut out);
+    Some(out)
 }
 
 /// Reads objects of the request's key, and publishes the first one that the request matches. Returns the step that ends

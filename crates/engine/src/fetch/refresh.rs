@@ -34,6 +34,11 @@ pub async fn refresh(f: &mut Fetch, stale: Arc<Object>) -> Step {
     if let Err(why) = piece(f, &connection, None, &stale, 0).await.map(drop) {
         return broken(f, connection, &stale, why, false);
     }
+    // A purge or ban during these waits has found the stale object alone, and later ones find the new object only once it
+    // is published.
+    if gone::is_gone(f, &stale).await {
+        return gone::ask_again(f, connection, gone::GONE);
+    }
     f.attempt.gzipped = stale.is(flag::GZIPED);
     f.attempt.encoding_changed = stale.is(flag::CHGCE);
     f.attempt.has_esi = stale.is(flag::ESIPROC);
@@ -42,6 +47,9 @@ pub async fn refresh(f: &mut Fetch, stale: Arc<Object>) -> Step {
         f.publish_early(draft);
         if let Err(why) = copy(f, &connection, draft, &stale).await {
             return broken(f, connection, &stale, why, draft.is_published);
+        }
+        if !draft.is_published && gone::is_gone(f, &stale).await {
+            return gone::ask_again(f, connection, gone::GONE);
         }
     }
     f.complete(stored, connection)
