@@ -91,14 +91,9 @@ def timed(port, path, connections, seconds):
     return own_load(port, path, connections, ["--seconds", seconds])
 
 
-def scattered(port, path, connections, seconds, among, first):
+def scattered(port, path, connections, seconds, among, first, new=0):
     """Sends as many requests as the time allows; {} in the path is replaced by numbers below `among`, in no order. The
-    sequence depends on `first`."""
-    return own_load(port, path, connections, ["--seconds", seconds, "--among", among, "--first", first])
-
-
-def half_known(port, path, connections, seconds, among, first, new):
-    """Sends requests like `scattered`, of which a percentage has new numbers."""
+    sequence depends on `first`. A percentage, `new`, has new numbers."""
     return own_load(port, path, connections, ["--seconds", seconds, "--among", among, "--first", first, "--new", new])
 
 

@@ -79,7 +79,7 @@ def disk_replies(options):
                 outcome = {}
 
                 def drive(port):
-                    outcome.update(load.half_known(port, path, DEPTH, seconds, objects, first, misses))
+                    outcome.update(load.scattered(port, path, DEPTH, seconds, objects, first, misses))
                     return outcome
                 values = load.measured(server, drive, running.origin_port)
                 known = {f"hit_{key}": us / 1000 for key, us in outcome["known_us"].items()}

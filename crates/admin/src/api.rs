@@ -9,7 +9,7 @@ use lacquer_cli::status;
 use lacquer_inspect::Fault;
 use lacquer_inspect::counters;
 use lacquer_inspect::directory::Directory;
-use lacquer_inspect::invalidation::{page_ban, pattern_ban, split};
+use lacquer_inspect::invalidation::{page, page_ban, pattern_ban, split};
 use lacquer_inspect::log_line::Filter;
 use lacquer_inspect::management::Reply as Response;
 use lacquer_inspect::request::{Target, header, is_method};
@@ -40,8 +40,6 @@ use crate::watch::Watch;
 
 /// Requests of a reply about the log, unless the client asks for another number.
 const LINES: u64 = 50;
-const FROM_LOG: &str =
-    "the URL has a fragment, or escapes as in the log: give it as clients request it, or a pattern";
 const SNAPSHOT_TIME: Duration = Duration::from_secs(4);
 
 /// Everything that requests use.
@@ -229,11 +227,8 @@ impl App {
     async fn purge(&self, values: &Values) -> Outcome {
         let words = match (values.text("url"), values.text("pattern")) {
             (Some(url), None) if values.text("host").is_none() => {
-                if url.contains(['#', '\\']) {
-                    // Such a URL would match no page, or another one.
-                    return Err(Reply::error(400, FROM_LOG));
-                }
-                let target = Target::parse(url).map_err(|fault| Reply::error(400, &fault.what))?;
+                let target = page(url)
+                    .map_err(|fault| Reply::error(400, &format!("{}: {}", fault.what, fault.hint)))?;
                 page_ban(&target)
             }
             (None, Some(pattern)) => pattern_ban(values.text("host").unwrap_or_default(), pattern),

@@ -72,6 +72,14 @@ pub struct Guard {
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
+/// Returns the name of a host without its port, and an address without brackets.
+pub fn name_of(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    }
+}
+
 impl Guard {
     pub fn new(is_unix: bool, token: Option<&str>, hosts: Vec<String>) -> Guard {
         Guard { is_unix, token: token.map(digest), hosts }
@@ -93,10 +101,7 @@ impl Guard {
     }
 
     fn is_own_name(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[') {
-            Some(rest) => rest.split(']').next().unwrap_or_default(),
-            None => host.split(':').next().unwrap_or_default(),
-        };
+        let name = name_of(host);
         name.parse::<IpAddr>().is_ok()
             || name.eq_ignore_ascii_case("localhost")
             || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))

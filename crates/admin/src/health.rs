@@ -21,9 +21,11 @@ pub struct Health {
 impl Health {
     /// Returns why the daemon is not ready, or `None` if it is.
     pub async fn obstacle(&self, manager: &ManagerLink) -> Option<String> {
+        let came = Instant::now();
         let mut last = self.last.lock().await;
+        // An answer that was asked for while this call waited is as fresh as its own would be.
         if let Some((at, known)) = &*last
-            && at.elapsed() < FRESH
+            && (*at >= came || at.elapsed() < FRESH)
         {
             return known.clone();
         }

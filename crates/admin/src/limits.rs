@@ -14,7 +14,7 @@ pub const FIELDS: usize = 64;
 /// The body of a request in bytes: of one with a VCL program, and of any other.
 pub const VCL_BODY: usize = 4 << 20;
 pub const BODY: usize = 64 << 10;
-/// The time for the head of a request, also the next one on a connection.
+/// The time for a TLS handshake, and for the head of a request, also the next one on a connection.
 pub const HEAD_TIME: Duration = Duration::from_secs(15);
 /// The time for its body.
 pub const BODY_TIME: Duration = Duration::from_secs(20);
@@ -28,8 +28,8 @@ pub const COMMAND_TIME: Duration = Duration::from_secs(65);
 pub const LINES: u32 = 100;
 /// Events that wait for a client that reads slowly.
 pub const QUEUE: usize = 128;
-/// The log is read for this long after somebody has last asked for metrics.
-pub const INTEREST: Duration = Duration::from_mins(5);
+/// The log is read for this long after somebody has last asked for metrics: longer than any interval of exports.
+pub const INTEREST: Duration = Duration::from_mins(6);
 /// Requests that one reply about the log contains.
 pub const LOG_LINES: usize = 10_000;
 

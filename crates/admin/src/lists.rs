@@ -33,11 +33,11 @@ impl Lists {
     pub async fn run(self: Arc<Lists>, manager: ManagerLink, directory: Directory) {
         loop {
             if self.0.receiver_count() > 0 {
-                let bans = items(&manager, "ban.list", &[], BANS).await;
-                let vcls = items(&manager, "vcl.list", &[], usize::MAX).await;
-                let storages = items(&manager, "storage.list", &[], usize::MAX).await;
+                let bans = items(&manager, &["ban.list", "-j"], BANS).await;
+                let vcls = items(&manager, &["vcl.list", "-j"], usize::MAX).await;
+                let storages = items(&manager, &["storage.list", "-j"], usize::MAX).await;
                 // Longer URLs are cut off in the log.
-                let reclen = items(&manager, "param.show", &["vsl_reclen"], 1).await;
+                let reclen = items(&manager, &["param.show", "-j", "vsl_reclen"], 1).await;
                 let record_length = reclen.first().map(|parameter| parameter["value"].clone());
                 let lists = json!({
                     "bans": bans, "vcls": vcls, "storages": storages, "tags": tags(&directory),
@@ -51,8 +51,8 @@ impl Lists {
 }
 
 /// Returns the items of a list in JSON: behind version, words and time.
-async fn items(manager: &ManagerLink, command: &str, more: &[&str], most: usize) -> Vec<Value> {
-    let reply = manager.command(&[&[command, "-j"], more].concat(), PATIENCE).await;
+async fn items(manager: &ManagerLink, words: &[&str], most: usize) -> Vec<Value> {
+    let reply = manager.command(words, PATIENCE).await;
     let list = reply.ok().and_then(|reply| serde_json::from_str(&reply.text).ok());
     match list {
         Some(Value::Array(all)) => all.into_iter().skip(3).take(most).collect(),

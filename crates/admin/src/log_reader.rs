@@ -4,33 +4,29 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lacquer_inspect::Fault;
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::follow::{Follower, Sink};
 use lacquer_inspect::log_line::LogLine;
 use lacquer_inspect::ring::Record;
 use lacquer_inspect::transaction::{Grouping, Transaction};
-use lacquer_live::event::{Event, is_needed};
+use lacquer_live::event::{Event, MAX_OPEN, is_needed};
 use lacquer_live::snapshot::Status;
-use lacquer_live::source::{LOOK, look};
+use lacquer_live::source::{BUDGET, look};
 use lacquer_live::state::State;
 use lacquer_shm::Tag;
 
 use crate::live_log::LiveLog;
-use crate::metrics::Latencies;
 use crate::otlp::{Exporter, traced};
 use crate::watch::Watch;
 
 const PAUSE: Duration = Duration::from_millis(100);
 /// The pause while a stream shows requests.
 const LIVE_PAUSE: Duration = Duration::from_millis(50);
-/// How long the log is read before anything else is done.
-const BUDGET: Duration = Duration::from_millis(50);
 /// Time between two snapshots.
 const SNAPSHOT: Duration = Duration::from_secs(1);
 /// Time between two looks at all counters, so that the series of a VCL that is discarded miss little.
 const COUNTERS: Duration = Duration::from_secs(5);
-/// Maximum number of transactions in progress; the oldest ones are forgotten.
-const MAX_OPEN: usize = 20_000;
 
 /// The consumers that need the log now.
 struct Needs<'a> {
@@ -42,7 +38,6 @@ struct Needs<'a> {
 /// The receivers of events.
 struct Events<'a> {
     watch: &'a Watch,
-    latencies: &'a mut Latencies,
     state: &'a mut State,
     now: f64,
 }
@@ -60,7 +55,8 @@ impl Sink for Reading<'_> {
         let ended = match record.tag {
             Tag::Begin if record.text.starts_with(b"sess") => return,
             Tag::Begin | Tag::End => grouping.add(&record),
-            _ if needs.is_needed(&record) => grouping.add(&record),
+            // Kept for all consumers, so that one that joins finds whole transactions.
+            _ if record.tag == Tag::ReqStart || is_needed(&record) => grouping.add(&record),
             tag if needs.exporter.is_some() && traced::is_tag_needed(tag) => {
                 grouping.add_if(&record, |open| traced::is_needed(&record, open))
             }
@@ -83,16 +79,15 @@ impl Sink for Reading<'_> {
             exporter.add_overruns(overruns);
         }
     }
+
+    fn looked(&mut self, directory: &Directory, found: &Result<(), Fault>) {
+        if let Some(events) = &mut self.needs.events {
+            look(found, directory, events.now, events.state);
+        }
+    }
 }
 
 impl Needs<'_> {
-    /// Returns whether a record of any transaction is needed.
-    fn is_needed(&self, record: &Record<'_>) -> bool {
-        let has_live_log = self.live_log.is_some();
-        has_live_log && record.tag == Tag::ReqStart
-            || (has_live_log || self.events.is_some()) && is_needed(record)
-    }
-
     fn end(&mut self, ended: &Transaction) {
         if self.events.is_some() {
             self.event(Event::of(ended));
@@ -100,7 +95,7 @@ impl Needs<'_> {
         if let Some((live_log, line)) = self.live_log.and_then(|log| Some((log, LogLine::of(ended)?))) {
             live_log.publish(&line);
         }
-        if let Some(exporter) = self.exporter.filter(|_| ended.is_traced()) {
+        if let Some(exporter) = self.exporter {
             for span in traced::spans(ended).unwrap_or_default() {
                 exporter.add(&span);
             }
@@ -109,7 +104,7 @@ impl Needs<'_> {
 
     fn event(&mut self, event: Option<Event>) {
         if let (Some(events), Some(event)) = (&mut self.events, event) {
-            events.latencies.add(&event);
+            events.watch.add(&event);
             events.state.event(events.now, event);
         }
     }
@@ -119,7 +114,6 @@ impl Needs<'_> {
 struct Watched {
     state: State,
     began: Instant,
-    last_look: Option<Instant>,
     last_snapshot: Instant,
     last_counters: Instant,
 }
@@ -128,7 +122,7 @@ impl Watched {
     fn new(name: &str) -> Watched {
         let began = Instant::now();
         let state = State::new(name, 0.0);
-        Watched { state, began, last_look: None, last_snapshot: began, last_counters: began }
+        Watched { state, began, last_snapshot: began, last_counters: began }
     }
 
     fn now(&self) -> f64 {
@@ -136,8 +130,8 @@ impl Watched {
     }
 }
 
-/// The reader.
-pub struct LogReader {
+/// The thread's state.
+pub struct LogThread {
     watch: Arc<Watch>,
     live_log: Arc<LiveLog>,
     exporter: Option<Arc<Exporter>>,
@@ -147,7 +141,7 @@ pub struct LogReader {
     watched: Option<Watched>,
 }
 
-impl LogReader {
+impl LogThread {
     /// Starts the thread.
     pub fn start(
         directory: Directory,
@@ -157,7 +151,7 @@ impl LogReader {
     ) -> std::io::Result<()> {
         let grouping = Grouping::with_limit(MAX_OPEN);
         let follower = Follower::waiting(directory);
-        let mut reader = LogReader { watch, live_log, exporter, follower, grouping, watched: None };
+        let mut reader = LogThread { watch, live_log, exporter, follower, grouping, watched: None };
         let run = move || {
             loop {
                 reader.turn();
@@ -172,6 +166,7 @@ impl LogReader {
         if !self.watch.is_wanted() {
             self.watched = None;
         } else if self.watched.is_none() {
+            self.follower.look_again();
             self.watched = Some(Watched::new(&self.follower.directory().path().display().to_string()));
         }
         let mut has_more = false;
@@ -188,33 +183,19 @@ impl LogReader {
     }
 
     fn read(&mut self, is_live: bool) -> bool {
-        let LogReader { watch, live_log, exporter, follower, grouping, watched } = self;
-        let directory = follower.directory().clone();
-        watch.with_latencies(|latencies| {
-            let mut is_due = false;
-            let events = watched.as_mut().map(|watched| {
-                is_due = watched.last_look.is_none_or(|last| last.elapsed() >= LOOK);
-                if is_due {
-                    watched.last_look = Some(Instant::now());
-                }
-                let now = watched.now();
-                Events { watch, latencies, state: &mut watched.state, now }
-            });
-            let live_log = is_live.then_some(&**live_log);
-            let mut reading =
-                Reading { grouping, needs: Needs { events, live_log, exporter: exporter.as_deref() } };
-            if is_due {
-                let found = follower.look(&mut reading);
-                if let Some(events) = &mut reading.needs.events {
-                    look(found, &directory, events.now, events.state);
-                }
+        let LogThread { watch, live_log, exporter, follower, grouping, watched } = self;
+        let events = watched.as_mut().map(|watched| {
+            let now = watched.now();
+            Events { watch, state: &mut watched.state, now }
+        });
+        let live_log = is_live.then_some(&**live_log);
+        let mut reading =
+            Reading { grouping, needs: Needs { events, live_log, exporter: exporter.as_deref() } };
+        follower.read(Some(Instant::now() + BUDGET), &mut reading).unwrap_or_else(|fault| {
+            if let Some(events) = &mut reading.needs.events {
+                events.state.set_status(Status::Waiting(fault.what));
             }
-            follower.read(Some(Instant::now() + BUDGET), &mut reading).unwrap_or_else(|fault| {
-                if let Some(events) = &mut reading.needs.events {
-                    events.state.set_status(Status::Waiting(fault.what));
-                }
-                false
-            })
+            false
         })
     }
 
@@ -254,9 +235,8 @@ mod tests {
         let watch = Watch::new(Directory::at(Path::new("/nonexistent")));
         let live_log = LiveLog::default();
         let mut stream = live_log.subscribe(Filter::default());
-        let (mut latencies, mut state) = (Latencies::default(), State::new("n", 0.0));
-        let mut grouping = Grouping::default();
-        let events = Events { watch: &watch, latencies: &mut latencies, state: &mut state, now: 1.0 };
+        let (mut state, mut grouping) = (State::new("n", 0.0), Grouping::default());
+        let events = Events { watch: &watch, state: &mut state, now: 1.0 };
         let needs = Needs { events: Some(events), live_log: Some(&live_log), exporter: None };
         let mut reading = Reading { grouping: &mut grouping, needs };
         let mut read = |vxid: u64| {
@@ -273,6 +253,7 @@ mod tests {
         let health = b"boot.a Went sick 1";
         reading.record(Record { tag: Tag::Backend_health, vxid: 0, is_backend: false, text: health });
         reading.gap(4);
+        let latencies = watch.latencies();
         assert_eq!(latencies.responses[2], 2);
         assert_eq!(latencies.requests["hit"].counts.iter().sum::<u64>(), 2);
         assert_eq!((watch.overruns(), state.overruns()), (4, 4));

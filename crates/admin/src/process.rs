@@ -23,7 +23,7 @@ use crate::health::Health;
 use crate::limits::STREAMS;
 use crate::lists::Lists;
 use crate::live_log::LiveLog;
-use crate::log_reader::LogReader;
+use crate::log_reader::LogThread;
 use crate::manager_link::ManagerLink;
 use crate::otlp;
 use crate::page::Page;
@@ -76,7 +76,7 @@ fn serve(config: AdminConfig, commands: UnixStream) -> std::io::Result<std::conv
     let exporter = config.collector.map(otlp::start).transpose()?;
     let watch = Arc::new(Watch::new(directory.clone()));
     let live_log = Arc::<LiveLog>::default();
-    LogReader::start(directory.clone(), Arc::clone(&watch), Arc::clone(&live_log), exporter.clone())?;
+    LogThread::start(directory.clone(), Arc::clone(&watch), Arc::clone(&live_log), exporter.clone())?;
     let app = Arc::new(App {
         manager: ManagerLink::start(commands, "commands")?,
         questions: ManagerLink::start(UnixStream::from(inherit(config.questions_fd)), "questions")?,

@@ -57,7 +57,8 @@ pub async fn accept(listener: Listener, guard: Arc<Guard>, app: Arc<App>) {
     }
 }
 
-/// Serves a connection in a task of its own, or closes it if there are too many. `opened` is its TLS handshake.
+/// Serves a connection in a task of its own, or closes it if there are too many. `opened` returns its
+/// stream, after the TLS handshake if there is one.
 fn start<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     opened: impl Future<Output = io::Result<S>> + Send + 'static,
     guard: &Arc<Guard>,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use lacquer_inspect::counters::read_sets;
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_line;
+use lacquer_live::event::Event;
 use lacquer_live::state::State;
 use serde_json::{Value, json};
 use tokio::sync::watch::{Receiver, Sender, channel};
@@ -82,9 +83,9 @@ impl Watch {
         is_recent || self.snapshots.receiver_count() > 0
     }
 
-    /// Calls a function that adds to the histograms.
-    pub fn with_latencies<T>(&self, function: impl FnOnce(&mut Latencies) -> T) -> T {
-        function(&mut lock(&self.latencies))
+    /// Adds an event to the histograms.
+    pub fn add(&self, event: &Event) {
+        lock(&self.latencies).add(event);
     }
 
     pub fn add_overruns(&self, count: u64) {

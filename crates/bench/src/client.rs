@@ -69,7 +69,9 @@ impl Plan {
         };
         let path = self.path.replace("{}", &number.to_string());
         self.next += 1;
-        Some((format!("GET {path} HTTP/1.1\r\nHost: bench\r\n{}\r\n", self.header), is_new))
+        // Without new numbers, all are alike.
+        let is_known = self.new > 0 && !is_new;
+        Some((format!("GET {path} HTTP/1.1\r\nHost: bench\r\n{}\r\n", self.header), is_known))
     }
 }
 
@@ -95,7 +97,7 @@ pub struct Client {
     /// The server closes the connection after the response.
     is_last: bool,
     since: Instant,
-    is_new: bool,
+    is_known: bool,
 }
 
 impl Client {
@@ -112,7 +114,7 @@ impl Client {
             in_body: false,
             is_last: false,
             since: Instant::now(),
-            is_new: false,
+            is_known: false,
         })
     }
 
@@ -141,8 +143,8 @@ impl Client {
     /// Sends the next request, whose latency counts from `since`. Returns false if none is left. Requests are
     /// far smaller than a socket buffer, so a write that would block is an error.
     pub fn send(&mut self, plan: &mut Plan, since: Instant) -> io::Result<bool> {
-        let Some((request, is_new)) = plan.request(since) else { return Ok(false) };
-        (self.in_body, self.since, self.is_new) = (false, since, is_new);
+        let Some((request, is_known)) = plan.request(since) else { return Ok(false) };
+        (self.in_body, self.since, self.is_known) = (false, since, is_known);
         self.head.clear();
         self.stream.write_all(request.as_bytes())?;
         Ok(true)
@@ -168,7 +170,7 @@ impl Client {
             if complete {
                 let micros = self.since.elapsed().as_micros() as u32;
                 tally.micros.push(micros);
-                if !self.is_new {
+                if self.is_known {
                     tally.known_micros.push(micros);
                 }
                 return Ok(true);

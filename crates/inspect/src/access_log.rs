@@ -6,7 +6,7 @@ use lacquer_shm::Tag;
 
 use crate::dates::{clf, utc};
 use crate::field_value::{Value, add_escaped};
-use crate::log_line::LogLine;
+use crate::log_line::{self, LogLine};
 use crate::transaction::{REQUEST, RESPONSE, Transaction};
 
 /// A format of lines.
@@ -83,7 +83,7 @@ const FIELDS: [(&str, Known); 18] = [
 /// Bytes of a usual line.
 const LENGTH: usize = 512;
 const JSON_FIELDS: &str = "json:";
-/// The fields of the format `json`.
+/// The fields of the format `json`, which [`LogLine::json`] has too.
 const USUAL: [Known; 11] = [
     Known::Time,
     Known::Epoch,
@@ -115,7 +115,11 @@ impl Format {
             _ => {}
         }
         if let Some(names) = text.strip_prefix(JSON_FIELDS) {
-            let fields = names.split(',').map(|name| Field::parse(name.trim())).collect::<Result<_, _>>()?;
+            let fields =
+                names.split(',').map(|name| Field::parse(name.trim())).collect::<Result<Vec<_>, _>>()?;
+            if (1..fields.len()).any(|at| fields[..at].contains(&fields[at])) {
+                return Err("a field is named twice".to_owned());
+            }
             return Ok(Format::Json(fields));
         }
         let parts = parts(text)?;
@@ -256,21 +260,13 @@ impl Known {
 
 /// Returns a number from the last record with a tag.
 fn number(records: &Transaction, tag: Tag, at: usize) -> Option<u64> {
-    let word = records.last(tag)?.split(|byte| *byte == b' ').nth(at)?;
-    std::str::from_utf8(word).ok()?.parse().ok()
+    log_line::number(records.last(tag)?.split(|byte| *byte == b' ').nth(at)?)
 }
 
 /// Appends the line of a request in the combined format.
 fn add_combined(line: &mut String, request: &LogLine, records: &Transaction) {
     let header = |name| records.header_bytes(REQUEST, name);
-    if request.client.is_empty() {
-        line.push('-');
-    } else {
-        // The path of a UNIX socket may contain spaces.
-        let mut client = String::new();
-        add_escaped(&mut client, request.client.as_bytes());
-        line.push_str(&client.replace(' ', "\\x20"));
-    }
+    Known::Client.value(request, records).add_text(line);
     line.push_str(" - - [");
     line.push_str(&clf(request.at));
     line.push_str("] \"");

@@ -60,7 +60,7 @@ impl Value<'_> {
 }
 
 /// Appends bytes so that they end no quoted text, and so that different bytes remain different: a quote and a backslash get a
-/// backslash, and what [`plain`] escapes becomes the same.
+/// backslash, and other bytes are escaped as by [`plain`].
 pub fn add_escaped(text: &mut String, bytes: &[u8]) {
     if let Some(printable) = printable(bytes).filter(|text| !text.contains(['"', '\\'])) {
         return text.push_str(printable);

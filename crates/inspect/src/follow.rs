@@ -6,7 +6,7 @@ use crate::directory::Directory;
 use crate::fault::Fault;
 use crate::ring::{LogReader, Record};
 
-/// Time between two looks whether the daemon runs, and whether its worker is another one.
+/// Time between two checks of the daemon and its worker.
 const LOOK: Duration = Duration::from_millis(500);
 /// Bytes that are read between two looks at the clock.
 const PIECE: u64 = 1 << 20;
@@ -15,9 +15,12 @@ const PIECE: u64 = 1 << 20;
 pub trait Sink {
     fn record(&mut self, record: Record<'_>);
 
-    /// Records are missing before the next one: so many times they were overwritten before they were read. 0 is that a worker
-    /// has ended.
+    /// Reports that records are missing before the next one. `overruns` counts how often they were overwritten unread; 0 is
+    /// that another log begins.
     fn gap(&mut self, overruns: u64);
+
+    /// Reports whether the daemon runs, after each check.
+    fn looked(&mut self, _directory: &Directory, _found: &Result<(), Fault>) {}
 }
 
 /// A reader of the log that waits for the daemon and goes over to the log of its next worker.
@@ -25,7 +28,7 @@ pub trait Sink {
 pub struct Follower {
     directory: Directory,
     reader: Option<LogReader>,
-    /// How many overruns of the reader were reported.
+    /// The overruns that were reported.
     overruns: u64,
     last_look: Option<Instant>,
     /// The daemon has ended. Its last records may not have been read yet.
@@ -37,14 +40,17 @@ pub struct Follower {
 impl Follower {
     /// Begins at the end of the log of a daemon that runs.
     pub fn at_end(directory: Directory) -> Result<Follower, Fault> {
-        let reader = LogReader::at_end(&directory)?;
-        Ok(Follower { overruns: reader.missed, reader: Some(reader), ..Follower::waiting(directory) })
+        LogReader::at_end(&directory).map(|reader| Follower::of(reader, directory))
     }
 
     /// Begins at the oldest record of the log of a daemon that runs.
     pub fn at_start(directory: Directory) -> Result<Follower, Fault> {
-        let reader = LogReader::at_start(&directory)?;
-        Ok(Follower { overruns: reader.missed, reader: Some(reader), ..Follower::waiting(directory) })
+        LogReader::at_start(&directory).map(|reader| Follower::of(reader, directory))
+    }
+
+    fn of(reader: LogReader, directory: Directory) -> Follower {
+        let (overruns, last_look) = (reader.missed, Some(Instant::now()));
+        Follower { overruns, last_look, reader: Some(reader), ..Follower::waiting(directory) }
     }
 
     /// Begins at the end of the log, or at the beginning of one that does not exist yet.
@@ -56,9 +62,20 @@ impl Follower {
         &self.directory
     }
 
-    /// Looks whether the daemon runs, and opens the log of its present worker.
-    pub fn look(&mut self, sink: &mut impl Sink) -> Result<(), Fault> {
+    /// Lets the next read check the daemon, however long ago that was done.
+    pub fn look_again(&mut self) {
+        self.last_look = None;
+    }
+
+    fn look(&mut self, sink: &mut impl Sink) -> Result<(), Fault> {
         self.last_look = Some(Instant::now());
+        let found = self.find_log(sink);
+        sink.looked(&self.directory, &found);
+        found
+    }
+
+    /// Opens the log of the daemon's present worker, if it runs.
+    fn find_log(&mut self, sink: &mut impl Sink) -> Result<(), Fault> {
         let found = Directory::find(self.directory.path().to_str());
         self.is_over = found.is_err();
         self.is_awaited |= self.is_over;
@@ -84,8 +101,14 @@ impl Follower {
     /// Reads new records until `end`, or at most as much as the log holds. Returns whether more may follow at once. The last
     /// records of a daemon that has ended are read before its end is the error.
     pub fn read(&mut self, end: Option<Instant>, sink: &mut impl Sink) -> Result<bool, Fault> {
-        let is_due = self.reader.is_none() || self.last_look.is_none_or(|last| last.elapsed() >= LOOK);
-        let looked = if is_due { self.look(sink) } else { Ok(()) };
+        let is_due = self.last_look.is_none_or(|last| last.elapsed() >= LOOK);
+        let looked = if is_due {
+            // A worker may have been replaced, and its last records are read first. A failure shows again below.
+            let _ = self.read_present(end, sink);
+            self.look(sink)
+        } else {
+            Ok(())
+        };
         let read = self.read_present(end, sink);
         if self.is_over || read.is_err() {
             self.reader = None;

@@ -1,6 +1,19 @@
 //! The words of management commands that remove objects from the cache.
 
+use crate::fault::Fault;
 use crate::request::Target;
+
+/// Returns the page of a URL that a user gives, to remove it. A URL that was copied from the log may be escaped there, or
+/// contain a fragment: it would match no page, or another one.
+pub fn page(url: &str) -> Result<Target, Fault> {
+    if url.contains(['#', '\\']) {
+        return Err(Fault::new(
+            "the URL has a fragment, or escapes as in the log",
+            "give it as clients request it, or a pattern",
+        ));
+    }
+    Target::parse(url)
+}
 
 /// Returns the words of the ban of one page: all variants, for its host or for every host.
 pub fn page_ban(target: &Target) -> Vec<String> {
@@ -49,6 +62,14 @@ pub fn split(expression: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_that_match_no_page_or_another_one_are_refused() {
+        for url in ["/a#b", "http://h/\\xff"] {
+            assert!(page(url).is_err_and(|fault| fault.what.contains("as in the log")), "{url}");
+        }
+        assert_eq!(page("http://h/a?b").map(|page| page.path).as_deref(), Ok("/a?b"));
+    }
 
     #[test]
     fn quoted_values_are_one_word() {

@@ -54,14 +54,13 @@ pub struct Parts<'a> {
 }
 
 /// The steps by which the cache treated a request: the bits of [`Parts::steps`], and the words for them.
-const STEPS: [(u8, &str); 7] = [
+const STEPS: [(u8, &str); 6] = [
     (PURGE, "purge"),
     (PIPE, "pipe"),
     (HIT_PASS, "hit-for-pass"),
     (HIT_MISS, "hit-for-miss"),
     (PASS, "pass"),
     (MISS, "miss"),
-    (SYNTH, "synth"),
 ];
 const PURGE: u8 = 1;
 const PIPE: u8 = 2;
@@ -145,12 +144,11 @@ impl<'a> Parts<'a> {
 
     /// Returns how the cache treated it.
     pub fn how(&self) -> &'static str {
-        let taken = STEPS.iter().find(|(step, _)| self.steps & step != 0).map(|(_, word)| *word);
-        match taken {
-            Some(word) if word != "synth" => word,
-            _ if self.is_graced() => "graced-hit",
-            _ if !self.hit.is_empty() => "hit",
-            Some(word) => word,
+        match STEPS.iter().find(|(step, _)| self.steps & step != 0) {
+            Some((_, word)) => word,
+            None if self.is_graced() => "graced-hit",
+            None if !self.hit.is_empty() => "hit",
+            None if self.steps & SYNTH != 0 => "synth",
             None => "refused",
         }
     }
@@ -173,12 +171,12 @@ fn step(called: &[u8]) -> u8 {
 }
 
 /// Returns the value of a header if it is the host.
-fn host(header: &[u8]) -> Option<&[u8]> {
+pub fn host(header: &[u8]) -> Option<&[u8]> {
     let (name, value) = header.split_first_chunk::<5>()?;
     name.eq_ignore_ascii_case(b"host:").then(|| value.trim_ascii())
 }
 
-fn number(digits: &[u8]) -> Option<u64> {
+pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
@@ -229,7 +227,7 @@ impl LogLine {
         if has_colors && !color.is_empty() { format!("{color}{line}\x1b[0m") } else { line }
     }
 
-    /// Returns the fields of the format `json`. Absent ones are null.
+    /// Returns the fields of the format `json`, which `access_log` has too. Absent ones are null.
     pub fn json(&self) -> Value {
         let text = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
         json!({

@@ -145,7 +145,7 @@ impl Sink {
         written
     }
 
-    /// Sends the beginning of what waits. Returns the length of what needs not be sent again.
+    /// Sends the beginning of what waits. Returns the length of what need not be sent again.
     fn send(&mut self) -> io::Result<usize> {
         let rest = &self.buffer[self.sent..];
         let sent = match &mut self.connection {

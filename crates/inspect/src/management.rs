@@ -88,7 +88,8 @@ impl Management {
         let secret = directory.argument("-S");
         let mut last = None;
         for address in published(&addresses) {
-            match Management::connect(&address, secret.as_deref()) {
+            // The daemon itself has published it, and may be busy.
+            match Management::connect_within(PATIENCE, &address, secret.as_deref()) {
                 Ok(connected) => return Ok(connected),
                 Err(fault) => last = Some(fault),
             }
@@ -99,6 +100,10 @@ impl Management {
 
     /// Connects to an address, and logs in with the secret of a file if the daemon requires it.
     pub fn connect(address: &str, secret: Option<&str>) -> Result<Management, Fault> {
+        Management::connect_within(GREETING, address, secret)
+    }
+
+    fn connect_within(greeting: Duration, address: &str, secret: Option<&str>) -> Result<Management, Fault> {
         let cannot = |error: &dyn std::fmt::Display| {
             Fault::new(
                 format_args!(
@@ -114,8 +119,8 @@ impl Management {
             match TcpStream::connect_timeout(&socket, CONNECT) {
                 Ok(stream) => {
                     let stream = Socket::Tcp(stream);
-                    // A port that is not a daemon's may never say a word.
-                    stream.set_timeouts(GREETING).map_err(|error| cannot(&error))?;
+                    // A port that is not a daemon's may never send anything.
+                    stream.set_timeouts(greeting).map_err(|error| cannot(&error))?;
                     let mut new = Management { stream: BufReader::new(stream), address: address.to_owned() };
                     new.log_in(secret)?;
                     new.set_patience(PATIENCE)?;

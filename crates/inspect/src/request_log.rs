@@ -32,10 +32,8 @@ impl Sink for Requests<'_> {
 
     fn gap(&mut self, overruns: u64) {
         *self.missed += overruns;
-        if overruns == 0 {
-            // Requests of the old worker that had not ended do not end any more.
-            *self.grouping = Grouping::default();
-        }
+        // Records of requests that have not ended are missing, or those of another worker follow.
+        *self.grouping = Grouping::default();
     }
 }
 

@@ -279,8 +279,8 @@ impl Grouping {
     }
 
     fn begin(&mut self, record: &Record<'_>) {
-        self.open.remove(&record.vxid);
         self.set_aside();
+        self.open.remove(&record.vxid);
         self.present = match self.ended.take() {
             Some(mut used) => used.begin_again(record).then_some(used),
             None => Transaction::begin(record),

@@ -105,7 +105,8 @@ impl Socket {
         }
     }
 
-    /// Returns the header of PROXY, version 1, for the command's own addresses.
+    /// Returns the header of PROXY, version 1, with the connection's addresses. A UNIX socket has none; its header contains
+    /// 127.0.0.1.
     fn proxy_header(&self) -> io::Result<String> {
         let Socket::Tcp(socket) = self else {
             return Ok("PROXY TCP4 127.0.0.1 127.0.0.1 1 1\r\n".to_owned());

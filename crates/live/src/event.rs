@@ -1,13 +1,13 @@
 //! Reports of the log: requests, fetches, and the health of origins, from records that anybody may have written.
 
-use lacquer_inspect::log_line::Parts;
+use lacquer_inspect::log_line::{Parts, host};
 use lacquer_inspect::page::{add_plain, plain, short};
 use lacquer_inspect::ring::Record;
 use lacquer_inspect::transaction::{Grouping, Kind, Transaction};
 use lacquer_shm::Tag;
 
 /// Maximum number of requests and fetches in progress; the oldest ones are forgotten.
-const MAX_OPEN: usize = 20_000;
+pub const MAX_OPEN: usize = 20_000;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -63,7 +63,7 @@ impl Class {
 }
 
 impl Event {
-    /// Returns the event that a transaction is, if it is one.
+    /// Returns the event of a transaction, if it has one.
     pub fn of(ended: &Transaction) -> Option<Event> {
         match ended.kind {
             Kind::Request => Seen::of(ended).map(Event::Request),
@@ -72,7 +72,7 @@ impl Event {
         }
     }
 
-    /// Returns the event that a record outside of transactions is: `NAME Went sick ...`, `NAME Back healthy ...`,
+    /// Returns the event of a record about the health of an origin: `NAME Went sick ...`, `NAME Back healthy ...`,
     /// `NAME Still healthy ...`.
     pub fn of_health(record: &Record<'_>) -> Option<Event> {
         if record.tag != Tag::Backend_health {
@@ -148,9 +148,7 @@ impl Collector {
 pub fn is_needed(record: &Record<'_>) -> bool {
     match record.tag {
         Tag::Begin => !record.text.starts_with(b"sess"),
-        Tag::ReqHeader | Tag::ReqUnset => {
-            record.text.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"host:"))
-        }
+        Tag::ReqHeader | Tag::ReqUnset => host(record.text).is_some(),
         Tag::Timestamp => {
             let is_step = |step: &[u8]| record.text.starts_with(step);
             [&b"Start:"[..], b"Process:", b"Resp:", b"Beresp:", b"Pipe"].into_iter().any(is_step)

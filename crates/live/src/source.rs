@@ -13,10 +13,8 @@ use crate::figures::Figures;
 use crate::snapshot::Status;
 use crate::state::State;
 
-/// Time between two looks at the daemon and its counters.
-pub const LOOK: Duration = Duration::from_millis(500);
 /// How long a call reads.
-const BUDGET: Duration = Duration::from_millis(50);
+pub const BUDGET: Duration = Duration::from_millis(50);
 /// Maximum number of calls before a snapshot. A log may be written as fast as it is read.
 const LAST_CALLS: usize = 20;
 
@@ -25,7 +23,6 @@ pub struct Source {
     follower: Follower,
     collector: Collector,
     began: Instant,
-    last_look: Option<Instant>,
 }
 
 /// Adds what the log reports to the state.
@@ -47,13 +44,17 @@ impl Sink for Reports<'_> {
         // The ends of transactions in progress may be among what was overwritten.
         *self.collector = Collector::default();
     }
+
+    fn looked(&mut self, directory: &Directory, found: &Result<(), Fault>) {
+        look(found, directory, self.now, self.state);
+    }
 }
 
 impl Source {
     /// Opens the log of a daemon at its end.
     pub fn open(directory: Directory) -> Result<Source, Fault> {
         let follower = Follower::at_end(directory)?;
-        Ok(Source { follower, collector: Collector::default(), began: Instant::now(), last_look: None })
+        Ok(Source { follower, collector: Collector::default(), began: Instant::now() })
     }
 
     /// Returns what the daemon is called: its working directory.
@@ -69,13 +70,7 @@ impl Source {
     /// Adds what is new. Returns whether more of the log can be read at once.
     pub fn poll(&mut self, state: &mut State) -> bool {
         let now = self.now();
-        let is_due = self.last_look.is_none_or(|last| last.elapsed() >= LOOK);
         let mut reports = Reports { collector: &mut self.collector, state, now };
-        if is_due {
-            self.last_look = Some(Instant::now());
-            let found = self.follower.look(&mut reports);
-            look(found, self.follower.directory(), now, reports.state);
-        }
         let read = self.follower.read(Some(Instant::now() + BUDGET), &mut reports);
         read.unwrap_or_else(|fault| {
             reports.state.set_status(Status::Waiting(fault.what));
@@ -85,7 +80,7 @@ impl Source {
 
     /// Reads the counters and what is left of the log, so that a snapshot is up to date.
     pub fn finish(&mut self, state: &mut State) {
-        self.last_look = None;
+        self.follower.look_again();
         let mut calls = 0;
         while self.poll(state) && calls < LAST_CALLS {
             calls += 1;
@@ -94,8 +89,11 @@ impl Source {
 }
 
 /// Adds the counters, or the reason why there are none. `found` is whether the daemon runs.
-pub fn look(found: Result<(), Fault>, directory: &Directory, now: f64, state: &mut State) {
-    let status = match found.and_then(|()| counters::read(directory)) {
+pub fn look(found: &Result<(), Fault>, directory: &Directory, now: f64, state: &mut State) {
+    let why = |fault: &Fault| fault.what.clone();
+    let counters =
+        found.as_ref().map_err(why).and_then(|()| counters::read(directory).map_err(|fault| fault.what));
+    let status = match counters {
         Ok(counters) => {
             let figures = Figures::of(counters.iter().map(|counter| (counter.name.as_str(), counter.value)));
             let runs = figures.uptime.is_some();
@@ -103,7 +101,7 @@ pub fn look(found: Result<(), Fault>, directory: &Directory, now: f64, state: &m
             let stopped = || format!("the worker of {} does not run", directory.path().display());
             if runs { Status::Running } else { Status::Waiting(stopped()) }
         }
-        Err(fault) => Status::Waiting(fault.what),
+        Err(why) => Status::Waiting(why),
     };
     state.set_status(status);
 }

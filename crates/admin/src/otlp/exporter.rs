@@ -137,6 +137,16 @@ impl Exporter {
     /// Sends what waits, as long as the collector takes it.
     fn turn(&self, progress: &mut Progress) {
         progress.next_attempt = None;
+        // Metrics go first: spans that a collector does not take would keep them back.
+        let metrics = self.lock().metrics.take();
+        if let Some(fields) = metrics {
+            let body = self.request(&fields);
+            let outcome = self.target.post("/v1/metrics", &body);
+            self.conclude(progress, outcome, 0);
+            if progress.next_attempt.is_some() {
+                return;
+            }
+        }
         loop {
             if progress.batch.is_none() {
                 let spans = self.lock().queue.take();
@@ -149,12 +159,6 @@ impl Exporter {
                 return;
             }
             progress.batch = None;
-        }
-        let metrics = self.lock().metrics.take();
-        if let Some(fields) = metrics {
-            let body = self.request(&fields);
-            let outcome = self.target.post("/v1/metrics", &body);
-            self.conclude(progress, outcome, 0);
         }
     }
 
@@ -196,7 +200,7 @@ impl Exporter {
                     return true;
                 }
                 progress.attempts += 1;
-                let is_given_up = progress.attempts >= ATTEMPTS && self.lock().queue.is_full();
+                let is_given_up = progress.attempts >= ATTEMPTS && self.lock().queue.has_dropped();
                 if is_given_up {
                     self.dropped.fetch_add(spans, Ordering::Relaxed);
                     progress.attempts = 0;

@@ -1,8 +1,8 @@
 //! Spans and metrics for a collector of OpenTelemetry, by its protocol OTLP over HTTP with messages of Protocol Buffers.
 //!
 //! Transactions that the worker has traced become spans ([`traced`]), which a thread sends from a queue of limited size
-//! ([`queue`], [`exporter`]). What the collector does not take in time is dropped and
-//! counted; traffic and the listener never wait.
+//! ([`queue`], [`exporter`]). Data for which the queue has no room is
+//! dropped and counted; traffic and the listener never wait.
 //!
 //! The messages are written without the crate `opentelemetry-otlp`, which would add 0.9 MB to the daemon.
 

@@ -8,6 +8,8 @@ use lacquer_cli::admin::Collector;
 use lacquer_tls::origin::{Authorities, Checks, OriginTls};
 use rustls::{CertificateError, ClientConnection, StreamOwned};
 
+use crate::guard::name_of;
+
 /// The maximum time of a request, and of an attempt to connect.
 const LIMIT: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_secs(2);
@@ -35,12 +37,13 @@ pub struct Target {
 }
 
 impl Target {
-    pub fn new(collector: Collector) -> io::Result<Target> {
-        let settings = |pem: &Vec<u8>| {
-            let checks = Checks::Authorities { trusted: Authorities::shared(pem)?, name: true };
+    pub fn new(mut collector: Collector) -> io::Result<Target> {
+        let trusted = collector.trusted.take();
+        let settings = |pem: Vec<u8>| {
+            let checks = Checks::Authorities { trusted: Authorities::shared(&pem)?, name: true };
             OriginTls::new(name_of(&collector.host), true, checks, None)
         };
-        let tls = collector.trusted.as_ref().map(settings).transpose();
+        let tls = trusted.map(settings).transpose();
         let tls = tls.map_err(|why| io::Error::other(format!("the collector {}: {why}", collector.host)))?;
         Ok(Target { collector, tls })
     }
@@ -81,15 +84,7 @@ impl Target {
     }
 }
 
-/// Returns the name of a host without its port, and that of an address without brackets.
-fn name_of(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    }
-}
-
-/// Returns the text of an error, without the words of the system call. One of TLS names the remedy.
+/// Returns the text of an error, without the words of the system call. The text of a TLS error names the remedy.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no response in time".to_owned(),

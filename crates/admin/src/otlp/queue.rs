@@ -16,15 +16,15 @@ const BATCH_BYTES: usize = 1 << 20;
 pub struct Queue {
     spans: VecDeque<Message>,
     bytes: usize,
-    /// A span was dropped since the last batch was taken.
-    is_full: bool,
+    /// Whether a span was dropped since the last batch was taken.
+    has_dropped: bool,
 }
 
 impl Queue {
     /// Adds a span. Returns false if it was dropped.
     pub fn add(&mut self, span: Message) -> bool {
         if self.spans.len() >= SPANS || self.bytes + span.len() > BYTES {
-            self.is_full = true;
+            self.has_dropped = true;
             return false;
         }
         self.bytes += span.len();
@@ -34,7 +34,7 @@ impl Queue {
 
     /// Removes the oldest spans, as many as one export has.
     pub fn take(&mut self) -> Vec<Message> {
-        self.is_full = false;
+        self.has_dropped = false;
         let mut batch = Vec::new();
         let mut length = 0;
         while batch.len() < BATCH_SPANS && length < BATCH_BYTES {
@@ -47,8 +47,8 @@ impl Queue {
     }
 
     /// Returns whether a span had no room since the last batch was taken.
-    pub fn is_full(&self) -> bool {
-        self.is_full
+    pub fn has_dropped(&self) -> bool {
+        self.has_dropped
     }
 
     /// Returns whether an export would be full.
@@ -73,7 +73,7 @@ mod tests {
             let mut queue = Queue::default();
             let added = (0..20_000).filter(|_| queue.add(span(length))).count();
             assert!(added <= SPANS && added * length <= BYTES && added > 500, "{added}");
-            assert!(queue.is_full());
+            assert!(queue.has_dropped());
             let mut taken = 0;
             loop {
                 let batch = queue.take();
@@ -86,7 +86,7 @@ mod tests {
                 }
                 taken += batch.len();
             }
-            assert_eq!((taken, queue.bytes, queue.is_full()), (added, 0, false));
+            assert_eq!((taken, queue.bytes, queue.has_dropped()), (added, 0, false));
         }
     }
 }

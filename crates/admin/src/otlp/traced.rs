@@ -141,7 +141,7 @@ fn mixed(above: u64, at: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-fn name_of(method: &str) -> String {
+fn span_name(method: &str) -> String {
     if METHODS.contains(&method) { method.to_owned() } else { "HTTP".to_owned() }
 }
 
@@ -152,7 +152,7 @@ fn text(transaction: &Transaction, tag: Tag) -> String {
 /// Adds the attributes of a request, with the names of OpenTelemetry's conventions for HTTP.
 fn describe(span: &mut Span, request: &Transaction) {
     let method = text(request, Tag::ReqMethod);
-    span.name = name_of(&method);
+    span.name = span_name(&method);
     let url = text(request, Tag::ReqURL);
     let (path, query) = url.split_once('?').unwrap_or((&url, ""));
     let header = |name: &str| short(request.header(REQUEST, name).unwrap_or_default().as_bytes());
@@ -179,7 +179,7 @@ fn describe(span: &mut Span, request: &Transaction) {
 
 fn describe_fetch(span: &mut Span, fetch: &Transaction) {
     let method = text(fetch, Tag::BereqMethod);
-    span.name = name_of(&method);
+    span.name = span_name(&method);
     let host = fetch.header(ORIGIN_REQUEST, "Host").unwrap_or_default();
     let url = fetch.last(Tag::BereqURL).map(short).unwrap_or_default();
     // `25 NAME ADDRESS PORT ...`

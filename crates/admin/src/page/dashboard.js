@@ -108,6 +108,8 @@ function fill(id, rows, none) {
     row.append(cell);
     made.push(row);
   }
+  // A press that has begun, and the button to which a dialog returns the focus, keep their elements.
+  if (body.matches(":active") || the("confirm", HTMLDialogElement).open) return;
   const focused = document.activeElement;
   const key = focused instanceof HTMLElement && body.contains(focused) ? focused.dataset.key : undefined;
   body.replaceChildren(...made);

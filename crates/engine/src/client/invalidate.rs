@@ -8,9 +8,6 @@ use lacquer_shm::Tag;
 use super::Req;
 use super::recv::hash;
 
-/// The beginning of the log record for an invalidated URL.
-const INVALIDATED: &[u8] = b"invalidated: ";
-
 /// Removes what a successful unsafe request has made invalid: the objects of its target, and of the URIs in `Location`
 /// and `Content-Location` on the same origin (RFC 9111 section 4.4). These are at most three keys.
 pub async fn after(req: &mut Req, response: &Object) {
@@ -51,6 +48,6 @@ async fn invalidate(req: &mut Req, url: &[u8]) {
 /// Removes the objects of a key, and logs its URL if there were any.
 async fn remove(req: &mut Req, digest: &[u8; 32], url: &[u8]) {
     if crate::purge::by_action(&req.task, digest).await > 0 {
-        req.task.log_mut().put(Tag::Notice, &[INVALIDATED, url].concat());
+        req.task.log_mut().put(Tag::Notice, &[invalidation::RECORD.as_bytes(), url].concat());
     }
 }

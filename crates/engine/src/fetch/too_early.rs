@@ -22,17 +22,19 @@ impl Fetch {
     }
 
     /// Waits until the client has completed its handshake, and prepares to send the request again. Returns `None`, with
-    /// 425 as the status of the error, if the handshake does not end in time. A fetch in the background does not wait: the
-    /// stale object stays, and a later request refreshes it.
+    /// 425 as the status of the error, if the handshake does not end in time. A fetch in the background does not wait for
+    /// it: the stale object stays, and a later request refreshes it.
     pub(super) async fn leave_early_data(&mut self, connection: OriginConnection) -> Option<()> {
         // The connection does not wait for the client.
         self.close_origin(connection, Some(SessClose::RespClose));
         if self.purpose.is_background && self.task.sess().handshake().is_pending() {
-            return self.refuse_early("425 (Too Early), which a background fetch does not wait for");
+            self.refuse_early("425 (Too Early), which a background fetch does not wait for");
+            return None;
         }
         self.purpose.is_early = false;
-        if !self.purpose.is_background && !self.is_handshake_complete().await {
-            return self.refuse_early("425 (Too Early), and the client has not completed its handshake");
+        if !self.purpose.is_background && !self.await_handshake().await {
+            self.refuse_early("425 (Too Early), and the client has not completed its handshake");
+            return None;
         }
         self.bereq_headers().unset(EARLY_DATA);
         self.response.http.clear();
@@ -42,7 +44,7 @@ impl Fetch {
     }
 
     /// Lets the waiting request complete the handshake. Returns whether it did.
-    async fn is_handshake_complete(&mut self) -> bool {
+    async fn await_handshake(&mut self) -> bool {
         let events = self.waiter.events.clone();
         events.handshake.set(Handshake::Awaited);
         poll_fn(|_| match events.handshake.get() {
@@ -55,10 +57,9 @@ impl Fetch {
     }
 
     /// Makes 425 the status of the error.
-    fn refuse_early(&mut self, why: &str) -> Option<()> {
+    fn refuse_early(&mut self, why: &str) {
         self.fetch_error(why);
         self.response.status = TOO_EARLY;
         self.response.reason = fixed_text_table::reason_text(TOO_EARLY);
-        None
     }
 }

@@ -1,5 +1,8 @@
 //! Invalidation after unsafe requests (RFC 9111 section 4.4).
 
+/// The beginning of the log record for an invalidated URL.
+pub const RECORD: &str = "invalidated: ";
+
 /// Returns whether requests with this method may change the state of the origin. A method that is not known to be safe
 /// counts as unsafe (RFC 9110 section 9.2.1).
 pub fn is_unsafe(method: &[u8]) -> bool {

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use lacquer_flow::rfc9111::invalidation;
 use lacquer_shm::Tag;
 
 use super::ttl::{Lifetime, failed, stored_for};
-use crate::page::short;
+use crate::page::{plain, short};
 use crate::ring::Record;
-use crate::transaction::{
-    Grouping, Kind, ORIGIN_REQUEST, ORIGIN_RESPONSE, REQUEST, Transaction, split_header,
-};
+use crate::transaction::{Kind, ORIGIN_REQUEST, ORIGIN_RESPONSE, REQUEST, Transaction, split_header};
 
 /// Maximum number of removals that are remembered.
 const MAX_REMOVED: usize = 100_000;
@@ -65,8 +64,7 @@ pub enum Removal {
     Tagged(String, Option<String>),
 }
 
-/// The beginnings of records of requests that have removed objects.
-const INVALIDATED: &str = "invalidated: ";
+/// The beginning of the record of a request that has removed objects by their tags.
 const TAGS_PURGED: &str = "xkey: purged ";
 
 /// The headers that contain tags.
@@ -77,7 +75,6 @@ pub struct Historian<'a> {
     url: &'a str,
     host: &'a str,
     is_own: &'a dyn Fn(u64) -> bool,
-    grouping: Grouping,
     past: Past,
     /// The latest time in the records so far, in seconds since the epoch.
     now: f64,
@@ -86,17 +83,7 @@ pub struct Historian<'a> {
 impl<'a> Historian<'a> {
     /// `is_own` returns whether a transaction belongs to the request that is explained.
     pub fn new(url: &'a str, host: &'a str, is_own: &'a dyn Fn(u64) -> bool) -> Historian<'a> {
-        Historian { url, host, is_own, grouping: Grouping::default(), past: Past::default(), now: 0.0 }
-    }
-
-    /// Adds the next record of the log.
-    pub fn add(&mut self, record: &Record<'_>) {
-        self.add_event(record);
-        let mut grouping = std::mem::take(&mut self.grouping);
-        if let Some(ended) = grouping.add(record) {
-            self.add_ended(ended);
-        }
-        self.grouping = grouping;
+        Historian { url, host, is_own, past: Past::default(), now: 0.0 }
     }
 
     /// Adds a transaction that has ended.
@@ -160,7 +147,7 @@ impl<'a> Historian<'a> {
         }
     }
 
-    /// Notes the objects that a purge by tags has removed at this time.
+    /// Records the objects that a purge by tags has removed at this time.
     fn tagged(&mut self, words: &[&str], now: f64, client: Option<&str>) {
         let last_purge = self.past.purges.last().map_or(f64::NEG_INFINITY, |purge| purge.at);
         let is_there = |fetch: &&PastFetch| {
@@ -199,24 +186,26 @@ impl<'a> Historian<'a> {
     }
 
     fn request(&mut self, request: &Transaction) {
-        let client = request.first(Tag::ReqStart).map(crate::page::plain).unwrap_or_default();
-        let client = client.split(' ').next().unwrap_or_default();
+        let client = || {
+            let start = request.first(Tag::ReqStart).unwrap_or_default();
+            plain(start.split(|byte| *byte == b' ').next().unwrap_or_default())
+        };
         let (at, host) = (request.start(), || request.header(REQUEST, "Host"));
         let is_purge = request.all(Tag::VCL_return).any(|action| action == b"purge");
         if is_purge && self.is_same(request.last(Tag::ReqURL), host()) {
-            self.past.purges.push(PastPurge { at, client: client.to_owned(), change: None });
+            self.past.purges.push(PastPurge { at, client: client(), change: None });
         }
         for notice in request.all(Tag::Notice).map(String::from_utf8_lossy) {
-            if let Some(url) = notice.strip_prefix(INVALIDATED)
+            if let Some(url) = notice.strip_prefix(invalidation::RECORD)
                 && self.is_same(Some(url.as_bytes()), host())
             {
                 let text = |tag| request.last(tag).map(short).unwrap_or_default();
                 let change = Change { method: text(Tag::ReqMethod), url: text(Tag::ReqURL) };
                 // The origin's response has come before the removal.
                 let at = request.timestamp("Fetch").map_or(at, |stamp| stamp.at);
-                self.past.purges.push(PastPurge { at, client: client.to_owned(), change: Some(change) });
+                self.past.purges.push(PastPurge { at, client: client(), change: Some(change) });
             } else if let Some(tags) = notice.strip_prefix(TAGS_PURGED) {
-                self.tagged(&split_tags(tags).collect::<Vec<_>>(), at, Some(client));
+                self.tagged(&split_tags(tags).collect::<Vec<_>>(), at, Some(&client()));
             }
         }
     }
@@ -252,13 +241,19 @@ fn split_tags(list: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transaction::Grouping;
 
     /// Returns what is known of a page whose fetch had these records, after some commands.
     fn removed(headers: &[(Tag, &str)], commands: &[&str]) -> Option<Removal> {
         let is_own = |_| false;
         let mut historian = Historian::new("/p", "h", &is_own);
+        let mut grouping = Grouping::default();
         let mut add = |tag, vxid, text: &str| {
-            historian.add(&Record { tag, vxid, is_backend: true, text: text.as_bytes() });
+            let record = Record { tag, vxid, is_backend: true, text: text.as_bytes() };
+            historian.add_event(&record);
+            if let Some(ended) = grouping.add(&record) {
+                historian.add_ended(ended);
+            }
         };
         for (tag, text) in
             [(Tag::Begin, "bereq 2 fetch"), (Tag::BereqURL, "/p"), (Tag::BereqHeader, "Host: h")]

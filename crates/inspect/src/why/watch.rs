@@ -358,7 +358,13 @@ fn past(directory: &Directory, story: &Story) -> Past {
     let mut historian = Historian::new(&url, &host, &is_own);
     if let Ok(mut reader) = LogReader::at_start(directory) {
         // Records that were read before a failure are still true.
-        let _ = reader.read(&mut |record| historian.add(&record));
+        let mut grouping = Grouping::default();
+        let _ = reader.read(&mut |record| {
+            historian.add_event(&record);
+            if let Some(ended) = grouping.add(&record) {
+                historian.add_ended(ended);
+            }
+        });
     }
     historian.finish()
 }

@@ -1,7 +1,6 @@
 //! Error pages of `lacquer run`: plain, with a number, safe, and different for browsers and programs.
 
 use std::fs;
-use std::process::Stdio;
 use std::time::Duration;
 
 use lacquer_testing::client::Response;

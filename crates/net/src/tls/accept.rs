@@ -55,7 +55,7 @@ struct Chosen {
 /// A handshake with a client that has failed.
 pub struct Failed {
     pub failure: Failure,
-    /// The connection. The client has got its alert, and may still be sending.
+    /// The connection, unless it is gone. Its client may still be sending, and may not have read the alert yet.
     pub stream: Option<Stream>,
 }
 

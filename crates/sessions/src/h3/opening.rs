@@ -44,9 +44,8 @@ pub fn begin(stream: &Rc<Stream>, head: Head, cx: &mut Context<'_>) -> Result<Op
     }
     let mut slot = new_slot(stream)?;
     let Some(req) = slot.transaction() else { return Err(Error::Stream(Reason::RequestRejected)) };
-    match decode_head(stream, req, &head) {
-        Ok(decoded) => {
-            accept(req, stream, &decoded)?;
+    match decode_head(stream, req, &head).and_then(|decoded| accept(req, stream, &decoded)) {
+        Ok(()) => {
             let is_served = stream_request::start(stream.clone(), slot, cx);
             Ok(Opened::Started { is_served })
         }

@@ -20,7 +20,7 @@ const METHODS: [&str; 16] = [
     "REFRESH", "PROPFIND", "REPORT", "MKCOL", "QUERY",
 ];
 /// The outcomes that a test may expect. The first four also stand for the more precise ones.
-const OUTCOMES: [&str; 29] = [
+const OUTCOMES: [&str; 30] = [
     "hit",
     "miss",
     "pass",
@@ -30,6 +30,7 @@ const OUTCOMES: [&str; 29] = [
     "coalesced-hit",
     "miss-expired",
     "miss-purged",
+    "miss-invalidated",
     "miss-banned",
     "miss-tagged",
     "miss-evicted",

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use lacquer_inspect::invalidation::{page_ban, split};
+use lacquer_inspect::invalidation::{page, page_ban, split};
 use lacquer_inspect::page::plain;
-use lacquer_inspect::request::Target;
 use serde_json::json;
 
 use crate::args::Values;
@@ -12,7 +11,7 @@ use crate::failure::Failure;
 use crate::remote;
 
 pub fn purge(values: &Values) -> Result<ExitCode, Failure> {
-    let target = Target::parse(values.operand().unwrap_or_default()).map_err(Failure::of)?;
+    let target = page(values.operand().unwrap_or_default()).map_err(Failure::of)?;
     let ban = page_ban(&target);
     send(values, "ban", &ban)?;
     let page = plain(format!("{}{}", target.host.to_ascii_lowercase(), target.path).as_bytes());

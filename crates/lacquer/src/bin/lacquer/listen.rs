@@ -165,7 +165,7 @@ fn is_own(address: SocketAddr) -> bool {
         socket.connect(address)?;
         Ok(socket.local_addr()?.ip())
     };
-    ip.is_unspecified() || source().is_ok_and(|source| source == ip)
+    ip.is_loopback() || ip.is_unspecified() || source().is_ok_and(|source| source == ip)
 }
 
 impl Place {
