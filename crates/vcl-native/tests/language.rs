@@ -3,7 +3,7 @@
 mod common;
 
 use common::host::MemoryHost;
-use common::module::MODULES;
+use common::module::{INTERFACE, MODULES};
 use lacquer_vcl::signature::{ModuleSignatures, parse_module};
 use lacquer_vcl::types::{Action, HttpId, Method};
 use lacquer_vcl::variables_table::Var;
@@ -16,8 +16,7 @@ struct Modules;
 
 impl Catalogue for Modules {
     fn module(&self, name: &str) -> Option<ModuleSignatures> {
-        let module = MODULES.iter().find(|m| m.name() == name)?;
-        Some(parse_module(name, module.signatures()).expect("the signatures are valid"))
+        (name == "trial").then(|| parse_module(name, INTERFACE).expect("the signatures are valid"))
     }
 }
 

@@ -8,7 +8,6 @@ use crate::support::{CallResult, DONE, Table, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "accept",
-    signatures: include_str!("../vcc/accept.vcc"),
     functions: &[],
     objects: &[ObjectType {
         name: "rule",

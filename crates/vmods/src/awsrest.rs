@@ -7,7 +7,6 @@ use crate::support::{CallResult, DONE, Table};
 
 pub(crate) static MODULE: Table = Table {
     name: "awsrest",
-    signatures: include_str!("../vcc/awsrest.vcc"),
     functions: &[("v4_generic", v4_generic), ("lf", lf)],
     objects: &[],
     suspends: &[],

@@ -9,7 +9,6 @@ use crate::support::{CallResult, DONE, Table, log};
 
 pub(crate) static MODULE: Table = Table {
     name: "bodyaccess",
-    signatures: include_str!("../vcc/bodyaccess.vcc"),
     functions: &[
         ("rematch_req_body", rematch_req_body),
         ("hash_req_body", hash_req_body),

@@ -8,7 +8,6 @@ use crate::support::{CallResult, DONE, Table, is_match, log, shown, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "cookie",
-    signatures: include_str!("../vcc/cookie.vcc"),
     functions: &[
         ("clean", clean),
         ("delete", delete),

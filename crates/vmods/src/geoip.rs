@@ -12,7 +12,6 @@ use crate::support::{CallResult, DONE, Table, WithEvents, log, shown, text};
 pub(crate) static MODULE: WithEvents = WithEvents {
     table: Table {
         name: "geoip",
-        signatures: include_str!("../vcc/geoip.vcc"),
         functions: &[
             ("init", init),
             ("country_code", country_code),

@@ -12,7 +12,6 @@ use crate::support::{CallResult, Table, copy_if_room, log, shown};
 
 pub(crate) static MODULE: Table = Table {
     name: "geoip2",
-    signatures: include_str!("../vcc/geoip2.vcc"),
     functions: &[],
     objects: &[ObjectType { name: "geoip2", new, methods: &[("lookup", lookup)] }],
     suspends: &[],

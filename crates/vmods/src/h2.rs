@@ -6,7 +6,6 @@ use crate::support::{CallResult, Table};
 
 pub(crate) static MODULE: Table = Table {
     name: "h2",
-    signatures: include_str!("../vcc/h2.vcc"),
     functions: &[
         ("is", is),
         ("rapid_reset", rapid_reset),

@@ -9,7 +9,6 @@ use crate::support::{CallResult, DONE, Table, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "header",
-    signatures: include_str!("../vcc/header.vcc"),
     functions: &[
         ("append", append),
         ("copy", copy),

@@ -6,13 +6,7 @@ use serde_json::Value as Json;
 
 use crate::support::{CallResult, DONE, Table, log, text};
 
-pub(crate) static MODULE: Table = Table {
-    name: "json",
-    signatures: include_str!("../vcc/json.vcc"),
-    functions: FUNCTIONS,
-    objects: &[],
-    suspends: &[],
-};
+pub(crate) static MODULE: Table = Table { name: "json", functions: FUNCTIONS, objects: &[], suspends: &[] };
 
 const FUNCTIONS: &[(&str, Func)] = &[
     ("parse", parse_text),

@@ -21,6 +21,7 @@ mod geoip;
 mod geoip2;
 mod h2;
 mod header;
+mod interfaces;
 mod json;
 mod jwt;
 mod local_end;
@@ -49,9 +50,8 @@ mod vsthrottle;
 mod vtc;
 pub mod xkey;
 
-use std::sync::OnceLock;
+pub use interfaces::{Signatures, catalogue};
 
-use lacquer_vcl::signature::{Catalogue, ModuleSignatures, parse_module};
 use lacquer_vcl_runtime::Module;
 
 /// Returns every module, by name.
@@ -102,32 +102,4 @@ pub fn all() -> &'static [&'static dyn Module] {
 
 pub fn find(name: &str) -> Option<&'static dyn Module> {
     all().iter().copied().find(|m| m.name() == name)
-}
-
-/// Provides the signatures of [`all`] to the checker.
-pub struct Signatures(Vec<ModuleSignatures>);
-
-impl Catalogue for Signatures {
-    fn module(&self, name: &str) -> Option<ModuleSignatures> {
-        self.0.iter().find(|m| m.name == name).cloned()
-    }
-
-    fn names(&self) -> Vec<&str> {
-        self.0.iter().map(|m| m.name.as_str()).collect()
-    }
-}
-
-impl Signatures {
-    pub fn modules(&self) -> &[ModuleSignatures] {
-        &self.0
-    }
-}
-
-/// Returns the parsed signatures of every module. They are parsed at the first call.
-pub fn catalogue() -> &'static Signatures {
-    static PARSED: OnceLock<Signatures> = OnceLock::new();
-    PARSED.get_or_init(|| {
-        let parsed = all().iter().filter_map(|m| parse_module(m.name(), m.signatures()).ok());
-        Signatures(parsed.collect())
-    })
 }

@@ -7,7 +7,6 @@ use crate::support::{CallResult, Table, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "proxy",
-    signatures: include_str!("../vcc/proxy.vcc"),
     functions: &[
         ("alpn", |ctx, _| string(ctx, tlv::ALPN)),
         ("authority", |ctx, _| string(ctx, tlv::AUTHORITY)),

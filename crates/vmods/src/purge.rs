@@ -6,7 +6,6 @@ use crate::support::{CallResult, Table};
 
 pub(crate) static MODULE: Table = Table {
     name: "purge",
-    signatures: include_str!("../vcc/purge.vcc"),
     functions: &[("hard", hard), ("soft", soft)],
     objects: &[],
     suspends: &["hard", "soft"],

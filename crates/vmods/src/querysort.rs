@@ -7,7 +7,6 @@ use crate::support::{CallResult, Table, free_workspace, overflow};
 
 pub(crate) static MODULE: Table = Table {
     name: "querysort",
-    signatures: include_str!("../vcc/querysort.vcc"),
     functions: &[("querysort", querysort), ("sort", querysort)],
     objects: &[],
     suspends: &[],

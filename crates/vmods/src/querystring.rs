@@ -10,7 +10,6 @@ use crate::support::{CallResult, DONE, Table, copy_if_room, text, word};
 
 pub(crate) static MODULE: Table = Table {
     name: "querystring",
-    signatures: include_str!("../vcc/querystring.vcc"),
     functions: &[("clean", clean), ("sort", sort), ("remove", remove)],
     objects: &[ObjectType {
         name: "filter",

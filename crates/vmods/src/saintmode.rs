@@ -15,7 +15,6 @@ use crate::support::{CallResult, DONE, Table, director_name, is_backend_side, lo
 
 pub(crate) static MODULE: Table = Table {
     name: "saintmode",
-    signatures: include_str!("../vcc/saintmode.vcc"),
     functions: &[("denylist", denylist), ("status", status)],
     objects: &[ObjectType {
         name: "saintmode",

@@ -6,7 +6,6 @@ use crate::support::{CallResult, Table, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "str",
-    signatures: include_str!("../vcc/str.vcc"),
     functions: &[
         ("count", count),
         ("startswith", startswith),

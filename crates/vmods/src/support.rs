@@ -11,7 +11,6 @@ pub(crate) type CallResult<'a> = Result<Value<'a>, ModuleError>;
 /// A module as a constant.
 pub(crate) struct Table {
     pub name: &'static str,
-    pub signatures: &'static str,
     pub functions: &'static [(&'static str, Func)],
     pub objects: &'static [ObjectType],
     pub suspends: &'static [&'static str],
@@ -20,10 +19,6 @@ pub(crate) struct Table {
 impl Module for Table {
     fn name(&self) -> &'static str {
         self.name
-    }
-
-    fn signatures(&self) -> &'static str {
-        self.signatures
     }
 
     fn functions(&self) -> &'static [(&'static str, Func)] {
@@ -48,10 +43,6 @@ pub(crate) struct WithEvents {
 impl Module for WithEvents {
     fn name(&self) -> &'static str {
         self.table.name
-    }
-
-    fn signatures(&self) -> &'static str {
-        self.table.signatures
     }
 
     fn functions(&self) -> &'static [(&'static str, Func)] {

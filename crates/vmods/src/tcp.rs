@@ -7,7 +7,6 @@ use crate::support::{CallResult, DONE, Table, log, shown};
 
 pub(crate) static MODULE: Table = Table {
     name: "tcp",
-    signatures: include_str!("../vcc/tcp.vcc"),
     functions: &[
         ("congestion_algorithm", congestion_algorithm),
         ("dump_info", dump_info),

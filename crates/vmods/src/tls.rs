@@ -7,7 +7,6 @@ use crate::support::{CallResult, Table, is_backend_side, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "tls",
-    signatures: include_str!("../vcc/tls.vcc"),
     functions: &[
         ("is_tls", is_tls),
         ("version", |ctx, _| fact(ctx, TlsFact::Version)),

@@ -9,7 +9,6 @@ use crate::support::{CallResult, Table, log, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "unix",
-    signatures: include_str!("../vcc/unix.vcc"),
     functions: &[("user", user), ("group", group), ("uid", uid), ("gid", gid)],
     objects: &[],
     suspends: &["group", "user"],

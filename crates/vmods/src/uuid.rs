@@ -14,7 +14,6 @@ use crate::support::{CallResult, Table, log, shown, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "uuid",
-    signatures: include_str!("../vcc/uuid.vcc"),
     functions: &[
         ("uuid", uuid_v1),
         ("uuid_v1", uuid_v1),

@@ -10,7 +10,6 @@ use crate::support::{CallResult, DONE, Table, free_workspace, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "var",
-    signatures: include_str!("../vcc/var.vcc"),
     functions: &[
         ("set", set),
         ("get", get_string),

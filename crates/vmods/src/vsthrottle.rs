@@ -11,7 +11,6 @@ use crate::support::{CallResult, DONE, Table};
 
 pub(crate) static MODULE: Table = Table {
     name: "vsthrottle",
-    signatures: include_str!("../vcc/vsthrottle.vcc"),
     functions: &[
         ("is_denied", is_denied),
         ("return_token", return_token),

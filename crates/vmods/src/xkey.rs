@@ -8,7 +8,6 @@ use crate::support::{CallResult, Table, log, shown};
 
 pub(crate) static MODULE: Table = Table {
     name: "xkey",
-    signatures: include_str!("../vcc/xkey.vcc"),
     functions: &[("purge", purge), ("softpurge", softpurge)],
     objects: &[],
     suspends: &["purge", "softpurge"],

@@ -39,28 +39,27 @@ pub const TAIL: u32 = 12;
 
 pub const MODULES: &[&dyn Module] = &[&Trial];
 
+pub const INTERFACE: &str = "$Module trial 3 \"Tests\"\n\
+     $Function STRING show(STRING, INT, REAL, BOOL, [STRING more])\n\
+     $Function INT wait(INT)\n\
+     $Function STRING fail()\n\
+     $Function VOID panic()\n\
+     $Function INT count(PRIV_CALL)\n\
+     $Function VOID call(SUB)\n\
+     $Function STRING lie()\n\
+     $Function INT cache()\n\
+     $Function STRING echo(STRING)\n\
+     $Function STRING nothing()\n\
+     $Function STRING header(HEADER)\n\
+     $Function STRING tail(STRANDS)\n\
+     $Object counter(INT start = 0)\n\
+     $Method INT .next()";
+
 struct Trial;
 
 impl Module for Trial {
     fn name(&self) -> &'static str {
         "trial"
-    }
-    fn signatures(&self) -> &'static str {
-        "$Module trial 3 \"Tests\"\n\
-         $Function STRING show(STRING, INT, REAL, BOOL, [STRING more])\n\
-         $Function INT wait(INT)\n\
-         $Function STRING fail()\n\
-         $Function VOID panic()\n\
-         $Function INT count(PRIV_CALL)\n\
-         $Function VOID call(SUB)\n\
-         $Function STRING lie()\n\
-         $Function INT cache()\n\
-         $Function STRING echo(STRING)\n\
-         $Function STRING nothing()\n\
-         $Function STRING header(HEADER)\n\
-         $Function STRING tail(STRANDS)\n\
-         $Object counter(INT start = 0)\n\
-         $Method INT .next()"
     }
     fn functions(&self) -> &'static [(&'static str, Func)] {
         &[

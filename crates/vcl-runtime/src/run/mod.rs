@@ -136,8 +136,6 @@ pub enum Event {
 /// A module, as used by the compiler and compiled code. [`module`] describes how to write one.
 pub trait Module: Sync + Send {
     fn name(&self) -> &'static str;
-    /// Returns `$Function`, `$Object`, `$Method`, `$Restrict` lines in the notation of vmod interface files.
-    fn signatures(&self) -> &'static str;
     fn functions(&self) -> &'static [(&'static str, Func)];
     fn objects(&self) -> &'static [ObjectType] {
         &[]

@@ -1,14 +1,13 @@
-//! The parts of a module (vmod): a name, its signatures as text, and their functions. The author of a module needs only
-//! this page.
+//! The parts of a module (vmod): a name, and the functions of its interface. The interface is a text beside the module
+//! (`lacquer_vmods::catalogue`). The author of a module needs only this page.
 //!
 //! ```ignore
+//! // $Module greeter 3 "Says hello"
+//! // $Function STRING hello(STRING name, BOOL loud = 0)
 //! pub struct Greeter;
 //!
 //! impl Module for Greeter {
 //!     fn name(&self) -> &'static str { "greeter" }
-//!     fn signatures(&self) -> &'static str {
-//!         "$Module greeter 3 \"Says hello\"\n$Function STRING hello(STRING name, BOOL loud = 0)"
-//!     }
 //!     fn functions(&self) -> &'static [(&'static str, Func)] { &[("hello", hello)] }
 //! }
 //!

@@ -17,7 +17,6 @@ use crate::support::{CallResult, Table, log, shown, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "basicauth",
-    signatures: include_str!("../../vcc/basicauth.vcc"),
     functions: &[("match", matches), ("getuser", getuser), ("setbasicauth", setbasicauth)],
     objects: &[],
     suspends: &["match"],

@@ -17,7 +17,6 @@ use text::{Case, Illegal};
 
 pub(crate) static MODULE: Table = Table {
     name: "blob",
-    signatures: include_str!("../../vcc/blob.vcc"),
     functions: &[
         ("decode", decode),
         ("encode", encode),

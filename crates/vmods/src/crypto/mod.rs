@@ -10,7 +10,6 @@ use crate::support::Table;
 
 pub(crate) static MODULE: Table = Table {
     name: "crypto",
-    signatures: include_str!("../../vcc/crypto.vcc"),
     functions: hashes::FUNCTIONS,
     objects: &[
         ObjectType { name: "key", new: objects::new_key, methods: objects::KEY_METHODS },

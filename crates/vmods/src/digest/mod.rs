@@ -14,13 +14,7 @@ use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use crate::blob::base64;
 use crate::support::{CallResult, Table, log, text};
 
-pub(crate) static MODULE: Table = Table {
-    name: "digest",
-    signatures: include_str!("../../vcc/digest.vcc"),
-    functions: FUNCTIONS,
-    objects: &[],
-    suspends: &[],
-};
+pub(crate) static MODULE: Table = Table { name: "digest", functions: FUNCTIONS, objects: &[], suspends: &[] };
 
 /// Defines a function of a text.
 macro_rules! of_text {

@@ -18,7 +18,6 @@ use crate::support::{CallResult, Table};
 
 pub(crate) static MODULE: Table = Table {
     name: "directors",
-    signatures: include_str!("../../vcc/directors.vcc"),
     functions: &[("lookup", lookup)],
     objects: &[
         round_robin::TYPE,

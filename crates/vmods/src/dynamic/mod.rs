@@ -13,7 +13,6 @@ const METHODS: &[(&str, Func)] =
 
 pub(crate) static MODULE: Table = Table {
     name: "dynamic",
-    signatures: include_str!("../../vcc/dynamic.vcc"),
     functions: &[],
     objects: &[
         ObjectType { name: "director", new: director::new, methods: METHODS },

@@ -18,7 +18,6 @@ use root::Root;
 
 pub(crate) static MODULE: Table = Table {
     name: "fileserver",
-    signatures: include_str!("../../vcc/fileserver.vcc"),
     functions: &[],
     objects: &[ObjectType { name: "root", new, methods: &[("backend", backend)] }],
     suspends: &[],

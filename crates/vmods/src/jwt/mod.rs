@@ -16,7 +16,6 @@ pub(crate) use encoding::pem;
 
 pub(crate) static MODULE: Table = Table {
     name: "jwt",
-    signatures: include_str!("../../vcc/jwt.vcc"),
     functions: &[],
     objects: &[reader::TYPE, writer::TYPE],
     suspends: &["writer.generate"],

@@ -8,13 +8,7 @@ use lacquer_vcl_runtime::{Args, Ctx, Func, Value};
 
 use crate::support::{CallResult, Table, text, word};
 
-pub(crate) static MODULE: Table = Table {
-    name: "math",
-    signatures: include_str!("../../vcc/math.vcc"),
-    functions: FUNCTIONS,
-    objects: &[],
-    suspends: &[],
-};
+pub(crate) static MODULE: Table = Table { name: "math", functions: FUNCTIONS, objects: &[], suspends: &[] };
 
 /// Defines a function of reals.
 macro_rules! reals {

@@ -16,13 +16,8 @@ use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 use crate::support::{CallResult, DONE, Table as Functions, log, shown, text};
 use database::Database;
 
-pub(crate) static MODULE: Functions = Functions {
-    name: "netmapper",
-    signatures: include_str!("../../vcc/netmapper.vcc"),
-    functions: &[("init", init), ("map", map)],
-    objects: &[],
-    suspends: &[],
-};
+pub(crate) static MODULE: Functions =
+    Functions { name: "netmapper", functions: &[("init", init), ("map", map)], objects: &[], suspends: &[] };
 
 /// The databases of a VCL by their labels.
 #[derive(Default)]

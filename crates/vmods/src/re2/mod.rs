@@ -17,7 +17,6 @@ use crate::support::{Table, WithEvents};
 pub(crate) static MODULE: WithEvents = WithEvents {
     table: Table {
         name: "re2",
-        signatures: include_str!("../../vcc/re2.vcc"),
         functions: functions::FUNCTIONS,
         objects: &[object::TYPE, set::TYPE],
         suspends: &[],

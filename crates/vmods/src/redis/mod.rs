@@ -62,10 +62,6 @@ impl Module for Redis {
         "redis"
     }
 
-    fn signatures(&self) -> &'static str {
-        include_str!("../../vcc/redis.vcc")
-    }
-
     fn functions(&self) -> &'static [(&'static str, Func)] {
         FUNCTIONS
     }

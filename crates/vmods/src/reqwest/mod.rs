@@ -15,7 +15,6 @@ use crate::support::Table;
 
 pub(crate) static MODULE: Table = Table {
     name: "reqwest",
-    signatures: include_str!("../../vcc/reqwest.vcc"),
     functions: &[],
     objects: &[ObjectType {
         name: "client",

@@ -15,7 +15,6 @@ use crate::support::Table;
 
 pub(crate) static MODULE: Table = Table {
     name: "s3",
-    signatures: include_str!("../../vcc/s3.vcc"),
     functions: &[],
     objects: &[ObjectType {
         name: "signer",

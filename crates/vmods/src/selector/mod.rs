@@ -11,7 +11,6 @@ use crate::support::{Table, WithEvents, version};
 pub(crate) static MODULE: WithEvents = WithEvents {
     table: Table {
         name: "selector",
-        signatures: include_str!("../../vcc/selector.vcc"),
         functions: &[("version", version)],
         objects: &[ObjectType { name: "set", new: set::new, methods: methods::METHODS }],
         suspends: &[],

@@ -22,7 +22,6 @@ pub(crate) use glob::{Flags as GlobFlags, matches as glob_matches};
 
 pub(crate) static MODULE: Table = Table {
     name: "std",
-    signatures: include_str!("../../vcc/std.vcc"),
     functions: &[
         ("random", random),
         ("round", round),

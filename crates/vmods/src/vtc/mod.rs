@@ -15,7 +15,6 @@ use crate::support::{CallResult, Table, shown, word};
 
 pub(crate) static MODULE: Table = Table {
     name: "vtc",
-    signatures: include_str!("../../vcc/vtc.vcc"),
     functions: &[
         ("barrier_sync", wait::barrier_sync),
         ("no_backend", no_backend),

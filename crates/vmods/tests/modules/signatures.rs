@@ -5,21 +5,15 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use lacquer_vcl::signature::{ModuleSignatures, ParamKind, Signature, parse_module};
+use lacquer_vcl::Catalogue;
+use lacquer_vcl::signature::{ModuleSignatures, ParamKind, Signature};
+use lacquer_vmods::catalogue;
 
 use crate::names_table::{FUNCTIONS, METHODS, OBJECTS};
 
-fn parsed() -> Vec<ModuleSignatures> {
-    let parse = |m: &&dyn lacquer_vcl_runtime::Module| match parse_module(m.name(), m.signatures()) {
-        Ok(parsed) => parsed,
-        Err(error) => panic!("module {}: {error}", m.name()),
-    };
-    lacquer_vmods::all().iter().map(parse).collect()
-}
-
 #[test]
 fn all_names_exist_with_their_arguments() {
-    let modules = parsed();
+    let modules = catalogue().modules();
     let find = |full: &str| -> Option<Signature> {
         let mut names = full.split('.');
         let (module, first) = (names.next()?, names.next()?);
@@ -44,7 +38,9 @@ fn all_names_exist_with_their_arguments() {
 
 #[test]
 fn signatures_and_functions_have_the_same_names() {
-    for (module, parsed) in lacquer_vmods::all().iter().zip(parsed()) {
+    let names: Vec<_> = lacquer_vmods::all().iter().map(|m| m.name()).collect();
+    assert_eq!(names, catalogue().names(), "every module has an interface that can be read");
+    for (module, parsed) in lacquer_vmods::all().iter().zip(catalogue().modules()) {
         let names = |table: &[(&'static str, lacquer_vcl_runtime::Func)]| -> BTreeSet<String> {
             table.iter().map(|(name, _)| (*name).to_owned()).collect()
         };
@@ -65,7 +61,7 @@ fn signatures_and_functions_have_the_same_names() {
 
 #[test]
 fn every_signature_has_documentation() {
-    for module in parsed() {
+    for module in catalogue().modules() {
         let objects = module.objects.iter().flat_map(|o| std::iter::once(&o.init).chain(&o.methods));
         for signature in module.functions.iter().chain(objects) {
             assert!(!signature.doc.is_empty(), "{}.{} has no documentation", module.name, signature.name);
@@ -78,10 +74,10 @@ fn every_signature_has_documentation() {
 fn pages_are_up_to_date() {
     let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/vmods");
     let write = std::env::var_os("LACQUER_WRITE_DOCS").is_some();
-    let modules = parsed();
+    let modules = catalogue().modules();
     let mut pages: Vec<(String, String)> =
         modules.iter().map(|m| (format!("{}.md", m.name), page(m))).collect();
-    pages.push(("README.md".to_owned(), contents(&modules)));
+    pages.push(("README.md".to_owned(), contents(modules)));
     for (name, text) in pages {
         let path = folder.join(&name);
         if write {
