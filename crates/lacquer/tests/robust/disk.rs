@@ -16,6 +16,8 @@ use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::{SharedSlot, shared_slot};
 use lacquer_testing::until;
 
+use crate::disk_waits::{wait_for_index, wait_for_writes};
+
 pub(crate) const SUBS: &str = r#"
 import std;
 sub vcl_recv {
@@ -125,8 +127,8 @@ impl Pages {
 
     /// Starts a daemon with other subroutines.
     pub(crate) fn daemon_by(&self, subs: &str, options: &[&str]) -> Daemon {
-        let daemon = self.daemon_at_once(subs, options);
-        thread::sleep(Duration::from_millis(500));
+        let mut daemon = self.daemon_at_once(subs, options);
+        wait_for_index(&mut daemon);
         daemon
     }
 }
@@ -159,7 +161,8 @@ pub(crate) fn connect(daemon: &Daemon) -> Client {
 
 /// Waits until the objects are durable, and kills all processes.
 pub(crate) fn kill_all(daemon: Daemon) {
-    thread::sleep(Duration::from_millis(2500));
+    wait_for_writes(&daemon);
+    thread::sleep(Duration::from_millis(1500));
     kill_now(daemon);
 }
 
@@ -260,7 +263,7 @@ fn replaced_objects_stay_gone_when_memory_is_short() {
     for n in 0..200 {
         version(&mut client, n);
     }
-    thread::sleep(Duration::from_millis(1500));
+    wait_for_writes(&daemon);
     pages.version.store(2, Ordering::SeqCst);
     // Even pages get a new version, and some of those that are not stored.
     for n in (0..200).step_by(2) {
@@ -321,12 +324,12 @@ fn a_full_store_drops_its_oldest_objects() {
     }
     drop(daemon);
     let before = pages.requests();
-    let daemon = pages.daemon(&option);
+    let mut daemon = pages.daemon(&option);
     let mut client = connect(&daemon);
     read_all(&mut client, 1450..1500);
     let fetched = pages.requests() - before;
     // One of them is longer than a segment.
-    assert!(fetched <= 1, "{fetched} of the newest objects were fetched: {}", daemon.stderr());
+    assert!(fetched <= 1, "{fetched} of the newest objects were fetched: {}", daemon.ok("storage.list"));
     read_all(&mut client, 0..50);
     assert!(pages.requests() - before >= 40, "the oldest are not");
 }
@@ -395,13 +398,12 @@ fn a_worker_takes_over_memory_beside_a_store() {
     for round in 2..5 {
         assert_eq!(daemon.ok(&format!("ban obj.http.X-Seventh == {round}")), "");
         assert_eq!(ask(&mut client, "PURGE", &format!("/{}", 70 * round), "").status, 200);
-        // The store has recorded the objects.
-        thread::sleep(Duration::from_millis(1500));
+        wait_for_writes(&daemon);
         pages.version.store(round, Ordering::SeqCst);
         let (worker, before) = (daemon.worker(), pages.requests());
         signal(worker, "-KILL");
         assert!(until(|| daemon.worker() != worker && Client::connect(daemon.address).is_ok()));
-        thread::sleep(Duration::from_millis(700));
+        wait_for_index(&mut daemon);
         client = connect(&daemon);
         let gone = |n: u64| n % 7 == round as u64 || n == 70 * round as u64;
         for n in 0..200 {

@@ -4,12 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Duration;
 
 use lacquer_testing::Random;
 use lacquer_testing::client::Client;
 
 use crate::disk::{Pages, Place, ask, body, connect, read_all, version};
+use crate::disk_waits::wait_for_writes;
 
 /// The number of pages, which are longer than the memory.
 const PAGES: u64 = 1200;
@@ -19,7 +19,7 @@ fn filled(pages: &Pages, place: &Place) -> lacquer_testing::daemon::Daemon {
     let daemon = pages.daemon(&place.option(",size=256m,memory=16m"));
     let mut client = connect(&daemon);
     read_all(&mut client, 0..PAGES);
-    thread::sleep(Duration::from_millis(1500));
+    wait_for_writes(&daemon);
     daemon
 }
 

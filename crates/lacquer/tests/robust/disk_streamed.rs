@@ -18,6 +18,7 @@ use lacquer_testing::until;
 
 use crate::devices::{LoopDevice, SmallDisk, create, sparse};
 use crate::disk::{Place, ask, connect, kill_all, kill_now};
+use crate::disk_waits::{wait_for_index, wait_for_writes};
 
 const MEMORY: u64 = 16 << 20;
 const LONG: u64 = 4 * MEMORY - (1 << 20) - 77;
@@ -157,8 +158,8 @@ impl LongPages {
     }
 
     fn daemon(&self, option: &str) -> Daemon {
-        let daemon = Daemon::start(&vcl(self.origin.address, SUBS), &["-s", option]);
-        thread::sleep(Duration::from_millis(500));
+        let mut daemon = Daemon::start(&vcl(self.origin.address, SUBS), &["-s", option]);
+        wait_for_index(&mut daemon);
         daemon
     }
 
@@ -385,7 +386,7 @@ fn objects_that_are_purged_or_banned_during_their_fetch_do_not_come_back() {
         // The client gets the body that it has begun.
         response.read_to(u64::MAX, version).unwrap_or_else(|error| panic!("{method}: {error}"));
         assert_eq!((response.body.at, response.body.version()), (LONG, Some(version)));
-        thread::sleep(Duration::from_millis(1500));
+        wait_for_writes(&daemon);
     }
     kill_all(daemon);
     pages.set_version(3);
@@ -489,14 +490,14 @@ fn the_next_worker_continues_after_one_that_ended_during_a_fetch() {
     let (pages, place) = (LongPages::start(), Place::new("worker-long"));
     let mut daemon = pages.daemon(&place.option(SIZE));
     assert_eq!(pages.get(&daemon, &path(1, "")), 1);
-    thread::sleep(Duration::from_millis(1500));
+    wait_for_writes(&daemon);
     let mut response = begin(&daemon, &path(2, "slow"), "");
     response.read_to(LONG / 2, 1).expect("the beginning");
     let worker = daemon.worker();
     signal(worker, "-KILL");
     assert!(response.read_to(u64::MAX, 1).is_err());
     assert!(until(|| !Path::new(&format!("/proc/{worker}/exe")).exists() && daemon.worker() != worker));
-    thread::sleep(Duration::from_secs(1));
+    wait_for_index(&mut daemon);
     pages.set_version(2);
     assert_eq!((pages.get(&daemon, &path(1, "")), pages.get(&daemon, &path(2, "slow"))), (1, 2));
     assert!(pages.begun.load(Ordering::SeqCst) >= 3);

@@ -10,6 +10,7 @@ use lacquer_testing::daemon::{Daemon, signal};
 use lacquer_testing::until;
 
 use crate::disk::{Pages, Place, ask, connect, kill_all, kill_now, read_all, version};
+use crate::disk_waits::{wait_for_index, wait_for_writes};
 
 const PAGES: u64 = 280;
 
@@ -110,7 +111,7 @@ fn purges_while_the_index_is_read_and_when_memory_is_short_hold() {
         let mut client = connect(&daemon);
         purge(&mut client, "PURGE", &format!("seventh{round}"));
         assert_eq!(version(&mut client, round as u64), round);
-        thread::sleep(Duration::from_millis(500));
+        wait_for_index(&mut daemon);
         let before = pages.requests();
         for n in (0..PAGES).filter(|&n| n % 7 == round as u64) {
             assert_eq!(version(&mut client, n), round, "{n} came back");
@@ -130,13 +131,13 @@ fn purges_by_tags_reach_the_disk_of_the_next_worker() {
     let mut daemon = start(&pages, &option);
     let mut client = connect(&daemon);
     read_all(&mut client, 0..50);
-    // The store has recorded the objects.
-    thread::sleep(Duration::from_millis(2500));
+    wait_for_writes(&daemon);
+    thread::sleep(Duration::from_secs(1));
     assert_eq!(purge(&mut client, "PURGE", "seventh2"), 7);
     let worker = daemon.worker();
     signal(worker, "-KILL");
     assert!(until(|| daemon.worker() != worker && Client::connect(daemon.address).is_ok()));
-    thread::sleep(Duration::from_millis(700));
+    wait_for_index(&mut daemon);
     pages.version.store(2, Ordering::SeqCst);
     let mut client = connect(&daemon);
     for n in 0..50 {

@@ -7,6 +7,7 @@ mod disk_large;
 mod disk_lent;
 mod disk_streamed;
 mod disk_tags;
+mod disk_waits;
 mod drain;
 mod file;
 mod kills;

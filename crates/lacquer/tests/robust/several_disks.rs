@@ -6,13 +6,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::Duration;
 
 use lacquer_testing::daemon::{Daemon, program, refused};
 use lacquer_testing::until;
 
 use crate::disk::{Pages, Place, ask, connect, kill_all, read_all, version};
+use crate::disk_waits::{counter, wait_for_index, wait_for_writes};
 
 fn start(pages: &Pages, small: &Place, large: &Place) -> Daemon {
     let option = |place: &Place, size| format!("s0=disk,{},size={size}m,memory=16m", place.0.display());
@@ -80,10 +79,10 @@ fn a_disk_that_fails_leaves_the_others() {
     let mut daemon = start(&pages, &small, &large);
     let mut client = connect(&daemon);
     read_all(&mut client, 0..600);
-    thread::sleep(Duration::from_millis(1500));
+    wait_for_writes(&daemon);
     daemon.ok("stop");
     daemon.ok("start");
-    thread::sleep(Duration::from_millis(700));
+    wait_for_index(&mut daemon);
     let [on_small, on_large] = objects(&mut daemon, [&small, &large]).map(|count| count as usize);
     assert!(on_small > 100 && on_large > 200, "{on_small} {on_large}");
     let before = pages.requests();
@@ -129,13 +128,6 @@ fn one_disk_that_cannot_be_used_is_reported() {
 }
 
 /// Returns the value of a counter.
-fn counter(daemon: &Daemon, name: &str) -> Option<u64> {
-    let mut command = Command::new(program().with_file_name("lacquer"));
-    let output = command.args(["stat", "-n"]).arg(daemon.directory()).arg(name).output();
-    let text = String::from_utf8(output.expect("the program can be started").stdout).expect("text");
-    text.split_whitespace().nth(1).and_then(|word| word.parse().ok())
-}
-
 /// Replaces the numbers of the format's version in both superblocks.
 fn set_format(store: &Path, version: u8) {
     let file = File::options().write(true).open(store).expect("it is there");
@@ -150,12 +142,12 @@ fn a_disk_that_the_next_worker_cannot_use_is_shown_with_the_reason() {
     let mut daemon = start(&pages, &small, &large);
     let mut client = connect(&daemon);
     read_all(&mut client, 0..100);
-    thread::sleep(Duration::from_millis(1500));
+    wait_for_writes(&daemon);
     daemon.ok("stop");
     // The worker's last write is over.
     set_format(&small.store(), 9);
     daemon.ok("start");
-    thread::sleep(Duration::from_millis(500));
+    wait_for_index(&mut daemon);
     let (list, path) = (daemon.ok("storage.list"), small.store().display().to_string());
     let line = list.lines().find(|line| line.contains(&path)).unwrap_or_default();
     assert!(line.contains("failed") && line.contains("format version 9"), "{list}\n{}", daemon.stderr());

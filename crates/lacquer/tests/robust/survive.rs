@@ -16,6 +16,7 @@ use lacquer_testing::slots::shared_slot;
 use lacquer_testing::until;
 
 use crate::disk::{Place, kill_all};
+use crate::disk_waits::wait_for_index;
 
 const SUBS: &str = r#"
 import xkey;
@@ -226,8 +227,8 @@ fn memory_in_front_of_a_disk_outlives_the_worker() {
         if min == "0" {
             // Objects that were in memory alone are on the disk now.
             kill_all(daemon);
-            let daemon = start();
-            thread::sleep(Duration::from_millis(500));
+            let mut daemon = start();
+            wait_for_index(&mut daemon);
             let mut client = Client::connect(daemon.address).expect("it accepts");
             let stay = (0..2000).filter(|n| n % 10 != 4);
             let (hits, all) =

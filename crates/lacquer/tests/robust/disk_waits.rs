@@ -1,0 +1,33 @@
+//! Waits for the work of stores on disks, which takes long on a busy machine.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use lacquer_testing::daemon::{Daemon, program};
+use lacquer_testing::until;
+
+/// Returns the values of the counters that a pattern of names matches.
+fn counters(daemon: &Daemon, names: &str) -> Vec<u64> {
+    let mut command = Command::new(program().with_file_name("lacquer"));
+    let output = command.args(["stat", "-n"]).arg(daemon.directory()).arg(names).output();
+    let text = String::from_utf8(output.expect("the program can be started").stdout).expect("text");
+    let value = |line: &str| line.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+    text.lines().filter_map(value).collect()
+}
+
+pub(crate) fn counter(daemon: &Daemon, name: &str) -> Option<u64> {
+    counters(daemon, name).first().copied()
+}
+
+/// Waits until the index of every disk is read: until then, requests are misses.
+pub(crate) fn wait_for_index(daemon: &mut Daemon) {
+    assert!(until(|| !daemon.ok("storage.list").contains("reading the index")), "{}", daemon.stderr());
+}
+
+/// Waits until no object waits to be written. The counters are written once a second.
+pub(crate) fn wait_for_writes(daemon: &Daemon) {
+    thread::sleep(Duration::from_millis(1500));
+    let is_written = || counters(daemon, "DISK.*.g_queued_bytes").iter().all(|bytes| *bytes == 0);
+    assert!(until(is_written), "objects wait to be written: {}", daemon.stderr());
+}
