@@ -15,7 +15,7 @@ mod attribute;
 mod body;
 mod connections;
 mod events;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod guard;
 mod health;

@@ -54,7 +54,7 @@ pub use complain::ANNOUNCEMENT;
 pub use documents::OPTIONS;
 pub use machine::Machine;
 pub use startup::backend_vcl;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub use tls::parse_file;
 pub use upgrade::Refusal as UpgradeRefusal;
 pub use upgrade::request as request_upgrade;

@@ -26,7 +26,7 @@ pub use name::{Answer, Listener, Name, Refresh, TtlFrom};
 pub use settings::Settings;
 
 /// Reads the system's files, and answers of another process, for the fuzz targets; not part of a normal build.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub fn fuzz(hosts: &[u8], resolv_conf: &[u8], servers: &str) {
     let _ = known::Known::read(servers).take("localhost", name::Kind::Host);
     let _ = hosts::Hosts::parse(hosts).find("localhost");

@@ -14,7 +14,7 @@ pub mod client;
 mod configs;
 mod der;
 mod frontend;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod hello;
 mod leaf;

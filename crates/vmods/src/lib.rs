@@ -15,7 +15,7 @@ mod digest;
 mod directors;
 mod dynamic;
 mod fileserver;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod geoip;
 mod geoip2;

@@ -97,7 +97,7 @@ fn report_validity(complain: &Complain, path: &Path, (bundle, leaf): &(Bundle, A
 }
 
 /// Parses a file of `-A`, for the fuzz target.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub fn parse_file(text: &str) -> Option<String> {
     config::parse(text).err().map(|fault| fault.text(text))
 }

@@ -22,7 +22,7 @@ pub(crate) static MODULE: Table = Table {
 };
 
 /// Verifies a token with a key in JSON, by the algorithm that it names.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(key: &[u8], token: &[u8]) {
     let Ok(token) = token::Token::parse(token) else { return };
     let _ = token.check(1e9, 0.0);

@@ -83,7 +83,7 @@ fn map<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
 }
 
 /// Looks up an address in a file of networks.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(json: &[u8], ip: IpAddr) {
     if let Ok(table) = table::Table::parse(json) {
         let _ = table.find(ip);

@@ -25,7 +25,7 @@ pub(crate) static MODULE: WithEvents = WithEvents {
 };
 
 /// Compiles a pattern alone and as a set, which must agree, and rewrites a text with it.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(flags: u16, pattern: &[u8], text: &[u8]) {
     use options::Options;
     let options = Options::of_flags(flags, 64 << 10);

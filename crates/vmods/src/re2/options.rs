@@ -50,7 +50,7 @@ impl Default for Options {
 
 impl Options {
     /// Returns options from the bits of all flags.
-    #[cfg(fuzzing)]
+    #[cfg(feature = "fuzzing")]
     pub fn of_flags(flags: u16, max_mem: usize) -> Options {
         Options { flags, max_mem }
     }

@@ -34,7 +34,7 @@ use reply::Reply;
 use state::{Program, Task};
 
 /// Parses the input as replies, in pieces of this size.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(piece: usize, bytes: &[u8]) {
     let mut parser = parser::Parser::default();
     for piece in bytes.chunks(piece.max(1)) {
