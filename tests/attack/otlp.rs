@@ -69,12 +69,12 @@ fn a_collector_that_hangs_delays_nobody_and_costs_bounded_memory() {
     let grown = resident_kilobytes(&daemon).saturating_sub(before);
     assert!(grown < 64 << 10, "{grown} kB");
     let is_over =
-        || daemon.stderr().contains("does not take data: no response in time; the next try is in 1 s");
+        || daemon.stderr().contains("does not take spans: no response in time; the next try is in 1 s");
     // A request has as much time as this wait.
     assert!(until(is_over) || until(is_over));
     collector.take_all();
     assert!(until(|| spans(&port, "sent") > 10_000), "{}", daemon.stderr());
-    assert!(daemon.stderr().contains("takes data again"), "{}", daemon.stderr());
+    assert!(daemon.stderr().contains("takes spans again"), "{}", daemon.stderr());
 }
 
 #[test]
@@ -88,19 +88,19 @@ fn failures_of_a_collector_are_repeated_as_it_asks_or_not_at_all() {
         !collector.received().requests.is_empty()
     };
     assert!(until(is_asked));
-    assert!(until(|| daemon.stderr().contains("does not take data: status 429; the next try is in 3 s")));
+    assert!(until(|| daemon.stderr().contains("does not take spans: status 429; the next try is in 3 s")));
     collector.reply_with(Some("SSH-2.0-OpenSSH_9.2\r\n\r\n"));
     let asked = collector.received().requests.len();
     thread::sleep(Duration::from_secs(2));
     assert_eq!(collector.received().requests.len(), asked, "it waits as the collector has asked");
     assert!(until(|| daemon
         .stderr()
-        .contains("does not take data: no valid response; the next try is in 2 s")));
+        .contains("does not take spans: no valid response; the next try is in 2 s")));
     assert_eq!(spans(&port, "sent") + spans(&port, "dropped") + spans(&port, "refused"), 0);
     // These are not repeated.
     collector.reply_with(Some("HTTP/1.1 400 Bad Request\r\nContent-Length: 99999999999999999999\r\n\r\nx"));
     assert!(until(|| spans(&port, "refused") > 0), "{}", daemon.stderr());
-    assert!(daemon.stderr().contains("refuses data: status 400"), "{}", daemon.stderr());
+    assert!(daemon.stderr().contains("refuses spans: status 400"), "{}", daemon.stderr());
     // The collector has refused one of the spans.
     collector.reply_with(Some("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n\n\u{2}\u{8}\u{1}"));
     let refused = spans(&port, "refused");
@@ -121,11 +121,7 @@ fn a_collector_that_comes_back_gets_what_was_kept() {
     assert!(until(is_refused), "{}", daemon.stderr());
     let collector = Collector::at(address).expect("the port is still free");
     assert!(until(|| !collector.received().spans.is_empty()), "{}", daemon.stderr());
-    assert!(
-        until(|| daemon.stderr().contains("takes data again; 0 spans were dropped")),
-        "{}",
-        daemon.stderr()
-    );
+    assert!(until(|| daemon.stderr().contains("takes spans again; 0 were dropped")), "{}", daemon.stderr());
     assert_eq!(collector.received().faults, Vec::<String>::new());
 }
 

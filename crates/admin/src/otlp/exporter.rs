@@ -1,4 +1,5 @@
-//! Sends spans and metrics to the collector, and waits longer after each failure.
+//! Sends spans and metrics to the collector, each on a thread of its own, and waits longer after each failure. So a collector
+//! that hangs with spans, or refuses them, delays no metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -37,6 +38,7 @@ pub struct Exporter {
     target: Target,
     waiting: Mutex<Waiting>,
     added: Condvar,
+    has_metrics: Condvar,
     sent: AtomicU64,
     dropped: AtomicU64,
     refused: AtomicU64,
@@ -46,10 +48,12 @@ pub struct Exporter {
     overruns: AtomicU64,
 }
 
-/// The state of the thread that sends.
-#[derive(Debug, Default)]
+/// The state of a thread that sends.
+#[derive(Debug)]
 struct Progress {
-    /// A batch that was not taken, and the number of its spans.
+    /// The word for its data.
+    kind: &'static str,
+    /// A batch of spans that was not taken, and their number.
     batch: Option<(Vec<u8>, u64)>,
     attempts: u32,
     pause: Duration,
@@ -58,12 +62,36 @@ struct Progress {
     last_complaint: Option<Instant>,
 }
 
+impl Progress {
+    fn of(kind: &'static str) -> Progress {
+        Progress {
+            kind,
+            batch: None,
+            attempts: 0,
+            pause: Duration::ZERO,
+            next_attempt: None,
+            dropped_before: 0,
+            last_complaint: None,
+        }
+    }
+
+    /// Waits until the next attempt. Returns false if there is none.
+    fn wait(&mut self) -> bool {
+        let next = self.next_attempt.take();
+        if let Some(next) = next {
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+        next.is_some()
+    }
+}
+
 impl Exporter {
     pub fn new(target: Target) -> Exporter {
         Exporter {
             target,
             waiting: Mutex::default(),
             added: Condvar::new(),
+            has_metrics: Condvar::new(),
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -90,11 +118,15 @@ impl Exporter {
     /// Sets the metrics that are sent next: the fields of their scope.
     pub fn set_metrics(&self, fields: Vec<u8>) {
         self.lock().metrics = Some(fields);
-        self.added.notify_one();
+        self.has_metrics.notify_one();
     }
 
     pub fn add_overruns(&self, count: u64) {
         self.overruns.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn host(&self) -> &str {
+        &self.target.collector().host
     }
 
     /// Returns the time between two exports of metrics; `None` if there are none.
@@ -114,39 +146,35 @@ impl Exporter {
         }
     }
 
-    /// Sends until the process ends.
-    pub fn run(&self) {
-        let mut progress = Progress::default();
+    /// Sends spans until the process ends.
+    pub fn send_spans(&self) {
+        let mut progress = Progress::of("spans");
         loop {
-            self.wait(&progress);
-            self.turn(&mut progress);
-        }
-    }
-
-    /// Waits until the next attempt, or for a full batch.
-    fn wait(&self, progress: &Progress) {
-        if let Some(next) = progress.next_attempt {
-            return std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        }
-        let waiting = self.lock();
-        if !waiting.queue.is_full_batch() {
-            drop(self.added.wait_timeout(waiting, COLLECT));
-        }
-    }
-
-    /// Sends what waits, as long as the collector takes it.
-    fn turn(&self, progress: &mut Progress) {
-        progress.next_attempt = None;
-        // Metrics go first: spans that a collector does not take would keep them back.
-        let metrics = self.lock().metrics.take();
-        if let Some(fields) = metrics {
-            let body = self.request(&fields);
-            let outcome = self.target.post("/v1/metrics", &body);
-            self.conclude(progress, outcome, 0);
-            if progress.next_attempt.is_some() {
-                return;
+            if !progress.wait() {
+                let waiting = self.lock();
+                if !waiting.queue.is_full_batch() {
+                    drop(self.added.wait_timeout(waiting, COLLECT));
+                }
             }
+            self.send_waiting_spans(&mut progress);
         }
+    }
+
+    /// Sends metrics until the process ends. Those that were not taken are replaced by later ones.
+    pub fn send_metrics(&self) {
+        let mut progress = Progress::of("metrics");
+        loop {
+            progress.wait();
+            let wanted = self.has_metrics.wait_while(self.lock(), |waiting| waiting.metrics.is_none());
+            let metrics = wanted.unwrap_or_else(PoisonError::into_inner).metrics.take();
+            let body = self.request(&metrics.unwrap_or_default());
+            let outcome = self.target.post("/v1/metrics", &body);
+            self.conclude(&mut progress, outcome, 0);
+        }
+    }
+
+    /// Sends the spans that wait, as long as the collector takes them.
+    fn send_waiting_spans(&self, progress: &mut Progress) {
         loop {
             if progress.batch.is_none() {
                 let spans = self.lock().queue.take();
@@ -174,10 +202,8 @@ impl Exporter {
                 self.refused.fetch_add(refused, Ordering::Relaxed);
                 if !progress.pause.is_zero() {
                     let dropped = self.counts().dropped_spans - progress.dropped_before;
-                    eprintln!(
-                        "The collector {} takes data again; {dropped} spans were dropped",
-                        self.target.collector().host
-                    );
+                    let lost = if spans == 0 { String::new() } else { format!("; {dropped} were dropped") };
+                    eprintln!("The collector {} takes {} again{lost}", self.host(), progress.kind);
                 }
                 progress.pause = Duration::ZERO;
                 progress.attempts = 0;
@@ -188,7 +214,7 @@ impl Exporter {
                 self.refused.fetch_add(spans, Ordering::Relaxed);
                 if progress.last_complaint.is_none_or(|last| last.elapsed() >= SILENCE) {
                     progress.last_complaint = Some(Instant::now());
-                    eprintln!("The collector {} refuses data: {why}", self.target.collector().host);
+                    eprintln!("The collector {} refuses {}: {why}", self.host(), progress.kind);
                 }
                 progress.attempts = 0;
                 true
@@ -219,8 +245,9 @@ impl Exporter {
         let pause = wait.map_or(progress.pause, |wait| wait.clamp(FIRST_PAUSE, LONGEST_WAIT));
         progress.next_attempt = Some(Instant::now() + pause);
         eprintln!(
-            "The collector {} does not take data: {why}; the next try is in {} s",
-            self.target.collector().host,
+            "The collector {} does not take {}: {why}; the next try is in {} s",
+            self.host(),
+            progress.kind,
             pause.as_secs()
         );
     }
@@ -262,18 +289,28 @@ impl Exporter {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::mpsc::channel;
+    use std::thread::spawn;
+
     use lacquer_cli::admin::Collector;
 
     use super::*;
+    use crate::otlp::send;
 
     /// Returns an exporter whose exports fail at once.
     fn without_collector() -> Exporter {
+        exporter(Vec::new())
+    }
+
+    fn exporter(addresses: Vec<SocketAddr>) -> Exporter {
         let collector = Collector {
             host: "collector.example".to_owned(),
             trusted: None,
-            addresses: Vec::new(),
+            addresses,
             path: String::new(),
-            interval: 0,
+            interval: 60,
             instance: "a".to_owned(),
         };
         Exporter::new(Target::new(collector).expect("it has no certificates"))
@@ -285,19 +322,19 @@ mod tests {
         let mut span = Message::default();
         span.text(1, "a");
         assert!(exporter.lock().queue.add(span.clone()));
-        let mut progress = Progress::default();
+        let mut progress = Progress::of("spans");
         for _ in 0..3 * ATTEMPTS {
-            exporter.turn(&mut progress);
+            exporter.send_waiting_spans(&mut progress);
         }
         assert!(progress.batch.is_some());
         assert_eq!((exporter.counts().dropped_spans, exporter.counts().failures), (0, 15));
         while exporter.lock().queue.add(span.clone()) {}
-        exporter.turn(&mut progress);
+        exporter.send_waiting_spans(&mut progress);
         assert!(progress.batch.is_none());
         assert_eq!(exporter.counts().dropped_spans, 1);
         // The next batch has the room that it leaves.
         for _ in 0..2 * ATTEMPTS {
-            exporter.turn(&mut progress);
+            exporter.send_waiting_spans(&mut progress);
         }
         assert_eq!(exporter.counts().dropped_spans, 1);
     }
@@ -305,10 +342,43 @@ mod tests {
     #[test]
     fn refused_points_and_spans_are_counted_apart() {
         let exporter = without_collector();
-        let mut progress = Progress::default();
+        let mut progress = Progress::of("spans");
         assert!(exporter.conclude(&mut progress, Outcome::Taken { refused: 7 }, 0));
         assert!(exporter.conclude(&mut progress, Outcome::Taken { refused: 2 }, 5));
         let counts = exporter.counts();
         assert_eq!((counts.refused_points, counts.refused_spans, counts.sent_spans), (7, 2, 3));
+    }
+
+    #[test]
+    fn metrics_do_not_wait_for_spans() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let (sender, arrived) = channel();
+        // A collector that replies to metrics, and keeps the connections of spans.
+        spawn(move || {
+            let mut kept = Vec::new();
+            for mut stream in listener.incoming().flatten() {
+                let mut head = [0; 64];
+                let is_of_metrics =
+                    stream.read_exact(&mut head).is_ok() && head.starts_with(b"POST /v1/metrics ");
+                if is_of_metrics {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+                }
+                kept.push(stream);
+                let _ = sender.send(if is_of_metrics { "metrics" } else { "spans" });
+            }
+        });
+        let exporter = send(exporter(vec![address])).expect("threads begin");
+        let mut span = Message::default();
+        span.text(1, "a");
+        while exporter.lock().queue.add(span.clone()) {}
+        // Half of the time that an export of spans has.
+        let next = || arrived.recv_timeout(Duration::from_secs(5));
+        assert_eq!(next(), Ok("spans"));
+        for _ in 0..3 {
+            exporter.set_metrics(Vec::new());
+            assert_eq!(next(), Ok("metrics"));
+        }
+        assert_eq!(exporter.counts().failures, 0);
     }
 }

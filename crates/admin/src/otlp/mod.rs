@@ -1,7 +1,7 @@
 //! Spans and metrics for a collector of OpenTelemetry, by its protocol OTLP over HTTP with messages of Protocol Buffers.
 //!
 //! Transactions that the worker has traced become spans ([`traced`]), which a thread sends from a queue of limited size
-//! ([`queue`], [`exporter`]). Data for which the queue has no room is
+//! ([`queue`], [`exporter`]); another one sends metrics. Data for which the queue has no room is
 //! dropped and counted; traffic and the listener never wait.
 //!
 //! The messages are written without the crate `opentelemetry-otlp`, which would add 0.9 MB to the daemon.
@@ -21,11 +21,19 @@ use lacquer_cli::admin::Collector;
 pub use exporter::Exporter;
 use post::Target;
 
-/// Starts the thread that sends.
+/// Starts the threads that send.
 pub fn start(collector: Collector) -> std::io::Result<Arc<Exporter>> {
-    let exporter = Arc::new(Exporter::new(Target::new(collector)?));
+    send(Exporter::new(Target::new(collector)?))
+}
+
+fn send(exporter: Exporter) -> std::io::Result<Arc<Exporter>> {
+    let exporter = Arc::new(exporter);
     let own = Arc::clone(&exporter);
-    thread::Builder::new().name("otlp-send".to_owned()).spawn(move || own.run())?;
+    thread::Builder::new().name("otlp-spans".to_owned()).spawn(move || own.send_spans())?;
+    if exporter.interval().is_some() {
+        let own = Arc::clone(&exporter);
+        thread::Builder::new().name("otlp-metrics".to_owned()).spawn(move || own.send_metrics())?;
+    }
     Ok(exporter)
 }
 
