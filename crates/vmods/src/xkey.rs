@@ -2,6 +2,7 @@
 //! The cache stores the tags; this module only parses the lists that VCL passes.
 
 use lacquer_shm::Tag;
+use lacquer_shm::vsl::notices::TAGS_PURGED;
 use lacquer_vcl_runtime::{Args, Ctx, PurgeMode, Value};
 
 use crate::support::{CallResult, Table, log, shown};
@@ -25,7 +26,7 @@ fn purge_by<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, mode: PurgeMode) -> CallResu
     }
     let count = ctx.block_on_host(|host| host.purge_tags(&tags, mode))?;
     if count > 0 && matches!(mode, PurgeMode::Hard) {
-        log(ctx, Tag::Notice, format!("xkey: purged {}", shown(args.str(0))));
+        log(ctx, Tag::Notice, format!("{TAGS_PURGED}{}", shown(args.str(0))));
     }
     Ok(Value::Int(count))
 }

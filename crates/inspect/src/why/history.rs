@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lacquer_flow::rfc9111::invalidation;
 use lacquer_shm::Tag;
+use lacquer_shm::vsl::notices::TAGS_PURGED;
 
 use super::ttl::{Lifetime, failed, stored_for};
 use crate::page::{plain, short};
@@ -63,9 +64,6 @@ pub enum Removal {
     /// A purge named its tag: a request of this client, or the management command `tag.purge`.
     Tagged(String, Option<String>),
 }
-
-/// The beginning of the record of a request that has removed objects by their tags.
-const TAGS_PURGED: &str = "xkey: purged ";
 
 /// The headers that contain tags.
 const TAG_HEADERS: [&str; 2] = ["xkey", "X-HashTwo"];

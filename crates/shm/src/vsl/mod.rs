@@ -8,6 +8,7 @@ mod log;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod mask;
+pub mod notices;
 mod numbering;
 mod record;
 mod record_buffer;
