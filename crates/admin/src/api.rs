@@ -13,7 +13,7 @@ use lacquer_inspect::invalidation::{page, page_ban, pattern_ban, split};
 use lacquer_inspect::log_line::Filter;
 use lacquer_inspect::management::Reply as Response;
 use lacquer_inspect::request::{Target, header, is_method};
-use lacquer_inspect::request_log::RequestLog;
+use lacquer_inspect::request_log::{Needs, RequestLog};
 use lacquer_inspect::why::{Question, ask_with};
 use lacquer_inspect::wire::Means;
 use serde_json::{Map, Value, json};
@@ -114,6 +114,7 @@ impl App {
                 .to_vec(),
             dropped: self.live_log.dropped(),
             overruns: self.watch.overruns(),
+            access_log: self.watch.access_log(),
             exported: self.exporter.as_ref().map(|exporter| exporter.counts()),
         };
         let watch = Arc::clone(&self.watch);
@@ -353,7 +354,7 @@ fn filter(values: &Values) -> Result<Filter, Reply> {
 
 /// Reads the last requests in the log that a filter accepts.
 fn last_requests(directory: &Directory, filter: &Filter, limit: usize) -> Result<Vec<Value>, Fault> {
-    let mut requests = RequestLog::open(directory)?;
+    let mut requests = RequestLog::open(directory, Needs::default())?;
     let mut last = VecDeque::new();
     requests.read(&mut |line| {
         if filter.accepts(&line) {

@@ -56,7 +56,7 @@ impl Sink for Reading<'_> {
             Tag::Begin if record.text.starts_with(b"sess") => return,
             Tag::Begin | Tag::End => grouping.add(&record),
             // Kept for all consumers, so that one that joins finds whole transactions.
-            _ if record.tag == Tag::ReqStart || is_needed(&record) => grouping.add(&record),
+            _ if is_needed(&record) => grouping.add(&record),
             tag if needs.exporter.is_some() && traced::is_tag_needed(tag) => {
                 grouping.add_if(&record, |open| traced::is_needed(&record, open))
             }

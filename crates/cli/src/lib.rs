@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access_log;
 pub mod admin;
 pub mod auth;
 pub mod check;

@@ -1,12 +1,11 @@
 //! The formats of an access log: one line for each request.
 
-use std::fmt::Write as _;
-
 use lacquer_shm::Tag;
 
-use crate::dates::{clf, utc};
-use crate::field_value::{Value, add_escaped};
-use crate::log_line::{self, LogLine};
+use crate::field_value::{Value, add_escaped, add_number};
+use crate::log_line::LogLine;
+use crate::parts::Parts;
+use crate::request_log::Needs;
 use crate::transaction::{REQUEST, RESPONSE, Transaction};
 
 /// A format of lines.
@@ -60,6 +59,7 @@ pub enum Known {
     Trace,
 }
 
+/// The names, in the order of the enum.
 const FIELDS: [(&str, Known); 18] = [
     ("time", Known::Time),
     ("epoch", Known::Epoch),
@@ -80,9 +80,10 @@ const FIELDS: [(&str, Known); 18] = [
     ("vxid", Known::Vxid),
     ("trace", Known::Trace),
 ];
-/// Bytes of a usual line.
-const LENGTH: usize = 512;
 const JSON_FIELDS: &str = "json:";
+/// The headers in the combined format.
+const COMBINED_HEADERS: [&str; 2] = ["Referer", "User-Agent"];
+const TRACE_DIGITS: usize = 32;
 /// The fields of the format `json`, which [`LogLine::json`] has too.
 const USUAL: [Known; 11] = [
     Known::Time,
@@ -133,30 +134,51 @@ impl Format {
         Ok(Format::Custom(parts))
     }
 
-    /// Returns the line of a request, without its end. `records` are all that the log has of it.
-    pub fn line(&self, request: &LogLine, records: &Transaction, has_colors: bool) -> String {
-        let mut line = String::with_capacity(LENGTH);
+    /// Returns the records that lines depend on.
+    pub fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
         match self {
-            Format::Json(fields) => {
-                for (at, field) in fields.iter().enumerate() {
-                    line.push(if at == 0 { '{' } else { ',' });
-                    field.add_name(&mut line);
-                    field.value(request, records).add_json(&mut line);
+            Format::Json(fields) => fields.iter().for_each(|field| field.add_needs(&mut needs)),
+            Format::Text => {}
+            Format::Combined => {
+                needs.add_tag(Tag::ReqProtocol);
+                for name in COMBINED_HEADERS {
+                    needs.add_header(REQUEST, name);
                 }
-                line.push('}');
             }
-            Format::Text => return request.text(has_colors),
-            Format::Combined => add_combined(&mut line, request, records),
             Format::Custom(parts) => {
                 for part in parts {
-                    match part {
-                        Part::Text(text) => line.push_str(text),
-                        Part::Field(field) => field.value(request, records).add_text(&mut line),
+                    if let Part::Field(field) = part {
+                        field.add_needs(&mut needs);
                     }
                 }
             }
         }
-        line
+        needs
+    }
+
+    /// Appends the line of a request, without its end. `records` are those that [`Format::needs`] names, at least.
+    pub fn add_line(&self, line: &mut String, request: &Parts<'_>, records: &Transaction, has_colors: bool) {
+        match self {
+            Format::Json(fields) => {
+                for (at, field) in fields.iter().enumerate() {
+                    line.push(if at == 0 { '{' } else { ',' });
+                    field.add_name(line);
+                    field.value(request, records).add_json(line);
+                }
+                line.push('}');
+            }
+            Format::Text => line.push_str(&LogLine::of_parts(records.vxid, request).text(has_colors)),
+            Format::Combined => add_combined(line, request, records),
+            Format::Custom(parts) => {
+                for part in parts {
+                    match part {
+                        Part::Text(text) => line.push_str(text),
+                        Part::Field(field) => field.value(request, records).add_text(line),
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -207,9 +229,7 @@ impl Field {
     /// Appends the name as the key of an object. Names need no escapes.
     fn add_name(&self, line: &mut String) {
         let (prefix, name) = match self {
-            Field::Known(known) => {
-                ("", FIELDS.iter().find(|(_, field)| field == known).map_or("", |(name, _)| name))
-            }
+            Field::Known(known) => ("", FIELDS[*known as usize].0),
             Field::Request(name) => ("req.", name.as_str()),
             Field::Response(name) => ("resp.", name.as_str()),
         };
@@ -219,7 +239,19 @@ impl Field {
         line.push_str("\":");
     }
 
-    fn value<'a>(&self, request: &'a LogLine, records: &'a Transaction) -> Value<'a> {
+    fn add_needs(&self, needs: &mut Needs) {
+        match self {
+            Field::Known(Known::Protocol) => needs.add_tag(Tag::ReqProtocol),
+            Field::Known(Known::Reason) => needs.add_tag(Tag::RespReason),
+            Field::Known(Known::Trace) => needs.add_tag(Tag::Notice),
+            // Every line has these records.
+            Field::Known(_) => {}
+            Field::Request(name) => needs.add_header(REQUEST, name),
+            Field::Response(name) => needs.add_header(RESPONSE, name),
+        }
+    }
+
+    fn value<'a>(&self, request: &Parts<'a>, records: &'a Transaction) -> Value<'a> {
         match self {
             Field::Known(known) => known.value(request, records),
             Field::Request(name) => records.header_bytes(REQUEST, name).into(),
@@ -229,71 +261,61 @@ impl Field {
 }
 
 impl Known {
-    fn value<'a>(self, request: &'a LogLine, records: &'a Transaction) -> Value<'a> {
+    fn value<'a>(self, request: &Parts<'a>, records: &'a Transaction) -> Value<'a> {
         match self {
-            Known::Time => Value::Own(utc(request.at)),
-            Known::Epoch => Value::Float(request.at),
-            Known::Client => Some(request.client.as_bytes()).filter(|client| !client.is_empty()).into(),
-            Known::Port => number(records, Tag::ReqStart, 1).into(),
-            Known::Method => records.first(Tag::ReqMethod).into(),
-            Known::Host => records.header_bytes(REQUEST, "Host").into(),
-            Known::Url => records.first(Tag::ReqURL).into(),
+            Known::Time => Value::Time(request.began().moment()),
+            Known::Epoch => Value::Decimal(request.began()),
+            Known::Client => Some(request.client()).filter(|client| !client.is_empty()).into(),
+            Known::Port => request.port().into(),
+            Known::Method => request.method().into(),
+            Known::Host => request.host().into(),
+            Known::Url => request.url().into(),
             Known::Protocol => records.last(Tag::ReqProtocol).into(),
-            Known::Status => Some(u64::from(request.status)).filter(|status| *status > 0).into(),
+            Known::Status => Some(u64::from(request.status())).filter(|status| *status > 0).into(),
             Known::Reason => records.last(Tag::RespReason).into(),
-            Known::Handling => Value::Bytes(request.how.as_bytes()),
-            Known::Bytes => Value::Number(request.bytes),
-            // The counts of bytes: received head, body and sum, and sent head, body and sum.
-            Known::BodyBytes => number(records, Tag::ReqAcct, 4).into(),
-            Known::RequestBytes => number(records, Tag::ReqAcct, 2).into(),
-            Known::Seconds => Value::Seconds(request.seconds),
-            Known::Wait => {
-                records.timestamp("Process").map_or(Value::None, |stamp| Value::Seconds(stamp.since_start))
+            Known::Handling => Value::Word(request.how()),
+            Known::Bytes => Value::Number(request.bytes()),
+            Known::BodyBytes => request.account(4).into(),
+            Known::RequestBytes => request.account(2).into(),
+            Known::Seconds => Value::Seconds(request.seconds()),
+            Known::Wait => request.process().map_or(Value::None, Value::Seconds),
+            Known::Vxid => Value::Number(records.vxid),
+            Known::Trace => {
+                records.trace().map_or(Value::None, |(context, _)| Value::Hex(context.trace(), TRACE_DIGITS))
             }
-            Known::Vxid => Value::Number(request.vxid),
-            Known::Trace => records
-                .trace()
-                .map_or(Value::None, |(context, _)| Value::Own(format!("{:032x}", context.trace()))),
         }
     }
-}
-
-/// Returns a number from the last record with a tag.
-fn number(records: &Transaction, tag: Tag, at: usize) -> Option<u64> {
-    log_line::number(records.last(tag)?.split(|byte| *byte == b' ').nth(at)?)
 }
 
 /// Appends the line of a request in the combined format.
-fn add_combined(line: &mut String, request: &LogLine, records: &Transaction) {
-    let header = |name| records.header_bytes(REQUEST, name);
+fn add_combined(line: &mut String, request: &Parts<'_>, records: &Transaction) {
     Known::Client.value(request, records).add_text(line);
     line.push_str(" - - [");
-    line.push_str(&clf(request.at));
+    request.began().moment().add_clf(line);
     line.push_str("] \"");
-    let (method, url) = (records.first(Tag::ReqMethod), records.first(Tag::ReqURL));
-    if method.is_none() && url.is_none() {
+    if request.method().is_none() && request.url().is_none() {
         line.push('-');
     } else {
-        add_escaped(line, method.unwrap_or_default());
+        add_escaped(line, request.method().unwrap_or_default());
         line.push(' ');
-        if let Some(host) = header("Host").filter(|host| !host.is_empty()) {
+        if let Some(host) = request.host().filter(|host| !host.is_empty()) {
             line.push_str("http://");
             add_escaped(line, host);
         }
-        add_escaped(line, url.unwrap_or_default());
+        add_escaped(line, request.url().unwrap_or_default());
         line.push(' ');
         add_escaped(line, records.last(Tag::ReqProtocol).unwrap_or_default());
     }
-    let _ = write!(line, "\" {} ", request.status);
-    match number(records, Tag::ReqAcct, 4).unwrap_or(0) {
+    line.push_str("\" ");
+    add_number(line, request.status().into());
+    line.push(' ');
+    match request.account(4).unwrap_or(0) {
         0 => line.push('-'),
-        bytes => {
-            let _ = write!(line, "{bytes}");
-        }
+        bytes => add_number(line, bytes),
     }
-    for name in ["Referer", "User-Agent"] {
+    for name in COMBINED_HEADERS {
         line.push_str(" \"");
-        Value::from(header(name)).add_text(line);
+        Value::from(records.header_bytes(REQUEST, name)).add_text(line);
         line.push('"');
     }
 }
@@ -304,30 +326,24 @@ mod tests {
     use crate::transaction::transaction;
     use serde_json::Value;
 
-    fn request() -> LogLine {
-        LogLine {
-            vxid: 3,
-            at: 1_709_164_799.25,
-            client: "127.0.0.1".to_owned(),
-            method: "GET".to_owned(),
-            host: String::new(),
-            url: "/\"a\\x0a".to_owned(),
-            status: 200,
-            how: "hit",
-            bytes: 5,
-            seconds: 0.001,
-        }
+    fn line(format: &str, records: &Transaction) -> String {
+        line_of(&Format::parse(format).expect(format), records)
     }
 
-    fn line(format: &str, records: &Transaction) -> String {
-        Format::parse(format).expect(format).line(&request(), records, false)
+    /// Returns a line of the records that the format needs.
+    fn line_of(format: &Format, records: &Transaction) -> String {
+        let (needs, mut records) = (format.needs(), records.clone());
+        records.retain(|record| needs.has(record));
+        let (mut line, parts) = (String::new(), Parts::of(&records).expect("a request"));
+        format.add_line(&mut line, &parts, &records, false);
+        line
     }
 
     #[test]
     fn formats_are_parsed_and_written() {
         let all = "{time} [{client}] {method} {host}{url} {status} {handling} {bytes} {seconds}";
         for (format, expected) in [
-            (all, r#"2024-02-28T23:59:59.250Z [127.0.0.1] GET -/\"a\x0a 200 hit 5 0.001000"#),
+            (all, r#"2024-02-28T23:59:59.250Z [127.0.0.1] GET -/\"a\x0a 200 hit 25 0.011000"#),
             ("'{req.user-agent}' {epoch}", r#"'a \"b\"\x01</script>' 1709164799.25"#),
             (r#"{{"u":"{url}","n":{{}}}}"#, r#"{"u":"/\"a\x0a","n":{}}"#),
             ("{{url}} {url}}", r#"{url} /\"a\x0a}"#),
@@ -358,14 +374,18 @@ mod tests {
             3,
             "req 2 rxreq",
             &[
+                (Tag::Timestamp, "Start: 1709164799.250000 0.000000 0.000000"),
                 (Tag::ReqStart, "127.0.0.1 1234 a0"),
                 (Tag::ReqMethod, "GET"),
                 (Tag::ReqURL, "/\"a\n"),
                 (Tag::ReqProtocol, "HTTP/1.1"),
                 (Tag::ReqHeader, &format!("User-Agent: {agent}")),
+                (Tag::Hit, "2 10.0 10.0 0.0"),
                 (Tag::RespHeader, "Age: 7"),
+                (Tag::RespStatus, "200"),
                 (Tag::RespReason, "OK"),
-                (Tag::Timestamp, "Process: 1709164799.26 0.01 0.01"),
+                (Tag::Timestamp, "Process: 1709164799.260000 0.010000 0.010000"),
+                (Tag::Timestamp, "Resp: 1709164799.261000 0.011000 0.001000"),
                 (Tag::ReqAcct, "10 0 10 20 5 25"),
             ],
         )
@@ -382,22 +402,25 @@ mod tests {
         assert_eq!((&value["resp.Age"], &value["resp.None"]), (&Value::from("7"), &Value::Null));
         assert_eq!((value["body_bytes"].as_u64(), value["request_bytes"].as_u64()), (Some(5), Some(10)));
         assert!(names.split(',').all(|name| value.get(name).is_some()), "{text}");
-        let nothing = LogLine { at: f64::NAN, seconds: f64::INFINITY, ..request() };
-        let format = Format::parse("json:epoch,seconds").expect("correct");
-        let text = format.line(&nothing, &transaction(3, "req 2 rxreq", &[]), false);
-        assert_eq!(text, "{\"epoch\":null,\"seconds\":null}");
+        let damaged = transaction(3, "req 2 rxreq", &[(Tag::Timestamp, "Start: NaN inf inf")]);
+        assert_eq!(line("json:epoch,seconds", &damaged), "{\"epoch\":null,\"seconds\":null}");
+    }
+
+    #[test]
+    fn fields_have_their_names() {
+        for (at, (name, field)) in FIELDS.into_iter().enumerate() {
+            assert_eq!(field as usize, at, "{name}");
+        }
     }
 
     #[test]
     fn fields_have_one_type_in_all_json() {
         for records in [records(), transaction(3, "req 2 rxreq", &[])] {
             let of_line = LogLine::of(&records).expect("a request");
-            let usual: Value =
-                serde_json::from_str(&Format::json().line(&of_line, &records, false)).expect("it is JSON");
+            let usual: Value = serde_json::from_str(&line_of(&Format::json(), &records)).expect("it is JSON");
             assert_eq!(usual, of_line.json());
-            let chosen = Format::parse("json:time,method,url,host").expect("correct");
-            let chosen: Value =
-                serde_json::from_str(&chosen.line(&of_line, &records, false)).expect("it is JSON");
+            let chosen = line("json:time,method,url,host", &records);
+            let chosen: Value = serde_json::from_str(&chosen).expect("it is JSON");
             for (name, value) in chosen.as_object().expect("an object") {
                 assert_eq!(value, &usual[name], "{name}");
             }
@@ -425,7 +448,8 @@ mod tests {
             );
             assert_eq!(line("'\"{req.user-agent}\"'", &records_of(agent)), format!("'\"{shown}\"'"));
         }
-        let refused = transaction(3, "req 2 rxreq", &[(Tag::ReqAcct, "1 0 1 2 0 2")]);
-        assert!(line("combined", &refused).contains("] \"-\" 200 - \"-\" \"-\""));
+        let refused =
+            transaction(3, "req 2 rxreq", &[(Tag::RespStatus, "400"), (Tag::ReqAcct, "1 0 1 2 0 2")]);
+        assert!(line("combined", &refused).contains("] \"-\" 400 - \"-\" \"-\""));
     }
 }

@@ -2,6 +2,10 @@
 
 use std::fmt::Write as _;
 
+use lacquer_shm::vsl::text;
+
+use crate::dates::Moment;
+use crate::decimal::Decimal;
 use crate::page::{add_plain_char, plain};
 
 /// The value of a field.
@@ -11,12 +15,15 @@ pub enum Value<'a> {
     None,
     /// Bytes that others may have sent.
     Bytes(&'a [u8]),
-    /// A text that needs no escapes.
-    Own(String),
+    /// A word that needs no escapes.
+    Word(&'static str),
+    /// A number in base 16, with this number of digits.
+    Hex(u128, usize),
     Number(u64),
-    Float(f64),
+    Time(Moment),
+    Decimal(Decimal<'a>),
     /// A duration, which texts show with six decimals.
-    Seconds(f64),
+    Seconds(Decimal<'a>),
 }
 
 impl<'a> From<Option<&'a [u8]>> for Value<'a> {
@@ -34,36 +41,55 @@ impl From<Option<u64>> for Value<'_> {
 impl Value<'_> {
     /// Appends the value as JSON.
     pub fn add_json(&self, line: &mut String) {
-        let _ = match self {
-            Value::Bytes(bytes) => match printable(bytes).filter(|text| !text.contains(['"', '\\'])) {
-                Some(text) => write!(line, "\"{text}\""),
-                None => write!(line, "{}", serde_json::Value::from(plain(bytes))),
+        match self {
+            Value::None => line.push_str("null"),
+            Value::Bytes(bytes) => match unescaped(bytes) {
+                Some(text) => add_quoted(line, |line| line.push_str(text)),
+                None => {
+                    let _ = write!(line, "{}", serde_json::Value::from(plain(bytes)));
+                }
             },
-            Value::Own(text) => write!(line, "\"{text}\""),
-            Value::Number(number) => write!(line, "{number}"),
-            Value::Float(number) | Value::Seconds(number) if number.is_finite() => write!(line, "{number:?}"),
-            Value::None | Value::Float(_) | Value::Seconds(_) => write!(line, "null"),
-        };
+            Value::Word(word) => add_quoted(line, |line| line.push_str(word)),
+            Value::Hex(..) | Value::Time(_) => add_quoted(line, |line| self.add_text(line)),
+            Value::Number(number) => add_number(line, *number),
+            Value::Decimal(number) | Value::Seconds(number) => number.add_json(line),
+        }
     }
 
     /// Appends the value for a text, in which it may be in quotes. An absent or empty one is `-`.
     pub fn add_text(&self, line: &mut String) {
-        let _ = match self {
-            Value::None | Value::Bytes([]) => write!(line, "-"),
-            Value::Bytes(bytes) => return add_escaped(line, bytes),
-            Value::Own(text) => write!(line, "{text}"),
-            Value::Number(number) => write!(line, "{number}"),
-            Value::Float(number) => write!(line, "{number}"),
-            Value::Seconds(number) => write!(line, "{number:.6}"),
-        };
+        match self {
+            Value::None | Value::Bytes([]) => line.push('-'),
+            Value::Bytes(bytes) => add_escaped(line, bytes),
+            Value::Word(word) => line.push_str(word),
+            Value::Hex(number, digits) => {
+                let _ = write!(line, "{number:0digits$x}");
+            }
+            Value::Number(number) => add_number(line, *number),
+            Value::Time(moment) => moment.add_utc(line),
+            Value::Decimal(number) => number.add_text(line),
+            Value::Seconds(number) => number.add_six(line),
+        }
     }
+}
+
+fn add_quoted(line: &mut String, add: impl FnOnce(&mut String)) {
+    line.push('"');
+    add(line);
+    line.push('"');
+}
+
+/// Appends a number in base 10.
+pub fn add_number(line: &mut String, number: u64) {
+    let mut buffer = [0; text::MAX];
+    line.push_str(std::str::from_utf8(text::digits(number, &mut buffer)).unwrap_or_default());
 }
 
 /// Appends bytes so that they end no quoted text, and so that different bytes remain different: a quote and a backslash get a
 /// backslash, and other bytes are escaped as by [`plain`].
 pub fn add_escaped(text: &mut String, bytes: &[u8]) {
-    if let Some(printable) = printable(bytes).filter(|text| !text.contains(['"', '\\'])) {
-        return text.push_str(printable);
+    if let Some(unescaped) = unescaped(bytes) {
+        return text.push_str(unescaped);
     }
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -78,10 +104,10 @@ pub fn add_escaped(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Returns bytes as text if all of them are printable ASCII.
-fn printable(bytes: &[u8]) -> Option<&str> {
-    let is_printable = bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));
-    std::str::from_utf8(bytes).ok().filter(|_| is_printable)
+/// Returns bytes as text if all of them are printable ASCII and none of them is a quote or a backslash.
+fn unescaped(bytes: &[u8]) -> Option<&str> {
+    let is_unescaped = |byte: &u8| matches!(byte, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~');
+    std::str::from_utf8(bytes).ok().filter(|_| bytes.iter().all(is_unescaped))
 }
 
 #[cfg(test)]
@@ -102,10 +128,14 @@ mod tests {
                 "\\\\x41\\x01\\x0a\\xff\u{e9}",
             ),
             (Value::Bytes("\u{202e}".as_bytes()), r#""\\u{202e}""#, "\\u{202e}"),
-            (Value::Own("a".to_owned()), "\"a\"", "a"),
+            (Value::Bytes(b"a\x7f"), r#""a\\x7f""#, r"a\x7f"),
+            (Value::Word("a"), "\"a\"", "a"),
+            (Value::Hex(0xab, 4), "\"00ab\"", "00ab"),
             (Value::Number(7), "7", "7"),
-            (Value::Seconds(0.5), "0.5", "0.500000"),
-            (Value::Float(f64::NAN), "null", "NaN"),
+            (Value::Number(u64::MAX), "18446744073709551615", "18446744073709551615"),
+            (Value::Time(Moment::new(7, 8)), "\"1970-01-01T00:00:07.008Z\"", "1970-01-01T00:00:07.008Z"),
+            (Value::Seconds(Decimal::Other(0.5)), "0.5", "0.500000"),
+            (Value::Decimal(Decimal::Other(f64::NAN)), "null", "NaN"),
         ] {
             let (mut as_json, mut as_text) = (String::new(), String::new());
             value.add_json(&mut as_json);

@@ -8,6 +8,7 @@
 pub mod access_log;
 pub mod counters;
 mod dates;
+mod decimal;
 pub mod directory;
 mod fault;
 mod field_value;
@@ -18,6 +19,7 @@ pub mod log_line;
 pub mod log_sink;
 pub mod management;
 pub mod page;
+pub mod parts;
 pub mod request;
 pub mod request_log;
 pub mod ring;

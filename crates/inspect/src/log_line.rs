@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lacquer_shm::Tag;
 use serde_json::{Value, json};
 
 use crate::dates::utc;
-use crate::page::{WIDTH, duration, plain};
-use crate::transaction::{Kind, REQUEST, Timestamp, Transaction};
+use crate::page::{WIDTH, duration, first_chars, plain};
+use crate::parts::Parts;
+use crate::transaction::Transaction;
 
 /// A request in the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub struct LogLine {
 }
 
 /// Which requests are shown.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
     /// A text that host and URL contain.
     pub url: Option<String>,
@@ -38,164 +38,25 @@ pub struct Filter {
     pub vxid: Option<u64>,
 }
 
-/// The records of a request that its line is made of.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Parts<'a> {
-    start: &'a [u8],
-    method: Option<&'a [u8]>,
-    pub host: &'a [u8],
-    url: Option<&'a [u8]>,
-    status: &'a [u8],
-    account: &'a [u8],
-    hit: &'a [u8],
-    steps: u8,
-    /// The first and the last timestamp, and the one when the response began.
-    stamps: [Option<&'a [u8]>; 3],
-}
-
-/// The steps by which the cache treated a request: the bits of [`Parts::steps`], and the words for them.
-const STEPS: [(u8, &str); 6] = [
-    (PURGE, "purge"),
-    (PIPE, "pipe"),
-    (HIT_PASS, "hit-for-pass"),
-    (HIT_MISS, "hit-for-miss"),
-    (PASS, "pass"),
-    (MISS, "miss"),
-];
-const PURGE: u8 = 1;
-const PIPE: u8 = 2;
-const HIT_PASS: u8 = 4;
-const HIT_MISS: u8 = 8;
-const PASS: u8 = 16;
-const MISS: u8 = 32;
-const SYNTH: u8 = 64;
-
-impl<'a> Parts<'a> {
-    /// Returns the parts of a request of a client. Includes and restarted requests have none.
-    pub fn of(request: &'a Transaction) -> Option<Parts<'a>> {
-        if request.kind != Kind::Request || request.reason == "esi" {
-            return None;
-        }
-        let mut parts = Parts::default();
-        for record in request.records() {
-            let text = record.text;
-            match record.tag {
-                Tag::ReqStart => parts.start = text,
-                Tag::ReqMethod => parts.method = parts.method.or(Some(text)),
-                Tag::ReqURL => parts.url = parts.url.or(Some(text)),
-                tag if tag == REQUEST.0 || tag == REQUEST.1 => {
-                    if let Some(host) = host(text) {
-                        parts.host = if tag == REQUEST.0 { host } else { b"" };
-                    }
-                }
-                Tag::RespStatus => parts.status = text,
-                Tag::ReqAcct => parts.account = text,
-                Tag::Hit => parts.hit = text,
-                Tag::HitPass => parts.steps |= HIT_PASS,
-                Tag::HitMiss => parts.steps |= HIT_MISS,
-                Tag::Timestamp => parts.stamp(text),
-                Tag::VCL_call => parts.steps |= step(text),
-                Tag::VCL_return if text == b"restart" => return None,
-                Tag::VCL_return if text == b"purge" => parts.steps |= PURGE,
-                _ => {}
-            }
-        }
-        Some(parts)
-    }
-
-    fn stamp(&mut self, text: &'a [u8]) {
-        let [first, last, process] = &mut self.stamps;
-        *first = first.or(Some(text));
-        *last = Some(text);
-        // Behind the name of the step are numbers. VCL may have written names that begin with it.
-        if text.strip_prefix(b"Process: ").is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit)) {
-            *process = Some(text);
-        }
-    }
-
-    pub fn url(&self) -> &'a [u8] {
-        self.url.unwrap_or_default()
-    }
-
-    pub fn status(&self) -> u16 {
-        number(self.status).and_then(|status| u16::try_from(status).ok()).unwrap_or(0)
-    }
-
-    /// Returns the bytes that were sent to the client.
-    pub fn bytes(&self) -> u64 {
-        self.account.split(|byte| *byte == b' ').nth(5).and_then(number).unwrap_or(0)
-    }
-
-    /// Returns when it began, in seconds since the epoch.
-    fn at(&self) -> f64 {
-        self.stamps[0].and_then(Timestamp::parse).map_or(0.0, |stamp| stamp.at)
-    }
-
-    /// Returns the seconds that it took.
-    fn seconds(&self) -> f64 {
-        self.stamps[1].and_then(Timestamp::parse).map_or(0.0, |stamp| stamp.since_start)
-    }
-
-    /// Returns the seconds until the response began, or that it took if none did.
-    pub fn wait(&self) -> f64 {
-        let process = self.stamps[2].and_then(Timestamp::parse);
-        process.map_or_else(|| self.seconds(), |stamp| stamp.since_start)
-    }
-
-    /// Returns how the cache treated it.
-    pub fn how(&self) -> &'static str {
-        match STEPS.iter().find(|(step, _)| self.steps & step != 0) {
-            Some((_, word)) => word,
-            None if self.is_graced() => "graced-hit",
-            None if !self.hit.is_empty() => "hit",
-            None if self.steps & SYNTH != 0 => "synth",
-            None => "refused",
-        }
-    }
-
-    fn is_graced(&self) -> bool {
-        let ttl = self.hit.split(|byte| *byte == b' ').nth(1).and_then(|ttl| std::str::from_utf8(ttl).ok());
-        ttl.and_then(|ttl| ttl.parse::<f64>().ok()).is_some_and(|ttl| ttl < 0.0)
-    }
-}
-
-/// Returns the bit of a VCL subroutine.
-fn step(called: &[u8]) -> u8 {
-    match called {
-        b"PIPE" => PIPE,
-        b"PASS" => PASS,
-        b"MISS" => MISS,
-        b"SYNTH" => SYNTH,
-        _ => 0,
-    }
-}
-
-/// Returns the value of a header if it is the host.
-pub fn host(header: &[u8]) -> Option<&[u8]> {
-    let (name, value) = header.split_first_chunk::<5>()?;
-    name.eq_ignore_ascii_case(b"host:").then(|| value.trim_ascii())
-}
-
-pub(crate) fn number(digits: &[u8]) -> Option<u64> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
 impl LogLine {
     /// Returns the line of a request of a client. Includes and restarted requests have none.
     pub fn of(request: &Transaction) -> Option<LogLine> {
-        let parts = Parts::of(request)?;
-        Some(LogLine {
-            vxid: request.vxid,
-            at: parts.at(),
-            client: plain(parts.start.split(|byte| *byte == b' ').next().unwrap_or_default()),
-            method: plain(parts.method.unwrap_or_default()),
-            host: plain(parts.host),
-            url: plain(parts.url()),
+        Parts::of(request).map(|parts| LogLine::of_parts(request.vxid, &parts))
+    }
+
+    pub fn of_parts(vxid: u64, parts: &Parts<'_>) -> LogLine {
+        LogLine {
+            vxid,
+            at: parts.began().value(),
+            client: plain(parts.client()),
+            method: plain(parts.method().unwrap_or_default()),
+            host: plain(parts.host().unwrap_or_default()),
+            url: plain(parts.url().unwrap_or_default()),
             status: parts.status(),
             how: parts.how(),
             bytes: parts.bytes(),
-            seconds: parts.seconds(),
-        })
+            seconds: parts.seconds().value(),
+        }
     }
 
     /// Returns the line as text, in color if `has_colors`.
@@ -210,10 +71,8 @@ impl LogLine {
         );
         let room = WIDTH.saturating_sub(head.chars().count() + tail.chars().count()).max(10);
         let mut what = format!("{} {}{}", self.method, self.host, self.url);
-        if let Some((end, _)) =
-            what.char_indices().nth(room).map(|_| what.char_indices().nth(room - 3).unwrap_or((0, ' ')))
-        {
-            what.truncate(end);
+        if first_chars(&what, room).len() < what.len() {
+            what.truncate(first_chars(&what, room - 3).len());
             what.push_str("...");
         }
         let color = match self.status {
@@ -223,8 +82,8 @@ impl LogLine {
             _ => "",
         };
         let line = format!("{head}{what:<room$}{tail}");
-        let line: String = line.chars().take(WIDTH).collect();
-        if has_colors && !color.is_empty() { format!("{color}{line}\x1b[0m") } else { line }
+        let line = first_chars(&line, WIDTH);
+        if has_colors && !color.is_empty() { format!("{color}{line}\x1b[0m") } else { line.to_owned() }
     }
 
     /// Returns the fields of the format `json`, which `access_log` has too. Absent ones are null.
@@ -280,6 +139,7 @@ pub fn now() -> f64 {
 mod tests {
     use super::*;
     use crate::transaction::transaction;
+    use lacquer_shm::Tag;
 
     fn line(records: &[(Tag, &str)]) -> LogLine {
         LogLine::of(&transaction(3, "req 2 rxreq", records)).expect("a request")

@@ -49,11 +49,15 @@ fn is_invisible(c: char) -> bool {
 /// Escapes like [`plain`], and shortens long values.
 pub fn short(bytes: &[u8]) -> String {
     let text = plain(bytes);
-    let end = if text.len() > MAX_VALUE { text.char_indices().nth(MAX_VALUE) } else { None };
-    match end {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
-    }
+    let start = first_chars(&text, MAX_VALUE);
+    if start.len() < text.len() { format!("{start}...") } else { text }
+}
+
+/// Returns the first characters of a text, at most this number.
+pub fn first_chars(text: &str, count: usize) -> &str {
+    // A character has at least one byte.
+    let end = if text.len() > count { text.char_indices().nth(count) } else { None };
+    end.map_or(text, |(end, _)| &text[..end])
 }
 
 /// Escapes each line of a text.
@@ -138,6 +142,9 @@ mod tests {
         let text = plain(b"/a\x1b[31m\r\n\x7f\xff\xc3\xa9\xe2\x80\xae\xc2\x9b");
         assert_eq!(text, "/a\\x1b[31m\\x0d\\x0a\\x7f\\xffé\\u{202e}\\u{9b}");
         assert_eq!(short(&[b'x'; 1000]).len(), MAX_VALUE + 3);
+        for (count, start) in [(0, ""), (1, "é"), (2, "éa"), (3, "éaé"), (4, "éaé")] {
+            assert_eq!(first_chars("éaé", count), start);
+        }
     }
 
     #[test]

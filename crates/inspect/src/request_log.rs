@@ -1,11 +1,41 @@
 //! The requests in the log, one line for each that has ended.
 
+use lacquer_shm::Tag;
+
 use crate::directory::Directory;
 use crate::fault::Fault;
 use crate::follow::{Follower, Sink};
 use crate::log_line::LogLine;
+use crate::parts::{self, Parts};
 use crate::ring::Record;
-use crate::transaction::{Grouping, Transaction};
+use crate::transaction::{Grouping, Transaction, has_name};
+
+/// The records of requests that are read, besides those that every line needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Needs {
+    tags: Vec<Tag>,
+    /// The names of headers, and the tags of their records.
+    headers: Vec<(Tag, Tag, String)>,
+}
+
+impl Needs {
+    pub fn add_tag(&mut self, tag: Tag) {
+        self.tags.push(tag);
+    }
+
+    /// Adds the records of a header, by which it was set or removed.
+    pub fn add_header(&mut self, (set, unset): (Tag, Tag), name: &str) {
+        self.headers.push((set, unset, name.to_owned()));
+    }
+
+    #[inline]
+    pub fn has(&self, record: &Record<'_>) -> bool {
+        let is_header = |(set, unset, name): &(Tag, Tag, String)| {
+            (record.tag == *set || record.tag == *unset) && has_name(record.text, name)
+        };
+        parts::is_needed(record) || self.tags.contains(&record.tag) || self.headers.iter().any(is_header)
+    }
+}
 
 /// A reader of requests, which follows the daemon from one worker to the next.
 #[derive(Debug)]
@@ -13,20 +43,26 @@ pub struct RequestLog {
     follower: Follower,
     /// Transactions that have not ended.
     grouping: Grouping,
+    needs: Needs,
     missed: u64,
 }
 
 struct Requests<'a> {
     grouping: &'a mut Grouping,
+    needs: &'a Needs,
     missed: &'a mut u64,
-    each: &'a mut dyn FnMut(LogLine, &Transaction),
+    each: &'a mut dyn FnMut(&Parts<'_>, &Transaction),
 }
 
 impl Sink for Requests<'_> {
+    #[inline]
     fn record(&mut self, record: Record<'_>) {
+        if !self.needs.has(&record) {
+            return;
+        }
         let Some(ended) = self.grouping.add(&record) else { return };
-        if let Some(line) = LogLine::of(ended) {
-            (self.each)(line, ended);
+        if let Some(parts) = Parts::of(ended) {
+            (self.each)(&parts, ended);
         }
     }
 
@@ -39,20 +75,21 @@ impl Sink for Requests<'_> {
 
 impl RequestLog {
     /// Opens the log at its oldest record.
-    pub fn open(directory: &Directory) -> Result<RequestLog, Fault> {
+    pub fn open(directory: &Directory, needs: Needs) -> Result<RequestLog, Fault> {
         let follower = Follower::at_start(directory.clone())?;
-        Ok(RequestLog { follower, grouping: Grouping::default(), missed: 0 })
+        Ok(RequestLog { follower, grouping: Grouping::default(), needs, missed: 0 })
     }
 
     /// Reads the requests that have ended since the last call.
     pub fn read(&mut self, each: &mut dyn FnMut(LogLine)) -> Result<(), Fault> {
-        self.read_with(&mut |line, _| each(line))
+        self.read_with(&mut |parts, records| each(LogLine::of_parts(records.vxid, parts)))
     }
 
-    /// Reads like [`RequestLog::read`], with all records of each request.
-    pub fn read_with(&mut self, each: &mut dyn FnMut(LogLine, &Transaction)) -> Result<(), Fault> {
-        let mut requests = Requests { grouping: &mut self.grouping, missed: &mut self.missed, each };
-        self.follower.read(None, &mut requests).map(drop)
+    /// Reads like [`RequestLog::read`], with the records of each request.
+    pub fn read_with(&mut self, each: &mut dyn FnMut(&Parts<'_>, &Transaction)) -> Result<(), Fault> {
+        let RequestLog { follower, grouping, needs, missed } = self;
+        let mut requests = Requests { grouping, needs, missed, each };
+        follower.read(None, &mut requests).map(drop)
     }
 
     /// Returns how often records were overwritten before they were read.

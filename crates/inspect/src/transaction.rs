@@ -115,12 +115,9 @@ impl Transaction {
     fn header_bytes_until(&self, (set, unset): (Tag, Tag), name: &str, end: usize) -> Option<&[u8]> {
         let mut value = None;
         for record in self.records().take(end).filter(|record| record.tag == set || record.tag == unset) {
-            let Some((_, text)) =
-                header_parts(record.text).filter(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))
-            else {
-                continue;
-            };
-            value = (record.tag == set).then_some(text);
+            if has_name(record.text, name) {
+                value = (record.tag == set).then(|| record.text[name.len() + 1..].trim_ascii());
+            }
         }
         value
     }
@@ -211,6 +208,14 @@ fn relation(text: &[u8]) -> Option<(Kind, u64, &str)> {
 pub fn split_header(record: &[u8]) -> Option<(&str, String)> {
     let (name, value) = header_parts(record)?;
     Some((std::str::from_utf8(name).ok()?, text(value)))
+}
+
+/// Returns whether a record of a header has this name.
+pub fn has_name(record: &[u8], name: &str) -> bool {
+    let found = record.split_at_checked(name.len());
+    found.is_some_and(|(found, rest)| {
+        rest.first() == Some(&b':') && found.eq_ignore_ascii_case(name.as_bytes())
+    })
 }
 
 fn header_parts(record: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -1,7 +1,7 @@
 //! Reports of the log: requests, fetches, and the health of origins, from records that anybody may have written.
 
-use lacquer_inspect::log_line::{Parts, host};
 use lacquer_inspect::page::{add_plain, plain, short};
+use lacquer_inspect::parts::{self, Parts};
 use lacquer_inspect::ring::Record;
 use lacquer_inspect::transaction::{Grouping, Kind, Transaction};
 use lacquer_shm::Tag;
@@ -93,8 +93,8 @@ impl Event {
 impl Seen {
     fn of(request: &Transaction) -> Option<Seen> {
         let parts = Parts::of(request)?;
-        let mut url = plain(parts.host);
-        add_plain(&mut url, parts.url());
+        let mut url = plain(parts.host().unwrap_or_default());
+        add_plain(&mut url, parts.url().unwrap_or_default());
         let wait = parts.wait();
         let wait = if wait.is_finite() { wait.max(0.0) } else { 0.0 };
         Some(Seen { url: visible(url), status: parts.status(), how: parts.how(), bytes: parts.bytes(), wait })
@@ -148,26 +148,12 @@ impl Collector {
 pub fn is_needed(record: &Record<'_>) -> bool {
     match record.tag {
         Tag::Begin => !record.text.starts_with(b"sess"),
-        Tag::ReqHeader | Tag::ReqUnset => host(record.text).is_some(),
         Tag::Timestamp => {
             let is_step = |step: &[u8]| record.text.starts_with(step);
             [&b"Start:"[..], b"Process:", b"Resp:", b"Beresp:", b"Pipe"].into_iter().any(is_step)
         }
-        Tag::End
-        | Tag::ReqMethod
-        | Tag::ReqURL
-        | Tag::ReqAcct
-        | Tag::RespStatus
-        | Tag::VCL_call
-        | Tag::VCL_return
-        | Tag::VCL_use
-        | Tag::Hit
-        | Tag::HitPass
-        | Tag::HitMiss
-        | Tag::BackendOpen
-        | Tag::BerespStatus
-        | Tag::FetchError => true,
-        _ => false,
+        Tag::VCL_use | Tag::BackendOpen | Tag::BerespStatus | Tag::FetchError => true,
+        _ => parts::is_needed(record),
     }
 }
 

@@ -7,6 +7,8 @@
 
 use std::collections::HashMap;
 
+use lacquer_inspect::page::first_chars;
+
 /// Maximum number of characters of a text; longer ones are cut, and count as one if they are equal up to there.
 pub const MAX_TEXT: usize = 400;
 
@@ -53,8 +55,7 @@ impl Sketch {
 
     /// Counts an occurrence of a text.
     pub fn add(&mut self, text: &str, tally: &Tally) {
-        let end = if text.len() > MAX_TEXT { text.char_indices().nth(MAX_TEXT) } else { None };
-        let text = end.map_or(text, |(end, _)| &text[..end]);
+        let text = first_chars(text, MAX_TEXT);
         let at = match self.places.get(text) {
             Some(&at) => at,
             None => self.place(text),

@@ -2,6 +2,8 @@
 //!
 //! A text that was dropped had a duration below all that are kept, so the maximum of each kept text is exact.
 
+use lacquer_inspect::page::first_chars;
+
 use crate::sketch::MAX_TEXT;
 
 /// The slowest request of a URL.
@@ -30,7 +32,7 @@ impl Slowest {
         if !seconds.is_finite() || is_full && self.all.last().is_some_and(|last| last.seconds >= seconds) {
             return;
         }
-        let text: String = text.chars().take(MAX_TEXT).collect();
+        let text = first_chars(text, MAX_TEXT);
         if let Some(at) = self.all.iter().position(|slow| slow.text == text) {
             if self.all[at].seconds >= seconds {
                 return;
@@ -38,7 +40,7 @@ impl Slowest {
             self.all.remove(at);
         }
         let at = self.all.partition_point(|slow| slow.seconds >= seconds);
-        self.all.insert(at, Slow { text, seconds, status, how });
+        self.all.insert(at, Slow { text: text.to_owned(), seconds, status, how });
         self.all.truncate(self.capacity);
     }
 

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use lacquer_cli::access_log;
 use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
 use rustix::fs::{FlockOperation, StatFs, flock};
 
@@ -40,6 +41,8 @@ impl Drop for OwnFolder {
     fn drop(&mut self) {
         let Some(folder) = std::env::var_os(OWN_FOLDER) else { return };
         let _root = self.0.raise();
+        // A companion that was killed has left it.
+        let _ = fs::remove_file(Path::new(&folder).join(access_log::FILE));
         let is_gone = match fs::remove_dir(&folder) {
             Ok(()) => true,
             Err(error) => error.kind() == io::ErrorKind::NotFound,

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use lacquer_cli::access_log::Counts;
+
 use super::family::MessageFamily;
 use super::latency::{Buckets, LIMITS, Latencies};
 use super::messages::FamilyMessage;
@@ -21,6 +23,8 @@ pub struct Own {
     pub dropped: u64,
     /// The number of times that records of the log were overwritten before they were read.
     pub overruns: u64,
+    /// The counts of the access log that `lacquer run` writes, if it does.
+    pub access_log: Option<Counts>,
     /// The counts of spans and exports for a collector, if there is one.
     pub exported: Option<Exported>,
 }
@@ -202,6 +206,18 @@ impl Writer {
             "Times that records of the log were overwritten before the histograms counted them",
         );
         self.sample(&name, &[], own.overruns);
+        if let Some(counts) = own.access_log {
+            let name = self.head(
+                "lacquer_access_log_lines",
+                "counter",
+                "Lines of the access log of lacquer run, by what became of them",
+            );
+            let outcomes =
+                [("written", counts.written), ("dropped", counts.dropped), ("missed", counts.missed)];
+            for (outcome, count) in outcomes {
+                self.sample(&name, &[("outcome", outcome)], count);
+            }
+        }
         if let Some(exported) = own.exported {
             self.exported(exported);
         }

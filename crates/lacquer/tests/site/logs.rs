@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::time::Duration;
 
+use lacquer_cli::access_log::Counts;
 use lacquer_testing::Folder;
 use lacquer_testing::admin::AdminPort;
 use lacquer_testing::daemon::{signal, until};
@@ -54,12 +55,28 @@ fn a_collector_that_does_not_read_holds_up_nobody() {
     let _collector = UnixListener::bind(&path).expect("the path is free");
     let target = format!("unix:{}", path.display());
     let long = format!("{{url}}{}", "x".repeat(60_000));
-    let site = Site::start(&["--backend", &app.url(), "--log", &long, "--log-to", &target], &[]);
+    let words = ["--backend", &app.url(), "--log", &long, "--log-to", &target, "--web", "127.0.0.1:0"];
+    let site = Site::start(&words, &[]);
     for number in 0..120 {
         site.get(&format!("/{number}"));
     }
     assert!(until(|| site.folder.read("err").contains("lines of the access log were dropped")));
     assert_eq!(site.get("/after"), "page 121");
+    let port = AdminPort::of(&site.folder.join("instance")).expect("it is published");
+    let lines = || -> Option<[u64; 3]> {
+        let metrics = port.ask("GET", "/metrics", "").ok()?;
+        let text = String::from_utf8_lossy(&metrics.body).into_owned();
+        let value = |outcome: &str| {
+            let name = format!("lacquer_access_log_lines_total{{outcome=\"{outcome}\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok())
+        };
+        Some([value("written")?, value("dropped")?, value("missed")?])
+    };
+    let are_counted = || {
+        lines()
+            .is_some_and(|[written, dropped, missed]| written + dropped == 121 && dropped > 0 && missed == 0)
+    };
+    assert!(until(are_counted), "{:?}", lines());
 }
 
 #[test]
@@ -105,14 +122,24 @@ fn a_log_survives_its_processes() {
     let is_child = |(_, parent): &&(u32, u32)| all.iter().any(|(id, _)| id == parent);
     let writer = all.iter().find(is_child).expect("it has a supervisor").0;
     let supervisor = all.iter().find(|found| !is_child(found)).expect("the supervisor").0;
+    let counts = || Counts::parse(&site.folder.read("instance/_.access_log"));
+    assert!(until(|| counts() == Some(Counts { written: 1, dropped: 0, missed: 0 })), "{:?}", counts());
     signal(writer, "-KILL");
     assert!(until(|| site.folder.read("err").contains("is started again")), "{}", site.folder.read("err"));
-    let mut number = 0;
+    let mut number: u64 = 0;
     assert!(until(|| {
         number += 1;
         site.get(&format!("/again/{number}"));
         site.folder.read("out").contains("/again/")
     }));
+    // Those that were served meanwhile have no line. The daemon's own count may be a little late.
+    let are_counted = || {
+        let lines = site.folder.read("out").matches("/again/").count() as u64;
+        let lacking = 1..=number - lines;
+        counts()
+            .is_some_and(|now| now.written == 1 + lines && lacking.contains(&now.missed) && now.dropped == 0)
+    };
+    assert!(until(are_counted), "{number}: {:?}", counts());
     signal(supervisor, "-KILL");
     site.get("/alone");
     assert!(has(&site, "/alone"));
@@ -120,6 +147,7 @@ fn a_log_survives_its_processes() {
     site.end("-INT");
     assert!(until(|| site.folder.read("err").contains("Lacquer served ")));
     assert!(until(|| attendants(&site).is_empty()));
+    assert_eq!(Counts::parse(&site.folder.read("instance/_.access_log")), None);
 }
 
 #[test]

@@ -2,23 +2,27 @@
 //! end what was served to standard error. It reads both from shared memory, so that the daemon never waits for it. Its parent,
 //! the supervisor, starts it again if it is killed, and it continues without the supervisor.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use lacquer_cli::access_log::Counts;
 use lacquer_inspect::access_log::Format;
 use lacquer_inspect::counters::{self, Counter};
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_sink::{Sink, Target};
 use lacquer_inspect::request_log::RequestLog;
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::low_level::pipe;
 
 use crate::colors;
 use crate::failure::Failure;
+use crate::log_counts::LogCounts;
 
 /// The name of the command, which users do not type.
 pub const NAME: &str = "attend";
@@ -122,6 +126,18 @@ pub fn run(words: &[String]) -> ExitCode {
 
 /// Starts a companion again that was killed, until the daemon ends, and passes on the signal that all is over.
 fn supervise(daemon: Process, words: &[String], is_over: &AtomicBool) -> ExitCode {
+    // A byte arrives when the companion has ended, or after the flag was set.
+    let mut events = match UnixStream::pair() {
+        Ok((events, signals)) => {
+            let all = [SIGCHLD, SIGUSR1];
+            let register = |signal| pipe::register(signal, signals.try_clone()?);
+            if all.into_iter().any(|signal| register(signal).is_err()) {
+                return ExitCode::FAILURE;
+            }
+            events
+        }
+        Err(_) => return ExitCode::FAILURE,
+    };
     let companion = |role| -> io::Result<Child> {
         Command::new(std::env::current_exe()?)
             .arg(NAME)
@@ -141,7 +157,6 @@ fn supervise(daemon: Process, words: &[String], is_over: &AtomicBool) -> ExitCod
         };
         let mut is_told = false;
         let status = loop {
-            thread::sleep(PAUSE);
             match child.try_wait() {
                 // It has ended by itself, after the last lines.
                 Ok(Some(status)) if status.success() || is_over.load(Relaxed) => return ExitCode::SUCCESS,
@@ -152,6 +167,9 @@ fn supervise(daemon: Process, words: &[String], is_over: &AtomicBool) -> ExitCod
                 }
                 Ok(None) => {}
                 Err(_) => return ExitCode::FAILURE,
+            }
+            if events.read(&mut [0; 64]).is_err_and(|error| error.kind() != ErrorKind::Interrupted) {
+                return ExitCode::FAILURE;
             }
         };
         report(&format!(
@@ -191,8 +209,10 @@ struct Attendant {
     is_first: bool,
     /// Requests whose lines were written, or reported as missing.
     seen: u64,
-    missed: u64,
-    dropped: u64,
+    /// How often records were overwritten before they were read.
+    overruns: u64,
+    counts: Counts,
+    published: Option<LogCounts>,
     served: Option<Served>,
 }
 
@@ -206,8 +226,9 @@ impl Attendant {
             has_colors: colors::wanted(io::stdout().is_terminal()),
             is_first: true,
             seen: 0,
-            missed: 0,
-            dropped: 0,
+            overruns: 0,
+            counts: Counts::default(),
+            published: None,
             served: None,
         }
     }
@@ -219,16 +240,22 @@ impl Attendant {
             self.directory =
                 found.filter(|found| found.worker_blocks("Log").is_ok_and(|all| !all.is_empty()));
         }
-        let Some(directory) = self.directory.as_ref().filter(|_| self.format.is_some()) else { return };
+        let (Some(directory), Some(format)) = (self.directory.as_ref(), &self.format) else { return };
         if self.requests.is_some() {
             return;
         }
-        self.requests = RequestLog::open(directory).ok();
+        self.requests = RequestLog::open(directory, format.needs()).ok();
+        if self.requests.is_some() && self.published.is_none() {
+            self.published = LogCounts::open(directory.path(), self.is_first).ok();
+            self.counts = self.published.as_ref().map_or(Counts::default(), LogCounts::counts);
+        }
         if let Some(requests) = self.requests.as_mut().filter(|_| !self.is_first) {
             let _ = requests.read(&mut |_| {});
-            self.missed = requests.missed();
+            self.overruns = requests.missed();
             self.count();
             self.seen = self.served.map_or(0, |served| served.requests);
+            // Those of the time between two companions.
+            self.counts.missed += self.seen.saturating_sub(self.counts.requests());
         }
     }
 
@@ -236,29 +263,36 @@ impl Attendant {
         let (Some(requests), Some(format)) = (&mut self.requests, &self.format) else { return };
         let mut failure = None;
         let (has_colors, sink, seen) = (self.has_colors, &mut self.sink, &mut self.seen);
+        let (mut line, before) = (String::new(), (*seen, sink.dropped()));
         // A worker that ends takes its log with it.
-        let _ = requests.read_with(&mut |line, records| {
+        let _ = requests.read_with(&mut |parts, records| {
             *seen += 1;
             if failure.is_none() {
-                failure = sink.write(&format.line(&line, records, has_colors)).err();
+                line.clear();
+                format.add_line(&mut line, parts, records, has_colors);
+                failure = sink.write(&line).err();
             }
         });
         let failure = failure.or_else(|| sink.flush().err());
-        let lost = sink.dropped() - self.dropped;
+        let (lines, lost) = (*seen - before.0, sink.dropped() - before.1);
+        self.counts.written = (self.counts.written + lines).saturating_sub(lost);
+        self.counts.dropped += lost;
         if lost > 0 {
-            self.dropped += lost;
             report(&format!(
                 "lacquer: {lost} lines of the access log were dropped: --log-to does not read them\n"
             ));
         }
-        let missed = requests.missed();
-        if missed > self.missed {
-            self.missed = missed;
+        let overruns = requests.missed();
+        if overruns > self.overruns {
+            self.overruns = overruns;
             self.report_missing();
+        }
+        if let Some(published) = &mut self.published {
+            published.publish(self.counts);
         }
         if let Some(error) = failure {
             report(&match error.kind() {
-                io::ErrorKind::BrokenPipe => {
+                ErrorKind::BrokenPipe => {
                     "lacquer: the access log has ended: nobody reads standard output any more\n".to_owned()
                 }
                 _ => format!("lacquer: the access log has ended: it cannot be written: {error}\n"),
@@ -272,7 +306,9 @@ impl Attendant {
     fn report_missing(&mut self) {
         self.count();
         let all = self.served.map_or(0, |served| served.requests);
-        let lacking = match all.saturating_sub(self.seen) {
+        let missed = all.saturating_sub(self.seen);
+        self.counts.missed += missed.max(1);
+        let lacking = match missed {
             0 => "some requests".to_owned(),
             1 => "about one request".to_owned(),
             lacking => format!("about {lacking} requests"),
@@ -296,8 +332,9 @@ impl Attendant {
         }
     }
 
-    /// Reports what was served, if the daemon has served at all.
-    fn conclude(&self) {
+    /// Reports what was served, if the daemon has served at all. Its directory becomes empty.
+    fn conclude(&mut self) {
+        self.published = None;
         if self.directory.is_some() {
             report(&self.served.unwrap_or_default().text());
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use lacquer_inspect::access_log::Format;
 use lacquer_inspect::log_line::{Filter, LogLine};
 use lacquer_inspect::log_sink::{Sink, Target};
+use lacquer_inspect::parts::Parts;
 use lacquer_inspect::request_log::RequestLog;
 use lacquer_inspect::transaction::Transaction;
 use lacquer_manager::note_unwritten;
@@ -40,8 +41,8 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         })?,
     };
     let directory = remote::directory(values)?;
-    let mut requests = RequestLog::open(&directory).map_err(Failure::of)?;
     let format = format(values)?;
+    let mut requests = RequestLog::open(&directory, format.needs()).map_err(Failure::of)?;
     let has_colors = colors::wanted(io::stdout().is_terminal());
     let mut last = VecDeque::new();
     let mut collect = |line: String| {
@@ -50,7 +51,11 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
             last.pop_front();
         }
     };
-    let line_of = |line: &LogLine, records: &Transaction| format.line(line, records, has_colors);
+    let line_of = |parts: &Parts<'_>, records: &Transaction| {
+        let mut line = String::new();
+        format.add_line(&mut line, parts, records, has_colors);
+        line
+    };
     read(&mut requests, &filter, &line_of, &mut collect)?;
     let mut sink = Sink::new(target(values)?);
     for line in last.drain(..) {
@@ -91,7 +96,7 @@ fn target(values: &Values) -> Result<Target, Failure> {
 fn follow(
     requests: &mut RequestLog,
     filter: &Filter,
-    line_of: &dyn Fn(&LogLine, &Transaction) -> String,
+    line_of: &dyn Fn(&Parts<'_>, &Transaction) -> String,
     sink: &mut Sink,
 ) -> Result<ExitCode, Failure> {
     let (mut missed, mut dropped) = (requests.missed(), 0);
@@ -118,12 +123,13 @@ fn follow(
 fn read(
     requests: &mut RequestLog,
     filter: &Filter,
-    line_of: &dyn Fn(&LogLine, &Transaction) -> String,
+    line_of: &dyn Fn(&Parts<'_>, &Transaction) -> String,
     each: &mut dyn FnMut(String),
 ) -> Result<(), Failure> {
-    let read = requests.read_with(&mut |line, records| {
-        if filter.accepts(&line) {
-            each(line_of(&line, records));
+    let is_filtered = *filter != Filter::default();
+    let read = requests.read_with(&mut |parts, records| {
+        if !is_filtered || filter.accepts(&LogLine::of_parts(records.vxid, parts)) {
+            each(line_of(parts, records));
         }
     });
     read.map_err(Failure::of)

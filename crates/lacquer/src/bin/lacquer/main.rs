@@ -19,6 +19,7 @@ mod format;
 mod https;
 mod invalidate;
 mod listen;
+mod log_counts;
 mod lsp;
 mod params;
 mod reference;

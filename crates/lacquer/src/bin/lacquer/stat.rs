@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use lacquer_inspect::counters::{self, Counter};
-use lacquer_inspect::page::{WIDTH, plain};
+use lacquer_inspect::page::{WIDTH, first_chars, plain};
 use lacquer_manager::show;
 use serde_json::{Map, Value, json};
 
@@ -37,5 +37,5 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
 fn line(counter: &Counter) -> String {
     let name = plain(counter.name.as_bytes());
     let line = format!("{name:<36} {:>16}  {}", counter.value, plain(counter.oneliner.as_bytes()));
-    format!("{}\n", line.chars().take(WIDTH).collect::<String>().trim_end())
+    format!("{}\n", first_chars(&line, WIDTH).trim_end())
 }

@@ -1,0 +1,58 @@
+//! The counts of an access log, which the process that writes it publishes in the working directory.
+
+/// The name of the file.
+pub const FILE: &str = "_.access_log";
+/// Maximum length of its text.
+pub const MAX: usize = 100;
+
+/// What became of the lines of an access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub written: u64,
+    /// Lines that the destination did not accept in time.
+    pub dropped: u64,
+    /// About how many requests were overwritten before they were read, or served while nobody read.
+    pub missed: u64,
+}
+
+impl Counts {
+    /// Returns the requests with and without a line.
+    pub fn requests(self) -> u64 {
+        self.written.saturating_add(self.dropped).saturating_add(self.missed)
+    }
+
+    /// Returns the text of the file. Its length is always the same, so that it can be overwritten.
+    pub fn text(self) -> String {
+        format!("{:20} {:20} {:20}\n", self.written, self.dropped, self.missed)
+    }
+
+    pub fn parse(text: &str) -> Option<Counts> {
+        let mut numbers = text.split_ascii_whitespace().map(str::parse);
+        let mut next = || numbers.next()?.ok();
+        let counts = Counts { written: next()?, dropped: next()?, missed: next()? };
+        numbers.next().is_none().then_some(counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_as_they_are_written() {
+        let zero = Counts::default().text();
+        for counts in [
+            Counts::default(),
+            Counts { written: 1, dropped: 20, missed: 300 },
+            Counts { written: u64::MAX, dropped: 0, missed: u64::MAX },
+        ] {
+            let text = counts.text();
+            assert_eq!((Counts::parse(&text), text.len()), (Some(counts), zero.len()));
+            assert!(text.len() <= MAX);
+        }
+        assert_eq!(Counts { written: 1, dropped: 2, missed: 3 }.requests(), 6);
+        for damaged in ["", "1 2", "1 2 3 4", "1 2 x", "1 2 -3", "1 2 99999999999999999999"] {
+            assert_eq!(Counts::parse(damaged), None, "{damaged}");
+        }
+    }
+}
