@@ -180,6 +180,11 @@ def varnish_like(program):
     return command
 
 
+def lacquer_run(s):
+    return [LACQUER, "run", "--listen", f"127.0.0.1:{s.port}", "--backend", f"127.0.0.1:{s.origin}", "--name", s.dir / "name",
+            "--storage", f"{s.storage_mb}M"]
+
+
 def storages(s):
     """Returns the options of lacquerd and varnishd for their storage."""
     if not s.disk_mb:
@@ -248,10 +253,12 @@ def origin(s):
 
 
 LACQUERD = os.environ.get("LACQUERD", str(PROGRAMS / "lacquerd"))
+LACQUER = str(pathlib.Path(LACQUERD).parent / "lacquer")
 BUILD = "profile-guided build" if pathlib.Path(LACQUERD).is_relative_to(ROOT / "target/dist") else "plain build"
 
 SERVERS = {s.name: s for s in [
     Server("lacquer", "cache", LACQUERD, varnish_like(LACQUERD)),
+    Server("lacquer-run", "variant", LACQUER, lacquer_run),
     Server("varnish", "cache", "varnishd", varnish_like("varnishd")),
     Server("haproxy", "cache", "haproxy", haproxy(logs=True)),
     Server("haproxy-nolog", "variant", "haproxy", haproxy(logs=False)),

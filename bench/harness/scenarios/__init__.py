@@ -12,6 +12,7 @@ from .objects import churn, memory
 from . import tls
 from .upgrades import upgrade
 from .traffic import burden, connections, dynamic, hit_sizes, http2, image, latency, misses, news, passes, reactors
+from .watched import watched
 
 SCENARIOS = {
     "hit-small": hit_sizes("hit-small", 1400, "1.4 kB", steadier),
@@ -49,6 +50,6 @@ SCENARIOS = {
 # Long scenarios, and those that need root and a disk. They run only when they are named.
 BY_NAME_ONLY = {"churn": churn, "burden": burden, "tls-idle": tls.idle, "disk-hit": disk_hit, "disk-fill": disk_fill, "disk-restart": disk_restart,
                 "disk-beside": disk_beside, "disk-pair": disk_pair, "disk-replies": disk_replies,
-                "warm-restart": warm_restart, "names": names, "modules": modules}
+                "warm-restart": warm_restart, "names": names, "modules": modules, "watched": watched}
 
 __all__ = ["BY_NAME_ONLY", "SCENARIOS", "Options"]
