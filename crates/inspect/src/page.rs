@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use lacquer_params::rows;
+
 /// Maximum number of columns of a line.
 pub const WIDTH: usize = 100;
 /// Maximum number of characters of a value that others have sent.
@@ -82,40 +84,25 @@ pub fn fit(text: &str) -> String {
     out
 }
 
-/// Appends a text whose first line begins with `first` and whose other lines begin with as many spaces.
+/// Appends a text whose first line begins with `first` and whose other lines begin with as many spaces. Words that are longer
+/// than a line are cut.
 pub fn wrap(out: &mut String, first: &str, text: &str) {
     let indent = first.chars().count();
     let room = WIDTH.saturating_sub(indent).max(20);
-    let mut line = String::new();
-    let mut used = 0;
     let mut prefix = first.to_owned();
-    let mut end = |line: &mut String, used: &mut usize| {
-        out.push_str(&prefix);
-        out.push_str(line.trim_end());
-        out.push('\n');
+    let mut add = |line: &str| {
+        let _ = writeln!(out, "{prefix}{}", line.trim_end());
         prefix = " ".repeat(indent);
-        line.clear();
-        *used = 0;
     };
-    for word in text.split(' ') {
-        let mut rest: Vec<char> = word.chars().collect();
-        if used > 0 && used + 1 + rest.len() > room {
-            end(&mut line, &mut used);
-        }
-        while rest.len() > room {
-            let tail = rest.split_off(room);
-            line.extend(rest);
-            end(&mut line, &mut used);
+    for row in rows(text, room) {
+        let mut rest = row.as_str();
+        while let Some((at, _)) = rest.char_indices().nth(room) {
+            let (line, tail) = rest.split_at(at);
+            add(line);
             rest = tail;
         }
-        if used > 0 {
-            line.push(' ');
-            used += 1;
-        }
-        used += rest.len();
-        line.extend(rest);
+        add(rest);
     }
-    end(&mut line, &mut used);
 }
 
 /// Returns a duration in a unit that suits it.

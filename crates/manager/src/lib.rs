@@ -7,6 +7,7 @@ mod address_space;
 mod admin;
 mod attendant;
 mod bound_sockets;
+mod check_values;
 mod cli;
 mod client_certificates;
 mod commands;
@@ -50,6 +51,7 @@ use std::sync::OnceLock;
 
 pub use address_space::memory as machine_memory;
 pub use attendant::ATTENDANT;
+pub use check_values::{check_admin, check_contacts, check_storage};
 pub use complain::ANNOUNCEMENT;
 pub use documents::OPTIONS;
 pub use machine::Machine;

@@ -101,6 +101,11 @@ impl StorageArguments {
         Ok(&self.specs[self.specs.len() - 1].name)
     }
 
+    /// Fails if the words of a storage are wrong, as far as they show it themselves.
+    pub fn check(&self) -> Outcome<()> {
+        self.specs.iter().try_for_each(StorageSpec::check)
+    }
+
     /// Creates all storages: the default one if none is given, and Transient, which is last.
     pub fn make(mut self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Vec<Storage>> {
         if self.specs.is_empty() {
@@ -134,16 +139,22 @@ impl StorageArguments {
 impl StorageSpec {
     fn make(&self, opens: Opens, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
         match self.method.as_str() {
-            "malloc" | "default" => self.memory(),
+            "malloc" | "default" => self.limited_memory(self.memory_size()?),
             // The test suite's storage with faults on demand. Here it is memory without the faults.
             "debug" => self.limited_memory(None),
             "file" => self.file(opens, jail, complain),
             "disk" => self.disk(opens, jail, complain),
-            "persistent" => Err(Fault::usage(
-                "-spersistent has been deprecated, please see:\n  \
-                 https://www.varnish-cache.org/docs/trunk/phk/persistent.html\nfor details.",
-            )),
-            method => Err(Fault::usage(format!("Unknown stevedore method \"{method}\""))),
+            method => Err(no_method(method)),
+        }
+    }
+
+    fn check(&self) -> Outcome<()> {
+        match self.method.as_str() {
+            "malloc" | "default" => self.memory_size().map(drop),
+            "debug" => Ok(()),
+            "file" => FileArguments::parse(&self.arguments).map(drop),
+            "disk" => self.disk_arguments().map(drop),
+            method => Err(no_method(method)),
         }
     }
 
@@ -276,6 +287,16 @@ impl StorageSpec {
             is_pinned: false,
             before: None,
         })
+    }
+}
+
+fn no_method(method: &str) -> Fault {
+    match method {
+        "persistent" => Fault::usage(
+            "-spersistent has been deprecated, please see:\n  \
+             https://www.varnish-cache.org/docs/trunk/phk/persistent.html\nfor details.",
+        ),
+        method => Fault::usage(format!("Unknown stevedore method \"{method}\"")),
     }
 }
 

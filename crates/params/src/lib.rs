@@ -7,7 +7,9 @@
 mod assign;
 pub mod bits;
 pub mod clients;
+mod nearest;
 pub mod number;
+mod rows;
 mod set;
 mod show;
 mod spec;
@@ -28,6 +30,8 @@ pub mod tokenize;
 mod value;
 
 pub use bits::{DebugBits, ExperimentalBits, FeatureBits, VccFeatureBits, VslMask};
+pub use nearest::nearest;
+pub use rows::rows;
 pub use set::{Effect, ParamSet, SetError};
 pub use show::Listing;
 pub use spec::{ALIASES, Alias, Kind, Spec, flags};

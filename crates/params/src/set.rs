@@ -4,8 +4,9 @@
 use std::fmt;
 
 use crate::assign::{Bounds, assign, parse_bool};
+use crate::nearest;
 use crate::value;
-use crate::{ALIASES, Alias, Kind, Params, SPECS, Spec, flags};
+use crate::{ALIASES, Alias, Kind, Params, SPECS, Slot, Spec, flags};
 
 /// When a change takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,15 @@ pub struct SetError {
     pub status: u16,
     /// Text for the user.
     pub text: String,
+}
+
+impl SetError {
+    /// Creates the error for an unknown name, which the text contains as `shown`. Suggests a similar name.
+    pub(crate) fn unknown(name: &str, shown: &str) -> SetError {
+        let names = SPECS.iter().map(|spec| spec.name);
+        let similar = nearest(name, names).map(|near| format!("\nDid you mean \"{near}\"?"));
+        SetError { status: 106, text: format!("Unknown parameter {shown}{}", similar.unwrap_or_default()) }
+    }
 }
 
 impl fmt::Display for SetError {
@@ -142,7 +152,7 @@ impl ParamSet {
         let name = ParamSet::alias(name).map_or(name, |alias| alias.target);
         match self.entry_mut(name) {
             Some(entry) => entry.protected = true,
-            None => return Err(SetError { status: 106, text: format!("Unknown parameter {name}") }),
+            None => return Err(SetError::unknown(name, name)),
         }
         Ok(())
     }
@@ -151,6 +161,23 @@ impl ParamSet {
     pub fn value_text(&self, name: &str) -> Option<String> {
         let entry = self.entry(name)?;
         self.values.slot(name).map(|slot| value::show(entry.spec.kind, &slot))
+    }
+
+    /// Returns the values that a parameter may have, in words.
+    pub fn range(&self, name: &str) -> Option<String> {
+        let entry = self.entry(ParamSet::alias(name).map_or(name, |alias| alias.target))?;
+        let mut words = vec![format!("the default is {}", entry.default)];
+        words.extend(entry.min.as_ref().map(|min| format!("the least value {min}")));
+        words.extend(entry.max.as_ref().map(|max| format!("the greatest {max}")));
+        if !entry.spec.units.is_empty() {
+            words.push(format!("the unit is {}", entry.spec.units));
+        }
+        if let Some(Slot::Bits(bits)) =
+            self.values.slot(entry.spec.name).filter(|_| entry.spec.kind != Kind::Mask)
+        {
+            words.push(format!("its words are {}, each with + or - before it", bits.names().join(", ")));
+        }
+        Some(words.join(", "))
     }
 
     /// Sets a parameter, by its name or a deprecated one.
@@ -195,7 +222,7 @@ impl ParamSet {
         let alias = ParamSet::alias(name);
         let target = alias.map_or(name, |alias| alias.target);
         let Some(entry) = self.entry(target).cloned() else {
-            return Err(SetError { status: 106, text: format!("Unknown parameter \"{name}\".") });
+            return Err(SetError::unknown(name, &format!("\"{name}\".")));
         };
         if entry.spec.has(flags::NOT_IMPLEMENTED) {
             let text = format!("parameter \"{name}\" is not available on this platform.");
@@ -408,6 +435,12 @@ mod tests {
         ] {
             assert_eq!(status(&mut set, name, text), Err(106), "{name} {text}");
         }
+        let unknown = |set: &mut ParamSet, name| set.set(name, "1").unwrap_err().text;
+        assert_eq!(
+            unknown(&mut set, "thread_pool_maxx"),
+            "Unknown parameter \"thread_pool_maxx\".\nDid you mean \"thread_pool_max\"?"
+        );
+        assert_eq!(unknown(&mut set, "nope"), "Unknown parameter \"nope\".");
         set.protect("cli_timeout").unwrap();
         assert_eq!(status(&mut set, "cli_timeout", "1m"), Err(107));
         assert_eq!(status(&mut set, "accept_filter", "on"), Err(300));

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::rows;
 use crate::set::Entry;
 use crate::value;
 use crate::{ALIASES, Alias, Kind, ParamSet, SetError, flags};
@@ -115,7 +116,7 @@ impl ParamSet {
             Some(name) => {
                 let alias = ParamSet::alias(name);
                 let Some(entry) = self.entry(alias.map_or(name, |alias| alias.target)) else {
-                    return Err(SetError { status: 106, text: format!("Unknown parameter \"{name}\".") });
+                    return Err(SetError::unknown(name, &format!("\"{name}\".")));
                 };
                 vec![self.row(name, alias, entry)]
             }
@@ -353,27 +354,8 @@ fn wrap(out: &mut String, text: &str) {
             }
             None => (MARGIN, " ".repeat(MARGIN), line),
         };
-        fill(out, &first, start, rest);
-    }
-}
-
-fn fill(out: &mut String, first: &str, indent: usize, text: &str) {
-    out.push_str(first);
-    let mut column = indent;
-    let mut fresh = true;
-    for word in text.split(' ') {
-        if !fresh && column + 1 + word.len() >= WRAP_AT {
-            let _ = write!(out, "\n{:indent$}", "");
-            column = indent;
-            fresh = true;
-        }
-        if !fresh {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += word.len();
-        fresh = false;
+        let gap = format!("\n{:start$}", "");
+        let _ = write!(out, "{first}{}", rows(rest, (WRAP_AT - 1).saturating_sub(start)).join(&gap));
     }
 }
 

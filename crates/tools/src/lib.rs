@@ -5,7 +5,6 @@ pub mod doctor;
 pub mod editor;
 mod format;
 pub mod manual;
-mod nearest;
 mod offline;
 pub mod report;
 pub mod settings;
@@ -13,6 +12,5 @@ pub mod site;
 mod upgrade;
 
 pub use format::format;
-pub use nearest::nearest;
 pub use offline::Offline;
 pub use upgrade::{MARK, Upgraded, upgrade};

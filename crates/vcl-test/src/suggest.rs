@@ -1,6 +1,6 @@
 //! Hints for words that are not known.
 
-use lacquer_tools::nearest;
+use lacquer_params::nearest;
 
 /// Returns a question for the most similar known word.
 pub fn suggest(word: &str, known: &[&str]) -> Option<String> {

@@ -92,7 +92,7 @@ impl Compiler<'_> {
         let defined = (0..self.symbols.list.len())
             .filter(|s| self.symbols.list[*s].kind == kind && self.symbols.list[*s].mentions.definitions > 0);
         let names = defined.map(|s| self.symbols.name(s));
-        crate::hints::nearest(self.symbols.name(symbol), names).map(str::to_owned)
+        lacquer_params::nearest(self.symbols.name(symbol), names).map(str::to_owned)
     }
 
     fn subs_by_name(&self) -> Vec<usize> {

@@ -26,7 +26,7 @@ impl Compiler<'_> {
         self.skip(Tok::Assign)?;
         let name = self.quoted(field);
         let Some(index) = fields.known.iter().position(|k| *k == self.text(field)) else {
-            if let Some(near) = crate::hints::nearest(self.text(field), fields.known.iter().copied()) {
+            if let Some(near) = lacquer_params::nearest(self.text(field), fields.known.iter().copied()) {
                 self.hint(format!("did you mean '.{near}'?"));
             }
             return self.fail(format!("Unknown field: {name} at\n"), field);

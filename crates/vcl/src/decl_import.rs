@@ -98,7 +98,7 @@ impl Compiler<'_> {
             None => {
                 let names = self.input.options.catalogue.names();
                 let absent = crate::hints::for_absent_module(name);
-                let hint = match (absent, crate::hints::nearest(name, names.iter().copied())) {
+                let hint = match (absent, lacquer_params::nearest(name, names.iter().copied())) {
                     (Some(instead), _) => format!("there is no module {name} here; {instead}"),
                     (None, Some(near)) => format!("did you mean '{near}'?"),
                     (None, None) => format!(

@@ -340,21 +340,9 @@ impl std::fmt::Display for Diagnostic {
 fn hint_lines(out: &mut String, width: usize, hint: &str) {
     let first = format!("{:width$} = hint: ", "");
     let indent = first.len();
-    out.push_str(&first);
-    let mut column = indent;
-    for (number, word) in hint.split(' ').enumerate() {
-        let length = word.chars().count();
-        if number > 0 && column + 1 + length > NOTE_WIDTH {
-            let _ = write!(out, "\n{:indent$}", "");
-            column = indent;
-        } else if number > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += length;
-    }
-    out.push('\n');
+    let gap = format!("\n{:indent$}", "");
+    let _ =
+        writeln!(out, "{first}{}", lacquer_params::rows(hint, NOTE_WIDTH.saturating_sub(indent)).join(&gap));
 }
 
 /// Returns the lines of a note. Lists, which vcc prints as one item per line, become rows.

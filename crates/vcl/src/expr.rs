@@ -112,11 +112,12 @@ impl Compiler<'_> {
         self.check_depth(value)
     }
 
-    fn different_types<T>(&mut self, left: Fmt, right: Fmt, operator: usize) -> Res<T> {
-        if let Some(hint) = crate::hints::for_different_types(left, right) {
+    fn different_types<T>(&mut self, left: &Value, right: &Value, operator: usize) -> Res<T> {
+        if let Some(hint) = crate::hints::for_different_types(left.fmt, right.fmt, right.literal) {
             self.hint(hint);
         }
-        let (left, right, text) = (self.type_name(left), self.type_name(right), self.text(operator));
+        let (left, right) = (self.type_name(left.fmt), self.type_name(right.fmt));
+        let text = self.text(operator);
         self.fail(format!("Comparison of different types: {left} '{text}' {right}\n"), operator)
     }
 
@@ -125,10 +126,7 @@ impl Compiler<'_> {
         self.advance();
         let right = self.sum(left.fmt)?;
         if right.fmt != left.fmt {
-            if left.fmt == Fmt::Backend && crate::hints::is_text(right.fmt) && !right.literal {
-                self.hint(crate::hints::NAME_OF_BACKEND);
-            }
-            return self.different_types(left.fmt, right.fmt, operator);
+            return self.different_types(&left, &right, operator);
         }
         let depth = left.depth.max(right.depth);
         Ok(Value::boolean(ExprKind::Compare(op, Box::new(left.expr()), Box::new(right.expr())), depth))
@@ -139,7 +137,7 @@ impl Compiler<'_> {
         self.advance();
         let right = self.sum(Fmt::Strings)?;
         if right.fmt != Fmt::Strings {
-            return self.different_types(left.fmt, right.fmt, operator);
+            return self.different_types(&left, &right, operator);
         }
         let depth = left.depth.max(right.depth);
         // If one side is a concatenation, an undefined string equals an empty one.
@@ -493,7 +491,7 @@ impl Compiler<'_> {
         let word = self.text(self.t);
         let Some(slot) = params.iter().position(|p| p.name.as_deref() == Some(word)) else {
             let names: Vec<&str> = params.iter().filter_map(|p| p.name.as_deref()).collect();
-            if let Some(near) = crate::hints::nearest(word, names.iter().copied()) {
+            if let Some(near) = lacquer_params::nearest(word, names.iter().copied()) {
                 self.hint(format!("did you mean '{near}'?"));
             }
             return self.fail(format!("Unknown argument '{word}'\n"), self.t);
@@ -529,7 +527,8 @@ impl Compiler<'_> {
         let method = signature.methods.iter().find(|m| m.name.eq_ignore_ascii_case(name));
         let Some(method) = method else {
             let (member, name) = (self.quoted(self.t), self.type_name(fmt));
-            if let Some(near) = crate::hints::nearest(word, signature.methods.iter().map(|m| m.name.as_str()))
+            if let Some(near) =
+                lacquer_params::nearest(word, signature.methods.iter().map(|m| m.name.as_str()))
             {
                 self.hint(format!("did you mean '{near}'?"));
             }

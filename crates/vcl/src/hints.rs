@@ -4,6 +4,7 @@ use crate::diagnostics::Diagnostic;
 use crate::lexer::Tok;
 use crate::symbols::{Fmt, Symbols, UseKind};
 use crate::types::{Action, Method};
+use lacquer_params::nearest;
 
 /// Names that are invalid after an upgrade, and their replacements.
 const REPLACED: &[(&str, &str)] = &[
@@ -245,7 +246,7 @@ pub(crate) fn for_illegal_return(action: Action, legal: u32) -> Option<&'static 
 
 pub(crate) const ASSIGNMENT_IN_CONDITION: &str = "a comparison is written with ==";
 
-pub(crate) const NAME_OF_BACKEND: &str = "compare the backend's name: \"\" + req.backend_hint == req.http.x";
+const NAME_OF_BACKEND: &str = "compare the backend's name: \"\" + req.backend_hint == req.http.x";
 
 pub(crate) const DURATION_WITHOUT_UNIT: &str =
     "a duration needs a unit: 10s, 5m, 1.5h; std.duration() converts a number";
@@ -278,8 +279,9 @@ pub(crate) fn is_text(fmt: Fmt) -> bool {
 }
 
 /// Returns the hint for a comparison of two types.
-pub(crate) fn for_different_types(left: Fmt, right: Fmt) -> Option<&'static str> {
+pub(crate) fn for_different_types(left: Fmt, right: Fmt, is_literal: bool) -> Option<&'static str> {
     Some(match (left, right) {
+        (Fmt::Backend, right) if is_text(right) && !is_literal => NAME_OF_BACKEND,
         (Fmt::Backend, right) if is_text(right) => "write the name of a backend without quotes",
         (left, Fmt::Backend) if is_text(left) => "a name compares with a text in quotes: == \"name\"",
         (Fmt::Ip, right) if is_text(right) => "use an acl: client.ip ~ name",
@@ -383,39 +385,6 @@ const RESERVED: &[&str] = &[
     "vcl",
 ];
 
-/// Returns the most similar name, if it is similar enough to be the intended one.
-pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = match word.len() {
-        0..=2 => return None,
-        3..=5 => 1,
-        6..=11 => 2,
-        _ => 3,
-    };
-    let word = word.to_ascii_lowercase();
-    let near = names.filter(|n| n.len().abs_diff(word.len()) <= limit && !n.eq_ignore_ascii_case(&word));
-    let rated = near.map(|n| (distance(word.as_bytes(), n.to_ascii_lowercase().as_bytes()), n));
-    rated.filter(|(d, _)| *d <= limit).min_by_key(|(d, n)| (*d, *n)).map(|(_, n)| n)
-}
-
-/// Returns the number of edits between two words. A swap of adjacent characters is one edit.
-fn distance(a: &[u8], b: &[u8]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for i in 0..a.len() {
-        let mut next = vec![i + 1];
-        for j in 0..b.len() {
-            let change = row[j] + usize::from(a[i] != b[j]);
-            let mut best = change.min(row[j + 1] + 1).min(next[j] + 1);
-            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
-                best = best.min(before[j - 1] + 1);
-            }
-            next.push(best);
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -426,13 +395,5 @@ mod tests {
             assert!(names.iter().all(|name| !MODULES.contains(name)), "{names:?}");
         }
         assert_eq!(for_absent_module("std"), None);
-    }
-
-    #[test]
-    fn only_similar_names_are_suggested() {
-        let names = ["req.url", "req.method", "resp.reason"];
-        assert_eq!(nearest("req.ulr", names.into_iter()), Some("req.url"));
-        assert_eq!(nearest("req.metod", names.into_iter()), Some("req.method"));
-        assert_eq!(nearest("foo.bar", names.into_iter()), None);
     }
 }

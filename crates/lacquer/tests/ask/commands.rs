@@ -87,6 +87,11 @@ fn parameters_are_shown_and_set() {
     assert!(site.run(&["param"]).out.contains("vsl_space"));
     let wrong = lacquer(&["param", "nonsense", "1", "-n", site.daemon.directory().to_str().expect("text")]);
     assert!(wrong.code == Some(2) && wrong.err.contains("param.set"), "{wrong:?}");
+    let name = site.daemon.directory();
+    for words in [&["param", "thread_pool_maxx", "9"][..], &["param", "thread_pool_maxx"]] {
+        let ran = lacquer(&[words, &["-n", name.to_str().expect("text")]].concat());
+        assert!(ran.code == Some(2) && ran.err.contains("Did you mean \"thread_pool_max\"?"), "{ran:?}");
+    }
 }
 
 #[test]

@@ -12,13 +12,14 @@ use lacquer_testing::daemon::{Daemon, program, vcl};
 use lacquer_testing::origin::{Origin, sized};
 
 /// Arguments, and a text that the only line on standard error contains.
-const ARGUMENTS: [(&[&str], &str); 19] = [
+const ARGUMENTS: [(&[&str], &str); 20] = [
     (&[], "Neither -b nor -f given"),
     (&["-b", "127.0.0.1:1", "-f", "x"], "Only one of -b or -f"),
     (&["-b", "127.0.0.1:1", "surplus"], "Too many arguments (surplus"),
     (&["-f", "/nowhere/site.vcl"], "Cannot read -f file '/nowhere/site.vcl' (No such file or directory)"),
     (&["-f", "nowhere.vcl"], "in /etc/varnish"),
     (&["-b", "127.0.0.1:1", "-p", "nope=1"], "Unknown parameter \"nope\""),
+    (&["-b", "127.0.0.1:1", "-p", "thread_pool_maxx=9"], "Did you mean \"thread_pool_max\"?"),
     (&["-b", "127.0.0.1:1", "-p", "default_ttl"], "-p lacks '='"),
     (&["-b", "127.0.0.1:1", "-p", "default_ttl=x"], "'default_ttl' to 'x'"),
     (&["-b", "127.0.0.1:1", "-t", "x"], "'default_ttl' to 'x'"),

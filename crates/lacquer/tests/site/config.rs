@@ -68,6 +68,75 @@ fn mistakes_are_found_before_the_start() {
     }
 }
 
+/// A file with a mistake of each kind. Behind each line: the column of the mistake and a part of its hint.
+const WRONG: [(&str, usize, &str); 18] = [
+    ("listen = \":x\"", 10, "a port from 1 to 65535"),
+    ("bakend = \"http://a\"", 1, "did you mean `backend`?"),
+    ("backend = \"ftp://a\"", 11, "only http:// and https://"),
+    ("stale = \"soon\"", 9, "such as 30s, 10m"),
+    ("cache = [\"*.jpg=1 day\", \"x=1d\"]", 10, "such as 30s, 10m"),
+    ("storage = \"s1=disk,/x,sise=1G\"", 11, "disk,FILE,size=10G"),
+    ("purge-from = [\"127.0.0.1\", \"10.0.0.0/40\"]", 28, "127.0.0.1, ::1 or 10.0.0.0/8"),
+    ("https = [\"example.org\", \"internal\"]", 25, "a whole name such as www.example.org"),
+    ("email = \"me\"", 9, "me@example.org"),
+    ("admin = \"/socket\"", 9, "write a port, or an address"),
+    ("web = \"6083,tokn=/t\"", 7, "docs/admin.md"),
+    ("otlp = \"collector\"", 8, "docs/otlp.md"),
+    ("log = \"xml\"", 7, "write json, text"),
+    ("compress = \"yes\"", 12, "compress = true"),
+    ("hsts true", 6, "NAME = VALUE"),
+    ("[param]", 0, ""),
+    ("thread_pool_maxx = 10", 1, "did you mean `thread_pool_max`?"),
+    ("thread_pool_max = 5", 19, "the least value"),
+];
+
+#[test]
+fn all_mistakes_of_a_file_are_reported_at_once() {
+    let folder = Folder::new("site");
+    let text: String = WRONG.iter().flat_map(|(line, ..)| [line, "\n"]).collect();
+    fs::write(folder.join("lacquer.toml"), text).expect("it can be written");
+    let (code, shown, _) = lacquer(&folder, &["check", "lacquer.toml"]);
+    // One line has two mistakes, and that of the table none.
+    let verdict = format!("lacquer.toml: {} errors\n", WRONG.len());
+    assert!(code == Some(1) && shown.ends_with(&verdict), "{shown}");
+    for (number, (line, column, hint)) in (1..).zip(WRONG).filter(|(_, (_, column, _))| *column > 0) {
+        let place = format!("--> lacquer.toml:{number}:{column}\n    |\n{number:>3} | {line}\n");
+        assert!(shown.contains(&place) && shown.contains(hint), "{place}{hint}\n{shown}");
+    }
+    let (code, out, err) = lacquer(&folder, &["run"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert_eq!(err.strip_suffix(&format!("lacquer: {verdict}")), shown.strip_suffix(&verdict), "{err}");
+    let (code, out, _) = lacquer(&folder, &["check", "--format", "json", "lacquer.toml"]);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let all = json[0]["diagnostics"].as_array().expect("a list");
+    assert!(code == Some(1) && all.len() == WRONG.len() && all[1]["line"] == 2, "{out}");
+    assert_eq!(all[1]["hint"], "did you mean `backend`?");
+    let (code, out, _) = lacquer(&folder, &["check", "--format", "sarif", "lacquer.toml"]);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let results = json["runs"][0]["results"].as_array().expect("a list");
+    assert!(code == Some(1) && results.len() == WRONG.len(), "{out}");
+}
+
+#[test]
+fn wrong_parameters_are_found_before_the_start() {
+    let folder = Folder::new("site");
+    for (param, expected) in [
+        (
+            "thread_pool_maxx=10",
+            "there is no parameter `thread_pool_maxx`\n         did you mean `thread_pool_max`?",
+        ),
+        ("nonsense=1", "docs/reference/params.md"),
+        ("default_ttl=soon", "`default_ttl` cannot be soon: Invalid duration unit (soon)"),
+        ("vsl_space=1k", "Must be at least 1M"),
+        ("feature=+http9", "its words are "),
+        ("default_ttl", "write NAME=VALUE"),
+    ] {
+        let (code, out, err) = lacquer(&folder, &["run", "-p", param]);
+        assert!(code == Some(2) && out.is_empty() && err.contains(expected), "{err}");
+        assert!(err.starts_with(&format!("lacquer: -p {param}: ")), "{err}");
+    }
+}
+
 #[test]
 fn no_line_of_the_help_is_wide() {
     let folder = Folder::new("site");

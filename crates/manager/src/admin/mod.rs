@@ -36,6 +36,11 @@ pub struct Admin {
     pause: Duration,
 }
 
+/// Fails if the words of an argument are wrong.
+pub fn check(argument: &str) -> Outcome<()> {
+    AdminSockets::parse([argument].into_iter()).map(drop)
+}
+
 impl Admin {
     /// Listens on the addresses of `-w`, and publishes them; the process starts at the next tick. After an upgrade, a
     /// failure is repeated later. Returns `None` without such an option.

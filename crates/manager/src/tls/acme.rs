@@ -68,6 +68,11 @@ fn wrong(name: &str, why: impl std::fmt::Display) -> Fault {
     Fault::usage(format!("{name}: {why}"))
 }
 
+/// Fails if an address for the account is none.
+pub fn check_contacts(text: &str) -> Outcome<()> {
+    contacts(text).map(drop)
+}
+
 /// Returns the addresses for the account as URLs.
 fn contacts(text: &str) -> Outcome<Vec<String>> {
     let addresses = text.split(',').map(str::trim).filter(|address| !address.is_empty());

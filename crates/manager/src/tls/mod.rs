@@ -15,7 +15,7 @@ mod tokens;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use acme::{Acme, PARAMETERS, Plan, Responses};
+pub use acme::{Acme, PARAMETERS, Plan, Responses, check_contacts};
 pub use catalogue::Catalogue;
 use catalogue::Wanted;
 pub use commands::{Context, Step, complete, run};

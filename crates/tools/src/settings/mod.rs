@@ -1,12 +1,17 @@
 //! The file `lacquer.toml`: the options of `lacquer run`, each with its line.
 
+mod repair;
+
+use std::borrow::Cow;
+
+use lacquer_params::nearest;
 use lacquer_vcl::diagnostics::{Piece, Place};
 use lacquer_vcl::{Diagnostic, Severity, Text};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::nearest;
 use crate::site::{RULES, Site, Wrong};
+use repair::{Repaired, repair};
 
 /// The name of the file that is read from the current folder.
 pub const FILE: &str = "lacquer.toml";
@@ -14,6 +19,8 @@ pub const FILE: &str = "lacquer.toml";
 const PARAM: &str = "param";
 /// Maximum size of a file in bytes.
 const MAX_SIZE: usize = 1 << 20;
+/// Maximum number of mistakes that are shown.
+pub const MAX_MISTAKES: usize = 100;
 
 /// The values that a key may have.
 #[derive(Clone, Copy, PartialEq)]
@@ -68,59 +75,134 @@ const KEYS: [(&str, Kind); 25] = [
 pub struct Setting {
     pub name: &'static str,
     pub value: String,
-    /// Where its value is: offsets in bytes.
-    at: (usize, usize),
+    /// Where its key and its value are: offsets in bytes.
+    key_at: At,
+    at: At,
 }
+
+/// A range of bytes of a file.
+type At = (usize, usize);
 
 /// A mistake in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mistake {
     pub wrong: Wrong,
-    at: (usize, usize),
+    at: At,
 }
 
-/// Reads a file. Returns its options in the order of the file.
-pub fn read(bytes: &[u8]) -> Result<Vec<Setting>, Mistake> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let at = error.valid_up_to();
-        mistake((at, at + 1), "this is not a character of UTF-8", "save the file as UTF-8")
-    })?;
-    if text.len() > MAX_SIZE {
-        return Err(mistake(
-            (0, 0),
-            "the file is larger than 1 MB",
-            "name a file with options of `lacquer run`",
-        ));
+/// The contents of a file.
+#[derive(Debug, Default, PartialEq)]
+pub struct Contents {
+    /// The options without mistakes of form, in the order of the file.
+    pub settings: Vec<Setting>,
+    pub mistakes: Vec<Mistake>,
+}
+
+impl Contents {
+    fn refused(at: At, what: &str, hint: &str) -> Contents {
+        Contents { mistakes: vec![mistake(at, what, hint)], ..Contents::default() }
     }
-    let (table, errors) = DeTable::parse_recoverable(text);
-    let end = text.len();
-    let place = |error: &toml::de::Error| error.span().map_or((end, end), |span| (span.start, span.end));
-    if let Some(error) = errors.iter().min_by_key(|error| place(error)) {
-        let hint = "a line is NAME = VALUE, with texts in quotes; see docs/run.md";
-        return Err(mistake(place(error), error.message(), hint));
-    }
-    let mut settings = Vec::new();
-    for (key, value) in table.get_ref() {
-        if key.get_ref() == PARAM {
-            parameters(value, &mut settings)?;
-        } else {
-            let (name, kind) = known(key.get_ref(), at(&key.span()))?;
-            add(name, kind, value, &mut settings)?;
+
+    fn add(&mut self, key: &Spanned<Cow<'_, str>>, value: &Spanned<DeValue<'_>>) {
+        let (name, key_at) = (key.get_ref(), at(&key.span()));
+        if name == PARAM {
+            return self.add_parameters(value);
+        }
+        match known(name, key_at) {
+            Ok((name, kind)) => self.add_values(name, kind, key_at, value),
+            Err(mistake) => self.mistakes.push(mistake),
         }
     }
-    settings.sort_by_key(|setting| setting.at);
-    Ok(settings)
+
+    fn add_values(&mut self, name: &'static str, kind: Kind, key_at: At, value: &Spanned<DeValue<'_>>) {
+        let here = at(&value.span());
+        let mut push = |value: &str, at| {
+            self.settings.push(Setting { name, value: value.to_owned(), key_at, at });
+        };
+        let wrong = |at| mistake(at, format!("`{name}` has a wrong value"), kind.allowed(name));
+        match (kind, value.get_ref()) {
+            (Kind::Flag | Kind::FlagOrList, DeValue::Boolean(is_on)) => {
+                if *is_on {
+                    push("", here);
+                }
+            }
+            (Kind::Text | Kind::List | Kind::FlagOrList, DeValue::String(text)) => push(text, here),
+            (Kind::List | Kind::FlagOrList, DeValue::Array(list)) => {
+                for element in list {
+                    let here = at(&element.span());
+                    match element.get_ref() {
+                        DeValue::String(text) => push(text, here),
+                        _ => self.mistakes.push(wrong(here)),
+                    }
+                }
+            }
+            _ => self.mistakes.push(wrong(here)),
+        }
+    }
+
+    fn add_parameters(&mut self, value: &Spanned<DeValue<'_>>) {
+        let hint = "write the parameters of the daemon below [param]: default_ttl = 120";
+        let DeValue::Table(table) = value.get_ref() else {
+            return self.mistakes.push(mistake(at(&value.span()), "`param` is not a table", hint));
+        };
+        for (key, value) in table {
+            let (name, key_at, here) = (key.get_ref(), at(&key.span()), at(&value.span()));
+            if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+                self.mistakes.push(mistake(key_at, "this is not the name of a parameter", hint));
+                continue;
+            }
+            let text = match value.get_ref() {
+                DeValue::String(text) => text.to_string(),
+                DeValue::Integer(number) => number.to_string(),
+                DeValue::Float(number) => number.to_string(),
+                DeValue::Boolean(is_on) => if *is_on { "on" } else { "off" }.to_owned(),
+                _ => {
+                    self.mistakes.push(mistake(here, format!("`{name}` has a wrong value"), hint));
+                    continue;
+                }
+            };
+            self.settings.push(Setting { name: "p", value: format!("{name}={text}"), key_at, at: here });
+        }
+    }
 }
 
-fn at(span: &std::ops::Range<usize>) -> (usize, usize) {
+/// Reads a file. Finds all mistakes in its form; of several in a statement that is not TOML, the first.
+pub fn read(bytes: &[u8]) -> Contents {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let at = error.valid_up_to();
+            return Contents::refused(
+                (at, at + 1),
+                "this is not a character of UTF-8",
+                "save the file as UTF-8",
+            );
+        }
+    };
+    if text.len() > MAX_SIZE {
+        let hint = "name a file with options of `lacquer run`";
+        return Contents::refused((0, 0), "the file is larger than 1 MB", hint);
+    }
+    let Repaired { text, errors } = repair(text);
+    let mut contents = Contents::default();
+    for (key, value) in DeTable::parse_recoverable(&text).0.get_ref() {
+        contents.add(key, value);
+    }
+    contents.settings.sort_by_key(|setting| setting.at);
+    let hint = "a line is NAME = VALUE, with texts in quotes; see docs/run.md";
+    contents.mistakes.extend(errors.into_iter().map(|(at, what)| mistake(at, what, hint)));
+    contents
+}
+
+fn at(span: &std::ops::Range<usize>) -> At {
     (span.start, span.end)
 }
 
-fn mistake(at: (usize, usize), what: impl Into<String>, hint: impl Into<String>) -> Mistake {
+fn mistake(at: At, what: impl Into<String>, hint: impl Into<String>) -> Mistake {
     Mistake { wrong: Wrong { what: what.into(), hint: hint.into() }, at }
 }
 
-fn known(key: &str, at: (usize, usize)) -> Result<(&'static str, Kind), Mistake> {
+fn known(key: &str, at: At) -> Result<(&'static str, Kind), Mistake> {
     if let Some(found) = KEYS.into_iter().find(|(name, _)| *name == key) {
         return Ok(found);
     }
@@ -132,79 +214,45 @@ fn known(key: &str, at: (usize, usize)) -> Result<(&'static str, Kind), Mistake>
     Err(mistake(at, format!("there is no option `{}`", key.escape_debug()), hint))
 }
 
-fn add(
-    name: &'static str,
-    kind: Kind,
-    value: &Spanned<DeValue<'_>>,
-    settings: &mut Vec<Setting>,
-) -> Result<(), Mistake> {
-    let wrong = |span| mistake(at(&span), format!("`{name}` has a wrong value"), kind.allowed(name));
-    let mut push =
-        |value: &str, span| settings.push(Setting { name, value: value.to_owned(), at: at(&span) });
-    match (kind, value.get_ref()) {
-        (Kind::Flag | Kind::FlagOrList, DeValue::Boolean(is_on)) => {
-            if *is_on {
-                push("", value.span());
-            }
-        }
-        (Kind::Text | Kind::List | Kind::FlagOrList, DeValue::String(text)) => push(text, value.span()),
-        (Kind::List | Kind::FlagOrList, DeValue::Array(list)) => {
-            for element in list {
-                match element.get_ref() {
-                    DeValue::String(text) => push(text, element.span()),
-                    _ => return Err(wrong(element.span())),
-                }
-            }
-        }
-        _ => return Err(wrong(value.span())),
-    }
-    Ok(())
-}
-
-fn parameters(value: &Spanned<DeValue<'_>>, settings: &mut Vec<Setting>) -> Result<(), Mistake> {
-    let hint = "write the parameters of the daemon below [param]: default_ttl = 120";
-    let DeValue::Table(table) = value.get_ref() else {
-        return Err(mistake(at(&value.span()), "`param` is not a table", hint));
-    };
-    for (key, value) in table {
-        let name = key.get_ref();
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            return Err(mistake(at(&key.span()), "this is not the name of a parameter", hint));
-        }
-        let text = match value.get_ref() {
-            DeValue::String(text) => text.to_string(),
-            DeValue::Integer(number) => number.to_string(),
-            DeValue::Float(number) => number.to_string(),
-            DeValue::Boolean(is_on) => if *is_on { "on" } else { "off" }.to_owned(),
-            _ => return Err(mistake(at(&value.span()), format!("`{name}` has a wrong value"), hint)),
-        };
-        settings.push(Setting { name: "p", value: format!("{name}={text}"), at: at(&value.span()) });
-    }
-    Ok(())
-}
-
-/// Returns the site that settings describe. Backends are not part of it.
-pub fn site(settings: &[Setting]) -> Result<Site, Mistake> {
+/// Returns the site that settings describe, and the mistakes in their values. Backends are not part of it.
+pub fn site(settings: &[Setting]) -> (Site, Vec<Mistake>) {
     let mut site = Site::default();
-    for setting in settings {
-        site.set(setting.name, &setting.value).map_err(|wrong| setting.mistake(wrong))?;
-    }
+    let set =
+        |setting: &Setting| site.set(setting.name, &setting.value).err().map(|wrong| setting.mistake(wrong));
+    let mut mistakes: Vec<Mistake> = settings.iter().filter_map(set).collect();
     let last = settings.iter().rfind(|setting| RULES.contains(&setting.name));
-    site.check().map_err(|wrong| Mistake { wrong, at: last.map_or((0, 0), |setting| setting.at) })?;
-    Ok(site)
+    let place = last.map_or((0, 0), |setting| setting.at);
+    mistakes.extend(site.check().err().map(|wrong| Mistake { wrong, at: place }));
+    (site, mistakes)
 }
 
 impl Setting {
     /// Returns a mistake in this setting's value.
     pub fn mistake(&self, wrong: Wrong) -> Mistake {
-        let what = format!("{}: {}", self.name, wrong.what);
-        Mistake { wrong: Wrong { what, ..wrong }, at: self.at }
+        Mistake { wrong: self.explain(wrong), at: self.at }
     }
+
+    /// Returns a mistake in this setting's key.
+    pub fn mistake_of_key(&self, wrong: Wrong) -> Mistake {
+        Mistake { wrong: self.explain(wrong), at: self.key_at }
+    }
+
+    /// Adds the name of the setting to a mistake.
+    fn explain(&self, wrong: Wrong) -> Wrong {
+        let name = if self.name == "p" { PARAM } else { self.name };
+        Wrong { what: format!("{name}: {}", wrong.what), ..wrong }
+    }
+}
+
+/// Returns the mistakes of a file in the order of their places, at most [`MAX_MISTAKES`].
+pub fn diagnostics(mistakes: &mut [Mistake], file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
+    mistakes.sort_by_key(|mistake| mistake.at);
+    mistakes.iter().take(MAX_MISTAKES).map(|mistake| mistake.diagnostic(file, bytes)).collect()
 }
 
 impl Mistake {
     /// Returns the mistake with its place in the file.
-    pub fn diagnostic(&self, file: &str, bytes: &[u8]) -> Diagnostic {
+    fn diagnostic(&self, file: &str, bytes: &[u8]) -> Diagnostic {
         let start = self.at.0.min(bytes.len());
         let before = &bytes[..start];
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

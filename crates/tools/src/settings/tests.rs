@@ -2,12 +2,17 @@
 
 use super::*;
 
-/// Returns the line, text and hint of the mistake in a file.
+/// Returns the mistakes of a file, each with its line.
+fn all_wrong(bytes: &[u8]) -> Vec<(u32, String)> {
+    let Contents { settings, mut mistakes } = read(bytes);
+    mistakes.extend(site(&settings).1);
+    let all = diagnostics(&mut mistakes, FILE, bytes);
+    all.iter().map(|one| (one.line().expect("it has a line"), one.pretty())).collect()
+}
+
+/// Returns the first mistake of a file.
 fn wrong(bytes: &[u8]) -> (u32, String) {
-    let mistake = read(bytes).and_then(|settings| site(&settings)).expect_err("it has a mistake");
-    let diagnostic = mistake.diagnostic(FILE, bytes);
-    let pretty = diagnostic.pretty();
-    (diagnostic.line().expect("it has a line"), pretty)
+    all_wrong(bytes).into_iter().next().expect("it has a mistake")
 }
 
 #[test]
@@ -15,7 +20,8 @@ fn a_whole_file_is_read() {
     let text = "# a site\nbackend = [\"http://a\", 'b:1']\nlisten = \":80\"\nignore-cookies = true\ncompress = false\n\
                 cache = [\n  \"*.jpg=1d\", # images\n  'type:text/html=60s',\n]\n[param]\ndefault_ttl = 60\nhttp_gzip_support = \
                 true\nping_interval = 1.5\n";
-    let settings = read(text.as_bytes()).expect("correct");
+    let Contents { settings, mistakes } = read(text.as_bytes());
+    assert_eq!(mistakes, []);
     let all: Vec<_> = settings.iter().map(|s| (s.name, s.value.as_str())).collect();
     let expected = [
         ("backend", "http://a"),
@@ -29,8 +35,8 @@ fn a_whole_file_is_read() {
         ("p", "ping_interval=1.5"),
     ];
     assert_eq!(all, expected);
-    assert!(site(&settings).is_ok());
-    assert_eq!(read(b""), Ok(Vec::new()));
+    assert_eq!(site(&settings).1, []);
+    assert_eq!(read(b""), Contents::default());
 }
 
 #[test]
@@ -64,6 +70,16 @@ fn malformed_files_have_a_line_and_a_hint() {
         assert_eq!(found, line, "{shown}: {pretty}");
         assert!(pretty.contains(text) && pretty.contains("lacquer.toml:"), "{shown}: {pretty}");
     }
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_found_in_their_order() {
+    let text = b"stale = \"soon\"\nbakend = \"x\"\ncache = [\"x=1d\", 5, \"/a=1\"]\nlisten 80\n\
+                 purge-from = \"10.0.0.0/64\"\n[param]\n\"a b\" = 1\n";
+    let lines: Vec<u32> = all_wrong(text).iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [1, 2, 3, 3, 3, 4, 5, 7], "{:#?}", all_wrong(text));
+    let many: Vec<String> = (0..500).map(|number| format!("x{number} = 1")).collect();
+    assert_eq!(all_wrong(many.join("\n").as_bytes()).len(), MAX_MISTAKES);
 }
 
 #[test]

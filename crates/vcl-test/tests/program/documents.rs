@@ -57,8 +57,9 @@ fn fault(name: &str, vcl: &str, params: &[String], test: &str) -> Option<String>
 
 /// Returns the VCL that `lacquer run` makes of a `lacquer.toml`, and the parameters of the daemon.
 fn site(toml: &str) -> (String, Vec<String>) {
-    let settings = settings::read(toml.as_bytes()).unwrap_or_else(|mistake| panic!("{mistake:?}\n{toml}"));
-    let mut site = settings::site(&settings).unwrap_or_else(|mistake| panic!("{mistake:?}\n{toml}"));
+    let settings::Contents { settings, mistakes } = settings::read(toml.as_bytes());
+    let (mut site, wrong) = settings::site(&settings);
+    assert!(mistakes.is_empty() && wrong.is_empty(), "{mistakes:?} {wrong:?}\n{toml}");
     let mut params = vec!["feature=+rfc9111".to_owned(), "stale_if_error=1h".to_owned()];
     for setting in settings {
         match setting.name {

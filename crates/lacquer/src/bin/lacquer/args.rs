@@ -4,8 +4,8 @@
 use crate::failure::Failure;
 use lacquer_inspect::page::wrap;
 use lacquer_manager::show;
+use lacquer_params::nearest;
 use lacquer_tools::manual::{Flag, Subcommand};
-use lacquer_tools::nearest;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn lacquer_toml_has_the_options_of_lacquer_run() {
-        let settings = lacquer_tools::settings::read(b"no-such-name-at-all = 1");
-        let hint = settings.expect_err("it is unknown").wrong.hint;
+        let contents = lacquer_tools::settings::read(b"no-such-name-at-all = 1");
+        let hint = &contents.mistakes[0].wrong.hint;
         let names = hint.strip_prefix("the names are ").and_then(|rest| rest.split(" and the table").next());
         let of_file: BTreeSet<&str> = names.expect("it lists the names").split(", ").collect();
         let all = crate::run_options::ALL.iter().map(|option| option.name);

@@ -4,6 +4,7 @@ use crate::args::Values;
 use crate::colors;
 use crate::config;
 use crate::failure::Failure;
+use crate::findings::{count, print, verdict};
 use lacquer_manager::{Machine, show};
 use lacquer_tools::{Offline, report};
 use lacquer_vcl::{Diagnostic, Options, Resolver, Severity};
@@ -42,11 +43,8 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
             }
         };
         let is_config = Path::new(file).extension().is_some_and(|extension| extension == "toml");
-        let diagnostics = if is_config {
-            config::check(name, &bytes).into_iter().collect()
-        } else {
-            diagnose(name, &bytes, &settings)
-        };
+        let diagnostics =
+            if is_config { config::check(name, &bytes) } else { diagnose(name, &bytes, &settings) };
         checked.push((name.to_owned(), diagnostics));
     }
     match output {
@@ -85,10 +83,7 @@ pub fn ensure_correct(file: &str) -> Result<(), Failure> {
     if count(&diagnostics, Severity::Error) == 0 {
         return Ok(());
     }
-    let has_colors = colors::wanted(io::stderr().is_terminal());
-    for d in &diagnostics {
-        eprintln!("{}", report::text(d, has_colors));
-    }
+    print(&diagnostics);
     Err(Failure::new(format_args!("{file}: {}", verdict(&diagnostics))))
 }
 
@@ -191,22 +186,6 @@ impl Names<'_> {
         {
             *file = rest.to_string_lossy().into_owned();
         }
-    }
-}
-
-fn count(diagnostics: &[Diagnostic], severity: Severity) -> usize {
-    diagnostics.iter().filter(|d| d.severity == severity).count()
-}
-
-fn verdict(diagnostics: &[Diagnostic]) -> String {
-    let errors = count(diagnostics, Severity::Error);
-    let warnings = count(diagnostics, Severity::Warning);
-    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    match (errors, warnings) {
-        (0, 0) => "correct".to_owned(),
-        (0, w) => format!("correct, with {}", plural(w, "warning")),
-        (e, 0) => plural(e, "error"),
-        (e, w) => format!("{}, {}", plural(e, "error"), plural(w, "warning")),
     }
 }
 

@@ -1,21 +1,22 @@
 //! `lacquer.toml`: options of `lacquer run` in a file. Those of the command line and of the environment have precedence.
 
 use std::fs;
-use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use lacquer_inspect::access_log::Format;
 use lacquer_inspect::log_sink::Target;
-use lacquer_tools::report;
-use lacquer_tools::settings::{self, FILE, Mistake, Setting};
+use lacquer_manager::{check_admin, check_contacts, check_storage};
+use lacquer_tools::settings::{self, Contents, FILE, MAX_MISTAKES, Mistake, Setting};
 use lacquer_tools::site::{RULES, Site, Wrong};
 use lacquer_vcl::Diagnostic;
 
 use crate::admin;
 use crate::args::Values;
-use crate::colors;
 use crate::failure::Failure;
+use crate::findings;
+use crate::https;
 use crate::listen::Listen;
+use crate::parameters::{Parameters, Refused};
 use crate::spec::{parse_backend, storage};
 use crate::web;
 
@@ -27,14 +28,14 @@ pub fn complete(mut values: Values) -> Result<Values, Failure> {
         None => return Ok(values),
     };
     let bytes = fs::read(&file).map_err(|error| Failure::new(format_args!("{file}: {error}")))?;
-    let settings = parse(&bytes).map_err(|mistake| {
-        let has_colors = colors::wanted(io::stderr().is_terminal());
-        eprintln!("{}", report::text(&mistake.diagnostic(&file, &bytes), has_colors));
-        Failure::new(format_args!("{file}: 1 error"))
-    })?;
+    let contents = parse(&bytes, &file);
+    if !contents.diagnostics.is_empty() {
+        findings::print(&contents.diagnostics);
+        return Err(Failure::new(format_args!("{file}: {}", findings::verdict(&contents.diagnostics))));
+    }
     let given = values.clone();
     let has = |name: &str| given.has(name);
-    for setting in settings {
+    for setting in contents.settings {
         // A VCL file, or another origin, replaces what the file says about either.
         let is_replaced = match setting.name {
             "vcl" | "backend" => has("vcl") || has("backend"),
@@ -51,53 +52,86 @@ pub fn complete(mut values: Values) -> Result<Values, Failure> {
     Ok(values)
 }
 
-/// Returns the mistake in a file, if it has one.
-pub fn check(file: &str, bytes: &[u8]) -> Option<Diagnostic> {
-    parse(bytes).err().map(|mistake| mistake.diagnostic(file, bytes))
+/// Returns the mistakes in a file.
+pub fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
+    parse(bytes, file).diagnostics
+}
+
+/// The options of a file, and what is wrong with them.
+struct Checked {
+    settings: Vec<Setting>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 /// Reads a file and checks all of its values.
-fn parse(bytes: &[u8]) -> Result<Vec<Setting>, Mistake> {
-    let settings = settings::read(bytes)?;
-    settings::site(&settings)?;
-    for setting in &settings {
-        check_value(setting).map_err(|wrong| setting.mistake(wrong))?;
-    }
-    let names: Vec<&str> = settings.iter().map(|setting| setting.name).collect();
-    let is_rule = |name: &&str| *name == "backend" || RULES.contains(name);
-    if let (Some(at), Some(rule)) =
-        (names.iter().position(|name| *name == "vcl"), names.iter().find(|n| is_rule(n)))
-    {
-        return Err(settings[at].mistake(Wrong {
-            what: format!("it cannot be combined with {rule}"),
-            hint: "a VCL file has its own backends and rules".to_owned(),
-        }));
-    }
-    Ok(settings)
+fn parse(bytes: &[u8], file: &str) -> Checked {
+    let Contents { settings, mut mistakes } = settings::read(bytes);
+    mistakes.extend(settings::site(&settings).1);
+    mistakes.extend(settings.iter().filter_map(|setting| Some(setting.mistake(check_value(setting).err()?))));
+    mistakes.extend(check_parameters(&settings));
+    mistakes.extend(check_vcl(&settings));
+    Checked { diagnostics: settings::diagnostics(&mut mistakes, file, bytes), settings }
+}
+
+/// Finds parameters that the daemon would refuse, in the order in which it sets them.
+fn check_parameters(settings: &[Setting]) -> Vec<Mistake> {
+    let storage = settings.iter().find(|setting| setting.name == "storage");
+    let mut parameters = Parameters::new(storage.map(|setting| setting.value.as_str()));
+    let all = settings.iter().filter(|setting| setting.name == "p");
+    let mistake = |setting: &Setting| match parameters.set(&setting.value) {
+        Ok(()) => None,
+        Err(Refused::Name(wrong)) => Some(setting.mistake_of_key(wrong)),
+        Err(Refused::Value(wrong)) => Some(setting.mistake(wrong)),
+    };
+    all.filter_map(mistake).take(MAX_MISTAKES).collect()
+}
+
+/// Finds a VCL file beside backends or rules.
+fn check_vcl(settings: &[Setting]) -> Option<Mistake> {
+    let vcl = settings.iter().find(|setting| setting.name == "vcl")?;
+    let is_rule = |setting: &&Setting| setting.name == "backend" || RULES.contains(&setting.name);
+    let rule = settings.iter().find(is_rule)?;
+    Some(vcl.mistake(Wrong {
+        what: format!("it cannot be combined with {}", rule.name),
+        hint: "a VCL file has its own backends and rules".to_owned(),
+    }))
 }
 
 fn check_value(setting: &Setting) -> Result<(), Wrong> {
     let value = setting.value.as_str();
+    let wrong = |failure: Failure| without_option(failure, setting.name, value);
+    let plain = |what: String, hint: &str| Wrong { what, hint: hint.to_owned() };
     match setting.name {
         "backend" => {
             let backend = parse_backend(value).map_err(wrong)?;
             Site::default().add_backend(&backend)
         }
         "listen" | "https-listen" => Listen::parse(setting.name, value).map(drop).map_err(wrong),
+        "https" => https::check_names(value).map_err(wrong),
+        "email" => check_contacts(value).map_err(|what| plain(what, "write one such as me@example.org")),
         "admin" => admin::parse(value).map(drop).map_err(wrong),
-        "web" => web::parse(value).map(drop).map_err(wrong),
-        "storage" => storage(Some(value)).map(drop).map_err(wrong),
-        "log" => Format::parse(value)
-            .map(drop)
-            .map_err(|hint| Wrong { what: "it is not a format".to_owned(), hint }),
-        "log-to" => Target::parse(value)
-            .map(drop)
-            .map_err(|hint| Wrong { what: "it is not a destination".to_owned(), hint }),
+        "web" => {
+            web::parse(value).map_err(wrong)?;
+            check_admin(value).map_err(|what| plain(what, "see docs/admin.md for its options"))
+        }
+        "otlp" => check_admin(&format!("otlp={value}")).map_err(|what| plain(what, "see docs/otlp.md")),
+        "storage" => {
+            let argument = storage(Some(value)).map_err(wrong)?;
+            check_storage(&argument)
+                .map_err(|what| plain(what, "write a size such as 512M, or disk,FILE,size=10G"))
+        }
+        "log" => Format::parse(value).map(drop).map_err(|hint| plain("it is not a format".to_owned(), &hint)),
+        "log-to" => {
+            Target::parse(value).map(drop).map_err(|hint| plain("it is not a destination".to_owned(), &hint))
+        }
         _ => Ok(()),
     }
 }
 
-fn wrong(failure: Failure) -> Wrong {
+/// Returns the failure of an option as the mistake of a setting, whose place shows the name and the value.
+fn without_option(failure: Failure, name: &str, value: &str) -> Wrong {
     let (what, hint) = failure.texts();
+    let option = format!("--{name} {value}: ");
+    let what = what.strip_prefix(&option).map_or(what.clone(), str::to_owned);
     Wrong { what, hint: hint.unwrap_or_else(|| "see lacquer run --help".to_owned()) }
 }

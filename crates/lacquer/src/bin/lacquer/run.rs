@@ -11,6 +11,7 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::https::{self, Https};
 use crate::listen::Listen;
+use crate::parameters;
 use crate::rules;
 use crate::spec::{parse_backend, storage};
 use crate::storage_room;
@@ -51,6 +52,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         None => listens(values)?,
     };
     let storage = storage(values.one("storage"))?;
+    parameters::check(values)?;
     let source = source(values)?;
     if values.has("print-vcl") {
         return print_vcl(values, &source, https.as_ref());

@@ -139,21 +139,26 @@ fn frontend(listen: &Listen) -> String {
     }
 }
 
+/// Fails if the value of `--https` names nothing that can have a certificate.
+pub fn check_names(text: &str) -> Result<(), Failure> {
+    if text == LOCALHOST { Ok(()) } else { parse_names(text).map(drop) }
+}
+
+fn parse_names(text: &str) -> Result<Names, Failure> {
+    let names = Names::parse(text).map_err(|why| Failure::new(format_args!("--https {why}")))?;
+    if let Some(name) = names.all().iter().find(|name| name.starts_with("*.")) {
+        let hint = "start lacquerd with acme= and the parameter acme_dns_hook; see docs/acme.md";
+        return Err(Failure::new(format_args!("--https {name}: a wildcard needs DNS records")).hint(hint));
+    }
+    if let Some(name) = names.all().iter().find(|name| !name.contains('.')) {
+        return Err(Failure::new(format_args!("--https {name}: no public authority signs this name"))
+            .hint("write a whole name such as www.example.org, or localhost"));
+    }
+    Ok(names)
+}
+
 fn acme_source(values: &Values) -> Result<Source, Failure> {
-    let parse = |names: &String| {
-        let failed = |why| Failure::new(format_args!("--https {why}"));
-        let names = Names::parse(names).map_err(failed)?;
-        if let Some(name) = names.all().iter().find(|name| name.starts_with("*.")) {
-            let hint = "start lacquerd with acme= and the parameter acme_dns_hook; see docs/acme.md";
-            return Err(Failure::new(format_args!("--https {name}: a wildcard needs DNS records")).hint(hint));
-        }
-        if let Some(name) = names.all().iter().find(|name| !name.contains('.')) {
-            return Err(Failure::new(format_args!("--https {name}: no public authority signs this name"))
-                .hint("write a whole name such as www.example.org, or localhost"));
-        }
-        Ok(names)
-    };
-    let names = values.many("https").iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let names = values.many("https").iter().map(|text| parse_names(text)).collect::<Result<Vec<_>, _>>()?;
     let own = fs::metadata("/proc/self").map_err(Failure::new)?.uid();
     let folder = match own {
         0 => PathBuf::from(SYSTEM_FOLDER),
