@@ -41,12 +41,17 @@ fn during(path: &Path) -> impl Fn(&dyn fmt::Display) -> String {
     move |error| format!("{}: {error}", path.display())
 }
 
+/// Returns the files of a folder, whether they exist or not.
+pub fn files(path: &Path) -> LocalFiles {
+    LocalFiles { authority: path.join(CERTIFICATE), certificate: path.join(LEAF), is_new: false }
+}
+
 /// Makes the authority if the folder has none, and a certificate for localhost. The error is a text for the user.
 pub fn make(path: &Path) -> Result<LocalFiles, String> {
     let failed = during(path);
     let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
     created.map_err(|error| failed(&error))?;
-    let files = LocalFiles { authority: path.join(CERTIFICATE), certificate: path.join(LEAF), is_new: false };
+    let files = files(path);
     let (key, is_new) = authority_key(&path.join(KEY))?;
     let params = authority_params(&key);
     // Both files are needed: a crash between them leaves the key only.

@@ -72,6 +72,11 @@ impl Directory {
         &self.path
     }
 
+    /// Returns the process of the daemon's manager.
+    pub fn pid(&self) -> Option<u32> {
+        self.index(MGT_DIRNAME).ok().map(|index| index.pid)
+    }
+
     fn check_is_alive(&self) -> Result<(), Fault> {
         let index = self.index(MGT_DIRNAME).map_err(|error| self.cannot_read(&error))?;
         if Path::new("/proc").join(index.pid.to_string()).exists() {

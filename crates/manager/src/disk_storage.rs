@@ -186,6 +186,12 @@ pub struct DiskFiles {
     marker: File,
 }
 
+/// Returns the files that a storage with this name may make.
+pub fn files(name: &str, arguments: &[DiskArguments]) -> Vec<PathBuf> {
+    let stores = arguments.iter().map(|one| path_of(&one.path));
+    stores.chain([PathBuf::from(format!("{MARKER}{name}"))]).collect()
+}
+
 impl DiskFiles {
     /// Opens the stores of the storage with this name. The marker is in the current directory.
     pub fn open(name: &str, arguments: &[DiskArguments], complain: &Complain) -> Outcome<Self> {

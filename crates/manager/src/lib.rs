@@ -20,6 +20,7 @@ mod environment;
 mod fault;
 mod file_storage;
 mod jail;
+mod leftovers;
 mod listen;
 mod machine;
 mod manager;
@@ -33,6 +34,7 @@ mod secret;
 mod service;
 mod shm;
 mod spawning;
+mod start_vcl;
 mod startup;
 mod storage;
 mod tls;
@@ -55,13 +57,14 @@ pub use check_values::{check_admin, check_contacts, check_storage};
 pub use complain::ANNOUNCEMENT;
 pub use documents::OPTIONS;
 pub use machine::Machine;
-pub use startup::backend_vcl;
+pub use start_vcl::backend_vcl;
 #[cfg(feature = "fuzzing")]
 pub use tls::parse_file;
 pub use upgrade::Refusal as UpgradeRefusal;
 pub use upgrade::request as request_upgrade;
-pub use workdir::OWN_FOLDER;
+pub use workdir::is_used as is_directory_used;
 pub use workdir::path as working_directory;
+pub use workdir::{OWN_FOLDER, WRITTEN_VCL};
 
 use lacquer_vcl::program::Program;
 

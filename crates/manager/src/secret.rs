@@ -10,7 +10,7 @@ use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 
 /// The file name of a secret that the manager creates.
-const NAME: &str = "_.secret";
+pub const NAME: &str = "_.secret";
 const LENGTH: usize = 256;
 
 /// The path of the secret, and its content if the manager created it.

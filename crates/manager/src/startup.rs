@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use lacquer_cli::tokenize::{Rules, split};
 use lacquer_params::{DebugBits, ParamSet};
-use lacquer_vcl::Text;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::system::Uname;
 
@@ -19,30 +18,26 @@ use crate::complain::{Complain, Level, announce, print_line};
 use crate::daemon::{self, Background};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
-use crate::listen::{Listeners, is_backend_path};
-use crate::manager::{Child, Instance, Manager, Reply};
+use crate::leftovers::Leftovers;
+use crate::listen::Listeners;
+use crate::manager::{Child, Instance, Manager};
 use crate::notify::{Change, notify};
 use crate::options::raw_args::{Mode, Ordered, RawOptions};
 use crate::secret::Secret;
 use crate::service::{Service, Signals};
 use crate::shm::Shm;
+use crate::start_vcl::{StartVcl, compile_and_print, given_backend, load_vcl};
 use crate::storage::{Opens, Storage, StorageArguments};
 use crate::tls;
 use crate::upgrade::{Adopted, Upgrade};
 use crate::vcl::Catalogue;
-use crate::vcl::compile::{Input, read_along};
+use crate::vcl::compile::read_along;
 use crate::version;
 use crate::workdir::{self, OwnFolder, PidFile, Renewal, absolute};
 use crate::worker::State;
 
 const DEFAULT_LISTEN: &str = ":80";
 const DEFAULT_CLI: &str = "localhost:0";
-
-/// VCL to load at startup: its name in messages, and its text.
-struct StartVcl {
-    origin: String,
-    text: Text,
-}
 
 /// The options after the second stage.
 struct ParsedOptions {
@@ -52,42 +47,6 @@ struct ParsedOptions {
     vcl: Vec<StartVcl>,
     init: Option<File>,
     tls: tls::Startup,
-}
-
-/// Returns the VCL text of `-b`, after its version: one backend.
-pub fn backend_vcl(argument: &str) -> String {
-    let body = if argument.eq_ignore_ascii_case("none") {
-        "none;".to_owned()
-    } else if is_backend_path(argument) {
-        format!("{{\n    .path = \"{argument}\";\n}}")
-    } else if let Some(address) = argument.strip_prefix("https://") {
-        https_backend(address)
-    } else {
-        format!("{{\n    .host = \"{argument}\";\n}}")
-    };
-    format!("backend default {body}\n")
-}
-
-fn given_backend(argument: &str) -> StartVcl {
-    StartVcl {
-        origin: "<-b argument>".to_owned(),
-        text: format!("vcl 4.1;\n{}", backend_vcl(argument)).into(),
-    }
-}
-
-/// Returns the rest of a VCL text with a backend that is reached over TLS, with all checks. Requests get the name of a
-/// public server as `Host`: such a server refuses names that are not in its certificate.
-fn https_backend(address: &str) -> String {
-    let address = address.strip_suffix('/').unwrap_or(address);
-    let backend = format!("{{\n    .host = \"{address}\";\n    .ssl = 1;\n    .ssl_verify_host = 1;\n}}");
-    let name = address.strip_suffix(":443").unwrap_or(address);
-    let bare = name.rsplit_once(':').map_or(name, |(host, _)| host);
-    let is_public = bare.contains('.') && bare.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_err();
-    if !is_public {
-        return backend;
-    }
-    let method = |name_of| format!("\nsub {name_of} {{\n    set bereq.http.Host = \"{name}\";\n}}");
-    [backend, method("vcl_backend_fetch"), method("vcl_pipe")].concat()
 }
 
 /// Sets the parameters whose defaults are those of the platform.
@@ -212,8 +171,11 @@ fn identity(raw: &RawOptions, host: &str) -> Outcome<String> {
     }
 }
 
-/// Returns the path of `-S`, or `None` for `-S none` and without `-S`.
-fn given_secret(raw: &RawOptions, jail: &Jail) -> Outcome<Option<PathBuf>> {
+/// Returns the secret of `-S`, or of the program before this one. `None` for `-S none` and without `-S`.
+fn secret_of(raw: &RawOptions, adopted: Option<&mut Adopted>, jail: &Jail) -> Outcome<Option<Secret>> {
+    if let Some(adopted) = adopted {
+        return Ok(adopted.secret());
+    }
     match raw.secret.as_deref() {
         None => Ok(None),
         Some("none") => {
@@ -224,7 +186,7 @@ fn given_secret(raw: &RawOptions, jail: &Jail) -> Outcome<Option<PathBuf>> {
             let _root = jail.raise();
             match File::open(path) {
                 // Relative paths refer to the directory in which the daemon was started.
-                Ok(_) => Ok(Some(absolute(path))),
+                Ok(_) => Ok(Some(Secret::given(absolute(path)))),
                 Err(error) => {
                     Err(Fault::usage(format!("Cannot open -S file ({path}): {}", os_error_text(&error))))
                 }
@@ -305,19 +267,17 @@ pub fn run(
     let upgrade = Upgrade::new(arguments);
     let jail = Jail::enter(raw.jail.as_deref())?;
     let _own_folder = OwnFolder::new(&jail);
+    let workdir = workdir_of(raw);
+    let mut leftovers = Leftovers::watch(raw, &workdir, adopted.is_some(), &jail);
     let ParsedOptions { mut params, listeners, storages, vcl, init, tls } =
         ParsedOptions::from(raw, &jail, adopted.as_mut())?;
     restore_params(&mut params, adopted.as_ref(), &complain);
-    let secret = match &mut adopted {
-        Some(adopted) => adopted.secret(),
-        None => given_secret(raw, &jail)?.map(Secret::given),
-    };
+    let secret = secret_of(raw, adopted.as_mut(), &jail)?;
     let pid_paths: Vec<PathBuf> = raw.pid_files.iter().map(absolute).collect();
 
     protect_memory(params.values().jail_dumpable);
     let compile_only = raw.mode == Mode::Compile;
     let tls = certificates(tls, &listeners, &mut params, &jail, &complain, compile_only)?;
-    let workdir = workdir_of(raw);
     let host = rustix::system::uname();
     let identity = identity(raw, &host.nodename().to_string_lossy())?;
     let hash = raw.hash_method()?;
@@ -325,6 +285,7 @@ pub fn run(
     if !compile_only && adopted.is_none() {
         workdir::check_room(&workdir, params.values().vsl_space)?;
     }
+    leftovers.add_files(storages.files());
     let opens = if compile_only { Opens::NoDisk } else { Opens::Everything };
     let storages = storages.make(opens, &jail, &complain)?;
     let instance = Instance {
@@ -352,6 +313,7 @@ pub fn run(
         exit_status: 0,
     };
     if compile_only {
+        leftovers.keep();
         return Ok(compile_and_print(&mut manager, &vcl));
     }
     find_room(&mut manager)?;
@@ -359,7 +321,7 @@ pub fn run(
     if adopted.as_ref().is_some_and(|adopted| adopted.is_check) {
         return Ok(0);
     }
-    serve(manager, raw, init, adopted, background)
+    serve(manager, raw, init, adopted, (background, &mut leftovers))
 }
 
 /// Applies the parameters, after those of another program were set.
@@ -412,50 +374,12 @@ fn find_room(manager: &mut Manager) -> Outcome<()> {
     manager.address_space().map(drop).map_err(|fault| Fault::plain(fault.to_string()))
 }
 
-fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
-    let mut code = 0;
-    for (at, StartVcl { origin, text }) in vcl.iter().enumerate() {
-        let name = format!("boot{at}");
-        match manager.new_vcl(&name, Input::Given { name: origin.clone(), text: text.0.clone() }) {
-            Ok(warnings) => {
-                let shown = manager.vcl_show(&["-v".to_owned(), name]).unwrap_or_default();
-                print_line(&format!("{warnings}{shown}"));
-            }
-            Err(Reply { text, .. }) => {
-                print_line(&text.lossy());
-                code = 2;
-            }
-        }
-    }
-    let _ = std::env::set_current_dir("/");
-    if !manager.params.values().debug.has(DebugBits::VCL_KEEP) {
-        // A directory that others use is not empty, so it remains.
-        let _root = manager.jail.raise();
-        let _ = std::fs::remove_dir(&manager.instance.workdir);
-    }
-    code
-}
-
-fn load_vcl(manager: &mut Manager, vcl: &[StartVcl]) -> Outcome<()> {
-    for (at, StartVcl { origin, text }) in vcl.iter().enumerate() {
-        let name = if vcl.len() == 1 { "boot".to_owned() } else { format!("boot{at}") };
-        match manager.new_vcl(&name, Input::Given { name: origin.clone(), text: text.0.clone() }) {
-            Ok(warnings) if warnings.is_empty() => {}
-            Ok(warnings) => eprintln!("Warnings:\n{warnings}"),
-            Err(Reply { text, .. }) => return Err(Fault::plain(format!("\n{text}"))),
-        }
-        let now = manager.uptime();
-        manager.catalogue.activate(&name, now);
-    }
-    Ok(())
-}
-
 fn serve(
     mut manager: Manager,
     raw: &RawOptions,
     init: Option<File>,
     mut adopted: Option<Adopted>,
-    background: &mut Option<Background>,
+    pending: (&mut Option<Background>, &mut Leftovers),
 ) -> Outcome<u8> {
     let mut shm = Shm::create(&manager.jail)?;
     shm.publish("-i", &manager.instance.identity)?;
@@ -489,7 +413,7 @@ fn serve(
         lacquer_system::release_signals();
     }
     let mut service = Service::new(manager, sockets, master, admin, signals);
-    let outcome = serve_until_the_end(&mut service, raw, init, adopted, background);
+    let outcome = serve_until_the_end(&mut service, raw, init, adopted, pending);
     end(service);
     outcome
 }
@@ -523,7 +447,7 @@ fn serve_until_the_end(
     raw: &RawOptions,
     init: Option<File>,
     adopted: Option<Adopted>,
-    background: &mut Option<Background>,
+    (background, leftovers): (&mut Option<Background>, &mut Leftovers),
 ) -> Outcome<u8> {
     if raw.mode == Mode::Debug {
         service.attach_stdin()?;
@@ -543,6 +467,7 @@ fn serve_until_the_end(
     if code != 0 {
         return Err(Fault::silent(code));
     }
+    leftovers.keep();
     if !is_upgrade {
         announce();
     }

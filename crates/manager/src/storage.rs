@@ -2,13 +2,14 @@
 //! belongs to the service and not to one worker.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use lacquer_cli::json;
 use lacquer_cli::link::{RecordsConfig, StorageConfig, StorageKind};
 use rustix::fs::MemfdFlags;
 
 use crate::complain::Complain;
-use crate::disk_storage::{DiskArguments, DiskFiles};
+use crate::disk_storage::{self, DiskArguments, DiskFiles};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::file_storage::{self, FileArguments, Opened, Survival, size_of};
 use crate::jail::Jail;
@@ -130,6 +131,11 @@ impl StorageArguments {
         Ok(storages)
     }
 
+    /// Returns the files that the storages may make, as they are named.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.specs.iter().flat_map(StorageSpec::files)
+    }
+
     /// Uses these files for the storages that are made.
     pub fn adopt(&mut self, existing: Vec<StorageState>) {
         self.existing = existing;
@@ -198,14 +204,24 @@ impl StorageSpec {
         })
     }
 
-    fn memory(&self) -> Outcome<Storage> {
-        let size = match self.arguments.as_slice() {
-            [] => None,
-            [size] if size.is_empty() => None,
-            [size] => Some(size_of(size, "-smalloc")?),
-            _ => return Err(Fault::usage("(-smalloc) too many arguments")),
-        };
-        self.limited_memory(size)
+    fn memory_size(&self) -> Outcome<Option<u64>> {
+        match self.arguments.as_slice() {
+            [] => Ok(None),
+            [size] if size.is_empty() => Ok(None),
+            [size] => size_of(size, "-smalloc").map(Some),
+            _ => Err(Fault::usage("(-smalloc) too many arguments")),
+        }
+    }
+
+    /// Returns the files that the storage may make. Faults in its words are reported elsewhere.
+    fn files(&self) -> Vec<PathBuf> {
+        match self.method.as_str() {
+            "file" => {
+                FileArguments::parse(&self.arguments).map_or_else(|_| Vec::new(), |found| found.files())
+            }
+            "disk" => disk_storage::files(&self.name, &self.disk_arguments().unwrap_or_default()),
+            _ => Vec::new(),
+        }
     }
 
     fn limited_memory(&self, size: Option<u64>) -> Outcome<Storage> {

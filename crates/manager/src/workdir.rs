@@ -18,9 +18,11 @@ use crate::jail::Jail;
 /// The directory of instances whose `-n` is a name without a slash.
 pub const STATE_DIR: &str = "/var/lib/varnish";
 const DEFAULT_NAME: &str = "varnishd";
-/// The variable with a working directory that only this run uses. `lacquer run` sets it, with a VCL of the same name beside
-/// the directory.
+/// The variable with a working directory that only this run uses. `lacquer run` sets it.
 pub const OWN_FOLDER: &str = "LACQUER_OWN_FOLDER";
+
+/// The variable with a VCL that was written for this run only. `lacquer run` sets it.
+pub const WRITTEN_VCL: &str = "LACQUER_WRITTEN_VCL";
 
 /// Returns the absolute path, because the daemon leaves the directory in which it was started.
 pub fn absolute(path: impl AsRef<Path>) -> PathBuf {
@@ -47,9 +49,7 @@ impl Drop for OwnFolder {
             Ok(()) => true,
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
-        if is_gone {
-            let mut vcl = folder;
-            vcl.push(".vcl");
+        if let Some(vcl) = std::env::var_os(WRITTEN_VCL).filter(|_| is_gone) {
             let _ = fs::remove_file(vcl);
         }
     }
@@ -164,6 +164,11 @@ pub fn is_locked(path: &Path) -> io::Result<bool> {
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Returns whether a daemon uses a working directory.
+pub fn is_used(path: &Path) -> bool {
+    is_locked(&path.join(PID_FILE)).unwrap_or(false)
 }
 
 /// A file with our process id, locked while the process lives and removed at the end.

@@ -121,11 +121,56 @@ fn wrong_arguments_are_reported_in_one_line() {
     let faults: Vec<_> =
         ARGUMENTS.iter().filter_map(|(arguments, text)| fault_of(&start(&folder, arguments), text)).collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    assert!(!folder.join("name").exists());
     let unknown = start(&folder, &["--nope"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert_eq!(String::from_utf8_lossy(&unknown.stderr).lines().count(), 1);
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("-? lists the options"));
     assert_eq!(String::from_utf8_lossy(&unknown.stdout), "");
+}
+
+/// Nothing that a start has made remains if it fails, and all that was there before does.
+#[test]
+fn a_start_that_fails_leaves_no_files() {
+    let folder = Folder::new("refused-files");
+    let path = |name: &str| folder.join(name).display().to_string();
+    let faulty = folder.join("faulty.vcl");
+    fs::write(&faulty, "vcl 4.1;").expect("writable");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let taken = taken.local_addr().expect("it is bound").to_string();
+    let refused = "127.0.0.1:0,token=/nowhere";
+    let files = [
+        ["-s", &format!("file,{},1M", path("memory"))],
+        ["-s", &format!("store=disk,{},size=16M", path("store"))],
+        ["-a", &path("socket")],
+        ["-P", &path("pid")],
+    ];
+    let list = || {
+        let entries = fs::read_dir(&*folder).expect("it exists").flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    let kept = folder.join("name/kept");
+    for before in [&["faulty.vcl"][..], &["faulty.vcl", "name"]] {
+        for wrong in [
+            &["-f", &path("faulty.vcl")][..],
+            &["-b", "none", "-T", &taken],
+            &["-b", "none", "-w", refused],
+            &["-b", "none", "-w", &path("web"), "-w", refused],
+            &["-b", "none", "-P", "/nowhere/pid"],
+            &["-b", "none", "-s", "tape"],
+        ] {
+            let arguments = [files.concat(), wrong.to_vec()].concat();
+            let output = start(&folder, &arguments);
+            assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+            assert_eq!(list(), before, "{wrong:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        assert!(!kept.exists() || fs::read_dir(folder.join("name")).is_ok_and(|all| all.count() == 1));
+        fs::create_dir_all(folder.join("name")).expect("writable");
+        fs::write(&kept, "").expect("writable");
+    }
 }
 
 #[test]

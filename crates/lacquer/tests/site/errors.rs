@@ -7,7 +7,7 @@ use lacquer_testing::client::Response;
 use lacquer_testing::daemon::signal;
 use lacquer_testing::{Folder, until};
 
-use crate::{Site, Text as _, free_address};
+use crate::{Site, Text as _, free_address, lacquer};
 
 const BROWSER: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
 
@@ -79,11 +79,16 @@ fn a_run_removes_its_directory_and_its_vcl() {
         command.env("XDG_RUNTIME_DIR", &runs).stdout(out).stderr(err);
         command.spawn().expect("it starts")
     };
-    let code = start(&["--log", "text", "-p", "nonsense=1"]).wait().expect("it ends").code();
+    // The daemon finds it, after it has made most of its files.
+    let wrong = format!("{},token=/nonexistent/token", free_address());
+    let code = start(&["--log", "text", "--web", &wrong]).wait().expect("it ends").code();
     assert_eq!((code, number()), (Some(2), 0));
     // The companion has ended as it should.
     std::thread::sleep(Duration::from_millis(500));
     assert!(!folder.read("err").contains("is started again"), "{}", folder.read("err"));
+    let named = runs.join("named").display().to_string();
+    let code = start(&["--name", &named, "--web", &wrong]).wait().expect("it ends").code();
+    assert_eq!((code, number()), (Some(2), 0), "{}", folder.read("err"));
     let mut run = start(&[]);
     let is_up = until(|| folder.read("out").contains("Lacquer is serving"));
     let during = number();
@@ -91,4 +96,19 @@ fn a_run_removes_its_directory_and_its_vcl() {
     let code = run.wait().expect("it ends").code();
     assert!(is_up && during == 2, "{during}");
     assert_eq!((code, number()), (Some(0), 0));
+}
+
+/// A second run with the name of one that serves is refused, and the first one continues.
+#[test]
+fn a_name_in_use_is_described() {
+    let site = Site::start(&[], &[]);
+    let name = site.folder.join("instance").display().to_string();
+    let listen = free_address().to_string();
+    let (code, out, err) = lacquer(&site.folder, &["run", "--listen", &listen, "--name", &name]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+    let begins = format!("lacquer: a daemon runs with --name {name} already: process ");
+    let shown = err.replace("\n         ", " ");
+    assert!(shown.starts_with(&begins) && shown.contains(&format!("serving {}", site.address)), "{err}");
+    assert!(shown.contains("choose another --name, or end it with `kill "), "{err}");
+    assert_eq!(site.ask("GET", "/", "").status, 200);
 }

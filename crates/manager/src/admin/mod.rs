@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use arguments::AdminSockets;
 use process::{AdminProcess, end_former};
+pub use token::NAME as TOKEN;
 
 use crate::cli::{CliChannel, Origin, Sessions};
 use crate::complain::Level;

@@ -71,6 +71,11 @@ impl FileArguments {
         self.size.unwrap_or(SMALLEST)
     }
 
+    /// Returns the files that the storage may make.
+    pub fn files(&self) -> Vec<PathBuf> {
+        if self.path.is_dir() { Vec::new() } else { survival::files(&self.path) }
+    }
+
     /// Opens, locks and allocates the file, or creates it. With `survives`, a file with a name keeps its objects.
     pub fn open(&self, survives: bool, jail: &Jail, complain: &Complain) -> Outcome<Opened> {
         let _root = jail.raise();

@@ -40,6 +40,11 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Returns a file and those beside it.
+pub fn files(path: &Path) -> Vec<PathBuf> {
+    vec![path.to_owned(), beside(path, ".state"), beside(path, ".records")]
+}
+
 fn fault(path: &Path, text: impl std::fmt::Display) -> Fault {
     Fault::plain(format!("(-sfile) \"{}\" {text}", path.display()))
 }

@@ -18,6 +18,7 @@ mod failure;
 mod findings;
 mod format;
 mod https;
+mod instance;
 mod invalidate;
 mod listen;
 mod log_counts;
@@ -41,6 +42,7 @@ mod upgrade_vcl;
 mod vcl;
 mod web;
 mod why;
+mod written_vcl;
 
 use args::{Command, Opt};
 use std::process::ExitCode;

@@ -10,18 +10,19 @@ use crate::demo;
 use crate::environment;
 use crate::failure::Failure;
 use crate::https::{self, Https};
+use crate::instance;
 use crate::listen::Listen;
 use crate::parameters;
 use crate::rules;
 use crate::spec::{parse_backend, storage};
 use crate::storage_room;
 use crate::web::Web;
+use crate::written_vcl::WrittenVcl;
 use lacquer_inspect::access_log::Format;
 use lacquer_inspect::directory::{RUN_PREFIX, folder_of_runs};
 use lacquer_inspect::log_sink::Target;
 use lacquer_manager::{ANNOUNCEMENT, ATTENDANT, OWN_FOLDER, show};
-use std::fs::{self, OpenOptions};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -46,7 +47,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         |file| Path::new(file).exists(),
     ))?;
     let log = log_format(values)?;
-    let https = https::plan(values)?;
+    let mut https = https::plan(values)?;
     let listens = match &https {
         Some(https) => https.plain().to_vec(),
         None => listens(values)?,
@@ -58,6 +59,9 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         return print_vcl(values, &source, https.as_ref());
     }
     let daemon = sibling("lacquerd")?;
+    if let Some(name) = values.one("name") {
+        instance::refuse_running(name)?;
+    }
     let low =
         https.as_ref().map_or("ports below 1024 are reserved for root; try --listen :8080", Https::port_hint);
     let secure = https.as_ref().map_or(&[][..], Https::listens);
@@ -68,17 +72,8 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let name = instance_folder(values.one("name"), secure.iter().chain(&listens).next())?;
     let (admin, web) = (Admin::of(values)?, Web::of(values)?);
 
-    let mut command = Command::new(&daemon);
-    command.arg("-F").arg("-n").arg(&name).arg("-s").arg(&storage);
-    command.args(["-p", "upgrade_protocols=websocket", "-p", "feature=+rfc9111", "-p", "stale_if_error=1h"]);
-    if let Some(url) = values.one("otlp") {
-        command.arg("-w").arg(format!("otlp={url}")).args(["-p", "trace_rate=0.01"]);
-    }
-    for param in values.many("p") {
-        command.arg("-p").arg(param);
-    }
+    let mut command = daemon_command(&daemon, &name, &storage, values);
     if let Some(https) = &https {
-        https.warn();
         https.add_arguments(&mut command, matches!(source, Source::Vcl(_)));
     }
     for listen in &listens {
@@ -90,9 +85,12 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     if let Some(web) = &web {
         web.add_arguments(&mut command);
     }
-    command.envs((!values.has("name")).then_some((OWN_FOLDER, &name)));
     let is_demo = matches!(source, Source::Demo);
-    let origin = add_source(&mut command, values, source, https.as_ref(), &name)?;
+    let (origin, _written) = add_source(&mut command, values, source, https.as_ref(), &name)?;
+    if let Some(https) = &mut https {
+        https.prepare()?;
+        https.warn();
+    }
     let instance = name.display().to_string();
     let mut shown = Shown::of(https.as_ref(), &listens, &instance);
     shown.notes.extend(admin.map(|admin| admin.note(&instance)));
@@ -108,6 +106,21 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     }
     let error = command.exec();
     Err(Failure::new(format_args!("cannot start {}: {error}", daemon.display())))
+}
+
+/// Returns the daemon with the options that need no preparation.
+fn daemon_command(daemon: &Path, name: &Path, storage: &str, values: &Values) -> Command {
+    let mut command = Command::new(daemon);
+    command.arg("-F").arg("-n").arg(name).arg("-s").arg(storage);
+    command.args(["-p", "upgrade_protocols=websocket", "-p", "feature=+rfc9111", "-p", "stale_if_error=1h"]);
+    if let Some(url) = values.one("otlp") {
+        command.arg("-w").arg(format!("otlp={url}")).args(["-p", "trace_rate=0.01"]);
+    }
+    for param in values.many("p") {
+        command.arg("-p").arg(param);
+    }
+    command.envs((!values.has("name")).then_some((OWN_FOLDER, name)));
+    command
 }
 
 /// Returns the format and the destination of the access log, if one is wanted.
@@ -151,24 +164,24 @@ fn whole_vcl(https: Option<&Https>, rest: &str) -> String {
     https.map_or_else(|| format!("vcl 4.1;\n\n{rest}"), |https| https.vcl(rest))
 }
 
-/// Adds the origin and the rules to the daemon's arguments. Returns a description of the origin.
+/// Adds the origin and the rules to the daemon's arguments. Returns a description of the origin, and the VCL that was
+/// written.
 fn add_source(
     command: &mut Command,
     values: &Values,
     source: Source,
     https: Option<&Https>,
     name: &Path,
-) -> Result<String, Failure> {
+) -> Result<(String, Option<WrittenVcl>), Failure> {
     let (backends, origin) = match source {
         Source::Vcl(file) => {
             let origin = format!("the backends of {}", file.display());
-            match https {
-                None => command.arg("-f").arg(&file),
-                Some(https) => {
-                    add_vcl(command, name, &https.vcl(&format!("include \"{}\";\n", quotable(&file)?)))?
-                }
+            let Some(https) = https else {
+                command.arg("-f").arg(&file);
+                return Ok((origin, None));
             };
-            return Ok(origin);
+            let text = https.vcl(&format!("include \"{}\";\n", quotable(&file)?));
+            return Ok((origin, Some(WrittenVcl::add(command, name, &text)?)));
         }
         Source::Backends(backends) => {
             rules::site(values, &backends)?;
@@ -182,8 +195,8 @@ fn add_source(
             (vec![address.to_string()], format!("the demonstration site (http://{address}/)"))
         }
     };
-    add_vcl(command, name, &whole_vcl(https, &rules::site(values, &backends)?.vcl()))?;
-    Ok(origin)
+    let text = whole_vcl(https, &rules::site(values, &backends)?.vcl());
+    Ok((origin, Some(WrittenVcl::add(command, name, &text)?)))
 }
 
 /// Returns a path for a text in quotes of VCL.
@@ -193,22 +206,6 @@ fn quotable(file: &Path) -> Result<&str, Failure> {
         Failure::new(format_args!("{}: --https cannot use a file with such a name", file.display()))
             .hint("rename it; VCL cannot include it")
     })
-}
-
-/// Writes a VCL beside the working directory, and adds it to the daemon's arguments.
-fn add_vcl<'a>(command: &'a mut Command, name: &Path, text: &str) -> Result<&'a mut Command, Failure> {
-    let mut path = name.as_os_str().to_owned();
-    path.push(".vcl");
-    let path = PathBuf::from(path);
-    let failed = |error: io::Error| Failure::new(format_args!("cannot write {}: {error}", path.display()));
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    // Where everyone may create files, another user's must not be written through.
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    Ok(command.arg("-f").arg(&path))
 }
 
 fn listens(values: &Values) -> Result<Vec<Listen>, Failure> {

@@ -25,6 +25,8 @@ const HTTP: u16 = 80;
 const HIGH_HTTPS: u16 = 8443;
 const HIGH_HTTP: u16 = 8080;
 const LOCALHOST: &str = "localhost";
+/// The file with the listeners of localhost, for `-A`.
+const OPTIONS: &str = "tls.conf";
 /// The folder for certificates of a daemon that root starts.
 const SYSTEM_FOLDER: &str = "/var/lib/lacquer/acme";
 
@@ -39,8 +41,8 @@ enum Source {
         is_staging: bool,
     },
     Local {
+        folder: PathBuf,
         files: LocalFiles,
-        options: PathBuf,
     },
 }
 
@@ -91,7 +93,7 @@ pub fn plan(values: &Values) -> Result<Option<Https>, Failure> {
     } else {
         listens.iter_mut().filter_map(|listen| listen.add_http3().err()).collect()
     };
-    let source = if is_local { local_source(&listens)? } else { acme_source(values)? };
+    let source = if is_local { local_source()? } else { acme_source(values)? };
     Ok(Some(Https { source, listens, plain, has_hsts, without_http3 }))
 }
 
@@ -114,17 +116,9 @@ fn user_folder(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
     Ok(base.join("lacquer"))
 }
 
-fn local_source(listens: &[Listen]) -> Result<Source, Failure> {
+fn local_source() -> Result<Source, Failure> {
     let folder = user_folder("XDG_CONFIG_HOME", ".config")?.join(LOCALHOST);
-    let files = local::make(&folder).map_err(Failure::new)?;
-    let mut text = format!("pem-file = \"{}\"\n", files.certificate.display());
-    for listen in listens {
-        text.extend(["frontend = ", &frontend(listen), "\n"]);
-    }
-    let options = folder.join("tls.conf");
-    fs::write(&options, text)
-        .map_err(|error| Failure::new(format_args!("{}: {error}", options.display())))?;
-    Ok(Source::Local { files, options })
+    Ok(Source::Local { files: local::files(&folder), folder })
 }
 
 /// Returns the block of a listener in a file of `-A`.
@@ -179,6 +173,19 @@ impl Https {
         &self.plain
     }
 
+    /// Makes the authority and the certificate of localhost, after all checks: a start that fails leaves no files.
+    pub fn prepare(&mut self) -> Result<(), Failure> {
+        let Source::Local { folder, files } = &mut self.source else { return Ok(()) };
+        *files = local::make(folder).map_err(Failure::new)?;
+        let mut text = format!("pem-file = \"{}\"\n", files.certificate.display());
+        for listen in &self.listens {
+            text.extend(["frontend = ", &frontend(listen), "\n"]);
+        }
+        let options = folder.join(OPTIONS);
+        fs::write(&options, text)
+            .map_err(|error| Failure::new(format_args!("{}: {error}", options.display())))
+    }
+
     /// Prints why addresses have no HTTP/3.
     pub fn warn(&self) {
         for why in &self.without_http3 {
@@ -194,8 +201,8 @@ impl Https {
             command.args(["-p", "jail_read=/etc"]);
         }
         match &self.source {
-            Source::Local { options, .. } => {
-                command.arg("-A").arg(options);
+            Source::Local { folder, .. } => {
+                command.arg("-A").arg(folder.join(OPTIONS));
             }
             Source::Acme { names, folder, email, is_staging } => {
                 let names = names.iter().map(|names| format!(",acme={}", names.all().join(";")));

@@ -1,0 +1,135 @@
+//! The files and folders of a start that fails: those that did not exist before are removed, unless another process uses
+//! them.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use lacquer_shm::vsm::{self, CHILD_DIRNAME, MGT_DIRNAME};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::admin;
+use crate::jail::Jail;
+use crate::options::named;
+use crate::options::raw_args::{Ordered, RawOptions};
+use crate::secret;
+use crate::workdir::{PID_FILE, WRITTEN_VCL, absolute, is_used};
+
+/// The files that a start may make.
+pub struct Leftovers {
+    jail: Jail,
+    workdir: PathBuf,
+    /// Those that did not exist before, in the order in which they are made.
+    absent: Vec<PathBuf>,
+    is_kept: bool,
+}
+
+impl Leftovers {
+    /// Notes which files do not exist yet. With `is_kept`, none is removed: they are those of another program, which continues
+    /// with them.
+    pub fn watch(raw: &RawOptions, workdir: &Path, is_kept: bool, jail: &Jail) -> Leftovers {
+        let (jail, workdir) = (jail.clone(), workdir.to_owned());
+        let mut this = Leftovers { jail, workdir: workdir.clone(), absent: Vec::new(), is_kept };
+        this.absent.extend(std::env::var_os(WRITTEN_VCL).filter(|path| !path.is_empty()).map(PathBuf::from));
+        this.add(workdir.clone());
+        for name in [MGT_DIRNAME, CHILD_DIRNAME, PID_FILE, secret::NAME, admin::TOKEN] {
+            this.add(workdir.join(name));
+        }
+        raw.pid_files.iter().for_each(|path| this.add(absolute(path)));
+        for option in &raw.ordered {
+            if let Ordered::Listen(argument) | Ordered::Admin(argument) = option
+                && let Ok(parsed) = named::parse(argument, "-a")
+                && let Some(path) = parsed.fields.first().filter(|endpoint| endpoint.starts_with('/'))
+            {
+                this.add(PathBuf::from(path));
+            }
+        }
+        this
+    }
+
+    /// Adds files of storages. Relative names refer to the working directory.
+    pub fn add_files(&mut self, files: impl Iterator<Item = PathBuf>) {
+        files.for_each(|file| self.add(self.workdir.join(file)));
+    }
+
+    fn add(&mut self, path: PathBuf) {
+        let _root = self.jail.raise();
+        if fs::symlink_metadata(&path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            self.absent.push(path);
+        }
+    }
+
+    /// Keeps the files, because the start has succeeded.
+    pub fn keep(&mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        let _root = self.jail.raise();
+        // Another daemon may have started in the same directory meanwhile.
+        let is_used = is_used(&self.workdir);
+        for path in self.absent.iter().rev() {
+            if !(is_used && path.starts_with(&self.workdir)) {
+                remove(path);
+            }
+        }
+    }
+}
+
+/// Removes what is at a path, unless another process uses it. A folder with other files remains.
+fn remove(path: &Path) {
+    let Ok(kind) = fs::symlink_metadata(path).map(|found| found.file_type()) else { return };
+    let is_shm = [MGT_DIRNAME, CHILD_DIRNAME].iter().any(|own| path.ends_with(own));
+    if kind.is_dir() {
+        // A failure to clean up after a failure is not reported.
+        let _ = if is_shm { vsm::remove_dir(path).is_ok() } else { fs::remove_dir(path).is_ok() };
+    } else if (kind.is_socket() && UnixStream::connect(path).is_err()) || (kind.is_file() && is_free(path)) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Returns whether no process holds a lock of a file.
+fn is_free(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_new_and_unused_is_removed() {
+        let folder = std::env::temp_dir().join(format!("lacquer-leftovers-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = |name: &str| folder.join(name);
+        fs::write(path("old"), "").unwrap();
+        let pid = path("pid").display().to_string();
+        let raw = RawOptions { pid_files: vec![pid], ..RawOptions::default() };
+        let start = |is_kept: bool| {
+            let mut leftovers = Leftovers::watch(&raw, &path("work"), false, &Jail::none());
+            leftovers.add_files(["../old", "../new", "../used"].map(PathBuf::from).into_iter());
+            fs::create_dir_all(path("work").join(MGT_DIRNAME)).unwrap();
+            for name in ["new", "used", "pid"] {
+                fs::write(path(name), "").unwrap();
+            }
+            if is_kept {
+                leftovers.keep();
+            }
+            let used = File::open(path("used")).unwrap();
+            flock(&used, FlockOperation::NonBlockingLockExclusive).unwrap();
+            drop(leftovers);
+            let names = ["old", "new", "used", "pid", "work"];
+            names.into_iter().filter(|name| path(name).exists()).collect::<Vec<_>>()
+        };
+        assert_eq!(start(false), ["old", "used"]);
+        fs::remove_file(path("used")).unwrap();
+        assert_eq!(start(true).len(), 5);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
