@@ -183,7 +183,7 @@ impl Evidence {
         }
         let is_hit = matches!(
             finding.decision.outcome,
-            Outcome::Hit | Outcome::HitInProgress | Outcome::GracedHit | Outcome::CoalescedHit
+            Outcome::Hit | Outcome::HitInProgress | Outcome::GracedHit(_) | Outcome::CoalescedHit
         );
         let hit = self.last_request(finding).filter(|_| is_hit)?.last(Tag::Hit)?;
         let text = String::from_utf8_lossy(hit).into_owned();

@@ -15,8 +15,8 @@ pub enum Outcome {
     Hit,
     /// A hit on an object whose fetch is in progress.
     HitInProgress,
-    /// The object is past its lifetime: the fetch in the background, if one began.
-    GracedHit,
+    /// The object is past its lifetime, but not past its grace.
+    GracedHit(Staleness),
     /// It waited for another request's fetch.
     CoalescedHit,
     Miss(Absence),
@@ -35,6 +35,17 @@ pub enum Outcome {
     VclFailed(String),
     /// It was refused before any VCL ran.
     Rejected(String),
+}
+
+/// The age of an object that was delivered past its lifetime.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Staleness {
+    /// The seconds since its lifetime ended.
+    pub since_end: f64,
+    /// The whole grace in seconds.
+    pub grace: f64,
+    /// Whether this request began a fetch in the background.
+    pub is_refreshed: bool,
 }
 
 /// Why the cache had no object.
@@ -89,7 +100,7 @@ impl Outcome {
         match self {
             Outcome::Hit => "hit",
             Outcome::HitInProgress => "hit-in-progress",
-            Outcome::GracedHit => "graced-hit",
+            Outcome::GracedHit(_) => "graced-hit",
             Outcome::CoalescedHit => "coalesced-hit",
             Outcome::Miss(absence) => absence.name(),
             Outcome::Revalidated => "revalidated",
@@ -179,7 +190,7 @@ fn outcome(story: &Story, request: &Transaction, fetch: Option<&Transaction>, wa
         return Outcome::Synth(call.place.clone());
     }
     if let Some(hit) = request.last(Tag::Hit).filter(|_| returned("deliver").is_some()) {
-        return hit_of(hit, waited);
+        return hit_of(hit, waited, fetch.is_some());
     }
     if let Some(failure) = failed(fetch) {
         return failure;
@@ -193,12 +204,14 @@ fn outcome(story: &Story, request: &Transaction, fetch: Option<&Transaction>, wa
 /// The beginning of the note of a fetch whose error a stale object has replaced.
 const STALE_FOR_ERROR: &[u8] = b"stale-if-error:";
 
-fn hit_of(record: &[u8], waited: bool) -> Outcome {
+fn hit_of(record: &[u8], waited: bool, is_refreshed: bool) -> Outcome {
     let text = String::from_utf8_lossy(record);
     let fields: Vec<f64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
     match fields[..] {
         _ if waited => Outcome::CoalescedHit,
-        [_, ttl, ..] if ttl < 0.0 => Outcome::GracedHit,
+        [_, ttl, grace, ..] if ttl < 0.0 => {
+            Outcome::GracedHit(Staleness { since_end: -ttl, grace, is_refreshed })
+        }
         [_, _, _, _, _, ..] => Outcome::HitInProgress,
         _ => Outcome::Hit,
     }
@@ -211,13 +224,30 @@ fn failed(fetch: Option<&Transaction>) -> Option<Outcome> {
         let status =
             || format!("it responded with {}", fetch.last(Tag::BerespStatus).map(short).unwrap_or_default());
         let is_response = !fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR");
-        let why = fetch.last(Tag::FetchError).filter(|_| !is_response);
-        return Some(Outcome::StaleForError(why.map_or_else(status, short)));
+        let why = fetch_error(fetch).filter(|_| !is_response);
+        return Some(Outcome::StaleForError(why.unwrap_or_else(status)));
     }
     fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR").then(|| {
-        let why = [Tag::FetchError, Tag::VCL_Error, Tag::Error].into_iter().find_map(|tag| fetch.last(tag));
-        Outcome::OriginFailed(why.map_or_else(|| "VCL returned an error".to_owned(), short))
+        let others = || [Tag::VCL_Error, Tag::Error].into_iter().find_map(|tag| fetch.last(tag)).map(short);
+        let why = fetch_error(fetch).or_else(others);
+        Outcome::OriginFailed(why.unwrap_or_else(|| "VCL returned an error".to_owned()))
     })
+}
+
+/// The error of a fetch whose response is malformed. Another record names the line, or contains what came.
+const MALFORMED: &[u8] = b"http format error";
+
+/// Returns why a fetch has failed.
+fn fetch_error(fetch: &Transaction) -> Option<String> {
+    let error = fetch.last(Tag::FetchError)?;
+    let text = short(error);
+    if error != MALFORMED {
+        return Some(text);
+    }
+    let line = fetch.last(Tag::BogoHeader).map(|line| format!("{text}: {}", short(line)));
+    let garbage =
+        || fetch.last(Tag::HttpGarbage).map(|bytes| format!("{text}: it begins with `{}`", short(bytes)));
+    Some(line.or_else(garbage).unwrap_or(text))
 }
 
 /// Returns why a request was passed. The built-in VCL has a subroutine for each reason; without trace points, the headers

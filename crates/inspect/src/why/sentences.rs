@@ -1,6 +1,6 @@
 //! The sentences of outcomes: what happened, and what to change.
 
-use super::decide::{Absence, Decision, Outcome, Reason, obstacle};
+use super::decide::{Absence, Decision, Outcome, Reason, Staleness, obstacle};
 use super::lifetime::{Obstacle, Source, Storing};
 use super::story::Place;
 use super::ttl::Lifetime;
@@ -13,7 +13,7 @@ pub fn headline(decision: &Decision) -> String {
         Outcome::HitInProgress => {
             "The cache delivered a copy that is still being fetched, as its bytes arrive.".to_owned()
         }
-        Outcome::GracedHit => "The copy in the cache has expired, but grace allows to deliver it.".to_owned(),
+        Outcome::GracedHit(stale) => graced(stale),
         Outcome::CoalescedHit => {
             "The request waited for another request's fetch of the same page and shared its response.".to_owned()
         }
@@ -57,6 +57,21 @@ pub fn headline(decision: &Decision) -> String {
         ),
         _ => text,
     }
+}
+
+fn graced(stale: &Staleness) -> String {
+    let Staleness { since_end, grace, is_refreshed } = stale;
+    let next = if *is_refreshed {
+        "a fetch in the background replaces it"
+    } else {
+        "it was not fetched in the background, because another request does that, or VCL has forbidden it"
+    };
+    format!(
+        "The copy in the cache expired {} ago. Its grace of {} allows to deliver it for {} more; {next}.",
+        duration(*since_end),
+        duration(*grace),
+        duration((grace - since_end).max(0.0))
+    )
 }
 
 fn absent(absence: &Absence) -> String {
@@ -146,7 +161,7 @@ pub fn lifetime_words(lifetime: &Lifetime, source: &Source) -> String {
 pub fn advice(decision: &Decision) -> String {
     match &decision.outcome {
         Outcome::Hit | Outcome::HitInProgress | Outcome::CoalescedHit => "Nothing: this is what a cache is for.".to_owned(),
-        Outcome::GracedHit => {
+        Outcome::GracedHit(_) => {
             "Nothing, if a stale response is acceptable; else set a shorter beresp.grace or a longer beresp.ttl."
                 .to_owned()
         }

@@ -9,7 +9,7 @@ use super::lifetime::Storing;
 use super::sentences::{headline, lifetime_words, obstacle_words};
 use super::story::{Call, Story};
 use crate::page::{duration, plain, short};
-use crate::transaction::{Kind, ORIGIN_REQUEST, ORIGIN_RESPONSE, REQUEST, Transaction};
+use crate::transaction::{Kind, ORIGIN_REQUEST, ORIGIN_RESPONSE, REQUEST, RESPONSE, Transaction};
 
 /// Number of includes of a page that are listed.
 const MAX_INCLUDES: usize = 20;
@@ -208,7 +208,7 @@ fn lifetime(decision: &Decision) -> Vec<String> {
 
 fn variant(story: &Story, request: &Transaction) -> Vec<String> {
     let from_origin = story.fetches(request).last().and_then(|fetch| fetch.header(ORIGIN_RESPONSE, "Vary"));
-    let vary = from_origin.or_else(|| request.header(crate::transaction::RESPONSE, "Vary"));
+    let vary = from_origin.or_else(|| request.header(RESPONSE, "Vary"));
     let names = vary.iter().flat_map(|vary| vary.split(',')).map(str::trim);
     let value = |name: &str| request.header(REQUEST, name);
     let names = names.filter(|name| !name.is_empty() && *name != "*");
@@ -242,6 +242,10 @@ fn response<'a>(request: &Transaction, calls: impl Iterator<Item = &'a &'a Call>
     let text = |tag| request.last(tag).map(short).unwrap_or_default();
     if request.first(Tag::RespStatus).is_some() {
         lines.push(format!("status {} {}", text(Tag::RespStatus), text(Tag::RespReason)));
+    }
+    let age = request.header(RESPONSE, "Age").and_then(|age| age.parse().ok());
+    if let Some(age) = age.filter(|age| *age > 0.0) {
+        lines.push(format!("Age: {age}, the origin made it {} ago", duration(age)));
     }
     lines
 }

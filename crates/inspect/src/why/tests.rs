@@ -83,7 +83,11 @@ fn hit(record: &str, more: Records) -> Story {
 #[test]
 fn hits() {
     row(&hit("9 50.5 10 0", &[]), "hit", "fresh copy", "Nothing");
-    row(&hit("9 -5 10 0", &[]), "graced-hit", "grace", "beresp.grace");
+    let stale = hit("9 -5 12 0", &[(RespHeader, "Age: 65")]);
+    let sentence = "expired 5 s ago. Its grace of 12 s allows to deliver it for 7 s more; it was not fetched";
+    row(&stale, "graced-hit", sentence, "beresp.grace");
+    let text = explain(&stale).expect("it is known").text(false);
+    assert!(text.contains("Age: 65, the origin made it 65 s ago"), "{text}");
     row(&hit("9 50 10 0 100 5000", &[]), "hit-in-progress", "being fetched", "Nothing");
     let waited = [(Timestamp, "Waitinglist: 1000.5 0.5 0.5")];
     row(&hit("9 50 10 0", &waited), "coalesced-hit", "waited for another", "Nothing");
@@ -148,6 +152,14 @@ fn responses_that_cannot_be_cached() {
     let failed =
         story(MISS, Some(("fetch", &[(FetchError, "backend default: fail"), (VCL_call, "BACKEND_ERROR")])));
     row(&failed, "origin-failed", "backend default: fail", "reachable");
+    let malformed = |more: (Tag, &str)| {
+        let records = [more, (FetchError, "http format error"), (VCL_call, "BACKEND_ERROR")];
+        story(MISS, Some(("fetch", &records)))
+    };
+    let line = malformed((BogoHeader, "Missing header name: :x y"));
+    row(&line, "origin-failed", "http format error: Missing header name: :x y", "reachable");
+    let garbage = malformed((HttpGarbage, "SSH-2.0\u{1}"));
+    row(&garbage, "origin-failed", "it begins with `SSH-2.0\\x01`", "reachable");
     let note = (Notice, "stale-if-error: the stale object is delivered");
     let failure = [(FetchError, "backend default: fail"), (VCL_call, "BACKEND_ERROR"), note];
     row(&story(MISS, Some(("fetch", &failure))), "stale-if-error", "backend default: fail", "reachable");
