@@ -3,9 +3,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use lacquer_testing::client::get;
 use lacquer_testing::management::{ManagementPort, published};
+use serde_json::json;
 
 use crate::{Site, lacquer};
 
@@ -148,7 +150,7 @@ fn new_requests_are_followed_until_the_pipe_closes() {
     let address = site.daemon.address;
     let requester = std::thread::spawn(move || {
         for number in 0..100 {
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(50));
             if get(address, &format!("/minute/{number}")).is_err() {
                 return;
             }
@@ -160,6 +162,37 @@ fn new_requests_are_followed_until_the_pipe_closes() {
     assert!(follower.wait().expect("it ends").success());
     drop(site);
     requester.join().expect("it ends");
+}
+
+/// With --json, the error is an object too, on standard error, and the exit code is the same.
+#[test]
+fn errors_of_commands_with_json_are_json() {
+    for (words, place, error, hint) in [
+        (&["stat", "--json", "-n", "/nonexistent"][..], "stat -n /nonexistent", "no daemon runs", "-n DIR"),
+        (&["log", "-n", "/nonexistent", "--json"], "log -n /nonexistent", "no daemon runs", "-n DIR"),
+        (&["top", "--json", "--interval", "x"], "top", "--interval needs", "lacquer top"),
+        (&["why", "--json", "ftp://x/"], "why", "scheme", "http"),
+        (&["param", "--json", "--nope"], "param", "no option --nope", "--help"),
+        (
+            &["ban", "--json", "--address", "127.0.0.1:1", "req.url ~ ."],
+            "ban --address 127.0.0.1:1",
+            "cannot reach",
+            "-T",
+        ),
+    ] {
+        let ran = lacquer(words);
+        let found: serde_json::Value = serde_json::from_str(&ran.err).expect("one object");
+        assert_eq!(
+            (ran.code, ran.out.as_str(), &found["where"]),
+            (Some(2), "", &json!(format!("lacquer {place}"))),
+            "{ran:?}"
+        );
+        for (field, text) in [("error", error), ("hint", hint)] {
+            assert!(found[field].as_str().is_some_and(|found| found.contains(text)), "{words:?}: {found}");
+        }
+    }
+    let text = lacquer(&["stat", "-n", "/nonexistent", "--", "--json"]).err;
+    assert!(text.starts_with("lacquer: "), "{text}");
 }
 
 #[test]

@@ -28,16 +28,16 @@ impl Opt {
 
     /// An option whose value may be left out. It is then empty.
     pub const fn optional(name: &'static str, value: &'static str, help: &'static str) -> Self {
-        Self { name, value, help, repeats: false, is_optional: true }
+        Self { is_optional: true, ..Self::one(name, value, help) }
     }
 
     /// An option without a value.
     pub const fn flag(name: &'static str, help: &'static str) -> Self {
-        Self { name, value: "", help, repeats: false, is_optional: false }
+        Self::one(name, "", help)
     }
 
     pub const fn many(name: &'static str, value: &'static str, help: &'static str) -> Self {
-        Self { name, value, help, repeats: true, is_optional: false }
+        Self { repeats: true, ..Self::one(name, value, help) }
     }
 }
 
@@ -101,8 +101,19 @@ impl Values {
     }
 }
 
-/// Finds the command, parses the rest and runs it.
+/// Finds the command, parses the rest and runs it. Fails too if its output could not be written.
 pub fn dispatch(commands: &[Command], words: &[String]) -> Result<ExitCode, Failure> {
+    let done = act(commands, words).and_then(|code| match lacquer_manager::unwritten() {
+        None => Ok(code),
+        Some(why) => Err(Failure::new(why).hint("what was written is incomplete")),
+    });
+    done.map_err(|failure| match json_place(commands, words) {
+        Some(place) => failure.in_json(place),
+        None => failure,
+    })
+}
+
+fn act(commands: &[Command], words: &[String]) -> Result<ExitCode, Failure> {
     let Some((first, rest)) = words.split_first() else {
         show(&overview(commands));
         return Ok(ExitCode::from(2));
@@ -122,18 +133,46 @@ pub fn dispatch(commands: &[Command], words: &[String]) -> Result<ExitCode, Fail
         }
         _ => {}
     }
-    // The name of a command may have two words.
-    let both = rest.first().map(|second| format!("{first} {second}"));
-    let is_known = |name: &&String| commands.iter().any(|c| c.name == **name);
-    let (command, rest) = match both.as_ref().filter(is_known) {
-        Some(name) => (find(commands, name)?, &rest[1..]),
-        None => (find(commands, first)?, rest),
+    let (command, rest) = match split(commands, words) {
+        Some(found) => found,
+        None => (find(commands, first)?, &words[1..]),
     };
     if rest.iter().any(|w| w == "-h" || w == "--help") {
         show(&command_help(command));
         return Ok(ExitCode::SUCCESS);
     }
     (command.run)(&parse(command, rest)?)
+}
+
+/// Returns the command that a command line begins with, whose name may have two words, and the rest.
+fn split<'a, 'w>(commands: &'a [Command], words: &'w [String]) -> Option<(&'a Command, &'w [String])> {
+    let named = |count: usize| {
+        let (name, rest) = words.split_at_checked(count)?;
+        let name = name.join(" ");
+        commands.iter().find(|command| command.name == name).map(|command| (command, rest))
+    };
+    named(2).or_else(|| named(1))
+}
+
+/// The options that name a daemon.
+const DAEMONS: [&str; 4] = ["-n", "--name", "--address", "--to"];
+
+/// Returns the command and the daemon of a command line that asks for JSON.
+fn json_place(commands: &[Command], words: &[String]) -> Option<String> {
+    let (command, rest) = split(commands, words)?;
+    let mut options = rest.iter().take_while(|word| *word != "--").peekable();
+    let (mut is_json, mut place) = (false, format!("lacquer {}", command.name));
+    while let Some(word) = options.next() {
+        is_json |= word == "--json";
+        if DAEMONS.contains(&word.as_str()) {
+            let value = options.peek().map_or("", |value| value.as_str());
+            let _ = write!(place, " {word} {value}");
+        } else if DAEMONS.iter().any(|name| word.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
+        {
+            let _ = write!(place, " {word}");
+        }
+    }
+    (is_json && command.options.iter().any(|option| option.name == "json")).then_some(place)
 }
 
 fn find<'a>(commands: &'a [Command], name: &str) -> Result<&'a Command, Failure> {

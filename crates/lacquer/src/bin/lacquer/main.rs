@@ -489,9 +489,5 @@ fn main() -> ExitCode {
     if let Some((_, rest)) = words.split_first().filter(|(first, _)| *first == attend::NAME) {
         return attend::run(rest);
     }
-    let code = args::dispatch(COMMANDS, &words).unwrap_or_else(|failure| failure.report());
-    match lacquer_manager::unwritten() {
-        None => code,
-        Some(why) => failure::Failure::new(why).hint("what was written is incomplete").report(),
-    }
+    args::dispatch(COMMANDS, &words).unwrap_or_else(|failure| failure.report())
 }
