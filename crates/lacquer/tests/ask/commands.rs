@@ -195,6 +195,24 @@ fn errors_of_commands_with_json_are_json() {
     assert!(text.starts_with("lacquer: "), "{text}");
 }
 
+/// Commands that read shared memory say why they cannot reach another machine, and what to do.
+#[test]
+fn commands_that_need_the_daemons_machine_say_so() {
+    for (command, instead) in
+        [("stat", "/metrics"), ("log", "--to tcp:HOST:PORT"), ("top", "dashboard"), ("why", "X-Lacquer-Why")]
+    {
+        for option in ["--address=10.0.0.1:6082", "--secret=/etc/secret"] {
+            let ran = lacquer(&[command, option]);
+            let err = ran.err.replace("\n         ", " ");
+            assert_eq!(ran.code, Some(2), "{ran:?}");
+            let why = "it reads the shared memory of a daemon on this machine";
+            assert!(err.contains(why) && err.contains(instead), "{err}");
+            assert!(err.contains(&format!("run `lacquer {command}` on that machine")), "{err}");
+        }
+        assert!(!lacquer(&[command, "--help"]).out.contains("--address"));
+    }
+}
+
 #[test]
 fn help_texts_fit_a_page() {
     let names = [

@@ -19,11 +19,18 @@ pub struct Opt {
     repeats: bool,
     /// Whether the value may be left out.
     is_optional: bool,
+    /// Why the command cannot have the option, which others have. The help is then what to do instead.
+    refused: Option<&'static str>,
 }
 
 impl Opt {
     pub const fn one(name: &'static str, value: &'static str, help: &'static str) -> Self {
-        Self { name, value, help, repeats: false, is_optional: false }
+        Self { name, value, help, repeats: false, is_optional: false, refused: None }
+    }
+
+    /// An option of other commands that this one cannot have, for a reason. `help` is what to do instead.
+    pub const fn refused(name: &'static str, why: &'static str, help: &'static str) -> Self {
+        Self { refused: Some(why), ..Self::one(name, "VALUE", help) }
     }
 
     /// An option whose value may be left out. It is then empty.
@@ -54,6 +61,11 @@ pub struct Command {
 }
 
 impl Command {
+    /// Returns the options that the command has.
+    fn offered(&self) -> impl Iterator<Item = &Opt> {
+        self.options.iter().filter(|option| option.refused.is_none())
+    }
+
     /// Returns the command for its manual page.
     pub fn describe(&self) -> Subcommand {
         let flag =
@@ -63,7 +75,7 @@ impl Command {
             operand: self.operand,
             summary: self.summary,
             about: self.about,
-            options: self.options.iter().map(flag).collect(),
+            options: self.offered().map(flag).collect(),
             examples: self.examples,
         }
     }
@@ -214,10 +226,14 @@ fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
         };
         let option = command.options.iter().find(|o| o.name == name).ok_or_else(|| {
             let help = format!("lacquer {} --help lists the options", command.name);
-            let names = command.options.iter().map(|o| o.name);
+            let names = command.offered().map(|o| o.name);
             Failure::new(format_args!("`{}` has no option --{name}", command.name))
                 .hint(suggest("--", name, names, &help))
         })?;
+        if let Some(why) = option.refused {
+            let what = format!("`{}` has no option --{name}: {why}", command.name);
+            return Err(Failure::new(what).hint(option.help));
+        }
         let attached = match attached {
             _ if option.value.is_empty() => Some(String::new()),
             None if option.is_optional => {
@@ -294,7 +310,7 @@ fn command_help(c: &Command) -> String {
         text.truncate(text.trim_end().len());
     }
     text.push_str("\n\n");
-    for o in c.options {
+    for o in c.offered() {
         let dashes = if o.name.len() == 1 { "-" } else { "--" };
         let option = format!("  {:<24} ", format!("{dashes}{} {}", o.name, o.value));
         wrap(&mut text, &option, o.help);

@@ -50,6 +50,12 @@ use std::process::ExitCode;
 /// The options of commands for the management port.
 const REMOTE: &[Opt] = &[remote::NAME, remote::ADDRESS, remote::SECRET, Opt::flag("json", "print JSON")];
 
+// What to do for a daemon on another machine instead.
+const WHY_ELSEWHERE: &str = "run `lacquer why` on that machine (ssh HOST lacquer why URL), or let its VCL send X-Lacquer-Why; see docs/why.md";
+const LOG_ELSEWHERE: &str = "run `lacquer log` on that machine (ssh HOST lacquer log --follow), or let it send the lines: lacquer log --follow --to tcp:HOST:PORT";
+const STAT_ELSEWHERE: &str = "run `lacquer stat` on that machine (ssh HOST lacquer stat), or start its daemon with -w ADDRESS, which serves /metrics; see docs/admin.md";
+const TOP_ELSEWHERE: &str = "run `lacquer top` on that machine (ssh -t HOST lacquer top), or start its daemon with -w ADDRESS, which serves a dashboard; see docs/admin.md";
+
 const COMMANDS: &[Command] = &[
     Command {
         name: "run",
@@ -81,6 +87,8 @@ const COMMANDS: &[Command] = &[
                 what to change.",
         options: &[
             remote::NAME,
+            remote::local_only("address", WHY_ELSEWHERE),
+            remote::local_only("secret", WHY_ELSEWHERE),
             Opt::many("H", "'Name: value'", "a header of the request; may be repeated"),
             Opt::one("method", "METHOD", "the method; default GET"),
             Opt::one(
@@ -109,7 +117,12 @@ const COMMANDS: &[Command] = &[
                 treated it, bytes sent and duration.",
         options: &[
             remote::NAME,
-            Opt::flag("follow", "continue with new requests until Ctrl-C"),
+            remote::local_only("address", LOG_ELSEWHERE),
+            remote::local_only("secret", LOG_ELSEWHERE),
+            Opt::flag(
+                "follow",
+                "continue with new requests until Ctrl-C, also after the daemon was started again",
+            ),
             Opt::one("lines", "N", "the number of past requests, or all; default 50"),
             Opt::one("url", "TEXT", "only requests whose host and URL contain this text"),
             Opt::one("status", "STATUS", "only requests with this status: 404, or a class: 5xx"),
@@ -144,6 +157,8 @@ const COMMANDS: &[Command] = &[
         about: "Prints the daemon's counters that are not zero, or those that are named.",
         options: &[
             remote::NAME,
+            remote::local_only("address", STAT_ELSEWHERE),
+            remote::local_only("secret", STAT_ELSEWHERE),
             Opt::flag("all", "also counters that are zero"),
             Opt::flag("json", "print JSON"),
         ],
@@ -160,6 +175,8 @@ const COMMANDS: &[Command] = &[
                 meanwhile.",
         options: &[
             remote::NAME,
+            remote::local_only("address", TOP_ELSEWHERE),
+            remote::local_only("secret", TOP_ELSEWHERE),
             Opt::one("interval", "SECONDS", "time between snapshots; default 1 on the screen, else 5"),
             Opt::one("url", "TEXT", "only requests whose host and URL contain this text"),
             Opt::flag("once", "print one snapshot after the interval, as text"),

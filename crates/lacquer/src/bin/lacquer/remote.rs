@@ -19,6 +19,15 @@ pub const ADDRESS: Opt = Opt::one("address", "HOST:PORT", "the management port o
 pub const SECRET: Opt =
     Opt::one("secret", "FILE", "the secret of that port: the file of the daemon's option -S");
 
+/// Why a command cannot reach a daemon on another machine.
+const IS_LOCAL: &str =
+    "it reads the shared memory of a daemon on this machine, which the management port does not offer";
+
+/// Returns the option --address or --secret of a command that needs shared memory. `instead` is what to do.
+pub const fn local_only(option: &'static str, instead: &'static str) -> Opt {
+    Opt::refused(option, IS_LOCAL, instead)
+}
+
 /// Finds the daemon on this machine.
 pub fn directory(values: &Values) -> Result<Directory, Failure> {
     Directory::find(values.one("n")).map_err(Failure::of)
