@@ -45,12 +45,14 @@ pub struct RequestLog {
     grouping: Grouping,
     needs: Needs,
     missed: u64,
+    restarts: u64,
 }
 
 struct Requests<'a> {
     grouping: &'a mut Grouping,
     needs: &'a Needs,
     missed: &'a mut u64,
+    restarts: &'a mut u64,
     each: &'a mut dyn FnMut(&Parts<'_>, &Transaction),
 }
 
@@ -68,6 +70,7 @@ impl Sink for Requests<'_> {
 
     fn gap(&mut self, overruns: u64) {
         *self.missed += overruns;
+        *self.restarts += u64::from(overruns == 0);
         // Records of requests that have not ended are missing, or those of another worker follow.
         *self.grouping = Grouping::default();
     }
@@ -77,19 +80,25 @@ impl RequestLog {
     /// Opens the log at its oldest record.
     pub fn open(directory: &Directory, needs: Needs) -> Result<RequestLog, Fault> {
         let follower = Follower::at_start(directory.clone())?;
-        Ok(RequestLog { follower, grouping: Grouping::default(), needs, missed: 0 })
+        Ok(RequestLog { follower, grouping: Grouping::default(), needs, missed: 0, restarts: 0 })
     }
 
-    /// Reads the requests that have ended since the last call.
+    /// Reads the requests that have ended since the last call. Fails while the daemon does not run; later calls read the log
+    /// of the next one in its working directory from its beginning.
     pub fn read(&mut self, each: &mut dyn FnMut(LogLine)) -> Result<(), Fault> {
         self.read_with(&mut |parts, records| each(LogLine::of_parts(records.vxid, parts)))
     }
 
     /// Reads like [`RequestLog::read`], with the records of each request.
     pub fn read_with(&mut self, each: &mut dyn FnMut(&Parts<'_>, &Transaction)) -> Result<(), Fault> {
-        let RequestLog { follower, grouping, needs, missed } = self;
-        let mut requests = Requests { grouping, needs, missed, each };
+        let RequestLog { follower, grouping, needs, missed, restarts } = self;
+        let mut requests = Requests { grouping, needs, missed, restarts, each };
         follower.read(None, &mut requests).map(drop)
+    }
+
+    /// Returns how often the log of another worker has begun.
+    pub fn restarts(&self) -> u64 {
+        self.restarts
     }
 
     /// Returns how often records were overwritten before they were read.

@@ -1,15 +1,18 @@
 //! `lacquer purge`, `ban`, `vcl`, `param`, `stat` and `log`, with a real daemon.
 
-use std::fs;
-use std::io::{BufRead, BufReader};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lacquer_testing::client::get;
+use lacquer_testing::daemon::{program, signal};
 use lacquer_testing::management::{ManagementPort, published};
+use lacquer_testing::{Folder, until};
 use serde_json::json;
 
-use crate::{Site, lacquer};
+use crate::{Site, lacquer, on};
 
 const SUBS: &str = "";
 
@@ -162,6 +165,60 @@ fn new_requests_are_followed_until_the_pipe_closes() {
     assert!(follower.wait().expect("it ends").success());
     drop(site);
     requester.join().expect("it ends");
+}
+
+/// As with `tail -F`: the follower waits for the next worker and for the next daemon, and says so.
+#[test]
+fn the_log_is_followed_over_restarts() {
+    let folder = Folder::new("ask-follow");
+    let vcl = folder.file("site.vcl", "vcl 4.1; backend default none; sub vcl_recv { return (synth(200)); }");
+    let (socket, name) = (folder.join("socket"), folder.join("name"));
+    let start = || {
+        let mut daemon = Command::new(program());
+        daemon.arg("-F").arg("-a").arg(&socket).arg("-n").arg(&name).arg("-f").arg(&vcl);
+        daemon.args(["-s", "malloc,16M"]).stderr(File::create(folder.join("daemon")).expect("writable"));
+        daemon.spawn().expect("it starts")
+    };
+    let ask = |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let mut response = String::new();
+        let asked = UnixStream::connect(&socket).and_then(|mut stream| {
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            stream.write_all(request.as_bytes())?;
+            stream.read_to_string(&mut response)
+        });
+        asked.is_ok() && response.starts_with("HTTP/1.1 200")
+    };
+    let has = |file: &str, text: &str| until(|| folder.read(file).contains(text));
+    let mut daemon = start();
+    assert!(until(|| ask("/start")), "{}", folder.read("daemon"));
+    let file = |name: &str| File::create(folder.join(name)).expect("writable");
+    let follower = Command::new(env!("CARGO_BIN_EXE_lacquer"))
+        .args(["log", "--follow", "-n"])
+        .arg(&name)
+        .stdout(file("out"))
+        .stderr(file("err"))
+        .spawn()
+        .expect("it starts");
+    assert!(has("out", "/start"));
+    on(&name, &["cli", "stop"]);
+    on(&name, &["cli", "start"]);
+    assert!(until(|| ask("/second")) && has("out", "/second"), "{}", folder.read("err"));
+    assert_eq!(folder.read("err"), "lacquer: another worker runs; its requests follow\n");
+    signal(daemon.id(), "-TERM");
+    daemon.wait().expect("it ends");
+    assert!(has("err", "; waiting until it runs again\n"), "{}", folder.read("err"));
+    let daemon = start();
+    assert!(until(|| ask("/third")) && has("out", "/third"), "{}", folder.read("err"));
+    let err = folder.read("err");
+    assert!(
+        err.lines().count() == 3 && err.ends_with("the daemon runs again; its requests follow\n"),
+        "{err}"
+    );
+    for mut process in [follower, daemon] {
+        signal(process.id(), "-TERM");
+        process.wait().expect("it ends");
+    }
 }
 
 /// With --json, the error is an object too, on standard error, and the exit code is the same.

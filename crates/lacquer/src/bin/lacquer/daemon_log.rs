@@ -92,31 +92,65 @@ fn target(values: &Values) -> Result<Target, Failure> {
     })
 }
 
-/// Writes new requests until the reader of the output closes it or the daemon ends.
+/// Writes new requests until the reader of the output closes it. Waits for the next worker or daemon after the end of one.
 fn follow(
     requests: &mut RequestLog,
     filter: &Filter,
     line_of: &dyn Fn(&Parts<'_>, &Transaction) -> String,
     sink: &mut Sink,
 ) -> Result<ExitCode, Failure> {
-    let (mut missed, mut dropped) = (requests.missed(), 0);
+    let mut reported = Reported::of(requests);
     loop {
         let mut is_open = true;
-        read(requests, filter, line_of, &mut |line| {
+        let read = read(requests, filter, line_of, &mut |line| {
             is_open = is_open && sink.write(&line).inspect_err(note_unwritten).is_ok();
-        })?;
+        });
         if sink.flush().inspect_err(note_unwritten).is_err() || !is_open {
             return Ok(ExitCode::SUCCESS);
         }
-        if requests.missed() > missed {
-            missed = requests.missed();
+        reported.report(read, requests, sink);
+        thread::sleep(PAUSE);
+    }
+}
+
+/// What has been reported to the user beside the requests.
+struct Reported {
+    missed: u64,
+    dropped: u64,
+    restarts: u64,
+    /// Whether the daemon has ended, and the next one has not been found.
+    is_gone: bool,
+}
+
+impl Reported {
+    fn of(requests: &RequestLog) -> Reported {
+        Reported { missed: requests.missed(), dropped: 0, restarts: requests.restarts(), is_gone: false }
+    }
+
+    /// Writes a line about each event since the last call.
+    fn report(&mut self, read: Result<(), Failure>, requests: &RequestLog, sink: &Sink) {
+        if requests.restarts() > self.restarts {
+            self.restarts = requests.restarts();
+            let who = if self.is_gone { "the daemon runs again" } else { "another worker runs" };
+            eprintln!("lacquer: {who}; its requests follow");
+            self.is_gone = false;
+        }
+        // Between two looks for the daemon, there is no failure.
+        if let Some(failure) = read.err().filter(|_| !self.is_gone) {
+            self.is_gone = true;
+            eprintln!("lacquer: {}; waiting until it runs again", failure.texts().0);
+        }
+        if requests.missed() > self.missed {
+            self.missed = requests.missed();
             eprintln!("lacquer: some requests were overwritten before they were read; raise vsl_space");
         }
-        if sink.dropped() > dropped {
-            eprintln!("lacquer: {} lines were dropped: --to does not read them", sink.dropped() - dropped);
-            dropped = sink.dropped();
+        if sink.dropped() > self.dropped {
+            eprintln!(
+                "lacquer: {} lines were dropped: --to does not read them",
+                sink.dropped() - self.dropped
+            );
+            self.dropped = sink.dropped();
         }
-        thread::sleep(PAUSE);
     }
 }
 
