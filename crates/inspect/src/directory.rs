@@ -90,10 +90,7 @@ impl Directory {
     fn cannot_read(&self, error: &io::Error) -> Fault {
         let path = self.path.display();
         if error.kind() == io::ErrorKind::PermissionDenied {
-            return Fault::new(
-                format_args!("the working directory {path} belongs to another user"),
-                "run the command as root, as the daemon's user or in its group",
-            );
+            return denied(&format!("the working directory {path}"), &self.path);
         }
         Fault::new(
             format_args!("no daemon runs with the working directory {path}"),
@@ -140,6 +137,35 @@ impl Directory {
         let text: Vec<u8> = bytes.into_iter().take(MAX_TEXT).take_while(|byte| *byte != 0).collect();
         String::from_utf8(text).ok()
     }
+}
+
+/// Returns the fault of a user who may not read what belongs to a daemon. `what` describes it; the path is its own, or that of
+/// a folder above it.
+pub fn denied(what: &str, path: &Path) -> Fault {
+    let own = user_name(rustix::process::geteuid().as_raw());
+    match fs::metadata(path).map(|found| user_name(found.uid())) {
+        Ok(owner) if owner != own => Fault::new(
+            format_args!("{what} belongs to the user {owner}, and you are {own}"),
+            format_args!(
+                "run the command as root (sudo), as {owner} (sudo -u {owner}), or in the daemon's group"
+            ),
+        ),
+        _ => Fault::new(
+            format_args!("{what} cannot be read: permission denied"),
+            "run the command as root, as the daemon's user or in its group",
+        ),
+    }
+}
+
+/// Returns the name of a user, or its number after `#`, as sudo accepts it.
+fn user_name(uid: u32) -> String {
+    let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| crate::page::plain(name.as_bytes()))
+    });
+    name.unwrap_or_else(|| format!("#{uid}"))
 }
 
 /// Returns the folder in which `lacquer run` makes working directories. Other users may write to it.

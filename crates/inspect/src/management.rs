@@ -5,11 +5,12 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use lacquer_cli::{auth, status};
 
-use crate::directory::Directory;
+use crate::directory::{Directory, denied};
 use crate::fault::Fault;
 
 /// Maximum length of a reply in bytes.
@@ -157,11 +158,15 @@ impl Management {
                 "name the daemon's file with --secret FILE; its option -S sets it",
             ));
         };
-        let secret = fs::read(path).map_err(|error| {
-            Fault::new(
-                format_args!("cannot read the secret {}: {error}", crate::page::plain(path.as_bytes())),
-                "run the command as root or as the daemon's user",
-            )
+        let shown = crate::page::plain(path.as_bytes());
+        let secret = fs::read(path).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                denied(&format!("the daemon's secret {shown}"), Path::new(path))
+            }
+            _ => Fault::new(
+                format_args!("cannot read the secret {shown}: {error}"),
+                "name the daemon's file with --secret FILE; its option -S sets it",
+            ),
         })?;
         let challenge = greeting.text.lines().next().unwrap_or_default().to_owned();
         let reply = self.command(&format!("auth {}", auth::response(&challenge, &secret)))?;

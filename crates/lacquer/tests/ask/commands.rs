@@ -3,11 +3,12 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lacquer_testing::client::get;
-use lacquer_testing::daemon::{program, signal};
+use lacquer_testing::daemon::{is_root, program, signal};
 use lacquer_testing::management::{ManagementPort, published};
 use lacquer_testing::{Folder, until};
 use serde_json::json;
@@ -268,6 +269,39 @@ fn commands_that_need_the_daemons_machine_say_so() {
         }
         assert!(!lacquer(&[command, "--help"]).out.contains("--address"));
     }
+}
+
+/// A user who may not read the daemon's files is told whose they are. Only root can become another user for the test.
+#[test]
+fn another_user_is_told_whose_daemon_it_is() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start(SUBS, &[]);
+    let directory = site.daemon.directory();
+    let name = directory.to_str().expect("text");
+    for words in [
+        &["vcl", "list", "-n", name][..],
+        &["vcl", "load", "/dev/null", "-n", name],
+        &["reload", "/dev/null", "-n", name],
+        &["reload", "/dev/null", "--name", name],
+        &["log", "-n", name],
+        &["stat", "-n", name],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer"));
+        let Ok(output) = command.args(words).uid(65534).gid(65534).output() else {
+            // The other user may not read the folder of this build.
+            return;
+        };
+        let err = String::from_utf8_lossy(&output.stderr).replace("\n         ", " ");
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {err}");
+        assert!(err.contains(" belongs to the user ") && err.contains(", and you are "), "{words:?}: {err}");
+        assert!(err.contains("run the command as root (sudo), as "), "{words:?}: {err}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lacquer"));
+    let output = command.args(["upgrade", "-n", name]).uid(65534).gid(65534).output().expect("as before");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && err.contains("belongs to another user"), "{err}");
 }
 
 #[test]

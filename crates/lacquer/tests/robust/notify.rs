@@ -123,5 +123,5 @@ fn a_changed_vcl_is_reloaded_and_a_broken_one_is_not() {
         .output()
         .expect("it runs");
     let line = output.stderr.lines().next().and_then(Result::ok).unwrap_or_default();
-    assert_eq!(line, "lacquer: no daemon runs in /nonexistent, or its files cannot be read");
+    assert_eq!(line, "lacquer: no daemon runs with the working directory /nonexistent");
 }

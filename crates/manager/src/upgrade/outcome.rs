@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::workdir::{self, PID_FILE};
@@ -49,8 +50,14 @@ pub fn request(name: Option<&str>) -> Result<String, Refusal> {
     let pid = manager_of(&directory).map_err(Refusal::NotAsked)?;
     let place = directory.join(NAME);
     let before = number(&place);
-    kill_process(pid, Signal::USR2)
-        .map_err(|error| Refusal::NotAsked(format!("cannot signal the daemon: {error}")))?;
+    kill_process(pid, Signal::USR2).map_err(|error| {
+        Refusal::NotAsked(match error {
+            Errno::PERM => {
+                "the daemon belongs to another user: run the command as root, or as that user".to_owned()
+            }
+            error => format!("cannot signal the daemon: {error}"),
+        })
+    })?;
     wait(pid, &place, before).map_err(Refusal::Failed)
 }
 
@@ -61,7 +68,7 @@ fn wait(pid: Pid, place: &PathBuf, before: Option<(u64, i64, i64)>) -> Result<St
         if number(place) != before {
             return parse(&fs::read_to_string(place).unwrap_or_default());
         }
-        if test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
+        if test_kill_process(pid) == Err(Errno::SRCH) {
             return Err("the daemon has ended".to_owned());
         }
     }

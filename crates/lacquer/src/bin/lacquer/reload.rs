@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::management::Management;
-use lacquer_manager::{show as print, working_directory};
+use lacquer_manager::show as print;
 
 use crate::args::Values;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ const PREFIX: &str = "reload_";
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let file = values.operand().unwrap_or_default();
     let file = fs::canonicalize(file).map_err(|error| Failure::new(format_args!("{file}: {error}")))?;
-    let mut management = log_in(values.one("name"))?;
+    let mut management = log_in(values.one("name").or(values.one("n")))?;
     let mut words = |words: &[&str]| management.words(words).map_err(Failure::of);
     let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let name = format!("{PREFIX}{millis}");
@@ -44,11 +44,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
 
 /// Logs in to the management port of the daemon with this working directory.
 fn log_in(name: Option<&str>) -> Result<Management, Failure> {
-    let directory = Directory::find(name).map_err(|_| {
-        let shown = working_directory(name);
-        Failure::new(format_args!("no daemon runs in {}, or its files cannot be read", shown.display()))
-            .hint("--name DIR names the working directory of the daemon, its option -n")
-    })?;
+    let directory = Directory::find(name).map_err(Failure::of)?;
     let management = Management::of(&directory).map_err(Failure::of)?;
     management.set_patience(PATIENCE).map_err(Failure::of)?;
     Ok(management)

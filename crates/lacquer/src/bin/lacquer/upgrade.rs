@@ -8,7 +8,7 @@ use crate::args::Values;
 use crate::failure::Failure;
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
-    match request_upgrade(values.one("name")) {
+    match request_upgrade(values.one("name").or(values.one("n"))) {
         Ok(text) => {
             print(&format!("upgraded {text}\n"));
             Ok(ExitCode::SUCCESS)
