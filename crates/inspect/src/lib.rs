@@ -23,6 +23,7 @@ pub mod parts;
 pub mod request;
 pub mod request_log;
 pub mod ring;
+mod socket;
 pub mod transaction;
 pub mod why;
 pub mod wire;

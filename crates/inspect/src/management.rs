@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use lacquer_cli::{auth, status};
 
 use crate::directory::{Directory, denied};
 use crate::fault::Fault;
+use crate::socket::Socket;
 
 /// Maximum length of a reply in bytes.
 const MAX_REPLY: usize = 64 << 20;
 /// The time that a daemon may need for a reply: a VCL may have to be compiled.
 const PATIENCE: Duration = Duration::from_mins(1);
-const CONNECT: Duration = Duration::from_secs(5);
 /// The time in which a daemon greets a client and checks its secret.
 const GREETING: Duration = Duration::from_secs(5);
 
@@ -26,48 +26,6 @@ const GREETING: Duration = Duration::from_secs(5);
 pub struct Management {
     stream: BufReader<Socket>,
     address: String,
-}
-
-/// The kinds of sockets.
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Socket {
-    fn set_timeouts(&self, time: Duration) -> io::Result<()> {
-        match self {
-            Socket::Tcp(tcp) => {
-                tcp.set_read_timeout(Some(time)).and_then(|()| tcp.set_write_timeout(Some(time)))
-            }
-            Socket::Unix(unix) => {
-                unix.set_read_timeout(Some(time)).and_then(|()| unix.set_write_timeout(Some(time)))
-            }
-        }
-    }
-}
-
-impl Read for Socket {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(tcp) => tcp.read(to),
-            Socket::Unix(unix) => unix.read(to),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(tcp) => tcp.write(from),
-            Socket::Unix(unix) => unix.write(from),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// A reply of the daemon.
@@ -117,9 +75,8 @@ impl Management {
         let addresses: Vec<_> = address.to_socket_addrs().map_err(|error| cannot(&error))?.collect();
         let mut last = io::Error::other("the name has no address");
         for socket in addresses {
-            match TcpStream::connect_timeout(&socket, CONNECT) {
+            match Socket::connect(socket) {
                 Ok(stream) => {
-                    let stream = Socket::Tcp(stream);
                     // A port that is not a daemon's may never send anything.
                     stream.set_timeouts(greeting).map_err(|error| cannot(&error))?;
                     let mut new = Management { stream: BufReader::new(stream), address: address.to_owned() };

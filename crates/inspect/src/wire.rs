@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,8 +11,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use crate::fault::Fault;
 use crate::page::plain;
-
-const CONNECT: Duration = Duration::from_secs(5);
+use crate::socket::Socket;
 
 /// The address of a listener.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,83 +64,21 @@ enum Stream {
     Tls(Box<StreamOwned<ClientConnection, Socket>>),
 }
 
-/// A connected socket.
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+/// Returns the header of PROXY, version 1, with a connection's addresses. A UNIX socket has none; its header contains
+/// 127.0.0.1.
+fn proxy_header(socket: &Socket) -> io::Result<String> {
+    let Socket::Tcp(socket) = socket else {
+        return Ok("PROXY TCP4 127.0.0.1 127.0.0.1 1 1\r\n".to_owned());
+    };
+    let (from, to) = (socket.local_addr()?, socket.peer_addr()?);
+    let family = if from.is_ipv4() { "TCP4" } else { "TCP6" };
+    Ok(format!("PROXY {family} {} {} {} {}\r\n", from.ip(), to.ip(), from.port(), to.port()))
 }
 
-impl Socket {
-    fn connect(to: &Address) -> io::Result<Socket> {
-        match to {
-            Address::Tcp(to) => {
-                let socket = TcpStream::connect_timeout(to, CONNECT)?;
-                socket.set_nodelay(true)?;
-                Ok(Socket::Tcp(socket))
-            }
-            Address::Unix(path) => UnixStream::connect(path).map(Socket::Unix),
-        }
-    }
-
-    fn try_clone(&self) -> io::Result<Socket> {
-        match self {
-            Socket::Tcp(socket) => socket.try_clone().map(Socket::Tcp),
-            Socket::Unix(socket) => socket.try_clone().map(Socket::Unix),
-        }
-    }
-
-    fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
-        match self {
-            Socket::Tcp(socket) => socket.set_read_timeout(Some(time)),
-            Socket::Unix(socket) => socket.set_read_timeout(Some(time)),
-        }
-    }
-
-    fn set_write_timeout(&self, time: Duration) -> io::Result<()> {
-        match self {
-            Socket::Tcp(socket) => socket.set_write_timeout(Some(time)),
-            Socket::Unix(socket) => socket.set_write_timeout(Some(time)),
-        }
-    }
-
-    /// Returns the header of PROXY, version 1, with the connection's addresses. A UNIX socket has none; its header contains
-    /// 127.0.0.1.
-    fn proxy_header(&self) -> io::Result<String> {
-        let Socket::Tcp(socket) = self else {
-            return Ok("PROXY TCP4 127.0.0.1 127.0.0.1 1 1\r\n".to_owned());
-        };
-        let (from, to) = (socket.local_addr()?, socket.peer_addr()?);
-        let family = if from.is_ipv4() { "TCP4" } else { "TCP6" };
-        Ok(format!("PROXY {family} {} {} {} {}\r\n", from.ip(), to.ip(), from.port(), to.port()))
-    }
-
-    fn local_port(&self) -> io::Result<Option<u16>> {
-        match self {
-            Socket::Tcp(socket) => socket.local_addr().map(|address| Some(address.port())),
-            Socket::Unix(_) => Ok(None),
-        }
-    }
-}
-
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(socket) => socket.read(buffer),
-            Socket::Unix(socket) => socket.read(buffer),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(socket) => socket.write(bytes),
-            Socket::Unix(socket) => socket.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+fn local_port(socket: &Socket) -> io::Result<Option<u16>> {
+    match socket {
+        Socket::Tcp(socket) => socket.local_addr().map(|address| Some(address.port())),
+        Socket::Unix(_) => Ok(None),
     }
 }
 
@@ -155,13 +91,16 @@ impl Wire {
                 "name the address of a listener: --to HOST:PORT, or --to /PATH of a UNIX socket",
             )
         };
-        let socket = Socket::connect(to).map_err(failed)?;
-        socket.set_read_timeout(patience).map_err(failed)?;
-        socket.set_write_timeout(patience).map_err(failed)?;
-        let local_port = socket.local_port().map_err(failed)?;
+        let socket = match to {
+            Address::Tcp(to) => Socket::connect(*to),
+            Address::Unix(path) => Socket::connect_path(path),
+        };
+        let socket = socket.map_err(failed)?;
+        socket.set_timeouts(patience).map_err(failed)?;
+        let local_port = local_port(&socket).map_err(failed)?;
         let mut plain = socket.try_clone().map_err(failed)?;
         if means.has_proxy_header {
-            let header = plain.proxy_header().map_err(failed)?;
+            let header = proxy_header(&plain).map_err(failed)?;
             plain.write_all(header.as_bytes()).map_err(failed)?;
         }
         let (stream, is_http2) = match &means.tls {
