@@ -45,12 +45,12 @@ impl Store {
         let soon = self.newest_segments(threads);
         self.read_segments(&mut known, &soon, threads)?;
         let Live { tail, limit, .. } = self.state.lock().live;
-        let InUse { mut epochs, newest, unreadable, outdated } =
-            InUse::read(&layout, &*self.blocks, tail, threads);
-        if self.has_no_journal() && !epochs.is_empty() {
-            // A segment is begun only after the journal has allowed it. Nothing was served yet, because a journal without a
-            // limit names no newest segments.
-            self.health.note_cleared(Cause::JournalDamaged { at: layout.journal_half(0) });
+        let found = InUse::read(&layout, &*self.blocks, tail, threads);
+        let lost_journal = self.lost_journal(&found);
+        let InUse { mut epochs, newest, unreadable, outdated } = found;
+        if let Some(at) = lost_journal {
+            // Nothing was served yet, because a journal without a limit names no newest segments.
+            self.health.note_cleared(Cause::JournalDamaged { at });
             self.state.lock().live.tail = (newest + 1) * layout.segment;
             epochs.clear();
         }

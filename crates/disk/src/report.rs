@@ -67,11 +67,9 @@ pub fn report(
 ) -> Result<Report, OpenError> {
     let layout = Layout::open(blocks)?;
     let journal::Found { mut live, mended, mut lost, cursor } = journal::read(&layout, blocks)?;
-    let InUse { epochs, unreadable, .. } = InUse::read(&layout, blocks, live.tail, 1);
-    if cursor.is_empty() && !epochs.is_empty() {
-        // A segment is begun only after the journal has allowed it.
-        lost.get_or_insert(layout.journal_half(0));
-    }
+    let found = InUse::read(&layout, blocks, live.tail, 1);
+    lost = lost.or_else(|| found.lost_journal(&layout, &cursor));
+    let InUse { epochs, unreadable, .. } = found;
     if lost.is_some() {
         // The next start drops all objects.
         live.tail = u64::MAX;

@@ -22,6 +22,7 @@ use std::io;
 
 use crate::ahead::in_order;
 use crate::blocks::{Aligned, BLOCK, Blocks, Gradual, Reader, read_around};
+use crate::journal::Cursor;
 use crate::known_tags::SegmentTags;
 use crate::layout::{LAST_LOG, Layout, UNIT};
 use crate::record::{FIXED, Form, Header, Key, Meta};
@@ -213,6 +214,12 @@ impl InUse {
             !is_old && is_in_use(layout, epoch, tail)
         });
         found
+    }
+
+    /// Returns the position of the journal if it has no groups though segments are in use: a segment is begun only after the
+    /// journal has allowed it, so its records are lost.
+    pub fn lost_journal(&self, layout: &Layout, cursor: &Cursor) -> Option<u64> {
+        (cursor.is_empty() && !self.epochs.is_empty()).then(|| layout.journal_half(0))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::index::{Entry, Index};
 use crate::journal::{self, Ban, Cursor, Found, Live};
 use crate::layout::{Layout, OpenError, VERSION};
 use crate::record::{Key, fingerprint};
+use crate::segment::InUse;
 use crate::state::{Dropped, Hold, Phase, State};
 use crate::stats::{Stats, add, bump};
 
@@ -454,9 +455,9 @@ impl Store {
         }
     }
 
-    /// Returns whether the journal has no groups.
-    pub(crate) fn has_no_journal(&self) -> bool {
-        self.cursor.lock().is_empty()
+    /// Returns the position of the journal if its records are lost though segments are in use.
+    pub(crate) fn lost_journal(&self, found: &InUse) -> Option<u64> {
+        found.lost_journal(&self.layout, &self.cursor.lock())
     }
 
     fn checkpoint(&self, cursor: &mut Cursor) -> io::Result<()> {

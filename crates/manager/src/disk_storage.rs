@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lacquer_cli::link::{DiskConfig, DisksConfig};
@@ -15,6 +15,7 @@ use lacquer_params::number::parse_bytes;
 
 use crate::complain::{Complain, Level};
 use crate::fault::{Fault, Outcome, os_error_text};
+use crate::file_identity::FileIdentity;
 use crate::secret;
 use crate::shm::now;
 
@@ -372,8 +373,8 @@ impl DiskFile {
     /// create one: the path may be that of a file system which is not mounted.
     fn reopen(&mut self) -> Result<Option<u64>, ()> {
         let path = &self.config.path;
-        let (open, there) = (self.file.metadata().map_err(|_| ())?, path.metadata().map_err(|_| ())?);
-        if (open.dev(), open.ino()) == (there.dev(), there.ino()) {
+        let (open, there) = FileIdentity::of(&self.file).zip(FileIdentity::at(path)).ok_or(())?;
+        if open == there {
             return Err(());
         }
         let file = open_file(path, false).map_err(|_| ())?;

@@ -18,6 +18,7 @@ mod disk_storage;
 mod documents;
 mod environment;
 mod fault;
+mod file_identity;
 mod file_storage;
 mod jail;
 mod leftovers;

@@ -89,6 +89,11 @@ impl StorageArguments {
             self.unnamed += 1;
             format!("s{}", self.unnamed - 1)
         });
+        if name == TRANSIENT && method == "disk" {
+            return Err(Fault::usage(format!(
+                "(-s {argument}) {TRANSIENT} cannot be on a disk: its objects are short-lived; use malloc, or another name"
+            )));
+        }
         if let Some(at) = self.specs.iter().position(|other| other.name == name) {
             let known = &mut self.specs[at];
             if [method, &known.method].into_iter().any(|method| method != "disk") {
@@ -560,6 +565,10 @@ mod tests {
             ),
             (&["default,10m", "s0=default,100m"], "(-s s0=default,100m) 's0' is already defined"),
             (&["big=malloc,10m", "big=disk,/x"], "'big' is already defined"),
+            (
+                &["malloc", "Transient=disk,/x,size=1g"],
+                "(-s Transient=disk,/x,size=1g) Transient cannot be on a disk",
+            ),
             (&["big=disk,/x", "big=disk,/y,size=1m"], "(-sdisk) size= is too small"),
             (&["malloc,10"], "too small, did you forget"),
             (&["nosuch"], "Unknown stevedore method \"nosuch\""),

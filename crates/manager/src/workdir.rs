@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, StatFs, flock};
 
 use crate::complain::{Complain, Level};
 use crate::fault::{Fault, Outcome, os_error_text};
+use crate::file_identity::FileIdentity;
 use crate::jail::Jail;
 
 /// The directory of instances whose `-n` is a name without a slash.
@@ -107,9 +108,8 @@ pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
 
 /// Returns whether the path still refers to the current directory.
 pub fn is_current(path: &Path) -> bool {
-    let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-    let here = place(Path::new("."));
-    here.is_some() && here == place(path)
+    let here = FileIdentity::at(Path::new("."));
+    here.is_some() && here == FileIdentity::at(path)
 }
 
 /// Bytes for the counters, the index and the manager's own files.
@@ -210,10 +210,7 @@ impl PidFile {
                 Err(error) => return Err(Held::Error(error.into())),
             }
             // The process that held the lock may have removed the file meanwhile.
-            let same = fs::metadata(path).is_ok_and(|now| {
-                file.metadata().is_ok_and(|ours| (now.ino(), now.dev()) == (ours.ino(), ours.dev()))
-            });
-            if same {
+            if FileIdentity::of(&file).is_some_and(|ours| ours.is_at(path)) {
                 file.set_len(0)?;
                 return Ok(PidFile { file, path: path.to_owned() });
             }
@@ -243,9 +240,7 @@ impl PidFile {
 
     /// Returns whether the path still refers to the open file.
     pub fn is_there(&self) -> bool {
-        fs::metadata(&self.path).is_ok_and(|found| {
-            self.file.metadata().is_ok_and(|ours| (found.ino(), found.dev()) == (ours.ino(), ours.dev()))
-        })
+        FileIdentity::of(&self.file).is_some_and(|ours| ours.is_at(&self.path))
     }
 
     /// Creates the file again if it was removed.

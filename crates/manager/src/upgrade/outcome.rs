@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+use crate::file_identity::FileIdentity;
 use crate::workdir::{self, PID_FILE};
 
 /// The name of the file.
@@ -112,10 +113,9 @@ fn catches(status: &str, signal: Signal) -> bool {
 
 /// Returns whether a process has opened a file; `None` if its files may not be read.
 fn has_open(pid: i32, path: &Path) -> Option<bool> {
-    let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-    let wanted = place(path);
+    let wanted = FileIdentity::at(path);
     let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    Some(wanted.is_some() && files.flatten().any(|file| place(&file.path()) == wanted))
+    Some(wanted.is_some_and(|wanted| files.flatten().any(|file| wanted.is_at(&file.path()))))
 }
 
 /// Identifies the file, which each result replaces.
