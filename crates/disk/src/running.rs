@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use lacquer_rings::Ring;
 
 use crate::commit::FULL;
-use crate::health::TICK;
+use crate::health::{Reason, TICK};
 use crate::load::{Load, Receiver};
 use crate::readers::Readers;
 use crate::record::Key;
@@ -26,6 +26,8 @@ const STACK: usize = 256 << 10;
 const LONGEST_GATHERING: Duration = Duration::from_millis(20);
 /// The time after which the writer tries again to begin a segment.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(1);
+/// The time after which the length of the journal is recorded.
+const MARK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A store at work.
 pub struct Running {
@@ -123,7 +125,8 @@ impl Running {
         if was_running {
             // The writer may have recorded purges at its end.
             while self.store.journal_step() {}
-            self.store.mark_end();
+            // Without the mark, the next start finds the objects as after a kill.
+            let _ = self.store.mark_journal();
         }
     }
 
@@ -196,7 +199,14 @@ fn watch(store: &Store, is_ending: &AtomicBool) {
 }
 
 fn keep_journal(store: &Arc<Store>, is_ending: &AtomicBool) {
+    let mut marked = store.now();
     loop {
+        if rest_of(MARK_INTERVAL, store.now() - marked).is_zero() {
+            if store.mark_journal().is_err() {
+                store.fail(Vec::new(), Reason::Write);
+            }
+            marked = store.now();
+        }
         if store.journal_step() {
             continue;
         }

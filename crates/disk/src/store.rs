@@ -440,19 +440,24 @@ impl Store {
         Ok(())
     }
 
-    /// Records the length of the journal at a clean end, when all of it is durable.
-    pub(crate) fn mark_end(&self) {
-        let cursor = self.cursor.lock();
-        if self.phase() != Phase::Working || cursor.is_empty() {
-            return;
+    /// Records the length of the journal, all of which is durable. A start that finds less of it then takes what is missing
+    /// for damage, and not for a torn write. Must be called now and then, and at a clean end.
+    pub(crate) fn mark_journal(&self) -> io::Result<()> {
+        let mut cursor = self.cursor.lock();
+        let mark = cursor.mark();
+        if self.phase() != Phase::Working || mark <= cursor.marked {
+            return Ok(());
         }
         let version = if cursor.is_raised { VERSION } else { self.layout.version };
-        // Without the mark, the next start finds the objects as after a kill.
-        let _ = cursor.mark().write(&Layout { version, ..self.layout }, &*self.blocks);
+        let written = mark.write(&Layout { version, ..self.layout }, &*self.blocks);
+        if written.is_ok() {
+            cursor.marked = mark;
+        }
         if self.phase() != Phase::Working {
             // The device failed meanwhile, and this may have undone that its contents were made invalid.
             let _ = self.layout.renew(&*self.blocks, self.now());
         }
+        written
     }
 
     /// Returns the position of the journal if its records are lost though segments are in use.

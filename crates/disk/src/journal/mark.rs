@@ -1,5 +1,5 @@
-//! The mark of a clean end: the length that the journal had. A start that finds fewer groups knows that some are lost, and
-//! that the last ones are not merely torn.
+//! The mark: the length that the journal had a moment ago, or at a clean end. A start that finds fewer groups knows that
+//! some are lost, and that the last ones are not merely torn. Only what was written after the mark can be torn.
 //!
 //! Each block with a superblock contains it at byte 1024. Earlier programs write zeros there or leave it as it is. Both
 //! are allowed: a journal only grows or gets a higher generation.

@@ -19,8 +19,8 @@
 //! A group is written twice, in one write: the first has the flag 2, and its copy, with the next number, the flag 4.
 //! Earlier programs read both, which is the same as one. Only the groups of a large checkpoint are written once. The
 //! write is durable before the next begins, and a checkpoint is followed by a group without records. So a damaged group
-//! that was durable either has a copy, or is followed by a group that proves the loss (`read`). After a clean end, the
-//! mark proves it, too (`mark`).
+//! that was durable either has a copy, or is followed by a group that proves the loss (`read`). The mark, which is written
+//! a second after the journal has grown, proves it, too (`mark`).
 
 mod mark;
 mod read;
@@ -220,6 +220,8 @@ pub(crate) struct Cursor {
     pub(crate) is_raised: bool,
     /// The limit of the epochs in the last group that was written.
     pub(crate) limit: u64,
+    /// The newest mark that is durable.
+    pub(crate) marked: Mark,
 }
 
 struct Group<'a> {

@@ -3,7 +3,7 @@
 //! The last write of a journal may be torn, because a cut of power has interrupted it: its records were not answered. A
 //! damaged group is another matter if a later group is sound, which was written after the damaged one was durable. Its
 //! copy takes its place. Without one, its records are lost, and no object of the store may be used. The same is true if the
-//! journal ends before the mark of the last clean end.
+//! journal ends before the mark.
 
 use std::io;
 
@@ -46,8 +46,8 @@ pub(crate) fn read(layout: &Layout, blocks: &dyn Blocks) -> io::Result<Found> {
             found.lost.get_or_insert(end_at);
         }
     }
-    found.cursor =
-        Cursor { newest, is_raised: layout.version >= VERSION, limit: found.live.limit, ..found.cursor };
+    let (is_raised, limit) = (layout.version >= VERSION, found.live.limit);
+    found.cursor = Cursor { newest, is_raised, limit, marked: mark, ..found.cursor };
     Ok(found)
 }
 

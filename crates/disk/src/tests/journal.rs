@@ -6,8 +6,10 @@ use super::device::SimulatedDevice;
 use super::page::{Page, key};
 use crate::blocks::{Aligned, BLOCK, Blocks};
 use crate::health::{Cause, Event};
+use crate::journal::Mark;
 use crate::layout::Layout;
 use crate::report::report;
+use crate::running::Running;
 use crate::store::{Options, Store};
 use crate::writer::{Step, Writer};
 
@@ -152,7 +154,7 @@ fn damage_of_the_last_groups_after_a_clean_end_drops_all_objects() {
     {
         let store = open(&ended);
         write_journal(&store);
-        store.mark_end();
+        store.mark_journal().expect("the device works");
     }
     let newest: Vec<u64> = self::groups(&ended).into_iter().filter(|at| !groups.contains(at)).collect();
     assert!(newest.len() >= 4, "{newest:?}");
@@ -172,6 +174,75 @@ fn damage_of_the_last_groups_after_a_clean_end_drops_all_objects() {
             assert_eq!((found(&store), is_cleared(&store)), (Vec::new(), true), "{lost}");
         }
     }
+}
+
+/// After a kill, only what was written since the mark may be torn.
+#[test]
+fn damage_of_marked_groups_after_a_kill_drops_all_objects() {
+    let sound = purged();
+    let known = groups(&sound);
+    let marked = sound.restart();
+    {
+        let store = open(&marked);
+        write_journal(&store);
+        drop(store.purge(&key(5), None));
+        write_journal(&store);
+        store.mark_journal().expect("the device works");
+        drop(store.purge(&key(6), None));
+        write_journal(&store);
+        // Killed.
+    }
+    let newest: Vec<u64> = groups(&marked).into_iter().filter(|at| !known.contains(at)).collect();
+    // A checkpoint, the proof that it was durable, and two purges: each with its copy.
+    assert_eq!(newest.len(), 8);
+    for lost in 0..=newest.len() {
+        let device = marked.restart();
+        for at in newest.iter().rev().take(lost) {
+            device.flip(at + 20, 1);
+        }
+        let expected: Vec<u64> = match lost {
+            0 | 1 => (7..10).collect(),
+            2 | 3 => (6..10).collect(),
+            _ => Vec::new(),
+        };
+        let checked = report(&device, true, 1000.0, &mut |_, _| {}).expect("a store");
+        assert_eq!((checked.objects, checked.journal.lost.is_some()), (expected.len() as u64, lost > 3));
+        let store = open(&device);
+        assert_eq!((found(&store), is_cleared(&store)), (expected, lost > 3), "{lost}");
+    }
+}
+
+/// A store at work writes the mark without being asked.
+#[test]
+fn a_store_at_work_marks_its_journal() {
+    let device = purged();
+    let known = groups(&device);
+    let options = Options { queue: u64::MAX, ..Options::default() };
+    let clock = || {
+        std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0.0, |since| since.as_secs_f64())
+    };
+    let store = Store::open(Box::new(device.clone()), options, clock).expect("there is a store");
+    let running = Running::start(Arc::clone(&store)).expect("threads");
+    let mark = || Mark::read(store.layout(), &device).expect("the device works");
+    let waits_for = |is_reached: &dyn Fn() -> bool| {
+        let begun = std::time::Instant::now();
+        while !is_reached() {
+            assert!(begun.elapsed().as_secs() < 20, "no mark");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    waits_for(&|| mark() > Mark::default());
+    let before = mark();
+    drop(store.purge(&key(5), None));
+    waits_for(&|| mark() > before);
+    let killed = device.restart();
+    drop(running);
+    let newest = groups(&killed).into_iter().filter(|at| !known.contains(at));
+    newest.for_each(|at| killed.flip(at + 20, 1));
+    let store = open(&killed);
+    assert_eq!((found(&store), is_cleared(&store)), (Vec::new(), true));
 }
 
 #[test]

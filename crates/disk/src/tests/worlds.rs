@@ -12,7 +12,8 @@ use super::device::SimulatedDevice;
 use super::fetch::FetchedMemory;
 use super::ledger::{Ledger, Purged};
 use super::owner::{Flag, Uses, tags};
-use crate::health::Event;
+use crate::blocks::BLOCK;
+use crate::health::{Event, Reason};
 use crate::journal::Ban;
 use crate::layout::Layout;
 use crate::part_stream::PartStream;
@@ -217,15 +218,20 @@ impl World {
                 self.writer.step();
             }),
             72..77 => self.writer.flush(),
-            77..84 => {
+            77..83 => {
                 self.store.journal_step();
+            }
+            83 => {
+                if self.store.mark_journal().is_err() {
+                    self.store.fail(Vec::new(), Reason::Write);
+                }
             }
             84..95 => self.look_up(number),
             95 if self.random.below(3) == 0 => self.device.cut_after(self.random.below(12)),
             96 if self.random.below(3) == 0 => self.restart(),
             97 if self.random.below(3) == 0 => {
                 self.writer.close();
-                self.store.mark_end();
+                let _ = self.store.mark_journal();
             }
             96 | 97 => self.end_responses(),
             98 if self.random.below(8) == 0 => self.fail_reads(),
@@ -236,6 +242,7 @@ impl World {
                 self.device.flip(at, self.random.below(8) as u8);
             }
             98 if !self.has_flipped_journal && self.random.below(2) == 0 => self.flip_journal(),
+            99 if self.random.below(20) == 0 => self.lose_journal(),
             _ => (0..20).for_each(|_| {
                 self.writer.step();
             }),
@@ -251,6 +258,26 @@ impl World {
         // Most groups are near the beginning.
         let len = layout.journal >> (2 * self.random.below(3));
         self.device.flip(half + self.random.below(len), self.random.below(8) as u8);
+    }
+
+    /// Damages the journal from some block to its end after a mark, and kills the process: what was answered is in the
+    /// part before the damage, or all objects are dropped.
+    fn lose_journal(&mut self) {
+        while self.store.journal_step() {}
+        if self.store.mark_journal().is_err() || self.device.is_off() || self.store.phase() != Phase::Working
+        {
+            return;
+        }
+        self.has_flipped_journal = true;
+        self.flips += 1;
+        let layout = *self.store.layout();
+        let blocks = layout.journal / BLOCK;
+        let first = [self.random.below(blocks), self.random.below(6)][self.random.index(2)];
+        for half in (0..2).filter(|_| self.random.below(4) > 0).collect::<Vec<_>>() {
+            (first..blocks)
+                .for_each(|block| self.device.flip(layout.journal_half(half) + block * BLOCK + 20, 0));
+        }
+        self.restart();
     }
 
     fn fail_reads(&mut self) {
