@@ -40,6 +40,11 @@ pub struct ChunkSizes {
 const FETCHING: u8 = 0;
 const COMPLETE: u8 = 1;
 const FAILED: u8 = 2;
+/// Complete, and written by another process. Its beginning is not compared yet.
+const INHERITED: u8 = 3;
+
+/// The length of the beginning of a body of another process that is compared before the first use: damage in it is a miss.
+const BEGINNING: u64 = 4 * BLOCK as u64;
 
 /// The body of an object that was or is being written by a writer.
 #[derive(Debug)]
@@ -197,9 +202,25 @@ impl Body {
 
     pub(crate) fn state(&self) -> BodyState {
         match self.state.load(Ordering::Acquire) {
-            FETCHING => BodyState::Fetching,
             COMPLETE => BodyState::Complete,
-            _ => BodyState::Failed,
+            FETCHING => BodyState::Fetching,
+            FAILED => BodyState::Failed,
+            _ => self.examine(),
+        }
+    }
+
+    /// Compares the beginning of a body that another process wrote, as far as it is in memory.
+    #[cold]
+    fn examine(&self) -> BodyState {
+        let (end, mut at) = (self.len().min(BEGINNING), 0);
+        while at < end
+            && let Some(chunk) = self.piece_at(at)
+        {
+            at += chunk.len() as u64;
+        }
+        match self.state.compare_exchange(INHERITED, COMPLETE, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) | Err(COMPLETE) => BodyState::Complete,
+            Err(_) => BodyState::Failed,
         }
     }
 
@@ -306,7 +327,8 @@ impl Body {
         }
         let mut pieces = self.pieces.lock();
         let in_memory: u64 = pieces.iter().map(|piece| piece.end() - piece.start).sum();
-        if self.state() != BodyState::Complete || in_memory != self.len() || self.is_settled() {
+        let is_complete = matches!(self.state.load(Ordering::Acquire), COMPLETE | INHERITED);
+        if !is_complete || in_memory != self.len() || self.is_settled() {
             return None;
         }
         for piece in &mut *pieces {
@@ -330,7 +352,7 @@ impl Body {
             piece
         });
         let pieces = pieces.collect();
-        let mut body = Self::new(first, COMPLETE, len, pieces);
+        let mut body = Self::new(first, INHERITED, len, pieces);
         if let Some(span) = extra {
             body.extra = OnceLock::from(Extra::Span(span));
         }

@@ -263,6 +263,48 @@ fn flipped_bits_are_found() {
     }
 }
 
+/// Damage in the beginning of a body is known before its first byte is used, and damage behind it before the damaged block
+/// is.
+#[test]
+fn damage_of_the_beginning_is_found_at_once() {
+    let arena = arena();
+    let (n, length) = (25, BLOCK * 6 + 1000);
+    let stored = object(&arena, n, length).expect("there is room");
+    keep(&stored, n);
+    let whole = bytes(n, length);
+    let mut all = vec![0; SIZE as usize];
+    system::read(arena.copy_files().expect("memory").arena.as_fd(), &mut all, 0).expect("readable");
+    let address = |at: usize| stored.chunk_at(at as u64).expect("it is in memory").bytes().as_ptr() as usize;
+    let base = all.windows(32).position(|window| window == &whole[..32]).expect("it is in the file");
+    for (at, is_found_at_once) in [
+        (0, true),
+        (1, true),
+        (BLOCK - 1, true),
+        (BLOCK, true),
+        (BLOCK * 4 - 1, true),
+        (BLOCK * 5 + 9, false),
+        (BLOCK * 6, false),
+        (length - 1, false),
+    ] {
+        let place = base + address(at) - address(0);
+        assert_eq!(all[place], whole[at]);
+        let damaged = arena.copy_files().expect("memory");
+        system::write(damaged.arena.as_fd(), &[all[place] ^ 4], place as u64).expect("writable");
+        let next = damaged.open(SIZE).expect("memory");
+        let found = take(&next);
+        let stored = &found[&n].stored;
+        let expected = if is_found_at_once { BodyState::Failed } else { BodyState::Complete };
+        assert_eq!(stored.state(), expected, "{at}");
+        let read = body(stored);
+        assert!(
+            whole[..at].starts_with(&read) && read.is_empty() == is_found_at_once,
+            "{at}: {}",
+            read.len()
+        );
+        assert_eq!(stored.state(), BodyState::Failed, "{at}");
+    }
+}
+
 #[test]
 fn notes_survive_and_a_damaged_one_empties_the_store() {
     let arena = arena();
