@@ -57,6 +57,7 @@ pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64
         if !store.index.remove(fingerprint, place) {
             continue;
         }
+        let is_moved = queued.is_some();
         match queued {
             Some(queued) => {
                 kept += queued.len;
@@ -65,8 +66,10 @@ pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64
             None => bump(&store.health.stats.evicted),
         }
         drop(state);
-        if let Some(owner) = store.owner() {
-            owner.forget(&record.key);
+        match store.owner() {
+            Some(owner) if is_moved => owner.forget(&record.key),
+            Some(owner) => owner.evicted(&record.key),
+            None => {}
         }
     }
     moves.add_credit(layout, kept);
