@@ -27,6 +27,7 @@ mod machine;
 mod manager;
 mod notify;
 mod obtain;
+mod old_dirs;
 mod options;
 mod regular_file;
 mod renewal;

@@ -14,6 +14,7 @@ use lacquer_shm::{Mgt, Segment, VsmDir};
 use crate::complain::Complain;
 use crate::fault::{Fault, Outcome};
 use crate::jail::Jail;
+use crate::{old_dirs, workdir};
 
 /// The directory of a worker that is to replace another one, and that of the replaced one.
 const NEXT_DIRNAME: &str = "_.vsm_next";
@@ -108,12 +109,13 @@ impl Shm {
         }
     }
 
-    /// Creates an empty directory for a new worker. While another one uses the directory (`beside`), it has another name
-    /// until [`show_next`](Self::show_next).
-    pub fn worker_dir(beside: bool, jail: &Jail, complain: &Complain) -> io::Result<OwnedFd> {
+    /// Creates an empty directory for a new worker, which has a log of `log` bytes. While another one uses the directory
+    /// (`beside`), it has another name until [`show_next`](Self::show_next).
+    pub fn worker_dir(beside: bool, log: u64, jail: &Jail, complain: &Complain) -> io::Result<OwnedFd> {
         let name = if beside { NEXT_DIRNAME } else { CHILD_DIRNAME };
         let fd = {
             let _root = jail.raise();
+            old_dirs::retire(Path::new(name), !workdir::has_room(log));
             vsm::make_dir(Path::new(name), vsm::CHILD_DIR_MODE).map_err(io::Error::other)?
         };
         jail.give_to_worker(&fd, complain);
@@ -139,10 +141,10 @@ impl Shm {
         let _ = vsm::remove_dir(Path::new(NEXT_DIRNAME));
     }
 
-    /// Removes the directory of a worker that has ended.
-    pub fn remove_worker_dir(jail: &Jail) {
+    /// Removes the directory of a worker that has ended. The next one has a log of `log` bytes.
+    pub fn remove_worker_dir(log: u64, jail: &Jail) {
         let _root = jail.raise();
-        let _ = vsm::remove_dir(Path::new(CHILD_DIRNAME));
+        old_dirs::retire(Path::new(CHILD_DIRNAME), !workdir::has_room(log));
     }
 
     /// Removes both directories, at the end of the daemon.
@@ -152,5 +154,6 @@ impl Shm {
         let _root = jail.raise();
         let _ = vsm::remove_dir(Path::new(MGT_DIRNAME));
         let _ = vsm::remove_dir(Path::new(CHILD_DIRNAME));
+        old_dirs::remove_all();
     }
 }

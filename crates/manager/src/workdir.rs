@@ -15,6 +15,7 @@ use crate::complain::{Complain, Level};
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::file_identity::FileIdentity;
 use crate::jail::Jail;
+use crate::old_dirs;
 
 /// The directory of instances whose `-n` is a name without a slash.
 pub const STATE_DIR: &str = "/var/lib/varnish";
@@ -119,8 +120,9 @@ const BESIDE_THE_LOG: u64 = 2 << 20;
 pub fn check_room(path: &Path, log: u64) -> Outcome<()> {
     let Ok(system) = rustix::fs::statvfs(".") else { return Ok(()) };
     let wanted = log.saturating_add(BESIDE_THE_LOG);
-    // The files of an earlier daemon are removed before ours are created.
-    let left: u64 = [MGT_DIRNAME, CHILD_DIRNAME].map(|name| size_of_files(Path::new(name))).iter().sum();
+    // The files of an earlier daemon are removed before ours are created, if there is no room for both.
+    let old = old_dirs::all().into_iter().chain([MGT_DIRNAME, CHILD_DIRNAME].map(PathBuf::from));
+    let left: u64 = old.map(|path| size_of_files(&path)).sum();
     let free = system.f_bavail.saturating_mul(system.f_frsize).saturating_add(left);
     // A tmpfs without a limit reports no blocks.
     if system.f_blocks == 0 || free >= wanted {
@@ -134,6 +136,13 @@ pub fn check_room(path: &Path, log: u64) -> Outcome<()> {
         free >> 20,
         wanted.div_ceil(1 << 20)
     )))
+}
+
+/// Returns whether the current directory has room for a log of this size beside the files in it.
+pub fn has_room(log: u64) -> bool {
+    let wanted = log.saturating_add(BESIDE_THE_LOG);
+    rustix::fs::statvfs(".")
+        .is_ok_and(|system| system.f_blocks == 0 || system.f_bavail.saturating_mul(system.f_frsize) >= wanted)
 }
 
 fn size_of_files(directory: &Path) -> u64 {

@@ -152,7 +152,8 @@ impl Manager {
             Some(_) => Memory::Shared,
             None => self.prepare_storages().map_err(|error| cannot("clear the storage", error))?,
         };
-        let vsm = Shm::worker_dir(beside.is_some(), &self.jail, &self.complain)
+        let log = self.params.values().vsl_space;
+        let vsm = Shm::worker_dir(beside.is_some(), log, &self.jail, &self.complain)
             .map_err(|error| cannot("create its shared memory", error))?;
         let panic = panic_file().map_err(|error| cannot("create its panic buffer", error))?;
         let reactors = self.params.values().reactor_count();
@@ -368,7 +369,7 @@ impl Manager {
             attendant::conclude(&self.jail);
         }
         if !self.params.values().debug.has(DebugBits::VTC_MODE) {
-            Shm::remove_worker_dir(&self.jail);
+            Shm::remove_worker_dir(self.params.values().vsl_space, &self.jail);
         }
         if let Some(shm) = &mut self.shm {
             shm.show_worker(None);
