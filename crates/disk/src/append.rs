@@ -9,7 +9,7 @@ use crate::blocks::{Aligned, BLOCK};
 use crate::index::Entry;
 use crate::known_tags::SegmentTags;
 use crate::record::{Form, Meta, encode, encode_large, encode_part, fingerprint, relocate};
-use crate::segment::{self, FIRST, Summarized, Summary};
+use crate::segment::{self, Extent, FIRST, Summarized, Summary};
 use crate::state::{Flying, Phase, Queued, Source, State};
 use crate::stats::{add, bump};
 use crate::store::Store;
@@ -17,6 +17,11 @@ use crate::stream::QueuedPart;
 
 /// The number of bytes that are written at a time. Longer records are written alone.
 pub(crate) const BATCH: usize = 1 << 20;
+
+/// A summary of an open segment is written after one of this many parts of the segment, and after this many times the length
+/// of the summary.
+const SUMMARIZED_PART: u64 = 32;
+const SUMMARY_COST: u64 = 24;
 
 /// The end of a store's log.
 pub(crate) struct Appender {
@@ -28,6 +33,8 @@ pub(crate) struct Appender {
     start: u64,
     summary: Summary,
     tags: SegmentTags,
+    /// The offset in the segment up to which the records are in the summary on the device.
+    summarized: u64,
     /// Whether there are writes that may be lost.
     is_dirty: bool,
     /// The parts in the buffer of bodies that are still fetched.
@@ -68,6 +75,7 @@ impl Appender {
             start: 0,
             summary: Summary::new(),
             tags: SegmentTags::default(),
+            summarized: 0,
             is_dirty: false,
             parts: Vec::new(),
         }
@@ -98,12 +106,34 @@ impl Appender {
     /// Writes the buffer, and makes everything durable.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.write_batch()?;
-        if std::mem::take(&mut self.is_dirty) { self.store.blocks.sync() } else { Ok(()) }
+        if std::mem::take(&mut self.is_dirty) {
+            self.store.blocks.sync()?;
+            self.summarize()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a summary of the records so far, which are durable, if there are many new ones: the next start need not read
+    /// them if this process is killed. It may be lost.
+    fn summarize(&mut self) -> io::Result<()> {
+        let len = segment::summary_len(self.summary.records.len());
+        let least = (self.store.layout.segment / SUMMARIZED_PART).max(len * SUMMARY_COST);
+        if self.start == 0 || self.start - self.summarized < least {
+            return Ok(());
+        }
+        let epoch = self.store.state.lock().epoch;
+        let tags = self.tags.list();
+        let records = std::mem::take(&mut self.summary.records);
+        let so_far = Summary { records, bans: self.summary.bans, tags };
+        let written = write_summary(&self.store, epoch, &so_far, Extent::SoFar);
+        self.summary.records = so_far.records;
+        self.summarized = self.start;
+        written
     }
 
     /// Continues in a segment whose header was written.
     pub(crate) fn begin_segment(&mut self) {
-        self.start = FIRST;
+        (self.start, self.summarized) = (FIRST, FIRST);
     }
 
     /// Returns the place of the next record, of `len` bytes and with a number of tags.
@@ -278,7 +308,7 @@ impl Appender {
             store.blocks.sync()?;
             let summary = std::mem::replace(&mut self.summary, Summary::new());
             let summary = Summary { tags: self.tags.take(), ..summary };
-            write_summary(&store, epoch, &summary)?;
+            write_summary(&store, epoch, &summary, Extent::Whole)?;
             self.is_dirty = true;
         }
         let mut state = store.state.lock();
@@ -299,9 +329,9 @@ impl Drop for Appender {
 }
 
 /// Writes the summary of a segment. Its records must be durable.
-pub(crate) fn write_summary(store: &Store, epoch: u64, summary: &Summary) -> io::Result<()> {
+pub(crate) fn write_summary(store: &Store, epoch: u64, summary: &Summary, extent: Extent) -> io::Result<()> {
     let layout = &store.layout;
-    let bytes = segment::encode(layout, epoch, summary);
+    let bytes = segment::encode(layout, epoch, summary, extent);
     let len = bytes.bytes().len() as u64;
     add(&store.health.stats.device_written_bytes, len);
     store.blocks.write(layout.segment_at(layout.slot(epoch)) + layout.segment - len, bytes.bytes())

@@ -66,7 +66,7 @@ pub(crate) struct Gradual<'a> {
     blocks: &'a dyn Blocks,
     at: u64,
     buffer: Aligned,
-    /// The number of bytes that were read.
+    /// The end of the bytes that were read.
     len: usize,
 }
 
@@ -77,6 +77,12 @@ impl<'a> Gradual<'a> {
     /// Prepares to read `len` bytes, whole blocks, from `at` on.
     pub(crate) fn new(blocks: &'a dyn Blocks, at: u64, len: u64) -> Self {
         Self { blocks, at, buffer: Aligned::new(len as usize), len: 0 }
+    }
+
+    /// Begins with the block that contains an offset: the bytes before it are not read, and are zeros.
+    pub(crate) fn behind(mut self, offset: u64) -> Self {
+        self.len = (offset / BLOCK * BLOCK) as usize;
+        self
     }
 
     /// Returns `len` bytes from an offset on, or `None` if the part is shorter.

@@ -145,6 +145,16 @@ impl SegmentTags {
         }
     }
 
+    /// Returns the tags of a list, or unknown ones.
+    pub(crate) fn of(list: Option<&[u32]>) -> Self {
+        Self { tags: list.unwrap_or_default().iter().copied().collect(), is_full: list.is_none() }
+    }
+
+    /// Returns the list so far.
+    pub(crate) fn list(&self) -> Option<Vec<u32>> {
+        (!self.is_full).then(|| self.tags.iter().copied().collect())
+    }
+
     /// Returns the list, and begins that of the next segment.
     pub(crate) fn take(&mut self) -> Option<Vec<u32>> {
         let Self { tags, is_full } = std::mem::take(self);

@@ -9,7 +9,7 @@ use crate::known_tags::SegmentTags;
 use crate::layout::Layout;
 use crate::moves::{KEPT_DIVISOR, Moves};
 use crate::record::{Form, Header, fingerprint};
-use crate::segment::{self, FIRST, Summarized};
+use crate::segment::{self, Extent, FIRST, Summarized};
 use crate::state::{Queued, Source};
 use crate::stats::bump;
 use crate::store::Store;
@@ -18,7 +18,7 @@ use crate::store::Store;
 /// as they leave room in the segment for the next object, of `next` bytes. Large ones are written again from here.
 pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64, next: u64) {
     let layout = &store.layout;
-    let summary = segment::read_summary(layout, &*store.blocks, slot, epoch);
+    let summary = segment::read_summary(layout, &*store.blocks, slot, epoch, Extent::Whole);
     let Ok(Some(summary)) = summary else {
         let reason = summary.err().map_or_else(|| "its summary is damaged".to_owned(), |e| e.to_string());
         store.note_lost(slot, reason);

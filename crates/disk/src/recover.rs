@@ -10,7 +10,7 @@ use crate::index::{Entry, Placed, SHARDS, shard_of};
 use crate::journal::Live;
 use crate::layout::Layout;
 use crate::record::{Form, fingerprint};
-use crate::segment::{self, Beginning, Begun, InUse, Summary};
+use crate::segment::{self, Beginning, Begun, Extent, InUse, Summary};
 use crate::state::Phase;
 use crate::stats::{add, bump};
 use crate::store::{EPOCHS_AHEAD, Store};
@@ -117,7 +117,8 @@ impl Store {
             }
         }
         let read = |begun: &Begun| {
-            segment::read_summary(layout, &*self.blocks, layout.slot(begun.epoch), begun.epoch)
+            let (slot, epoch) = (layout.slot(begun.epoch), begun.epoch);
+            segment::read_summary(layout, &*self.blocks, slot, epoch, Extent::Whole)
         };
         in_order(segments, threads, read, |&Begun { epoch, .. }, summary| {
             self.take_segment(known, epoch, summary)?;
@@ -203,7 +204,7 @@ impl Store {
         if !found.is_empty() {
             self.blocks.sync()?;
         }
-        found.iter().try_for_each(|(epoch, summary)| write_summary(self, *epoch, summary))
+        found.iter().try_for_each(|(epoch, summary)| write_summary(self, *epoch, summary, Extent::Whole))
     }
 }
 

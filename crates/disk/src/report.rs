@@ -7,7 +7,7 @@ use crate::blocks::{Aligned, Blocks, read_around};
 use crate::journal;
 use crate::layout::{Layout, OpenError};
 use crate::record::{Form, Header, fingerprint, stored_body};
-use crate::segment::{self, Begun, InUse, Summarized};
+use crate::segment::{self, Begun, Extent, InUse, Summarized};
 
 /// The number of classes of sizes: up to 1 kB, 4 kB, 16 kB and so on.
 pub const CLASSES: usize = 9;
@@ -131,7 +131,7 @@ fn add_segment(
 ) -> io::Result<()> {
     let Device { layout, blocks, .. } = *device;
     let slot = layout.slot(epoch);
-    let summary = match segment::read_summary(layout, blocks, slot, epoch)? {
+    let summary = match segment::read_summary(layout, blocks, slot, epoch, Extent::Whole)? {
         Some(summary) => summary,
         None => segment::scan(layout, blocks, slot, epoch, &|_| None)?,
     };

@@ -13,9 +13,11 @@
 //!          | u32 "LQtg" | u32 tags | u64 checksum of the tags | u64 checksum of the preceding bytes (little endian)
 //! ```
 //!
-//! The header is durable before the first record is written, and the records before the summary. A segment without a
-//! valid summary was being written: its records are read one by one, up to the first that is incomplete. Without "LQtg", the
-//! tags are not known: there was no room for the list, or an earlier program has written the segment.
+//! The header is durable before the first record is written, and the records before the summary. While a segment is
+//! written, the summary is that of the records so far, and the footer begins with "LQop". A segment without "LQft" was being
+//! written: the records behind the last one of that summary, if there is one, are read one by one, up to the first that is
+//! incomplete. Without "LQtg", the tags are not known: there was no room for the list, or an earlier program has written the
+//! segment.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,6 +31,8 @@ use crate::record::{FIXED, Form, Header, Key, Meta};
 
 const HEADER: u32 = u32::from_le_bytes(*b"LQsg");
 const FOOTER: u32 = u32::from_le_bytes(*b"LQft");
+/// The footer of a segment that is being written, after the records so far.
+const OPEN_FOOTER: u32 = u32::from_le_bytes(*b"LQop");
 /// The offset of the first record.
 pub(crate) const FIRST: u64 = BLOCK;
 const TAGS: u32 = u32::from_le_bytes(*b"LQtg");
@@ -52,6 +56,22 @@ pub struct Summarized {
     pub len: u64,
     pub variant: u32,
     pub expires: u32,
+}
+
+/// Whether a summary contains all records of its segment, or those that were durable while it was being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Whole,
+    SoFar,
+}
+
+impl Extent {
+    fn magic(self) -> u32 {
+        match self {
+            Self::Whole => FOOTER,
+            Self::SoFar => OPEN_FOOTER,
+        }
+    }
 }
 
 /// The contents of a segment.
@@ -83,6 +103,11 @@ impl Summary {
 pub(crate) fn limit(layout: &Layout, count: usize, tags: usize) -> u64 {
     let len = (count * SUMMARY_ENTRY + tags * 4) as u64;
     layout.segment - BLOCK - len.next_multiple_of(BLOCK)
+}
+
+/// Returns the length of a summary of a number of records without tags, with the footer.
+pub(crate) fn summary_len(count: usize) -> u64 {
+    ((count * SUMMARY_ENTRY) as u64).next_multiple_of(BLOCK) + BLOCK
 }
 
 fn seed(layout: &Layout, epoch: u64) -> u64 {
@@ -163,8 +188,8 @@ fn lost_epoch(layout: &Layout, blocks: &dyn Blocks, slot: u64, beginning: &[u8])
     let (buffer, _) = read_around(blocks, end - BLOCK, BLOCK)?;
     let mut reader = Reader::new(buffer.bytes());
     let (_, epoch) = (reader.u64(), reader.u64());
-    let is_sound = is_possible(epoch) && Footer::decode(layout, epoch, buffer.bytes()).is_some();
-    Ok(is_sound.then_some(epoch))
+    let is_footer = |extent| Footer::decode(layout, epoch, buffer.bytes(), extent).is_some();
+    Ok((is_possible(epoch) && [Extent::Whole, Extent::SoFar].into_iter().any(is_footer)).then_some(epoch))
 }
 
 /// The segments that may contain objects.
@@ -239,7 +264,7 @@ pub(crate) fn is_in_use(layout: &Layout, epoch: u64, tail: u64) -> bool {
 }
 
 /// Returns the list of tags if there is room for it, the summary and the footer, to be written at the end of the segment.
-pub(crate) fn encode(layout: &Layout, epoch: u64, summary: &Summary) -> Aligned {
+pub(crate) fn encode(layout: &Layout, epoch: u64, summary: &Summary, extent: Extent) -> Aligned {
     let entries = summary.records.len() * SUMMARY_ENTRY;
     let end = summary.records.last().map_or(FIRST, |last| last.offset + last.len);
     let has_room = |tags: &&[u32]| end <= limit(layout, summary.records.len(), tags.len());
@@ -269,7 +294,7 @@ pub(crate) fn encode(layout: &Layout, epoch: u64, summary: &Summary) -> Aligned 
     let (before, footer) = bytes.split_at_mut(rounded);
     let (before, entries) = before.split_at(rounded - entries);
     let mut fixed = Vec::new();
-    fixed.extend_from_slice(&FOOTER.to_le_bytes());
+    fixed.extend_from_slice(&extent.magic().to_le_bytes());
     fixed.extend_from_slice(&(summary.records.len() as u32).to_le_bytes());
     fixed.extend_from_slice(&epoch.to_le_bytes());
     fixed.extend_from_slice(&summary.bans.0.to_le_bytes());
@@ -295,10 +320,11 @@ pub(crate) fn read_summary(
     blocks: &dyn Blocks,
     slot: u64,
     epoch: u64,
+    extent: Extent,
 ) -> io::Result<Option<Summary>> {
     let end = layout.segment_at(slot) + layout.segment;
     let (mut buffer, _) = read_around(blocks, end - TAIL_READ, TAIL_READ)?;
-    let Some(footer) = Footer::decode(layout, epoch, buffer.bytes()) else { return Ok(None) };
+    let Some(footer) = Footer::decode(layout, epoch, buffer.bytes(), extent) else { return Ok(None) };
     let len = footer.count as u64 * SUMMARY_ENTRY as u64;
     if len + 2 * BLOCK > layout.segment {
         return Ok(None);
@@ -359,13 +385,13 @@ impl ListOfTags {
 }
 
 impl Footer {
-    fn decode(layout: &Layout, epoch: u64, tail: &[u8]) -> Option<Self> {
+    fn decode(layout: &Layout, epoch: u64, tail: &[u8], extent: Extent) -> Option<Self> {
         let footer = &tail[tail.len() - BLOCK as usize..];
         let mut reader = Reader::new(footer);
         let (magic, count, at) = (reader.u32(), reader.u32(), reader.u64());
         let bans = (reader.u32(), reader.u32());
         let (entries, checksum) = (reader.u64(), reader.u64());
-        let is_sound = magic == FOOTER
+        let is_sound = magic == extent.magic()
             && at == epoch
             && checksum == layout.checksum(seed(layout, epoch) + 1, &footer[..32]);
         let (tags_magic, tags, list) = (reader.u32(), reader.u32(), reader.u64());
@@ -376,8 +402,9 @@ impl Footer {
     }
 }
 
-/// Reads the records of a segment that has no summary, and verifies all of them. Ends at the first that is missing or
-/// damaged, and reads little beyond it. `tags_of` returns the hashes of the tags of an object with a head, if they are known.
+/// Reads the records of a segment that was being written: those of its summary so far, and the later ones themselves, which
+/// are verified. Ends at the first that is missing or damaged, and reads little beyond it. `tags_of` returns the hashes of
+/// the tags of an object with a head, if they are known.
 pub(crate) fn scan(
     layout: &Layout,
     blocks: &dyn Blocks,
@@ -385,10 +412,12 @@ pub(crate) fn scan(
     epoch: u64,
     tags_of: &dyn Fn(&[u8]) -> Option<Box<[u64]>>,
 ) -> io::Result<Summary> {
-    let mut segment = Gradual::new(blocks, layout.segment_at(slot), layout.segment);
-    let mut summary = Summary::new();
-    let mut tags = SegmentTags::default();
-    let mut offset = FIRST;
+    let so_far = read_summary(layout, blocks, slot, epoch, Extent::SoFar)?;
+    let mut tags =
+        so_far.as_ref().map_or_else(SegmentTags::default, |found| SegmentTags::of(found.tags.as_deref()));
+    let mut summary = so_far.unwrap_or_else(Summary::new);
+    let mut offset = summary.records.last().map_or(FIRST, |last| last.offset + last.len);
+    let mut segment = Gradual::new(blocks, layout.segment_at(slot), layout.segment).behind(offset);
     while offset < layout.segment {
         let mut found = None;
         for at in [offset, offset.next_multiple_of(BLOCK)] {

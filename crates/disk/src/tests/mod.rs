@@ -11,6 +11,7 @@ mod journal;
 mod large;
 mod ledger;
 mod moves;
+mod open_segment;
 mod owner;
 mod page;
 mod restart;

@@ -19,7 +19,7 @@ use crate::file::{FileDevice, open_file};
 use crate::journal::Ban;
 use crate::layout::Layout;
 use crate::record::Form;
-use crate::segment::{self, FIRST, Summarized, Summary};
+use crate::segment::{self, Extent, FIRST, Summarized, Summary};
 use crate::state::{Content, Phase};
 use crate::store::{Options, Store};
 use crate::writer::{Step, Writer};
@@ -55,7 +55,7 @@ fn create(path: &Path, count: u64) -> u64 {
         }
         let at = layout.segment_at(layout.slot(epoch));
         device.write(at, segment::header(&layout, epoch, 1.0).bytes()).expect("it is written");
-        let bytes = segment::encode(&layout, epoch, &summary);
+        let bytes = segment::encode(&layout, epoch, &summary, Extent::Whole);
         let len = bytes.bytes().len() as u64;
         device.write(at + layout.segment - len, bytes.bytes()).expect("it is written");
     }
