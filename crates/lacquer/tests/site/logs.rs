@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use lacquer_testing::admin::AdminPort;
 use lacquer_testing::daemon::{signal, until};
 use serde_json::Value;
 
-use crate::{App, Site, lacquer};
+use crate::{App, Site, free_address, lacquer};
 
 const MINUTE: &str = "Cache-Control: max-age=60\r\n";
 
@@ -55,7 +54,8 @@ fn a_collector_that_does_not_read_holds_up_nobody() {
     let _collector = UnixListener::bind(&path).expect("the path is free");
     let target = format!("unix:{}", path.display());
     let long = format!("{{url}}{}", "x".repeat(60_000));
-    let words = ["--backend", &app.url(), "--log", &long, "--log-to", &target, "--web", "127.0.0.1:0"];
+    let web = free_address().to_string();
+    let words = ["--backend", &app.url(), "--log", &long, "--log-to", &target, "--web", &web];
     let site = Site::start(&words, &[]);
     for number in 0..120 {
         site.get(&format!("/{number}"));
@@ -168,9 +168,7 @@ fn mistakes_in_formats_and_targets_are_explained() {
 #[test]
 fn the_dashboard_of_a_site_is_named_at_its_start() {
     let app = App::start(MINUTE);
-    let free =
-        TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port is free");
-    let port = free.port().to_string();
+    let port = free_address().port().to_string();
     let site = Site::start(&["--backend", &app.url(), "--web", &port], &[]);
     let started = site.folder.read("out");
     assert!(
