@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use lacquer_shm::vsm::{self, CHILD_DIRNAME, MGT_DIRNAME};
 use rustix::fs::{FlockOperation, flock};
@@ -55,6 +55,7 @@ impl Leftovers {
 
     fn add(&mut self, path: PathBuf) {
         let _root = self.jail.raise();
+        let path = without_parents(&path);
         if fs::symlink_metadata(&path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             self.absent.push(path);
         }
@@ -80,6 +81,20 @@ impl Drop for Leftovers {
             }
         }
     }
+}
+
+/// Returns a path without "..", which means nothing to the system behind a folder that does not exist yet.
+fn without_parents(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            clean = fs::canonicalize(&clean).unwrap_or(clean);
+            clean.pop();
+        } else {
+            clean.push(part);
+        }
+    }
+    clean
 }
 
 /// Removes what is at a path, unless another process uses it. A folder with other files remains.
