@@ -68,6 +68,7 @@ AIMS = (
     Aim("upgrade under load: refused connections", "upgrade", "refused", "", 0.0),
     Aim("upgrade under load: p99, ms", "upgrade", "p99", "", 50.0),
     Aim("hits with metrics, JSON log and traces: CPU of the worker, of hits without", "watched", "worker_us", "all off", 1.08),
+    Aim("hits with metrics, JSON log and traces: CPU of all processes, of hits without", "watched", "cpu_us", "all off", 1.08),
     Aim("1,000 dashboards at 500 requests/s: CPU, % of a core", "watched-rate", "admin", "", 5.0),
     Aim("re2 set of 10,000 patterns: a match, µs", "modules", "re2 match", "", 5.0),
     Aim("jwt: verification of a new token (ES256), µs", "modules", "jwt ES256 new", "", 120.0),

@@ -29,20 +29,20 @@ impl Leftovers {
     /// Notes which files do not exist yet. With `is_kept`, none is removed: they are those of another program, which continues
     /// with them.
     pub fn watch(raw: &RawOptions, workdir: &Path, is_kept: bool, jail: &Jail) -> Leftovers {
-        let (jail, workdir) = (jail.clone(), workdir.to_owned());
-        let mut this = Leftovers { jail, workdir: workdir.clone(), absent: Vec::new(), is_kept };
+        let mut this =
+            Leftovers { jail: jail.clone(), workdir: workdir.to_owned(), absent: Vec::new(), is_kept };
         this.absent.extend(std::env::var_os(WRITTEN_VCL).filter(|path| !path.is_empty()).map(PathBuf::from));
-        this.add(workdir.clone());
+        this.add(workdir);
         for name in [MGT_DIRNAME, CHILD_DIRNAME, PID_FILE, secret::NAME, admin::TOKEN] {
-            this.add(workdir.join(name));
+            this.add(&workdir.join(name));
         }
-        raw.pid_files.iter().for_each(|path| this.add(absolute(path)));
+        raw.pid_files.iter().for_each(|path| this.add(&absolute(path)));
         for option in &raw.ordered {
             if let Ordered::Listen(argument) | Ordered::Admin(argument) = option
                 && let Ok(parsed) = named::parse(argument, "-a")
                 && let Some(path) = parsed.fields.first().filter(|endpoint| endpoint.starts_with('/'))
             {
-                this.add(PathBuf::from(path));
+                this.add(Path::new(path));
             }
         }
         this
@@ -50,12 +50,12 @@ impl Leftovers {
 
     /// Adds files of storages. Relative names refer to the working directory.
     pub fn add_files(&mut self, files: impl Iterator<Item = PathBuf>) {
-        files.for_each(|file| self.add(self.workdir.join(file)));
+        files.for_each(|file| self.add(&self.workdir.join(file)));
     }
 
-    fn add(&mut self, path: PathBuf) {
+    fn add(&mut self, path: &Path) {
         let _root = self.jail.raise();
-        let path = without_parents(&path);
+        let path = without_parents(path);
         if fs::symlink_metadata(&path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             self.absent.push(path);
         }
