@@ -179,17 +179,13 @@ impl Cache {
         deferred: &mut DeferredWork,
     ) -> Found {
         self.count_hit(&object, walk.t_req);
-        let mut is_settled = true;
         if object.is(flag::ONCE)
             && let Some(slot) = walk.fresh
         {
             self.commit_requested_again(key, shard, slot, &object, deferred);
-            // It is passed again at the next hit, which the front tables must not hide.
-            is_settled = !object.is(flag::ONCE);
         }
         self.rush(shard, key, deferred);
-        let front_may_keep = is_settled
-            && walk.first == walk.fresh
+        let front_may_keep = walk.first == walk.fresh
             && object.state() == BodyState::Complete
             && !shard.waiting.contains_key(key);
         let front = front_may_keep.then(|| self.generation(key));

@@ -45,9 +45,8 @@ pub mod flag {
     pub(crate) const UNSTORED: u32 = 1 << 12;
     /// Is passed to the disks at its next hit.
     pub(crate) const ONCE: u32 = 1 << 13;
-    /// A store on a disk may have it: the previous process may have written it, or one of its variants has left the store.
-    /// Always set together with `ONCE`.
-    pub(crate) const MAY_BE_STORED: u32 = 1 << 15;
+    /// The previous process may have written it to a disk. Always set together with `ONCE`.
+    pub(crate) const INHERITED: u32 = 1 << 15;
     /// Contains only a part of a body, and stays in the index so that a later fetch completes it. Always set together
     /// with `FAILED`.
     pub(crate) const PART: u32 = 1 << 14;

@@ -56,9 +56,6 @@ impl Store {
                 bump(&self.health.stats.refused);
             }
             drop(state);
-            if has_size {
-                content.refused();
-            }
             let dropped = self.purge_fingerprint(fingerprint, None);
             drop(content);
             return dropped;

@@ -57,7 +57,6 @@ pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64
         if !store.index.remove(fingerprint, place) {
             continue;
         }
-        let is_moved = queued.is_some();
         match queued {
             Some(queued) => {
                 kept += queued.len;
@@ -66,10 +65,8 @@ pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64
             None => bump(&store.health.stats.evicted),
         }
         drop(state);
-        match store.owner() {
-            Some(owner) if is_moved => owner.forget(&record.key),
-            Some(owner) => owner.evicted(&record.key),
-            None => {}
+        if let Some(owner) = store.owner() {
+            owner.forget(&record.key);
         }
     }
     moves.add_credit(layout, kept);

@@ -19,9 +19,6 @@ pub trait Content: Send + Sync {
     /// Copies bytes of the body from an offset on to the beginning of the window. Returns their number, at least one
     /// unless the body has ended.
     fn read(&self, from: u64, window: &mut [u8]) -> usize;
-
-    /// Called if the object is refused now, though it may be stored later. It may be passed again.
-    fn refused(&self) {}
 }
 
 /// Something that is dropped when a purge or ban is durable.

@@ -35,12 +35,6 @@ pub trait Owner: Send + Sync {
     /// Drops the objects with this key whose bodies are on a device.
     fn forget(&self, key: &Key);
 
-    /// As [`forget`](Self::forget). An object with this key has left the device, and is not written again. It may be passed
-    /// again if it is in memory and is requested there.
-    fn evicted(&self, key: &Key) {
-        self.forget(key);
-    }
-
     /// Receives the failure of the device. `is_invalid` states whether the next start finds the store empty; if not, it
     /// must not be opened again.
     fn failed(&self, is_invalid: bool);

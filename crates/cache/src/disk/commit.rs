@@ -10,9 +10,8 @@ use crate::shard::{DeferredWork, Shard};
 use crate::slab::Key;
 
 impl Cache {
-    /// Passes an object to the stores on disks that was refused until it is requested again, that has left a store before it
-    /// was requested, or that the previous process has left in memory, unless a store has it. The caller holds the lock of its
-    /// shard.
+    /// Passes an object to the stores on disks that was refused until it is requested again, or that the previous process
+    /// has left in memory, unless it had written it. The caller holds the lock of its shard.
     #[cold]
     pub(crate) fn commit_requested_again(
         &self,
@@ -22,13 +21,13 @@ impl Cache {
         object: &Arc<Object>,
         deferred: &mut DeferredWork,
     ) {
-        let may_be_stored = object.is(flag::MAY_BE_STORED);
-        if may_be_stored && self.disks.iter().any(|disk| disk.store().phase() == Phase::Recovering) {
+        let is_inherited = object.is(flag::INHERITED);
+        if is_inherited && self.disks.iter().any(|disk| disk.store().phase() == Phase::Recovering) {
             // A store may have it whose index is not read yet.
             return;
         }
-        object.clear(flag::ONCE | flag::MAY_BE_STORED);
-        if may_be_stored && self.disks.have_same(key, object, &*self.bans.heads) {
+        object.clear(flag::ONCE | flag::INHERITED);
+        if is_inherited && self.disks.have_same(key, object, &*self.bans.heads) {
             return;
         }
         deferred.dropped.extend(self.pass_to_disks(key, shard, slot, object));

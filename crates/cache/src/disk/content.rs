@@ -7,7 +7,7 @@ use lacquer_disk::{Content, Meta, Parts};
 use crate::bans::HeadReader;
 use crate::descriptor::Descriptor;
 use crate::disk::variant;
-use crate::object::{Object, flag};
+use crate::object::Object;
 use crate::slab::Key;
 
 /// An object, which stays in memory until it is written.
@@ -50,9 +50,5 @@ impl Content for Resident {
         let length = chunk.len().min(window.len());
         window[..length].copy_from_slice(&chunk.bytes()[..length]);
         length
-    }
-
-    fn refused(&self) {
-        self.object.set(flag::ONCE);
     }
 }

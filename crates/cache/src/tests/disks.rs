@@ -66,11 +66,8 @@ impl DiskWorld {
 
     /// Returns a cache with `limit` bytes of memory.
     fn in_front_of(memory: &Memory, limit: u64) -> Self {
-        Self::with_options(memory, limit, Options::default())
-    }
-
-    fn with_options(memory: &Memory, limit: u64, options: Options) -> Self {
-        let store = Store::open(Box::new(memory.clone()), options, || T0).expect("there is a store");
+        let store =
+            Store::open(Box::new(memory.clone()), Options::default(), || T0).expect("there is a store");
         let running = Running::with_readers(Arc::clone(&store), None).expect("threads can be started");
         let disk = Disk {
             running: Arc::new(running),
@@ -101,12 +98,6 @@ impl DiskWorld {
 
     fn fetch(&self, key: u64) -> Arc<Object> {
         self.world.fill(key, 1000.0, |_| {})
-    }
-
-    /// Fetches an object with a body of 30 kB.
-    fn fetch_long(&self, key: u64) {
-        let object = self.world.object(1000.0, |_| {}, &vec![7; 30_000]);
-        drop(self.busy(key).publish_tagged(&object, Vec::new()));
     }
 
     fn hit(&self, key: u64) {
@@ -244,44 +235,6 @@ fn the_second_request_writes_the_object() {
     w.fetch(200);
     w.settle();
     assert_eq!(w.store.objects(), 7);
-}
-
-#[test]
-fn an_object_that_had_no_room_is_written_when_it_is_requested_again() {
-    let options = Options { queue: 100_000, ..Options::default() };
-    let mut w = DiskWorld::with_options(&Memory::with_store(16 << 20), 64 << 20, options);
-    let refused = |w: &DiskWorld| w.store.stats().refused.load(Ordering::Relaxed);
-    (0..5).for_each(|n| w.fetch_long(n));
-    assert_eq!(refused(&w), 2, "three have room");
-    // There is still no room, and it is tried again at the next hit.
-    (0..5).for_each(|n| w.hit(n));
-    assert_eq!(refused(&w), 4);
-    w.settle();
-    assert_eq!(w.store.objects(), 3);
-    for _ in 0..3 {
-        (0..5).for_each(|n| w.hit(n));
-        w.settle();
-    }
-    assert_eq!((w.store.objects(), refused(&w)), (5, 4));
-    assert_eq!(w.store.stats().written.load(Ordering::Relaxed), 5);
-}
-
-#[test]
-fn an_object_that_has_left_the_disk_before_its_first_hit_is_written_at_that() {
-    let mut w = DiskWorld::in_front_of(&Memory::with_store(16 << 20), 64 << 20);
-    // Twice what the disk has room for.
-    for n in 0..1000 {
-        w.fetch_long(n);
-        w.settle();
-    }
-    assert!(w.read(3).is_none() && w.read(990).is_some());
-    w.hit(3);
-    w.hit(990);
-    let before = w.store.stats().written.load(Ordering::Relaxed);
-    w.settle();
-    assert!(w.read(3).is_some());
-    let written = || w.store.stats().written.load(Ordering::Relaxed);
-    assert_eq!(written(), before + 1, "the disk has the other one");
 }
 
 #[test]
