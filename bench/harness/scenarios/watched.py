@@ -119,7 +119,7 @@ def opened(port, folder, count):
 def without_line(folder):
     """Returns how many requests have no line in the access log."""
     try:
-        _, dropped, missed = map(int, (folder / "_.access_log").read_text().split())
+        _, dropped, missed, _ = map(int, (folder / "_.access_log").read_text().split())
     except OSError:
         return 0
     return dropped + missed

@@ -23,7 +23,7 @@ impl Health {
     pub async fn obstacle(&self, manager: &ManagerLink) -> Option<String> {
         let came = Instant::now();
         let mut last = self.last.lock().await;
-        // An answer that was asked for while this call waited is as fresh as its own would be.
+        // A reply that was requested while this call waited is as fresh as its own would be.
         if let Some((at, known)) = &*last
             && (*at >= came || at.elapsed() < FRESH)
         {

@@ -215,10 +215,6 @@ impl Cache {
                 continue;
             }
             walk.first = walk.first.or(Some(slot));
-            if object.state() == BodyState::Failed {
-                failed.push(slot);
-                continue;
-            }
             let early = ban_checks < args.ban_any_variant;
             ban_checks += 1;
             let is_other = || !args.ignore_vary && object.vary().is_some_and(|v| !args.matches(v));
@@ -237,6 +233,11 @@ impl Cache {
                 }
             }
             if early && is_other() {
+                continue;
+            }
+            // A body that another process wrote is compared here, so only if it may be used.
+            if object.state() == BodyState::Failed {
+                failed.push(slot);
                 continue;
             }
             match object.standing(args.limits, args.t_req) {

@@ -2,6 +2,7 @@
 //! them.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Component, Path, PathBuf};
@@ -10,6 +11,7 @@ use lacquer_shm::vsm::{self, CHILD_DIRNAME, MGT_DIRNAME};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::admin;
+use crate::file_identity::FileIdentity;
 use crate::jail::Jail;
 use crate::options::named;
 use crate::options::raw_args::{Ordered, RawOptions};
@@ -22,6 +24,10 @@ pub struct Leftovers {
     workdir: PathBuf,
     /// Those that did not exist before, in the order in which they are made.
     absent: Vec<PathBuf>,
+    /// The files of storages that did not exist before.
+    absent_files: Vec<PathBuf>,
+    /// Those of them that this start has made. A file at the same path may be another one later.
+    made: Vec<(PathBuf, FileIdentity)>,
     is_kept: bool,
 }
 
@@ -29,8 +35,14 @@ impl Leftovers {
     /// Notes which files do not exist yet. With `is_kept`, none is removed: they are those of another program, which continues
     /// with them.
     pub fn watch(raw: &RawOptions, workdir: &Path, is_kept: bool, jail: &Jail) -> Leftovers {
-        let mut this =
-            Leftovers { jail: jail.clone(), workdir: workdir.to_owned(), absent: Vec::new(), is_kept };
+        let mut this = Leftovers {
+            jail: jail.clone(),
+            workdir: without_parents(workdir),
+            absent: Vec::new(),
+            absent_files: Vec::new(),
+            made: Vec::new(),
+            is_kept,
+        };
         this.absent.extend(std::env::var_os(WRITTEN_VCL).filter(|path| !path.is_empty()).map(PathBuf::from));
         this.add(workdir);
         for name in [MGT_DIRNAME, CHILD_DIRNAME, PID_FILE, secret::NAME, admin::TOKEN] {
@@ -48,15 +60,24 @@ impl Leftovers {
         this
     }
 
-    /// Adds files of storages. Relative names refer to the working directory.
+    /// Notes which files of storages do not exist yet. Relative names refer to the working directory.
     pub fn add_files(&mut self, files: impl Iterator<Item = PathBuf>) {
-        files.for_each(|file| self.add(&self.workdir.join(file)));
+        let _root = self.jail.raise();
+        let paths = files.map(|file| without_parents(&self.workdir.join(file)));
+        self.absent_files = paths.filter(|path| is_absent(path)).collect();
+    }
+
+    /// Notes which of the files exist now. Must be called when the storages are made and locked.
+    pub fn note_files(&mut self) {
+        let _root = self.jail.raise();
+        let made = |path: PathBuf| FileIdentity::at(&path).map(|identity| (path, identity));
+        self.made = std::mem::take(&mut self.absent_files).into_iter().filter_map(made).collect();
     }
 
     fn add(&mut self, path: &Path) {
         let _root = self.jail.raise();
         let path = without_parents(path);
-        if fs::symlink_metadata(&path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        if is_absent(&path) {
             self.absent.push(path);
         }
     }
@@ -73,6 +94,9 @@ impl Drop for Leftovers {
             return;
         }
         let _root = self.jail.raise();
+        for (path, _) in self.made.iter().filter(|(path, identity)| identity.is_at(path)) {
+            remove(path);
+        }
         // Another daemon may have started in the same directory meanwhile.
         let is_used = is_used(&self.workdir);
         for path in self.absent.iter().rev() {
@@ -81,6 +105,10 @@ impl Drop for Leftovers {
             }
         }
     }
+}
+
+fn is_absent(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Returns a path without "..", which means nothing to the system behind a folder that does not exist yet.
@@ -97,7 +125,7 @@ fn without_parents(path: &Path) -> PathBuf {
     clean
 }
 
-/// Removes what is at a path, unless another process uses it. A folder with other files remains.
+/// Removes the file, socket or folder at a path, unless another process uses it. A folder with other files remains.
 fn remove(path: &Path) {
     let Ok(kind) = fs::symlink_metadata(path).map(|found| found.file_type()) else { return };
     let is_shm = [MGT_DIRNAME, CHILD_DIRNAME].iter().any(|own| path.ends_with(own));
@@ -128,23 +156,26 @@ mod tests {
         let raw = RawOptions { pid_files: vec![pid], ..RawOptions::default() };
         let start = |is_kept: bool| {
             let mut leftovers = Leftovers::watch(&raw, &path("work"), false, &Jail::none());
-            leftovers.add_files(["../old", "../new", "../used"].map(PathBuf::from).into_iter());
+            leftovers.add_files(["../old", "../new", "../used", "../other"].map(PathBuf::from).into_iter());
             fs::create_dir_all(path("work").join(MGT_DIRNAME)).unwrap();
             for name in ["new", "used", "pid"] {
                 fs::write(path(name), "").unwrap();
             }
+            leftovers.note_files();
+            // Another program makes a file at the same path.
+            fs::write(path("other"), "").unwrap();
             if is_kept {
                 leftovers.keep();
             }
             let used = File::open(path("used")).unwrap();
             flock(&used, FlockOperation::NonBlockingLockExclusive).unwrap();
             drop(leftovers);
-            let names = ["old", "new", "used", "pid", "work"];
+            let names = ["old", "new", "used", "other", "pid", "work"];
             names.into_iter().filter(|name| path(name).exists()).collect::<Vec<_>>()
         };
-        assert_eq!(start(false), ["old", "used"]);
+        assert_eq!(start(false), ["old", "used", "other"]);
         fs::remove_file(path("used")).unwrap();
-        assert_eq!(start(true).len(), 5);
+        assert_eq!(start(true).len(), 6);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

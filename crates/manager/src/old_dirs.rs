@@ -19,8 +19,8 @@ pub(crate) fn all() -> Vec<PathBuf> {
     entries.map(|entry| entry.file_name()).filter(|name| is_old(name)).map(PathBuf::from).collect()
 }
 
-/// Lets a directory disappear from its path, if it exists, and removes it: at once if `is_urgent`, because the room that it
-/// occupies is needed, and otherwise soon. Must be called with the rights for that.
+/// Renames a directory, if it exists, and removes it: at once if `is_urgent`, because the room that it occupies is needed,
+/// and otherwise soon. Must be called with the rights for that.
 pub(crate) fn retire(path: &Path, is_urgent: bool) {
     if !is_urgent {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());

@@ -283,11 +283,13 @@ pub fn run(
     let hash = raw.hash_method()?;
     workdir::enter(&workdir, &jail, &complain)?;
     if !compile_only && adopted.is_none() {
+        workdir::remove_counts(&workdir, &jail);
         workdir::check_room(&workdir, params.values().vsl_space)?;
     }
     leftovers.add_files(storages.files());
     let opens = if compile_only { Opens::NoDisk } else { Opens::Everything };
     let storages = storages.make(opens, &jail, &complain)?;
+    leftovers.note_files();
     let instance = Instance {
         program: program.clone(),
         identity,

@@ -57,6 +57,13 @@ impl Drop for OwnFolder {
     }
 }
 
+/// Removes the counts of an access log, which a companion of an earlier daemon has left if it was killed.
+pub fn remove_counts(workdir: &Path, jail: &Jail) {
+    let _root = jail.raise();
+    // Mostly there are none.
+    let _ = fs::remove_file(workdir.join(access_log::FILE));
+}
+
 /// Returns the directory that `-n` selects.
 pub fn path(argument: Option<&str>) -> PathBuf {
     Path::new(STATE_DIR).join(argument.filter(|a| !a.is_empty()).unwrap_or(DEFAULT_NAME))

@@ -28,7 +28,7 @@ pub fn repair(text: &str) -> Repaired {
             break;
         }
     }
-    // What remains would be misunderstood.
+    // The parser would misread the rest.
     repaired.text.clear();
     repaired
 }

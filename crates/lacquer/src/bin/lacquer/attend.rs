@@ -255,13 +255,14 @@ impl Attendant {
             self.count();
             self.seen = self.served.map_or(0, |served| served.requests);
             // Those of the time between two companions.
-            self.counts.missed += self.seen.saturating_sub(self.counts.requests());
+            let of_this_worker = self.counts.requests().saturating_sub(self.counts.earlier);
+            self.counts.missed += self.seen.saturating_sub(of_this_worker);
         }
     }
 
     fn write_log(&mut self) {
         let (Some(requests), Some(format)) = (&mut self.requests, &self.format) else { return };
-        let mut failure = None;
+        let (mut failure, mut unwritten) = (None, 0);
         let (has_colors, sink, seen) = (self.has_colors, &mut self.sink, &mut self.seen);
         let (mut line, before) = (String::new(), (*seen, sink.dropped()));
         // A worker that ends takes its log with it.
@@ -272,11 +273,13 @@ impl Attendant {
                 format.add_line(&mut line, parts, records, has_colors);
                 failure = sink.write(&line).err();
             }
+            unwritten += u64::from(failure.is_some());
         });
         let failure = failure.or_else(|| sink.flush().err());
         let (lines, lost) = (*seen - before.0, sink.dropped() - before.1);
-        self.counts.written = (self.counts.written + lines).saturating_sub(lost);
+        self.counts.written = (self.counts.written + lines).saturating_sub(lost + unwritten);
         self.counts.dropped += lost;
+        self.counts.missed += unwritten;
         if lost > 0 {
             report(&format!(
                 "lacquer: {lost} lines of the access log were dropped: --log-to does not read them\n"
@@ -327,9 +330,19 @@ impl Attendant {
             if self.served.is_some_and(|before| before.requests > served.requests) {
                 // Another worker counts from 0.
                 self.seen = 0;
+                self.counts.earlier = self.counts.requests();
             }
             self.served = Some(served);
+            self.count_after_end(served.requests);
         }
+    }
+
+    /// Counts the requests since the access log has ended as missing.
+    fn count_after_end(&mut self, requests: u64) {
+        let Some(published) = self.published.as_mut().filter(|_| self.format.is_none()) else { return };
+        self.counts.missed += requests.saturating_sub(self.seen);
+        self.seen = self.seen.max(requests);
+        published.publish(self.counts);
     }
 
     /// Reports what was served, if the daemon has served at all. Its directory becomes empty.

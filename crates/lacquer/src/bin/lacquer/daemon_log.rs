@@ -113,7 +113,7 @@ fn follow(
     }
 }
 
-/// What has been reported to the user beside the requests.
+/// The counts that were last reported to the user.
 struct Reported {
     missed: u64,
     dropped: u64,

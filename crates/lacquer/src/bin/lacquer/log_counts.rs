@@ -57,7 +57,7 @@ mod tests {
         fs::create_dir(&folder).expect("the name is free");
         let read = || fs::read_to_string(folder.join(FILE)).ok().and_then(|text| Counts::parse(&text));
         let mut first = LogCounts::open(&folder, true).expect("it is writable");
-        let counts = Counts { written: 12, dropped: 3, missed: 4 };
+        let counts = Counts { written: 12, dropped: 3, missed: 4, earlier: 0 };
         first.publish(counts);
         assert_eq!(read(), Some(counts));
         // A killed process removes nothing.

@@ -50,7 +50,7 @@ use std::process::ExitCode;
 /// The options of commands for the management port.
 const REMOTE: &[Opt] = &[remote::NAME, remote::ADDRESS, remote::SECRET, Opt::flag("json", "print JSON")];
 
-// What to do for a daemon on another machine instead.
+// The hint for a daemon on another machine.
 const WHY_ELSEWHERE: &str = "run `lacquer why` on that machine (ssh HOST lacquer why URL), or let its VCL send X-Lacquer-Why; see docs/why.md";
 const LOG_ELSEWHERE: &str = "run `lacquer log` on that machine (ssh HOST lacquer log --follow), or let it send the lines: lacquer log --follow --to tcp:HOST:PORT";
 const STAT_ELSEWHERE: &str = "run `lacquer stat` on that machine (ssh HOST lacquer stat), or start its daemon with -w ADDRESS, which serves /metrics; see docs/admin.md";
