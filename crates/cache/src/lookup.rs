@@ -235,7 +235,6 @@ impl Cache {
             if early && is_other() {
                 continue;
             }
-            // A body that another process wrote is compared here, so only if it may be used.
             if object.state() == BodyState::Failed {
                 failed.push(slot);
                 continue;

@@ -60,15 +60,21 @@ impl Leftovers {
         this
     }
 
-    /// Notes which files of storages do not exist yet. Relative names refer to the working directory.
-    pub fn add_files(&mut self, files: impl Iterator<Item = PathBuf>) {
+    /// Makes storages, and notes which of their files did not exist before. Relative names refer to the working directory.
+    pub fn while_making<T>(&mut self, files: Vec<PathBuf>, make: impl FnOnce() -> T) -> T {
+        self.add_files(files.into_iter());
+        let result = make();
+        self.note_files();
+        result
+    }
+
+    fn add_files(&mut self, files: impl Iterator<Item = PathBuf>) {
         let _root = self.jail.raise();
         let paths = files.map(|file| without_parents(&self.workdir.join(file)));
         self.absent_files = paths.filter(|path| is_absent(path)).collect();
     }
 
-    /// Notes which of the files exist now. Must be called when the storages are made and locked.
-    pub fn note_files(&mut self) {
+    fn note_files(&mut self) {
         let _root = self.jail.raise();
         let made = |path: PathBuf| FileIdentity::at(&path).map(|identity| (path, identity));
         self.made = std::mem::take(&mut self.absent_files).into_iter().filter_map(made).collect();
@@ -80,6 +86,12 @@ impl Leftovers {
         if is_absent(&path) {
             self.absent.push(path);
         }
+    }
+
+    /// Returns whether a file belongs to a storage that another process uses: that one was not removed before it.
+    fn is_beside_used(&self, path: &Path) -> bool {
+        path.extension().is_some()
+            && self.made.iter().any(|(storage, _)| path.with_extension("") == *storage && storage.exists())
     }
 
     /// Keeps the files, because the start has succeeded.
@@ -94,8 +106,10 @@ impl Drop for Leftovers {
             return;
         }
         let _root = self.jail.raise();
-        for (path, _) in self.made.iter().filter(|(path, identity)| identity.is_at(path)) {
-            remove(path);
+        for (path, identity) in &self.made {
+            if identity.is_at(path) && !self.is_beside_used(path) {
+                remove(path);
+            }
         }
         // Another daemon may have started in the same directory meanwhile.
         let is_used = is_used(&self.workdir);

@@ -283,13 +283,11 @@ pub fn run(
     let hash = raw.hash_method()?;
     workdir::enter(&workdir, &jail, &complain)?;
     if !compile_only && adopted.is_none() {
-        workdir::remove_counts(&workdir, &jail);
-        workdir::check_room(&workdir, params.values().vsl_space)?;
+        workdir::prepare(&workdir, params.values().vsl_space, &jail)?;
     }
-    leftovers.add_files(storages.files());
+    let files: Vec<PathBuf> = storages.files().collect();
     let opens = if compile_only { Opens::NoDisk } else { Opens::Everything };
-    let storages = storages.make(opens, &jail, &complain)?;
-    leftovers.note_files();
+    let storages = leftovers.while_making(files, || storages.make(opens, &jail, &complain))?;
     let instance = Instance {
         program: program.clone(),
         identity,

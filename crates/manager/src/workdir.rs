@@ -57,13 +57,6 @@ impl Drop for OwnFolder {
     }
 }
 
-/// Removes the counts of an access log, which a companion of an earlier daemon has left if it was killed.
-pub fn remove_counts(workdir: &Path, jail: &Jail) {
-    let _root = jail.raise();
-    // Mostly there are none.
-    let _ = fs::remove_file(workdir.join(access_log::FILE));
-}
-
 /// Returns the directory that `-n` selects.
 pub fn path(argument: Option<&str>) -> PathBuf {
     Path::new(STATE_DIR).join(argument.filter(|a| !a.is_empty()).unwrap_or(DEFAULT_NAME))
@@ -123,8 +116,19 @@ pub fn is_current(path: &Path) -> bool {
 /// Bytes for the counters, the index and the manager's own files.
 const BESIDE_THE_LOG: u64 = 2 << 20;
 
-/// Fails if the current directory has no room for a log of this size.
-pub fn check_room(path: &Path, log: u64) -> Outcome<()> {
+/// Removes the counts of an access log, which a companion that was killed has left. Fails if the current directory has no
+/// room for a log of this size.
+pub fn prepare(path: &Path, log: u64, jail: &Jail) -> Outcome<()> {
+    let removed = {
+        let _root = jail.raise();
+        fs::remove_file(path.join(access_log::FILE))
+    };
+    // Mostly there are none.
+    drop(removed);
+    check_room(path, log)
+}
+
+fn check_room(path: &Path, log: u64) -> Outcome<()> {
     let Ok(system) = rustix::fs::statvfs(".") else { return Ok(()) };
     let wanted = log.saturating_add(BESIDE_THE_LOG);
     // The files of an earlier daemon are removed before ours are created, if there is no room for both.

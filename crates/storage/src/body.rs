@@ -209,7 +209,8 @@ impl Body {
         }
     }
 
-    /// Compares the beginning of a body that another process wrote, as far as it is in memory.
+    /// Compares the beginning of a body that another process wrote, as far as it is in memory. This takes time, so ask for
+    /// the state of a body only if it may be used.
     #[cold]
     fn examine(&self) -> BodyState {
         let (end, mut at) = (self.len().min(BEGINNING), 0);
