@@ -24,7 +24,7 @@ SCRAPE = 1  # seconds between two scrapes
 RATE = 500  # requests per second beside dashboards
 MOST = 1000  # dashboards
 NOBODY, SCRAPED, ONE, MANY = "nobody", "metrics scraped each second", "one dashboard", f"{MOST:,} dashboards"
-# The parts of a daemon, by the beginning of the names of their processes.
+# The parts of a daemon, and the names of their processes.
 PARTS = {"worker": "cache-main", "admin": "lacquer-admin", "log": "lacquer"}
 
 
@@ -55,8 +55,8 @@ def parts_of(server):
     for pid in measure.family(server.pid):
         with contextlib.suppress(OSError):
             name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-            for part, begin in PARTS.items():
-                if name == begin:
+            for part, process in PARTS.items():
+                if name == process:
                     found[part].append(pid)
     return found
 

@@ -1,13 +1,11 @@
 //! The counters, and what the log reports, for metrics and dashboards.
 
-use std::fs::File;
-use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use lacquer_cli::access_log::{self, Counts};
+use lacquer_cli::access_log::Counts;
 use lacquer_inspect::counters::read_sets;
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_line;
@@ -73,12 +71,9 @@ impl Watch {
         self.overruns.load(Ordering::Relaxed)
     }
 
-    /// Returns the counts of the access log, if there is one. Its writer may be any process with rights to the directory.
+    /// Returns the counts of the access log, if there is one.
     pub fn access_log(&self) -> Option<Counts> {
-        let file = File::open(self.directory.path().join(access_log::FILE)).ok()?;
-        let mut text = String::new();
-        file.take(access_log::MAX as u64).read_to_string(&mut text).ok()?;
-        Counts::parse(&text)
+        Counts::read(self.directory.path())
     }
 
     /// Calls a function with the present values of all counters.

@@ -1,9 +1,13 @@
 //! The counts of an access log, which the process that writes it publishes in the working directory.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
 /// The name of the file.
 pub const FILE: &str = "_.access_log";
 /// Maximum length of its text.
-pub const MAX: usize = 100;
+const MAX: usize = 100;
 
 /// The numbers of lines of an access log that were written, dropped and missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +30,13 @@ impl Counts {
     /// Returns the text of the file. Its length is always the same, so that it can be overwritten.
     pub fn text(self) -> String {
         format!("{:20} {:20} {:20} {:20}\n", self.written, self.dropped, self.missed, self.earlier)
+    }
+
+    /// Reads the file in a working directory, whose writer may be any process with rights to the directory.
+    pub fn read(directory: &Path) -> Option<Counts> {
+        let mut text = String::new();
+        File::open(directory.join(FILE)).ok()?.take(MAX as u64).read_to_string(&mut text).ok()?;
+        Counts::parse(&text)
     }
 
     pub fn parse(text: &str) -> Option<Counts> {

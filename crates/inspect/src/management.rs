@@ -143,6 +143,16 @@ impl Management {
         self.reply()
     }
 
+    /// Returns the addresses and ports of the daemon's listeners. The port of a UNIX socket is `-`.
+    pub fn listeners(&mut self) -> Result<Vec<(String, String)>, Fault> {
+        let list = self.words(&["debug.listen_address"])?;
+        let place = |line: &str| {
+            let mut words = line.split_whitespace().skip(1).map(str::to_owned);
+            Some((words.next()?, words.next()?))
+        };
+        Ok(list.lines().filter_map(place).collect())
+    }
+
     /// Sends a command that consists of words, each of which is quoted. Fails if the daemon refuses it.
     pub fn words(&mut self, words: &[&str]) -> Result<String, Fault> {
         let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();

@@ -4,7 +4,9 @@ use lacquer_shm::Tag;
 
 use crate::decimal::Decimal;
 use crate::ring::Record;
-use crate::transaction::{Kind, REQUEST, Transaction};
+use crate::transaction::{Kind, REQUEST, Transaction, value_of};
+
+const HOST: &str = "Host";
 
 /// The parts of a line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +54,7 @@ impl<'a> Parts<'a> {
                 Tag::ReqMethod => parts.method = parts.method.or(Some(text)),
                 Tag::ReqURL => parts.url = parts.url.or(Some(text)),
                 tag if tag == REQUEST.0 || tag == REQUEST.1 => {
-                    if let Some(host) = host(text) {
+                    if let Some(host) = value_of(text, HOST) {
                         parts.host = (tag == REQUEST.0).then_some(host);
                     }
                 }
@@ -165,12 +167,6 @@ fn step(called: &[u8]) -> u8 {
     }
 }
 
-/// Returns the value of a header if it is the host.
-pub fn host(header: &[u8]) -> Option<&[u8]> {
-    let (name, value) = header.split_first_chunk::<5>()?;
-    name.eq_ignore_ascii_case(b"host:").then(|| value.trim_ascii())
-}
-
 fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
@@ -193,7 +189,7 @@ fn times(stamp: &[u8]) -> Option<(Decimal<'_>, Decimal<'_>)> {
 pub fn is_needed(record: &Record<'_>) -> bool {
     match record.tag {
         Tag::Begin => record.text.starts_with(b"req "),
-        Tag::ReqHeader | Tag::ReqUnset => host(record.text).is_some(),
+        Tag::ReqHeader | Tag::ReqUnset => value_of(record.text, HOST).is_some(),
         Tag::VCL_call => step(record.text) != 0,
         Tag::VCL_return => matches!(record.text, b"restart" | b"purge"),
         Tag::End

@@ -8,7 +8,7 @@ use crate::follow::{Follower, Sink};
 use crate::log_line::LogLine;
 use crate::parts::{self, Parts};
 use crate::ring::Record;
-use crate::transaction::{Grouping, Transaction, has_name};
+use crate::transaction::{Grouping, Transaction, value_of};
 
 /// The records of requests that are read, besides those that every line needs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,7 +31,7 @@ impl Needs {
     #[inline]
     pub fn has(&self, record: &Record<'_>) -> bool {
         let is_header = |(set, unset, name): &(Tag, Tag, String)| {
-            (record.tag == *set || record.tag == *unset) && has_name(record.text, name)
+            (record.tag == *set || record.tag == *unset) && value_of(record.text, name).is_some()
         };
         parts::is_needed(record) || self.tags.contains(&record.tag) || self.headers.iter().any(is_header)
     }

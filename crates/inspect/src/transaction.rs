@@ -115,8 +115,8 @@ impl Transaction {
     fn header_bytes_until(&self, (set, unset): (Tag, Tag), name: &str, end: usize) -> Option<&[u8]> {
         let mut value = None;
         for record in self.records().take(end).filter(|record| record.tag == set || record.tag == unset) {
-            if has_name(record.text, name) {
-                value = (record.tag == set).then(|| record.text[name.len() + 1..].trim_ascii());
+            if let Some(text) = value_of(record.text, name) {
+                value = (record.tag == set).then_some(text);
             }
         }
         value
@@ -210,12 +210,11 @@ pub fn split_header(record: &[u8]) -> Option<(&str, String)> {
     Some((std::str::from_utf8(name).ok()?, text(value)))
 }
 
-/// Returns whether a record of a header has this name.
-pub fn has_name(record: &[u8], name: &str) -> bool {
-    let found = record.split_at_checked(name.len());
-    found.is_some_and(|(found, rest)| {
-        rest.first() == Some(&b':') && found.eq_ignore_ascii_case(name.as_bytes())
-    })
+/// Returns the value in a record of a header, if the header has this name.
+pub fn value_of<'a>(record: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let (found, rest) = record.split_at_checked(name.len())?;
+    let value = rest.strip_prefix(b":")?;
+    found.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())
 }
 
 fn header_parts(record: &[u8]) -> Option<(&[u8], &[u8])> {

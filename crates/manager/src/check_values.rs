@@ -6,9 +6,14 @@ use crate::fault::Fault;
 use crate::storage::StorageArguments;
 use crate::tls;
 
-fn text_of(fault: &Fault) -> String {
-    let lines: Vec<&str> = fault.text().lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+/// Returns a text of several lines as one.
+pub fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" ")
+}
+
+fn text_of(fault: &Fault) -> String {
+    one_line(fault.text())
 }
 
 /// Checks an argument of `-s`.
@@ -23,7 +28,7 @@ pub fn check_admin(argument: &str) -> Result<(), String> {
     let option = format!("-w {argument}: ");
     admin::check(argument).map_err(|fault| {
         let text = text_of(&fault);
-        text.strip_prefix(&option).map_or(text.clone(), str::to_owned)
+        text.strip_prefix(&option).unwrap_or(&text).to_owned()
     })
 }
 

@@ -24,9 +24,7 @@ pub struct Leftovers {
     workdir: PathBuf,
     /// Those that did not exist before, in the order in which they are made.
     absent: Vec<PathBuf>,
-    /// The files of storages that did not exist before.
-    absent_files: Vec<PathBuf>,
-    /// Those of them that this start has made. A file at the same path may be another one later.
+    /// The files of storages that this start has made. A file at the same path may be another one later.
     made: Vec<(PathBuf, FileIdentity)>,
     is_kept: bool,
 }
@@ -39,7 +37,6 @@ impl Leftovers {
             jail: jail.clone(),
             workdir: without_parents(workdir),
             absent: Vec::new(),
-            absent_files: Vec::new(),
             made: Vec::new(),
             is_kept,
         };
@@ -61,23 +58,17 @@ impl Leftovers {
     }
 
     /// Makes storages, and notes which of their files did not exist before. Relative names refer to the working directory.
-    pub fn while_making<T>(&mut self, files: Vec<PathBuf>, make: impl FnOnce() -> T) -> T {
-        self.add_files(files.into_iter());
+    pub fn while_making<T>(&mut self, files: &[PathBuf], make: impl FnOnce() -> T) -> T {
+        let absent: Vec<PathBuf> = {
+            let _root = self.jail.raise();
+            let paths = files.iter().map(|file| without_parents(&self.workdir.join(file)));
+            paths.filter(|path| is_absent(path)).collect()
+        };
         let result = make();
-        self.note_files();
+        let _root = self.jail.raise();
+        let found = |path: PathBuf| FileIdentity::at(&path).map(|identity| (path, identity));
+        self.made = absent.into_iter().filter_map(found).collect();
         result
-    }
-
-    fn add_files(&mut self, files: impl Iterator<Item = PathBuf>) {
-        let _root = self.jail.raise();
-        let paths = files.map(|file| without_parents(&self.workdir.join(file)));
-        self.absent_files = paths.filter(|path| is_absent(path)).collect();
-    }
-
-    fn note_files(&mut self) {
-        let _root = self.jail.raise();
-        let made = |path: PathBuf| FileIdentity::at(&path).map(|identity| (path, identity));
-        self.made = std::mem::take(&mut self.absent_files).into_iter().filter_map(made).collect();
     }
 
     fn add(&mut self, path: &Path) {
@@ -170,12 +161,13 @@ mod tests {
         let raw = RawOptions { pid_files: vec![pid], ..RawOptions::default() };
         let start = |is_kept: bool| {
             let mut leftovers = Leftovers::watch(&raw, &path("work"), false, &Jail::none());
-            leftovers.add_files(["../old", "../new", "../used", "../other"].map(PathBuf::from).into_iter());
-            fs::create_dir_all(path("work").join(MGT_DIRNAME)).unwrap();
-            for name in ["new", "used", "pid"] {
-                fs::write(path(name), "").unwrap();
-            }
-            leftovers.note_files();
+            let files = ["../old", "../new", "../used", "../other"].map(PathBuf::from);
+            leftovers.while_making(&files, || {
+                fs::create_dir_all(path("work").join(MGT_DIRNAME)).unwrap();
+                for name in ["new", "used", "pid"] {
+                    fs::write(path(name), "").unwrap();
+                }
+            });
             // Another program makes a file at the same path.
             fs::write(path("other"), "").unwrap();
             if is_kept {

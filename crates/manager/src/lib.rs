@@ -55,7 +55,7 @@ use std::sync::OnceLock;
 
 pub use address_space::memory as machine_memory;
 pub use attendant::ATTENDANT;
-pub use check_values::{check_admin, check_contacts, check_storage};
+pub use check_values::{check_admin, check_contacts, check_storage, one_line};
 pub use complain::ANNOUNCEMENT;
 pub use documents::OPTIONS;
 pub use machine::Machine;

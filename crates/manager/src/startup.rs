@@ -287,7 +287,7 @@ pub fn run(
     }
     let files: Vec<PathBuf> = storages.files().collect();
     let opens = if compile_only { Opens::NoDisk } else { Opens::Everything };
-    let storages = leftovers.while_making(files, || storages.make(opens, &jail, &complain))?;
+    let storages = leftovers.while_making(&files, || storages.make(opens, &jail, &complain))?;
     let instance = Instance {
         program: program.clone(),
         identity,

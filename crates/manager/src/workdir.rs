@@ -119,24 +119,18 @@ const BESIDE_THE_LOG: u64 = 2 << 20;
 /// Removes the counts of an access log, which a companion that was killed has left. Fails if the current directory has no
 /// room for a log of this size.
 pub fn prepare(path: &Path, log: u64, jail: &Jail) -> Outcome<()> {
-    let removed = {
+    {
         let _root = jail.raise();
-        fs::remove_file(path.join(access_log::FILE))
-    };
-    // Mostly there are none.
-    drop(removed);
-    check_room(path, log)
-}
-
-fn check_room(path: &Path, log: u64) -> Outcome<()> {
-    let Ok(system) = rustix::fs::statvfs(".") else { return Ok(()) };
-    let wanted = log.saturating_add(BESIDE_THE_LOG);
+        // Mostly there are none.
+        let _ = fs::remove_file(path.join(access_log::FILE));
+    }
+    let Some(free) = free() else { return Ok(()) };
+    let wanted = room_for(log);
     // The files of an earlier daemon are removed before ours are created, if there is no room for both.
     let old = old_dirs::all().into_iter().chain([MGT_DIRNAME, CHILD_DIRNAME].map(PathBuf::from));
     let left: u64 = old.map(|path| size_of_files(&path)).sum();
-    let free = system.f_bavail.saturating_mul(system.f_frsize).saturating_add(left);
-    // A tmpfs without a limit reports no blocks.
-    if system.f_blocks == 0 || free >= wanted {
+    let free = free.saturating_add(left);
+    if free >= wanted {
         return Ok(());
     }
     Err(Fault::plain(format!(
@@ -151,9 +145,18 @@ fn check_room(path: &Path, log: u64) -> Outcome<()> {
 
 /// Returns whether the current directory has room for a log of this size beside the files in it.
 pub fn has_room(log: u64) -> bool {
-    let wanted = log.saturating_add(BESIDE_THE_LOG);
-    rustix::fs::statvfs(".")
-        .is_ok_and(|system| system.f_blocks == 0 || system.f_bavail.saturating_mul(system.f_frsize) >= wanted)
+    free().is_some_and(|free| free >= room_for(log))
+}
+
+fn room_for(log: u64) -> u64 {
+    log.saturating_add(BESIDE_THE_LOG)
+}
+
+/// Returns the free bytes of the current directory's file system. `None` if they are not known.
+fn free() -> Option<u64> {
+    let system = rustix::fs::statvfs(".").ok()?;
+    // A tmpfs without a limit reports no blocks.
+    Some(if system.f_blocks == 0 { u64::MAX } else { system.f_bavail.saturating_mul(system.f_frsize) })
 }
 
 fn size_of_files(directory: &Path) -> u64 {

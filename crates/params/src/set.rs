@@ -31,8 +31,7 @@ pub struct SetError {
 impl SetError {
     /// Creates the error for an unknown name, which the text contains as `shown`. Suggests a similar name.
     pub(crate) fn unknown(name: &str, shown: &str) -> SetError {
-        let names = SPECS.iter().map(|spec| spec.name);
-        let similar = nearest(name, names).map(|near| format!("\nDid you mean \"{near}\"?"));
+        let similar = ParamSet::similar(name).map(|near| format!("\nDid you mean \"{near}\"?"));
         SetError { status: 106, text: format!("Unknown parameter {shown}{}", similar.unwrap_or_default()) }
     }
 }
@@ -161,6 +160,11 @@ impl ParamSet {
     pub fn value_text(&self, name: &str) -> Option<String> {
         let entry = self.entry(name)?;
         self.values.slot(name).map(|slot| value::show(entry.spec.kind, &slot))
+    }
+
+    /// Returns the parameter whose name is most similar to an unknown one.
+    pub fn similar(name: &str) -> Option<&'static str> {
+        nearest(name, SPECS.iter().map(|spec| spec.name))
     }
 
     /// Returns the values that a parameter may have, in words.

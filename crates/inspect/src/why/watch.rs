@@ -154,10 +154,8 @@ fn listener(
             )
         });
     }
-    let listed = management.and_then(|open| open.command("debug.listen_address").ok());
-    let listed = listed.filter(|reply| reply.status == 200);
-    let mut all: Vec<SocketAddr> =
-        listed.iter().flat_map(|reply| reply.text.lines()).filter_map(address_of).collect();
+    let listed = management.and_then(|open| open.listeners().ok()).unwrap_or_default();
+    let mut all: Vec<SocketAddr> = listed.iter().filter_map(|(ip, port)| address_of(ip, port)).collect();
     if all.is_empty() {
         all = logged_listeners(directory);
     }
@@ -177,16 +175,15 @@ fn listener(
     })
 }
 
-/// Parses a line of `debug.listen_address`: name, address, port.
-fn address_of(line: &str) -> Option<SocketAddr> {
-    let mut words = line.split_whitespace().skip(1);
-    let ip: IpAddr = words.next()?.parse().ok()?;
+/// Returns the address by which a listener can be reached.
+fn address_of(ip: &str, port: &str) -> Option<SocketAddr> {
+    let ip: IpAddr = ip.parse().ok()?;
     let ip = match ip {
         IpAddr::V4(any) if any.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(any) if any.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    Some(SocketAddr::new(ip, words.next()?.parse().ok()?))
+    Some(SocketAddr::new(ip, port.parse().ok()?))
 }
 
 /// Returns the listeners that the sessions in the log name, the newest first.
@@ -197,8 +194,8 @@ fn logged_listeners(directory: &Directory) -> Vec<SocketAddr> {
             if record.tag == Tag::SessOpen {
                 let text = record.shown();
                 let words: Vec<&str> = text.split(' ').collect();
-                if let [_, _, name, ip, port, ..] = words[..] {
-                    found.extend(address_of(&format!("{name} {ip} {port}")));
+                if let [_, _, _, ip, port, ..] = words[..] {
+                    found.extend(address_of(ip, port));
                 }
             }
         });

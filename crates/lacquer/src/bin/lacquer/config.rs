@@ -132,6 +132,6 @@ fn check_value(setting: &Setting) -> Result<(), Wrong> {
 fn without_option(failure: Failure, name: &str, value: &str) -> Wrong {
     let (what, hint) = failure.texts();
     let option = format!("--{name} {value}: ");
-    let what = what.strip_prefix(&option).map_or(what.clone(), str::to_owned);
+    let what = what.strip_prefix(&option).unwrap_or(&what).to_owned();
     Wrong { what, hint: hint.unwrap_or_else(|| "see lacquer run --help".to_owned()) }
 }

@@ -46,12 +46,9 @@ fn uptime(directory: &Directory) -> Option<String> {
 fn addresses(directory: &Directory) -> Option<String> {
     let mut management = Management::of(directory).ok()?;
     management.set_patience(PATIENCE).ok()?;
-    let list = management.words(&["debug.listen_address"]).ok()?;
-    let address = |line: &str| {
-        let mut words = line.split(' ').skip(1);
-        let (host, port) = (words.next()?, words.next()?);
-        Some(if port == "-" { plain(host.as_bytes()) } else { plain(format!("{host}:{port}").as_bytes()) })
+    let shown = |(host, port): (String, String)| {
+        plain(if port == "-" { host } else { format!("{host}:{port}") }.as_bytes())
     };
-    let all: Vec<String> = list.lines().filter_map(address).collect();
+    let all: Vec<String> = management.listeners().ok()?.into_iter().map(shown).collect();
     (!all.is_empty()).then(|| all.join(" and "))
 }

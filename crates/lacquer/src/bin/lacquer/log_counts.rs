@@ -19,8 +19,8 @@ impl LogCounts {
     /// before.
     pub fn open(directory: &Path, is_first: bool) -> io::Result<LogCounts> {
         let path = directory.join(FILE);
-        let before = if is_first { None } else { fs::read_to_string(&path).ok() };
-        let published = before.and_then(|text| Counts::parse(&text)).unwrap_or_default();
+        let before = if is_first { None } else { Counts::read(directory) };
+        let published = before.unwrap_or_default();
         let _ = fs::remove_file(&path);
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         // The process that serves metrics may be another user's.
@@ -49,13 +49,14 @@ impl Drop for LogCounts {
 
 #[cfg(test)]
 mod tests {
+    use lacquer_testing::Folder;
+
     use super::*;
 
     #[test]
     fn later_writers_continue_the_counts() {
-        let folder = std::env::temp_dir().join(format!("lacquer-counts-{}", std::process::id()));
-        fs::create_dir(&folder).expect("the name is free");
-        let read = || fs::read_to_string(folder.join(FILE)).ok().and_then(|text| Counts::parse(&text));
+        let folder = Folder::new("counts");
+        let read = || Counts::read(&folder);
         let mut first = LogCounts::open(&folder, true).expect("it is writable");
         let counts = Counts { written: 12, dropped: 3, missed: 4, earlier: 0 };
         first.publish(counts);
@@ -65,7 +66,13 @@ mod tests {
         let later = LogCounts::open(&folder, false).expect("it is writable");
         assert_eq!((later.counts(), read()), (counts, Some(counts)));
         drop(later);
-        assert_eq!(read(), None);
-        fs::remove_dir(&folder).expect("it is empty");
+        assert_eq!((read(), folder.join(FILE).exists()), (None, false));
+        // Another process may write there.
+        for strange in ["1 2 3 4".repeat(1 << 20), "\u{0}".repeat(80), String::new()] {
+            folder.file(FILE, &strange);
+            assert_eq!(read(), None);
+            let anew = LogCounts::open(&folder, false).expect("it is writable");
+            assert_eq!(anew.counts(), Counts::default());
+        }
     }
 }

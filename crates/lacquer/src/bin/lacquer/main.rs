@@ -401,7 +401,7 @@ const COMMANDS: &[Command] = &[
         about: "Lets the daemon replace itself by the program that is now in its file, without losing a request or a\n\
                 cached object. Waits until that is done. If the new program cannot continue, the old one does, and\n\
                 the exit code is 2.",
-        options: &[remote::NAME, Opt::one("name", "DIR", "the same as -n")],
+        options: &[remote::NAME, remote::OLDER_NAME],
         examples: &[("apt upgrade && lacquer upgrade", "install a new version and use it")],
         run: upgrade::run,
     },
@@ -412,7 +412,7 @@ const COMMANDS: &[Command] = &[
         about: "Lets the daemon load a VCL file and use it for all further requests. Earlier files that were loaded\n\
                 in this way are removed. If the file has an error, the daemon continues with what it has, and the\n\
                 exit code is 2.",
-        options: &[remote::NAME, Opt::one("name", "DIR", "the same as -n")],
+        options: &[remote::NAME, remote::OLDER_NAME],
         examples: &[("lacquer reload --name /run/lacquer /etc/lacquer/default.vcl", "use a changed file")],
         run: reload::run,
     },

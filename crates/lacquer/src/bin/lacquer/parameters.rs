@@ -1,6 +1,7 @@
 //! Checks parameters before the daemon starts, so that a mistake is reported with the option or the line that has it.
 
-use lacquer_params::{ParamSet, nearest};
+use lacquer_manager::one_line;
+use lacquer_params::ParamSet;
 use lacquer_tools::site::Wrong;
 
 use crate::args::Values;
@@ -36,8 +37,7 @@ impl Parameters {
         };
         let Err(error) = self.set.set(name, value) else { return Ok(()) };
         let Some(range) = self.set.range(name) else {
-            let similar = nearest(name, lacquer_params::SPECS.iter().map(|spec| spec.name));
-            let hint = similar.map(|similar| format!("did you mean `{similar}`?"));
+            let hint = ParamSet::similar(name).map(|similar| format!("did you mean `{similar}`?"));
             return Err(Refused::Name(Wrong {
                 what: format!("there is no parameter `{}`", name.escape_debug()),
                 hint: hint.unwrap_or_else(|| "docs/reference/params.md lists them".to_owned()),
@@ -45,8 +45,7 @@ impl Parameters {
         };
         // Its last line repeats name and value.
         let why = error.text.split("\n(attempting").next().unwrap_or_default();
-        let lines: Vec<&str> = why.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let what = format!("`{name}` cannot be {}: {}", value.escape_debug(), lines.join(" "));
+        let what = format!("`{name}` cannot be {}: {}", value.escape_debug(), one_line(why));
         Err(Refused::Value(Wrong { what, hint: range }))
     }
 }

@@ -11,6 +11,7 @@ use lacquer_manager::show as print;
 
 use crate::args::Values;
 use crate::failure::Failure;
+use crate::remote;
 
 /// The time to wait for a reply. A large VCL takes seconds to compile, and the names of its backends are looked up.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -20,7 +21,7 @@ const PREFIX: &str = "reload_";
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let file = values.operand().unwrap_or_default();
     let file = fs::canonicalize(file).map_err(|error| Failure::new(format_args!("{file}: {error}")))?;
-    let mut management = log_in(values.one("name").or(values.one("n")))?;
+    let mut management = log_in(remote::instance(values))?;
     let mut words = |words: &[&str]| management.words(words).map_err(Failure::of);
     let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let name = format!("{PREFIX}{millis}");

@@ -28,6 +28,14 @@ pub const fn local_only(option: &'static str, instead: &'static str) -> Opt {
     Opt::refused(option, IS_LOCAL, instead)
 }
 
+/// The older name of -n, which `reload` and `upgrade` still have.
+pub const OLDER_NAME: Opt = Opt::one("name", "DIR", "the same as -n");
+
+/// Returns the working directory that -n or its older name names.
+pub fn instance(values: &Values) -> Option<&str> {
+    values.one("name").or(values.one("n"))
+}
+
 /// Finds the daemon on this machine.
 pub fn directory(values: &Values) -> Result<Directory, Failure> {
     Directory::find(values.one("n")).map_err(Failure::of)

@@ -6,9 +6,10 @@ use lacquer_manager::{UpgradeRefusal, request_upgrade, show as print};
 
 use crate::args::Values;
 use crate::failure::Failure;
+use crate::remote;
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
-    match request_upgrade(values.one("name").or(values.one("n"))) {
+    match request_upgrade(remote::instance(values)) {
         Ok(text) => {
             print(&format!("upgraded {text}\n"));
             Ok(ExitCode::SUCCESS)
