@@ -58,8 +58,9 @@ impl Default for Options {
     }
 }
 
-/// The values that the owner of a store chooses.
-struct Settings {
+/// The owner of a store, and the values that it chooses.
+struct Owned {
+    by: OnceLock<Box<dyn Owner>>,
     options: Options,
     /// The time within which written objects are made durable, in milliseconds.
     flush_interval: AtomicU64,
@@ -77,9 +78,10 @@ pub struct Store {
     pub(crate) has_objects: Condvar,
     pub(crate) has_records: Condvar,
     pub(crate) past: Past,
-    settings: Settings,
-    owner: OnceLock<Box<dyn Owner>>,
+    owned: Owned,
     cursor: Mutex<Cursor>,
+    /// Held while superblocks are written, so that nothing undoes that the contents of a failed device were made invalid.
+    superblocks: Mutex<()>,
 }
 
 /// The state of a store, for people.
@@ -148,23 +150,24 @@ impl Store {
             has_objects: Condvar::new(),
             has_records: Condvar::new(),
             past,
-            settings: Settings {
+            owned: Owned {
+                by: OnceLock::new(),
                 flush_interval: AtomicU64::new(options.flush_interval.as_millis() as u64),
                 options,
                 clock,
             },
-            owner: OnceLock::new(),
             cursor: Mutex::new(cursor),
+            superblocks: Mutex::new(()),
         }))
     }
 
     /// Sets the cache above the store. Only the first call has an effect.
     pub fn set_owner(&self, owner: Box<dyn Owner>) {
-        let _ = self.owner.set(owner);
+        let _ = self.owned.by.set(owner);
     }
 
     pub(crate) fn owner(&self) -> Option<&dyn Owner> {
-        self.owner.get().map(|owner| &**owner)
+        self.owned.by.get().map(|owner| &**owner)
     }
 
     pub fn layout(&self) -> &Layout {
@@ -239,30 +242,30 @@ impl Store {
     }
 
     pub(crate) fn now(&self) -> f64 {
-        (self.settings.clock)()
+        (self.owned.clock)()
     }
 
     /// Returns the time within which written objects are made durable.
     pub(crate) fn flush_interval(&self) -> Duration {
-        Duration::from_millis(self.settings.flush_interval.load(Ordering::Relaxed))
+        Duration::from_millis(self.owned.flush_interval.load(Ordering::Relaxed))
     }
 
     /// Sets the time within which written objects are made durable, in seconds, rounded down to milliseconds.
     pub fn set_flush_interval(&self, seconds: f64) {
         let milliseconds = (seconds * 1000.0).max(1.0) as u64;
-        self.settings.flush_interval.store(milliseconds, Ordering::Relaxed);
+        self.owned.flush_interval.store(milliseconds, Ordering::Relaxed);
         // The lock orders this with a thread that is about to wait.
         drop(self.state.lock());
         self.has_objects.notify_all();
     }
 
     pub(crate) fn options(&self) -> Options {
-        self.settings.options
+        self.owned.options
     }
 
     /// Returns the number of bytes that may wait to be written.
     pub fn queue_limit(&self) -> u64 {
-        self.settings.options.queue
+        self.owned.options.queue
     }
 
     /// Returns the number of bytes that wait to be written.
@@ -435,6 +438,10 @@ impl Store {
     }
 
     fn raise(&self, cursor: &mut Cursor) -> io::Result<()> {
+        let _alone = self.superblocks.lock();
+        if matches!(self.phase(), Phase::Failing | Phase::Failed) {
+            return Err(io::Error::other("the store has failed"));
+        }
         self.layout.raise_version(&*self.blocks)?;
         cursor.is_raised = true;
         Ok(())
@@ -445,19 +452,14 @@ impl Store {
     pub(crate) fn mark_journal(&self) -> io::Result<()> {
         let mut cursor = self.cursor.lock();
         let mark = cursor.mark();
+        let _alone = self.superblocks.lock();
         if self.phase() != Phase::Working || mark <= cursor.marked {
             return Ok(());
         }
         let version = if cursor.is_raised { VERSION } else { self.layout.version };
-        let written = mark.write(&Layout { version, ..self.layout }, &*self.blocks);
-        if written.is_ok() {
-            cursor.marked = mark;
-        }
-        if self.phase() != Phase::Working {
-            // The device failed meanwhile, and this may have undone that its contents were made invalid.
-            let _ = self.layout.renew(&*self.blocks, self.now());
-        }
-        written
+        mark.write(&Layout { version, ..self.layout }, &*self.blocks)?;
+        cursor.marked = mark;
+        Ok(())
     }
 
     /// Returns the position of the journal if its records are lost though segments are in use.
@@ -526,7 +528,7 @@ impl Store {
         drop(state);
         drop(dropped);
         self.health.take_out(reason);
-        let is_invalid = reason != Reason::Stall && self.layout.renew(&*self.blocks, self.now()).is_ok();
+        let is_invalid = reason != Reason::Stall && self.invalidate().is_ok();
         if let Some(owner) = self.owner() {
             owner.failed(is_invalid);
         }
@@ -537,6 +539,11 @@ impl Store {
         };
         drop(holds);
         drop(pending);
+    }
+
+    fn invalidate(&self) -> io::Result<()> {
+        let _alone = self.superblocks.lock();
+        self.layout.renew(&*self.blocks, self.now())
     }
 }
 
