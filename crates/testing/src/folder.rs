@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A folder of its own, which is removed at the end.
@@ -45,4 +46,23 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Copies a program, and creates the folders of its path. The copy can be started at once.
+///
+/// Another process writes it: a process that another test starts meanwhile would inherit our open file for a moment,
+/// and the kernel starts no program that is open for writing.
+pub fn copy_program(from: &Path, to: &Path) {
+    let mut install = Command::new("install");
+    let done =
+        install.args(["-D", "-m", "755", "--"]).args([from, to]).status().expect("install can be started");
+    assert!(done.success(), "{} cannot be copied to {}", from.display(), to.display());
+}
+
+/// Writes a program, which can be started at once as a copy can.
+pub fn write_program(path: &Path, text: &str) {
+    let draft = path.with_extension("draft");
+    fs::write(&draft, text).expect("a file can be written");
+    copy_program(&draft, path);
+    fs::remove_file(draft).expect("it is ours");
 }

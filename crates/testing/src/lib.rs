@@ -22,7 +22,7 @@ pub mod slow_store;
 mod wait;
 
 pub use effort::effort;
-pub use folder::Folder;
+pub use folder::{Folder, copy_program, write_program};
 pub use ran::Ran;
 pub use random::{Random, key, rounds};
 pub use wait::until;

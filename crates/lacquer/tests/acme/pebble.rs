@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lacquer_testing::write_program;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::site::{Ports, free_port};
@@ -125,8 +126,7 @@ with open("{}", "a") as calls:
         fs::write(&calls, "").unwrap();
         fs::set_permissions(&calls, fs::Permissions::from_mode(0o666)).unwrap();
         let path = self.folder.join("hook");
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, &text);
         path.display().to_string()
     }
 

@@ -4,13 +4,14 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{is_root, program, signal};
 use lacquer_testing::management::{ManagementPort, published};
-use lacquer_testing::{Folder, until};
+use lacquer_testing::{Folder, copy_program, until};
 use serde_json::json;
 
 use crate::{Site, lacquer, on};
@@ -283,7 +284,7 @@ fn another_user_is_told_whose_daemon_it_is() {
     // The other user may not read the folder of this build.
     let folder = Folder::new("ask-copy");
     let copy = folder.join("lacquer");
-    fs::copy(env!("CARGO_BIN_EXE_lacquer"), &copy).expect("there is room");
+    copy_program(Path::new(env!("CARGO_BIN_EXE_lacquer")), &copy);
     for words in [
         &["vcl", "list", "-n", name][..],
         &["vcl", "load", "/dev/null", "-n", name],

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, program, signal, vcl};
 use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::shared_slot;
-use lacquer_testing::until;
+use lacquer_testing::{until, write_program};
 
 const PAGES: u64 = 300;
 /// The length of the body that is read slowly.
@@ -274,8 +273,7 @@ fn a_program_that_cannot_continue_leaves_the_old_one() {
     let replace = |text: Option<&str>| {
         let _ = fs::remove_file(&it.file);
         if let Some(text) = text {
-            fs::write(&it.file, text).expect("a file can be written");
-            fs::set_permissions(&it.file, fs::Permissions::from_mode(0o755)).expect("it is ours");
+            write_program(&it.file, text);
         }
     };
     let cases = [
