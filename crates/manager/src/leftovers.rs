@@ -11,6 +11,7 @@ use lacquer_shm::vsm::{self, CHILD_DIRNAME, MGT_DIRNAME};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::admin;
+use crate::fault::Outcome;
 use crate::file_identity::FileIdentity;
 use crate::jail::Jail;
 use crate::options::named;
@@ -26,6 +27,8 @@ pub struct Leftovers {
     absent: Vec<PathBuf>,
     /// The files of storages that this start has made. A file at the same path may be another one later.
     made: Vec<(PathBuf, FileIdentity)>,
+    /// Whether the storages were made, and locked, by this start. If that failed, another process may have made the files.
+    is_made_by_us: bool,
     is_kept: bool,
 }
 
@@ -38,6 +41,7 @@ impl Leftovers {
             workdir: without_parents(workdir),
             absent: Vec::new(),
             made: Vec::new(),
+            is_made_by_us: false,
             is_kept,
         };
         this.absent.extend(std::env::var_os(WRITTEN_VCL).filter(|path| !path.is_empty()).map(PathBuf::from));
@@ -58,7 +62,7 @@ impl Leftovers {
     }
 
     /// Makes storages, and notes which of their files did not exist before. Relative names refer to the working directory.
-    pub fn while_making<T>(&mut self, files: &[PathBuf], make: impl FnOnce() -> T) -> T {
+    pub fn while_making<T>(&mut self, files: &[PathBuf], make: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
         let absent: Vec<PathBuf> = {
             let _root = self.jail.raise();
             let paths = files.iter().map(|file| without_parents(&self.workdir.join(file)));
@@ -68,6 +72,7 @@ impl Leftovers {
         let _root = self.jail.raise();
         let found = |path: PathBuf| FileIdentity::at(&path).map(|identity| (path, identity));
         self.made = absent.into_iter().filter_map(found).collect();
+        self.is_made_by_us = result.is_ok();
         result
     }
 
@@ -98,7 +103,13 @@ impl Drop for Leftovers {
         }
         let _root = self.jail.raise();
         for (path, identity) in &self.made {
-            if identity.is_at(path) && !self.is_beside_used(path) {
+            if !identity.is_at(path) {
+                continue;
+            }
+            if self.is_made_by_us {
+                // A worker that ends may hold a lock of the file for a moment.
+                let _ = fs::remove_file(path);
+            } else if !self.is_beside_used(path) {
                 remove(path);
             }
         }
@@ -150,6 +161,7 @@ fn is_free(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::Fault;
 
     #[test]
     fn only_what_is_new_and_unused_is_removed() {
@@ -159,14 +171,15 @@ mod tests {
         fs::write(path("old"), "").unwrap();
         let pid = path("pid").display().to_string();
         let raw = RawOptions { pid_files: vec![pid], ..RawOptions::default() };
-        let start = |is_kept: bool| {
+        let start = |is_kept: bool, made: Outcome<()>| {
             let mut leftovers = Leftovers::watch(&raw, &path("work"), false, &Jail::none());
             let files = ["../old", "../new", "../used", "../other"].map(PathBuf::from);
-            leftovers.while_making(&files, || {
+            let _ = leftovers.while_making(&files, || {
                 fs::create_dir_all(path("work").join(MGT_DIRNAME)).unwrap();
                 for name in ["new", "used", "pid"] {
                     fs::write(path(name), "").unwrap();
                 }
+                made
             });
             // Another program makes a file at the same path.
             fs::write(path("other"), "").unwrap();
@@ -179,9 +192,11 @@ mod tests {
             let names = ["old", "new", "used", "other", "pid", "work"];
             names.into_iter().filter(|name| path(name).exists()).collect::<Vec<_>>()
         };
-        assert_eq!(start(false), ["old", "used", "other"]);
+        assert_eq!(start(false, Err(Fault::plain("The disk is in use"))), ["old", "used", "other"]);
         fs::remove_file(path("used")).unwrap();
-        assert_eq!(start(true).len(), 6);
+        // Our own worker may hold the lock.
+        assert_eq!(start(false, Ok(())), ["old", "other"]);
+        assert_eq!(start(true, Ok(())).len(), 6);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -41,6 +41,7 @@ mod startup;
 mod storage;
 mod tls;
 mod trust_store;
+mod unix_socket;
 mod upgrade;
 mod users;
 mod vcl;

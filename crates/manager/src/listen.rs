@@ -1,15 +1,13 @@
 //! `-a`: the listening sockets. The manager binds them, because it has the privileges for low ports and for the
 //! modes of UNIX sockets. It calls listen() when a worker is about to accept.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
 
 use lacquer_acme::Names;
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, Socket, Type};
 
 use crate::bound_sockets::{BoundSocket, BoundSockets};
 use crate::client_certificates::ClientOptions;
@@ -18,20 +16,13 @@ use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named::{self, NamedArgument};
 use crate::resolve::resolve_range;
+use crate::unix_socket::{Permissions, bind_unix, unix_address};
 use crate::upgrade::ListenerState;
 use crate::users;
 
 const DEFAULT_PORT: u16 = 80;
 /// The sub-argument that asks for a certificate.
 const ACME: &str = "acme=";
-
-/// Owner, group and mode of a UNIX socket, which decide who may connect.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Permissions {
-    user: Option<u32>,
-    group: Option<u32>,
-    pub mode: Option<u32>,
-}
 
 /// One bound socket.
 #[derive(Debug)]
@@ -68,33 +59,6 @@ pub fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     let socket = new_socket(address, Type::STREAM)?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
-    Ok(socket)
-}
-
-fn unix_address(path: &str) -> io::Result<SockAddr> {
-    let name = match path.strip_prefix('@') {
-        Some(name) => format!("\0{name}"),
-        None => path.to_owned(),
-    };
-    SockAddr::unix(name)
-}
-
-/// Binds a UNIX socket, in place of one that was left at its path.
-pub fn bind_unix(path: &str, permissions: &Permissions) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    if path.starts_with('/') {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    socket.bind(&unix_address(path)?)?;
-    if let Some(mode) = permissions.mode {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-    }
-    if permissions.user.is_some() || permissions.group.is_some() {
-        std::os::unix::fs::chown(path, permissions.user, permissions.group)?;
-    }
     Ok(socket)
 }
 

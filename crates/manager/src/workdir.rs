@@ -209,6 +209,10 @@ impl PidFile {
             Held::By(pid) => {
                 Fault::usage(format!("varnishd is already running (pid={pid}) (pidfile={})", path.display()))
             }
+            Held::Foreign => Fault::usage(format!(
+                "Could not open pid-file ({}): it contains something else than a process id; choose another path",
+                path.display()
+            )),
             Held::Error(error) => Fault::usage(format!(
                 "Could not open pid-file ({}): {}",
                 path.display(),
@@ -234,6 +238,10 @@ impl PidFile {
             }
             // The process that held the lock may have removed the file meanwhile.
             if FileIdentity::of(&file).is_some_and(|ours| ours.is_at(path)) {
+                // A file of something else is not overwritten.
+                if file.metadata()?.is_file() && !has_only_a_number(&file)? {
+                    return Err(Held::Foreign);
+                }
                 file.set_len(0)?;
                 return Ok(PidFile { file, path: path.to_owned() });
             }
@@ -278,15 +286,26 @@ impl PidFile {
         Ok(())
     }
 
-    /// Removes the file.
+    /// Removes the file, unless another has its place.
     pub fn remove(self, jail: &Jail) {
         let _root = jail.raise();
-        let _ = fs::remove_file(&self.path);
+        if self.is_there() && self.file.metadata().is_ok_and(|found| found.is_file()) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
+/// Returns whether a file is empty or contains a process id.
+fn has_only_a_number(file: &File) -> io::Result<bool> {
+    let mut start = Vec::new();
+    file.take(64).read_to_end(&mut start)?;
+    Ok(start.len() < 64 && start.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_whitespace()))
+}
+
+/// Why a file cannot be locked.
 enum Held {
     By(u32),
+    Foreign,
     Error(io::Error),
 }
 
@@ -324,5 +343,22 @@ mod tests {
         assert!(fault.contains(&format!("already running (pid={})", std::process::id())), "{fault}");
         first.remove(&Jail::none());
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn files_of_something_else_are_neither_overwritten_nor_removed() {
+        let path = std::env::temp_dir().join(format!("lacquer-pid-foreign-{}", std::process::id()));
+        fs::write(&path, "12 apples").unwrap();
+        let fault = PidFile::open(&path, &Jail::none()).unwrap_err().to_string();
+        assert!(fault.contains("something else than a process id"), "{fault}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "12 apples");
+        fs::write(&path, "4711\n").unwrap();
+        let left = PidFile::open(&path, &Jail::none()).unwrap();
+        fs::rename(&path, path.with_extension("moved")).unwrap();
+        fs::write(&path, "1").unwrap();
+        left.remove(&Jail::none());
+        assert!(path.exists());
+        fs::remove_file(path.with_extension("moved")).unwrap();
+        fs::remove_file(&path).unwrap();
     }
 }

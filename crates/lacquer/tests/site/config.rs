@@ -10,7 +10,8 @@ use crate::{App, Site, Text as _, lacquer};
 fn a_file_says_the_same_as_options() {
     let app = App::start("Content-Type: text/html\r\nCache-Control: no-cache\r\n");
     let text = format!(
-        "backend = \"{}\"\ncache = [\"/a=60s\"]\nexcept = \"/admin\"\nignore-cookies = true\n[param]\ndefault_ttl = 7\n",
+        "backend = \"{}\"\ncache = [\"/a=60s\"]\nexcept = \"/admin\"\nignore-cookies = true\n[param]\n\
+         default_ttl = 7\nthread_pool_min = 6000\nthread_pool_max = 7000\n",
         app.url()
     );
     let site = Site::start(&[], &[("lacquer.toml", &text)]);
@@ -114,7 +115,7 @@ fn all_mistakes_of_a_file_are_reported_at_once() {
     let (code, out, _) = lacquer(&folder, &["check", "--format", "sarif", "lacquer.toml"]);
     let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
     let results = json["runs"][0]["results"].as_array().expect("a list");
-    assert!(code == Some(1) && results.len() == WRONG.len(), "{out}");
+    assert!(code == Some(1) && results.len() == WRONG.len() && results[0]["ruleId"] == "settings", "{out}");
 }
 
 #[test]

@@ -12,9 +12,10 @@ use super::collector::{self, Exported};
 use super::token;
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
-use crate::listen::{Permissions, bind_tcp, bind_unix, is_unix, permissions};
+use crate::listen::{bind_tcp, is_unix, permissions};
 use crate::options::named;
 use crate::resolve::resolve;
+use crate::unix_socket::{Permissions, bind_unix};
 use crate::workdir::absolute;
 
 const DEFAULT_PORT: u16 = 6083;

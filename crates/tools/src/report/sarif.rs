@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use lacquer_vcl::{Diagnostic, Severity};
 use serde_json::{Value, json};
@@ -9,10 +10,12 @@ use serde_json::{Value, json};
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 /// The rule of everything that the compiler itself reports.
 const COMPILER: &str = "vcl";
+/// The rule of everything that is reported about a file of settings.
+const SETTINGS: &str = "settings";
 
 pub fn sarif(files: &[(String, Vec<Diagnostic>)]) -> String {
     let all = || files.iter().flat_map(|(name, diagnostics)| diagnostics.iter().map(move |d| (name, d)));
-    let names: BTreeSet<String> = all().map(|(_, diagnostic)| rule(diagnostic)).collect();
+    let names: BTreeSet<String> = all().map(|(name, diagnostic)| rule(name, diagnostic)).collect();
     let rules: Vec<Value> = names.iter().map(|id| json!({ "id": id })).collect();
     let results: Vec<Value> = all().map(|(name, diagnostic)| result(name, diagnostic)).collect();
     let driver = json!({ "name": "lacquer check", "version": env!("CARGO_PKG_VERSION"), "rules": rules });
@@ -25,8 +28,10 @@ pub fn sarif(files: &[(String, Vec<Diagnostic>)]) -> String {
     format!("{log:#}\n")
 }
 
-fn rule(diagnostic: &Diagnostic) -> String {
-    super::rule(diagnostic).unwrap_or_else(|| COMPILER.to_owned())
+fn rule(file: &str, diagnostic: &Diagnostic) -> String {
+    let is_settings = Path::new(file).extension().is_some_and(|ending| ending == "toml");
+    let general = if is_settings { SETTINGS } else { COMPILER };
+    super::rule(diagnostic).unwrap_or_else(|| general.to_owned())
 }
 
 fn result(file: &str, diagnostic: &Diagnostic) -> Value {
@@ -52,7 +57,7 @@ fn result(file: &str, diagnostic: &Diagnostic) -> Value {
         });
     }
     json!({
-        "ruleId": rule(diagnostic),
+        "ruleId": rule(file, diagnostic),
         "level": level,
         "message": { "text": message },
         "locations": [{ "physicalLocation": place }],

@@ -65,25 +65,38 @@ struct Checked {
 
 /// Reads a file and checks all of its values.
 fn parse(bytes: &[u8], file: &str) -> Checked {
-    let Contents { settings, mut mistakes } = settings::read(bytes);
+    let Contents { mut settings, mut mistakes } = settings::read(bytes);
     mistakes.extend(settings::site(&settings).1);
     mistakes.extend(settings.iter().filter_map(|setting| Some(setting.mistake(check_value(setting).err()?))));
-    mistakes.extend(check_parameters(&settings));
+    mistakes.extend(order_parameters(&mut settings));
     mistakes.extend(check_vcl(&settings));
     Checked { diagnostics: settings::diagnostics(&mut mistakes, file, bytes), settings }
 }
 
-/// Finds parameters that the daemon would refuse, in the order in which it sets them.
-fn check_parameters(settings: &[Setting]) -> Vec<Mistake> {
+/// Puts parameters in an order in which the daemon accepts them, because the bounds of some depend on others and the lines
+/// of a table have no order. Returns those that it accepts in none.
+fn order_parameters(settings: &mut Vec<Setting>) -> Vec<Mistake> {
     let storage = settings.iter().find(|setting| setting.name == "storage");
     let mut parameters = Parameters::new(storage.map(|setting| setting.value.as_str()));
-    let all = settings.iter().filter(|setting| setting.name == "p");
-    let mistake = |setting: &Setting| match parameters.set(&setting.value) {
-        Ok(()) => None,
-        Err(Refused::Name(wrong)) => Some(setting.mistake_of_key(wrong)),
-        Err(Refused::Value(wrong)) => Some(setting.mistake(wrong)),
-    };
-    all.filter_map(mistake).take(MAX_MISTAKES).collect()
+    let mut waiting: Vec<Setting> = settings.extract_if(.., |setting| setting.name == "p").collect();
+    loop {
+        let before = waiting.len();
+        let mut refused = Vec::new();
+        for setting in waiting {
+            match parameters.set(&setting.value) {
+                Ok(()) => settings.push(setting),
+                Err(why) => refused.push((setting, why)),
+            }
+        }
+        if refused.len() == before {
+            let mistake = |(setting, why): (Setting, Refused)| match why {
+                Refused::Name(wrong) => setting.mistake_of_key(wrong),
+                Refused::Value(wrong) => setting.mistake(wrong),
+            };
+            return refused.into_iter().map(mistake).take(MAX_MISTAKES).collect();
+        }
+        waiting = refused.into_iter().map(|(setting, _)| setting).collect();
+    }
 }
 
 /// Finds a VCL file beside backends or rules.

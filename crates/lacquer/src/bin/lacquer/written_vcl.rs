@@ -11,6 +11,8 @@ use crate::failure::Failure;
 
 /// The end of the file's name. Users may have a VCL with the name of the directory and the usual ending.
 const ENDING: &str = ".run.vcl";
+/// The last line of the file, by which a later start knows that it may be replaced.
+const MARK: &str = "# Written by lacquer run, which replaces this file at its next start.\n";
 
 /// A file that is removed unless the daemon takes the place of this process. If the daemon then fails to start, it removes
 /// the file.
@@ -26,13 +28,11 @@ impl WrittenVcl {
         let path = PathBuf::from(path);
         let failed =
             |error: io::Error| Failure::new(format_args!("cannot write {}: {error}", path.display()));
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
+        remove_old(&path).map_err(failed)?;
         // Where everyone may create files, another user's must not be written through.
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
-        let written = file.write_all(text.as_bytes()).map_err(failed);
+        let written =
+            file.write_all(text.as_bytes()).and_then(|()| file.write_all(MARK.as_bytes())).map_err(failed);
         let this = WrittenVcl { path };
         written?;
         command.arg("-f").arg(&this.path).env(WRITTEN_VCL, &this.path);
@@ -44,5 +44,35 @@ impl Drop for WrittenVcl {
     fn drop(&mut self) {
         // The command has failed, and reports why.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes the file of an earlier start, and none that someone else has written.
+fn remove_old(path: &Path) -> io::Result<()> {
+    match fs::read(path) {
+        Ok(old) if old.is_empty() || old.ends_with(MARK.as_bytes()) => fs::remove_file(path),
+        Ok(_) => Err(io::Error::other("a file that lacquer run has not written is there; rename it")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lacquer_testing::Folder;
+
+    use super::*;
+
+    #[test]
+    fn only_its_own_file_is_replaced() {
+        let folder = Folder::new("written-vcl");
+        let add = || WrittenVcl::add(&mut Command::new("true"), &folder.join("site"), "vcl 4.1;\n");
+        std::mem::forget(add().expect("there is no file"));
+        assert_eq!(folder.read("site.run.vcl"), format!("vcl 4.1;\n{MARK}"));
+        drop(add().expect("it is replaced"));
+        assert!(!folder.join("site.run.vcl").exists());
+        folder.file("site.run.vcl", "vcl 4.1; # mine\n");
+        assert!(add().is_err_and(|failure| failure.texts().0.contains("rename it")));
+        assert_eq!(folder.read("site.run.vcl"), "vcl 4.1; # mine\n");
     }
 }
