@@ -117,8 +117,11 @@ pub fn is_current(path: &Path) -> bool {
 const BESIDE_THE_LOG: u64 = 2 << 20;
 
 /// Removes the counts of an access log, which a companion that was killed has left. Fails if the current directory has no
-/// room for a log of this size.
+/// room for a log of this size. A directory of a running daemon stays as it is; the lock is refused later.
 pub fn prepare(path: &Path, log: u64, jail: &Jail) -> Outcome<()> {
+    if is_used(path) {
+        return Ok(());
+    }
     {
         let _root = jail.raise();
         // Mostly there are none.

@@ -7,7 +7,7 @@ use super::history::{Change, Past, PastFetch, PastPurge, Removal};
 use super::lifetime::{Obstacle, Storing, storing};
 use super::story::{Place, Story};
 use crate::page::short;
-use crate::transaction::{ORIGIN_REQUEST, REQUEST, Timestamp, Transaction};
+use crate::transaction::{ORIGIN_REQUEST, REQUEST, Timestamp, Transaction, split_header};
 
 /// The outcome of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,7 +228,7 @@ fn failed(fetch: Option<&Transaction>) -> Option<Outcome> {
         return Some(Outcome::StaleForError(why.unwrap_or_else(status)));
     }
     fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR").then(|| {
-        let others = || [Tag::VCL_Error, Tag::Error].into_iter().find_map(|tag| fetch.last(tag)).map(short);
+        let others = || fetch.last(Tag::VCL_Error).map(short).or_else(|| refusal(fetch));
         let why = fetch_error(fetch).or_else(others);
         Outcome::OriginFailed(why.unwrap_or_else(|| "VCL returned an error".to_owned()))
     })
@@ -248,6 +248,23 @@ fn fetch_error(fetch: &Transaction) -> Option<String> {
     let garbage =
         || fetch.last(Tag::HttpGarbage).map(|bytes| format!("{text}: it begins with `{}`", short(bytes)));
     Some(line.or_else(garbage).unwrap_or(text))
+}
+
+/// The error of a response whose headers say nothing certain about the length of its body.
+const NO_FRAMING: &[u8] = b"Body cannot be fetched";
+
+/// Returns why the head of a response was refused.
+fn refusal(fetch: &Transaction) -> Option<String> {
+    let error = fetch.last(Tag::Error)?;
+    let is_framing =
+        |name: &str| ["Content-Length", "Transfer-Encoding"].iter().any(|other| name.eq_ignore_ascii_case(other));
+    let headers = fetch.all(Tag::BerespHeader).filter(|_| error == NO_FRAMING);
+    let framing: Vec<String> = headers
+        .filter(|record| split_header(record).is_some_and(|(name, _)| is_framing(name)))
+        .map(short)
+        .collect();
+    let text = short(error);
+    Some(if framing.is_empty() { text } else { format!("{text}: {}", framing.join(", ")) })
 }
 
 /// Returns why a request was passed. The built-in VCL has a subroutine for each reason; without trace points, the headers

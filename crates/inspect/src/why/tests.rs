@@ -160,6 +160,15 @@ fn responses_that_cannot_be_cached() {
     row(&line, "origin-failed", "http format error: Missing header name: :x y", "reachable");
     let garbage = malformed((HttpGarbage, "SSH-2.0\u{1}"));
     row(&garbage, "origin-failed", "it begins with `SSH-2.0\\x01`", "reachable");
+    let framing = [
+        (BerespHeader, "Content-Length: 5"),
+        (BerespHeader, "transfer-encoding: gzip"),
+        (BerespHeader, "Content-Type: text/plain"),
+        (Error, "Body cannot be fetched"),
+        (VCL_call, "BACKEND_ERROR"),
+    ];
+    let refused = story(MISS, Some(("fetch", &framing)));
+    row(&refused, "origin-failed", "fetched: Content-Length: 5, transfer-encoding: gzip", "reachable");
     let note = (Notice, "stale-if-error: the stale object is delivered");
     let failure = [(FetchError, "backend default: fail"), (VCL_call, "BACKEND_ERROR"), note];
     row(&story(MISS, Some(("fetch", &failure))), "stale-if-error", "backend default: fail", "reachable");
