@@ -349,6 +349,21 @@ mod tests {
     }
 
     #[test]
+    fn counts_of_a_running_daemon_are_left() {
+        let folder = std::env::temp_dir().join(format!("lacquer-counts-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let counts = folder.join(access_log::FILE);
+        fs::write(&counts, "").unwrap();
+        let running = PidFile::open(&folder.join(PID_FILE), &Jail::none()).unwrap();
+        prepare(&folder, 0, &Jail::none()).unwrap();
+        assert!(counts.exists());
+        running.remove(&Jail::none());
+        prepare(&folder, 0, &Jail::none()).unwrap();
+        assert!(!counts.exists());
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
     fn files_of_something_else_are_neither_overwritten_nor_removed() {
         let path = std::env::temp_dir().join(format!("lacquer-pid-foreign-{}", std::process::id()));
         fs::write(&path, "12 apples").unwrap();
