@@ -256,8 +256,9 @@ const NO_FRAMING: &[u8] = b"Body cannot be fetched";
 /// Returns why the head of a response was refused.
 fn refusal(fetch: &Transaction) -> Option<String> {
     let error = fetch.last(Tag::Error)?;
-    let is_framing =
-        |name: &str| ["Content-Length", "Transfer-Encoding"].iter().any(|other| name.eq_ignore_ascii_case(other));
+    let is_framing = |name: &str| {
+        ["Content-Length", "Transfer-Encoding"].iter().any(|other| name.eq_ignore_ascii_case(other))
+    };
     let headers = fetch.all(Tag::BerespHeader).filter(|_| error == NO_FRAMING);
     let framing: Vec<String> = headers
         .filter(|record| split_header(record).is_some_and(|(name, _)| is_framing(name)))
