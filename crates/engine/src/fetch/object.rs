@@ -117,7 +117,7 @@ impl Fetch {
         };
         let mut head = self.task.take_output();
         pack::pack(&self.response.http, self.task.ws(), filter, &mut head);
-        if self.product.stale_if_error > 0.0 {
+        if storing == Storing::Cached && self.product.stale_if_error > 0.0 {
             pack::add_stale_if_error(&mut head, self.product.stale_if_error);
         }
         let stored = self.store_at_place(Parts { head: &head, vary: &vary, extra }, storing, create);

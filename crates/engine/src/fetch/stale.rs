@@ -55,6 +55,10 @@ pub async fn usable(f: &Fetch) -> Option<Arc<Object>> {
 }
 
 fn is_usable(stale: &Object) -> bool {
+    // It was for one request only, whose client may have been another.
+    if stale.has_one_reader() {
+        return false;
+    }
     // Its fetch may have failed since the lookup.
     if stale.state() == BodyState::Failed {
         return false;
