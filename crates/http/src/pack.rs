@@ -15,6 +15,7 @@
 
 use std::fmt;
 
+use crate::ascii::is_ows;
 use crate::fixed_text_table::{fixed, reason_text, status_text};
 use crate::header_table::{Filter, HeaderName, UNKNOWN};
 use crate::message::{Field, LINE_END, Message, Slot, skip_blanks, write_lines};
@@ -214,7 +215,7 @@ impl<'a> PackedHead<'a> {
 
     fn is_sound(&self, entry: Entry, line: &[u8]) -> bool {
         let name = line.get(..entry.name).filter(|_| line.get(entry.name) == Some(&b':'));
-        let has_blank = self.flags & PLAIN == 0 || line.get(entry.name + 1) == Some(&b' ');
+        let has_blank = self.flags & PLAIN == 0 || line.get(entry.name + 1).is_some_and(|byte| is_ows(*byte));
         has_blank
             && name.is_some_and(|name| HeaderName::new(name).id == entry.id)
             && !line.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
@@ -467,6 +468,15 @@ mod tests {
         assert_eq!(PackedHead::new(&block).unwrap().reason(), b"Fine by me");
         assert_eq!(to.get(&to_ws, HeaderName::new(b"long")).unwrap().len(), 70000);
         assert_eq!(packed_header(&block, VARY), Some(&b"x"[..]));
+    }
+
+    #[test]
+    fn a_tab_before_a_value_is_no_damage() {
+        let (ws, msg) = sample(&["Date: now", "X-Foo:\tbar", "Empty:\t"]);
+        let (block, to_ws, to) = round_trip(&ws, &msg);
+        assert_eq!(PackedHead::check(&block), Ok(()));
+        assert_eq!(to.get(&to_ws, HeaderName::new(b"x-foo")), Some(&b"bar"[..]));
+        assert_eq!(packed_header(&block, HeaderName::new(b"x-foo")), Some(&b"bar"[..]));
     }
 
     /// Each kind of damage to a block, and its error.

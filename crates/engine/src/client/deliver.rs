@@ -66,6 +66,7 @@ fn numbers(first: u64, second: Option<u64>, out: &mut [u8; TWO_NUMBERS]) -> &[u8
 
 pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
     if !set_up(req, &object) {
+        object.let_go();
         req.response.status = 500;
         return Step::Synth;
     }
@@ -101,12 +102,13 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
     Step::Transmit(Source::Object(object))
 }
 
-/// Returns whether the client's conditions allow a 304 response.
+/// Returns whether the client's conditions allow a 304 response. The response to a request that may have changed something
+/// is delivered as it is (RFC 9110 section 13.2.2).
 fn not_modified(req: &Req, object: &ObjRef) -> bool {
     let ws = req.task.ws();
-    conditional::not_modified(&req.request.http, ws, &req.response.http, ws, req.request.received, || {
-        object.last_modified()
-    })
+    let (request, response) = (&req.request.http, &req.response.http);
+    conditional::not_modified(request, ws, response, ws, req.request.received, || object.last_modified())
+        && matches!(req.request.original.method(ws), b"GET" | b"HEAD")
 }
 
 /// Closes the connection after this response if the request body was malformed or incomplete.

@@ -1,6 +1,7 @@
 //! Receives the response body into storage, through the filters that VCL or the encoding requires.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -373,7 +374,7 @@ impl Fetch {
             }
             self.attempt.pace.made(made).await;
             self.wait_for_reader(draft).await;
-            if draft.object.is(flag::CANCEL) {
+            if self.is_cancelled(&draft.object) {
                 // Nobody will read the body, so skip the rest of the filtering.
                 return Ok(());
             }
@@ -381,12 +382,15 @@ impl Fetch {
         Ok(())
     }
 
-    /// Waits while the fetch is too far ahead of its only reader, or stops it.
+    /// Waits while the fetch is too far ahead of its only reader, unless it is abandoned, or stops it.
     async fn wait_for_reader(&mut self, draft: &Draft) {
         let (limit, writer) = (self.transit_limit(), &draft.writer);
         match transfer::pace(limit, self.purpose.is_background, || writer.len()) {
             Pace::Continue => {}
-            Pace::Wait(limit) => std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await,
+            Pace::Wait(limit) => {
+                let is_near = poll_fn(|cx| writer.poll_transit(limit, cx));
+                self.abandonment(Some(&draft.object)).unless(pin!(is_near)).await;
+            }
             Pace::Cancel => draft.object.cancel(),
         }
     }
