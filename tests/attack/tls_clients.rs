@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::SystemTime;
 
 use lacquer_testing::daemon::Daemon;
 use lacquer_testing::slots::shared_slot;
@@ -24,13 +25,13 @@ sub vcl_deliver {
 }";
 
 /// An authority for clients, and the folder in which its files are.
-struct People {
+pub struct People {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,
 }
 
 impl People {
-    fn new(name: &str) -> People {
+    pub fn new(name: &str) -> People {
         let folder = std::env::temp_dir().join(format!("lacquer-people-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).expect("a temporary directory");
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
@@ -51,16 +52,23 @@ impl People {
 
     /// Creates a client's certificate with its key, and returns the name of its file.
     fn client(&self, name: &str) -> String {
+        let pem = self.certificate(name, None);
+        self.write(&format!("{name}.pem"), &pem)
+    }
+
+    /// Creates a client's certificate with its key, maybe with another end of its validity.
+    pub fn certificate(&self, name: &str, end: Option<SystemTime>) -> String {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.distinguished_name.push(DnType::OrganizationName, "Example, Inc.");
         params.distinguished_name.push(DnType::CommonName, name);
         params.serial_number = Some(SerialNumber::from(0xab_cdef_u64));
+        params.not_after = end.map_or(params.not_after, Into::into);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
-        self.write(&format!("{name}.pem"), &(certificate.pem() + &key.serialize_pem()))
+        certificate.pem() + &key.serialize_pem()
     }
 
-    fn listener(&self, verify: &str) -> String {
+    pub fn listener(&self, verify: &str) -> String {
         format!(",client-verify={verify},client-verify-ca={}", self.folder.join("ca.pem").display())
     }
 }

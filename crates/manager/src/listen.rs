@@ -33,6 +33,8 @@ pub struct Listener {
     address: ListenAddress,
     permissions: Permissions,
     clients: ClientOptions,
+    /// Its settings of TLS are in a file of `-A`.
+    is_of_file: bool,
     socket: Socket,
     datagrams: Datagrams,
     listening: bool,
@@ -172,6 +174,14 @@ pub fn permissions(endpoint: &str, fields: &[String]) -> Outcome<Permissions> {
 }
 
 impl Listeners {
+    /// Adds a listener of a file of `-A`, whose settings of TLS are there.
+    pub fn add_of_file(&mut self, argument: &str, jail: &Jail) -> Outcome<()> {
+        let before = self.all.len();
+        self.add(argument, jail)?;
+        self.all[before..].iter_mut().for_each(|listener| listener.is_of_file = true);
+        Ok(())
+    }
+
     /// Parses one `-a` and binds its addresses.
     pub fn add(&mut self, argument: &str, jail: &Jail) -> Outcome<()> {
         let NamedArgument { name, fields } = named::parse(argument, "-a")?;
@@ -299,6 +309,7 @@ impl Listeners {
             permissions: Permissions::default(),
             datagrams,
             clients: ClientOptions::default(),
+            is_of_file: false,
             socket,
             listening,
         });
@@ -337,6 +348,7 @@ impl Listeners {
             address: ListenAddress::Unix(endpoint.to_owned()),
             permissions,
             clients: ClientOptions::default(),
+            is_of_file: false,
             socket,
             datagrams: Datagrams::default(),
             listening,
@@ -366,9 +378,9 @@ impl Listeners {
         self.all.is_empty()
     }
 
-    /// Returns the names of the sockets with TLS, and their settings of client certificates.
+    /// Returns the names of the sockets with TLS of `-a`, and their settings of client certificates.
     pub fn tls_names(&self) -> impl Iterator<Item = (&str, &ClientOptions)> {
-        let with_tls = self.all.iter().filter(|listener| listener.transport.is_tls());
+        let with_tls = self.all.iter().filter(|listener| listener.transport.is_tls() && !listener.is_of_file);
         with_tls.map(|listener| (listener.name.as_str(), &listener.clients))
     }
 

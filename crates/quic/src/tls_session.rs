@@ -12,6 +12,7 @@ use quinn_proto::crypto::{
 };
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectionId, Side, TransportError, TransportErrorCode};
+use rustls::pki_types::CertificateDer;
 use rustls::server::{Accepted, Acceptor};
 use rustls::{AlertDescription, CipherSuite};
 
@@ -34,6 +35,8 @@ pub struct HandshakeFacts {
     pub certificate: Option<Algorithms>,
     /// The fingerprint of the client.
     pub ja3: Option<Box<str>>,
+    /// The certificate of the client, which was verified when the session began.
+    pub client: Option<Box<[u8]>>,
 }
 
 /// Creates sessions with the settings of a listener.
@@ -182,7 +185,10 @@ impl Session for TlsSession {
     /// Returns [`HandshakeFacts`].
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         self.session()?.handshake_data()?;
-        Some(Box::new(self.facts.clone()))
+        let chain =
+            self.peer_identity().and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
+        let client = chain.and_then(|chain| chain.first().map(|der| Box::from(der.as_ref())));
+        Some(Box::new(HandshakeFacts { client, ..self.facts.clone() }))
     }
 
     fn peer_identity(&self) -> Option<Box<dyn Any>> {

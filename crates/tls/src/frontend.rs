@@ -81,7 +81,10 @@ impl Frontend {
 
 impl Listener {
     fn choose(&self, hello: &ClientHello<'_>, alpn: Alpn) -> Result<Arc<ServerConfig>, Refused> {
-        if let Some(config) = self.shared.challenges.find(hello) {
+        // An ACME server verifies names over TCP, where its connection carries no data (RFC 8737).
+        if alpn != Alpn::Http3
+            && let Some(config) = self.shared.challenges.find(hello)
+        {
             return Ok(config);
         }
         let tables = self.shared.tables.read().clone();

@@ -9,6 +9,9 @@ use lacquer_h3::{Connection, frame, settings};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint, EndpointConfig, RecvStream, SendStream, TokioRuntime, WriteError};
 use rustix::net::sockopt;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::trusted;
 
@@ -62,6 +65,19 @@ pub fn early_config() -> ClientConfig {
     config_of(tls)
 }
 
+/// Returns the settings of a client with a certificate, which keeps sessions.
+pub fn config_with_certificate(pem: &str) -> ClientConfig {
+    let chain =
+        CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().expect("a certificate");
+    let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("a key");
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let pair = CertifiedKey::from_der(chain, key, &provider).expect("a pair");
+    let mut tls = trusted().config.as_ref().clone();
+    tls.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(pair));
+    tls.resumption = rustls::client::Resumption::in_memory_sessions(16);
+    config_of(tls)
+}
+
 fn config_of(mut tls: rustls::ClientConfig) -> ClientConfig {
     tls.alpn_protocols = vec![b"h3".to_vec()];
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).expect("it has TLS 1.3")));
@@ -96,8 +112,16 @@ impl Client {
     }
 
     pub async fn try_connect(address: SocketAddr) -> Result<Client, quinn::ConnectionError> {
+        Client::connect_with(&config(), address).await
+    }
+
+    /// Connects with these settings.
+    pub async fn connect_with(
+        config: &ClientConfig,
+        address: SocketAddr,
+    ) -> Result<Client, quinn::ConnectionError> {
         let endpoint = endpoint();
-        let connecting = endpoint.connect_with(config(), address, "example.test").expect("a name");
+        let connecting = endpoint.connect_with(config.clone(), address, "example.test").expect("a name");
         Client::begin(endpoint, connecting.await?).await
     }
 

@@ -1,6 +1,7 @@
 //! Clients of HTTP/3: orderly ones, whose responses are complete and correct whatever the network does to their
 //! packets, and ones that cancel, read slowly, flood or vanish. The service goes on, in bounded memory.
 
+mod certificates;
 mod client;
 mod malformed;
 mod relay;
@@ -88,14 +89,21 @@ sub vcl_synth {
     set resp.http.X-Transport = req.transport;
     set resp.http.X-Client = client.ip;
     set resp.http.X-Ja3 = tls.ja3();
+    set resp.http.X-Cn = tls.client_cn();
     if (req.http.Early-Data) { set resp.http.X-Early = req.http.Early-Data; }
     if (req.url == \"/own\") { set resp.http.Alt-Svc = \"clear\"; }
 }
 ";
 
 fn start(options: &[&str]) -> Served {
+    start_with("", options)
+}
+
+/// Starts a daemon with further sub-arguments of its listener.
+fn start_with(listener: &str, options: &[&str]) -> Served {
     let origin = Origin::by_method(serve);
-    let given = ["-a", "secure=127.0.0.1:0,https,h3", "-p", "reactors=4"];
+    let listener = format!("secure=127.0.0.1:0,https,h3{listener}");
+    let given = ["-a", &listener, "-p", "reactors=4"];
     let mut daemon = Daemon::start(&vcl(origin.address, SUBS), &[&given[..], options].concat());
     let address = SocketAddr::from(([127, 0, 0, 1], daemon.port_of("secure")));
     load_certificate(&mut daemon);

@@ -50,6 +50,33 @@ fn fault_of(output: &Output, text: &str) -> Option<String> {
     (!clear || output.status.code() != Some(2)).then(|| format!("{text}: {} {stderr:?}", output.status))
 }
 
+/// Listeners of one name have one group of settings: no listener takes clients that its own settings would refuse.
+#[test]
+fn a_name_stands_for_one_group_of_tls_settings() {
+    let folder = Folder::new("refused-names");
+    let path = |name: &str| folder.join(name).display().to_string();
+    let authority = rcgen::generate_simple_self_signed(vec!["ca".to_owned()]).expect("a certificate");
+    fs::write(path("ca.pem"), authority.cert.pem()).expect("a file");
+    fs::write(path("tls.conf"), "frontend = \"127.0.0.1:0\"\n").expect("a file");
+    let plain = |name: &str| format!("{name}127.0.0.1:0,https");
+    let strict = |name: &str| {
+        format!("{name}127.0.0.1:0,https,client-verify=required,client-verify-ca={}", path("ca.pem"))
+    };
+    for (options, name) in [
+        (["-a", &plain("web="), "-a", &strict("web=")], "web"),
+        (["-a", &strict("web="), "-a", &plain("web=")], "web"),
+        (["-a", &plain("a0="), "-a", &strict("")], "a0"),
+        (["-A", &path("tls.conf"), "-a", &strict("tls0=")], "tls0"),
+    ] {
+        let output = start(&folder, &[&["-b", "127.0.0.1:1"], &options[..]].concat());
+        let text = format!("two listeners are named {name} and have different settings of TLS");
+        assert_eq!(fault_of(&output, &text), None);
+    }
+    let origin = Origin::start(sized);
+    let mut same = Daemon::start(&vcl(origin.address, ""), &["-a", &strict("web="), "-a", &strict("web=")]);
+    same.ok("ping");
+}
+
 /// A mistake in a file of `-A` is reported with the file, the line and the setting.
 #[test]
 fn mistakes_in_a_file_of_tls_name_the_setting() {

@@ -67,7 +67,7 @@ struct Loaded {
 }
 
 /// A listener, and the files of its verification of clients.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Frontend {
     setup: FrontendSetup,
     clients: ClientOptions,
@@ -106,13 +106,20 @@ pub struct Taken {
 
 impl Catalogue {
     /// Adds a listener, and the files that its verification of clients was read from. Several sockets of the same name
-    /// are one listener.
-    pub fn add_frontend(&mut self, setup: FrontendSetup, clients: ClientOptions) -> u32 {
-        if let Some(known) = self.frontend(&setup.name) {
-            return known;
+    /// are one listener, which has one group of settings.
+    pub fn add_frontend(&mut self, setup: FrontendSetup, clients: ClientOptions) -> Result<u32, String> {
+        let new = Frontend { setup, clients };
+        let name = &new.setup.name;
+        match self.frontend(name) {
+            Some(known) if self.frontends[known as usize] == new => Ok(known),
+            Some(_) => Err(format!(
+                "two listeners are named {name} and have different settings of TLS; give each a name of its own"
+            )),
+            None => {
+                self.frontends.push(new);
+                Ok(self.frontends.len() as u32 - 1)
+            }
         }
-        self.frontends.push(Frontend { setup, clients });
-        self.frontends.len() as u32 - 1
     }
 
     /// Sets the protocols of listeners that set none.

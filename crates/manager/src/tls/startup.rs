@@ -132,7 +132,7 @@ impl Startup {
         if has_http3(&frontend, &config.options).map_err(|why| place.fault("frontend", &why))? {
             argument.push_str(",h3");
         }
-        listeners.add(&argument, jail).map_err(|fault| place.fault("frontend", fault.text()))?;
+        listeners.add_of_file(&argument, jail).map_err(|fault| place.fault("frontend", fault.text()))?;
         let abort = frontend.options.sni_nomatch_abort.or(config.options.sni_nomatch_abort);
         let clients = frontend.options.clients.or(&config.options.clients);
         let setup = FrontendSetup {
@@ -142,7 +142,7 @@ impl Startup {
             match_global: frontend.match_global.unwrap_or(frontend.certificates.is_empty()),
             clients: clients.load(jail).map_err(|why| place.fault("frontend", &why))?,
         };
-        let at = self.catalogue.add_frontend(setup, clients);
+        let at = self.catalogue.add_frontend(setup, clients).map_err(|why| place.fault("frontend", &why))?;
         let options = [Some(&frontend.options), Some(&config.options)];
         self.want(&place.path, frontend.certificates, Some(at), options);
         Ok(())
@@ -187,7 +187,9 @@ impl Startup {
                 match_global: true,
                 clients: clients.load(jail).map_err(|why| Fault::usage(format!("-a: {why}")))?,
             };
-            catalogue.add_frontend(setup, clients.clone());
+            catalogue
+                .add_frontend(setup, clients.clone())
+                .map_err(|why| Fault::usage(format!("-a: {why}")))?;
         }
         let mut ids = HashSet::new();
         let mut taken = unique.then(|| catalogue.taken());

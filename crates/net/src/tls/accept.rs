@@ -9,7 +9,7 @@ use lacquer_tls::{Frontend, Refused, ja3};
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
-use rustls::{CertificateError, ClientConfig, ServerConfig};
+use rustls::{ClientConfig, ServerConfig};
 
 use super::connection::Connection;
 use super::early::Early;
@@ -235,9 +235,7 @@ async fn complete<S: Side>(
             Session::early(begin_early(handshake)?, &received)
         }
     };
-    // Resumption does not verify the client's certificate again.
-    if facts.client.as_ref().is_some_and(|client| !client.is_valid_at(clock::real())) {
-        let failure = Failure::Certificate(CertificateError::Expired);
+    if let Some(failure) = facts.refusal_at(clock::real()) {
         session.fail(failure.clone());
         let _ = stream.write_all(session.output().bytes()).await;
         return Err(failure);

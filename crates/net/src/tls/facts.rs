@@ -3,8 +3,9 @@
 use lacquer_tls::Algorithms;
 use lacquer_tls::client::ClientCertificate;
 use rustls::pki_types::CertificateDer;
-use rustls::{CipherSuite, CommonState, HandshakeKind, ProtocolVersion};
+use rustls::{CertificateError, CipherSuite, CommonState, HandshakeKind, ProtocolVersion};
 
+use super::failure::Failure;
 use crate::http_version::HttpVersion;
 
 /// The facts about a TLS connection.
@@ -45,6 +46,13 @@ impl Certificate {
 }
 
 impl TlsFacts {
+    /// Returns why the client is refused, if its certificate is not valid at this moment. A resumed session is not verified
+    /// again.
+    pub fn refusal_at(&self, now: f64) -> Option<Failure> {
+        let is_invalid = self.client.as_ref().is_some_and(|client| !client.is_valid_at(now));
+        is_invalid.then_some(Failure::Certificate(CertificateError::Expired))
+    }
+
     /// Adds the facts of a complete handshake, in which this end was the server or the client. Returns the version of
     /// HTTP that was agreed on.
     pub(super) fn agree(&mut self, common: &CommonState, is_server: bool) -> Option<HttpVersion> {

@@ -14,6 +14,7 @@ use lacquer_net::{Listener, Negotiated, Side};
 use lacquer_quic::{CloseReason, Connection, Dir, Event};
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
+use lacquer_tls::client::ClientCertificate;
 
 use super::session;
 use crate::address_limit;
@@ -36,7 +37,9 @@ pub async fn run(services: Rc<Services>, quic: Rc<Connection>, listener: Arc<Lis
         sess.handshake().begin();
     }
     let sess = Rc::new(sess);
-    let reason = match shaken.and_then(|()| admit(&services, &sess, &quic)) {
+    let admitted =
+        shaken.and_then(|()| trust(&services, &sess, &quic)).and_then(|()| admit(&services, &sess, &quic));
+    let reason = match admitted {
         Ok(()) => session::serve(services.clone(), sess.clone(), quic.clone(), events).await,
         Err(reason) => reason,
     };
@@ -118,10 +121,20 @@ fn negotiated(quic: &Connection, wants_ja3: bool) -> Negotiated {
         server_name: facts.server_name,
         alpn: Some("h3".into()),
         certificate,
+        client: facts.client.map(|der| ClientCertificate::new(&der)),
         ja3: facts.ja3.filter(|_| wants_ja3),
         ..TlsFacts::default()
     };
     Negotiated { protocol: None, tls: Some(Arc::new(tls)) }
+}
+
+/// Closes the connection if the client's certificate has expired since its session began.
+fn trust(services: &Services, sess: &Sess, quic: &Connection) -> Result<(), SessClose> {
+    let refusal = sess.tls().and_then(|facts| facts.refusal_at(clock::real()));
+    let Some(failure) = refusal else { return Ok(()) };
+    log(services, sess, &failure.log_text());
+    quic.close(Reason::RequestRejected.code(), "the client's certificate has expired");
+    Err(SessClose::RxBad)
 }
 
 /// Closes the connection if its client address has too many.

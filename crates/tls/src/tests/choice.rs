@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Authority, Pair, add, entry, frontend_setup, shake, store};
-use crate::change::{Change, FrontendSetup, Rank};
+use super::{Authority, Pair, add, begin, entry, frontend_setup, load, shake, store};
+use crate::challenges::PROTOCOL;
+use crate::change::{ChallengeCertificates, Change, FrontendSetup, Rank};
 use crate::frontend::Frontend;
 use crate::leaf;
 use crate::on_demand::NameList;
@@ -91,6 +92,22 @@ fn later_transactions_and_earlier_certificates_win() {
     assert_eq!(store.len(), 1);
     store.release(1);
     store.release(1);
+}
+
+/// The settings of a challenge ask for no certificate of the client. Over TCP, its connection carries no data; over QUIC,
+/// nothing would stop requests.
+#[test]
+fn challenges_are_answered_over_tcp_alone() {
+    let authority = Authority::new();
+    let store = store(vec![frontend_setup("a0")]);
+    let frontend = store.frontend("a0").unwrap();
+    let bundle = load(&authority.pair(&["pending.test"]).bundle()).unwrap();
+    let all = vec![("pending.test".to_owned(), bundle)];
+    store.set_challenges(ChallengeCertificates { all }).unwrap();
+    let (_, accepted) = begin(&Arc::new(authority.client(&[PROTOCOL])), "pending.test");
+    let hello = accepted.client_hello();
+    assert!(frontend.choose(&hello).is_ok());
+    assert_eq!(frontend.choose_http3(&hello).err(), Some(Refused::NoCertificates));
 }
 
 #[test]
