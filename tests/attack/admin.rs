@@ -171,6 +171,7 @@ fn words_are_neither_options_nor_commands() {
         "%22",
         "%5C",
         "%3C%3CEOF",
+        "%3C%3C",
         "%FF",
         "a%20b",
     ] {
@@ -188,6 +189,8 @@ fn words_are_neither_options_nor_commands() {
     }
     for (path, body) in [
         ("/api/v1/tag", "{\"tags\": [\"-s\"]}"),
+        ("/api/v1/tag", "{\"tags\": [\"<<\", \"x\"]}"),
+        ("/api/v1/bans", "{\"expression\": \"req.url ~ << x\"}"),
         ("/api/v1/bans", "{\"expression\": \"req.url ~ a\\nstop\"}"),
         ("/api/v1/bans", "{\"expression\": \"-x\"}"),
         ("/api/v1/why", "{\"url\": \"/\", \"headers\": [\"X: y\\r\\n\\r\\nGET / HTTP/1.1\"]}"),

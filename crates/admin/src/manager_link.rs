@@ -4,8 +4,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use lacquer_cli::status;
 use lacquer_inspect::Fault;
-use lacquer_inspect::management::{Management, Reply as Response, quote};
+use lacquer_inspect::management::{self, Management, Reply as Response, quote};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -63,6 +64,9 @@ impl ManagerLink {
 
     /// Runs a command. The reply may be a refusal.
     pub async fn command(&self, words: &[&str], limit: Duration) -> Result<Response, NoReply> {
+        if management::begins_text(words) {
+            return Ok(Response { status: status::PARAM, text: management::BEGINS_TEXT.to_owned() });
+        }
         let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
         let line = quoted.join(" ");
         let (sender, receiver) = oneshot::channel();

@@ -155,6 +155,12 @@ impl Management {
 
     /// Sends a command that consists of words, each of which is quoted. Fails if the daemon refuses it.
     pub fn words(&mut self, words: &[&str]) -> Result<String, Fault> {
+        if begins_text(words) {
+            return Err(Fault::new(
+                format_args!("cannot send `{}`: {BEGINS_TEXT}", words[0]),
+                "choose other words",
+            ));
+        }
         let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
         let reply = self.command(&quoted.join(" "))?;
         if reply.status == status::OK {
@@ -213,6 +219,16 @@ fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
     Ok(Reply { status, text: String::from_utf8_lossy(&text).into_owned() })
 }
 
+/// Returns whether the manager would take the last word of a command for the end of a text that follows the command,
+/// quoted or not, and would wait for that text.
+pub fn begins_text(words: &[&str]) -> bool {
+    matches!(words, [.., "<<", end] if !end.is_empty())
+}
+
+/// Why such a command is not sent.
+pub const BEGINS_TEXT: &str =
+    "the word before the last one is `<<`, which the management protocol takes for the beginning of a text";
+
 /// Returns a word as the protocol's quoted string.
 pub fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | '{' | '#');
@@ -252,6 +268,19 @@ mod tests {
             ("\u{1}é", "\"\\x01\\xc3\\xa9\""),
         ] {
             assert_eq!(quote(word), quoted);
+        }
+    }
+
+    #[test]
+    fn no_command_waits_for_a_text() {
+        for (words, expected) in [
+            (&["ban", "<<", "x"][..], true),
+            (&["ban", "<<", ""], false),
+            (&["ban", "<<"], false),
+            (&["ban", "<<", "x", "y"], false),
+            (&["ban", "<<x", "y"], false),
+        ] {
+            assert_eq!(begins_text(words), expected, "{words:?}");
         }
     }
 
