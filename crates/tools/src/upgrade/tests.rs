@@ -89,7 +89,7 @@ const STATEMENTS: &[(&str, &str, &str)] = &[
         "purge.hard(); return (synth(200, \"Purged.\"));",
     ),
     ("vcl_hit", "purge; error 200 \"Purged.\";", "purge.hard(); return (synth(200, \"Purged.\"));"),
-    ("vcl_hit", "if (!obj.cacheable) { return (pass); }", "if (!(obj.ttl > 0s)) { return (pass); }"),
+    ("vcl_hit", "if (!obj.cacheable) { return (pass); }", "if (!true) { return (pass); }"),
     (
         "vcl_miss",
         "purge; error 404 \"Not in cache.\";",

@@ -23,7 +23,8 @@ pub fn value(name: &str, context: Context) -> New {
         "req.backend.healthy" => New::With("std", "std.healthy(req.backend_hint)".to_owned()),
         "beresp.cacheable" => New::Name("(beresp.ttl > 0s)".to_owned()),
         "obj.cacheable" if context == Context::Fetch => New::Name("(beresp.ttl > 0s)".to_owned()),
-        "obj.cacheable" => New::Name("(obj.ttl > 0s)".to_owned()),
+        // Other objects are not stored. The ttl of a stored object is negative during grace.
+        "obj.cacheable" => New::Name("true".to_owned()),
         "server.port" => New::With("std", "std.port(server.ip)".to_owned()),
         "client.port" => New::With("std", "std.port(client.ip)".to_owned()),
         _ => gone(name, context).map_or(same, New::Gone),
