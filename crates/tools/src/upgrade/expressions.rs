@@ -112,7 +112,7 @@ impl Rewriter<'_> {
             self.replace(at, choice.as_bytes());
             return end;
         }
-        match variables::value(&name, context) {
+        match variables::value(&name, context, self.may_have_lifetime(at)) {
             New::Name(new) => self.replace(at, new.as_bytes()),
             New::With(module, new) => {
                 self.import(module);

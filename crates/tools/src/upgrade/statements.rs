@@ -169,6 +169,7 @@ impl Rewriter<'_> {
             "vcl_error" => "vcl_synth",
             other => other,
         };
+        self.out.has_called = true;
         self.write("call");
         self.replace(whole.at + 1, new.as_bytes());
         (whole.at + 2..=whole.semicolon).for_each(|token| self.copy(token));

@@ -142,6 +142,33 @@ fn statements_have_their_new_form_and_load() {
     }
 }
 
+/// Lifetimes that the text has set make no error page cacheable.
+#[test]
+fn cacheable_depends_on_the_status_after_a_change_of_the_lifetime() {
+    let statuses = [200, 203, 300, 301, 302, 404, 410].map(|status| format!("beresp.status == {status}"));
+    let condition = format!("if (!({})) {{ return (pass(120s)); }}", statuses.join(" || "));
+    let test = "if (!obj.cacheable) { pass; }";
+    for old in [
+        // MediaWiki's
+        format!("sub vcl_fetch {{ if (obj.ttl < 48h) {{ set obj.ttl = 48h; }} {test} }}"),
+        format!("sub vcl_fetch {{ set beresp.ttl = 1h; }}\nsub vcl_fetch {{ {test} }}"),
+        format!("sub vcl_fetch {{ call h; {test} }}\nsub h {{ set obj.ttl = 1h; }}"),
+        format!("sub h {{ {test} }}\nsub vcl_fetch {{ set obj.ttl = 1h; call h; }}"),
+    ] {
+        let new = loads(&format!("{BACKEND}{old}\n"));
+        assert!(new.contains(&condition), "{new}");
+    }
+    for old in [
+        format!("sub vcl_fetch {{ {test} set obj.ttl = 1h; }}"),
+        format!("sub h {{ }}\nsub vcl_fetch {{ call h; {test} }}"),
+        format!("sub vcl_fetch {{ set obj.http.ttl = \"1\"; {test} }}"),
+        format!("sub vcl_hit {{ set obj.ttl = 1h; }}\nsub vcl_fetch {{ {test} }}"),
+    ] {
+        let new = loads(&format!("{BACKEND}{old}\n"));
+        assert!(new.contains("if (!(beresp.ttl > 0s)) { return (pass"), "{new}");
+    }
+}
+
 #[test]
 fn errors_of_both_sides_remain() {
     let old = format!(
