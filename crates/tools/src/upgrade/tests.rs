@@ -189,6 +189,26 @@ fn errors_of_both_sides_remain() {
     }
 }
 
+/// A retry runs no vcl_recv, where the text selects another backend.
+#[test]
+fn restarts_of_fetches_are_marked_if_the_other_side_counts_them() {
+    let choice = "{ if (req.restarts == 1) { set req.backend = default; } }";
+    let recv = format!("sub vcl_recv {choice}");
+    for old in [
+        format!("{recv}\nsub vcl_fetch {{\n    restart;\n}}"),
+        format!("sub vcl_fetch {{\n    return (restart);\n}}\nsub h {choice}\nsub vcl_recv {{ call h; }}"),
+        format!("{recv}\nsub vcl_error {{\n    restart;\n}}"),
+    ] {
+        let new = loads(&format!("{BACKEND}{old}\n"));
+        assert_eq!(new.matches(MARK).count(), 1, "{new}");
+        let mark = new.find("    # UPGRADE: vcl_recv does not run again").expect("a mark");
+        assert!(new[mark..].contains("bereq.retries\n    return (retry);\n"), "{new}");
+    }
+    // The copy of vcl_error counts retries itself.
+    let new = loads(&format!("{BACKEND}sub vcl_error {{ if (req.restarts == 0) {{ restart; }} }}\n"));
+    assert!(!new.contains(MARK), "{new}");
+}
+
 #[test]
 fn a_hit_that_fetched_restarts_with_a_miss() {
     let new = loads(&format!(

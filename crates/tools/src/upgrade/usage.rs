@@ -1,5 +1,6 @@
 //! Uses of variables in other places of the old text, on which the replacement of a statement depends.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::context::Context;
@@ -8,6 +9,8 @@ use lacquer_vcl::tokens::Tok;
 
 #[derive(Debug, Default)]
 pub struct Usage {
+    /// The subroutines of the client's side that read each variable, whose name is in lower case.
+    readers: BTreeMap<String, BTreeSet<String>>,
     /// The first token that sets the lifetime of a response in `vcl_fetch` or in a subroutine that it calls.
     first_lifetime: Option<usize>,
 }
@@ -29,6 +32,7 @@ impl Rewriter<'_> {
     }
 
     fn add_uses(&self, sub: &str, body: Range<usize>, usage: &mut Usage) {
+        let is_client = !self.context_of(sub).is_backend() || self.contexts.is_shared(sub);
         let is_fetch = self.context_of(sub) == Context::Fetch || self.contexts.is_shared(sub);
         let mut at = body.start;
         let mut is_target = false;
@@ -42,9 +46,18 @@ impl Rewriter<'_> {
             if is_target && is_fetch && matches!(name.as_str(), "beresp.ttl" | "obj.ttl") {
                 usage.first_lifetime.get_or_insert(at);
             }
+            if is_client && !is_target && end > at + 1 {
+                usage.readers.entry(name.to_ascii_lowercase()).or_default().insert(sub.to_owned());
+            }
             is_target = matches!(name.as_str(), "set" | "unset" | "remove");
             at = end;
         }
+    }
+
+    /// Returns whether a subroutine of the client's side other than the current one reads a variable.
+    pub fn is_read_by_client(&self, name: &str) -> bool {
+        let readers = self.usage.readers.get(&name.to_ascii_lowercase());
+        readers.is_some_and(|subs| subs.iter().any(|sub| *sub != self.out.sub))
     }
 
     /// Returns whether the lifetime of a response may have been set before a token. A subroutine that another one calls,
