@@ -1,8 +1,10 @@
 //! Statements: blocks, conditions, and the statements that remain statements.
 
 use super::context::Context;
+use super::request::removed_header;
 use super::rewriter::{Fault, Res, Rewriter, Statement};
 use super::variables::{self, New};
+use lacquer_http::Filter;
 use lacquer_vcl::tokens::Tok;
 
 impl Rewriter<'_> {
@@ -133,6 +135,7 @@ impl Rewriter<'_> {
             New::Gone(why) => return self.comment_out(at, semicolon + 1, why),
         };
         self.mark_lost_bereq(&name, context);
+        self.mark_unseen_change(&name, context);
         self.write("set");
         self.replace(at + 1, new.as_bytes());
         self.copy(operator);
@@ -151,6 +154,7 @@ impl Rewriter<'_> {
             New::Gone(why) => return self.comment_out(at, semicolon + 1, why),
         };
         self.mark_lost_bereq(&name, context);
+        self.mark_unseen_change(&name, context);
         self.write("unset");
         self.replace(at + 1, new.as_bytes());
         (end..=semicolon).for_each(|token| self.copy(token));
@@ -158,9 +162,16 @@ impl Rewriter<'_> {
 
     /// Marks a change of the backend's request that has become one of the client's.
     fn mark_lost_bereq(&mut self, name: &str, context: Context) {
-        if context.lost_bereq() && name.starts_with("bereq.") {
-            self.mark("this had changed bereq only: a better place is vcl_backend_fetch, without the req");
+        if !context.lost_bereq() || !name.starts_with("bereq.") {
+            return;
         }
+        let is_removed =
+            name.strip_prefix("be").and_then(|name| removed_header(name, Filter::FETCH)).is_some();
+        self.mark(if context == Context::Miss && is_removed {
+            "fetches into the cache remove this: set it in vcl_backend_fetch, from a copy in another header"
+        } else {
+            "this had changed bereq only: a better place is vcl_backend_fetch, without the req"
+        });
     }
 
     fn call(&mut self, whole: &Statement) {

@@ -209,6 +209,53 @@ fn restarts_of_fetches_are_marked_if_the_other_side_counts_them() {
     assert!(!new.contains(MARK), "{new}");
 }
 
+/// The request of vcl_backend_response is a copy, which the client's side does not see.
+#[test]
+fn changes_of_the_clients_request_in_a_fetch_are_marked_if_others_read_it() {
+    let deliver = "sub vcl_deliver { set resp.http.Y = req.http.x; }\n";
+    for change in ["set req.http.X = \"1\";", "unset req.http.X;"] {
+        let fetch = format!("{BACKEND}sub vcl_fetch {{\n    {change}\n}}\n");
+        let new = loads(&format!("{fetch}{deliver}"));
+        let change = change.replace("req.", "bereq.");
+        assert!(
+            new.contains(&format!("change beresp, and read resp in vcl_deliver\n    {change}\n")),
+            "{new}"
+        );
+        assert_eq!(new.matches(MARK).count(), 1, "{new}");
+        for unread in ["", "sub vcl_deliver { set req.http.X = req.http.Z; }\n"] {
+            assert!(!loads(&format!("{fetch}{unread}")).contains(MARK), "{unread}");
+        }
+    }
+    let error = format!("{BACKEND}{deliver}sub vcl_error {{ set req.http.X = \"1\"; }}\n");
+    assert_eq!(loads(&error).matches(MARK).count(), 1, "only the copy of vcl_error is a fetch");
+}
+
+#[test]
+fn headers_that_fetches_remove_are_marked() {
+    for header in ["Cache-Control", "Range", "if-modified-since", "If-None-Match", "Proxy-Authorization"] {
+        let test = format!("if (req.http.{header} ~ \"a\") {{ }}");
+        let new = loads(&format!("{BACKEND}sub vcl_fetch {{\n    {test}\n}}\nsub vcl_recv {{ {test} }}\n"));
+        assert_eq!(new.matches(MARK).count(), 1, "{new}");
+        assert!(new.contains(&format!("have no {header}: copy it")), "{new}");
+    }
+    // A mark between the values of a sum moves their text.
+    let new = loads(&format!(
+        "{BACKEND}sub vcl_fetch {{\n    error 503 req.http.Range \"b\" obj.status \"c\";\n}}\n"
+    ));
+    let expected = "return (error(503, bereq.http.Range + \"b\" + beresp.status + \"c\"));\n";
+    assert!(new.contains(expected), "{new}");
+    // vcl_miss has them still, and requests of passes too.
+    let new = loads(&format!("{BACKEND}sub vcl_miss {{\n    set bereq.http.X = req.http.Range;\n}}\n"));
+    assert!(
+        new.contains("{\n    # UPGRADE: this had") && new.contains("    set req.http.X = req.http.Range;"),
+        "{new}"
+    );
+    let new = loads(&format!("{BACKEND}sub vcl_miss {{\n    set bereq.http.Range = req.http.Range;\n}}\n"));
+    assert!(new.contains("{\n    # UPGRADE: fetches into the cache remove this"), "{new}");
+    let new = loads(&format!("{BACKEND}sub vcl_pass {{\n    set bereq.http.X = req.http.Range;\n}}\n"));
+    assert!(new.contains("set bereq.http.X = bereq.http.Range;") && !new.contains(MARK), "{new}");
+}
+
 #[test]
 fn a_hit_that_fetched_restarts_with_a_miss() {
     let new = loads(&format!(
