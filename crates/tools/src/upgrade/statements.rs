@@ -141,7 +141,7 @@ impl Rewriter<'_> {
         self.copy(operator);
         self.expression(value, semicolon, context);
         self.copy(semicolon);
-        if name == "req.http.X-Forwarded-For" {
+        if name.eq_ignore_ascii_case("req.http.X-Forwarded-For") {
             self.mark("X-Forwarded-For contains the client's address already, before vcl_recv");
         }
     }

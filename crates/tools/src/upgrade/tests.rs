@@ -114,6 +114,7 @@ const STATEMENTS: &[(&str, &str, &str)] = &[
         "if (!beresp.cacheable) { return (hit_for_pass); }",
         "if (!(beresp.ttl > 0s)) { return (pass(120s)); }",
     ),
+    ("vcl_fetch", "if (!obj.valid) { error obj.status; }", "if (!true) { return (error(beresp.status)); }"),
     ("vcl_fetch", "return (pass);", "return (pass(120s));"),
     ("vcl_fetch", "set beresp.cacheable = false;", "set beresp.uncacheable = true;"),
     (
@@ -186,6 +187,17 @@ fn errors_of_both_sides_remain() {
         "if (bereq.retries == 0) { return (retry); }",
     ] {
         assert!(new.contains(part), "{part}\n{new}");
+    }
+}
+
+/// Errors of the client's side are not stored, but those of fetches are.
+#[test]
+fn lifetimes_of_errors_remain_for_fetches() {
+    for name in ["ttl", "grace"] {
+        let new = loads(&format!("{BACKEND}sub vcl_error {{\n    set obj.{name} = 5s;\n    deliver;\n}}\n"));
+        assert!(new.contains(&format!("    # set obj.{name} = 5s;\n    return (deliver);")), "{new}");
+        assert!(new.contains(&format!("vcl_backend_error {{\n    set beresp.{name} = 5s;\n")), "{new}");
+        assert_eq!(new.matches(MARK).count(), 1, "{new}");
     }
 }
 
@@ -417,10 +429,21 @@ fn names_that_no_longer_exist_are_marked() {
         ("vcl_fetch", "set beresp.http.a = bereq.backend.name;"),
         ("vcl_recv", "set req.http.a = req.backend.name;"),
         ("vcl_fetch", "set beresp.storage_hint = beresp.http.a;"),
+        ("vcl_fetch", "set beresp.http.a = beresp.backend.ip \"b\";"),
+        ("vcl_recv", "set req.http.x-forwarded-for = client.ip;"),
     ] {
         let new = upgraded(&format!("{BACKEND}sub {sub} {{\n    {old}\n}}\n"));
         assert_eq!(new.matches(MARK).count(), 1, "{old}\n{new}");
     }
+    // A mark before the first value of a sum moves the text of the sum.
+    let new = upgraded(&format!(
+        "{BACKEND}sub vcl_fetch {{\n    set beresp.http.a = beresp.backend.ip \"b\";\n}}\n"
+    ));
+    assert!(new.contains("    set beresp.http.a = \"\" + beresp.backend.ip + \"b\";\n"), "{new}");
+    let old = format!(
+        "vcl 4.0;\n{BACKEND}sub vcl_backend_response {{ if (beresp.backend.ip == \"::1\") {{ }} }}\n"
+    );
+    assert_eq!(upgraded(&old).matches(MARK).count(), 1);
     let old =
         format!("vcl 4.0;\n{BACKEND}sub vcl_backend_response {{ set beresp.storage_hint = \"disk\"; }}\n");
     let new = upgrade("old.vcl", old.as_bytes()).unwrap();
