@@ -1,6 +1,7 @@
 //! Statements: blocks, conditions, and the statements that remain statements.
 
 use super::context::Context;
+use super::director::EARLY_CHOICE;
 use super::request::removed_header;
 use super::rewriter::{Fault, Res, Rewriter, Statement};
 use super::variables::{self, New};
@@ -136,6 +137,9 @@ impl Rewriter<'_> {
         };
         self.mark_lost_bereq(&name, context);
         self.mark_unseen_change(&name, context);
+        if name == "req.backend" && self.chooses_early(value) {
+            self.mark(EARLY_CHOICE);
+        }
         self.write("set");
         self.replace(at + 1, new.as_bytes());
         self.copy(operator);
@@ -172,6 +176,12 @@ impl Rewriter<'_> {
         } else {
             "this had changed bereq only: a better place is vcl_backend_fetch, without the req"
         });
+    }
+
+    /// Returns whether a value is a director that chooses by values that the text may change later.
+    fn chooses_early(&self, value: usize) -> bool {
+        let director = self.directors.get(self.word(value));
+        director.is_some_and(|director| self.may_change_after(director.selectors(), value))
     }
 
     fn call(&mut self, whole: &Statement) {

@@ -422,6 +422,29 @@ fn a_director_that_was_the_default_remains_it() {
 }
 
 #[test]
+fn a_choice_before_changes_of_its_values_is_marked() {
+    let member = "{ { .backend = default; } }";
+    let declared = format!(
+        "{BACKEND}director c client {member}\ndirector h hash {member}\ndirector r random {member}\n\
+         sub urls {{ set req.url = \"/\"; }}\n"
+    );
+    for (old, marks) in [
+        ("sub vcl_recv { set req.backend = c; set client.identity = req.http.a; }", 1),
+        ("sub vcl_recv { set client.identity = req.http.a; set req.backend = c; }", 0),
+        ("sub vcl_recv { set req.backend = c; set req.url = \"/a\"; call urls; }", 0),
+        ("sub vcl_recv { if (req.http.a) { set req.backend = h; } set req.http.HOST = \"a\"; }", 1),
+        ("sub vcl_recv { set req.backend = h; } sub vcl_recv { set req.url = \"/a\"; }", 1),
+        ("sub vcl_recv { set req.backend = h; call urls; }", 1),
+        ("sub vcl_recv { call urls; set req.backend = h; }", 0),
+        ("sub choose { set req.backend = h; } sub vcl_recv { call choose; set req.url = \"/a\"; }", 1),
+        ("sub vcl_recv { set req.backend = r; set req.url = \"/a\"; set client.identity = \"a\"; }", 0),
+    ] {
+        let new = loads(&format!("{declared}{old}\n"));
+        assert_eq!(new.matches(MARK).count(), marks, "{new}");
+    }
+}
+
+#[test]
 fn names_that_no_longer_exist_are_marked() {
     for (sub, old) in [
         ("vcl_fetch", "if (req.esi_level == 0) { esi; }"),

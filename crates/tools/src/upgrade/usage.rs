@@ -11,8 +11,22 @@ use lacquer_vcl::tokens::Tok;
 pub struct Usage {
     /// The subroutines of the client's side that read each variable, whose name is in lower case.
     readers: BTreeMap<String, BTreeSet<String>>,
+    /// The last token that sets each variable in each subroutine of the client's side.
+    last_changes: BTreeMap<String, BTreeMap<String, usize>>,
+    /// The last call in each subroutine.
+    last_calls: BTreeMap<String, usize>,
     /// The first token that sets the lifetime of a response in `vcl_fetch` or in a subroutine that it calls.
     first_lifetime: Option<usize>,
+}
+
+impl Usage {
+    /// Adds a variable that a subroutine of the client's side reads, or changes at a token.
+    fn add(&mut self, name: String, sub: &str, changed: Option<usize>) {
+        match changed {
+            Some(at) => drop(self.last_changes.entry(name).or_default().insert(sub.to_owned(), at)),
+            None => drop(self.readers.entry(name).or_default().insert(sub.to_owned())),
+        }
+    }
 }
 
 impl Rewriter<'_> {
@@ -46,8 +60,10 @@ impl Rewriter<'_> {
             if is_target && is_fetch && matches!(name.as_str(), "beresp.ttl" | "obj.ttl") {
                 usage.first_lifetime.get_or_insert(at);
             }
-            if is_client && !is_target && end > at + 1 {
-                usage.readers.entry(name.to_ascii_lowercase()).or_default().insert(sub.to_owned());
+            if name == "call" {
+                usage.last_calls.insert(sub.to_owned(), at);
+            } else if is_client && end > at + 1 {
+                usage.add(name.to_ascii_lowercase(), sub, is_target.then_some(at));
             }
             is_target = matches!(name.as_str(), "set" | "unset" | "remove");
             at = end;
@@ -60,10 +76,27 @@ impl Rewriter<'_> {
         readers.is_some_and(|subs| subs.iter().any(|sub| *sub != self.out.sub))
     }
 
+    /// Returns whether the client's side may change variables after a token of the current subroutine: there, in a
+    /// subroutine that it calls, or in one that calls it.
+    pub fn may_change_after(&self, variables: &[&str], at: usize) -> bool {
+        let sub = self.out.sub.as_str();
+        let calls_another = self.usage.last_calls.get(sub).is_some_and(|call| *call > at);
+        let changes = variables.iter().filter_map(|name| self.usage.last_changes.get(*name));
+        changes.flatten().any(|(changing, last)| match changing.as_str() {
+            name if name == sub => *last > at,
+            name => is_helper(sub) || calls_another && is_helper(name),
+        })
+    }
+
     /// Returns whether the lifetime of a response may have been set before a token. A subroutine that another one calls,
     /// or that has called one, may run after any statement.
     pub fn may_have_lifetime(&self, at: usize) -> bool {
-        let is_helper = !self.out.sub.starts_with("vcl_");
-        self.usage.first_lifetime.is_some_and(|first| first < at || is_helper || self.out.has_called)
+        let is_around = is_helper(&self.out.sub) || self.out.has_called;
+        self.usage.first_lifetime.is_some_and(|first| first < at || is_around)
     }
+}
+
+/// Returns whether others call a subroutine.
+fn is_helper(sub: &str) -> bool {
+    !sub.starts_with("vcl_")
 }
