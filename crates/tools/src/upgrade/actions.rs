@@ -87,7 +87,12 @@ impl Rewriter<'_> {
             }
             (Pass, "pass") => self.write("return (fetch);"),
             (Fetch, "insert" | "keep") => self.write("return (deliver);"),
-            (Fetch | BackendError, "restart") => self.write("return (retry);"),
+            (Fetch | BackendError, "restart") => {
+                if self.is_read_by_client("req.restarts") {
+                    self.mark("vcl_recv does not run again: choose the backend here, by bereq.retries");
+                }
+                self.write("return (retry);");
+            }
             (Fetch, "discard" | "fetch") => {
                 self.mark("the response is delivered without being cached");
                 self.write("set beresp.uncacheable = true;\n");

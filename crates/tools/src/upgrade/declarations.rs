@@ -78,6 +78,7 @@ impl Rewriter<'_> {
             self.comment_out(at, close + 1, &format!("{name} no longer exists"));
             return Ok(close + 1);
         }
+        name.clone_into(&mut self.out.sub);
         let context = self.context_of(name);
         let new = match name {
             "vcl_fetch" => "vcl_backend_response",
@@ -108,6 +109,7 @@ impl Rewriter<'_> {
         let mut moved = moved.iter().peekable();
         let mut at = open + 1;
         self.out.lifetimes = vec![false];
+        self.out.has_called = false;
         while at < close {
             at = match moved.next_if(|range| range.start == at) {
                 Some(range) => range.end,

@@ -1,5 +1,8 @@
 //! A director of the old text, and the object that it becomes.
 
+/// Directors chose when the fetch began. Now they choose where `req.backend_hint` is set.
+pub const EARLY_CHOICE: &str = "repeat this after changes of the values that select the backend";
+
 /// A director of the old text.
 #[derive(Debug, Default)]
 pub struct Director {
@@ -15,9 +18,13 @@ impl Director {
         matches!(self.kind.as_str(), "random" | "hash" | "client")
     }
 
-    /// Returns whether values of the request select the backend.
-    pub fn depends_on_request(&self) -> bool {
-        matches!(self.kind.as_str(), "hash" | "client")
+    /// Returns the variables that select the backend, in lower case.
+    pub fn selectors(&self) -> &'static [&'static str] {
+        match self.kind.as_str() {
+            "client" => &["client.identity"],
+            "hash" => &["req.http.host", "req.url"],
+            _ => &[],
+        }
     }
 
     /// Returns the expression that selects a backend.

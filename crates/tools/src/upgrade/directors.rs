@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::director::Director;
+use super::director::{Director, EARLY_CHOICE};
 use super::rewriter::{Fault, MARK, Res, Rewriter};
 use lacquer_vcl::tokens::Tok;
 
@@ -47,12 +47,8 @@ impl Rewriter<'_> {
             return (String::new(), false);
         };
         let choice = director.choice();
-        let is_marked = director.depends_on_request();
-        let mark = if is_marked {
-            format!("    {MARK} repeat this after changes of the values that select the backend\n")
-        } else {
-            String::new()
-        };
+        let is_marked = !director.selectors().is_empty();
+        let mark = if is_marked { format!("    {MARK} {EARLY_CHOICE}\n") } else { String::new() };
         let text = format!(
             "\n# The director {} was the default: the first one, or that with the name default.\n\
              sub vcl_recv {{\n{mark}    set req.backend_hint = {choice};\n}}\n",

@@ -22,7 +22,12 @@ impl Rewriter<'_> {
             match kind {
                 Tok::Id => {
                     self.begin_sum(&mut sum, at, self.is_text(at));
+                    let statement = self.out.statement;
                     at = self.name(at, to, context);
+                    // A mark before the statement has moved the sum.
+                    if let Some(sum) = sum.as_mut() {
+                        sum.start += self.out.statement - statement;
+                    }
                     after_value = true;
                 }
                 Tok::Cnum | Tok::Fnum => {
@@ -53,8 +58,9 @@ impl Rewriter<'_> {
 
     /// Writes an expression without the white space before it.
     pub fn expression_without_gap(&mut self, from: usize, to: usize, context: Context) {
-        let start = self.out.text.len();
+        let (mut start, statement) = (self.out.text.len(), self.out.statement);
         self.expression(from, to, context);
+        start += self.out.statement - statement;
         let blank = self.out.text[start..].iter().take_while(|b| b.is_ascii_whitespace()).count();
         self.out.text.drain(start..start + blank);
     }
@@ -112,7 +118,8 @@ impl Rewriter<'_> {
             self.replace(at, choice.as_bytes());
             return end;
         }
-        match variables::value(&name, context) {
+        self.mark_removed_header(&name, context);
+        match variables::value(&name, context, self.may_have_lifetime(at)) {
             New::Name(new) => self.replace(at, new.as_bytes()),
             New::With(module, new) => {
                 self.import(module);

@@ -14,6 +14,7 @@ mod rewriter;
 mod statements;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod variables;
 
 pub use rewriter::{MARK, Upgraded};
@@ -34,6 +35,7 @@ pub fn upgrade(name: &str, text: &[u8]) -> Result<Upgraded, Box<Diagnostic>> {
     let ends = matching_ends(&list).map_err(fail)?;
     let mut rewriter = Rewriter::new(text, &list, &ends);
     rewriter.find_directors();
+    rewriter.find_usage();
     rewriter.run().map_err(fail)
 }
 

@@ -1,11 +1,13 @@
 //! The backend's request, which `vcl_miss` and `vcl_pass` could change in Varnish 2 and 3. It exists in
-//! `vcl_backend_fetch` now, which runs for both, so a change that all requests of the subroutine had is moved there.
+//! `vcl_backend_fetch` now, which runs for both, so a change that all requests of the subroutine had is moved there. And the
+//! client's request, of which `vcl_fetch` has only a copy now, without the headers that fetches remove.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::context::Context;
 use super::rewriter::{Res, Rewriter};
+use lacquer_http::{Filter, HeaderName};
 use lacquer_vcl::tokens::Tok;
 
 /// Conditions of statements that run in `vcl_backend_fetch` instead.
@@ -13,10 +15,34 @@ const MOVED_FROM_MISS: &str = "!bereq.uncacheable";
 const MOVED_FROM_PASS: &str = "bereq.uncacheable";
 
 impl Rewriter<'_> {
+    /// Marks a use of the client's request in `vcl_fetch`, where only the request of the fetch exists now.
+    pub fn mark_removed_header(&mut self, variable: &str, context: Context) {
+        if !matches!(context, Context::Fetch | Context::BackendError) {
+            return;
+        }
+        if let Some(header) = removed_header(variable, Filter::FETCH) {
+            let why = format!(
+                "fetches into the cache have no {header}: copy it to another header in vcl_recv, and read that"
+            );
+            self.mark(&why);
+        }
+    }
+
+    /// Marks a change of the client's request in `vcl_fetch` that another subroutine reads.
+    pub fn mark_unseen_change(&mut self, variable: &str, context: Context) {
+        let is_of_fetch = matches!(context, Context::Fetch | Context::BackendError);
+        if is_of_fetch && variable.starts_with("req.http.") && self.is_read_by_client(variable) {
+            let why =
+                "the client's side does not see this change: change beresp, and read resp in vcl_deliver";
+            self.mark(why);
+        }
+    }
+
     /// Returns the statements of a subroutine that have the same effect in `vcl_backend_fetch`: those that change only the
     /// backend's request, by values that are known there, and that each fetch of this subroutine had run.
     pub fn to_be_moved(&self, open: usize, close: usize, context: Context) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
+        let removed = if context == Context::Pass { Filter::PASS } else { Filter::FETCH };
         let (mut moved, mut kept) = (BTreeSet::new(), BTreeSet::new());
         let mut at = open + 1;
         let mut is_reached = true;
@@ -24,7 +50,7 @@ impl Rewriter<'_> {
             let end = self.end_of_chain(at).clamp(at + 1, close);
             is_reached = is_reached && !self.may_fetch(at, end, context);
             let changed = self.changed_in_bereq(at..end);
-            if is_reached && self.changes_only_bereq(at..end, &moved) {
+            if is_reached && self.changes_only_bereq(at..end, &moved, removed) {
                 moved.extend(changed);
                 found.push(at..end);
             } else {
@@ -109,7 +135,7 @@ impl Rewriter<'_> {
 
     /// Returns whether a statement changes nothing but `bereq`, by values that are known to a fetch. The fields of `bereq`
     /// that were changed before differ from those of `req`.
-    fn changes_only_bereq(&self, range: Range<usize>, before: &BTreeSet<String>) -> bool {
+    fn changes_only_bereq(&self, range: Range<usize>, before: &BTreeSet<String>, removed: Filter) -> bool {
         let mut own = BTreeSet::new();
         let mut target = None;
         let mut changes = 0;
@@ -141,7 +167,7 @@ impl Rewriter<'_> {
                 {
                     return false;
                 }
-                name if !is_known_to_fetch(name) => return false,
+                name if !is_known_to_fetch(name) || removed_header(name, removed).is_some() => return false,
                 _ => {}
             }
             at = end;
@@ -160,4 +186,11 @@ fn is_known_to_fetch(name: &str) -> bool {
         Some(_) => false,
         None => matches!(name, "regsub" | "regsuball" | "now" | "true" | "false"),
     }
+}
+
+/// Returns the name of a header of the client's request that requests of fetches do not have.
+pub fn removed_header(variable: &str, filter: Filter) -> Option<&str> {
+    let (message, header) = variable.split_at_checked("req.http.".len())?;
+    let is_removed = HeaderName::new(header.as_bytes()).is_filtered(filter);
+    (message.eq_ignore_ascii_case("req.http.") && is_removed).then_some(header)
 }

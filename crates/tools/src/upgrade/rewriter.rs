@@ -6,6 +6,7 @@ use lacquer_vcl::tokens::{Tok, Token};
 
 use super::context::{Context, Contexts};
 use super::director::Director;
+use super::usage::Usage;
 
 /// The beginning of a comment where a human must look.
 pub const MARK: &str = "# UPGRADE:";
@@ -41,6 +42,7 @@ pub struct Rewriter<'t> {
     pub default_origin: String,
     /// The name of the module `purge` in the new text.
     pub purge_module: &'static str,
+    pub usage: Usage,
     pub out: Output,
 }
 
@@ -55,6 +57,10 @@ pub struct Output {
     pub statement: usize,
     pub open: usize,
     pub storages: Vec<String>,
+    /// The old name of the current subroutine.
+    pub sub: String,
+    /// Whether the current subroutine has called another one.
+    pub has_called: bool,
     /// Whether each open block has set `beresp.ttl` to a lifetime.
     pub lifetimes: Vec<bool>,
 }
@@ -70,6 +76,7 @@ impl<'t> Rewriter<'t> {
             directors: BTreeMap::new(),
             default_origin: String::new(),
             purge_module: "purge",
+            usage: Usage::default(),
             out: Output::default(),
         };
         // A name of the text may hide that of the module.

@@ -1,8 +1,11 @@
 //! Statements: blocks, conditions, and the statements that remain statements.
 
 use super::context::Context;
+use super::director::EARLY_CHOICE;
+use super::request::removed_header;
 use super::rewriter::{Fault, Res, Rewriter, Statement};
 use super::variables::{self, New};
+use lacquer_http::Filter;
 use lacquer_vcl::tokens::Tok;
 
 impl Rewriter<'_> {
@@ -133,12 +136,16 @@ impl Rewriter<'_> {
             New::Gone(why) => return self.comment_out(at, semicolon + 1, why),
         };
         self.mark_lost_bereq(&name, context);
+        self.mark_unseen_change(&name, context);
+        if name == "req.backend" && self.chooses_early(value) {
+            self.mark(EARLY_CHOICE);
+        }
         self.write("set");
         self.replace(at + 1, new.as_bytes());
         self.copy(operator);
         self.expression(value, semicolon, context);
         self.copy(semicolon);
-        if name == "req.http.X-Forwarded-For" {
+        if name.eq_ignore_ascii_case("req.http.X-Forwarded-For") {
             self.mark("X-Forwarded-For contains the client's address already, before vcl_recv");
         }
     }
@@ -151,6 +158,7 @@ impl Rewriter<'_> {
             New::Gone(why) => return self.comment_out(at, semicolon + 1, why),
         };
         self.mark_lost_bereq(&name, context);
+        self.mark_unseen_change(&name, context);
         self.write("unset");
         self.replace(at + 1, new.as_bytes());
         (end..=semicolon).for_each(|token| self.copy(token));
@@ -158,9 +166,22 @@ impl Rewriter<'_> {
 
     /// Marks a change of the backend's request that has become one of the client's.
     fn mark_lost_bereq(&mut self, name: &str, context: Context) {
-        if context.lost_bereq() && name.starts_with("bereq.") {
-            self.mark("this had changed bereq only: a better place is vcl_backend_fetch, without the req");
+        if !context.lost_bereq() || !name.starts_with("bereq.") {
+            return;
         }
+        let is_removed =
+            name.strip_prefix("be").and_then(|name| removed_header(name, Filter::FETCH)).is_some();
+        self.mark(if context == Context::Miss && is_removed {
+            "fetches into the cache remove this: set it in vcl_backend_fetch, from a copy in another header"
+        } else {
+            "this had changed bereq only: a better place is vcl_backend_fetch, without the req"
+        });
+    }
+
+    /// Returns whether a value is a director that chooses by values that the text may change later.
+    fn chooses_early(&self, value: usize) -> bool {
+        let director = self.directors.get(self.word(value));
+        director.is_some_and(|director| self.may_change_after(director.selectors(), value))
     }
 
     fn call(&mut self, whole: &Statement) {
@@ -169,6 +190,7 @@ impl Rewriter<'_> {
             "vcl_error" => "vcl_synth",
             other => other,
         };
+        self.out.has_called = true;
         self.write("call");
         self.replace(whole.at + 1, new.as_bytes());
         (whole.at + 2..=whole.semicolon).for_each(|token| self.copy(token));

@@ -89,7 +89,7 @@ const STATEMENTS: &[(&str, &str, &str)] = &[
         "purge.hard(); return (synth(200, \"Purged.\"));",
     ),
     ("vcl_hit", "purge; error 200 \"Purged.\";", "purge.hard(); return (synth(200, \"Purged.\"));"),
-    ("vcl_hit", "if (!obj.cacheable) { return (pass); }", "if (!(obj.ttl > 0s)) { return (pass); }"),
+    ("vcl_hit", "if (!obj.cacheable) { return (pass); }", "if (!true) { return (pass); }"),
     (
         "vcl_miss",
         "purge; error 404 \"Not in cache.\";",
@@ -114,6 +114,7 @@ const STATEMENTS: &[(&str, &str, &str)] = &[
         "if (!beresp.cacheable) { return (hit_for_pass); }",
         "if (!(beresp.ttl > 0s)) { return (pass(120s)); }",
     ),
+    ("vcl_fetch", "if (!obj.valid) { error obj.status; }", "if (!true) { return (error(beresp.status)); }"),
     ("vcl_fetch", "return (pass);", "return (pass(120s));"),
     ("vcl_fetch", "set beresp.cacheable = false;", "set beresp.uncacheable = true;"),
     (
@@ -142,6 +143,33 @@ fn statements_have_their_new_form_and_load() {
     }
 }
 
+/// Lifetimes that the text has set make no error page cacheable.
+#[test]
+fn cacheable_depends_on_the_status_after_a_change_of_the_lifetime() {
+    let statuses = [200, 203, 300, 301, 302, 404, 410].map(|status| format!("beresp.status == {status}"));
+    let condition = format!("if (!({})) {{ return (pass(120s)); }}", statuses.join(" || "));
+    let test = "if (!obj.cacheable) { pass; }";
+    for old in [
+        // MediaWiki's
+        format!("sub vcl_fetch {{ if (obj.ttl < 48h) {{ set obj.ttl = 48h; }} {test} }}"),
+        format!("sub vcl_fetch {{ set beresp.ttl = 1h; }}\nsub vcl_fetch {{ {test} }}"),
+        format!("sub vcl_fetch {{ call h; {test} }}\nsub h {{ set obj.ttl = 1h; }}"),
+        format!("sub h {{ {test} }}\nsub vcl_fetch {{ set obj.ttl = 1h; call h; }}"),
+    ] {
+        let new = loads(&format!("{BACKEND}{old}\n"));
+        assert!(new.contains(&condition), "{new}");
+    }
+    for old in [
+        format!("sub vcl_fetch {{ {test} set obj.ttl = 1h; }}"),
+        format!("sub h {{ }}\nsub vcl_fetch {{ call h; {test} }}"),
+        format!("sub vcl_fetch {{ set obj.http.ttl = \"1\"; {test} }}"),
+        format!("sub vcl_hit {{ set obj.ttl = 1h; }}\nsub vcl_fetch {{ {test} }}"),
+    ] {
+        let new = loads(&format!("{BACKEND}{old}\n"));
+        assert!(new.contains("if (!(beresp.ttl > 0s)) { return (pass"), "{new}");
+    }
+}
+
 #[test]
 fn errors_of_both_sides_remain() {
     let old = format!(
@@ -160,6 +188,84 @@ fn errors_of_both_sides_remain() {
     ] {
         assert!(new.contains(part), "{part}\n{new}");
     }
+}
+
+/// Errors of the client's side are not stored, but those of fetches are.
+#[test]
+fn lifetimes_of_errors_remain_for_fetches() {
+    for name in ["ttl", "grace"] {
+        let new = loads(&format!("{BACKEND}sub vcl_error {{\n    set obj.{name} = 5s;\n    deliver;\n}}\n"));
+        assert!(new.contains(&format!("    # set obj.{name} = 5s;\n    return (deliver);")), "{new}");
+        assert!(new.contains(&format!("vcl_backend_error {{\n    set beresp.{name} = 5s;\n")), "{new}");
+        assert_eq!(new.matches(MARK).count(), 1, "{new}");
+    }
+}
+
+/// A retry runs no vcl_recv, where the text selects another backend.
+#[test]
+fn restarts_of_fetches_are_marked_if_the_other_side_counts_them() {
+    let choice = "{ if (req.restarts == 1) { set req.backend = default; } }";
+    let recv = format!("sub vcl_recv {choice}");
+    for old in [
+        format!("{recv}\nsub vcl_fetch {{\n    restart;\n}}"),
+        format!("sub vcl_fetch {{\n    return (restart);\n}}\nsub h {choice}\nsub vcl_recv {{ call h; }}"),
+        format!("{recv}\nsub vcl_error {{\n    restart;\n}}"),
+    ] {
+        let new = loads(&format!("{BACKEND}{old}\n"));
+        assert_eq!(new.matches(MARK).count(), 1, "{new}");
+        let mark = new.find("    # UPGRADE: vcl_recv does not run again").expect("a mark");
+        assert!(new[mark..].contains("bereq.retries\n    return (retry);\n"), "{new}");
+    }
+    // The copy of vcl_error counts retries itself.
+    let new = loads(&format!("{BACKEND}sub vcl_error {{ if (req.restarts == 0) {{ restart; }} }}\n"));
+    assert!(!new.contains(MARK), "{new}");
+}
+
+/// The request of vcl_backend_response is a copy, which the client's side does not see.
+#[test]
+fn changes_of_the_clients_request_in_a_fetch_are_marked_if_others_read_it() {
+    let deliver = "sub vcl_deliver { set resp.http.Y = req.http.x; }\n";
+    for change in ["set req.http.X = \"1\";", "unset req.http.X;"] {
+        let fetch = format!("{BACKEND}sub vcl_fetch {{\n    {change}\n}}\n");
+        let new = loads(&format!("{fetch}{deliver}"));
+        let change = change.replace("req.", "bereq.");
+        assert!(
+            new.contains(&format!("change beresp, and read resp in vcl_deliver\n    {change}\n")),
+            "{new}"
+        );
+        assert_eq!(new.matches(MARK).count(), 1, "{new}");
+        for unread in ["", "sub vcl_deliver { set req.http.X = req.http.Z; }\n"] {
+            assert!(!loads(&format!("{fetch}{unread}")).contains(MARK), "{unread}");
+        }
+    }
+    let error = format!("{BACKEND}{deliver}sub vcl_error {{ set req.http.X = \"1\"; }}\n");
+    assert_eq!(loads(&error).matches(MARK).count(), 1, "only the copy of vcl_error is a fetch");
+}
+
+#[test]
+fn headers_that_fetches_remove_are_marked() {
+    for header in ["Cache-Control", "Range", "if-modified-since", "If-None-Match", "Proxy-Authorization"] {
+        let test = format!("if (req.http.{header} ~ \"a\") {{ }}");
+        let new = loads(&format!("{BACKEND}sub vcl_fetch {{\n    {test}\n}}\nsub vcl_recv {{ {test} }}\n"));
+        assert_eq!(new.matches(MARK).count(), 1, "{new}");
+        assert!(new.contains(&format!("have no {header}: copy it")), "{new}");
+    }
+    // A mark between the values of a sum moves their text.
+    let new = loads(&format!(
+        "{BACKEND}sub vcl_fetch {{\n    error 503 req.http.Range \"b\" obj.status \"c\";\n}}\n"
+    ));
+    let expected = "return (error(503, bereq.http.Range + \"b\" + beresp.status + \"c\"));\n";
+    assert!(new.contains(expected), "{new}");
+    // vcl_miss has them still, and requests of passes too.
+    let new = loads(&format!("{BACKEND}sub vcl_miss {{\n    set bereq.http.X = req.http.Range;\n}}\n"));
+    assert!(
+        new.contains("{\n    # UPGRADE: this had") && new.contains("    set req.http.X = req.http.Range;"),
+        "{new}"
+    );
+    let new = loads(&format!("{BACKEND}sub vcl_miss {{\n    set bereq.http.Range = req.http.Range;\n}}\n"));
+    assert!(new.contains("{\n    # UPGRADE: fetches into the cache remove this"), "{new}");
+    let new = loads(&format!("{BACKEND}sub vcl_pass {{\n    set bereq.http.X = req.http.Range;\n}}\n"));
+    assert!(new.contains("set bereq.http.X = bereq.http.Range;") && !new.contains(MARK), "{new}");
 }
 
 #[test]
@@ -316,6 +422,29 @@ fn a_director_that_was_the_default_remains_it() {
 }
 
 #[test]
+fn a_choice_before_changes_of_its_values_is_marked() {
+    let member = "{ { .backend = default; } }";
+    let declared = format!(
+        "{BACKEND}director c client {member}\ndirector h hash {member}\ndirector r random {member}\n\
+         sub urls {{ set req.url = \"/\"; }}\n"
+    );
+    for (old, marks) in [
+        ("sub vcl_recv { set req.backend = c; set client.identity = req.http.a; }", 1),
+        ("sub vcl_recv { set client.identity = req.http.a; set req.backend = c; }", 0),
+        ("sub vcl_recv { set req.backend = c; set req.url = \"/a\"; call urls; }", 0),
+        ("sub vcl_recv { if (req.http.a) { set req.backend = h; } set req.http.HOST = \"a\"; }", 1),
+        ("sub vcl_recv { set req.backend = h; } sub vcl_recv { set req.url = \"/a\"; }", 1),
+        ("sub vcl_recv { set req.backend = h; call urls; }", 1),
+        ("sub vcl_recv { call urls; set req.backend = h; }", 0),
+        ("sub choose { set req.backend = h; } sub vcl_recv { call choose; set req.url = \"/a\"; }", 1),
+        ("sub vcl_recv { set req.backend = r; set req.url = \"/a\"; set client.identity = \"a\"; }", 0),
+    ] {
+        let new = loads(&format!("{declared}{old}\n"));
+        assert_eq!(new.matches(MARK).count(), marks, "{new}");
+    }
+}
+
+#[test]
 fn names_that_no_longer_exist_are_marked() {
     for (sub, old) in [
         ("vcl_fetch", "if (req.esi_level == 0) { esi; }"),
@@ -323,10 +452,21 @@ fn names_that_no_longer_exist_are_marked() {
         ("vcl_fetch", "set beresp.http.a = bereq.backend.name;"),
         ("vcl_recv", "set req.http.a = req.backend.name;"),
         ("vcl_fetch", "set beresp.storage_hint = beresp.http.a;"),
+        ("vcl_fetch", "set beresp.http.a = beresp.backend.ip \"b\";"),
+        ("vcl_recv", "set req.http.x-forwarded-for = client.ip;"),
     ] {
         let new = upgraded(&format!("{BACKEND}sub {sub} {{\n    {old}\n}}\n"));
         assert_eq!(new.matches(MARK).count(), 1, "{old}\n{new}");
     }
+    // A mark before the first value of a sum moves the text of the sum.
+    let new = upgraded(&format!(
+        "{BACKEND}sub vcl_fetch {{\n    set beresp.http.a = beresp.backend.ip \"b\";\n}}\n"
+    ));
+    assert!(new.contains("    set beresp.http.a = \"\" + beresp.backend.ip + \"b\";\n"), "{new}");
+    let old = format!(
+        "vcl 4.0;\n{BACKEND}sub vcl_backend_response {{ if (beresp.backend.ip == \"::1\") {{ }} }}\n"
+    );
+    assert_eq!(upgraded(&old).matches(MARK).count(), 1);
     let old =
         format!("vcl 4.0;\n{BACKEND}sub vcl_backend_response {{ set beresp.storage_hint = \"disk\"; }}\n");
     let new = upgrade("old.vcl", old.as_bytes()).unwrap();

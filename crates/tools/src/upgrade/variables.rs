@@ -13,17 +13,25 @@ pub enum New {
     Gone(&'static str),
 }
 
-/// Returns what the value of a variable has become.
-pub fn value(name: &str, context: Context) -> New {
+/// The responses that were cacheable in Varnish 2 when `vcl_fetch` began.
+const CACHEABLE: &str = "(beresp.status == 200 || beresp.status == 203 || beresp.status == 300 || beresp.status == 301 || \
+    beresp.status == 302 || beresp.status == 404 || beresp.status == 410)";
+
+/// Returns what the value of a variable has become. `may_have_lifetime` is whether the text may have set the lifetime of
+/// the response before.
+pub fn value(name: &str, context: Context, may_have_lifetime: bool) -> New {
     let same = New::Name(rename(name, context));
     match name {
         "req.backend.healthy" if context.is_backend() => {
             New::With("std", "std.healthy(bereq.backend)".to_owned())
         }
         "req.backend.healthy" => New::With("std", "std.healthy(req.backend_hint)".to_owned()),
-        "beresp.cacheable" => New::Name("(beresp.ttl > 0s)".to_owned()),
-        "obj.cacheable" if context == Context::Fetch => New::Name("(beresp.ttl > 0s)".to_owned()),
-        "obj.cacheable" => New::Name("(obj.ttl > 0s)".to_owned()),
+        // Other objects are not stored. The ttl of a stored object is negative during grace.
+        "obj.cacheable" if context != Context::Fetch => New::Name("true".to_owned()),
+        // Responses that could not be read did not reach the subroutine.
+        "obj.valid" | "beresp.valid" => New::Name("true".to_owned()),
+        "obj.cacheable" | "beresp.cacheable" if may_have_lifetime => New::Name(CACHEABLE.to_owned()),
+        "obj.cacheable" | "beresp.cacheable" => New::Name("(beresp.ttl > 0s)".to_owned()),
         "server.port" => New::With("std", "std.port(server.ip)".to_owned()),
         "client.port" => New::With("std", "std.port(client.ip)".to_owned()),
         _ => gone(name, context).map_or(same, New::Gone),
@@ -40,6 +48,10 @@ fn gone(name: &str, context: Context) -> Option<&'static str> {
         "req.esi_level" if context.is_backend() => {
             "there is no bereq.esi_level; set a header from req.esi_level in vcl_recv and compare that"
         }
+        "obj.ttl" | "obj.grace" | "obj.keep" if context == Context::Error => {
+            "vcl_synth has no lifetime: its responses are not stored; those of vcl_backend_error are"
+        }
+        "beresp.backend.ip" => "there is no beresp.backend.ip in VCL 4.1; compare beresp.backend.name",
         "beresp.backend.port" => "there is no beresp.backend.port; compare beresp.backend.name",
         "bereq.backend.name" | "req.backend.name" => {
             "a backend is its own name as text: set a header to bereq.backend and compare that"
