@@ -139,6 +139,32 @@ fn each_rule_is_in_the_program() {
 }
 
 #[test]
+fn rules_that_meet_are_in_the_program() {
+    let text =
+        vcl(&[("purge-from", "::1"), ("tags", "Cache-Tag"), ("stale", "1h"), ("cache", "status:4xx=9s")]);
+    for expected in [
+        "set req.http.Host = req.http.Host.lower();",
+        "std.collect(req.http.Cache-Tag, \" \");",
+        "std.collect(beresp.http.Cache-Tag, \" \");",
+        "beresp.http.CDN-Cache-Control !~ \"(?i)(private|no-store)\"",
+        "beresp.http.CDN-Cache-Control !~ \"(?i)(no-cache|(must|proxy)-revalidate)\"",
+        "beresp.ttl > 0.1s && beresp.status < 400",
+        "set beresp.ttl = 9s;\n        return",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    let text = vcl(&[("ignore-cookies", "_ga*"), ("cache", "/req.url=0")]);
+    assert!(
+        text.contains("if (!(req.url ~ \"^/req\\x2eurl([/?]|$)\")) {\n        if (req.http.Cookie)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("if (!(bereq.url ~ \"^/req\\x2eurl([/?]|$)\")) {\n        header.remove("),
+        "{text}"
+    );
+}
+
+#[test]
 fn all_rules_and_many_servers_are_a_program() {
     let all = [
         ("probe", "/health"),
