@@ -76,3 +76,16 @@ fn pages_that_are_never_cached_keep_their_cookies() {
     assert_eq!(site.ask("GET", "/a", "Cookie: _ga=1\r\n").header("Set-Cookie"), None);
     assert_eq!(site.get("/a"), site.get("/a"));
 }
+
+#[test]
+fn patterns_match_letters_that_clients_encode() {
+    let app = App::start(MINUTE);
+    let options = ["--backend", &app.url(), "--except", "/käse", "--except", "/^\\/(brot|öl)$/", "--except"];
+    let site = Site::start(&[&options[..], &["/two words"]].concat(), &[]);
+    for path in ["/k%C3%A4se/1", "/k%c3%a4se", "/käse", "/%C3%B6l", "/brot", "/two%20words"] {
+        assert_ne!(site.get(path), site.get(path), "{path}");
+    }
+    for path in ["/kse", "/k%C3%B6se", "/%C3%B6le"] {
+        assert_eq!(site.get(path), site.get(path), "{path}");
+    }
+}

@@ -104,6 +104,8 @@ fn wrong_values_have_a_hint() {
         ("purge-from", "10.0.0.1/8", "more bits"),
         ("purge-from", "10.0.0.0/33", "not a network"),
         ("tags", "xkey", "without purge-from"),
+        ("except", "/^[äö]/", "a set has one"),
+        ("except", "/^[[:alpha:]\\ä]/", "a set has one"),
     ] {
         let wrong = site(&[(name, value)]).expect_err(value);
         assert!(wrong.what.contains(what) && !wrong.hint.is_empty(), "{name} {value}: {wrong:?}");
@@ -136,6 +138,21 @@ fn each_rule_is_in_the_program() {
         let text = vcl(rules);
         assert!(text.contains(expected), "{rules:?}: {expected}\n{text}");
     }
+}
+
+#[test]
+fn patterns_contain_the_form_that_clients_send() {
+    for (pattern, expected) in [
+        ("/käse", "\"^/k(?:ä|(?i:%C3%A4))se([/?]|$)\""),
+        ("/a b", "\"^/a(?:\\x20|(?i:%20))b([/?]|$)\""),
+        ("/^\\/ä+$/", "\"^\\/(?:ä|(?i:%C3%A4))+$\""),
+        ("/^[]a]ä[^]b]ö$/", "\"^[]a](?:ä|(?i:%C3%A4))[^]b](?:ö|(?i:%C3%B6))$\""),
+        ("/^[[:alpha:]\\]]€$/", "\"^[[:alpha:]\\]](?:€|(?i:%E2%82%AC))$\""),
+    ] {
+        let text = vcl(&[("except", pattern)]);
+        assert!(text.contains(&format!("req.url ~ {expected}")), "{pattern}\n{text}");
+    }
+    vcl(&[("except", &format!("/{}", "ä".repeat(499)))]);
 }
 
 #[test]
