@@ -5,6 +5,7 @@ use super::wrong::Wrong;
 
 /// The longest time in seconds: ten years.
 const MAX_SECONDS: f64 = 315_360_000.0;
+const MAX_DECIMALS: usize = 3;
 const UNITS: [(&str, f64); 7] = [
     ("ms", 0.001),
     ("s", 1.0),
@@ -39,6 +40,13 @@ impl Time {
             return Err(Wrong::new(
                 format!("`{}` is not a usable time", shown(text)),
                 "the longest time is 10y",
+            ));
+        }
+        // VCL has no more of them.
+        if digits.split_once('.').is_some_and(|(_, decimals)| decimals.len() > MAX_DECIMALS) {
+            return Err(Wrong::new(
+                format!("`{}` has more than {MAX_DECIMALS} decimals", shown(text)),
+                "write fewer, or a smaller unit such as ms",
             ));
         }
         Ok(Time(if number == 0.0 { "0s".to_owned() } else { format!("{digits}{unit}") }))

@@ -104,6 +104,10 @@ fn wrong_values_have_a_hint() {
         ("purge-from", "10.0.0.1/8", "more bits"),
         ("purge-from", "10.0.0.0/33", "not a network"),
         ("tags", "xkey", "without purge-from"),
+        ("tags", "Content-Length", "another meaning"),
+        ("tags", "host", "another meaning"),
+        ("stale", "1.2345s", "more than 3 decimals"),
+        ("cache", "/a=0.0001h", "more than 3 decimals"),
         ("except", "/^[äö]/", "a set has one"),
         ("except", "/^[[:alpha:]\\ä]/", "a set has one"),
     ] {
