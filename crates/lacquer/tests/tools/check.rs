@@ -91,3 +91,16 @@ fn unknown_hosts_and_other_folders_are_no_obstacle() {
     folder.file("part.vcl", "");
     assert!(folder.lacquer("check main.vcl").out.contains("write \"./part.vcl\""));
 }
+
+#[test]
+fn a_brace_that_is_never_closed_is_the_only_error() {
+    let folder = Folder::new("tools-brace");
+    folder.file(
+        "open.vcl",
+        format!("{GOOD}sub vcl_recv {{\n  if (true) {{\n    return (pass);\n}}\nsub vcl_hit {{\n}}\n"),
+    );
+    let ran = folder.lacquer("check open.vcl");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.out.contains("--> open.vcl:3:14") && ran.out.contains("never closed"), "{ran:?}");
+    assert!(ran.out.ends_with("open.vcl: 1 error\n") && !ran.out.contains("<builtin>"), "{ran:?}");
+}

@@ -154,12 +154,16 @@ fn diagnose(name: &str, text: &[u8], settings: &Settings) -> Vec<Diagnostic> {
     if let Some(path) = &settings.vcl_path {
         options.vcl_path = path;
     }
-    let mut diagnostics = match lacquer_vcl::compile(absolute.as_deref().unwrap_or(name), text, &options) {
+    let full_name = absolute.as_deref().unwrap_or(name);
+    let mut diagnostics = match lacquer_vcl::compile(full_name, text, &options) {
         Ok(mut compiled) => {
             compiled.warnings.extend(lacquer_vcl::lint(&compiled.program));
             compiled.warnings
         }
-        Err(diagnostics) => diagnostics,
+        Err(errors) => match lacquer_tools::unclosed_brace(full_name, text, &errors) {
+            Some(error) => vec![error],
+            None => errors,
+        },
     };
     if let Some(absolute) = absolute.filter(|absolute| absolute != name) {
         let names = Names { absolute, given: name };
