@@ -5,11 +5,11 @@ use crate::colors;
 use crate::config;
 use crate::failure::Failure;
 use crate::findings::{count, print, verdict};
+use crate::format::{contents, read};
 use lacquer_manager::{Machine, show};
 use lacquer_tools::{Offline, report};
 use lacquer_vcl::{Diagnostic, Options, Resolver, Severity};
-use std::fs;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -95,18 +95,6 @@ pub fn errors_of(file: &str, text: &[u8], storages: &[String]) -> Result<Vec<Dia
     let mut diagnostics = diagnose(file, text, &settings);
     diagnostics.retain(|d| d.severity == Severity::Error);
     Ok(diagnostics)
-}
-
-fn read(file: &str) -> Result<Vec<u8>, Failure> {
-    contents(file).map_err(|error| Failure::new(format_args!("{file}: {error}")))
-}
-
-fn contents(file: &str) -> io::Result<Vec<u8>> {
-    if file == "-" {
-        let mut bytes = Vec::new();
-        return io::stdin().read_to_end(&mut bytes).map(|_| bytes);
-    }
-    fs::read(file)
 }
 
 /// The daemon's options that a VCL file depends on.
