@@ -1,6 +1,7 @@
 //! The tools for VCL texts, which the daemon does not need: they are functions from texts to texts.
 #![forbid(unsafe_code)]
 
+mod braces;
 pub mod doctor;
 pub mod editor;
 mod format;
@@ -11,6 +12,7 @@ pub mod settings;
 pub mod site;
 mod upgrade;
 
+pub use braces::unclosed_brace;
 pub use format::format;
 pub use offline::Offline;
 pub use upgrade::{MARK, Upgraded, upgrade};

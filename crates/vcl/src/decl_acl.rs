@@ -128,6 +128,9 @@ impl Default for Flags {
     }
 }
 
+/// Maximum number of warnings about folded entries, except in the text of `vcl.load`. Each contains the whole lines of two
+/// entries, so that a list on one line would need quadratic space.
+const MOST_FOLDS: usize = 100;
 const VALID_FLAGS: &str = "Valid ACL flags are `log`, `fold`, `pedantic` and `table`:\n";
 const VALID_FOLD_FLAGS: &str = "The only ACL fold sub-flag is `report`:\n";
 
@@ -354,6 +357,25 @@ impl Compiler<'_> {
         Ok(())
     }
 
+    fn most_folds(&self) -> usize {
+        if self.input.options.max_errors == 1 { usize::MAX } else { MOST_FOLDS }
+    }
+
+    /// Counts a folded entry. Returns whether a warning shows it.
+    fn may_show_fold(&mut self) -> bool {
+        let most = self.most_folds();
+        self.report.may_show_fold(most)
+    }
+
+    /// Warns of the folded entries beyond those that were shown.
+    pub fn count_other_folds(&mut self) {
+        let count = self.report.folds_beyond(self.most_folds());
+        if count > 0 {
+            self.add_text(format!("Warning: {count} more entries of ACLs are folded.\n"));
+            self.finish_note();
+        }
+    }
+
     /// Folds two adjacent networks in the tree. Returns whether the right one remains.
     fn fold(&mut self, tree: &mut Tree, left: Network, right: Network, flags: Flags) -> Res<bool> {
         let mut left = left;
@@ -364,7 +386,7 @@ impl Compiler<'_> {
             }
             match left.relation(&right) {
                 Relation::Inside => {
-                    if flags.fold_report {
+                    if flags.fold_report && self.may_show_fold() {
                         self.add_text("ACL entry:\n");
                         self.show(tree[&right].address);
                         self.add_text("supersedes / removes:\n");
@@ -378,7 +400,7 @@ impl Compiler<'_> {
                         return Ok(false);
                     };
                     left.bits -= 1;
-                    if flags.fold_report {
+                    if flags.fold_report && self.may_show_fold() {
                         let bits = left.bits - 8;
                         self.add_text("ACL entry:\n");
                         self.show(kept.address);

@@ -95,6 +95,7 @@ fn compile_source(source: SourceText, options: &Options) -> Result<Compiled, Vec
     if compiler.report.errors() < options.max_errors {
         compiler.check_program();
     }
+    compiler.count_other_folds();
     if compiler.report.errors() > 0 {
         return Err(compiler.report.into_diagnostics());
     }

@@ -23,7 +23,8 @@ pub struct Options<'a> {
     /// Labels that `return (vcl(name))` may use.
     pub labels: &'a [String],
     pub max_include_depth: usize,
-    /// Number of errors after which compilation stops. With 1, the text is that of `vcl.load`.
+    /// Number of errors after which compilation stops. With 1, the text is that of `vcl.load`; otherwise few of many
+    /// warnings about folded entries of ACLs are given.
     pub max_errors: usize,
 }
 

@@ -9,6 +9,8 @@ pub(crate) type LateError = (String, TokenId, TokenId);
 pub(crate) struct Report {
     diagnostics: Vec<Diagnostic>,
     errors: usize,
+    /// The number of folded entries of ACLs.
+    folds: usize,
     draft: Diagnostic,
     focus: Option<Place>,
     late_error: Option<LateError>,
@@ -19,6 +21,7 @@ impl Report {
         Report {
             diagnostics: Vec::new(),
             errors: 0,
+            folds: 0,
             draft: Diagnostic::new(Severity::Error),
             focus: None,
             late_error: None,
@@ -31,6 +34,17 @@ impl Report {
 
     pub fn into_diagnostics(self) -> Vec<Diagnostic> {
         self.diagnostics
+    }
+
+    /// Counts a folded entry of an ACL. Returns whether at most `most` were folded.
+    pub fn may_show_fold(&mut self, most: usize) -> bool {
+        self.folds = self.folds.saturating_add(1);
+        self.folds <= most
+    }
+
+    /// Returns the number of folded entries beyond `most`.
+    pub fn folds_beyond(&self, most: usize) -> usize {
+        self.folds.saturating_sub(most)
     }
 
     /// Adds text to the current diagnostic.

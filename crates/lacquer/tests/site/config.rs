@@ -119,6 +119,34 @@ fn all_mistakes_of_a_file_are_reported_at_once() {
 }
 
 #[test]
+fn settings_that_need_others_are_found_with_their_lines() {
+    let folder = Folder::new("site");
+    for (text, expected) in [
+        ("\nlog-to = \"syslog\"\n", "log-to: needs log"),
+        ("\nhsts = true\n", "hsts: needs https"),
+        ("\nhttps = \"localhost\"\nemail = \"me@example.org\"\n", "https: localhost cannot be combined"),
+        ("https = \"localhost\"\nhsts = true\n", "hsts: cannot be used for localhost"),
+        ("\nsecret = \"/etc/hostname\"\n", "secret: needs admin"),
+        ("\nstale = \"1.2345s\"\n", "more than 3 decimals"),
+        ("purge-from = \"127.0.0.1\"\ntags = \"Content-Length\"\n", "tags: this header has another meaning"),
+    ] {
+        folder.file("lacquer.toml", text);
+        let (code, out, _) = lacquer(&folder, &["check", "lacquer.toml"]);
+        assert!(
+            code == Some(1) && out.contains(expected) && out.contains("lacquer.toml:2:"),
+            "{text}: {out}"
+        );
+        let (code, out, err) = lacquer(&folder, &["run"]);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{text}: {err}");
+        assert!(err.contains(expected) && err.contains("lacquer.toml:2:"), "{text}: {err}");
+    }
+    // An option may be the one that a setting needs.
+    folder.file("lacquer.toml", "log-to = \"syslog\"\n");
+    let (code, out, err) = lacquer(&folder, &["run", "--log", "json", "--print-vcl"]);
+    assert!(code == Some(0) && out.contains("vcl 4.1;"), "{err}");
+}
+
+#[test]
 fn wrong_parameters_are_found_before_the_start() {
     let folder = Folder::new("site");
     for (param, expected) in [

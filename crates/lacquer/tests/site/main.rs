@@ -5,6 +5,7 @@ mod config;
 mod documents;
 mod errors;
 mod logs;
+mod rules;
 mod tasks;
 
 use std::fs;
@@ -85,9 +86,12 @@ impl Site {
 
     /// Sends a request, with more headers.
     pub fn ask(&self, method: &str, path: &str, more: &str) -> Response {
+        self.ask_host("a.example", method, path, more)
+    }
+
+    pub fn ask_host(&self, host: &str, method: &str, path: &str, more: &str) -> Response {
         let mut client = Client::connect(self.address).expect("it listens");
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nHost: a.example\r\n{more}Connection: close\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n");
         client.send(&request).expect("it reads");
         client.response_to(method).expect("it responds")
     }

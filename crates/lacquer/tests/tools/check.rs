@@ -1,5 +1,7 @@
 //! `lacquer check`.
 
+use std::fmt::Write as _;
+
 use super::{Commands as _, Folder};
 
 const GOOD: &str = "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\n";
@@ -90,4 +92,44 @@ fn unknown_hosts_and_other_folders_are_no_obstacle() {
     assert_eq!(folder.lacquer("check -p default_ttl=1 main.vcl").code, Some(2));
     folder.file("part.vcl", "");
     assert!(folder.lacquer("check main.vcl").out.contains("write \"./part.vcl\""));
+}
+
+#[test]
+fn a_brace_that_is_never_closed_is_the_only_error() {
+    let folder = Folder::new("tools-brace");
+    folder.file(
+        "open.vcl",
+        format!("{GOOD}sub vcl_recv {{\n  if (true) {{\n    return (pass);\n}}\nsub vcl_hit {{\n}}\n"),
+    );
+    let ran = folder.lacquer("check open.vcl");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.out.contains("--> open.vcl:3:14") && ran.out.contains("never closed"), "{ran:?}");
+    assert!(ran.out.ends_with("open.vcl: 1 error\n") && !ran.out.contains("<builtin>"), "{ran:?}");
+}
+
+#[test]
+fn a_long_line_with_many_folded_entries_is_checked_quickly() {
+    let folder = Folder::new("tools-fold");
+    let mut entries = String::new();
+    for n in 0..5000 {
+        let _ = write!(entries, "\"10.0.{}.{}\";", n / 250, n % 250);
+    }
+    let text = format!(
+        "{GOOD}acl many {{ {entries} }}\nsub vcl_recv {{ if (client.ip ~ many) {{ return (pass); }} }}\n"
+    );
+    folder.file("long.vcl", text);
+    let ran = folder.lacquer("check long.vcl");
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.out.contains("more entries of ACLs are folded"), "{}", ran.out.len());
+    assert!(ran.out.ends_with("long.vcl: correct, with 101 warnings\n"), "{}", ran.out.len());
+}
+
+#[test]
+fn a_file_that_is_too_large_is_not_read() {
+    let folder = Folder::new("tools-large");
+    let file = folder.file("large.vcl", GOOD);
+    let large = std::fs::OpenOptions::new().write(true).open(file).expect("it exists");
+    large.set_len((64 << 20) + 1).expect("the file system has holes");
+    let ran = folder.lacquer("check large.vcl");
+    assert!(ran.code == Some(2) && ran.out.contains("larger than 64 MiB"), "{ran:?}");
 }

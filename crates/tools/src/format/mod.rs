@@ -175,6 +175,52 @@ sub y {
     }
 
     #[test]
+    fn a_block_of_comments_ends_below_them() {
+        let text = "vcl 4.1;\nbackend a none;\nsub vcl_recv {\n# one\n\n\n# two\n    }\n\
+                    sub b { /* same */ }\nsub c { # end\n}\nsub d {\n/* a */ }\nsub e { if (a) {\n# f\n} }\n\
+                    acl g {\n# h\n}\n";
+        let expected = "vcl 4.1;
+backend a none;
+
+sub vcl_recv {
+    # one
+
+    # two
+}
+
+sub b { /* same */ }
+
+sub c { # end
+}
+
+sub d {
+    /* a */
+}
+
+sub e {
+    if (a) {
+        # f
+    }
+}
+
+acl g {
+    # h
+}
+";
+        assert_eq!(formatted(text), expected);
+        let packaged = include_str!("../../../../packaging/default.vcl");
+        assert_eq!(formatted(packaged), packaged);
+    }
+
+    #[test]
+    fn comments_on_one_line_are_read_once() {
+        let text = format!("sub a {{{}}}", "/* b */".repeat(100_000));
+        let begin = std::time::Instant::now();
+        assert!(format("test.vcl", text.as_bytes()).is_ok());
+        assert!(begin.elapsed() < std::time::Duration::from_secs(10), "{:?}", begin.elapsed());
+    }
+
+    #[test]
     fn strings_and_line_breaks_in_expressions_are_kept() {
         let text = "sub a{synthetic({\"<p>\n  x\"}+\"\"\"a\"b\n\"\"\");if(a.b==1||\n(c&&\nd)){std.log(\n\"x\"\n,\ny=1\n);}\
                     return(synth(301,\"x\"));new d=directors.random();d.add_backend(b,1.0);return(vcl(x));}";

@@ -60,6 +60,7 @@ fn path(given: &str) -> String {
         match c {
             '*' => text.push_str("[^?]*"),
             '?' => text.push_str("[^?]"),
+            c if may_be_encoded(c) => text.push_str(&encoded_too(c)),
             c => text.push_str(&escaped(c)),
         }
     }
@@ -67,6 +68,21 @@ fn path(given: &str) -> String {
         return text;
     }
     text + if given.starts_with('*') { "(\\?|$)" } else { "([/?]|$)" }
+}
+
+/// Returns whether clients send a character as bytes after percent signs, because no URL contains it (RFC 3986 section 2).
+fn may_be_encoded(c: char) -> bool {
+    !c.is_ascii() || " \"<>\\^`{|}".contains(c)
+}
+
+/// Returns an expression that matches a character as it is, and the form that clients send.
+fn encoded_too(c: char) -> String {
+    let mut buffer = [0; 4];
+    let mut text = format!("(?:{}|(?i:", escaped(c));
+    for byte in c.encode_utf8(&mut buffer).bytes() {
+        let _ = write!(text, "%{byte:02X}");
+    }
+    text + "))"
 }
 
 /// Returns an expression that matches a character.
@@ -79,7 +95,8 @@ pub fn escaped(c: char) -> String {
     }
 }
 
-/// Replaces quotes in a regular expression by escapes that match the same.
+/// Replaces quotes in a regular expression by escapes that match the same, and characters outside ASCII by expressions
+/// that also match the form that clients send.
 fn regex(given: &str) -> Result<String, Wrong> {
     if given.contains("\\Q") {
         return Err(Wrong::new(
@@ -89,21 +106,59 @@ fn regex(given: &str) -> Result<String, Wrong> {
     }
     let mut text = String::new();
     let mut chars = given.chars();
+    let mut is_in_set = false;
     while let Some(c) = chars.next() {
-        match c {
-            '"' => text.push_str("\\x22"),
+        let c = match c {
             '\\' => match chars.next() {
-                Some('"') => text.push_str("\\x22"),
+                Some(next) if next == '"' || !next.is_ascii() => next,
                 Some(next) => {
                     let _ = write!(text, "\\{next}");
+                    continue;
                 }
                 None => return Err(Wrong::new("it ends with a backslash", "write two for one")),
             },
-            c => text.push(c),
+            '[' => {
+                text.push('[');
+                text.push_str(begin_of_set(&mut chars, is_in_set));
+                is_in_set = true;
+                continue;
+            }
+            ']' => {
+                is_in_set = false;
+                c
+            }
+            c => c,
+        };
+        match c {
+            '"' => text.push_str("\\x22"),
+            c if c.is_ascii() => text.push(c),
+            c if is_in_set => {
+                return Err(Wrong::new(
+                    format!("`{c}` is several bytes in a URL, and a set has one"),
+                    "write alternatives instead of a set: (ä|ö) for [äö]",
+                ));
+            }
+            c => text.push_str(&encoded_too(c)),
         }
     }
     check(&text)?;
     Ok(text)
+}
+
+/// Takes what follows an opening bracket if it could be mistaken for the end of a set of characters: a bracket as the first
+/// character, or a class such as `[:alpha:]` within a set.
+fn begin_of_set<'g>(chars: &mut std::str::Chars<'g>, is_in_set: bool) -> &'g str {
+    let rest = chars.as_str();
+    let len = if is_in_set {
+        let class = rest.strip_prefix(':').and_then(|class| class.split_once(":]"));
+        let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'^');
+        class.filter(|(name, _)| is_name(name)).map_or(0, |(name, _)| name.len() + 3)
+    } else {
+        let inverted = usize::from(rest.starts_with('^'));
+        inverted + usize::from(rest[inverted..].starts_with(']'))
+    };
+    *chars = rest[len..].chars();
+    &rest[..len]
 }
 
 /// Compiles a regular expression as VCL does.

@@ -5,6 +5,7 @@ use super::wrong::Wrong;
 
 /// The longest time in seconds: ten years.
 const MAX_SECONDS: f64 = 315_360_000.0;
+const MAX_DECIMALS: usize = 3;
 const UNITS: [(&str, f64); 7] = [
     ("ms", 0.001),
     ("s", 1.0),
@@ -41,6 +42,13 @@ impl Time {
                 "the longest time is 10y",
             ));
         }
+        // VCL has no more of them.
+        if digits.split_once('.').is_some_and(|(_, decimals)| decimals.len() > MAX_DECIMALS) {
+            return Err(Wrong::new(
+                format!("`{}` has more than {MAX_DECIMALS} decimals", shown(text)),
+                "write fewer, or a smaller unit such as ms",
+            ));
+        }
         Ok(Time(if number == 0.0 { "0s".to_owned() } else { format!("{digits}{unit}") }))
     }
 
@@ -63,8 +71,43 @@ pub enum Subject {
     Url(Pattern),
     /// A regular expression for the media type.
     Type(String),
-    /// A condition of VCL.
-    Status(String),
+    Status(Statuses),
+}
+
+/// A range of statuses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Statuses {
+    first: u16,
+    last: u16,
+}
+
+impl Statuses {
+    /// Parses a status, or a class such as `4xx`.
+    fn parse(text: &str) -> Result<Statuses, Wrong> {
+        let class = text.strip_suffix("xx").or_else(|| text.strip_suffix("XX"));
+        let class = class.filter(|class| class.len() == 1).and_then(|class| class.parse().ok());
+        match (class, text.parse::<u16>()) {
+            (Some(class @ 2..=5), _) => Ok(Statuses { first: class * 100, last: class * 100 + 99 }),
+            (None, Ok(status @ 200..=599)) if text.len() == 3 => Ok(Statuses { first: status, last: status }),
+            _ => Err(Wrong::new(
+                format!("`{}` is not a status", shown(text)),
+                "write one such as status:404, or a class such as status:4xx",
+            )),
+        }
+    }
+
+    pub fn have_errors(self) -> bool {
+        self.last >= 400
+    }
+
+    /// Returns the condition of VCL.
+    pub fn condition(self) -> String {
+        let Statuses { first, last } = self;
+        if first == last {
+            return format!("beresp.status == {first}");
+        }
+        format!("beresp.status >= {first} && beresp.status <= {last}")
+    }
 }
 
 /// A rule.
@@ -84,7 +127,7 @@ impl Rule {
         let subject = if let Some(media) = what.strip_prefix("type:") {
             Subject::Type(media_type(media)?)
         } else if let Some(status) = what.strip_prefix("status:") {
-            Subject::Status(status_condition(status)?)
+            Subject::Status(Statuses::parse(status)?)
         } else {
             Subject::Url(Pattern::parse(what)?)
         };
@@ -106,18 +149,4 @@ fn media_type(text: &str) -> Result<String, Wrong> {
     }
     let parts = text.chars().map(|c| if c == '*' { "[^;]*".to_owned() } else { escaped(c) });
     Ok(format!("(?i)^{}\\s*(;|$)", parts.collect::<String>()))
-}
-
-fn status_condition(text: &str) -> Result<String, Wrong> {
-    let class = text.strip_suffix("xx").or_else(|| text.strip_suffix("XX"));
-    match (class, text.parse::<u16>()) {
-        (Some(class @ ("2" | "3" | "4" | "5")), _) => {
-            Ok(format!("beresp.status >= {class}00 && beresp.status <= {class}99"))
-        }
-        (None, Ok(status @ 200..=599)) if text.len() == 3 => Ok(format!("beresp.status == {status}")),
-        _ => Err(Wrong::new(
-            format!("`{}` is not a status", shown(text)),
-            "write one such as status:404, or a class such as status:4xx",
-        )),
-    }
 }

@@ -69,8 +69,26 @@ impl Site {
     }
 }
 
-/// Returns the name of a header field.
+/// Headers with a meaning of their own. They cannot be removed from responses, or are in each request.
+const NO_TAGS: [&str; 11] = [
+    "Cache-Control",
+    "Connection",
+    "Content-Encoding",
+    "Content-Length",
+    "Content-Type",
+    "Date",
+    "ETag",
+    "Host",
+    "Set-Cookie",
+    "Transfer-Encoding",
+    "Vary",
+];
+
+/// Returns the name of a header field for tags.
 fn header(value: &str) -> Result<String, Wrong> {
+    if NO_TAGS.iter().any(|name| name.eq_ignore_ascii_case(value)) {
+        return Err(Wrong::new("this header has another meaning", "write a name such as xkey or Cache-Tag"));
+    }
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if value.starts_with(|c: char| c.is_ascii_alphabetic()) && value.len() < 100 && value.chars().all(is_name)
     {

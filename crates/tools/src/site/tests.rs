@@ -104,6 +104,12 @@ fn wrong_values_have_a_hint() {
         ("purge-from", "10.0.0.1/8", "more bits"),
         ("purge-from", "10.0.0.0/33", "not a network"),
         ("tags", "xkey", "without purge-from"),
+        ("tags", "Content-Length", "another meaning"),
+        ("tags", "host", "another meaning"),
+        ("stale", "1.2345s", "more than 3 decimals"),
+        ("cache", "/a=0.0001h", "more than 3 decimals"),
+        ("except", "/^[äö]/", "a set has one"),
+        ("except", "/^[[:alpha:]\\ä]/", "a set has one"),
     ] {
         let wrong = site(&[(name, value)]).expect_err(value);
         assert!(wrong.what.contains(what) && !wrong.hint.is_empty(), "{name} {value}: {wrong:?}");
@@ -136,6 +142,47 @@ fn each_rule_is_in_the_program() {
         let text = vcl(rules);
         assert!(text.contains(expected), "{rules:?}: {expected}\n{text}");
     }
+}
+
+#[test]
+fn patterns_contain_the_form_that_clients_send() {
+    for (pattern, expected) in [
+        ("/käse", "\"^/k(?:ä|(?i:%C3%A4))se([/?]|$)\""),
+        ("/a b", "\"^/a(?:\\x20|(?i:%20))b([/?]|$)\""),
+        ("/^\\/ä+$/", "\"^\\/(?:ä|(?i:%C3%A4))+$\""),
+        ("/^[]a]ä[^]b]ö$/", "\"^[]a](?:ä|(?i:%C3%A4))[^]b](?:ö|(?i:%C3%B6))$\""),
+        ("/^[[:alpha:]\\]]€$/", "\"^[[:alpha:]\\]](?:€|(?i:%E2%82%AC))$\""),
+    ] {
+        let text = vcl(&[("except", pattern)]);
+        assert!(text.contains(&format!("req.url ~ {expected}")), "{pattern}\n{text}");
+    }
+    vcl(&[("except", &format!("/{}", "ä".repeat(499)))]);
+}
+
+#[test]
+fn rules_that_meet_are_in_the_program() {
+    let text =
+        vcl(&[("purge-from", "::1"), ("tags", "Cache-Tag"), ("stale", "1h"), ("cache", "status:4xx=9s")]);
+    for expected in [
+        "set req.http.Host = req.http.Host.lower();",
+        "std.collect(req.http.Cache-Tag, \" \");",
+        "std.collect(beresp.http.Cache-Tag, \" \");",
+        "beresp.http.CDN-Cache-Control !~ \"(?i)(private|no-store)\"",
+        "beresp.http.CDN-Cache-Control !~ \"(?i)(no-cache|(must|proxy)-revalidate)\"",
+        "beresp.ttl > 0.1s && beresp.status < 400",
+        "set beresp.ttl = 9s;\n        return",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    let text = vcl(&[("ignore-cookies", "_ga*"), ("cache", "/req.url=0")]);
+    assert!(
+        text.contains("if (!(req.url ~ \"^/req\\x2eurl([/?]|$)\")) {\n        if (req.http.Cookie)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("if (!(bereq.url ~ \"^/req\\x2eurl([/?]|$)\")) {\n        header.remove("),
+        "{text}"
+    );
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl Site {
         }
         if self.is_cookieless() {
             body.push_str("    # --ignore-cookies\n");
-            body.push_str(&self.unless_never("    unset req.http.Cookie;\n"));
+            body.push_str(&self.unless_never("req.url", "    unset req.http.Cookie;\n"));
         } else if let Some(cookies) = &self.cookies {
             let expression = cookies.expression();
             let mut part =
@@ -124,7 +124,7 @@ impl Site {
                  unset req.http.Cookie;\n        }}\n    }}\n"
             );
             body.push_str("    # --ignore-cookies: drop cookies that the pages do not depend on.\n");
-            body.push_str(&part);
+            body.push_str(&self.unless_never("req.url", &part));
         }
         if self.has_types() || self.drops_some() {
             body.push_str("    # A visitor with other cookies may get pages of their own.\n");
@@ -132,8 +132,8 @@ impl Site {
         }
     }
 
-    /// Returns the statements, without effect on URLs that are never cached.
-    fn unless_never(&self, statements: &str) -> String {
+    /// Returns the statements, without effect on URLs that are never cached. `url` is the variable with the URL.
+    fn unless_never(&self, url: &str, statements: &str) -> String {
         let mut chain = String::new();
         let mut has_never = false;
         for rule in &self.rules {
@@ -141,13 +141,17 @@ impl Site {
             if rule.time.is_zero() {
                 has_never = true;
                 chain.push_str(if chain.is_empty() { "" } else { " || " });
-                let _ = write!(chain, "req.url ~ {}", pattern.quoted());
+                let _ = write!(chain, "{url} ~ {}", pattern.quoted());
             }
         }
         if !has_never {
             return statements.to_owned();
         }
-        format!("    if (!({chain})) {{\n    {statements}    }}\n")
+        let mut text = format!("    if (!({chain})) {{\n");
+        for line in statements.lines() {
+            let _ = writeln!(text, "    {line}");
+        }
+        text + "    }\n"
     }
 
     /// Returns whether a rule makes pages cacheable whatever their URL.
@@ -157,13 +161,16 @@ impl Site {
 
     fn write_purge(&self, body: &mut String) {
         body.push_str(
-            "    if (req.method == \"PURGE\") {\n        if (client.ip !~ purgers) {\n            \
+            "    if (req.method == \"PURGE\") {\n        if (req.http.Host) {\n            \
+             # Pages are stored below lower-case names.\n            \
+             set req.http.Host = req.http.Host.lower();\n        }\n        if (client.ip !~ purgers) {\n            \
              return (synth(403, \"This address may not purge\"));\n        }\n",
         );
         if let Some(header) = &self.tags {
             let _ = write!(
                 body,
                 "        # --tags: curl -X PURGE -H '{header}: TAG TAG' URL\n        if (req.http.{header}) {{\n            \
+                 std.collect(req.http.{header}, \" \");\n            \
                  set req.http.X-Purged = xkey.purge(req.http.{header});\n            \
                  return (synth(200, \"Purged by tag: \" + req.http.X-Purged));\n        }}\n"
             );
@@ -175,7 +182,7 @@ impl Site {
              return (synth(400, \"Only plain characters can be beside *\"));\n            }\n            \
              set req.http.X-Purged = regsuball(req.url, \"[.?+]\", \"[\\0]\");\n            \
              set req.http.X-Purged = \"^\" + regsuball(req.http.X-Purged, \"[*]\", \".*\") + \"$\";\n            \
-             if (std.ban(\"req.http.host == \" + req.http.Host.lower() + \" && req.url ~ \" + req.http.X-Purged)) {\n                \
+             if (std.ban(\"req.http.host == \" + req.http.Host + \" && req.url ~ \" + req.http.X-Purged)) {\n                \
              return (synth(200, \"Purged all that match\"));\n            }\n            \
              return (synth(400, std.ban_error()));\n        }\n        return (purge);\n    }\n",
         );
@@ -201,7 +208,11 @@ impl Site {
             );
         }
         if let Some(header) = self.tags.as_ref().filter(|header| !header.eq_ignore_ascii_case("xkey")) {
-            let _ = writeln!(body, "    # --tags {header}\n    set beresp.http.xkey = beresp.http.{header};");
+            let _ = write!(
+                body,
+                "    # --tags {header}: blanks and commas separate tags.\n    std.collect(beresp.http.{header}, \" \");\n    \
+                 set beresp.http.xkey = beresp.http.{header};\n"
+            );
         }
         if self.is_compressed {
             let _ = write!(
@@ -216,8 +227,9 @@ impl Site {
             let _ = write!(
                 cached,
                 "    # Serve a copy for this time after its end, while it is fetched again or the server is down.\n    \
-                 if (beresp.ttl > 0.1s && beresp.http.Cache-Control !~ \"(?i)(no-cache|(must|proxy)-revalidate)\") {{\n        \
+                 if (beresp.ttl > 0.1s && beresp.status < 400 && {}) {{\n        \
                  set beresp.grace = {};\n    }}\n",
+                without_directives("no-cache|(must|proxy)-revalidate", "        "),
                 stale.vcl()
             );
         }
@@ -239,13 +251,12 @@ impl Site {
     fn write_set_cookie(&self, body: &mut String) {
         let Some(cookies) = &self.cookies else { return };
         body.push_str("    # A copy for all must not set a cookie of one visitor.\n");
-        if self.is_cookieless() {
-            let statement = "    unset beresp.http.Set-Cookie;\n";
-            body.push_str(&self.unless_never(statement).replace("req.url", "bereq.url"));
+        let statement = if self.is_cookieless() {
+            "    unset beresp.http.Set-Cookie;\n".to_owned()
         } else {
-            let _ =
-                writeln!(body, "    header.remove(beresp.http.Set-Cookie, \"{}=\");", cookies.expression());
-        }
+            format!("    header.remove(beresp.http.Set-Cookie, \"{}=\");\n", cookies.expression())
+        };
+        body.push_str(&self.unless_never("bereq.url", &statement));
     }
 
     fn write_rules(&self, body: &mut String) {
@@ -266,7 +277,9 @@ impl Site {
                     body.push_str("        unset beresp.http.Set-Cookie;\n");
                 }
                 let _ = writeln!(body, "        set beresp.ttl = {};", rule.time.vcl());
-                if let Some(stale) = &self.stale {
+                // An error is not served after its end.
+                let is_error = matches!(&rule.subject, Subject::Status(statuses) if statuses.have_errors());
+                if let Some(stale) = self.stale.as_ref().filter(|_| !is_error) {
                     let _ = writeln!(body, "        set beresp.grace = {};", stale.vcl());
                 }
             }
@@ -289,19 +302,27 @@ impl Site {
     }
 }
 
+/// Returns the condition that a response has none of these directives, in either of the fields that the feature rfc9111
+/// obeys.
+fn without_directives(expression: &str, indent: &str) -> String {
+    let without = |field| format!("beresp.http.{field} !~ \"(?i)({expression})\"");
+    format!("{} &&\n{indent}{}", without("Cache-Control"), without("CDN-Cache-Control"))
+}
+
 /// Returns the condition of a rule for a response. Only a rule that never caches applies to every one.
 fn condition(rule: &Rule) -> String {
     let what = match &rule.subject {
         Subject::Url(pattern) => format!("bereq.url ~ {}", pattern.quoted()),
         Subject::Type(expression) => format!("beresp.http.Content-Type ~ \"{expression}\""),
-        Subject::Status(condition) => condition.clone(),
+        Subject::Status(statuses) => statuses.condition(),
     };
     if rule.time.is_zero() {
         return what;
     }
     let is_good = "beresp.status < 400 && beresp.status != 206";
     let for_all = "beresp.http.Vary !~ \"[*]\"";
-    let is_public = "!beresp.http.Set-Cookie && beresp.http.Cache-Control !~ \"(?i)(private|no-store)\"";
+    let is_public =
+        format!("!beresp.http.Set-Cookie && {}", without_directives("private|no-store", "        "));
     match rule.subject {
         Subject::Url(_) => format!("{what} && {is_good} &&\n        {for_all}"),
         Subject::Type(_) => format!("{what} && {is_good} &&\n        {for_all} &&\n        {is_public}"),

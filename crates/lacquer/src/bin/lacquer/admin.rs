@@ -20,12 +20,7 @@ impl Admin {
     /// Returns the management port that the options name, and checks that it is free.
     pub fn of(values: &Values) -> Result<Option<Admin>, Failure> {
         let secret = values.one("secret").map(str::to_owned);
-        let Some(text) = values.one("admin") else {
-            return match secret {
-                Some(_) => Err(Failure::new("--secret needs --admin")),
-                None => Ok(None),
-            };
-        };
+        let Some(text) = values.one("admin") else { return Ok(None) };
         let listen = parse(text)?;
         if let Some(file) = secret.as_deref().filter(|file| !Path::new(file).is_file()) {
             let hint = format!("(umask 077; head -c 32 /dev/urandom | base64 > {file}) writes one");

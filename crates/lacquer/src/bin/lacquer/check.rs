@@ -5,11 +5,11 @@ use crate::colors;
 use crate::config;
 use crate::failure::Failure;
 use crate::findings::{count, print, verdict};
+use crate::format::{contents, read};
 use lacquer_manager::{Machine, show};
 use lacquer_tools::{Offline, report};
 use lacquer_vcl::{Diagnostic, Options, Resolver, Severity};
-use std::fs;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -97,18 +97,6 @@ pub fn errors_of(file: &str, text: &[u8], storages: &[String]) -> Result<Vec<Dia
     Ok(diagnostics)
 }
 
-fn read(file: &str) -> Result<Vec<u8>, Failure> {
-    contents(file).map_err(|error| Failure::new(format_args!("{file}: {error}")))
-}
-
-fn contents(file: &str) -> io::Result<Vec<u8>> {
-    if file == "-" {
-        let mut bytes = Vec::new();
-        return io::stdin().read_to_end(&mut bytes).map(|_| bytes);
-    }
-    fs::read(file)
-}
-
 /// The daemon's options that a VCL file depends on.
 struct Settings {
     storages: Vec<String>,
@@ -154,12 +142,16 @@ fn diagnose(name: &str, text: &[u8], settings: &Settings) -> Vec<Diagnostic> {
     if let Some(path) = &settings.vcl_path {
         options.vcl_path = path;
     }
-    let mut diagnostics = match lacquer_vcl::compile(absolute.as_deref().unwrap_or(name), text, &options) {
+    let full_name = absolute.as_deref().unwrap_or(name);
+    let mut diagnostics = match lacquer_vcl::compile(full_name, text, &options) {
         Ok(mut compiled) => {
             compiled.warnings.extend(lacquer_vcl::lint(&compiled.program));
             compiled.warnings
         }
-        Err(diagnostics) => diagnostics,
+        Err(errors) => match lacquer_tools::unclosed_brace(full_name, text, &errors) {
+            Some(error) => vec![error],
+            None => errors,
+        },
     };
     if let Some(absolute) = absolute.filter(|absolute| absolute != name) {
         let names = Names { absolute, given: name };

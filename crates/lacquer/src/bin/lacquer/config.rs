@@ -1,6 +1,5 @@
 //! `lacquer.toml`: options of `lacquer run` in a file. Those of the command line and of the environment have precedence.
 
-use std::fs;
 use std::path::Path;
 
 use lacquer_inspect::access_log::Format;
@@ -12,8 +11,10 @@ use lacquer_vcl::Diagnostic;
 
 use crate::admin;
 use crate::args::Values;
+use crate::combinations::{self, Conflict};
 use crate::failure::Failure;
 use crate::findings;
+use crate::format::read;
 use crate::https;
 use crate::listen::Listen;
 use crate::parameters::{Parameters, Refused};
@@ -27,15 +28,21 @@ pub fn complete(mut values: Values) -> Result<Values, Failure> {
         None if Path::new(FILE).is_file() => FILE.to_owned(),
         None => return Ok(values),
     };
-    let bytes = fs::read(&file).map_err(|error| Failure::new(format_args!("{file}: {error}")))?;
-    let contents = parse(&bytes, &file);
+    let bytes = read(&file)?;
+    let contents = parse(&bytes, &file, &values);
     if !contents.diagnostics.is_empty() {
         findings::print(&contents.diagnostics);
         return Err(Failure::new(format_args!("{file}: {}", findings::verdict(&contents.diagnostics))));
     }
+    add_settings(&mut values, &contents.settings);
+    Ok(values)
+}
+
+/// Adds the settings of a file that no option replaces.
+fn add_settings(values: &mut Values, settings: &[Setting]) {
     let given = values.clone();
     let has = |name: &str| given.has(name);
-    for setting in contents.settings {
+    for setting in settings {
         // A VCL file, or another origin, replaces what the file says about either.
         let is_replaced = match setting.name {
             "vcl" | "backend" => has("vcl") || has("backend"),
@@ -49,12 +56,11 @@ pub fn complete(mut values: Values) -> Result<Values, Failure> {
     }
     // The last value of a parameter counts.
     given.many("p").iter().for_each(|param| values.add("p", param));
-    Ok(values)
 }
 
 /// Returns the mistakes in a file.
 pub fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
-    parse(bytes, file).diagnostics
+    parse(bytes, file, &Values::default()).diagnostics
 }
 
 /// The options of a file, and what is wrong with them.
@@ -63,9 +69,13 @@ struct Checked {
     diagnostics: Vec<Diagnostic>,
 }
 
-/// Reads a file and checks all of its values.
-fn parse(bytes: &[u8], file: &str) -> Checked {
+/// Reads a file and checks all of its values, beside the options that are given.
+fn parse(bytes: &[u8], file: &str, given: &Values) -> Checked {
     let Contents { mut settings, mut mistakes } = settings::read(bytes);
+    if mistakes.is_empty() {
+        // A setting that could not be read is not missing.
+        mistakes.extend(conflicts(&settings, given));
+    }
     mistakes.extend(settings::site(&settings).1);
     mistakes.extend(settings.iter().filter_map(|setting| Some(setting.mistake(check_value(setting).err()?))));
     mistakes.extend(order_parameters(&mut settings));
@@ -97,6 +107,19 @@ fn order_parameters(settings: &mut Vec<Setting>) -> Vec<Mistake> {
         }
         waiting = refused.into_iter().map(|(setting, _)| setting).collect();
     }
+}
+
+/// Finds settings that need others, or that exclude them.
+fn conflicts(settings: &[Setting], given: &Values) -> Vec<Mistake> {
+    let mut all = given.clone();
+    add_settings(&mut all, settings);
+    let mistake = |Conflict { option, what, hint }: Conflict| {
+        let setting = settings.iter().find(|setting| setting.name == option)?;
+        // Settings have no dashes.
+        let what = what.replace("--", "");
+        Some(setting.mistake(Wrong { what, hint: hint.to_owned() }))
+    };
+    combinations::find(&all).into_iter().filter_map(mistake).collect()
 }
 
 /// Finds a VCL file beside backends or rules.

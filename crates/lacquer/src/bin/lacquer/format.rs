@@ -53,15 +53,19 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
 
 /// Reads a file, or standard input if its name is a dash.
 pub fn read(file: &str) -> Result<Vec<u8>, Failure> {
-    let failed = |error: io::Error| Failure::new(format_args!("{file}: {error}"));
+    contents(file).map_err(|error| Failure::new(format_args!("{file}: {error}")))
+}
+
+/// As [`read`], with an error that does not name the file.
+pub fn contents(file: &str) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let input: Box<dyn Read> = match file {
         "-" => Box::new(io::stdin()),
-        file => Box::new(fs::File::open(file).map_err(failed)?),
+        file => Box::new(fs::File::open(file)?),
     };
-    input.take(MAX_SIZE + 1).read_to_end(&mut text).map_err(failed)?;
+    input.take(MAX_SIZE + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MAX_SIZE {
-        return Err(Failure::new(format_args!("{file}: larger than {} MiB", MAX_SIZE >> 20)));
+        return Err(io::Error::other(format!("larger than {} MiB", MAX_SIZE >> 20)));
     }
     Ok(text)
 }

@@ -8,6 +8,7 @@ mod args;
 mod attend;
 mod check;
 mod colors;
+mod combinations;
 mod config;
 mod daemon_log;
 mod demo;

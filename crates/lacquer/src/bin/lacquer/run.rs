@@ -5,6 +5,7 @@ use crate::admin::Admin;
 use crate::args::Values;
 use crate::attend;
 use crate::check;
+use crate::combinations;
 use crate::config;
 use crate::demo;
 use crate::environment;
@@ -46,6 +47,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         |name| std::env::var(name).ok(),
         |file| Path::new(file).exists(),
     ))?;
+    combinations::check(values)?;
     let log = log_format(values)?;
     let mut https = https::plan(values)?;
     let listens = match &https {
@@ -129,9 +131,7 @@ fn log_format(values: &Values) -> Result<Option<(&str, &str)>, Failure> {
     Target::parse(target).map_err(|hint| {
         Failure::new(format_args!("--log-to {}: not a destination", target.escape_debug())).hint(hint)
     })?;
-    let Some(log) = values.one("log") else {
-        return if values.has("log-to") { Err(Failure::new("--log-to needs --log")) } else { Ok(None) };
-    };
+    let Some(log) = values.one("log") else { return Ok(None) };
     Format::parse(log).map_err(|hint| {
         Failure::new(format_args!("--log {}: not a format", log.escape_debug())).hint(hint)
     })?;

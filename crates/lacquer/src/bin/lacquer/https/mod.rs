@@ -24,7 +24,7 @@ const HTTP: u16 = 80;
 /// The ports for localhost if this user may not use those below 1024.
 const HIGH_HTTPS: u16 = 8443;
 const HIGH_HTTP: u16 = 8080;
-const LOCALHOST: &str = "localhost";
+pub const LOCALHOST: &str = "localhost";
 /// The file with the listeners of localhost, for `-A`.
 const OPTIONS: &str = "tls.conf";
 /// The folder for certificates of a daemon that root starts.
@@ -57,29 +57,13 @@ pub struct Https {
     without_http3: Vec<String>,
 }
 
-/// Evaluates the options. Returns `None` without `--https`, which the others need.
+/// Evaluates the options, whose combinations are checked. Returns `None` without `--https`.
 pub fn plan(values: &Values) -> Result<Option<Https>, Failure> {
     let given = values.many("https");
     if given.is_empty() {
-        let companions = ["https-listen", "no-http3", "hsts", "staging", "email"];
-        return match companions.iter().find(|name| values.has(name)) {
-            Some(name) => Err(Failure::new(format_args!("--{name} needs --https"))
-                .hint("name the site: --https example.org, or --https localhost")),
-            None => Ok(None),
-        };
+        return Ok(None);
     }
     let is_local = given.iter().any(|names| names == LOCALHOST);
-    if is_local && (given.len() > 1 || values.has("staging") || values.has("email")) {
-        return Err(Failure::new(
-            "--https localhost cannot be combined with other names, --staging or --email",
-        )
-        .hint("an authority of your own signs its certificate"));
-    }
-    let has_hsts = values.has("hsts");
-    if is_local && has_hsts {
-        return Err(Failure::new("--hsts cannot be used for localhost")
-            .hint("browsers would refuse every other server on this machine that has no https"));
-    }
     let parse = |(option, default): (&str, Listen)| match values.many(option) {
         [] => Ok(vec![default]),
         given => given.iter().map(|text| Listen::parse(option, text)).collect(),
@@ -94,7 +78,7 @@ pub fn plan(values: &Values) -> Result<Option<Https>, Failure> {
         listens.iter_mut().filter_map(|listen| listen.add_http3().err()).collect()
     };
     let source = if is_local { local_source()? } else { acme_source(values)? };
-    Ok(Some(Https { source, listens, plain, has_hsts, without_http3 }))
+    Ok(Some(Https { source, listens, plain, has_hsts: values.has("hsts"), without_http3 }))
 }
 
 /// Returns the ports for https and http. Public names need those that browsers and certificate authorities use.

@@ -304,7 +304,10 @@ impl Server {
                 all.extend(lacquer_vcl::lint(&compiled.program));
                 all
             }
-            Err(diagnostics) => diagnostics,
+            Err(errors) => match lacquer_tools::unclosed_brace(root, document.text.as_bytes(), &errors) {
+                Some(error) => vec![error],
+                None => errors,
+            },
         };
         for one in &diagnostics {
             let file = one.file().unwrap_or(root).to_owned();
