@@ -441,6 +441,29 @@ fn an_origin_may_refuse_early_data() {
     served.serves();
 }
 
+/// A client that sends early data and never completes its handshake fails alone: others that wait for the page get it.
+#[test]
+fn others_do_not_get_the_refusal_of_early_data() {
+    let _slot = shared_slot();
+    let wary = Wary::start();
+    let served = wary.served(&["-p", "tls_handshake_timeout=5"]);
+    let client = Client::new(&served, "http/1.1");
+    let (early, _) = client.early(get("/wary/9").as_bytes());
+    assert!(until(|| wary.requests() == (1, 1)), "{:?}", wary.requests());
+    let other = Client::new(&served, "http/1.1");
+    let mut exchange = other.begin();
+    while exchange.tls.is_handshaking() {
+        exchange.send();
+        assert!(exchange.receive());
+    }
+    exchange.ask(&get("/wary/9"));
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(wary.requests(), (1, 1), "it waits");
+    drop(early);
+    exchange.text_until("served later");
+    assert_eq!(wary.requests(), (2, 1));
+}
+
 /// The includes of an early request wait for the handshake, and are not marked.
 #[test]
 fn includes_of_an_early_request_wait() {

@@ -52,7 +52,7 @@ pub fn after_exchange(exchange: Exchange, tried: Tried, is_idempotent: impl FnOn
     match exchange {
         Exchange::Responded => Next::Respond,
         // If a new connection stays silent, another one will too.
-        Exchange::Silent if tried.is_reused && tried.is_repeatable => Next::Repeat(None),
+        Exchange::Silent if tried.is_reused && !tried.is_second && tried.is_repeatable => Next::Repeat(None),
         Exchange::Unprocessed if !tried.is_second && tried.is_repeatable => Next::Repeat(None),
         // The origin may have carried out the request, unlike in the silent case, where it has closed the connection.
         Exchange::Foreign if !tried.is_second && tried.is_repeatable && is_idempotent() => {
@@ -177,6 +177,8 @@ mod tests {
             ((Exchange::Silent, true, false, true), Next::Repeat(None)),
             ((Exchange::Silent, false, false, true), Next::GiveUp),
             ((Exchange::Silent, false, true, true), Next::GiveUp),
+            // A stream of a connection that another request has opened.
+            ((Exchange::Silent, true, true, true), Next::GiveUp),
             // Its body was read from the client and cannot be sent again.
             ((Exchange::Silent, true, false, false), Next::GiveUp),
             ((Exchange::Foreign, true, false, true), foreign),

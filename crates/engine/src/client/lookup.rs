@@ -42,7 +42,7 @@ pub async fn lookup(req: &mut Req) -> Step {
             Some(object) => Lookup::Hit(object),
         };
         match looked_up {
-            Lookup::Hit(object) if !rfc9111::accepts(req, &object, waited) => {
+            Lookup::Hit(object) if !rfc9111::accepts(req, &object) => {
                 break validate(req, &object);
             }
             Lookup::Hit(object) => {

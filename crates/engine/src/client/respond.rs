@@ -236,11 +236,12 @@ const INTERIM_MOST: usize = 16384;
 const INTERIM_FIELDS: usize = 64;
 
 impl Req {
-    /// Sends interim responses of the origin to the client, unless its protocol has none.
-    pub async fn send_interim(&mut self, responses: Vec<Interim>) {
+    /// Sends interim responses of the origin to the client, unless its protocol has none. Returns false if one was sent only
+    /// in part: the client would read what follows as the rest of it.
+    pub async fn send_interim(&mut self, responses: Vec<Interim>) -> bool {
         let is_old = self.client.tx.carrier() == Carrier::Connection && self.request.original.version() < 11;
         if is_old || self.inclusion.into.is_some() {
-            return;
+            return true;
         }
         for Interim { status, fields } in responses {
             let mut ws = Workspace::new(INTERIM_MOST);
@@ -255,11 +256,18 @@ impl Req {
             }
             let mut sink = open(self);
             sink.head(Head::Interim { message: &message, ws: &ws });
-            if sink.flush().await.is_ok() {
+            let is_sent = sink.flush().await.is_ok();
+            if is_sent {
                 self.client.account.resp_header += sink.sent().head;
             }
             self.task.return_output(sink.into_buffer());
+            if !is_sent {
+                self.client.tx.cut();
+                self.client.close = Some(SessClose::RemClose);
+                return false;
+            }
         }
+        true
     }
 
     /// Sends a response that has no body and did not come from VCL. Returns false if the client is gone.

@@ -39,26 +39,23 @@ fn wishes(req: &Req) -> Wishes {
     req.request.http.get(req.task.ws(), h::CACHE_CONTROL).map(Wishes::of).unwrap_or_default()
 }
 
-/// Returns whether the object that a lookup found satisfies the request. `waited` means that the request has waited for
-/// its fetch.
+/// Returns whether the object that a lookup found satisfies the request.
 #[inline]
-pub fn accepts(req: &Req, object: &Object, waited: bool) -> bool {
-    !req.follows_rfc9111() || satisfies(req, object, waited)
+pub fn accepts(req: &Req, object: &Object) -> bool {
+    !req.follows_rfc9111() || satisfies(req, object)
 }
 
 /// Returns whether a part is fresh, and its age satisfies the request.
 pub fn is_fresh_enough(req: &Req, part: &Object) -> bool {
-    let now = req.request.received;
-    part.fresh_until(req.request.rules.limits()) > now && wishes(req).accept_usable(part.lifetime(), now)
+    part.fresh_until(req.request.rules.limits()) > req.request.received && satisfies(req, part)
 }
 
-fn satisfies(req: &Req, object: &Object, waited: bool) -> bool {
-    let now = req.request.received;
-    // The response to another request, which waited requests share, must be validated for each of them if it was stale
-    // when it arrived.
-    let is_shared_stale =
-        waited && object.lifetime().ttl_left(now) < MOMENT && object.lifetime().ttl < MOMENT;
-    !is_shared_stale && wishes(req).accept_usable(object.lifetime(), now)
+/// A response that was stale when it arrived must be validated for each other request: it may be for its own request only
+/// (RFC 9111 section 3.5). One that arrived after this request is fresh by the time of the request, which is that of the
+/// page for its parts.
+fn satisfies(req: &Req, object: &Object) -> bool {
+    let lifetime = object.lifetime();
+    lifetime.ttl >= MOMENT && wishes(req).accept_usable(lifetime, req.request.received)
 }
 
 /// A lifetime below this means that the object was stale when it arrived, in seconds.

@@ -122,7 +122,7 @@ impl Fetch {
                         continue;
                     }
                     // The client may be the reason for the end of its body, or have left.
-                    if !has_body && !self.is_abandoned(None) {
+                    if !has_body && !self.exchange.is_fault_of_client && !self.is_abandoned(None) {
                         origin.outcomes.failed();
                     }
                     Failure::of(exchange)

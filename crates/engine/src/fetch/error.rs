@@ -27,7 +27,9 @@ pub async fn error(f: &mut Fetch) -> Step {
     if f.follows_rfc9111() && !f.attempt.error_action {
         stale::report_failure(f);
     }
-    let awaited = matches!(&f.product.target, Target::Cache(busy) if busy.is_awaited());
+    // Those that wait do not share a failure that only this client has caused.
+    let awaited = !f.exchange.is_fault_of_client
+        && matches!(&f.product.target, Target::Cache(busy) if busy.is_awaited());
     f.response.lifetime = Lifetime::of_error(now, awaited);
     f.product.stale_if_error = 0.0;
     f.response.body.clear();

@@ -98,14 +98,18 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
             }
             loop {
                 match driver.until(FetchEvents::progress).await {
-                    Some(Progress::Interim(responses)) => Box::pin(req.send_interim(responses)).await,
+                    Some(Progress::Interim(responses)) => {
+                        if !Box::pin(req.send_interim(responses)).await {
+                            break None;
+                        }
+                    }
                     Some(Progress::TooEarly) => {
                         let is_complete = Box::pin(req.awaits_handshake()).await;
                         let end = if is_complete { Handshake::Complete } else { Handshake::Failed };
                         driver.events().handshake.set(end);
                     }
-                    Some(Progress::Started(started)) => break Some(started),
-                    None => break None,
+                    Some(Progress::Started(started)) => break Some(Some(started)),
+                    None => break Some(None),
                 }
             }
         });
@@ -116,7 +120,7 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
             while_fetching(&tx, &params, treatment, &later, waiting).await
         }
     };
-    let Some(started) = started else {
+    let Some(started) = started.flatten() else {
         driver.abandon().await;
         driver.detach(req.task.services());
         return Outcome::ClientGone;

@@ -9,7 +9,7 @@ use lacquer_flow::retry::Exchange;
 use lacquer_h2::client::{Failure, Request};
 use lacquer_http::SessClose;
 use lacquer_net::multiplex::{self, Opening, Place, failure_of};
-use lacquer_net::{ConnectError, ConnectStage, Connection};
+use lacquer_net::{ConnectError, ConnectStage, Connection, Taken};
 use lacquer_shm::TxLog;
 use lacquer_sources::clock;
 
@@ -90,6 +90,8 @@ impl Fetch {
     #[cold]
     pub(super) fn fail_stream(&mut self, connection: &mut OriginConnection, e: &io::Error) -> Exchange {
         self.fetch_error(&e.to_string());
+        // The head of the request is too long for this origin.
+        self.exchange.is_fault_of_client |= e.kind() == io::ErrorKind::InvalidInput;
         connection.close_unless_closing(SessClose::RemClose);
         match failure_of(e) {
             Some(failure) if failure.is_unprocessed() => Exchange::Unprocessed,
@@ -108,6 +110,7 @@ async fn connect(
     log: &mut TxLog,
 ) -> Result<OriginConnection, ConnectError> {
     let endpoint = slot.origin().endpoint.id();
+    let wants_new = fresh;
     loop {
         let is_over = |opened, age| limits.lifespan.limit(opened, || age).is_some();
         let place =
@@ -116,7 +119,8 @@ async fn connect(
             Place::Stream(stream) => return Ok(OriginConnection::of_stream(services, stream, slot)),
             Place::Open(opening) => return open(services, slot, limits, opening).await,
             Place::Http1 => {
-                let taken = take_idle(services, &slot, limits.quiet, log);
+                let taken =
+                    if wants_new { Taken::None } else { take_idle(services, &slot, limits.quiet, log) };
                 return wait_or_connect(services, slot, limits, (taken, b""), log).await;
             }
             Place::Wait(opened) => within(limits.connect, opened.wait()).await?,

@@ -76,6 +76,8 @@ pub struct Exchange {
     pub(super) requested: f64,
     /// The type of the origin's last failure, for `Proxy-Status`.
     pub(super) failure: &'static str,
+    /// The client's request is the reason of the failure, which says nothing about the origin and the page.
+    pub(super) is_fault_of_client: bool,
 }
 
 impl Exchange {
@@ -90,6 +92,7 @@ impl Exchange {
             deadline,
             requested: now,
             failure: "",
+            is_fault_of_client: false,
         }
     }
 }

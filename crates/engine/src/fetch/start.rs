@@ -231,6 +231,7 @@ pub async fn start(f: &mut Fetch) -> Step {
     settle(f);
     f.response.http.clear();
     f.attempt.error_action = false;
+    f.exchange.is_fault_of_client = false;
     f.exchange.requested = f.task.stamp("Fetch");
     let responded = f.get_head().await;
     let now = f.task.stamp("Beresp");

@@ -59,6 +59,7 @@ impl Fetch {
     /// Makes 425 the status of the error.
     fn refuse_early(&mut self, why: &str) {
         self.fetch_error(why);
+        self.exchange.is_fault_of_client = true;
         self.response.status = TOO_EARLY;
         self.response.reason = fixed_text_table::reason_text(TOO_EARLY);
     }

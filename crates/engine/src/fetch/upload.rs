@@ -247,6 +247,7 @@ impl Fetch {
     #[cold]
     pub(super) fn body_fault(&mut self, fault: BodyError) -> io::Error {
         if fault.is_of_client() {
+            self.exchange.is_fault_of_client = true;
             self.response.status = self.body_fault_status();
             self.response.reason = fixed_text_table::reason_text(self.response.status);
         }
