@@ -307,9 +307,14 @@ impl Nature {
         [true, false].map(|is_lenient| Program { is_lenient, has_probes: self.has_probes })
     }
 
+    /// The time for which a stale object may replace an error of the origin, in seconds.
+    fn stale_for_errors(&self) -> f64 {
+        if self.follows_rfc9111 { 30.0 } else { 0.0 }
+    }
+
     fn rules(&self) -> Rules {
         Rules {
-            grace: self.programs().map(Program::grace).into_iter().fold(0.0, f64::max),
+            grace: self.programs().map(Program::grace).into_iter().fold(self.stale_for_errors(), f64::max),
             onerror: self.onerror,
             loses_bodies: self.storage <= CRAMPED || self.store_errors() > 0,
             has_excuse: !self.fetches_all(),
@@ -561,6 +566,7 @@ fn params(nature: &Nature) -> io::Result<Params> {
         ("feature", "+esi_disable_xml_check"),
         ("feature", onerror),
         ("feature", rfc9111),
+        ("stale_if_error", &nature.stale_for_errors().to_string()),
     ] {
         params.set(name, value).map_err(io::Error::other)?;
     }
