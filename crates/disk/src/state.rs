@@ -165,6 +165,15 @@ pub enum Phase {
     Failing,
     /// The device has failed, and is not used any more.
     Failed,
+    /// Another process uses the device, and records purges and bans.
+    Retired,
+}
+
+impl Phase {
+    /// Returns whether the device is not used any more, or will not be soon.
+    pub fn is_out(self) -> bool {
+        matches!(self, Self::Failing | Self::Failed | Self::Retired)
+    }
 }
 
 /// Records for the journal.

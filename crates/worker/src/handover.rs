@@ -53,6 +53,8 @@ pub fn hand_over(process: &Process) -> Reply {
 pub fn resume(process: &Process) -> Reply {
     if let Some(handover) = process.handover() {
         handover.udp.resume();
+        // Purges still wait for the next worker: none is answered that a disk has not recorded.
+        process.disks().iter().for_each(|disk| disk.running().disown());
         handover.peers.pause();
         storages(handover, process).for_each(|(stevedore, _)| stevedore.thaw());
     }
