@@ -19,6 +19,19 @@ impl Store {
         }
     }
 
+    /// Records that bans up to a number exist. This store may not have recorded them, because it is newer, or the last
+    /// process has ended before.
+    pub fn count_bans(&self, last: u32) {
+        let mut state = self.state.lock();
+        if last > state.live.last_ban && !state.phase.is_out() {
+            state.live.last_ban = last;
+            // The end of the recovery writes one in any case.
+            state.pending.wants_checkpoint |= state.phase == Phase::Working;
+            drop(state);
+            self.has_records.notify_one();
+        }
+    }
+
     /// Returns the oldest of the bans that the objects were last tested against: newer bans are needed. `u32::MAX` if
     /// none is.
     pub fn oldest_ban(&self) -> u32 {

@@ -183,8 +183,11 @@ impl Store {
             Err(error) => (false, Err(error)),
         };
         match contents {
-            Ok(summary) => {
+            Ok(mut summary) => {
                 let bans = (self.tested_ban(summary.bans.0, true), self.tested_ban(summary.bans.1, true));
+                if !summary.records.is_empty() {
+                    summary.bans = bans;
+                }
                 {
                     let mut state = self.state.lock();
                     state.slots[slot as usize].bans = bans;

@@ -374,7 +374,7 @@ impl State {
             offset: layout.segment,
             is_emptying: false,
             start: u64::MAX,
-            live,
+            live: Live { durable_ban: live.last_ban, ..live },
             known_tags: KnownTags::new(layout),
             pending: Pending::default(),
             is_journaling: false,

@@ -375,10 +375,14 @@ impl Store {
                 return false;
             }
             Ok(Err(journal::NoRoom)) => self.checkpoint(&mut cursor),
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => Ok(live.last_ban),
             Err(error) => Err(error),
         };
-        self.state.lock().is_journaling = false;
+        {
+            let mut state = self.state.lock();
+            state.is_journaling = false;
+            state.live.durable_ban = state.live.durable_ban.max(written.as_ref().copied().unwrap_or(0));
+        }
         drop(cursor);
         if written.is_err() {
             self.fail(pending.holds, Reason::Write);
@@ -452,7 +456,8 @@ impl Store {
         found.lost_journal(&self.layout, &self.cursor.lock())
     }
 
-    fn checkpoint(&self, cursor: &mut Cursor) -> io::Result<()> {
+    /// Writes a checkpoint. Returns the highest number of a ban that is in it.
+    fn checkpoint(&self, cursor: &mut Cursor) -> io::Result<u32> {
         loop {
             let live = {
                 let mut state = self.state.lock();
@@ -461,7 +466,7 @@ impl Store {
             };
             self.raise_for_tags(cursor)?;
             if cursor.checkpoint(&self.layout, &*self.blocks, &live)?.is_ok() {
-                return Ok(());
+                return Ok(live.last_ban);
             }
             self.clear();
         }
