@@ -258,6 +258,24 @@ impl Queue {
         self.known.contains_key(&fingerprint) || self.unfinished.as_ref().is_some_and(is_unfinished)
     }
 
+    /// Returns the variants of the objects that wait, for those of some fingerprints that have any.
+    pub(crate) fn variants(&self, fingerprints: impl Iterator<Item = u64>) -> HashMap<u64, Vec<u32>> {
+        if self.known.is_empty() {
+            return HashMap::new();
+        }
+        let known = fingerprints.filter(|fingerprint| self.known.contains_key(fingerprint));
+        let mut found: HashMap<u64, Vec<u32>> = known.map(|fingerprint| (fingerprint, Vec::new())).collect();
+        if found.is_empty() {
+            return found;
+        }
+        for queued in self.objects.iter().filter(|queued| queued.is_object()) {
+            if let Some(variants) = found.get_mut(&fingerprint(&queued.meta.key)) {
+                variants.push(queued.meta.variant);
+            }
+        }
+        found
+    }
+
     /// Records that parts of a large object are being written, until [`end_large`](Self::end_large).
     pub(crate) fn begin_large(&mut self, queued: &Queued) {
         self.unfinished = Some(Unfinished::of(queued));

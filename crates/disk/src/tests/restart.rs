@@ -283,3 +283,28 @@ fn an_object_keeps_the_number_of_a_ban_that_only_the_cache_knows() {
         assert_eq!((store.past().last_ban, ban_of(&store, 7)), (1, Some(1)));
     }
 }
+
+#[test]
+fn an_object_that_comes_while_the_index_is_read_hides_the_older_one() {
+    let layout =
+        Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 20, created: 1.0, version: 1 };
+    let device = SimulatedDevice::new(layout.size(), 1);
+    layout.create(&device).expect("the device works");
+    let page = |number, len| Box::new(Page { number, head: "head", len });
+    let store = open(device.clone());
+    store.recover();
+    (0..10).for_each(|number| drop(store.commit(page(number, 1000))));
+    Writer::new(Arc::clone(&store)).close();
+    let store = open(device.clone());
+    drop(store.commit(page(3, 2000)));
+    drop(store.commit(page(50, 2000)));
+    store.recover();
+    let lengths = |store: &Arc<Store>, number| -> Vec<u64> {
+        let found = store.candidates(&page_key(number), 1000.0);
+        let loaded = found.iter().filter_map(|candidate| store.load(candidate, &page_key(number)));
+        loaded.map(|loaded| loaded.body_len()).collect()
+    };
+    assert_eq!((lengths(&store, 2), lengths(&store, 3), store.objects()), (vec![1000], vec![], 9));
+    Writer::new(Arc::clone(&store)).close();
+    assert_eq!((lengths(&store, 3), lengths(&store, 50), store.objects()), (vec![2000], vec![2000], 11));
+}
