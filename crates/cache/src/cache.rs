@@ -13,7 +13,7 @@ use crate::bans::{BanList, HeadReader};
 use crate::descriptor::Descriptor;
 use crate::disk::Disks;
 use crate::expiry_events::ExpiryEvents;
-use crate::invalidation::InvalidationListener;
+use crate::invalidation::{InvalidationListener, Invalidations};
 use crate::object::{NO_SLOT, Object, flag};
 use crate::shard::{DeferredWork, SHARDS, Shard, shard_index};
 use crate::slab::Key;
@@ -65,7 +65,7 @@ pub struct Cache {
     pub(crate) pressure: AtomicU32,
     pub(crate) evict_next: AtomicU64,
     pub(crate) tuning: Tuning,
-    pub(crate) invalidation_listeners: Box<[Box<dyn InvalidationListener>]>,
+    pub(crate) invalidations: Invalidations,
     pub(crate) disks: Disks,
 }
 
@@ -102,7 +102,7 @@ impl Cache {
                 lru_interval: AtomicU32::new(0),
                 ban_dups: AtomicBool::new(config.ban_dups),
             },
-            invalidation_listeners: config.invalidation_listeners.into(),
+            invalidations: Invalidations::new(config.invalidation_listeners),
             disks,
         })
     }
