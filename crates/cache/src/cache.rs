@@ -282,7 +282,7 @@ impl Cache {
             entry.object = Some(Arc::clone(&new));
             let key = new.key();
             self.bump_generation(&key);
-            new.keep(shard.tags_of(slot));
+            shard.keep(slot, &*self.bans.heads);
             drop(shard);
             return new;
         }
@@ -373,7 +373,7 @@ impl Cache {
         let Some((shard, slot)) = self.locate(object) else { return };
         let shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
-            object.keep(shard.tags_of(slot));
+            shard.keep(slot, &*self.bans.heads);
         }
     }
 
@@ -520,7 +520,7 @@ impl Busy {
                 }
                 large.push_back((self.slot, object.vxid()));
             }
-            object.keep(shard.tags_of(self.slot));
+            shard.keep(self.slot, &*cache.bans.heads);
             cache.bump_generation(&self.key);
             cache.rush(&mut shard, &self.key, &mut deferred);
         }
