@@ -308,7 +308,7 @@ impl Cache {
     }
 
     #[cold]
-    fn commit_to_disks(&self, object: &Arc<Object>) {
+    pub(crate) fn commit_to_disks(&self, object: &Arc<Object>) {
         let Some((shard, slot)) = self.locate(object) else { return };
         let shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
