@@ -13,7 +13,7 @@ use crate::bans::{BanList, HeadReader};
 use crate::descriptor::Descriptor;
 use crate::disk::Disks;
 use crate::expiry_events::ExpiryEvents;
-use crate::invalidation::InvalidationListener;
+use crate::invalidation::{InvalidationListener, Invalidations};
 use crate::object::{NO_SLOT, Object, flag};
 use crate::shard::{DeferredWork, SHARDS, Shard, shard_index};
 use crate::slab::Key;
@@ -65,7 +65,7 @@ pub struct Cache {
     pub(crate) pressure: AtomicU32,
     pub(crate) evict_next: AtomicU64,
     pub(crate) tuning: Tuning,
-    pub(crate) invalidation_listeners: Box<[Box<dyn InvalidationListener>]>,
+    pub(crate) invalidations: Invalidations,
     pub(crate) disks: Disks,
 }
 
@@ -102,7 +102,7 @@ impl Cache {
                 lru_interval: AtomicU32::new(0),
                 ban_dups: AtomicBool::new(config.ban_dups),
             },
-            invalidation_listeners: config.invalidation_listeners.into(),
+            invalidations: Invalidations::new(config.invalidation_listeners),
             disks,
         })
     }
@@ -282,7 +282,7 @@ impl Cache {
             entry.object = Some(Arc::clone(&new));
             let key = new.key();
             self.bump_generation(&key);
-            new.keep(shard.tags_of(slot));
+            shard.keep(slot, &*self.bans.heads);
             drop(shard);
             return new;
         }
@@ -308,7 +308,7 @@ impl Cache {
     }
 
     #[cold]
-    fn commit_to_disks(&self, object: &Arc<Object>) {
+    pub(crate) fn commit_to_disks(&self, object: &Arc<Object>) {
         let Some((shard, slot)) = self.locate(object) else { return };
         let shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
@@ -373,7 +373,7 @@ impl Cache {
         let Some((shard, slot)) = self.locate(object) else { return };
         let shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
-            object.keep(shard.tags_of(slot));
+            shard.keep(slot, &*self.bans.heads);
         }
     }
 
@@ -520,7 +520,7 @@ impl Busy {
                 }
                 large.push_back((self.slot, object.vxid()));
             }
-            object.keep(shard.tags_of(self.slot));
+            shard.keep(self.slot, &*cache.bans.heads);
             cache.bump_generation(&self.key);
             cache.rush(&mut shard, &self.key, &mut deferred);
         }

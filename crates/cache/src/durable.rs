@@ -24,6 +24,7 @@ impl Cache {
     /// lookup. Stores in memory that are not kept contain none.
     pub fn recover(self: &Arc<Self>) -> io::Result<Recovery> {
         let mut recovery = self.take_over()?;
+        self.count_bans_on_disks();
         for stevedore in &self.stevedores {
             stevedore.recover(
                 &mut |stored, descriptor| match self.reindex(stevedore, stored, descriptor) {

@@ -172,15 +172,17 @@ impl Object {
         self.stored.record().set_key(key);
     }
 
-    /// Makes the object valid for the next process, if its store is kept. The caller holds the lock of its shard, where
-    /// the object is.
-    pub(crate) fn keep(&self, tags: &[Tag]) {
-        if !self.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::DYING | flag::FAILED)
+    /// Returns whether the next process may find the object.
+    pub(crate) fn is_keepable(&self) -> bool {
+        !self.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::DYING | flag::FAILED)
             && self.state() == BodyState::Complete
-        {
-            let tags: Vec<u64> = tags.iter().map(|tag| tag.0).collect();
-            self.stored.keep(((self.flags() & flag::KEPT) >> KEPT_SHIFT) as u8, &tags);
-        }
+    }
+
+    /// Makes a [keepable](Self::is_keepable) object valid for the next process, if its store is kept. The caller holds the
+    /// lock of its shard, where the object is.
+    pub(crate) fn keep(&self, tags: &[Tag]) {
+        let tags: Vec<u64> = tags.iter().map(|tag| tag.0).collect();
+        self.stored.keep(((self.flags() & flag::KEPT) >> KEPT_SHIFT) as u8, &tags);
     }
 
     /// Copies the object into one span of storage, if that is possible and its body is no longer than `limit`.

@@ -1,6 +1,8 @@
 //! Purging: removes or shortens all variants of one key, or all objects with a tag. There may be many objects, so a
 //! purge runs in steps. When the last step is done, the purge has been applied to every object that it found.
 
+use std::sync::Arc;
+
 use lacquer_flow::lookup::Limits;
 
 use crate::cache::{Cache, slot_id};
@@ -37,6 +39,8 @@ pub struct Purging {
     total: usize,
     /// Prevents until the end that objects with the tags are written to disks.
     on_disks: Option<TagPurge>,
+    /// Exists until the end of the purge.
+    pub(crate) in_progress: Option<Arc<()>>,
     pub(crate) ticket: Ticket,
 }
 
@@ -46,7 +50,8 @@ impl Purging {
     }
 
     fn new(purge: Purge, now: f64, of_key: bool, slots: Vec<(u32, Found)>) -> Self {
-        Self { purge, now, of_key, slots, total: 0, on_disks: None, ticket: Ticket::default() }
+        let (on_disks, in_progress, ticket) = (None, None, Ticket::default());
+        Self { purge, now, of_key, slots, total: 0, on_disks, in_progress, ticket }
     }
 
     /// Returns the ticket, which is ready once listeners have recorded the invalidation. Later calls return a ready
@@ -68,6 +73,7 @@ impl Purging {
             }
         }
         self.on_disks = None;
+        self.in_progress = None;
         if self.of_key && matches!(self.purge, Purge::Hard) {
             bump(&cache.counters.n_purges);
             add(&cache.counters.n_obj_purged, self.total as u64);

@@ -8,6 +8,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use lacquer_disk::Dropped;
 
+use crate::bans::HeadReader;
+use crate::disk::variant;
 use crate::heap::Heap;
 use crate::object::{NO_SLOT, Object};
 use crate::slab::{Key, NONE, Slab, key_hash};
@@ -36,6 +38,17 @@ impl DeferredWork {
             waiter.wake();
         }
     }
+}
+
+/// Returns whether the next process takes an object for older than another.
+fn comes_before(object: &Object, other: &Object) -> bool {
+    object.t_origin().total_cmp(&other.t_origin()).then(object.vxid().cmp(&other.vxid())).is_lt()
+}
+
+/// Returns whether a request may match both objects of a key.
+fn are_rivals(a: &Object, b: &Object, heads: &dyn HeadReader) -> bool {
+    let variant_of = |object: &Object| variant::of(heads, object.vary().unwrap_or_default());
+    a.vary() == b.vary() || lacquer_disk::are_rivals(variant_of(a), variant_of(b))
 }
 
 #[derive(Debug)]
@@ -114,6 +127,38 @@ impl Shard {
         self.slab.fill(slot, object);
         self.predicted.remove(&slot);
         self.link_first(slot, &key);
+    }
+
+    /// Makes the object in a slot valid for the next process. That process orders objects by the times of their origin, so
+    /// of two objects that the same requests may match, only the one that was published last stays valid if its time is the
+    /// earlier one.
+    pub(crate) fn keep(&self, slot: u32, heads: &dyn HeadReader) {
+        let Some(object) = &self.slab.get(slot).object else { return };
+        if !object.is_keepable() {
+            return;
+        }
+        let key = self.slab.key(slot);
+        let (mut is_older, mut replaced) = (false, Vec::new());
+        for other in self.slots(&key) {
+            if other == slot {
+                is_older = true;
+                continue;
+            }
+            let Some(found) = &self.slab.get(other).object else { continue };
+            let (first, last) = if is_older { (found, object) } else { (object, found) };
+            if !comes_before(last, first) || !are_rivals(first, last, heads) {
+                continue;
+            }
+            if is_older {
+                replaced.push(found);
+            } else if found.is_keepable() {
+                return;
+            }
+        }
+        object.keep(self.tags_of(slot));
+        for old in replaced {
+            old.stored().forget();
+        }
     }
 
     /// Removes a slot from the list of its key, the heap and the slab.

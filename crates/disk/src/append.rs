@@ -8,7 +8,7 @@ use parking_lot::MutexGuard;
 use crate::blocks::{Aligned, BLOCK};
 use crate::index::Entry;
 use crate::known_tags::SegmentTags;
-use crate::record::{Form, Meta, encode, encode_large, encode_part, fingerprint, relocate};
+use crate::record::{Form, Meta, Parts, encode, encode_large, encode_part, fingerprint, relocate};
 use crate::segment::{self, Extent, FIRST, Summarized, Summary};
 use crate::state::{Flying, Phase, Queued, Source, State};
 use crate::stats::{add, bump};
@@ -152,8 +152,10 @@ impl Appender {
     }
 
     /// Gives an object its place.
-    pub(crate) fn register(&mut self, state: &mut State, queued: &Queued) -> u64 {
+    pub(crate) fn register(&mut self, state: &mut State, queued: &mut Queued) -> u64 {
         let layout = &self.store.layout;
+        // A start that does not know a ban gives its number to another one, which the object must be tested against.
+        queued.meta.ban = queued.meta.ban.min(state.live.durable_ban);
         let log = state.epoch * layout.segment + state.offset;
         let meta = queued.meta;
         let entry = queued.entry(layout.place(log));
@@ -172,12 +174,14 @@ impl Appender {
         let len = queued.len as usize;
         let form = if matches!(queued.source, Source::Large(..)) { Form::Large } else { Form::Object };
         let out = &mut self.buffer.bytes_mut()[self.filled..self.filled + len];
+        let with_meta = |parts| Parts { meta: queued.meta, ..parts };
         let encoded = match &queued.source {
             Source::Content(content) => {
-                encode(layout, log, &content.parts(), out, &mut |from, window| content.read(from, window))
+                let parts = with_meta(content.parts());
+                encode(layout, log, &parts, out, &mut |from, window| content.read(from, window))
             }
             Source::Large(content, places) => {
-                encode_large(layout, log, &content.parts(), places, out);
+                encode_large(layout, log, &with_meta(content.parts()), places, out);
                 Some(())
             }
             // These are taken to the buffer in other ways.

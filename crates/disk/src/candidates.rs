@@ -8,7 +8,7 @@ use crate::store::{Candidate, Store};
 
 impl Store {
     /// Returns whether the index contains an object with the key, variant and time of expiry of another.
-    pub fn has_same(&self, meta: &Meta) -> bool {
+    pub fn has_similar(&self, meta: &Meta) -> bool {
         let found = self.index.get(fingerprint(&meta.key));
         found.iter().any(|entry| entry.variant == meta.variant && entry.expires == meta.expires)
     }

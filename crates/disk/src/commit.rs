@@ -6,7 +6,7 @@ use crate::append::BATCH;
 use crate::index::Entry;
 use crate::part_stream::PartStream;
 use crate::record::{fingerprint, fits, large_record_len, record_len};
-use crate::state::{Content, Dropped, Phase, Queued, Source, counted};
+use crate::state::{Content, Dropped, Queued, Source, counted};
 use crate::stats::bump;
 use crate::store::{Options, Store};
 use crate::stream::StreamedParts;
@@ -44,7 +44,7 @@ impl Store {
         let has_size = (min..=max).contains(&body) && fits;
         let fingerprint = fingerprint(&meta.key);
         let mut state = self.state.lock();
-        if matches!(state.phase, Phase::Failing | Phase::Failed) {
+        if state.phase.is_out() {
             return Dropped::default();
         }
         let bytes = counted(len);

@@ -46,6 +46,8 @@ pub enum Reason {
     Stall,
     /// The journal does not contain what was written to it.
     Journal,
+    /// The process that was to use the device from then on has failed to start.
+    Successor,
 }
 
 /// An event for the log.
@@ -106,6 +108,7 @@ impl fmt::Display for Reason {
             Self::Reads => "too many reads failed",
             Self::Stall => "a read did not end within 30 seconds",
             Self::Journal => "the journal is damaged, and purges and bans are lost",
+            Self::Successor => "it was left to the next worker, which failed to start",
         })
     }
 }

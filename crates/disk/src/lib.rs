@@ -19,6 +19,7 @@
 
 mod ahead;
 mod append;
+mod bans;
 mod blocks;
 mod buffers;
 mod candidates;

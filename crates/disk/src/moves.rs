@@ -82,6 +82,11 @@ impl Moves {
         self.all().any(|moving| moving.key == *key)
     }
 
+    /// Returns whether the head of an object that is moved is at a place.
+    pub(crate) fn has_head_at(&self, place: u64) -> bool {
+        self.all().any(|moving| moving.candidate.entry.place() == place)
+    }
+
     /// Returns whether an object that is moved has parts in the segment of an epoch.
     pub(crate) fn needs(&self, epoch: u64) -> bool {
         self.all().any(|moving| moving.epochs.contains(&epoch))

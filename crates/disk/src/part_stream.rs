@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::large::Stretch;
 use crate::record::{FIXED, Meta, part_len};
-use crate::state::{Phase, Queued};
+use crate::state::Queued;
 use crate::store::Store;
 use crate::stream::{PartSource, StreamedParts};
 
@@ -23,7 +23,7 @@ impl Store {
         meta: Meta,
         source: Box<dyn PartSource>,
     ) -> Option<Arc<PartStream>> {
-        if matches!(self.phase(), Phase::Failing | Phase::Failed) {
+        if self.phase().is_out() {
             return None;
         }
         let parts = Arc::new(StreamedParts::new(self.layout, meta, source));
@@ -48,7 +48,7 @@ impl PartStream {
         let queued = Queued::part(part);
         let refused = {
             let mut state = self.store.state.lock();
-            let is_used = matches!(state.phase, Phase::Recovering | Phase::Working);
+            let is_used = !state.phase.is_out();
             if is_used && !self.is_stopped() {
                 state.queue.push_back(queued);
                 None

@@ -42,10 +42,10 @@ pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64
             }
             continue;
         }
-        if record.form == Form::Large && moves.has(&record.key) {
+        let place = base + record.offset;
+        if record.form == Form::Large && moves.has_head_at(place) {
             continue;
         }
-        let place = base + record.offset;
         let fingerprint = fingerprint(&record.key);
         let Some(entry) = store.index.at(fingerprint, place) else { continue };
         let is_wanted = f64::from(entry.expires) > now

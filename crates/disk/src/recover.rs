@@ -183,8 +183,11 @@ impl Store {
             Err(error) => (false, Err(error)),
         };
         match contents {
-            Ok(summary) => {
+            Ok(mut summary) => {
                 let bans = (self.tested_ban(summary.bans.0, true), self.tested_ban(summary.bans.1, true));
+                if !summary.records.is_empty() {
+                    summary.bans = bans;
+                }
                 {
                     let mut state = self.state.lock();
                     state.slots[slot as usize].bans = bans;
@@ -242,11 +245,19 @@ impl Known {
         self.segments >= self.limit
     }
 
-    /// Adds the objects to the index, but for those that were purged. Newer objects replace older ones.
+    /// Adds the objects to the index, but for those that were purged, or replaced by one that waits to be written. Newer
+    /// objects replace older ones.
     fn pass_to(&mut self, store: &Store) {
         for shard in &mut self.shards {
             let state = store.state.lock();
-            shard.retain(|Placed { entry, log }| !state.live.is_purged(entry.fingerprint, *log));
+            let replaced = state.queue.variants(shard.iter().map(|placed| placed.entry.fingerprint));
+            let is_replaced = |entry: &Entry| {
+                let newer = replaced.get(&entry.fingerprint).into_iter().flatten();
+                newer.copied().any(|variant| entry.rivals(variant))
+            };
+            shard.retain(|Placed { entry, log }| {
+                !state.live.is_purged(entry.fingerprint, *log) && !is_replaced(entry)
+            });
             let is_older = |old: &Entry, log| state.log_of(&store.layout, old).is_none_or(|old| old < log);
             store.index.insert_all(shard, is_older);
             add(&store.health.stats.recovered, shard.len() as u64);

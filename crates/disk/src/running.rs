@@ -136,6 +136,12 @@ impl Running {
         self.close();
         self.store.retire();
     }
+
+    /// Makes the contents invalid if the device was [left](Self::retire) to another process that has failed to start and
+    /// has ended. Must be called before this process answers purges and bans on its own again.
+    pub fn disown(&self) {
+        self.store.disown();
+    }
 }
 
 fn thread(name: &str) -> Builder {

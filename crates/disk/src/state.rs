@@ -165,6 +165,15 @@ pub enum Phase {
     Failing,
     /// The device has failed, and is not used any more.
     Failed,
+    /// Another process uses the device, and records purges and bans.
+    Retired,
+}
+
+impl Phase {
+    /// Returns whether the device is not used any more, or will not be soon.
+    pub fn is_out(self) -> bool {
+        matches!(self, Self::Failing | Self::Failed | Self::Retired)
+    }
 }
 
 /// Records for the journal.
@@ -247,6 +256,24 @@ impl Queue {
     fn has(&self, fingerprint: u64) -> bool {
         let is_unfinished = |it: &Unfinished| it.entry.fingerprint == fingerprint;
         self.known.contains_key(&fingerprint) || self.unfinished.as_ref().is_some_and(is_unfinished)
+    }
+
+    /// Returns the variants of the objects that wait, for those of some fingerprints that have any.
+    pub(crate) fn variants(&self, fingerprints: impl Iterator<Item = u64>) -> HashMap<u64, Vec<u32>> {
+        if self.known.is_empty() {
+            return HashMap::new();
+        }
+        let known = fingerprints.filter(|fingerprint| self.known.contains_key(fingerprint));
+        let mut found: HashMap<u64, Vec<u32>> = known.map(|fingerprint| (fingerprint, Vec::new())).collect();
+        if found.is_empty() {
+            return found;
+        }
+        for queued in self.objects.iter().filter(|queued| queued.is_object()) {
+            if let Some(variants) = found.get_mut(&fingerprint(&queued.meta.key)) {
+                variants.push(queued.meta.variant);
+            }
+        }
+        found
     }
 
     /// Records that parts of a large object are being written, until [`end_large`](Self::end_large).
@@ -365,7 +392,7 @@ impl State {
             offset: layout.segment,
             is_emptying: false,
             start: u64::MAX,
-            live,
+            live: Live { durable_ban: live.last_ban, ..live },
             known_tags: KnownTags::new(layout),
             pending: Pending::default(),
             is_journaling: false,

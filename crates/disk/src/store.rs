@@ -286,9 +286,13 @@ impl Store {
     /// Removes all objects whose keys have a fingerprint.
     pub fn purge_fingerprint(&self, fingerprint: u64, hold: Option<Hold>) -> Dropped {
         let mut state = self.state.lock();
-        if state.phase == Phase::Failing {
-            state.pending.holds.extend(hold);
-            return Dropped::default();
+        match state.phase {
+            Phase::Failing => {
+                state.pending.holds.extend(hold);
+                return Dropped::default();
+            }
+            Phase::Failed | Phase::Retired => return Dropped::default(),
+            Phase::Recovering | Phase::Working => {}
         }
         if !state.may_have(&self.index, fingerprint) {
             // An earlier purge may have removed the objects. The answer waits for its record.
@@ -329,32 +333,6 @@ impl Store {
         }
     }
 
-    /// Records a ban. `hold` is dropped when it is durable.
-    pub fn ban(&self, ban: Ban, hold: Option<Hold>) {
-        let mut state = self.state.lock();
-        match state.phase {
-            Phase::Failing => state.pending.holds.extend(hold),
-            Phase::Failed => {}
-            Phase::Recovering | Phase::Working => {
-                state.record_ban(ban, hold);
-                drop(state);
-                self.has_records.notify_one();
-            }
-        }
-    }
-
-    /// Returns the oldest of the bans that the objects were last tested against: newer bans are needed. `u32::MAX` if
-    /// none is.
-    pub fn oldest_ban(&self) -> u32 {
-        self.state.lock().oldest_ban()
-    }
-
-    /// Returns the ban that an object was last tested against. A previous process may have tested it against bans that
-    /// were not recorded, and whose numbers are used again.
-    pub(crate) fn tested_ban(&self, ban: u32, is_old: bool) -> u32 {
-        if is_old { ban.min(self.past.last_ban) } else { ban }
-    }
-
     /// Writes the pending records of the journal. Returns whether there were any.
     pub fn journal_step(&self) -> bool {
         let mut cursor = self.cursor.lock();
@@ -364,6 +342,13 @@ impl Store {
                 return false;
             }
             let pending = std::mem::take(&mut state.pending);
+            if state.phase.is_out() {
+                // Nothing is recorded any more. Holds wake tasks.
+                drop(state);
+                drop(cursor);
+                drop(pending);
+                return false;
+            }
             if pending.count == 0 && !pending.wants_checkpoint {
                 // Earlier records are durable, because the cursor is held while they are written.
                 return !pending.holds.is_empty();
@@ -390,10 +375,14 @@ impl Store {
                 return false;
             }
             Ok(Err(journal::NoRoom)) => self.checkpoint(&mut cursor),
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => Ok(live.last_ban),
             Err(error) => Err(error),
         };
-        self.state.lock().is_journaling = false;
+        {
+            let mut state = self.state.lock();
+            state.is_journaling = false;
+            state.live.durable_ban = state.live.durable_ban.max(written.as_ref().copied().unwrap_or(0));
+        }
         drop(cursor);
         if written.is_err() {
             self.fail(pending.holds, Reason::Write);
@@ -439,7 +428,7 @@ impl Store {
 
     fn raise(&self, cursor: &mut Cursor) -> io::Result<()> {
         let _alone = self.superblocks.lock();
-        if matches!(self.phase(), Phase::Failing | Phase::Failed) {
+        if self.phase().is_out() {
             return Err(io::Error::other("the store has failed"));
         }
         self.layout.raise_version(&*self.blocks)?;
@@ -467,7 +456,8 @@ impl Store {
         found.lost_journal(&self.layout, &self.cursor.lock())
     }
 
-    fn checkpoint(&self, cursor: &mut Cursor) -> io::Result<()> {
+    /// Writes a checkpoint. Returns the highest number of a ban that is in it.
+    fn checkpoint(&self, cursor: &mut Cursor) -> io::Result<u32> {
         loop {
             let live = {
                 let mut state = self.state.lock();
@@ -476,7 +466,7 @@ impl Store {
             };
             self.raise_for_tags(cursor)?;
             if cursor.checkpoint(&self.layout, &*self.blocks, &live)?.is_ok() {
-                return Ok(());
+                return Ok(live.last_ban);
             }
             self.clear();
         }
@@ -501,7 +491,10 @@ impl Store {
     /// Stops the use of the device, which another process uses from now on.
     pub(crate) fn retire(&self) {
         let mut state = self.state.lock();
-        state.phase = Phase::Failed;
+        if state.phase.is_out() {
+            return;
+        }
+        state.phase = Phase::Retired;
         let dropped = state.queue.clear();
         self.index.sweep(|_| true);
         let pending = std::mem::take(&mut state.pending);
@@ -516,7 +509,7 @@ impl Store {
     pub(crate) fn fail(&self, holds: Vec<Hold>, reason: Reason) {
         let mut state = self.state.lock();
         match state.phase {
-            Phase::Failed => return,
+            Phase::Failed | Phase::Retired => return,
             Phase::Failing => {
                 state.pending.holds.extend(holds);
                 return;
@@ -527,6 +520,25 @@ impl Store {
         self.index.sweep(|_| true);
         drop(state);
         drop(dropped);
+        self.end_use(reason);
+        drop(holds);
+    }
+
+    /// Makes the contents of a retired store invalid, because the process that was to use the device has failed to start:
+    /// this one does not record the purges and bans that it answers from now on.
+    pub(crate) fn disown(&self) {
+        {
+            let mut state = self.state.lock();
+            if state.phase != Phase::Retired {
+                return;
+            }
+            state.phase = Phase::Failing;
+        }
+        self.end_use(Reason::Successor);
+    }
+
+    /// Makes the contents of a failing store invalid, if that is possible, and reports it.
+    fn end_use(&self, reason: Reason) {
         self.health.take_out(reason);
         let is_invalid = reason != Reason::Stall && self.invalidate().is_ok();
         if let Some(owner) = self.owner() {
@@ -537,7 +549,6 @@ impl Store {
             state.phase = Phase::Failed;
             std::mem::take(&mut state.pending)
         };
-        drop(holds);
         drop(pending);
     }
 

@@ -11,7 +11,7 @@ impl Store {
         let mut state = self.state.lock();
         match state.phase {
             Phase::Failing => state.pending.holds.extend(hold),
-            Phase::Failed => {}
+            Phase::Failed | Phase::Retired => {}
             Phase::Recovering | Phase::Working => {
                 // Objects in the index are tested when they are read, and those in the queue when they get a place.
                 let bound = state.next_log(&self.layout);

@@ -105,7 +105,7 @@ impl Writer {
             self.log.write_batch()?;
             return Ok(Step::More);
         };
-        let queued = match queued {
+        let mut queued = match queued {
             Queued { len, source: Source::Part(part), .. } => return self.step_part(state, len, part),
             object => object,
         };
@@ -123,7 +123,7 @@ impl Writer {
         }
         match self.log.room(&state, queued.len, queued.tags.len()) {
             Room::Here => {
-                let log = self.log.register(&mut state, &queued);
+                let log = self.log.register(&mut state, &mut queued);
                 drop(state);
                 let len = queued.len;
                 if self.log.take(queued, log)
@@ -251,8 +251,8 @@ impl Writer {
             Source::Content(content) | Source::Streamed(content, _) => Source::Large(content, places),
             other => other,
         };
-        let queued = Queued { len, source, ..queued };
-        let log = self.log.register(&mut state, &queued);
+        let mut queued = Queued { len, source, ..queued };
+        let log = self.log.register(&mut state, &mut queued);
         drop(state);
         self.log.take(queued, log);
         Ok(Step::More)

@@ -18,6 +18,7 @@ use crate::fault::{Fault, Outcome, os_error_text};
 use crate::file_identity::FileIdentity;
 use crate::secret;
 use crate::shm::now;
+use crate::upgrade::StoreState;
 
 /// The default of `memory=`.
 const MEMORY: u64 = 256 << 20;
@@ -127,14 +128,15 @@ impl DiskArguments {
             Err(OpenError::Empty) => self.create(path, &file)?,
             Err(error) => return Err(fault(&error)),
         }
-        Ok(self.adopt(file))
+        Ok(self.adopt(file, StoreState::default()))
     }
 
-    /// Continues with a store that is open and locked. [`DiskFiles::prepare`] reads its id.
-    fn adopt(&self, file: File) -> DiskFile {
+    /// Continues with a store that is open and locked. [`DiskFiles::prepare`] reads its id, which is 0 if it is not known.
+    fn adopt(&self, file: File, state: StoreState) -> DiskFile {
         let path = path_of(&self.path);
         let (fd, min, max) = (file.as_raw_fd(), self.min, self.max);
-        DiskFile { config: DiskConfig { path, fd, id: 0, refused: None, min, max }, file }
+        let StoreState { id, refused } = state;
+        DiskFile { config: DiskConfig { path, fd, id, refused, min, max }, file }
     }
 
     fn create(&self, path: &Path, file: &File) -> Outcome<()> {
@@ -214,10 +216,23 @@ impl DiskFiles {
     }
 
     /// Continues with the stores of a storage, which are open and locked. The next worker uses those that
-    /// [`DiskFiles::prepare`] finds in order.
-    pub fn adopt(arguments: &[DiskArguments], files: Vec<OwnedFd>, marker: OwnedFd) -> Self {
-        let disks = arguments.iter().zip(files).map(|(one, file)| one.adopt(File::from(file))).collect();
+    /// [`DiskFiles::prepare`] finds in order. `stores` is empty if they are not known.
+    pub fn adopt(
+        arguments: &[DiskArguments],
+        files: Vec<OwnedFd>,
+        stores: &[StoreState],
+        marker: OwnedFd,
+    ) -> Self {
+        let states = stores.iter().cloned().chain(std::iter::repeat_with(StoreState::default));
+        let disks = arguments.iter().zip(files).zip(states);
+        let disks = disks.map(|((one, file), state)| one.adopt(File::from(file), state)).collect();
         Self { disks, marker: File::from(marker) }
+    }
+
+    /// Returns the stores for the program that replaces this one.
+    pub fn stores(&self) -> Vec<StoreState> {
+        let state = |config: &DiskConfig| StoreState { id: config.id, refused: config.refused.clone() };
+        self.disks.iter().map(|disk| state(&disk.config)).collect()
     }
 
     /// Returns the numbers of the descriptors of the devices and of their marker.
@@ -461,6 +476,45 @@ mod tests {
         assert_eq!((start(&["a"]), start(&["b"])), (vec![second[0]], vec![second[1]]));
         let third = start(&["a", "b"]);
         assert!(third[0] != second[0] && third[1] != second[1], "{second:?} {third:?}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A store that the worker did not use before an upgrade begins empty afterwards, and one that fails is marked.
+    #[test]
+    fn an_upgrade_keeps_the_ids_of_stores_and_those_that_are_not_used() {
+        let folder = std::env::temp_dir().join(format!("lacquer-adopted-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let complain = Complain::new(false, "test");
+        let path = |name: &str| folder.join(name);
+        let arguments = ["a", "b"].map(|name| parse(&format!("{},size=16m", path(name).display())).unwrap());
+        let disks = arguments.iter().map(|one| one.open(&complain).unwrap()).collect();
+        let marker = File::options().read(true).write(true).create_new(true).open(path("marker")).unwrap();
+        let mut files = DiskFiles { disks, marker };
+        let upgrade = |files: DiskFiles| {
+            let (stores, DiskFiles { disks, marker }) = (files.stores(), files);
+            let files = disks.into_iter().map(|disk| disk.file.into()).collect();
+            DiskFiles::adopt(&arguments, files, &stores, marker.into())
+        };
+        files.prepare(&complain);
+        let before = files.stores();
+        // The worker could not open the first one.
+        files.disks[0].config.refused = Some("it did not respond".to_owned());
+        let mut files = upgrade(files);
+        let size = path("b").metadata().unwrap().len();
+        let set_size = |size| File::options().write(true).open(path("b")).unwrap().set_len(size).unwrap();
+        set_size(1 << 20);
+        files.prepare(&complain);
+        let after = files.stores();
+        assert!(after[0].refused.is_none() && after[0].id != before[0].id, "{before:?} {after:?}");
+        assert!(after[1].refused.is_some(), "{after:?}");
+        assert_eq!(read_marker(&files.marker), [before[1].id]);
+        // It works again before the next worker starts.
+        let mut files = upgrade(files);
+        set_size(size);
+        files.prepare(&complain);
+        let last = files.stores();
+        assert!(last[0].id == after[0].id && last[1].refused.is_none(), "{last:?}");
+        assert_ne!(last[1].id, before[1].id);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

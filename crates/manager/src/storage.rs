@@ -180,7 +180,7 @@ impl StorageSpec {
         let disks = match &state.disks {
             Some((files, marker)) => {
                 let files = files.iter().map(|&fd| owned(fd)).collect::<Outcome<Vec<OwnedFd>>>()?;
-                Some(DiskFiles::adopt(&self.disk_arguments()?, files, owned(*marker)?))
+                Some(DiskFiles::adopt(&self.disk_arguments()?, files, &state.stores, owned(*marker)?))
             }
             None => None,
         };
@@ -343,6 +343,7 @@ impl Storage {
             fd: self.file.as_raw_fd(),
             kept: kept.map(|(records, pins)| (records.as_raw_fd(), pins.as_raw_fd())),
             disks: self.disks.as_ref().map(DiskFiles::numbers),
+            stores: self.disks.as_ref().map(DiskFiles::stores).unwrap_or_default(),
         }
     }
 

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 use crate::arena::Arena;
 use crate::bits::Bits;
-use crate::pins::{Handover, read};
+use crate::pins::{Handover, Held, read};
 use crate::slabs::PAGE;
 use crate::system;
 
@@ -39,7 +39,7 @@ impl Arena {
                 return Err(io::Error::other("the process before this one still uses the memory"));
             }
             if !allocator.handover.is_frozen() {
-                allocator.handover = Handover::Frozen(Vec::new());
+                allocator.handover = Handover::Frozen(Held::default());
             }
         }
         self.report_use(pins)
@@ -51,7 +51,7 @@ impl Arena {
         {
             let allocator = self.allocator();
             let Handover::Frozen(held) = &allocator.handover else { return Ok(()) };
-            let held = held.iter().map(|&(start, n, _)| (start, n));
+            let held = held.pages.iter().map(|&(start, n, _)| (start, n));
             for (start, n) in allocator.runs.all().chain(held) {
                 used.remove(start, n);
             }
@@ -61,7 +61,7 @@ impl Arena {
 
     /// Continues to use an arena that is frozen, because the next process has failed to start, and has ended.
     pub fn thaw(&self) {
-        let held = {
+        let Held { pages, notes } = {
             let mut allocator = self.allocator();
             match std::mem::take(&mut allocator.handover) {
                 Handover::Frozen(held) => held,
@@ -72,8 +72,11 @@ impl Arena {
             }
         };
         self.end_overflow();
-        for (start, n, sent) in held {
+        for (start, n, sent) in pages {
             self.release_pages(u64::from(start) * u64::from(PAGE), n * PAGE, sent);
+        }
+        for note in notes {
+            self.records().remove(note);
         }
     }
 

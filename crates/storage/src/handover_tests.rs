@@ -229,3 +229,31 @@ fn pins_that_are_damaged_pin_everything() {
     new.release_pins(None).expect("memory");
     assert!(Arc::ptr_eq(object(&new, 3, 100).expect("memory").arena(), &new));
 }
+
+/// Returns the numbers of the notes that the next process finds.
+fn notes(arena: &Arc<Arena>) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    let next = arena.copy_files().and_then(|files| files.open(SIZE)).expect("memory");
+    let mut note = |found: Vec<KeptNote>| {
+        numbers.extend(found.iter().map(|note| note.number));
+        true
+    };
+    next.take_over(&mut note, &mut |_| true).expect("memory");
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn notes_that_are_removed_during_a_handover_that_fails_do_not_come_back() {
+    let (old, pins) = (arena(), memory());
+    let written: Vec<Note> =
+        (1..=4).map(|number| old.write_note(number, 1.0, b"a ban").expect("memory")).collect();
+    old.remove_note(written[0]);
+    old.freeze(pins.as_fd()).expect("memory");
+    old.remove_note(written[1]);
+    assert_eq!(notes(&old), [2, 3, 4], "objects may refer to it");
+    old.thaw();
+    assert_eq!(notes(&old), [3, 4]);
+    old.remove_note(written[2]);
+    assert_eq!(notes(&old), [4]);
+}

@@ -187,10 +187,10 @@ impl Arena {
 
     /// Removes a note. It stays while the arena is frozen, because objects that the next process finds may refer to it.
     pub fn remove_note(&self, note: Note) {
-        if self.allocator().handover.is_frozen() {
-            return;
+        let is_held = self.allocator().handover.hold_note(note.0);
+        if !is_held {
+            self.records().remove(note.0);
         }
-        self.records().remove(note.0);
     }
 
     /// Passes the notes of the previous process to `note`, and then its objects to `found`, oldest first, which returns

@@ -13,9 +13,17 @@ use crate::system;
 pub(crate) enum Handover {
     #[default]
     None,
-    /// The pages that would have been freed, and whether a socket may hold them.
-    Frozen(Vec<(u32, u32, bool)>),
+    Frozen(Held),
     Pinned(Pins),
+}
+
+/// The memory that would have been freed while the arena is frozen.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// Pages, and whether a socket may hold them.
+    pub(crate) pages: Vec<(u32, u32, bool)>,
+    /// The numbers of notes.
+    pub(crate) notes: Vec<u32>,
 }
 
 /// The pages that another process may use.
@@ -39,11 +47,20 @@ impl Handover {
     pub(crate) fn hold(&mut self, start: u32, n: u32, sent: bool) -> bool {
         match self {
             Self::None => return false,
-            Self::Frozen(held) => held.push((start, n, sent)),
+            Self::Frozen(held) => held.pages.push((start, n, sent)),
             Self::Pinned(pins) if !pins.bits.any(start, n) => return false,
             Self::Pinned(pins) => pins.orphans.push((start, n)),
         }
         true
+    }
+
+    /// Keeps a note from being removed, because objects that the next process finds may refer to it. Returns false if it
+    /// may be removed.
+    pub(crate) fn hold_note(&mut self, note: u32) -> bool {
+        if let Self::Frozen(held) = self {
+            held.notes.push(note);
+        }
+        self.is_frozen()
     }
 
     /// Takes the pinned pages out of the free ones, after the objects were taken over.

@@ -229,10 +229,9 @@ fn copy(store: &Store, to: &Disk) {
     to.g_segments_free.set(all - used);
     to.g_queued_bytes.set(store.queued_bytes());
     let figures = store.figures();
-    let has_failed = matches!(figures.phase, Phase::Failing | Phase::Failed);
-    to.g_failed.set(u64::from(has_failed));
+    to.g_failed.set(u64::from(figures.phase.is_out()));
     to.g_state.set(match figures.phase {
-        Phase::Failing | Phase::Failed => FAILED,
+        Phase::Failing | Phase::Failed | Phase::Retired => FAILED,
         _ if figures.is_stalled => 2,
         Phase::Recovering => 0,
         Phase::Working => 1,

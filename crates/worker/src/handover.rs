@@ -1,9 +1,12 @@
 //! The handover of the objects in memory to another worker, which starts while this one serves requests.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::thread::sleep;
+use std::time::Duration;
 
-use lacquer_cache::Evicted;
+use lacquer_cache::{Cache, Evicted};
 use lacquer_cli::status;
+use lacquer_sources::clock;
 use lacquer_storage::Stevedore;
 
 use crate::control::Reply;
@@ -12,6 +15,10 @@ use crate::successor::Handover;
 
 /// The number of objects that leave the index of a worker that has retired, in each round of the main thread.
 const DROPPED_AT_ONCE: usize = 20_000;
+
+/// The longest time for which a handover waits for purges, in seconds, and the time between two checks.
+const LONGEST_PURGE: f64 = 10.0;
+const PURGE_CHECK: Duration = Duration::from_millis(1);
 
 fn storages<'a>(
     handover: &'a Handover,
@@ -36,6 +43,7 @@ pub fn hand_over(process: &Process) -> Reply {
         let socket = socket.try_clone().map_err(|e| e.to_string())?;
         // Before the other worker copies the table of objects: each invalidation is in it, or is sent.
         handover.peers.open(process.shared(), socket)?;
+        await_earlier_purges(process.shared().cache())?;
         for (stevedore, pins) in storages(handover, process) {
             stevedore.freeze(pins.as_fd()).map_err(|e| format!("storage {}: {e}", stevedore.name()))?;
         }
@@ -49,10 +57,26 @@ pub fn hand_over(process: &Process) -> Reply {
     done(outcome)
 }
 
+/// Waits until the purges have ended that began before the next worker receives purges: it would take over the objects that
+/// they have not reached yet.
+fn await_earlier_purges(cache: &Cache) -> Result<(), String> {
+    let mut earlier = cache.invalidations_so_far();
+    let end = clock::monotonic() + LONGEST_PURGE;
+    while !earlier.have_ended() {
+        if clock::monotonic() >= end {
+            return Err("a purge is in progress; try again later".to_owned());
+        }
+        sleep(PURGE_CHECK);
+    }
+    Ok(())
+}
+
 /// Continues after a handover that failed.
 pub fn resume(process: &Process) -> Reply {
     if let Some(handover) = process.handover() {
         handover.udp.resume();
+        // Purges still wait for the next worker: none is answered that a disk has not recorded.
+        process.disks().iter().for_each(|disk| disk.running().disown());
         handover.peers.pause();
         storages(handover, process).for_each(|(stevedore, _)| stevedore.thaw());
     }

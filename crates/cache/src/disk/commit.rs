@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use lacquer_disk::Phase;
+use lacquer_disk::{Meta, Phase};
 
 use crate::cache::Cache;
+use crate::descriptor::Descriptor;
+use crate::disk::Disk;
+use crate::disk::content::meta_of;
 use crate::object::{Object, flag};
 use crate::shard::{DeferredWork, Shard};
 use crate::slab::Key;
@@ -14,7 +17,7 @@ impl Cache {
     /// has left in memory, unless it had written it. The caller holds the lock of its shard.
     #[cold]
     pub(crate) fn commit_requested_again(
-        &self,
+        self: &Arc<Self>,
         key: &Key,
         shard: &Shard,
         slot: u32,
@@ -27,10 +30,36 @@ impl Cache {
             return;
         }
         object.clear(flag::ONCE | flag::INHERITED);
-        if is_inherited && self.disks.have_same(key, object, &*self.bans.heads) {
-            return;
+        if is_inherited && let Some(disk) = self.disks.find_similar(key, object, &*self.bans.heads) {
+            return self.compare_with_disk(disk, object);
         }
         deferred.dropped.extend(self.pass_to_disks(key, shard, slot, object));
+    }
+
+    /// Passes an object to the stores on disks, unless a store with a similar one has the object itself. That is read on
+    /// another thread.
+    fn compare_with_disk(self: &Arc<Self>, disk: usize, object: &Arc<Object>) {
+        let Some(found) = self.disks.get(disk) else { return };
+        let (cache, object) = (Arc::downgrade(self), Arc::clone(object));
+        found.running.read(move || {
+            if let Some(cache) = cache.upgrade()
+                && !cache.has_on_disk(disk, &object)
+            {
+                cache.commit_to_disks(&object);
+            }
+        });
+    }
+
+    /// Returns whether a store contains an object.
+    fn has_on_disk(&self, disk: usize, object: &Object) -> bool {
+        let Some(store) = self.disks.get(disk).map(Disk::store) else { return false };
+        let key = object.key();
+        let Meta { variant, .. } = meta_of(key, object, &*self.bans.heads);
+        // Of any time.
+        let found = store.candidates_of(&key, 0.0, |found| found == variant);
+        let loaded = found.iter().filter_map(|candidate| store.load(candidate, &key));
+        let is_it = |found: Descriptor| found.vxid == object.vxid() && found.t_origin == object.t_origin();
+        loaded.into_iter().any(|loaded| Descriptor::read(loaded.fields().descriptor).is_ok_and(is_it))
     }
 
     /// Sets parameter `disk_admission`: the number of requests for an object after which it is written to a disk. A

@@ -1,6 +1,7 @@
 //! Moves an object from a store to memory, and publishes it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use lacquer_disk::Loaded;
 use lacquer_storage::{BodyWriter, ChunkSizes, Full, Layout, Parts, Stevedore, Stored};
@@ -36,8 +37,18 @@ impl Cache {
             for (index, disk) in cache.disks.iter().enumerate() {
                 disk.store().set_owner(Box::new(CacheOwner { cache: this.clone(), disk: index }));
             }
+            cache.count_bans_on_disks();
         }
         cache
+    }
+}
+
+impl Cache {
+    /// Lets the stores know the number of the newest ban. One that has not recorded it would store objects as if they were
+    /// older, and bans of which no object has the number are not in the list.
+    pub(crate) fn count_bans_on_disks(&self) {
+        let newest = self.bans.newest.load(Ordering::Acquire);
+        self.disks.iter().for_each(|disk| disk.store().count_bans(newest));
     }
 }
 

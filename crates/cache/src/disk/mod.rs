@@ -30,7 +30,7 @@ mod search;
 mod spill;
 mod stores;
 mod tag_purges;
-mod variant;
+pub(crate) mod variant;
 
 pub use lacquer_disk::Ring;
 pub use search::{DiskObject, DiskSearch, Predict, Reading};

@@ -179,10 +179,10 @@ impl Disks {
         is_admitted
     }
 
-    /// Returns whether a store contains an object as it is in memory.
-    pub(crate) fn have_same(&self, key: &Key, object: &Object, heads: &dyn HeadReader) -> bool {
+    /// Returns the store that has an object with the key, variant and time of expiry of one in memory.
+    pub(crate) fn find_similar(&self, key: &Key, object: &Object, heads: &dyn HeadReader) -> Option<usize> {
         let meta = meta_of(*key, object, heads);
-        self.stores.iter().any(|disk| disk.store().has_same(&meta))
+        self.stores.iter().position(|disk| disk.store().has_similar(&meta))
     }
 
     /// Returns whether the memory of a storage is in front of a disk.

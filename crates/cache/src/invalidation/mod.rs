@@ -31,9 +31,12 @@
 
 mod apply;
 mod event;
+mod in_progress;
 mod listener;
 mod ticket;
 
 pub use event::{Action, Invalidation, Purge, Reason, Source};
+pub use in_progress::Earlier;
+pub(crate) use in_progress::Invalidations;
 pub use listener::{Arrival, InvalidationListener};
 pub use ticket::{Hold, Ticket};

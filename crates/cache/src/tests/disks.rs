@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use lacquer_disk::{Blocks, Layout, Options, Phase, Running, Step, Store, Writer};
-use lacquer_storage::Arena;
+use lacquer_storage::{Arena, UnusedFiles};
 
 use super::*;
 use crate::disk::{Disk, DiskObject, OpenDisks};
@@ -66,6 +66,11 @@ impl DiskWorld {
 
     /// Returns a cache with `limit` bytes of memory.
     fn in_front_of(memory: &Memory, limit: u64) -> Self {
+        Self::over(memory, Arena::anonymous(Some(limit)).expect("memfd"))
+    }
+
+    /// Returns a cache that takes over the objects in an arena.
+    fn over(memory: &Memory, arena: Arc<Arena>) -> Self {
         let store =
             Store::open(Box::new(memory.clone()), Options::default(), || T0).expect("there is a store");
         let running = Running::with_readers(Arc::clone(&store), None).expect("threads can be started");
@@ -77,8 +82,8 @@ impl DiskWorld {
         };
         let mut disks = OpenDisks { disks: vec![disk], ..OpenDisks::default() };
         assert!(disks.past_bans.add(store.past()));
-        let arena = Arena::anonymous(Some(limit)).expect("memfd");
         let world = World::with_disks(arena, Vec::new(), disks, T0);
+        world.cache.recover().expect("memory");
         store.recover();
         assert_eq!(store.phase(), Phase::Working);
         let writer = Writer::new(Arc::clone(&store));
@@ -371,4 +376,30 @@ fn data_of_filters_is_checked_when_it_is_read() {
     assert_eq!(w.store.objects(), 2);
     let w = DiskWorld::new(&memory);
     assert!(w.finds(1) && !w.finds(2));
+}
+
+/// The worker was killed before the newer of two objects was written, which expire in the same second.
+#[test]
+fn an_object_of_the_last_worker_is_written_if_the_disk_has_a_similar_one() {
+    const SIZE: u64 = 16 << 20;
+    let memory = Memory::with_store(16 << 20);
+    let arena = UnusedFiles::new().and_then(|files| files.open(SIZE)).expect("memory");
+    let mut w = DiskWorld::over(&memory, Arc::clone(&arena));
+    let (older, other) = (w.fetch(1), w.fetch(2));
+    w.settle();
+    let newer = w.world.fill(1, 1000.0, |spec| spec.t_origin += 0.3);
+    assert_eq!(newer.expires().floor(), older.expires().floor());
+
+    let next = arena.copy_files().and_then(|files| files.open(SIZE)).expect("memory");
+    let mut w = DiskWorld::over(&memory, next);
+    w.hit(1);
+    w.hit(2);
+    let found = |w: &DiskWorld, key| w.read(key).map(|found| found.descriptor.vxid);
+    let began = std::time::Instant::now();
+    while found(&w, 1) != Some(newer.vxid()) {
+        assert!(began.elapsed() < Duration::from_secs(20), "it was not written");
+        w.settle();
+    }
+    assert_eq!(found(&w, 2), Some(other.vxid()));
+    assert_eq!(w.store.stats().written.load(Ordering::Relaxed), 1, "the other one is there");
 }

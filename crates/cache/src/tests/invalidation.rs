@@ -392,3 +392,30 @@ fn threads_wait_for_the_journal() {
         ticket_of(&w, action, Arrival::Local).wait();
     }
 }
+
+/// A handover to another process waits for them.
+#[test]
+fn purges_are_in_progress_until_their_end() {
+    let w = World::new(None);
+    let fill = |key| w.fill(key, 1000.0, |_| {});
+    let begin = |key| {
+        let action = Action::PurgeKey { digest: digest(key), purge: Purge::Hard };
+        let event = Invalidation::new(action, T0, Reason::PurgeModule, Source::Request { vxid: 1 });
+        w.cache.invalidate(event, Arrival::Local)
+    };
+    (0..100).for_each(|_| drop(fill(1)));
+    assert!(w.cache.invalidations_so_far().have_ended());
+    let mut purging = begin(1);
+    assert_eq!(purging.step(&w.cache, &|| true), None);
+    let mut earlier = w.cache.invalidations_so_far();
+    assert!(!earlier.have_ended());
+    let later = begin(2);
+    assert!(purging.step(&w.cache, &|| false).is_some());
+    assert!(earlier.have_ended(), "the later one is not waited for");
+    let mut earlier = w.cache.invalidations_so_far();
+    assert!(!earlier.have_ended());
+    drop(later);
+    assert!(earlier.have_ended());
+    w.cache.ban(&["obj.status", "==", "200"], T0);
+    assert!(w.cache.invalidations_so_far().have_ended());
+}

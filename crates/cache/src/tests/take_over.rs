@@ -194,3 +194,34 @@ fn what_is_still_read_does_not_come_back() {
     assert_eq!(outcome(&next.lookup(1)), Outcome::Miss(None));
     drop(object);
 }
+
+/// The age of an object at its fetch does not change the order in which objects were published.
+#[test]
+fn an_object_that_was_replaced_by_an_older_response_does_not_come_back() {
+    let arena = empty();
+    let (w, _) = World::over(arena.clone(), T0, 1000);
+    w.fill(1, 100.0, |_| {});
+    let newer = w.fill(1, 100.0, |spec| spec.t_origin -= 50.0);
+    // Objects of other requests stay.
+    w.fill(2, 100.0, |spec| spec.vary = b"one");
+    w.fill(2, 100.0, |spec| spec.vary = b"another");
+    let (_, next, recovery) = w.killed(&arena);
+    assert_eq!(recovery, Recovery { indexed: 3, refused: 0 });
+    assert_eq!(outcome(&next.lookup(1)), Outcome::Hit(newer.vxid()));
+}
+
+/// The fetch of the older object ends last.
+#[test]
+fn an_object_that_was_replaced_during_its_fetch_does_not_come_back() {
+    let arena = empty();
+    let (w, _) = World::over(arena.clone(), T0, 1000);
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!("there is nothing") };
+    let (older, mut writer) = w.begin(&w.spec(100.0));
+    busy.publish(&older);
+    let newer = w.fill(1, 100.0, |spec| spec.t_origin -= 50.0);
+    w.write(&mut writer, b"body");
+    drop(w.cache.finish(older, writer));
+    let (_, next, recovery) = w.killed(&arena);
+    assert_eq!(recovery, Recovery { indexed: 1, refused: 0 });
+    assert_eq!(outcome(&next.lookup(1)), Outcome::Hit(newer.vxid()));
+}

@@ -80,6 +80,8 @@ pub struct Live {
     pub tail: u64,
     /// The highest number that a ban ever had.
     pub last_ban: u32,
+    /// The highest number of a ban that the next start is sure to know: it gives this number to no other ban.
+    pub durable_ban: u32,
     /// The highest number of a ban that this process has dropped from the records. 0 if there is none.
     pub dropped_ban: u32,
     /// The highest epoch that a segment may have. 0 if it is not known.

@@ -7,8 +7,9 @@ use lacquer_testing::Random;
 
 use super::device::SimulatedDevice;
 use super::page::key;
+use crate::index::{Entry, variant};
 use crate::layout::Layout;
-use crate::record::{Key, Meta, Parts};
+use crate::record::{Key, Meta, Parts, fingerprint};
 use crate::state::{Content, Phase};
 use crate::store::{Options, Owner, Store};
 use crate::writer::{Step, Writer};
@@ -19,6 +20,7 @@ const SEGMENTS: u64 = 24;
 /// A page whose bytes follow from its number.
 struct Page {
     number: u64,
+    variant: u32,
     len: u64,
 }
 
@@ -28,7 +30,7 @@ fn byte(number: u64, at: u64) -> u8 {
 
 impl Content for Page {
     fn parts(&self) -> Parts<'_> {
-        let meta = Meta { key: key(self.number), variant: 0, expires: 5000, ban: 1 };
+        let meta = Meta { key: key(self.number), variant: self.variant, expires: 5000, ban: 1 };
         Parts { meta, descriptor: b"page", head: b"tag", extra: b"", body_len: self.len }
     }
 
@@ -90,7 +92,11 @@ impl World {
     }
 
     fn commit(&self, number: u64, len: u64) {
-        drop(self.store.commit(Box::new(Page { number, len })));
+        self.commit_variant(number, 0, len);
+    }
+
+    fn commit_variant(&self, number: u64, variant: u32, len: u64) {
+        drop(self.store.commit(Box::new(Page { number, variant, len })));
     }
 
     fn write(&mut self) {
@@ -171,6 +177,29 @@ fn an_object_that_is_moved_is_there_all_the_time() {
     w.fill(14_000_000);
     let (used, all) = w.store.segments();
     assert!(used + 1 >= all, "{used} of {all} segments are used");
+}
+
+/// The segments of another variant of its key are used again during the move.
+#[test]
+fn another_variant_of_an_object_that_is_moved_leaves_the_index_with_its_segment() {
+    let mut w = World::new();
+    let (moved, other) = (variant(1, 1), variant(1, 2));
+    w.commit_variant(0, moved, 1_400_000);
+    w.commit_variant(0, other, 300_000);
+    w.write();
+    let found = w.store.candidates_of(&key(0), 1000.0, |variant| variant == moved);
+    w.store.hit(&found[0]);
+    drop(found);
+    while w.store.stats().moved.load(Ordering::Relaxed) == 0 {
+        w.fill(50_000);
+    }
+    w.write();
+    let entries = w.store.index.get(fingerprint(&key(0)));
+    let place = entries.iter().find(|entry| entry.variant == other).map(Entry::place);
+    let epoch =
+        |place| w.store.layout.slot_of(place).map(|slot| w.store.state.lock().slots[slot as usize].epoch);
+    assert!(place.and_then(epoch).is_none_or(|epoch| epoch < SEGMENTS), "its segment was used again");
+    assert!(entries.iter().any(|entry| entry.variant == moved));
 }
 
 /// Objects that are all hit do not make the store write them all the time.

@@ -218,3 +218,93 @@ fn an_object_that_is_older_than_a_forgotten_ban_is_refused() {
     Writer::new(Arc::clone(&store)).close();
     assert_eq!(store.objects(), 1);
 }
+
+/// Returns the ban that a page was last tested against, according to the store.
+fn ban_of(store: &Arc<Store>, number: u64) -> Option<u32> {
+    let candidate = store.candidates(&page_key(number), 1000.0).into_iter().next()?;
+    Some(store.load(&candidate, &page_key(number))?.ban())
+}
+
+#[test]
+fn an_object_is_tested_against_a_ban_that_has_the_number_of_a_lost_one() {
+    let layout =
+        Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 20, created: 1.0, version: 1 };
+    for (len, is_closed) in [(1000, false), (1000, true), (600_000, false), (600_000, true)] {
+        let device = SimulatedDevice::new(layout.size(), 1);
+        layout.create(&device).expect("the device works");
+        let store = open(device.clone());
+        store.recover();
+        while store.journal_step() {}
+        let ban = |word: &str| Ban { number: 1, time: 1.0, words: vec![word.to_owned()] };
+        store.ban(ban("lost"), None);
+        drop(store.commit(Box::new(Page { number: 7, head: "head", len })));
+        let mut writer = Writer::new(Arc::clone(&store));
+        while writer.step() == Step::More {}
+        if is_closed {
+            writer.close();
+        } else {
+            writer.flush();
+        }
+        // It is killed before the ban is durable, and another ban gets the number.
+        let device = device.restart();
+        let store = open(device.clone());
+        store.recover();
+        assert_eq!((store.past().last_ban, ban_of(&store, 7)), (0, Some(0)));
+        store.ban(ban("answered"), None);
+        while store.journal_step() {}
+        let store = open(device.restart());
+        store.recover();
+        assert_eq!((store.past().last_ban, ban_of(&store, 7), store.oldest_ban()), (1, Some(0), 0));
+    }
+}
+
+#[test]
+fn an_object_keeps_the_number_of_a_ban_that_only_the_cache_knows() {
+    let layout =
+        Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 20, created: 1.0, version: 1 };
+    for is_late in [false, true] {
+        let device = SimulatedDevice::new(layout.size(), 1);
+        layout.create(&device).expect("the device works");
+        let store = open(device.clone());
+        if !is_late {
+            store.count_bans(1);
+        }
+        store.recover();
+        while store.journal_step() {}
+        if is_late {
+            store.count_bans(1);
+        }
+        while store.journal_step() {}
+        drop(store.commit(Box::new(Page { number: 7, head: "head", len: 1000 })));
+        Writer::new(Arc::clone(&store)).close();
+        assert_eq!(ban_of(&store, 7), Some(1));
+        let store = open(device.restart());
+        store.recover();
+        assert_eq!((store.past().last_ban, ban_of(&store, 7)), (1, Some(1)));
+    }
+}
+
+#[test]
+fn an_object_that_comes_while_the_index_is_read_hides_the_older_one() {
+    let layout =
+        Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 20, created: 1.0, version: 1 };
+    let device = SimulatedDevice::new(layout.size(), 1);
+    layout.create(&device).expect("the device works");
+    let page = |number, len| Box::new(Page { number, head: "head", len });
+    let store = open(device.clone());
+    store.recover();
+    (0..10).for_each(|number| drop(store.commit(page(number, 1000))));
+    Writer::new(Arc::clone(&store)).close();
+    let store = open(device.clone());
+    drop(store.commit(page(3, 2000)));
+    drop(store.commit(page(50, 2000)));
+    store.recover();
+    let lengths = |store: &Arc<Store>, number| -> Vec<u64> {
+        let found = store.candidates(&page_key(number), 1000.0);
+        let loaded = found.iter().filter_map(|candidate| store.load(candidate, &page_key(number)));
+        loaded.map(|loaded| loaded.body_len()).collect()
+    };
+    assert_eq!((lengths(&store, 2), lengths(&store, 3), store.objects()), (vec![1000], vec![], 9));
+    Writer::new(Arc::clone(&store)).close();
+    assert_eq!((lengths(&store, 3), lengths(&store, 50), store.objects()), (vec![2000], vec![2000], 11));
+}

@@ -493,6 +493,8 @@ impl World {
         ledger.purges.clear();
         ledger.bans.clear();
         let past = self.store.past().clone();
+        // The numbers of bans that were lost are used again.
+        ledger.objects.values_mut().for_each(|sample| sample.ban = sample.ban.min(past.last_ban));
         let known: BTreeSet<u32> = past.bans.iter().map(|ban| ban.number).collect();
         let seed = self.seed;
         if !self.is_flipped {

@@ -15,7 +15,7 @@ mod state;
 pub use adopt::Adopted;
 pub use outcome::{Refusal, request};
 pub use record::Upgrade;
-pub use state::{ListenerState, StorageState, WorkerState, take};
+pub use state::{ListenerState, StorageState, StoreState, WorkerState, take};
 
 /// The hidden first arguments of the next program, before the number of the descriptor of the state.
 pub const ARGUMENT: &str = "--upgrade-state=";

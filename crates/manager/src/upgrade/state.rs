@@ -4,6 +4,7 @@
 //! ```text
 //! 0   "LQUPGRAD"   8   u32 version of this format   12  u32 version of the messages to the worker
 //! 16  u64 length of the rest   24  `State` in postcard's format
+//! then, if there are block stores, a list of them for each storage, which earlier programs do not write
 //! ```
 //!
 //! Nothing in it is trusted before it was checked: the program that reads it may be older or newer.
@@ -90,6 +91,17 @@ pub struct StorageState {
     pub kept: Option<(RawFd, RawFd)>,
     /// The devices of block stores, and their marker.
     pub disks: Option<(Vec<RawFd>, RawFd)>,
+    /// The block stores, in the order of the devices. Empty if an earlier program has written the state.
+    #[serde(skip)]
+    pub stores: Vec<StoreState>,
+}
+
+/// A block store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreState {
+    pub id: u64,
+    /// The reason why the worker does not use it.
+    pub refused: Option<String>,
 }
 
 /// A VCL program or a label.
@@ -147,7 +159,11 @@ impl State {
 
     /// Writes the state to a file in memory.
     pub fn write(&self) -> std::io::Result<File> {
-        let body = postcard::to_stdvec(self).map_err(std::io::Error::other)?;
+        let mut body = postcard::to_stdvec(self).map_err(std::io::Error::other)?;
+        if self.has_stores() {
+            let stores: Vec<&[StoreState]> = self.storages.iter().map(|storage| &*storage.stores).collect();
+            body.extend(postcard::to_stdvec(&stores).map_err(std::io::Error::other)?);
+        }
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend(link::VERSION.to_le_bytes());
@@ -180,13 +196,25 @@ impl State {
                 ));
             }
         }
-        let (state, left): (State, &[u8]) =
-            postcard::take_from_bytes(body).map_err(|error| format!("it is damaged: {error}"))?;
+        let damaged = |error: postcard::Error| format!("it is damaged: {error}");
+        let (mut state, mut left): (State, &[u8]) = postcard::take_from_bytes(body).map_err(damaged)?;
+        if !left.is_empty() && state.storages.iter().any(|storage| storage.disks.is_some()) {
+            let (stores, rest): (Vec<Vec<StoreState>>, &[u8]) =
+                postcard::take_from_bytes(left).map_err(damaged)?;
+            left = rest;
+            for (storage, stores) in state.storages.iter_mut().zip(stores) {
+                storage.stores = stores;
+            }
+        }
         if !left.is_empty() {
             return Err("it is damaged: it is too long".to_owned());
         }
         state.check()?;
         Ok(state)
+    }
+
+    fn has_stores(&self) -> bool {
+        self.storages.iter().any(|storage| !storage.stores.is_empty())
     }
 
     /// Checks that each descriptor is open and occurs once.
@@ -270,6 +298,42 @@ mod tests {
                 other[at] ^= 1 << bit;
                 let _ = read(&other);
             }
+        }
+    }
+
+    /// A state of an earlier program ends before the list of block stores.
+    #[test]
+    fn block_stores_are_read_if_they_are_there() {
+        let file = File::open("/dev/null").unwrap();
+        let copies: Vec<File> = (0..4).map(|_| file.try_clone().unwrap()).collect();
+        let fds: Vec<RawFd> = copies.iter().map(std::os::fd::AsRawFd::as_raw_fd).collect();
+        let storage = |name: &str, fd, disks, stores| StorageState {
+            name: name.into(),
+            method: "disk".into(),
+            size: None,
+            fd,
+            kept: None,
+            disks,
+            stores,
+        };
+        let store = StoreState { id: 7, refused: Some("it is gone".into()) };
+        let with = |stores| State {
+            storages: vec![
+                storage("a", fds[0], None, Vec::new()),
+                storage("b", fds[1], Some((vec![fds[2]], fds[3])), stores),
+            ],
+            ..state()
+        };
+        let (earlier, later) = (bytes(&with(Vec::new())), bytes(&with(vec![store.clone()])));
+        assert_eq!(earlier[HEAD..], later[HEAD..earlier.len()]);
+        assert_eq!(read(&earlier).unwrap(), with(Vec::new()));
+        assert_eq!(read(&later).unwrap(), with(vec![store]));
+        for length in (0..later.len()).filter(|&length| length != earlier.len()) {
+            let mut short = later[..length].to_vec();
+            if let Some(field) = short.get_mut(16..HEAD) {
+                field.copy_from_slice(&(length.saturating_sub(HEAD) as u64).to_le_bytes());
+            }
+            assert!(read(&short).is_err(), "{length}");
         }
     }
 

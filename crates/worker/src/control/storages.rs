@@ -57,7 +57,7 @@ fn memory_text(stevedore: &Stevedore) -> String {
 /// Returns the word for the state of a store.
 fn state(figures: &Figures) -> &'static str {
     match figures.phase {
-        Phase::Failing | Phase::Failed => "failed",
+        Phase::Failing | Phase::Failed | Phase::Retired => "failed",
         _ if figures.is_stalled => "stalled",
         Phase::Recovering => "reading the index",
         Phase::Working => "working",
