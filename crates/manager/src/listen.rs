@@ -16,7 +16,7 @@ use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::options::named::{self, NamedArgument};
 use crate::resolve::resolve_range;
-use crate::unix_socket::{Permissions, bind_unix, unix_address};
+use crate::unix_socket::{Others, Permissions, bind_unix, unix_address};
 use crate::upgrade::ListenerState;
 use crate::users;
 
@@ -338,7 +338,7 @@ impl Listeners {
                 let _root = jail.raise();
                 let fault =
                     |e| Fault::usage(format!("Could not get socket {endpoint}: {}", os_error_text(&e)));
-                (false, bind_unix(endpoint, &permissions).map_err(fault)?)
+                (false, bind_unix(endpoint, &permissions, Others::Replaced).map_err(fault)?)
             }
         };
         self.all.push(Listener {
@@ -426,7 +426,7 @@ impl Listeners {
             drop(std::mem::replace(&mut listener.socket, placeholder));
             let bound = match &listener.address {
                 ListenAddress::Ip(address) => bind_tcp(*address),
-                ListenAddress::Unix(path) => bind_unix(path, &listener.permissions),
+                ListenAddress::Unix(path) => bind_unix(path, &listener.permissions, Others::Replaced),
             };
             listener.socket = bound.map_err(|error| {
                 format!("Could not reopen listen socket {}: {}", listener.endpoint, os_error_text(&error))

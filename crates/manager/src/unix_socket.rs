@@ -23,13 +23,21 @@ pub fn unix_address(path: &str) -> io::Result<SockAddr> {
     SockAddr::unix(name)
 }
 
-/// Binds a UNIX socket, in place of one that was left at its path. A socket that another process uses remains, and so does
-/// everything that is not a socket.
-pub fn bind_unix(path: &str, permissions: &Permissions) -> io::Result<Socket> {
+/// What becomes of a socket on which another process listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// New clients no longer reach that process, as with Varnish.
+    Replaced,
+    /// It stays, and the new socket is refused.
+    Kept,
+}
+
+/// Binds a UNIX socket, in place of one that was left at its path. Everything that is not a socket remains.
+pub fn bind_unix(path: &str, permissions: &Permissions, others: Others) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     let address = unix_address(path)?;
     if path.starts_with('/') {
-        remove_unused(path, &address)?;
+        remove(path, &address, others)?;
     }
     socket.bind(&address)?;
     if let Some(mode) = permissions.mode {
@@ -41,7 +49,7 @@ pub fn bind_unix(path: &str, permissions: &Permissions) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn remove_unused(path: &str, address: &SockAddr) -> io::Result<()> {
+fn remove(path: &str, address: &SockAddr, others: Others) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
@@ -51,18 +59,21 @@ fn remove_unused(path: &str, address: &SockAddr) -> io::Result<()> {
         }
         Ok(_) => {}
     }
-    // Only a socket that nobody has open any more, or on which nobody listens, refuses the connection.
-    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    probe.set_nonblocking(true)?;
-    match probe.connect(address) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        _ => return Err(rustix::io::Errno::ADDRINUSE.into()),
+    if others == Others::Kept && is_used(address)? {
+        return Err(rustix::io::Errno::ADDRINUSE.into());
     }
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Returns whether a process listens on a socket. One that nobody has open any more refuses the connection.
+fn is_used(address: &SockAddr) -> io::Result<bool> {
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    probe.set_nonblocking(true)?;
+    let gone = [ErrorKind::ConnectionRefused, ErrorKind::NotFound];
+    Ok(!probe.connect(address).is_err_and(|error| gone.contains(&error.kind())))
 }
 
 #[cfg(test)]
@@ -72,16 +83,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_socket_that_nobody_uses_is_replaced() {
+    fn only_sockets_are_replaced() {
         let folder = std::env::temp_dir().join(format!("lacquer-unix-socket-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = |name: &str| -> PathBuf { folder.join(name) };
-        let bind = |name: &str| bind_unix(path(name).to_str().unwrap(), &Permissions::default());
+        let bind_as =
+            |name: &str, others| bind_unix(path(name).to_str().unwrap(), &Permissions::default(), others);
+        let bind = |name: &str| bind_as(name, Others::Kept);
         fs::write(path("file"), "kept").unwrap();
         std::os::unix::fs::symlink(path("nothing"), path("link")).unwrap();
         fs::create_dir(path("folder")).unwrap();
         for name in ["file", "link", "folder"] {
-            assert_eq!(bind(name).unwrap_err().kind(), ErrorKind::AlreadyExists, "{name}");
+            for others in [Others::Kept, Others::Replaced] {
+                assert_eq!(bind_as(name, others).unwrap_err().kind(), ErrorKind::AlreadyExists, "{name}");
+            }
         }
         assert_eq!(fs::read_to_string(path("file")).unwrap(), "kept");
 
@@ -91,7 +106,9 @@ mod tests {
             // The first ones wait in its queue, which then is full.
             assert_eq!(bind("socket").unwrap_err().kind(), ErrorKind::AddrInUse);
         }
-        drop(first);
+        let second = bind_as("socket", Others::Replaced).unwrap();
+        second.listen(0).unwrap();
+        drop((first, second));
         bind("socket").unwrap();
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -15,7 +15,7 @@ use crate::jail::Jail;
 use crate::listen::{bind_tcp, is_unix, permissions};
 use crate::options::named;
 use crate::resolve::resolve;
-use crate::unix_socket::{Permissions, bind_unix};
+use crate::unix_socket::{Others, Permissions, bind_unix};
 use crate::workdir::absolute;
 
 const DEFAULT_PORT: u16 = 6083;
@@ -200,7 +200,7 @@ fn bind(argument: &Argument, jail: &Jail) -> Outcome<Vec<Socket>> {
     let io = |error: std::io::Error| cannot(&os_error_text(&error));
     let bound = if is_unix(endpoint) {
         let _root = jail.raise();
-        vec![bind_unix(endpoint, &argument.permissions).map_err(io)?]
+        vec![bind_unix(endpoint, &argument.permissions, Others::Kept).map_err(io)?]
     } else {
         let addresses = resolve(endpoint, DEFAULT_PORT).map_err(|why| cannot(&why))?;
         let _root = jail.raise();
