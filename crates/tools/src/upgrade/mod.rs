@@ -9,6 +9,7 @@ mod declarations;
 mod director;
 mod directors;
 mod expressions;
+mod reading;
 mod request;
 mod rewriter;
 mod statements;

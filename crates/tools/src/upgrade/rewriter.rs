@@ -233,6 +233,21 @@ impl<'t> Rewriter<'t> {
     pub fn context_of(&self, sub: &str) -> Context {
         self.contexts.of_sub(sub)
     }
+
+    /// Returns whether a subroutine of the client's side other than the current one reads a variable.
+    pub fn is_read_by_client(&self, name: &str) -> bool {
+        self.usage.is_read_beside(&self.out.sub, name)
+    }
+
+    /// Returns whether the client's side may change variables after a token of the current subroutine.
+    pub fn may_change_after(&self, variables: &[&str], at: usize) -> bool {
+        self.usage.may_change_after(variables, &self.out.sub, at)
+    }
+
+    /// Returns whether the lifetime of a response may have been set before a token of the current subroutine.
+    pub fn may_have_lifetime(&self, at: usize) -> bool {
+        self.usage.may_have_lifetime(&self.out.sub, at, self.out.has_called)
+    }
 }
 
 /// A statement with its semicolon.
