@@ -186,6 +186,10 @@ impl Host for Req {
         self.request.body.cached().map(|body| body.copy_body())
     }
 
+    fn cached_req_body_len(&mut self) -> Option<u64> {
+        self.request.body.cached().map(|body| body.body_len())
+    }
+
     fn tls_fact(&mut self, which: TlsFact) -> Option<Vec<u8>> {
         tls::fact(self.task.sess().tls(), which)
     }

@@ -121,4 +121,8 @@ impl Host for Fetch {
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
         self.request.cached_body.as_ref().map(|body| body.copy_body())
     }
+
+    fn cached_req_body_len(&mut self) -> Option<u64> {
+        self.request.cached_body.as_ref().map(|body| body.body_len())
+    }
 }

@@ -53,7 +53,7 @@ pub struct Instance {
     pub name: String,
     pub program: Program,
     pub headers: Vec<HeaderName>,
-    pub regexes: Vec<Regex>,
+    pub regexes: Vec<Arc<Regex>>,
     pub acls: Vec<AclTable>,
     pub imports: Imports,
     /// The state of each of the program's objects after vcl_init.
