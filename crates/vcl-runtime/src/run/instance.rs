@@ -89,10 +89,17 @@ impl Instance {
         let _ = self.states.maker.set(maker);
     }
 
-    /// Creates a backend, which exists as long as this VCL.
+    /// Creates a backend, which exists until it is removed, or as long as this VCL.
     pub fn make_backend(&self, backend: NewBackend) -> Result<BackendId, String> {
         let maker = self.states.maker.get().ok_or("backends cannot be created here")?;
         Ok(self.directors.add(maker.make(self, backend)?))
+    }
+
+    /// Removes a backend. Tasks that have its id have no backend from now on.
+    pub fn remove_backend(&self, id: BackendId) {
+        if let Some((cell, maker)) = self.directors.remove(id).zip(self.states.maker.get()) {
+            maker.retire(&*cell.director);
+        }
     }
 
     /// Returns the index of a regular expression of this program.
