@@ -284,6 +284,31 @@ fn slow_passwords_do_not_hold_a_reactor() {
     assert!(hold.is_short(), "{hold:?}");
 }
 
+/// Promise: a large body of a request that VCL matches delays no other clients.
+#[test]
+fn matching_a_large_body_does_not_hold_a_reactor() {
+    // Each position takes 200 steps, and only the last ones match.
+    let body = "a".repeat(effort(2_000_000, 4_000_000)) + "b";
+    let subs = "import bodyaccess;
+        import std;
+        sub vcl_recv {
+            if (req.url == \"/probe\") { return (synth(200)); }
+            if (!std.cache_req_body(16MB)) { return (synth(400)); }
+            if (bodyaccess.len_req_body() < 2000000) { return (synth(400)); }
+            if (bodyaccess.rematch_req_body(\"a{200}[bc]\") == 1) { return (synth(200)); }
+            return (synth(404));
+        }";
+    let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), subs), &[]);
+    let request = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let hold = best_round(daemon.address, daemon.machine(), &mut |_| (), |_| {
+        let matched = Client::connect(daemon.address).and_then(|mut client| client.ask(&request));
+        assert_eq!(matched.expect("a response arrives").status, 200);
+    });
+    eprintln!("longest wait beside a match of {} bytes: {hold:?}", body.len());
+    assert!(hold.work > Duration::from_millis(30), "the body was matched: {hold:?}");
+    assert!(hold.is_short(), "{hold:?}");
+}
+
 /// Promise: a large object that evicts many small ones does not make other clients wait for more than 2 ms.
 #[test]
 fn evicting_many_objects_does_not_hold_a_reactor() {

@@ -24,6 +24,8 @@ struct Uses {
     /// Subs used as values, which can be called dynamically.
     values: Vec<u32>,
     functions: Vec<u32>,
+    /// Whether a call determines its sub at run time, such as one that an object has stored.
+    computed: bool,
 }
 
 impl Uses {
@@ -43,7 +45,10 @@ impl Uses {
                 | Stmt::Synthetic { value, .. }
                 | Stmt::HashData { value, .. } => self.expr(value),
                 Stmt::Do { call, .. } => self.expr(call),
-                Stmt::CallDynamic { sub, .. } => self.expr(sub),
+                Stmt::CallDynamic { sub, .. } => {
+                    self.computed |= !matches!(sub.kind, ExprKind::Sub(_));
+                    self.expr(sub);
+                }
                 Stmt::CallSub { sub, .. } => self.calls.push(*sub),
                 Stmt::New { args, .. } => self.args(args),
                 Stmt::If { arms, otherwise } => {
@@ -134,7 +139,8 @@ pub fn dynamic_subs(program: &Program) -> Vec<bool> {
     dynamic
 }
 
-/// Returns the methods that can reach a function that may wait, as bits.
+/// Returns the methods that can reach a function that may wait, as bits. A computed call can reach each sub that the
+/// program uses as a value anywhere.
 pub fn suspending_methods(instance: &Instance) -> u32 {
     let program = &instance.program;
     let uses: Vec<Uses> = program.subs.iter().map(|sub| Uses::of(&sub.body)).collect();
@@ -153,6 +159,9 @@ pub fn suspending_methods(instance: &Instance) -> u32 {
                 break;
             }
             open.extend(found.calls.iter().chain(&found.values));
+            if found.computed {
+                open.extend(uses.iter().flat_map(|uses| &uses.values));
+            }
         }
     }
     bits

@@ -57,6 +57,25 @@ fn a_run_waits_and_continues() {
     }
 }
 
+/// A sub as a value in vcl_init, as an object stores it, and a call of the sub that a function returns.
+#[test]
+fn a_computed_call_can_wait() {
+    let value = e(Type::Sub, ExprKind::Sub(2));
+    let computed = |function| call(Type::Sub, function, vec![]);
+    let mut program = program(vec![
+        sub("vcl_init", vec![Stmt::Do { at: HERE, call: call(Type::Void, module::CALL, vec![value]) }]),
+        sub("vcl_recv", vec![Stmt::CallSub { at: HERE, sub: 3 }]),
+        sub("stored", vec![waits(1)]),
+        sub("chooses", vec![Stmt::CallDynamic { at: HERE, sub: computed(module::NOTHING) }]),
+        sub("vcl_deliver", vec![act(Action::Deliver)]),
+    ]);
+    program.methods = vec![4; Method::COUNT];
+    program.methods[Method::Recv as usize] = 1;
+    let loaded = load(program);
+    assert!(loaded.may_suspend(Method::Recv));
+    assert!(!loaded.may_suspend(Method::Deliver));
+}
+
 #[test]
 fn runs_interleave_on_one_thread() {
     let loaded = loaded();

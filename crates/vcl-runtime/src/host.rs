@@ -267,6 +267,10 @@ pub trait Host: StableValues {
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
         None
     }
+    /// Returns the length of the request's cached body, if there is one.
+    fn cached_req_body_len(&mut self) -> Option<u64> {
+        None
+    }
     /// Returns the peer credentials of a UNIX socket: uid, gid.
     fn peer_credentials(&mut self) -> Option<(u32, u32)> {
         None

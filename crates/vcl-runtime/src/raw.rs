@@ -102,7 +102,9 @@ impl<'a> Value<'a> {
                     Value::Header(http_from_code(a & 0xff), name)
                 }
                 RawKind::Http => Value::Http(http_from_code(a)),
-                RawKind::Regex => Value::Regex(less_one(a).and_then(|i| vcl.regexes.get(i as usize))),
+                RawKind::Regex => {
+                    Value::Regex(less_one(a).and_then(|i| vcl.regexes.get(i as usize)).map(|r| &**r))
+                }
             }
         }
     }
@@ -141,7 +143,7 @@ impl<'a> Value<'a> {
             }
             Value::Http(http) => (RawKind::Http, http as u64, 0),
             Value::Regex(v) => {
-                let at = v.and_then(|p| vcl.regexes.iter().position(|q| std::ptr::eq(p, q)));
+                let at = v.and_then(|regex| vcl.regex_index(regex));
                 (RawKind::Regex, place(at), 0)
             }
         };

@@ -1,4 +1,4 @@
-//! Runs blocking work (files, names, slow hashes) on separate threads while VCL waits and its reactor serves
+//! Runs blocking work (files, names, slow hashes, large bodies) on separate threads while VCL waits and its reactor serves
 //! others. Each pool has few threads and a bounded queue, so that a flood of one kind of work does not delay others.
 
 use std::collections::VecDeque;
@@ -21,6 +21,8 @@ pub(crate) static FILES: ThreadPool = ThreadPool::new("files", 4, 1024);
 pub(crate) static NAMES: ThreadPool = ThreadPool::new("names", 16, 256);
 /// Computes hashes that are slow by design. One thread, because reactors need the other cores.
 pub(crate) static HASHES: ThreadPool = ThreadPool::new("hashes", 1, 256);
+/// Matches the bodies of requests, as many bytes as a client sends.
+pub(crate) static BODIES: ThreadPool = ThreadPool::new("bodies", 2, 256);
 
 /// A thread pool for one kind of work.
 pub(crate) struct ThreadPool {

@@ -78,7 +78,7 @@ fn add_glob<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
 
 fn add_regex<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let regex = args.regex(0)?;
-    let at = ctx.vcl.regexes.iter().position(|r| std::ptr::eq(r, regex));
+    let at = ctx.vcl.regex_index(regex);
     add(args, Criterion::Regex(at.ok_or("querystring: a regular expression of the program is expected")?))
 }
 

@@ -202,15 +202,19 @@ fn warm_up_one(director: &dyn Director, process: &Arc<Process>) {
 
 /// Stops the probes of all backends, because the program becomes cold.
 pub fn cool_down(vcl: &Instance, process: &Process) {
-    let log = process.shared().log();
     for (_, cell) in vcl.directors.all() {
-        if let Some(leaf) = cell.director.as_any().downcast_ref::<OriginLeaf>() {
-            probing::cool_down(&leaf.0, log);
-        } else if let Some(named) = cell.director.as_any().downcast_ref::<NamedOrigin>() {
-            named.set_warm(false);
-            named.origins().iter().for_each(|origin| probing::stop(origin, log));
-            named.declared().show(false);
-        }
+        cool_down_one(&*cell.director, process);
+    }
+}
+
+fn cool_down_one(director: &dyn Director, process: &Process) {
+    let log = process.shared().log();
+    if let Some(leaf) = director.as_any().downcast_ref::<OriginLeaf>() {
+        probing::cool_down(&leaf.0, log);
+    } else if let Some(named) = director.as_any().downcast_ref::<NamedOrigin>() {
+        named.set_warm(false);
+        named.origins().iter().for_each(|origin| probing::stop(origin, log));
+        named.declared().show(false);
     }
 }
 
@@ -252,6 +256,12 @@ impl BackendMaker for Maker {
             warm_up_one(&*director, &process);
         }
         Ok(director)
+    }
+
+    fn retire(&self, director: &dyn Director) {
+        if let Some(process) = self.0.upgrade() {
+            cool_down_one(director, &process);
+        }
     }
 
     fn watch_service(&self, service: &str, refresh: Refresh) -> Result<Arc<Name>, String> {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use lacquer_flow::request;
-use lacquer_http::{Message, fixed_text_table};
+use lacquer_http::{Message, Workspace, fixed_text_table};
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 use lacquer_vcl::types::{HttpId, Method};
@@ -30,6 +30,16 @@ impl Req {
             HttpId::Bereq => self.pipe.as_ref().map(|pipe| &pipe.bereq),
             _ => None,
         }
+    }
+
+    /// Returns a message and the workspace that contains its text.
+    fn readable(&self, http: HttpId) -> Option<(&Message, &Workspace)> {
+        if http == HttpId::ReqTop
+            && let Some(top) = self.inclusion.top.as_ref().filter(|_| self.inclusion.level > 0)
+        {
+            return Some((&top.http, &top.ws));
+        }
+        self.message(http).map(|message| (message, self.task.ws()))
     }
 
     fn changeable(&mut self, http: HttpId) -> HostResult<Logged<'_>> {
@@ -85,13 +95,7 @@ impl Host for Req {
         if http == HttpId::Obj {
             return self.found.object.as_ref().and_then(|o| object::header(o, name));
         }
-        if http == HttpId::ReqTop
-            && let Some(top) = self.inclusion.top.as_ref().filter(|_| self.inclusion.level > 0)
-        {
-            return top.http.get(&top.ws, name.name.borrow());
-        }
-        let ws = self.task.ws();
-        self.message(http).and_then(|message| message.get(ws, name.name.borrow()))
+        self.readable(http).and_then(|(message, ws)| message.get(ws, name.name.borrow()))
     }
 
     fn return_pass_for(&mut self, _seconds: f64) -> HostResult<()> {
@@ -184,6 +188,10 @@ impl Host for Req {
 
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
         self.request.body.cached().map(|body| body.copy_body())
+    }
+
+    fn cached_req_body_len(&mut self) -> Option<u64> {
+        self.request.body.cached().map(|body| body.body_len())
     }
 
     fn tls_fact(&mut self, which: TlsFact) -> Option<Vec<u8>> {

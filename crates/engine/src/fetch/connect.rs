@@ -55,7 +55,8 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
 /// Returns the text for a director without a backend that could serve, with the reasons.
 #[cold]
 fn no_backend(vcl: &lacquer_vcl_runtime::Instance, director: BackendId) -> String {
-    let name = vcl.directors.get(director).map_or("", |cell| cell.director.name());
+    let cell = vcl.directors.get(director);
+    let name = cell.as_ref().map_or("", |cell| cell.director.name());
     let text = format!("Director {name} returned no backend");
     match vcl.directors.why_sick(director) {
         why if why.is_empty() => text,

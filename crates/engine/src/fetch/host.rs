@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use lacquer_http::{BodyStatus, Message, SessClose, Text, fixed_text_table};
+use lacquer_http::{BodyStatus, Message, SessClose, Text, Workspace, fixed_text_table};
 use lacquer_sources::clock;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
@@ -25,6 +25,11 @@ impl Fetch {
             HttpId::Beresp => Some(&self.response.http),
             _ => None,
         }
+    }
+
+    /// Returns a message and the workspace that contains its text.
+    fn readable(&self, http: HttpId) -> Option<(&Message, &Workspace)> {
+        self.message(http).map(|message| (message, self.task.ws()))
     }
 
     fn changeable(&mut self, http: HttpId) -> HostResult<Logged<'_>> {
@@ -83,8 +88,7 @@ impl Host for Fetch {
         if http == HttpId::ObjStale {
             return self.product.stale.as_ref().and_then(|o| object::header(o, name));
         }
-        let ws = self.task.ws();
-        self.message(http).and_then(|message| message.get(ws, name.name.borrow()))
+        self.readable(http).and_then(|(message, ws)| message.get(ws, name.name.borrow()))
     }
 
     fn return_pass_for(&mut self, seconds: f64) -> HostResult<()> {
@@ -120,5 +124,9 @@ impl Host for Fetch {
 
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
         self.request.cached_body.as_ref().map(|body| body.copy_body())
+    }
+
+    fn cached_req_body_len(&mut self) -> Option<u64> {
+        self.request.cached_body.as_ref().map(|body| body.body_len())
     }
 }

@@ -115,10 +115,10 @@ fn default_filters(f: &mut Fetch) -> &[u8] {
     listed(f.task.ws_mut(), &list)
 }
 
-/// Returns the name of the backend. Directors and their names live as long as the VCL.
-fn backend_name(f: &Fetch) -> Option<&[u8]> {
-    let directors = &f.task.vcl().loaded.instance().directors;
-    directors.get(f.response.backend).map(|cell| cell.director.name().as_bytes())
+/// Returns a copy of the backend's name, because the backend can be removed.
+fn backend_name(f: &mut Fetch) -> Option<&[u8]> {
+    let cell = f.task.vcl().loaded.instance().directors.get(f.response.backend)?;
+    f.task.copy(cell.director.name().as_bytes())
 }
 
 /// Returns an address: `beresp.backend.ip`, or one of the session's.

@@ -1,7 +1,7 @@
 //! Changes to a message by VCL: the start line and the headers, with their log records.
 
 use lacquer_http::ascii::is_valid_line;
-use lacquer_http::{Field, HeaderName, Slot};
+use lacquer_http::{Field, HeaderName, Message, Slot, Workspace};
 use lacquer_params::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
@@ -163,6 +163,20 @@ pub fn edit(
         }
     }
     Ok(())
+}
+
+/// Calls `edit` with every line of a message that cannot be changed. Fails with the reason if a line would change.
+pub fn inspect(
+    message: &Message,
+    ws: &Workspace,
+    edit: &mut dyn FnMut(&[u8]) -> HeaderEdit,
+    why: String,
+) -> HostResult<()> {
+    let mut changes = false;
+    for field in message.fields() {
+        changes |= edit(field.line(ws)) != HeaderEdit::Keep;
+    }
+    if changes { Err(why) } else { Ok(()) }
 }
 
 #[cfg(test)]

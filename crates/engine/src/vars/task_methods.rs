@@ -112,7 +112,14 @@ macro_rules! task_methods {
             edit: &mut dyn FnMut(&[u8]) -> HeaderEdit,
         ) -> HostResult<()> {
             let features = self.task.params().feature;
-            headers::edit(&mut self.changeable(http)?, edit, features)
+            let why = match self.changeable(http) {
+                Ok(mut message) => return headers::edit(&mut message, edit, features),
+                Err(why) => why,
+            };
+            match self.readable(http) {
+                Some((message, ws)) => headers::inspect(message, ws, edit, why),
+                None => Err(why),
+            }
         }
 
         fn return_status(&mut self, status: i64, reason: Option<&[u8]>) -> HostResult<()> {

@@ -51,26 +51,32 @@ impl DirectorCell {
 impl Directors {
     pub fn add(&self, director: Arc<dyn Director>) -> BackendId {
         let mut cells = self.cells.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        cells.push(Arc::new(DirectorCell {
+        cells.push(Some(Arc::new(DirectorCell {
             director,
             admin: AtomicU8::new(0),
             admin_changed: AtomicU64::new(clock::real().to_bits()),
             retry_debt: AtomicU32::new(0),
-        }));
+        })));
         BackendId(cells.len() as u32)
     }
 
-    pub fn get(&self, id: BackendId) -> Option<&DirectorCell> {
+    pub fn get(&self, id: BackendId) -> Option<Arc<DirectorCell>> {
         let cells = self.cells.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let cell = Arc::as_ptr(cells.get((id.0 as usize).checked_sub(1)?)?);
-        // SAFETY: rows are never removed, so the table holds a reference counter of this one as long as `self` lives.
-        Some(unsafe { &*cell })
+        cells.get((id.0 as usize).checked_sub(1)?)?.clone()
+    }
+
+    /// Returns the row after removing it. Its place in the table stays empty, which takes 8 bytes.
+    pub fn remove(&self, id: BackendId) -> Option<Arc<DirectorCell>> {
+        let mut cells = self.cells.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        cells.get_mut((id.0 as usize).checked_sub(1)?)?.take()
     }
 
     /// Returns all rows in the order in which they were added.
     pub fn all(&self) -> Vec<(BackendId, Arc<DirectorCell>)> {
         let cells = self.cells.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        cells.iter().enumerate().map(|(i, c)| (BackendId(i as u32 + 1), c.clone())).collect()
+        let with_id =
+            |(i, cell): (usize, &Option<Arc<DirectorCell>>)| Some((BackendId(i as u32 + 1), cell.clone()?));
+        cells.iter().enumerate().filter_map(with_id).collect()
     }
 
     pub fn healthy(&self, id: BackendId, vcl: &Instance) -> Health {

@@ -49,7 +49,8 @@ impl Instance {
         let mut regexes = Vec::with_capacity(program.regexes.len());
         for pattern in &program.regexes {
             let regex = Regex::new(pattern, regex_jit);
-            regexes.push(regex.map_err(|e| format!("Regex compilation error: {e} (\"{pattern}\")"))?);
+            let regex = regex.map_err(|e| format!("Regex compilation error: {e} (\"{pattern}\")"))?;
+            regexes.push(Arc::new(regex));
         }
         Ok(Instance {
             name: name.to_owned(),
@@ -88,10 +89,27 @@ impl Instance {
         let _ = self.states.maker.set(maker);
     }
 
-    /// Creates a backend, which exists as long as this VCL.
+    /// Creates a backend, which exists until it is removed, or as long as this VCL.
     pub fn make_backend(&self, backend: NewBackend) -> Result<BackendId, String> {
         let maker = self.states.maker.get().ok_or("backends cannot be created here")?;
         Ok(self.directors.add(maker.make(self, backend)?))
+    }
+
+    /// Removes a backend. Tasks that have its id have no backend from now on.
+    pub fn remove_backend(&self, id: BackendId) {
+        if let Some((cell, maker)) = self.directors.remove(id).zip(self.states.maker.get()) {
+            maker.retire(&*cell.director);
+        }
+    }
+
+    /// Returns the index of a regular expression of this program.
+    pub fn regex_index(&self, regex: &Regex) -> Option<usize> {
+        self.regexes.iter().position(|one| std::ptr::eq(Arc::as_ptr(one), regex))
+    }
+
+    /// Returns a regular expression of this program so that it can outlive the call, such as on another thread.
+    pub fn shared_regex(&self, regex: &Regex) -> Option<Arc<Regex>> {
+        self.regexes.get(self.regex_index(regex)?).cloned()
     }
 
     /// Returns the name of a service (SRV records), whose places are looked up from now on.

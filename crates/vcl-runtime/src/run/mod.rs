@@ -53,7 +53,7 @@ pub struct Instance {
     pub name: String,
     pub program: Program,
     pub headers: Vec<HeaderName>,
-    pub regexes: Vec<Regex>,
+    pub regexes: Vec<Arc<Regex>>,
     pub acls: Vec<AclTable>,
     pub imports: Imports,
     /// The state of each of the program's objects after vcl_init.
@@ -93,6 +93,8 @@ struct ModuleStates {
 pub trait BackendMaker: Send + Sync {
     /// Returns the director of a new backend. The caller adds it to the program's directors.
     fn make(&self, vcl: &Instance, backend: NewBackend) -> Result<Arc<dyn Director>, String>;
+    /// Ends the probes of a backend that was removed from the program's directors.
+    fn retire(&self, _director: &dyn Director) {}
     /// Returns the name of a service (SRV records), whose places are looked up from now on.
     fn watch_service(&self, service: &str, refresh: Refresh) -> Result<Arc<Name>, String>;
     /// Returns the shared memory, to which [`Instance::make_counters`] adds counters.
@@ -202,8 +204,8 @@ pub struct DirectorCell {
     retry_debt: AtomicU32,
 }
 
-/// The directors of one loaded VCL. Rows are never removed, so an id is valid as long as the VCL.
+/// The directors of one loaded VCL. An id is never used again: that of a removed director belongs to none.
 #[derive(Default)]
 pub struct Directors {
-    cells: RwLock<Vec<Arc<DirectorCell>>>,
+    cells: RwLock<Vec<Option<Arc<DirectorCell>>>>,
 }

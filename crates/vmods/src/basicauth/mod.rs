@@ -22,6 +22,9 @@ pub(crate) static MODULE: Table = Table {
     suspends: &["match"],
 };
 
+/// Maximum length in bytes of a name and password with the colon. The time of a hash grows with the password.
+const MAX_CREDENTIALS: usize = 1023;
+
 /// Returns the name and password of an Authorization header.
 fn credentials(header: Option<&[u8]>) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, rest) = header?.split_at_checked(6)?;
@@ -29,6 +32,9 @@ fn credentials(header: Option<&[u8]>) -> Option<(Vec<u8>, Vec<u8>)> {
         return None;
     }
     let plain = STANDARD.decode(&[rest.trim_ascii()], usize::MAX).ok()?;
+    if plain.len() > MAX_CREDENTIALS {
+        return None;
+    }
     let colon = plain.iter().position(|b| *b == b':')?;
     Some((plain[..colon].to_vec(), plain[colon + 1..].to_vec()))
 }
@@ -113,10 +119,14 @@ fn fits_on_pool(ctx: &mut Ctx<'_>, password: Vec<u8>, stored: Vec<u8>) -> Result
     })
 }
 
-/// Returns the stored form of a user's password.
+/// Returns the stored form of a user's password. Lines that begin with `#` are comments.
 fn stored<'f>(file: &'f [u8], user: &[u8]) -> Option<&'f [u8]> {
     file.split(|b| *b == b'\n').find_map(|line| {
-        let rest = line.trim_ascii().strip_prefix(user)?.strip_prefix(b":")?;
+        let line = line.trim_ascii();
+        if line.starts_with(b"#") {
+            return None;
+        }
+        let rest = line.strip_prefix(user)?.strip_prefix(b":")?;
         rest.split(|b| *b == b':').next()
     })
 }
@@ -179,6 +189,26 @@ mod tests {
             assert_eq!(check(b"s", b"Hello world!"), Some(Some(true)));
             assert_eq!(check(b"s", b"Hello world"), Some(Some(false)));
         }
+    }
+
+    #[test]
+    fn comments_are_no_entries() {
+        let file = b"#joe:old\n # ann:old\n\t#bob:old\nann:new\n#:x\n";
+        assert_eq!(stored(file, b"ann"), Some(&b"new"[..]));
+        for user in [&b"#joe"[..], b"joe", b"# ann", b"#bob", b"#", b""] {
+            assert_eq!(stored(file, user), None, "{user:?}");
+        }
+    }
+
+    #[test]
+    fn long_passwords_are_refused() {
+        let header = |length: usize| {
+            let plain = [b"joe:".to_vec(), vec![b'x'; length - 4]].concat();
+            [b"Basic ".to_vec(), STANDARD.encode(&plain)].concat()
+        };
+        let length = |header: &[u8]| credentials(Some(header)).map(|(_, password)| password.len());
+        assert_eq!(length(&header(MAX_CREDENTIALS)), Some(MAX_CREDENTIALS - 4));
+        assert_eq!(length(&header(MAX_CREDENTIALS + 1)), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use lacquer_names::{Name, Refresh, TtlFrom};
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 use lacquer_vcl::program::{Backend, BackendLimits, HostName, Probe};
-use lacquer_vcl::types::HttpId;
+use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl_runtime::acl::AclTable;
 use lacquer_vcl_runtime::{
     Args, BackendId, Ctx, HeaderName, HostLookup, ModuleError, NewBackend, NoBackend, ObjectState, Value,
@@ -27,7 +27,7 @@ pub(super) fn none<'a>(ctx: &mut Ctx<'a>, why: String) -> CallResult<'a> {
 }
 
 /// The maximum number of hosts and ports of one director. A client that can choose hosts could otherwise fill the
-/// memory.
+/// memory. A further one replaces one that is not used.
 const MOST_DOMAINS: usize = 10_000;
 
 pub(super) struct Dynamic {
@@ -58,6 +58,31 @@ struct Domains {
     all: HashMap<Key, Arc<Domain>>,
     /// The time of the next search for unused domains.
     next_check: f64,
+    /// The domains that can be replaced, those that were used last first. `None` until they are needed after a search.
+    resting: Option<Vec<Key>>,
+}
+
+impl Domains {
+    /// Removes the domain that was not used for the longest time, of those that rest. Returns its backend.
+    fn remove_resting(&mut self) -> Option<BackendId> {
+        let resting = self.resting.get_or_insert_with(|| by_last_use(&self.all));
+        while let Some(key) = resting.pop() {
+            // It may be in use again.
+            if self.all.get(&key).is_some_and(|domain| domain.rests.load(Ordering::Relaxed)) {
+                return self.all.remove(&key).map(|domain| domain.id);
+            }
+        }
+        None
+    }
+}
+
+/// Returns the domains that rest and can be replaced, those that were used last first.
+fn by_last_use(all: &HashMap<Key, Arc<Domain>>) -> Vec<Key> {
+    let rests = |domain: &Domain| !domain.is_permanent && domain.rests.load(Ordering::Relaxed);
+    let resting = all.iter().filter(|(_, domain)| rests(domain));
+    let mut found: Vec<_> = resting.map(|(key, domain)| (domain.last_use(), key)).collect();
+    found.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    found.into_iter().map(|(_, key)| key.clone()).collect()
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -72,6 +97,14 @@ pub(super) struct Domain {
     /// The time of the last use, as the bits of an `f64`.
     used: AtomicU64,
     rests: AtomicBool,
+    /// Whether vcl_init uses it. Directors may contain its backend, so no other one replaces it.
+    is_permanent: bool,
+}
+
+impl Domain {
+    fn last_use(&self) -> f64 {
+        f64::from_bits(self.used.load(Ordering::Relaxed))
+    }
 }
 
 impl Dynamic {
@@ -231,12 +264,20 @@ impl Dynamic {
             }
             return Ok(domain.clone());
         }
+        let backend = self.new_backend(key)?;
         if domains.all.len() >= MOST_DOMAINS {
-            return Err(format!("is refused: the director has {MOST_DOMAINS} hosts already"));
+            let removed = domains.remove_resting();
+            ctx.vcl.remove_backend(removed.ok_or_else(|| {
+                format!("is refused: the director has {MOST_DOMAINS} hosts that are in use")
+            })?);
         }
-        let id = ctx.vcl.make_backend(self.new_backend(key)?)?;
-        let domain =
-            Arc::new(Domain { id, used: AtomicU64::new(now.to_bits()), rests: AtomicBool::new(false) });
+        let id = ctx.vcl.make_backend(backend)?;
+        let domain = Arc::new(Domain {
+            id,
+            used: AtomicU64::new(now.to_bits()),
+            rests: AtomicBool::new(false),
+            is_permanent: ctx.method() == Method::Init,
+        });
         domains.all.insert(key.clone(), domain.clone());
         drop(domains);
         if self.is_debugged.load(Ordering::Relaxed) {
@@ -250,10 +291,10 @@ impl Dynamic {
         if now < domains.next_check {
             return;
         }
+        domains.resting = None;
         domains.next_check = now + (self.usage_timeout / 4.0).clamp(0.5, 60.0);
         for domain in domains.all.values() {
-            let unused = now - f64::from_bits(domain.used.load(Ordering::Relaxed));
-            if unused > self.usage_timeout
+            if now - domain.last_use() > self.usage_timeout
                 && !domain.rests.swap(true, Ordering::Relaxed)
                 && let Some(cell) = ctx.vcl.directors.get(domain.id)
             {

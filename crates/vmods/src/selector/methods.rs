@@ -56,7 +56,7 @@ fn add<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let text = args.str(0).ok_or_else(|| failure(format!("{name}.add(): string to be added is NULL")))?;
     let regex = if args.is_given(2) {
         let regex: &Regex = args.regex(2)?;
-        let at = ctx.vcl.regexes.iter().position(|r| std::ptr::eq(r, regex));
+        let at = ctx.vcl.regex_index(regex);
         Some(at.ok_or_else(|| {
             failure(format!("{name}.add(): a regular expression of the program is expected"))
         })?)
@@ -285,7 +285,8 @@ fn boolean<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
 fn regex<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, at: usize, method: &str) -> Result<&'a Regex, ModuleError> {
     let index = value(ctx, args, at, (method, "regex"), |member| member.regex)?;
     let vcl = ctx.vcl;
-    vcl.regexes.get(index).ok_or_else(|| failure(format!("{}.{method}(): no such regex", args.object_name)))
+    let regex = vcl.regexes.get(index).map(|regex| &**regex);
+    regex.ok_or_else(|| failure(format!("{}.{method}(): no such regex", args.object_name)))
 }
 
 fn re_match<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {

@@ -10,69 +10,58 @@ pub struct Flags {
     pub period: bool,
 }
 
-pub fn matches(pattern: &[u8], text: &[u8], flags: Flags) -> bool {
-    at(pattern, text, 0, flags)
+/// The last star that was passed. Its text can grow until the rest of the pattern matches. Only the last one is kept:
+/// a longer text for an earlier star gives no match that the last star cannot give too.
+struct Star<'p> {
+    /// The pattern after the star.
+    rest: &'p [u8],
+    /// The end of the star's text.
+    end: usize,
 }
 
-/// Returns whether `text` from `i` on matches.
-fn at(mut pattern: &[u8], text: &[u8], mut i: usize, flags: Flags) -> bool {
+/// Returns whether the pattern matches the whole text. The time grows at most with the product of their lengths.
+pub fn matches(mut pattern: &[u8], text: &[u8], flags: Flags) -> bool {
+    let mut at = 0;
+    let mut star: Option<Star<'_>> = None;
     loop {
-        let Some((&p, rest)) = pattern.split_first() else { return i == text.len() };
-        match p {
-            b'*' => return star(rest, text, i, flags),
-            b'?' => {
-                if !is_wild(text, i, flags) {
-                    return false;
-                }
+        if let [b'*', rest @ ..] = pattern {
+            if !is_leading_period(text, at, flags) {
+                star = Some(Star { rest, end: at });
                 pattern = rest;
+                continue;
             }
-            b'[' => match bracket(rest, text.get(i).copied(), flags) {
-                Some((matched, rest)) => {
-                    if !matched || !is_wild(text, i, flags) {
-                        return false;
-                    }
-                    pattern = rest;
-                }
-                None => {
-                    if text.get(i) != Some(&b'[') {
-                        return false;
-                    }
-                    pattern = rest;
-                }
-            },
-            b'\\' if !flags.noescape => {
-                let Some((escaped, rest)) = rest.split_first() else { return false };
-                if text.get(i) != Some(escaped) {
-                    return false;
-                }
-                pattern = rest;
-            }
-            literal => {
-                if text.get(i) != Some(&literal) {
-                    return false;
-                }
-                pattern = rest;
-            }
-        }
-        i += 1;
-    }
-}
-
-fn star(rest: &[u8], text: &[u8], from: usize, flags: Flags) -> bool {
-    let stars = rest.iter().take_while(|b| **b == b'*').count();
-    let rest = &rest[stars..];
-    if is_leading_period(text, from, flags) {
-        return false;
-    }
-    for i in from..=text.len() {
-        if at(rest, text, i, flags) {
+        } else if pattern.is_empty() && at == text.len() {
             return true;
+        } else if let Some(rest) = one(pattern, text, at, flags) {
+            pattern = rest;
+            at += 1;
+            continue;
         }
-        if flags.pathname && text.get(i) == Some(&b'/') {
+        let Some(last) = &mut star else { return false };
+        if last.end >= text.len() || flags.pathname && text[last.end] == b'/' {
             return false;
         }
+        last.end += 1;
+        (pattern, at) = (last.rest, last.end);
     }
-    false
+}
+
+/// Returns the pattern after its first element if that matches the character at `i`. The element is not a star.
+fn one<'p>(pattern: &'p [u8], text: &[u8], i: usize, flags: Flags) -> Option<&'p [u8]> {
+    let (&first, rest) = pattern.split_first()?;
+    let (literal, rest) = match first {
+        b'?' => return is_wild(text, i, flags).then_some(rest),
+        b'[' => match bracket(rest, text.get(i).copied(), flags) {
+            Some((matched, rest)) => return (matched && is_wild(text, i, flags)).then_some(rest),
+            None => (b'[', rest),
+        },
+        b'\\' if !flags.noescape => {
+            let (&escaped, rest) = rest.split_first()?;
+            (escaped, rest)
+        }
+        literal => (literal, rest),
+    };
+    (text.get(i) == Some(&literal)).then_some(rest)
 }
 
 fn is_leading_period(text: &[u8], i: usize, flags: Flags) -> bool {
@@ -181,5 +170,51 @@ mod tests {
         ] {
             assert_eq!(all(pattern, text), expected, "{pattern} {text}");
         }
+    }
+
+    /// Tries every text for every star.
+    fn recursive(pattern: &[u8], text: &[u8], at: usize, flags: Flags) -> bool {
+        match pattern {
+            [] => at == text.len(),
+            [b'*', rest @ ..] => {
+                let crosses = |end: usize| flags.pathname && text[at..end].contains(&b'/');
+                let mut ends = (at..=text.len()).take_while(|&end| !crosses(end));
+                !is_leading_period(text, at, flags) && ends.any(|end| recursive(rest, text, end, flags))
+            }
+            _ => one(pattern, text, at, flags).is_some_and(|rest| recursive(rest, text, at + 1, flags)),
+        }
+    }
+
+    #[test]
+    fn the_last_star_alone_finds_all_matches() {
+        let mut state = 88_172_645_463_325_252_u64;
+        let mut below = |n: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % n as u64) as usize
+        };
+        let mut matched = 0;
+        for _ in 0..200_000 {
+            let (lengths, bits) = ([below(8), below(10)], below(4));
+            let pattern: Vec<u8> = (0..lengths[0]).map(|_| b"a/.*?*"[below(6)]).collect();
+            let text: Vec<u8> = (0..lengths[1]).map(|_| b"a/."[below(3)]).collect();
+            let flags = Flags { pathname: bits & 1 != 0, period: bits & 2 != 0, noescape: false };
+            let expected = recursive(&pattern, &text, 0, flags);
+            matched += usize::from(expected);
+            let shown = [&pattern, &text].map(|bytes| String::from_utf8_lossy(bytes));
+            assert_eq!(matches(&pattern, &text, flags), expected, "{shown:?} {bits}");
+        }
+        assert!(matched > 1000, "{matched}");
+    }
+
+    #[test]
+    fn many_stars_take_no_longer_than_one() {
+        let text = vec![b'a'; 20_000];
+        let begun = std::time::Instant::now();
+        for pathname in [false, true] {
+            assert!(!matches(b"*a*a*a*a*a*b", &text, Flags { pathname, ..Flags::default() }));
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }

@@ -1,7 +1,7 @@
 //! A transaction in memory that runs whole programs or single functions. Tests are short, so allocations are leaked
 //! and need no lifetimes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ pub struct Transaction {
     headers: Vec<(String, &'static [u8])>,
     pub hint: BackendId,
     log: Rc<RefCell<Vec<String>>>,
+    clock: Rc<Cell<f64>>,
     privates: PrivateMap,
 }
 
@@ -32,6 +33,7 @@ impl Transaction {
             headers: Vec::new(),
             hint: BackendId::NONE,
             log: Rc::default(),
+            clock: Rc::new(Cell::new(1e9)),
             privates: PrivateMap::default(),
         }
     }
@@ -65,7 +67,7 @@ impl Host for Transaction {
     }
 
     fn real_now(&self) -> f64 {
-        1e9
+        self.clock.get()
     }
 
     fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]> {
@@ -192,14 +194,16 @@ pub fn instance() -> &'static Instance {
 /// A transaction that calls single functions.
 pub struct Task {
     pub ctx: Ctx<'static>,
+    /// The real time.
+    pub clock: Rc<Cell<f64>>,
     log: Rc<RefCell<Vec<String>>>,
 }
 
 impl Task {
     pub fn new(method: Method, vcl: &'static Instance) -> Self {
         let host = Transaction::new(method);
-        let log = host.log.clone();
-        Task { ctx: Ctx::new(Box::leak(Box::new(host)), vcl), log }
+        let (log, clock) = (host.log.clone(), host.clock.clone());
+        Task { ctx: Ctx::new(Box::leak(Box::new(host)), vcl), clock, log }
     }
 
     /// Returns the lines that were logged since the last call.
