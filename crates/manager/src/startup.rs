@@ -266,7 +266,9 @@ pub fn run(
     let complain = Complain::new(matches!(raw.mode, Mode::Debug | Mode::Foreground), &name);
     let upgrade = Upgrade::new(arguments);
     let jail = Jail::enter(raw.jail.as_deref())?;
-    let _own_folder = OwnFolder::new(&jail);
+    let is_check = adopted.as_ref().is_some_and(|adopted| adopted.is_check);
+    // The daemon whose state is checked still uses its folder.
+    let _own_folder = (!is_check).then(|| OwnFolder::new(&jail));
     let workdir = workdir_of(raw);
     let mut leftovers = Leftovers::watch(raw, &workdir, adopted.is_some(), &jail);
     let ParsedOptions { mut params, listeners, storages, vcl, init, tls } =
@@ -318,7 +320,7 @@ pub fn run(
     }
     find_room(&mut manager)?;
     prepare(&mut manager, adopted.as_mut(), &vcl, &pid_paths)?;
-    if adopted.as_ref().is_some_and(|adopted| adopted.is_check) {
+    if is_check {
         return Ok(0);
     }
     serve(manager, raw, init, adopted, (background, &mut leftovers))
