@@ -299,6 +299,26 @@ fn a_program_that_cannot_continue_leaves_the_old_one() {
     assert_eq!(origin.requests(), filled);
 }
 
+/// The checked program must not fail after it has replaced the old one.
+#[test]
+fn a_secret_that_is_empty_by_now_refuses_the_upgrade() {
+    let _slot = shared_slot();
+    let (origin, _gate) = origin();
+    let secret = std::env::temp_dir().join(format!("lacquer-upgrade-{}.secret", std::process::id()));
+    fs::write(&secret, "one").expect("it can be written");
+    let mut it = Upgradable::start("secret", &origin, &["-S", &secret.display().to_string()]);
+    let worker = it.daemon.worker();
+    fs::write(&secret, "").expect("it can be written");
+    signal(it.daemon.manager(), "-USR2");
+    assert!(until(|| it.daemon.stderr().contains("Upgrade failed")), "{}", it.daemon.stderr());
+    assert!(it.daemon.stderr().contains("Empty secret-file"), "{}", it.daemon.stderr());
+    assert_eq!(get(it.daemon.address, "/8").expect("a response").body, body(8));
+    assert_eq!(it.daemon.worker(), worker);
+    fs::write(&secret, "two").expect("it can be written");
+    it.upgrade();
+    let _ = fs::remove_file(&secret);
+}
+
 #[test]
 fn an_upgrade_that_would_lose_objects_is_refused_by_the_old_program() {
     let _slot = shared_slot();
