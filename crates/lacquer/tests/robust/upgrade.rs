@@ -340,6 +340,23 @@ fn a_replaced_worker_that_hangs_holds_the_management_port_once() {
 }
 
 #[test]
+fn programs_that_are_idle_become_cold_after_an_upgrade() {
+    let _slot = shared_slot();
+    let (origin, _gate) = origin();
+    let mut it = Upgradable::start("cold", &origin, &["-p", "vcl_cooldown=600"]);
+    let text = vcl(origin.address, SUBS);
+    it.daemon.ok(&format!("vcl.inline idle << %%\n{text}\n%%"));
+    it.upgrade();
+    it.daemon.ok("param.set vcl_cooldown 1");
+    let state_of = |list: String, name: &str| {
+        let line = list.lines().find(|line| line.ends_with(name)).map(str::to_owned);
+        line.and_then(|line| line.split_whitespace().nth(2).map(str::to_owned))
+    };
+    assert!(until(|| state_of(it.daemon.ok("vcl.list"), "idle").is_some_and(|found| found == "cold")));
+    assert!(state_of(it.daemon.ok("vcl.list"), "boot").is_some_and(|found| found == "warm"));
+}
+
+#[test]
 fn an_upgrade_that_would_lose_objects_is_refused_by_the_old_program() {
     let _slot = shared_slot();
     let (origin, _gate) = origin();
