@@ -26,6 +26,11 @@ impl Lookup {
         self.running = Some(receiver);
     }
 
+    /// Returns whether a lookup runs, or has a result that was not taken.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// Returns the result of a lookup that has ended since the last call.
     pub fn result(&mut self) -> Option<Resolved> {
         let result = match self.running.as_ref()?.try_recv() {

@@ -25,6 +25,8 @@ use crate::shm::Shm;
 /// The pause before a process that has ended is started again. It doubles each time, until one has run for a minute.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The time between two looks whether the name of the collector is resolved.
+const LOOKUP_POLL: Duration = Duration::from_millis(50);
 const STABLE: Duration = Duration::from_mins(1);
 
 /// The sockets of the admin listener, and the process that serves them.
@@ -54,6 +56,9 @@ impl Admin {
         let Some(mut sockets) = AdminSockets::parse(arguments)? else { return Ok(None) };
         if is_upgrade {
             end_former(jail);
+            sockets.begin_lookup();
+        } else {
+            sockets.look_up(jail)?;
         }
         let bound = sockets.bind(jail);
         if !is_upgrade {
@@ -77,12 +82,16 @@ impl Admin {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
+        if self.sockets.await_lookup() {
+            self.due = Some(now + LOOKUP_POLL);
+            return;
+        }
         self.due = None;
-        let launched =
-            self.sockets.bind(&manager.jail).map_err(|fault| fault.text().to_owned()).and_then(|()| {
-                AdminProcess::start(manager, &self.sockets)
-                    .map_err(|error| format!("cannot be started: {error}"))
-            });
+        let jail = &manager.jail;
+        let prepared = self.sockets.bind(jail).and_then(|()| self.sockets.prepare_collector(jail));
+        let launched = prepared.map_err(|fault| fault.text().to_owned()).and_then(|()| {
+            AdminProcess::start(manager, &self.sockets).map_err(|error| format!("cannot be started: {error}"))
+        });
         match launched {
             Ok((process, connections)) => {
                 for connection in connections {
@@ -99,6 +108,7 @@ impl Admin {
     }
 
     fn start_later(&mut self, now: Instant) {
+        self.sockets.begin_lookup();
         self.due = Some(now + self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
