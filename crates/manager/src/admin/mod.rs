@@ -34,6 +34,8 @@ const STABLE: Duration = Duration::from_mins(1);
 pub struct Admin {
     sockets: AdminSockets,
     process: Option<AdminProcess>,
+    /// The number of the last process, which its sessions have.
+    number: u64,
     started: Instant,
     due: Option<Instant>,
     pause: Duration,
@@ -69,7 +71,14 @@ impl Admin {
             shm.publish("-w", &addresses)?;
         }
         let now = Instant::now();
-        Ok(Some(Admin { sockets, process: None, started: now, due: Some(now), pause: FIRST_PAUSE }))
+        Ok(Some(Admin {
+            sockets,
+            process: None,
+            number: 0,
+            started: now,
+            due: Some(now),
+            pause: FIRST_PAUSE,
+        }))
     }
 
     /// Returns the time of the next start.
@@ -94,8 +103,9 @@ impl Admin {
         });
         match launched {
             Ok((process, connections)) => {
+                self.number += 1;
                 for connection in connections {
-                    sessions.add(manager, channel(connection), Origin::Admin);
+                    sessions.add(manager, channel(connection), Origin::Admin(self.number));
                 }
                 self.started = now;
                 self.process = Some(process);
@@ -113,8 +123,12 @@ impl Admin {
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 
-    /// Handles the end of a connection of the process: ends it, and starts another one later.
-    pub fn disconnected(&mut self, manager: &Manager, now: Instant) {
+    /// Handles the end of a connection of the process with this number: ends it, and starts another one later. The
+    /// connections of a process before it may end late, and do not matter.
+    pub fn disconnected(&mut self, number: u64, manager: &Manager, now: Instant) {
+        if number != self.number {
+            return;
+        }
         let Some(process) = self.process.take() else { return };
         let how = process.end(&manager.jail);
         manager.complain.report(Level::Error, &format!("The process of the admin listener has ended: {how}"));
