@@ -356,6 +356,25 @@ fn programs_that_are_idle_become_cold_after_an_upgrade() {
     assert!(state_of(it.daemon.ok("vcl.list"), "boot").is_some_and(|found| found == "warm"));
 }
 
+/// The process that checks the state ends, but not the daemon that uses the folder.
+#[test]
+fn the_counts_of_an_access_log_outlive_the_check() {
+    let _slot = shared_slot();
+    let (origin, _gate) = origin();
+    let script = "for word; do test \"$before\" = -n && export LACQUER_OWN_FOLDER=\"$word\"; before=$word; done; \
+                  exec \"$@\"";
+    let mut daemon = Daemon::start_by(&vcl(origin.address, SUBS), &[], script);
+    let counts = daemon.directory().join("_.access_log");
+    fs::write(&counts, "").expect("it can be written");
+    signal(daemon.manager(), "-USR2");
+    daemon.banner();
+    assert!(daemon.ok("upgrade.show").starts_with("Upgraded from"), "{}", daemon.stderr());
+    assert!(counts.exists());
+    daemon.ok("stop");
+    signal(daemon.manager(), "-TERM");
+    assert_eq!((daemon.end(), counts.exists()), (Some(0), false), "the end of the daemon removes them");
+}
+
 #[test]
 fn an_upgrade_that_would_lose_objects_is_refused_by_the_old_program() {
     let _slot = shared_slot();

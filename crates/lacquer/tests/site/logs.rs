@@ -155,19 +155,6 @@ fn a_log_survives_its_processes() {
 }
 
 #[test]
-fn the_counts_of_a_log_survive_an_upgrade() {
-    let app = App::start(MINUTE);
-    let site = Site::start(&["--backend", &app.url(), "--log", "{url}"], &[]);
-    site.get("/first");
-    let counts = || Counts::parse(&site.folder.read("instance/_.access_log")).map(|counts| counts.written);
-    assert!(until(|| counts() == Some(1)), "{:?}", counts());
-    let name = site.folder.join("instance").display().to_string();
-    let (code, out, err) = lacquer(&site.folder, &["upgrade", "--name", &name]);
-    assert_eq!(code, Some(0), "{out}{err}");
-    assert!(counts() >= Some(1), "{:?}", counts());
-}
-
-#[test]
 fn mistakes_in_formats_and_targets_are_explained() {
     let folder = Folder::new("log");
     for (words, why) in [
