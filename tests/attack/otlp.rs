@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lacquer_testing::admin::AdminPort;
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::collector::Collector;
-use lacquer_testing::daemon::{Daemon, children, until, vcl};
+use lacquer_testing::daemon::{Daemon, children, has_ended, signal, until, vcl};
 use lacquer_testing::recorder::{Recorder, ok};
 use lacquer_testing::slots::shared_slot;
 
@@ -212,4 +212,17 @@ fn collectors_with_a_wrong_certificate_get_no_data() {
         spans(&port, "sent") > 0
     };
     assert!(until(is_sent), "{}", daemon.stderr());
+}
+
+/// A trust store is longer than the buffer of the connection to the process that needs it.
+#[test]
+fn authorities_that_fill_every_buffer_stop_nobody() {
+    let _slot = shared_slot();
+    let pem = Authority::new("one").pem();
+    let file = TestFile::new("many.pem", &pem.repeat(1_000_000 / pem.len()));
+    let (mut daemon, port) = start(&format!("otlp=https://127.0.0.1:9,ca={}", file.path()), None);
+    assert!(daemon.ok("ping").starts_with("PONG"));
+    assert_eq!(port.ask_openly("/healthz").expect("a response").status, 200);
+    signal(daemon.manager(), "-TERM");
+    assert!(until(|| has_ended(daemon.manager())), "{}", daemon.stderr());
 }

@@ -1,11 +1,13 @@
 //! The working directory of a daemon: which processes write to it, and which segments of shared memory they offer.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::fault::Fault;
 
@@ -13,6 +15,8 @@ use crate::fault::Fault;
 const STATE_DIR: &str = "/var/lib/varnish";
 /// The name of a daemon without the option -n.
 const DEFAULT_NAME: &str = "varnishd";
+/// The file that the daemon locks while it runs.
+const PID_FILE: &str = "_.pid";
 /// Maximum size of an index, and of an argument, in bytes.
 const MAX_TEXT: usize = 4 << 20;
 
@@ -20,6 +24,8 @@ const MAX_TEXT: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Directory {
     path: PathBuf,
+    /// Whether something else shows that the daemon runs, such as a connection to it.
+    is_alive: bool,
 }
 
 /// A segment of shared memory.
@@ -46,7 +52,7 @@ impl Directory {
         let from_environment = std::env::var("VARNISH_DEFAULT_N").ok();
         let name = name.map(str::to_owned).or(from_environment).filter(|name| !name.is_empty());
         let path = Path::new(STATE_DIR).join(name.as_deref().unwrap_or(DEFAULT_NAME));
-        let directory = Directory { path };
+        let directory = Directory { path, is_alive: false };
         let found = directory.check_is_alive();
         match (found, name) {
             (Ok(()), _) => Ok(directory),
@@ -65,7 +71,7 @@ impl Directory {
 
     /// Returns a directory whose writer is known to be alive.
     pub fn at(path: &Path) -> Directory {
-        Directory { path: path.to_owned() }
+        Directory { path: path.to_owned(), is_alive: true }
     }
 
     pub fn path(&self) -> &Path {
@@ -77,14 +83,24 @@ impl Directory {
         self.index(MGT_DIRNAME).ok().map(|index| index.pid)
     }
 
-    fn check_is_alive(&self) -> Result<(), Fault> {
+    /// Fails if the daemon has ended. In a directory whose writer is known to be alive, this reads the index alone: the
+    /// process of another user may be hidden.
+    pub fn check_is_alive(&self) -> Result<(), Fault> {
         let index = self.index(MGT_DIRNAME).map_err(|error| self.cannot_read(&error))?;
-        if Path::new("/proc").join(index.pid.to_string()).exists() {
+        let is_shown = || Path::new("/proc").join(index.pid.to_string()).exists();
+        if self.is_alive || is_shown() || self.is_locked() {
             return Ok(());
         }
         let what =
             format!("the daemon of {} has ended: its process {} is gone", self.path.display(), index.pid);
         Err(Fault::new(what, "start it, or name another one with -n"))
+    }
+
+    /// Returns whether a daemon holds the lock of the directory, although this process may not see it: it is in another
+    /// container, or hidden.
+    fn is_locked(&self) -> bool {
+        let lock = |file: &File| flock(file, FlockOperation::NonBlockingLockShared);
+        File::open(self.path.join(PID_FILE)).is_ok_and(|file| lock(&file) == Err(Errno::WOULDBLOCK))
     }
 
     fn cannot_read(&self, error: &io::Error) -> Fault {
@@ -188,7 +204,7 @@ fn own_runs() -> Vec<Directory> {
     let entries = fs::read_dir(folder_of_runs()).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut paths: Vec<PathBuf> = entries.filter(is_own).collect();
     paths.sort();
-    let directories = paths.into_iter().map(|path| Directory { path });
+    let directories = paths.into_iter().map(|path| Directory { path, is_alive: false });
     directories.filter(|directory| directory.check_is_alive().is_ok()).collect()
 }
 

@@ -76,19 +76,20 @@ impl Follower {
 
     /// Opens the log of the daemon's present worker, if it runs.
     fn find_log(&mut self, sink: &mut impl Sink) -> Result<(), Fault> {
-        let found = Directory::find(self.directory.path().to_str());
+        let found = self.directory.check_is_alive();
         self.is_over = found.is_err();
         self.is_awaited |= self.is_over;
-        let directory = found?;
+        found?;
+        let directory = &self.directory;
         match &mut self.reader {
             Some(reader) => {
-                if reader.reopen(&directory) {
+                if reader.reopen(directory) {
                     sink.gap(0);
                 }
             }
             None => {
                 let open = if self.is_awaited { LogReader::at_start } else { LogReader::at_end };
-                let reader = open(&directory).inspect_err(|_| self.is_awaited = true)?;
+                let reader = open(directory).inspect_err(|_| self.is_awaited = true)?;
                 self.is_awaited = false;
                 sink.gap(0);
                 self.overruns = reader.missed;

@@ -5,9 +5,11 @@ use std::path::Path;
 
 use lacquer_inspect::counters;
 use lacquer_inspect::directory::Directory;
-use lacquer_inspect::ring::LogReader;
+use lacquer_inspect::follow::{Follower, Sink};
+use lacquer_inspect::ring::{LogReader, Record};
 use lacquer_inspect::transaction::Grouping;
 use lacquer_testing::{Folder, Random};
+use rustix::fs::{FlockOperation, flock};
 
 /// Creates a working directory.
 fn working_directory(name: &str) -> Folder {
@@ -119,4 +121,38 @@ fn directories_without_a_daemon_have_clear_errors() {
     let directory = find(&folder).expect("its manager runs");
     assert!(LogReader::at_end(&directory).is_err_and(|fault| fault.what.contains("its worker does not")));
     assert!(counters::read(&directory).is_err());
+}
+
+/// Counts records.
+struct Count(u64);
+
+impl Sink for Count {
+    fn record(&mut self, _record: Record<'_>) {
+        self.0 += 1;
+    }
+
+    fn gap(&mut self, _overruns: u64) {}
+}
+
+/// The process of the manager may be hidden from others (`ProtectProc=`), or be in another container.
+#[test]
+fn a_daemon_runs_though_its_process_is_not_shown() {
+    let folder = working_directory("hidden");
+    offer_log(&folder, &log(0, &[13 << 24 | 1 << 16 | 4, 7, 0, u32::from_ne_bytes(*b"GET\0")]));
+    folder.file("_.vsm_mgt/_.index", b"# 4294967294 1\n");
+    assert!(find(&folder).is_err_and(|why| why.contains("has ended")));
+    let (mut follower, mut count) = (Follower::waiting(Directory::at(&folder)), Count(0));
+    for _ in 0..2 {
+        follower.look_again();
+        assert!(follower.read(None, &mut count).is_ok());
+    }
+    let mut follower = Follower::at_start(Directory::at(&folder)).expect("there is a log");
+    follower.look_again();
+    assert!(follower.read(None, &mut count).is_ok());
+    assert_eq!(count.0, 1);
+    let pid_file = folder.file("_.pid", "4294967294");
+    assert!(find(&folder).is_err());
+    let lock = fs::File::open(pid_file).expect("it exists");
+    flock(&lock, FlockOperation::LockExclusive).expect("nobody has it");
+    assert!(find(&folder).is_ok());
 }

@@ -1,9 +1,11 @@
 //! Messages of the manager. They are written to stderr with their level, and to syslog.
 
-use std::cell::Cell;
-use std::io::Write;
+use std::cell::{Cell, RefCell};
+use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -93,6 +95,49 @@ fn stderr_has_room() -> bool {
     !stuck
 }
 
+/// The socket of syslog.
+const SYSLOG: &str = "/dev/log";
+/// The shortest time between two attempts to connect to it.
+const RECONNECT_AFTER: Duration = Duration::from_secs(1);
+
+/// The connection to syslog, which may be restarted at any time, or start late.
+#[derive(Debug)]
+struct Syslog {
+    path: PathBuf,
+    socket: RefCell<Option<UnixDatagram>>,
+    tried: Cell<Instant>,
+}
+
+impl Syslog {
+    fn connect(path: PathBuf) -> Syslog {
+        let socket = RefCell::new(connected(&path).ok());
+        Syslog { path, socket, tried: Cell::new(Instant::now()) }
+    }
+
+    /// Sends a line. A line is lost if the log is full or gone, because neither may stop the manager.
+    fn send(&self, line: &[u8]) {
+        let mut socket = self.socket.borrow_mut();
+        let sent = socket.as_ref().map(|socket| socket.send(line));
+        match sent {
+            Some(Ok(_)) => return,
+            Some(Err(error)) if error.kind() == ErrorKind::WouldBlock => return,
+            _ if self.tried.get().elapsed() < RECONNECT_AFTER => return,
+            _ => self.tried.set(Instant::now()),
+        }
+        if let Ok(again) = connected(&self.path) {
+            let _ = again.send(line);
+            *socket = Some(again);
+        }
+    }
+}
+
+fn connected(path: &Path) -> std::io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.connect(path)?;
+    Ok(socket)
+}
+
 /// The destinations of messages.
 #[derive(Debug)]
 pub struct Complain {
@@ -101,7 +146,7 @@ pub struct Complain {
     /// Whether a user watches who does not know the daemon. Usual steps are not written to stderr.
     is_brief: bool,
     name: String,
-    socket: Option<UnixDatagram>,
+    syslog: Syslog,
     /// Disables syslog, for tests.
     quiet: Cell<bool>,
     cli_traffic: Cell<bool>,
@@ -110,14 +155,11 @@ pub struct Complain {
 impl Complain {
     /// `name` is the program's name in syslog.
     pub fn new(verbose: bool, name: &str) -> Complain {
-        let socket = UnixDatagram::unbound()
-            .ok()
-            .filter(|socket| socket.set_nonblocking(true).is_ok() && socket.connect("/dev/log").is_ok());
         Complain {
             verbose: verbose && announcement().is_none(),
             is_brief: announcement().is_some(),
             name: name.to_owned(),
-            socket,
+            syslog: Syslog::connect(SYSLOG.into()),
             quiet: Cell::new(false),
             cli_traffic: Cell::new(true),
         }
@@ -148,10 +190,34 @@ impl Complain {
         if is_shown {
             print_line(&format!("{} {text}", level.word()));
         }
-        if let Some(socket) = self.socket.as_ref().filter(|_| !self.quiet.get()) {
+        if !self.quiet.get() {
             let line = format!("<{}>{}[{}]: {text}", level.priority(), self.name, std::process::id());
-            // The log may be full or gone; that must not stop the manager.
-            let _ = socket.send(line.as_bytes());
+            self.syslog.send(line.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_syslog_that_is_restarted_gets_lines_again() {
+        let path = std::env::temp_dir().join(format!("lacquer-syslog-{}", std::process::id()));
+        let syslog = Syslog::connect(path.clone());
+        for text in ["late", "restarted"] {
+            let log = UnixDatagram::bind(&path).unwrap();
+            log.set_nonblocking(true).unwrap();
+            let mut bytes = [0; 32];
+            let length = loop {
+                syslog.send(text.as_bytes());
+                match log.recv(&mut bytes) {
+                    Ok(length) => break length,
+                    Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                }
+            };
+            assert_eq!(&bytes[..length], text.as_bytes());
+            std::fs::remove_file(&path).unwrap();
         }
     }
 }

@@ -23,6 +23,7 @@ mod file_storage;
 mod jail;
 mod leftovers;
 mod listen;
+mod lookup;
 mod machine;
 mod manager;
 mod notify;

@@ -306,10 +306,10 @@ impl Service {
         {
             master.disconnected();
         }
-        if ended.contains(&Origin::Admin)
-            && let Some(admin) = &mut self.admin
-        {
-            admin.disconnected(&self.manager, Instant::now());
+        for origin in &ended {
+            if let (Origin::Admin(number), Some(admin)) = (origin, &mut self.admin) {
+                admin.disconnected(*number, &self.manager, Instant::now());
+            }
         }
         !ended.contains(&Origin::Stdin)
     }

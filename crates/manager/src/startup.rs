@@ -266,7 +266,9 @@ pub fn run(
     let complain = Complain::new(matches!(raw.mode, Mode::Debug | Mode::Foreground), &name);
     let upgrade = Upgrade::new(arguments);
     let jail = Jail::enter(raw.jail.as_deref())?;
-    let _own_folder = OwnFolder::new(&jail);
+    let is_check = adopted.as_ref().is_some_and(|adopted| adopted.is_check);
+    // The daemon whose state is checked still uses its folder.
+    let _own_folder = (!is_check).then(|| OwnFolder::new(&jail));
     let workdir = workdir_of(raw);
     let mut leftovers = Leftovers::watch(raw, &workdir, adopted.is_some(), &jail);
     let ParsedOptions { mut params, listeners, storages, vcl, init, tls } =
@@ -316,12 +318,17 @@ pub fn run(
         leftovers.keep();
         return Ok(compile_and_print(&mut manager, &vcl));
     }
-    find_room(&mut manager)?;
     prepare(&mut manager, adopted.as_mut(), &vcl, &pid_paths)?;
-    if adopted.as_ref().is_some_and(|adopted| adopted.is_check) {
-        return Ok(0);
+    if is_check {
+        return check_rest(raw, &manager).map(|()| 0);
     }
     serve(manager, raw, init, adopted, (background, &mut leftovers))
+}
+
+/// Checks what would fail only after this program has replaced the old one.
+fn check_rest(raw: &RawOptions, manager: &Manager) -> Outcome<()> {
+    Master::new(&raw.masters)?;
+    manager.instance.secret.as_ref().map_or(Ok(()), |secret| secret.check(&manager.jail))
 }
 
 /// Applies the parameters, after those of another program were set.
@@ -342,14 +349,15 @@ fn workdir_of(raw: &RawOptions) -> PathBuf {
     }
 }
 
-/// Loads the VCL programs, locks the working directory and the files of `-P`, and binds the default address if there is
-/// no `-a`.
+/// Finds room for objects, loads the VCL programs, locks the working directory and the files of `-P`, and binds the
+/// default address if there is no `-a`.
 fn prepare(
     manager: &mut Manager,
     adopted: Option<&mut Adopted>,
     vcl: &[StartVcl],
     pid_paths: &[PathBuf],
 ) -> Outcome<()> {
+    find_room(manager)?;
     match adopted {
         Some(adopted) => {
             adopted.restore_vcls(manager)?;
@@ -383,19 +391,28 @@ fn serve(
 ) -> Outcome<u8> {
     let mut shm = Shm::create(&manager.jail)?;
     shm.publish("-i", &manager.instance.identity)?;
-    let master = Master::new(&raw.masters)?;
+    let is_upgrade = adopted.is_some();
+    let master = if is_upgrade { Master::unresolved(&raw.masters) } else { Master::new(&raw.masters)? };
     let sockets = cli_sockets(raw, adopted.as_mut(), &manager.jail, &mut shm)?;
-    let admin = Admin::open(raw.admin(), adopted.is_some(), &manager.jail, &mut shm)?;
+    let admin = Admin::open(raw.admin(), is_upgrade, &manager.jail, &mut shm)?;
+    // After an upgrade, an end would be the end of a service that runs.
+    let tolerate = |complain: &Complain, outcome: Outcome<()>| match outcome {
+        Err(fault) if is_upgrade => {
+            complain.report(Level::Error, fault.text());
+            Ok(())
+        }
+        other => other,
+    };
     for file in &mut manager.instance.pid_files {
-        file.write()
-            .map_err(|error| Fault::plain(format!("Could not write pid-file: {}", os_error_text(&error))))?;
+        let fault = |error| Fault::plain(format!("Could not write pid-file: {}", os_error_text(&error)));
+        tolerate(&manager.complain, file.write().map_err(fault))?;
     }
     if raw.secret.is_none() && adopted.is_none() {
         manager.instance.secret = Some(Secret::make(&manager.instance.workdir, &manager.jail)?);
     }
     if let Some(secret) = &manager.instance.secret {
         shm.publish("-S", &secret.path().to_string_lossy())?;
-        secret.check(&manager.jail)?;
+        tolerate(&manager.complain, secret.check(&manager.jail))?;
     }
     manager.shm = Some(shm);
     // Reported after all checks, so that a fault is reported in one line, without this.
@@ -409,7 +426,7 @@ fn serve(
     manager.complain.report(Level::Debug, &format!("Platform: {}", manager.instance.platform));
     let signals = Signals::watch()
         .map_err(|error| Fault::plain(format!("Cannot watch for signals: {}", os_error_text(&error))))?;
-    if adopted.is_some() {
+    if is_upgrade {
         lacquer_system::release_signals();
     }
     let mut service = Service::new(manager, sockets, master, admin, signals);

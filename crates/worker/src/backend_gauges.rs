@@ -39,8 +39,8 @@ fn publish_of(vcl: &Vcl) {
         if let Some(leaf) = director.downcast_ref::<OriginLeaf>() {
             publish(&leaf.0, healthy());
         } else if let Some(named) = director.downcast_ref::<NamedOrigin>() {
-            let healthy = healthy();
-            named.origins().iter().for_each(|origin| publish(origin, healthy));
+            // Its origins share these counters, and it has none while its host is not resolved.
+            publish(named.declared(), healthy());
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lacquer_testing::admin::AdminPort;
 use lacquer_testing::client::{Response, get};
 use lacquer_testing::daemon::{Daemon, children, has_ended, signal, until, vcl};
+use lacquer_testing::dns::NameServer;
 use serde_json::Value;
 
 use crate::Site;
@@ -209,6 +210,17 @@ fn the_health_of_a_backend_is_a_gauge() {
         site.daemon.ok(&format!("backend.set_health default {state}"));
         assert!(until(|| gauges() == (Some(expected.0), Some(expected.1))), "{state} {:?}", gauges());
     }
+}
+
+#[test]
+fn a_backend_without_an_address_is_not_healthy() {
+    let names = NameServer::start();
+    let servers = format!("dns_servers={}", names.address);
+    let text = "vcl 4.1; backend unborn { .host = \"never.example\"; } sub vcl_recv { return (pass); }";
+    let daemon = Daemon::start(text, &["-w", "127.0.0.1:0", "-p", &servers]);
+    let port = AdminPort::when_ready(&daemon);
+    let gauge = || metric(&port, "lacquer_vbe_healthy{backend=\"unborn\"}");
+    assert!(until(|| gauge() == Some(0.0)), "{:?}", gauge());
 }
 
 #[test]

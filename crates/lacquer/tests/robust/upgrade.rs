@@ -299,6 +299,82 @@ fn a_program_that_cannot_continue_leaves_the_old_one() {
     assert_eq!(origin.requests(), filled);
 }
 
+/// The checked program must not fail after it has replaced the old one.
+#[test]
+fn a_secret_that_is_empty_by_now_refuses_the_upgrade() {
+    let _slot = shared_slot();
+    let (origin, _gate) = origin();
+    let secret = std::env::temp_dir().join(format!("lacquer-upgrade-{}.secret", std::process::id()));
+    fs::write(&secret, "one").expect("it can be written");
+    let mut it = Upgradable::start("secret", &origin, &["-S", &secret.display().to_string()]);
+    let worker = it.daemon.worker();
+    fs::write(&secret, "").expect("it can be written");
+    signal(it.daemon.manager(), "-USR2");
+    assert!(until(|| it.daemon.stderr().contains("Upgrade failed")), "{}", it.daemon.stderr());
+    assert!(it.daemon.stderr().contains("Empty secret-file"), "{}", it.daemon.stderr());
+    assert_eq!(get(it.daemon.address, "/8").expect("a response").body, body(8));
+    assert_eq!(it.daemon.worker(), worker);
+    fs::write(&secret, "two").expect("it can be written");
+    it.upgrade();
+    let _ = fs::remove_file(&secret);
+}
+
+#[test]
+fn a_replaced_worker_that_hangs_holds_the_management_port_once() {
+    let _slot = shared_slot();
+    let (origin, gate) = origin();
+    let mut it = Upgradable::start("hangs", &origin, &["-p", "cli_timeout=2"]);
+    let address = it.daemon.address;
+    let mut old = Client::connect(address).expect("it accepts");
+    old.send("GET /gate HTTP/1.1\r\nHost: robust\r\n\r\n").expect("it is open");
+    assert!(until(|| origin.requests() == 1));
+    let worker = it.daemon.worker();
+    it.upgrade();
+    signal(worker, "-STOP");
+    let is_killed = || it.daemon.stderr().contains(&format!("({worker}) not responding to CLI, killed it"));
+    assert!(until(is_killed), "{}", it.daemon.stderr());
+    assert!(until(|| it.daemon.stderr().contains(&format!("({worker}) died signal=9"))));
+    assert!(it.daemon.ok("ping").starts_with("PONG"));
+    assert_eq!(get(address, "/8").expect("a response").body, body(8));
+    gate.store(true, Ordering::Relaxed);
+}
+
+#[test]
+fn programs_that_are_idle_become_cold_after_an_upgrade() {
+    let _slot = shared_slot();
+    let (origin, _gate) = origin();
+    let mut it = Upgradable::start("cold", &origin, &["-p", "vcl_cooldown=600"]);
+    let text = vcl(origin.address, SUBS);
+    it.daemon.ok(&format!("vcl.inline idle << %%\n{text}\n%%"));
+    it.upgrade();
+    it.daemon.ok("param.set vcl_cooldown 1");
+    let state_of = |list: String, name: &str| {
+        let line = list.lines().find(|line| line.ends_with(name)).map(str::to_owned);
+        line.and_then(|line| line.split_whitespace().nth(2).map(str::to_owned))
+    };
+    assert!(until(|| state_of(it.daemon.ok("vcl.list"), "idle").is_some_and(|found| found == "cold")));
+    assert!(state_of(it.daemon.ok("vcl.list"), "boot").is_some_and(|found| found == "warm"));
+}
+
+/// The process that checks the state ends, but not the daemon that uses the folder.
+#[test]
+fn the_counts_of_an_access_log_outlive_the_check() {
+    let _slot = shared_slot();
+    let (origin, _gate) = origin();
+    let script = "for word; do test \"$before\" = -n && export LACQUER_OWN_FOLDER=\"$word\"; before=$word; done; \
+                  exec \"$@\"";
+    let mut daemon = Daemon::start_by(&vcl(origin.address, SUBS), &[], script);
+    let counts = daemon.directory().join("_.access_log");
+    fs::write(&counts, "").expect("it can be written");
+    signal(daemon.manager(), "-USR2");
+    daemon.banner();
+    assert!(daemon.ok("upgrade.show").starts_with("Upgraded from"), "{}", daemon.stderr());
+    assert!(counts.exists());
+    daemon.ok("stop");
+    signal(daemon.manager(), "-TERM");
+    assert_eq!((daemon.end(), counts.exists()), (Some(0), false), "the end of the daemon removes them");
+}
+
 #[test]
 fn an_upgrade_that_would_lose_objects_is_refused_by_the_old_program() {
     let _slot = shared_slot();

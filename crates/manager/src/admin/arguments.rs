@@ -60,12 +60,29 @@ impl AdminSockets {
         Ok((!sockets.arguments.is_empty() || sockets.collector.is_some()).then_some(sockets))
     }
 
-    /// Binds the sockets and reads the tokens, unless that was done. Reads the certificates, and looks the collector up; if
-    /// that fails, what is known remains.
+    /// Looks the collector up, and waits for the result.
+    pub fn look_up(&mut self, jail: &Jail) -> Outcome<()> {
+        self.collector.as_mut().map_or(Ok(()), |collector| collector.look_up(jail))
+    }
+
+    /// Begins to look the collector up for the next start of the process.
+    pub fn begin_lookup(&mut self) {
+        self.collector.iter_mut().for_each(Exported::begin_lookup);
+    }
+
+    /// Returns whether the collector has no address before a lookup ends.
+    pub fn await_lookup(&mut self) -> bool {
+        self.collector.as_mut().is_some_and(Exported::is_awaited)
+    }
+
+    /// Reads the authorities of the collector again. Fails if those or its addresses are not known.
+    pub fn prepare_collector(&mut self, jail: &Jail) -> Outcome<()> {
+        self.collector.as_mut().map_or(Ok(()), |collector| collector.prepare(jail))
+    }
+
+    /// Binds the sockets and reads the tokens, unless that was done. Reads the certificates; if that fails, those that are
+    /// known remain.
     pub fn bind(&mut self, jail: &Jail) -> Outcome<()> {
-        if let Some(collector) = &mut self.collector {
-            collector.look_up(jail)?;
-        }
         for argument in &mut self.arguments {
             let Some(files) = &argument.files else { continue };
             match files.read(jail) {

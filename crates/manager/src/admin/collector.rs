@@ -7,6 +7,7 @@ use lacquer_tls::origin::Authorities;
 
 use crate::fault::{Fault, Outcome, os_error_text};
 use crate::jail::Jail;
+use crate::lookup::{Lookup, Resolved};
 use crate::options::named;
 use crate::regular_file::read_pem;
 use crate::resolve::resolve;
@@ -26,6 +27,9 @@ pub struct Exported {
     has_tls: bool,
     /// `None`: those of the system.
     authorities: Option<PathBuf>,
+    lookup: Lookup,
+    /// Why the last lookup has failed.
+    failure: String,
 }
 
 /// Parses the value of `-w`. Returns `None` if it is the address of a listener. The addresses are not known yet.
@@ -76,7 +80,7 @@ pub fn parse(text: &str) -> Outcome<Option<Exported>> {
         interval,
         instance: String::new(),
     };
-    Ok(Some(Exported { collector, has_tls, authorities }))
+    Ok(Some(Exported { collector, has_tls, authorities, lookup: Lookup::default(), failure: String::new() }))
 }
 
 impl Exported {
@@ -84,16 +88,41 @@ impl Exported {
         &self.collector
     }
 
-    /// Looks the host up, and reads the authorities. If that fails, what is known remains; without it, it is a failure.
+    /// Looks the host up and waits for the result, and reads the authorities. If that fails, what is known remains; without
+    /// it, it is a failure.
     pub fn look_up(&mut self, jail: &Jail) -> Outcome<()> {
+        let resolved = resolve(&self.collector.host, DEFAULT_PORT);
+        self.take(resolved);
+        self.prepare(jail)
+    }
+
+    /// Begins to look the host up for the next start of the process.
+    pub fn begin_lookup(&mut self) {
+        let host = self.collector.host.clone();
+        self.lookup.start(move || resolve(&host, DEFAULT_PORT));
+    }
+
+    /// Takes the result of a lookup that has ended. Returns whether there is no address before another one ends.
+    pub fn is_awaited(&mut self) -> bool {
+        if let Some(resolved) = self.lookup.result() {
+            self.take(resolved);
+        }
+        self.collector.addresses.is_empty() && self.lookup.is_running()
+    }
+
+    fn take(&mut self, resolved: Resolved) {
+        match resolved {
+            Ok(addresses) => self.collector.addresses = addresses,
+            Err(why) => self.failure = why,
+        }
+    }
+
+    /// Reads the authorities. Fails if those or the addresses are not known.
+    pub fn prepare(&mut self, jail: &Jail) -> Outcome<()> {
         let collector = &mut self.collector;
-        match resolve(&collector.host, DEFAULT_PORT) {
-            Ok(addresses) => collector.addresses = addresses,
-            Err(why) if collector.addresses.is_empty() => {
-                let host = &collector.host;
-                return Err(Fault::usage(format!("-w otlp: the collector {host} has no address: {why}")));
-            }
-            Err(_) => {}
+        if collector.addresses.is_empty() {
+            let (host, why) = (&collector.host, &self.failure);
+            return Err(Fault::usage(format!("-w otlp: the collector {host} has no address: {why}")));
         }
         if self.has_tls {
             match authorities(self.authorities.as_deref(), jail) {
@@ -169,6 +198,16 @@ mod tests {
         assert_eq!(exported.collector.addresses.len(), 1);
         exported.collector.addresses.clear();
         assert!(exported.look_up(&jail).is_err());
+        let mut exported = parse("otlp=http://192.0.2.7").unwrap().unwrap();
+        assert!(!exported.is_awaited() && exported.prepare(&jail).is_err());
+        exported.begin_lookup();
+        while exported.is_awaited() {
+            std::thread::yield_now();
+        }
+        exported.prepare(&jail).unwrap();
+        assert_eq!(exported.collector.addresses, ["192.0.2.7:4318".parse().unwrap()]);
+        exported.begin_lookup();
+        assert!(!exported.is_awaited(), "the known address is used");
         let mut exported = parse("otlp=https://192.0.2.1,ca=/dev/null").unwrap().unwrap();
         let fault = exported.look_up(&jail).unwrap_err();
         assert!(fault.text().contains("the authorities /dev/null: Not a regular file"), "{}", fault.text());

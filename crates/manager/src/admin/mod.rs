@@ -25,6 +25,8 @@ use crate::shm::Shm;
 /// The pause before a process that has ended is started again. It doubles each time, until one has run for a minute.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The time between two looks whether the name of the collector is resolved.
+const LOOKUP_POLL: Duration = Duration::from_millis(50);
 const STABLE: Duration = Duration::from_mins(1);
 
 /// The sockets of the admin listener, and the process that serves them.
@@ -32,6 +34,8 @@ const STABLE: Duration = Duration::from_mins(1);
 pub struct Admin {
     sockets: AdminSockets,
     process: Option<AdminProcess>,
+    /// The number of the last process, which its sessions have.
+    number: u64,
     started: Instant,
     due: Option<Instant>,
     pause: Duration,
@@ -54,6 +58,9 @@ impl Admin {
         let Some(mut sockets) = AdminSockets::parse(arguments)? else { return Ok(None) };
         if is_upgrade {
             end_former(jail);
+            sockets.begin_lookup();
+        } else {
+            sockets.look_up(jail)?;
         }
         let bound = sockets.bind(jail);
         if !is_upgrade {
@@ -64,7 +71,14 @@ impl Admin {
             shm.publish("-w", &addresses)?;
         }
         let now = Instant::now();
-        Ok(Some(Admin { sockets, process: None, started: now, due: Some(now), pause: FIRST_PAUSE }))
+        Ok(Some(Admin {
+            sockets,
+            process: None,
+            number: 0,
+            started: now,
+            due: Some(now),
+            pause: FIRST_PAUSE,
+        }))
     }
 
     /// Returns the time of the next start.
@@ -77,16 +91,21 @@ impl Admin {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
+        if self.sockets.await_lookup() {
+            self.due = Some(now + LOOKUP_POLL);
+            return;
+        }
         self.due = None;
-        let launched =
-            self.sockets.bind(&manager.jail).map_err(|fault| fault.text().to_owned()).and_then(|()| {
-                AdminProcess::start(manager, &self.sockets)
-                    .map_err(|error| format!("cannot be started: {error}"))
-            });
+        let jail = &manager.jail;
+        let prepared = self.sockets.bind(jail).and_then(|()| self.sockets.prepare_collector(jail));
+        let launched = prepared.map_err(|fault| fault.text().to_owned()).and_then(|()| {
+            AdminProcess::start(manager, &self.sockets).map_err(|error| format!("cannot be started: {error}"))
+        });
         match launched {
             Ok((process, connections)) => {
+                self.number += 1;
                 for connection in connections {
-                    sessions.add(manager, channel(connection), Origin::Admin);
+                    sessions.add(manager, channel(connection), Origin::Admin(self.number));
                 }
                 self.started = now;
                 self.process = Some(process);
@@ -99,12 +118,17 @@ impl Admin {
     }
 
     fn start_later(&mut self, now: Instant) {
+        self.sockets.begin_lookup();
         self.due = Some(now + self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 
-    /// Handles the end of a connection of the process: ends it, and starts another one later.
-    pub fn disconnected(&mut self, manager: &Manager, now: Instant) {
+    /// Handles the end of a connection of the process with this number: ends it, and starts another one later. The
+    /// connections of a process before it may end late, and do not matter.
+    pub fn disconnected(&mut self, number: u64, manager: &Manager, now: Instant) {
+        if number != self.number {
+            return;
+        }
         let Some(process) = self.process.take() else { return };
         let how = process.end(&manager.jail);
         manager.complain.report(Level::Error, &format!("The process of the admin listener has ended: {how}"));

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use lacquer_cli::admin::{ARGUMENT, AdminConfig, Collector, NAME};
 use lacquer_cli::link;
@@ -13,6 +14,9 @@ use super::arguments::AdminSockets;
 use crate::jail::Jail;
 use crate::manager::Manager;
 use crate::spawning::{spawn_with, this_program};
+
+/// The least time in which a process must read its configuration, whatever `cli_timeout` is.
+const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
 
 /// Ends the processes of the program that was in this process before an upgrade. Their parent is this process.
 pub fn end_former(jail: &Jail) {
@@ -37,7 +41,7 @@ pub struct AdminProcess {
 }
 
 impl AdminProcess {
-    /// Starts a process. Also returns our ends of its two connections to the manager.
+    /// Starts a process, and sends it its configuration. Also returns our ends of its two connections to the manager.
     pub fn start(manager: &Manager, sockets: &AdminSockets) -> io::Result<(AdminProcess, [UnixStream; 2])> {
         let (mut commands, theirs) = UnixStream::pair()?;
         let (questions, their_questions) = UnixStream::pair()?;
@@ -55,12 +59,24 @@ impl AdminProcess {
             has_file_rules: params.jail_files,
             has_call_rules: params.jail_syscalls,
         };
-        link::send(&mut commands, &config)?;
-        let _root = manager.jail.raise();
         let passed: Vec<_> = sockets.descriptors().chain([theirs.as_fd(), their_questions.as_fd()]).collect();
         let mut command = this_program(&manager.instance.program, "");
         command.arg(format!("{ARGUMENT}{}", theirs.as_raw_fd())).stdin(Stdio::null()).stdout(Stdio::null());
-        Ok((AdminProcess { child: spawn_with(&mut command, &passed)? }, [commands, questions]))
+        let child = {
+            let _root = manager.jail.raise();
+            spawn_with(&mut command, &passed)?
+        };
+        let process = AdminProcess { child };
+        // With our copies of its ends closed, its death is an error here.
+        drop((theirs, their_questions));
+        // The authorities of the system do not fit into the buffer of the socket, so the process must read meanwhile.
+        let limit = manager.cli_timeout().max(SHORTEST_LIMIT);
+        let sent = commands.set_write_timeout(Some(limit)).and_then(|()| link::send(&mut commands, &config));
+        if let Err(error) = sent {
+            let how = process.end(&manager.jail);
+            return Err(io::Error::other(format!("it does not take its configuration ({error}): {how}")));
+        }
+        Ok((process, [commands, questions]))
     }
 
     /// Ends the process. Returns how it ended.

@@ -10,6 +10,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::sockets::prepare;
 use crate::fault::{Fault, Outcome};
+use crate::lookup::{Lookup, Resolved};
 use crate::resolve::resolve;
 
 const FIRST_PAUSE: f64 = 0.1;
@@ -26,7 +27,10 @@ enum Step {
 /// Maintains one connection to the addresses of `-M`.
 #[derive(Debug)]
 pub struct Master {
+    arguments: Vec<String>,
+    /// Empty until the names are resolved.
     addresses: Vec<SocketAddr>,
+    lookup: Lookup,
     step: Step,
     pause: f64,
 }
@@ -34,14 +38,21 @@ pub struct Master {
 impl Master {
     /// Resolves the arguments. Returns `None` if there are none.
     pub fn new(arguments: &[String]) -> Outcome<Option<Master>> {
-        let mut addresses = Vec::new();
-        for argument in arguments {
-            addresses.extend(resolve(argument, 0).map_err(|fault| {
-                Fault::usage(format!("Could not resolve -M argument to address\n\t{fault}"))
-            })?);
-        }
+        let addresses = resolve_all(arguments)
+            .map_err(|fault| Fault::usage(format!("Could not resolve -M argument to address\n\t{fault}")))?;
+        Ok(Master::unresolved(arguments).map(|master| Master { addresses, ..master }))
+    }
+
+    /// Creates a master whose names are resolved while the daemon serves. Returns `None` without arguments.
+    pub fn unresolved(arguments: &[String]) -> Option<Master> {
         let step = Step::Wait(Instant::now());
-        Ok((!addresses.is_empty()).then_some(Master { addresses, step, pause: FIRST_PAUSE }))
+        (!arguments.is_empty()).then(|| Master {
+            arguments: arguments.to_vec(),
+            addresses: Vec::new(),
+            lookup: Lookup::default(),
+            step,
+            pause: FIRST_PAUSE,
+        })
     }
 
     /// Returns the time of the next attempt, unless a connection exists or is being made.
@@ -60,8 +71,22 @@ impl Master {
         }
     }
 
+    /// Begins to resolve the names, or takes the result, unless they are resolved.
+    fn look_up(&mut self) {
+        if !self.addresses.is_empty() {
+            return;
+        }
+        if let Some(Ok(addresses)) = self.lookup.result() {
+            self.addresses = addresses;
+            return;
+        }
+        let arguments = self.arguments.clone();
+        self.lookup.start(move || resolve_all(&arguments));
+    }
+
     fn start(&mut self) -> io::Result<Socket> {
-        let address = self.addresses[0];
+        self.look_up();
+        let address = *self.addresses.first().ok_or(io::ErrorKind::NotFound)?;
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         match socket.connect(&address.into()) {
@@ -73,7 +98,9 @@ impl Master {
     }
 
     fn later(&mut self) {
-        self.addresses.rotate_left(1);
+        if !self.addresses.is_empty() {
+            self.addresses.rotate_left(1);
+        }
         self.step = Step::Wait(Instant::now() + Duration::from_secs_f64(self.pause));
         self.pause = (self.pause + 1.0).min(LONGEST_PAUSE);
     }
@@ -106,5 +133,37 @@ impl Master {
     /// Records that the connection has ended.
     pub fn disconnected(&mut self) {
         self.step = Step::Wait(Instant::now() + Duration::from_secs_f64(self.pause));
+    }
+}
+
+fn resolve_all(arguments: &[String]) -> Resolved {
+    let mut addresses = Vec::new();
+    for argument in arguments {
+        addresses.extend(resolve(argument, 0)?);
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn names_may_be_resolved_later() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let arguments = [listener.local_addr().unwrap().to_string()];
+        assert!(Master::new(&[]).unwrap().is_none() && Master::unresolved(&[]).is_none());
+        assert!(Master::new(&["nosuch:nonsense".to_owned()]).is_err());
+        let mut master = Master::unresolved(&arguments).unwrap();
+        master.tick();
+        assert!(master.connecting().is_none(), "nothing blocks");
+        while master.connecting().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+            master.tick();
+        }
+        listener.accept().unwrap();
+        master.finish().unwrap();
     }
 }

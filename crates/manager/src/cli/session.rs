@@ -38,8 +38,8 @@ pub enum Origin {
     Master,
     /// The file of `-I`: a failed command is fatal.
     InitFile,
-    /// The process of the admin listener, which we have started.
-    Admin,
+    /// The process of the admin listener with this number, which we have started.
+    Admin(u64),
 }
 
 /// The result of a step of a connection.
@@ -240,7 +240,7 @@ impl Session {
     /// Writes as much of the replies as the client accepts.
     pub fn flush(&mut self, now: Instant) -> Verdict {
         let blocking = match self.origin {
-            Origin::Telnet | Origin::Master | Origin::Admin => Blocking::Never,
+            Origin::Telnet | Origin::Master | Origin::Admin(_) => Blocking::Never,
             Origin::Stdin | Origin::InitFile => Blocking::IfFull,
         };
         let written = self.outbox.flush(self.channel.output(), blocking, now);
@@ -375,7 +375,7 @@ impl Session {
         if from_file {
             print_line(&format!("> {}", command.line));
         }
-        if self.origin != Origin::Admin || !is_a_look(&command.line) {
+        if !matches!(self.origin, Origin::Admin(_)) || !is_a_look(&command.line) {
             let received = format!("CLI {} Rd {}", self.channel.ident, beginning(&command.line));
             manager.complain.report(Level::Cli, &received);
         }
@@ -417,7 +417,7 @@ impl Session {
 
     fn reply(&mut self, manager: &Manager, mut reply: Reply, now: Instant) {
         let shown = reply.text.lossy();
-        if self.origin != Origin::Admin {
+        if !matches!(self.origin, Origin::Admin(_)) {
             let sent = format!("CLI {} Wr {:03} {}", self.channel.ident, reply.status, beginning(&shown));
             manager.complain.report(Level::Cli, &sent);
         }

@@ -173,10 +173,14 @@ impl State {
         if self.status == Status::Synced && known.changed != found.changed {
             return Err(Some("another program has written to it"));
         }
-        if self.status == Status::InUse && boot != Some(self.boot) {
-            return Err(Some("the machine was restarted while it was in use"));
+        match boot {
+            _ if self.status != Status::InUse => Ok(()),
+            Some(boot) if boot == self.boot => Ok(()),
+            Some(_) if self.boot != Boot::default() => {
+                Err(Some("the machine was restarted while it was in use"))
+            }
+            _ => Err(Some("it was in use, and the id of the machine's boot could not be read")),
         }
-        Ok(())
     }
 }
 
@@ -245,7 +249,8 @@ mod tests {
         assert_eq!(unusable.judge(&found, now), Err(None));
         for (state, found, boot, text) in [
             (state(), found, Some(boot(8)), "restarted"),
-            (state(), found, None, "restarted"),
+            (state(), found, None, "could not be read"),
+            (State { boot: Boot::default(), ..state() }, found, now, "could not be read"),
             (synced, changed, now, "written"),
             (state(), Identity { size: 1, ..found }, now, "size"),
             (synced, Identity { size: 1, ..found }, now, "size"),

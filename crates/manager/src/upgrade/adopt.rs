@@ -101,6 +101,8 @@ impl Adopted {
             let now = manager.uptime();
             manager.catalogue.activate(&active, now);
         }
+        let now = manager.uptime();
+        manager.catalogue.update_idle_times(now);
         Ok(())
     }
 

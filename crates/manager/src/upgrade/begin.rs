@@ -154,8 +154,11 @@ impl Manager {
         command.stdout(Stdio::null()).stderr(said.try_clone().map_err(fault)?);
         let status = {
             let _root = self.jail.raise();
-            let _inherited = self.inherited(cli, &state);
-            let mut child = command.spawn().map_err(fault)?;
+            let mut child = {
+                // Programs that other threads start during the check, such as a DNS hook, inherit nothing.
+                let _inherited = self.inherited(cli, &state);
+                command.spawn().map_err(fault)?
+            };
             wait(&mut child).map_err(fault)?
         };
         if status.success() {

@@ -179,6 +179,14 @@ impl Catalogue {
         }
     }
 
+    /// Starts the idle times of all programs that are not in use.
+    pub fn update_idle_times(&mut self, now: f64) {
+        let names: Vec<String> = self.entries.iter().map(|entry| entry.name.clone()).collect();
+        for name in &names {
+            self.update_idle_time(name, now);
+        }
+    }
+
     /// Returns the programs that have been idle for longer than `cooldown`.
     pub fn idle_longer_than(&self, now: f64, cooldown: f64) -> Vec<String> {
         let cold = |entry: &&Entry| entry.idle_since.is_some_and(|since| since + cooldown < now);
@@ -314,5 +322,10 @@ mod tests {
         all.activate("vcl2", 10.0);
         assert_eq!(all.idle_longer_than(20.0, 5.0), ["vcl3"]);
         assert!(all.idle_longer_than(12.0, 5.0).is_empty());
+        let mut all = sample();
+        all.add("idle", VclState::Auto, program(&[]));
+        all.add("warm", VclState::Warm, program(&[]));
+        all.update_idle_times(0.0);
+        assert_eq!(all.idle_longer_than(20.0, 5.0), ["idle"]);
     }
 }

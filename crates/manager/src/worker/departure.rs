@@ -49,7 +49,7 @@ impl Manager {
     /// Lets the new worker use the memory that the old one does not use anymore, and ends the old one when its time is
     /// over.
     pub(crate) fn follow_retiring(&mut self, now: Instant) {
-        let timeout = self.cli_timeout();
+        let (timeout, complain) = (self.cli_timeout(), &self.complain);
         let limit = seconds(self.params.values().retire_timeout);
         let Some(retiring) = &mut self.child.retiring else { return };
         if retiring.next_report > now {
@@ -57,14 +57,36 @@ impl Manager {
         }
         retiring.next_report = now + REPORT_EVERY;
         if now.duration_since(retiring.since) > limit {
-            self.complain.report(Level::Info, "The replaced child has not ended in time (retire_timeout)");
+            complain.report(Level::Info, "The replaced child has not ended in time (retire_timeout)");
             self.kill_retiring();
             return;
         }
-        let reported = retiring.worker.request(Request::ReportUse, timeout, |_| {});
-        let is_ok = matches!(reported, RequestResult::Reply { status: status::OK, .. });
-        if is_ok && self.child.state == State::Running {
-            self.request(Request::ReleaseMemory { all: false });
+        let pid = retiring.worker.pid();
+        let on_line = |line: &str| Manager::report_output(complain, Level::Routine, pid, line);
+        let asked = Instant::now();
+        match retiring.worker.request(Request::ReportUse, timeout, on_line) {
+            RequestResult::Reply { status: status::OK, .. } if self.child.state == State::Running => {
+                self.request(Request::ReleaseMemory { all: false });
+            }
+            // Each further question would stop the manager for as long again.
+            RequestResult::NoReply if asked.elapsed() >= timeout => self.give_up_on_retiring(),
+            // Without a reply, it has closed the link, and is about to end.
+            RequestResult::Reply { .. } | RequestResult::NoReply => {}
         }
+    }
+
+    /// Kills an old worker that does not reply.
+    fn give_up_on_retiring(&mut self) {
+        let Some(retiring) = &mut self.child.retiring else { return };
+        {
+            let _root = self.jail.raise();
+            // The second signal also ends a process that is stopped. If both fail, `reap_retiring` tries again.
+            let _ = retiring.worker.kill_harder();
+            let _ = retiring.worker.kill_harder();
+        }
+        let pid = retiring.worker.pid();
+        let text = format!("The replaced child ({pid}) not responding to CLI, killed it.");
+        self.complain.report(Level::Error, &text);
+        self.reap_retiring();
     }
 }

@@ -42,10 +42,7 @@ impl Manager {
 
     /// Passes the health of backends to the new worker, which would have to probe them first.
     pub(super) fn pass_health(&mut self, old: &mut Worker) {
-        let timeout = self.cli_timeout();
-        if let RequestResult::Reply { status: status::OK, text } =
-            old.request(Request::Health, timeout, |_| {})
-        {
+        if let RequestResult::Reply { status: status::OK, text } = self.request_to_old(old, Request::Health) {
             self.request(Request::TakeHealth { text });
         }
     }
@@ -54,9 +51,15 @@ impl Manager {
     /// anymore, and the new one passes on the packets of its connections.
     pub(super) fn take_datagrams(&self, old: &mut Worker) {
         let sockets = self.params.values().reactor_count();
-        let timeout = self.cli_timeout();
         // Without a reply, the old worker is stuck or gone.
-        old.request(Request::LeaveDatagrams { sockets }, timeout, |_| {});
+        self.request_to_old(old, Request::LeaveDatagrams { sockets });
+    }
+
+    /// Sends a request to the worker that is being replaced.
+    fn request_to_old(&self, old: &mut Worker, body: Request) -> RequestResult {
+        let (complain, pid) = (&self.complain, old.pid());
+        let on_line = |line: &str| Manager::report_output(complain, Level::Routine, pid, line);
+        old.request(body, self.cli_timeout(), on_line)
     }
 
     /// Asks the worker for new addresses of hosts, if it is time to.
@@ -72,15 +75,13 @@ impl Manager {
 
     /// Passes the addresses of hosts to a new worker, which has no programs yet. `beside` is the one that serves.
     pub(super) fn pass_addresses(&mut self, beside: Option<&mut Worker>) {
-        let timeout = self.cli_timeout();
-        let addresses = &mut self.child.addresses;
+        let question = self.child.addresses.question();
         if let Some(old) = beside
-            && let RequestResult::Reply { status: status::OK, text } =
-                old.request(addresses.question(), timeout, |_| {})
+            && let RequestResult::Reply { status: status::OK, text } = self.request_to_old(old, question)
         {
-            addresses.take(&text);
+            self.child.addresses.take(&text);
         }
-        if let Some(message) = addresses.for_next() {
+        if let Some(message) = self.child.addresses.for_next() {
             self.request(message);
         }
     }
