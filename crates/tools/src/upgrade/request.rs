@@ -1,13 +1,13 @@
 //! The backend's request, which `vcl_miss` and `vcl_pass` could change in Varnish 2 and 3. It exists in
-//! `vcl_backend_fetch` now, which runs for both, so a change that all requests of the subroutine had is moved there. And the
-//! client's request, of which `vcl_fetch` has only a copy now, without the headers that fetches remove.
+//! `vcl_backend_fetch` now, which runs for both, so a change that all requests of the subroutine had is moved there.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::context::Context;
 use super::rewriter::{Res, Rewriter};
-use lacquer_http::{Filter, HeaderName};
+use super::variables::removed_header;
+use lacquer_http::Filter;
 use lacquer_vcl::tokens::Tok;
 
 /// Conditions of statements that run in `vcl_backend_fetch` instead.
@@ -15,29 +15,6 @@ const MOVED_FROM_MISS: &str = "!bereq.uncacheable";
 const MOVED_FROM_PASS: &str = "bereq.uncacheable";
 
 impl Rewriter<'_> {
-    /// Marks a use of the client's request in `vcl_fetch`, where only the request of the fetch exists now.
-    pub fn mark_removed_header(&mut self, variable: &str, context: Context) {
-        if !matches!(context, Context::Fetch | Context::BackendError) {
-            return;
-        }
-        if let Some(header) = removed_header(variable, Filter::FETCH) {
-            let why = format!(
-                "fetches into the cache have no {header}: copy it to another header in vcl_recv, and read that"
-            );
-            self.mark(&why);
-        }
-    }
-
-    /// Marks a change of the client's request in `vcl_fetch` that another subroutine reads.
-    pub fn mark_unseen_change(&mut self, variable: &str, context: Context) {
-        let is_of_fetch = matches!(context, Context::Fetch | Context::BackendError);
-        if is_of_fetch && variable.starts_with("req.http.") && self.is_read_by_client(variable) {
-            let why =
-                "the client's side does not see this change: change beresp, and read resp in vcl_deliver";
-            self.mark(why);
-        }
-    }
-
     /// Returns the statements of a subroutine that have the same effect in `vcl_backend_fetch`: those that change only the
     /// backend's request, by values that are known there, and that each fetch of this subroutine had run.
     pub fn to_be_moved(&self, open: usize, close: usize, context: Context) -> Vec<Range<usize>> {
@@ -186,11 +163,4 @@ fn is_known_to_fetch(name: &str) -> bool {
         Some(_) => false,
         None => matches!(name, "regsub" | "regsuball" | "now" | "true" | "false"),
     }
-}
-
-/// Returns the name of a header of the client's request that requests of fetches do not have.
-pub fn removed_header(variable: &str, filter: Filter) -> Option<&str> {
-    let (message, header) = variable.split_at_checked("req.http.".len())?;
-    let is_removed = HeaderName::new(header.as_bytes()).is_filtered(filter);
-    (message.eq_ignore_ascii_case("req.http.") && is_removed).then_some(header)
 }

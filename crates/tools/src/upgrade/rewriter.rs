@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lacquer_http::Filter;
 use lacquer_vcl::tokens::{Tok, Token};
 
 use super::context::{Context, Contexts};
 use super::director::Director;
 use super::usage::Usage;
+use super::variables::removed_header;
 
 /// The beginning of a comment where a human must look.
 pub const MARK: &str = "# UPGRADE:";
@@ -232,6 +234,29 @@ impl<'t> Rewriter<'t> {
 
     pub fn context_of(&self, sub: &str) -> Context {
         self.contexts.of_sub(sub)
+    }
+
+    /// Marks a use of the client's request in `vcl_fetch`, where only the request of the fetch exists now.
+    pub fn mark_removed_header(&mut self, variable: &str, context: Context) {
+        if !matches!(context, Context::Fetch | Context::BackendError) {
+            return;
+        }
+        if let Some(header) = removed_header(variable, Filter::FETCH) {
+            let why = format!(
+                "fetches into the cache have no {header}: copy it to another header in vcl_recv, and read that"
+            );
+            self.mark(&why);
+        }
+    }
+
+    /// Marks a change of the client's request in `vcl_fetch` that another subroutine reads.
+    pub fn mark_unseen_change(&mut self, variable: &str, context: Context) {
+        let is_of_fetch = matches!(context, Context::Fetch | Context::BackendError);
+        if is_of_fetch && variable.starts_with("req.http.") && self.is_read_by_client(variable) {
+            let why =
+                "the client's side does not see this change: change beresp, and read resp in vcl_deliver";
+            self.mark(why);
+        }
     }
 
     /// Returns whether a subroutine of the client's side other than the current one reads a variable.

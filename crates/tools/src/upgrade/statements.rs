@@ -2,9 +2,8 @@
 
 use super::context::Context;
 use super::director::EARLY_CHOICE;
-use super::request::removed_header;
 use super::rewriter::{Fault, Res, Rewriter, Statement};
-use super::variables::{self, New};
+use super::variables::{self, New, removed_header};
 use lacquer_http::Filter;
 use lacquer_vcl::tokens::Tok;
 

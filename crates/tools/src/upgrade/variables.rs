@@ -1,5 +1,7 @@
 //! The new names of variables.
 
+use lacquer_http::{Filter, HeaderName};
+
 use super::context::Context;
 
 /// The replacement of a variable.
@@ -89,4 +91,11 @@ fn rename(name: &str, context: Context) -> String {
         (_, rest) => rest,
     };
     format!("{message}.{rest}")
+}
+
+/// Returns the name of a header of the client's request that requests of fetches do not have.
+pub fn removed_header(variable: &str, filter: Filter) -> Option<&str> {
+    let (message, header) = variable.split_at_checked("req.http.".len())?;
+    let is_removed = HeaderName::new(header.as_bytes()).is_filtered(filter);
+    (message.eq_ignore_ascii_case("req.http.") && is_removed).then_some(header)
 }
