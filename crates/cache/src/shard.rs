@@ -9,7 +9,6 @@ use hashbrown::hash_table::Entry;
 use lacquer_disk::Dropped;
 
 use crate::bans::HeadReader;
-use crate::disk::variant;
 use crate::heap::Heap;
 use crate::object::{NO_SLOT, Object};
 use crate::slab::{Key, NONE, Slab, key_hash};
@@ -45,10 +44,21 @@ fn comes_before(object: &Object, other: &Object) -> bool {
     object.t_origin().total_cmp(&other.t_origin()).then(object.vxid().cmp(&other.vxid())).is_lt()
 }
 
-/// Returns whether a request may match both objects of a key.
+/// Returns whether a request may match both objects of a key: no header by which both vary has another value.
 fn are_rivals(a: &Object, b: &Object, heads: &dyn HeadReader) -> bool {
-    let variant_of = |object: &Object| variant::of(heads, object.vary().unwrap_or_default());
-    a.vary() == b.vary() || lacquer_disk::are_rivals(variant_of(a), variant_of(b))
+    if a.vary() == b.vary() {
+        return true;
+    }
+    let mut wanted: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+    heads.vary(a.vary().unwrap_or_default(), &mut |name, value| {
+        wanted.push((name.to_ascii_lowercase(), value.map(<[u8]>::to_vec)));
+    });
+    let mut is_other = false;
+    heads.vary(b.vary().unwrap_or_default(), &mut |name, value| {
+        let same = wanted.iter().find(|(other, _)| name.eq_ignore_ascii_case(other));
+        is_other |= same.is_some_and(|(_, other)| other.as_deref() != value);
+    });
+    !is_other
 }
 
 #[derive(Debug)]

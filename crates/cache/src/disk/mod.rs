@@ -30,7 +30,7 @@ mod search;
 mod spill;
 mod stores;
 mod tag_purges;
-pub(crate) mod variant;
+mod variant;
 
 pub use lacquer_disk::Ring;
 pub use search::{DiskObject, DiskSearch, Predict, Reading};
