@@ -41,8 +41,7 @@ pub fn call(program: &Path, rights: &Rights, arguments: [&str; 3]) -> Result<(),
         command.uid(uid).gid(gid);
     }
     let mut child = rights.run(|| command.spawn()).map_err(|error| failed(error.to_string()))?;
-    let stderr = child.stderr.take();
-    let written = collect(stderr);
+    let written = collect(child.stderr.take());
     let ended = wait(&mut child).map_err(|error| failed(error.to_string()))?;
     match ended {
         None => Err(failed(format!("it did not end within {} s, and was killed", LIMIT.as_secs()))),
@@ -115,8 +114,7 @@ mod tests {
 
     #[test]
     fn a_process_in_the_background_does_not_delay_the_reason() {
-        let folder = std::env::temp_dir().join(format!("lacquer-hook-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
+        let folder = lacquer_testing::Folder::new("hook");
         let program = folder.join("hook");
         lacquer_testing::write_program(&program, "#!/bin/sh\nsleep 30 &\necho no zone >&2\nexit 3\n");
         let begun = Instant::now();
@@ -124,6 +122,5 @@ mod tests {
             call(&program, &Rights::unchanged(), ["add", "_acme-challenge.a.example", "v"]).unwrap_err();
         assert!(fault.text().contains("no zone"), "{}", fault.text());
         assert!(begun.elapsed() < Duration::from_secs(20));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

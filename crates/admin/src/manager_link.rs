@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lacquer_cli::status;
 use lacquer_inspect::Fault;
-use lacquer_inspect::management::{self, Management, Reply as Response, quote};
+use lacquer_inspect::management::{self, Management, Reply as Response};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -64,11 +64,10 @@ impl ManagerLink {
 
     /// Runs a command. The reply may be a refusal.
     pub async fn command(&self, words: &[&str], limit: Duration) -> Result<Response, NoReply> {
-        if management::begins_text(words) {
-            return Ok(Response { status: status::PARAM, text: management::BEGINS_TEXT.to_owned() });
-        }
-        let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
-        let line = quoted.join(" ");
+        let line = match management::line(words) {
+            Ok(line) => line,
+            Err(why) => return Ok(Response { status: status::PARAM, text: why.to_owned() }),
+        };
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |management| {
             let reply = management.command(&line);

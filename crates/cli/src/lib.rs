@@ -1,6 +1,6 @@
 //! The management protocol, and the messages between manager and worker. The protocol consists of words, frames,
 //! authentication, the table of commands, name patterns and JSON replies. All of it is pure, except reading and
-//! writing whole messages.
+//! writing whole messages, and the lock of a running daemon.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ pub mod human;
 pub mod json;
 pub mod link;
 pub mod peer;
+pub mod pid_file;
 pub mod status;
 
 pub use lacquer_params::tokenize;

@@ -1,13 +1,12 @@
 //! The working directory of a daemon: which processes write to it, and which segments of shared memory they offer.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use lacquer_cli::pid_file;
 use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 use crate::fault::Fault;
 
@@ -15,8 +14,6 @@ use crate::fault::Fault;
 const STATE_DIR: &str = "/var/lib/varnish";
 /// The name of a daemon without the option -n.
 const DEFAULT_NAME: &str = "varnishd";
-/// The file that the daemon locks while it runs.
-const PID_FILE: &str = "_.pid";
 /// Maximum size of an index, and of an argument, in bytes.
 const MAX_TEXT: usize = 4 << 20;
 
@@ -88,19 +85,13 @@ impl Directory {
     pub fn check_is_alive(&self) -> Result<(), Fault> {
         let index = self.index(MGT_DIRNAME).map_err(|error| self.cannot_read(&error))?;
         let is_shown = || Path::new("/proc").join(index.pid.to_string()).exists();
-        if self.is_alive || is_shown() || self.is_locked() {
+        // A process that this one may not see is in another container, or hidden, and holds its lock.
+        if self.is_alive || is_shown() || pid_file::is_used(&self.path) {
             return Ok(());
         }
         let what =
             format!("the daemon of {} has ended: its process {} is gone", self.path.display(), index.pid);
         Err(Fault::new(what, "start it, or name another one with -n"))
-    }
-
-    /// Returns whether a daemon holds the lock of the directory, although this process may not see it: it is in another
-    /// container, or hidden.
-    fn is_locked(&self) -> bool {
-        let lock = |file: &File| flock(file, FlockOperation::NonBlockingLockShared);
-        File::open(self.path.join(PID_FILE)).is_ok_and(|file| lock(&file) == Err(Errno::WOULDBLOCK))
     }
 
     fn cannot_read(&self, error: &io::Error) -> Fault {

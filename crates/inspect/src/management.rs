@@ -155,14 +155,9 @@ impl Management {
 
     /// Sends a command that consists of words, each of which is quoted. Fails if the daemon refuses it.
     pub fn words(&mut self, words: &[&str]) -> Result<String, Fault> {
-        if begins_text(words) {
-            return Err(Fault::new(
-                format_args!("cannot send `{}`: {BEGINS_TEXT}", words[0]),
-                "choose other words",
-            ));
-        }
-        let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
-        let reply = self.command(&quoted.join(" "))?;
+        let cannot =
+            |why| Fault::new(format_args!("cannot send `{}`: {why}", words[0]), "choose other words");
+        let reply = self.command(&line(words).map_err(cannot)?)?;
         if reply.status == status::OK {
             return Ok(reply.text);
         }
@@ -219,18 +214,20 @@ fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
     Ok(Reply { status, text: String::from_utf8_lossy(&text).into_owned() })
 }
 
-/// Returns whether the manager would take the last word of a command for the end of a text that follows the command,
-/// quoted or not, and would wait for that text.
-pub fn begins_text(words: &[&str]) -> bool {
-    matches!(words, [.., "<<", end] if !end.is_empty())
+/// Returns a command as a line of the protocol, with each word quoted. Fails with the reason if the manager would take the
+/// last word, quoted or not, for the end of a text that follows the command, and would wait for that text.
+pub fn line(words: &[&str]) -> Result<String, &'static str> {
+    if matches!(words, [.., "<<", end] if !end.is_empty()) {
+        return Err(
+            "the word before the last one is `<<`, which the management protocol takes for the beginning of a text",
+        );
+    }
+    let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
+    Ok(quoted.join(" "))
 }
 
-/// Why such a command is not sent.
-pub const BEGINS_TEXT: &str =
-    "the word before the last one is `<<`, which the management protocol takes for the beginning of a text";
-
 /// Returns a word as the protocol's quoted string.
-pub fn quote(word: &str) -> String {
+fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | '{' | '#');
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
@@ -280,7 +277,7 @@ mod tests {
             (&["ban", "<<", "x", "y"], false),
             (&["ban", "<<x", "y"], false),
         ] {
-            assert_eq!(begins_text(words), expected, "{words:?}");
+            assert_eq!(line(words).is_err(), expected, "{words:?}");
         }
     }
 

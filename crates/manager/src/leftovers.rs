@@ -7,6 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Component, Path, PathBuf};
 
+use lacquer_cli::pid_file::{FILE as PID_FILE, is_used};
 use lacquer_shm::vsm::{self, CHILD_DIRNAME, MGT_DIRNAME};
 use rustix::fs::{FlockOperation, flock};
 
@@ -17,7 +18,7 @@ use crate::jail::Jail;
 use crate::options::named;
 use crate::options::raw_args::{Ordered, RawOptions};
 use crate::secret;
-use crate::workdir::{PID_FILE, WRITTEN_VCL, absolute, is_used};
+use crate::workdir::{WRITTEN_VCL, absolute};
 
 /// The files that a start may make.
 pub struct Leftovers {

@@ -66,7 +66,6 @@ pub use start_vcl::backend_vcl;
 pub use tls::parse_file;
 pub use upgrade::Refusal as UpgradeRefusal;
 pub use upgrade::request as request_upgrade;
-pub use workdir::is_used as is_directory_used;
 pub use workdir::path as working_directory;
 pub use workdir::{OWN_FOLDER, WRITTEN_VCL};
 

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use lacquer_cli::pid_file;
 use lacquer_cli::tokenize::{Rules, split};
 use lacquer_params::{DebugBits, ParamSet};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
@@ -365,7 +366,7 @@ fn prepare(
         }
         None => {
             load_vcl(manager, vcl)?;
-            for path in pid_paths.iter().chain([&manager.instance.workdir.join(workdir::PID_FILE)]) {
+            for path in pid_paths.iter().chain([&manager.instance.workdir.join(pid_file::FILE)]) {
                 manager.instance.pid_files.push(PidFile::open(path, &manager.jail)?);
             }
         }

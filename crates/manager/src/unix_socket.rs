@@ -23,7 +23,7 @@ pub fn unix_address(path: &str) -> io::Result<SockAddr> {
     SockAddr::unix(name)
 }
 
-/// What becomes of a socket on which another process listens.
+/// Whether a new socket takes the place of one on which another process listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
     /// New clients no longer reach that process, as with Varnish.

@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lacquer_cli::access_log;
+use lacquer_cli::pid_file::is_used;
 use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
 use rustix::fs::{FlockOperation, StatFs, flock};
 
@@ -179,24 +180,6 @@ pub fn is_tmpfs(system: &StatFs) -> bool {
     u32::try_from(system.f_type) == Ok(MAGIC)
 }
 
-/// The file with the process id of the manager.
-pub const PID_FILE: &str = "_.pid";
-
-/// Returns whether a process holds the lock of a file with a process id.
-pub fn is_locked(path: &Path) -> io::Result<bool> {
-    let file = File::open(path)?;
-    match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => Ok(false),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Returns whether a daemon uses a working directory.
-pub fn is_used(path: &Path) -> bool {
-    is_locked(&path.join(PID_FILE)).unwrap_or(false)
-}
-
 /// A file with our process id, locked while the process lives and removed at the end.
 #[derive(Debug)]
 pub struct PidFile {
@@ -327,6 +310,8 @@ pub struct Renewal {
 
 #[cfg(test)]
 mod tests {
+    use lacquer_cli::pid_file;
+
     use super::*;
 
     #[test]
@@ -354,7 +339,7 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         let counts = folder.join(access_log::FILE);
         fs::write(&counts, "").unwrap();
-        let running = PidFile::open(&folder.join(PID_FILE), &Jail::none()).unwrap();
+        let running = PidFile::open(&folder.join(pid_file::FILE), &Jail::none()).unwrap();
         prepare(&folder, 0, &Jail::none()).unwrap();
         assert!(counts.exists());
         running.remove(&Jail::none());

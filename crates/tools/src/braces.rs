@@ -9,7 +9,7 @@ use lacquer_vcl::tokens::{Tok, Token, error_at, tokens};
 const DECLARATIONS: [&[u8]; 6] = [b"sub", b"backend", b"acl", b"probe", b"import", b"vcl"];
 
 /// Returns the error of a brace that is never closed, if the compiler's errors can be its consequences.
-pub fn unclosed_brace(name: &str, text: &[u8], errors: &[Diagnostic]) -> Option<Diagnostic> {
+pub(crate) fn unclosed_brace(name: &str, text: &[u8], errors: &[Diagnostic]) -> Option<Diagnostic> {
     if !errors.iter().any(is_at_declaration) {
         return None;
     }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod braces;
+mod diagnose;
 pub mod doctor;
 pub mod editor;
 mod format;
@@ -12,7 +13,7 @@ pub mod settings;
 pub mod site;
 mod upgrade;
 
-pub use braces::unclosed_brace;
+pub use diagnose::diagnose;
 pub use format::format;
 pub use offline::Offline;
 pub use upgrade::{MARK, Upgraded, upgrade};

@@ -102,9 +102,7 @@ impl<'a> Value<'a> {
                     Value::Header(http_from_code(a & 0xff), name)
                 }
                 RawKind::Http => Value::Http(http_from_code(a)),
-                RawKind::Regex => {
-                    Value::Regex(less_one(a).and_then(|i| vcl.regexes.get(i as usize)).map(|r| &**r))
-                }
+                RawKind::Regex => Value::Regex(less_one(a).and_then(|i| vcl.regex(i as usize))),
             }
         }
     }

@@ -52,7 +52,7 @@ impl Criterion {
             Criterion::Glob(glob) => glob_matches(glob, subject, GlobFlags::default()),
             Criterion::Regex(at) => {
                 let limits = ctx.host.regex_limits();
-                ctx.vcl.regexes.get(*at).is_some_and(|r| r.is_match(subject, limits).unwrap_or(false))
+                ctx.vcl.regex(*at).is_some_and(|r| r.is_match(subject, limits).unwrap_or(false))
             }
         }
     }

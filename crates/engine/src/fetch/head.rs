@@ -86,8 +86,7 @@ impl Fetch {
             };
             have += n;
             head_begun = head_begun.or_else(|| Some(self.exchange.deadline.now()));
-            let is_in_doubt = connection.is_reused() && connection.has_faulty_origin();
-            match self.scan_head(&mut have, scanned, &mut interim, is_in_doubt) {
+            match self.scan_head(connection, &mut have, scanned, &mut interim) {
                 HeadScan::Empty => (have, scanned, head_begun) = (0, 0, None),
                 HeadScan::More { scanned: so_far } => scanned = so_far,
                 HeadScan::Complete | HeadScan::H2Preface => return self.parse_head(connection, have),
@@ -121,18 +120,19 @@ impl Fetch {
     }
 
     /// Searches the reserved bytes for the end of the head, and removes interim responses from them. Those that may belong
-    /// to another request (`is_in_doubt`) do not reach the client.
+    /// to another request do not reach the client.
     fn scan_head(
         &mut self,
+        connection: &OriginConnection,
         have: &mut usize,
         scanned: usize,
         interim: &mut Interim,
-        is_in_doubt: bool,
     ) -> HeadScan {
         let mut scan = h1::head_complete(self.task.ws().reserved(*have), scanned);
         while scan == HeadScan::Complete && interim.count <= MOST_INTERIM {
             let head = self.task.ws().reserved(*have);
             let Some((status, length)) = h1::interim_head(head) else { break };
+            let is_in_doubt = connection.is_reused() && connection.has_faulty_origin();
             if self.follows_rfc9111() && !is_in_doubt {
                 self.forward_interim(status, length, *have);
             }

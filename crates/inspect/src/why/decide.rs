@@ -7,7 +7,7 @@ use super::history::{Change, Past, PastFetch, PastPurge, Removal};
 use super::lifetime::{Obstacle, Storing, storing};
 use super::story::{Place, Story};
 use crate::page::short;
-use crate::transaction::{ORIGIN_REQUEST, REQUEST, Timestamp, Transaction, split_header};
+use crate::transaction::{ORIGIN_REQUEST, REQUEST, Timestamp, Transaction, value_of};
 
 /// The outcome of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -256,14 +256,11 @@ const NO_FRAMING: &[u8] = b"Body cannot be fetched";
 /// Returns why the head of a response was refused.
 fn refusal(fetch: &Transaction) -> Option<String> {
     let error = fetch.last(Tag::Error)?;
-    let is_framing = |name: &str| {
-        ["Content-Length", "Transfer-Encoding"].iter().any(|other| name.eq_ignore_ascii_case(other))
+    let is_framing = |record: &&[u8]| {
+        ["Content-Length", "Transfer-Encoding"].iter().any(|name| value_of(record, name).is_some())
     };
     let headers = fetch.all(Tag::BerespHeader).filter(|_| error == NO_FRAMING);
-    let framing: Vec<String> = headers
-        .filter(|record| split_header(record).is_some_and(|(name, _)| is_framing(name)))
-        .map(short)
-        .collect();
+    let framing: Vec<String> = headers.filter(is_framing).map(short).collect();
     let text = short(error);
     Some(if framing.is_empty() { text } else { format!("{text}: {}", framing.join(", ")) })
 }

@@ -5,11 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use lacquer_cli::pid_file::{self, FILE as PID_FILE};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::file_identity::FileIdentity;
-use crate::workdir::{self, PID_FILE};
 
 /// The name of the file.
 const NAME: &str = "_.upgrade";
@@ -86,7 +86,7 @@ fn manager_of(directory: &Path) -> Result<Pid, String> {
     let pid = text.trim().parse::<i32>().ok().filter(|pid| *pid > 0).and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| format!("no daemon runs in {shown}: {PID_FILE} contains no process id"))?;
     let number = pid.as_raw_nonzero();
-    if !workdir::is_locked(&path).map_err(|error| format!("cannot examine {}: {error}", path.display()))? {
+    if !pid_file::is_locked(&path).map_err(|error| format!("cannot examine {}: {error}", path.display()))? {
         return Err(format!("no daemon runs in {shown}: {PID_FILE} was left by one that has ended"));
     }
     let program = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();

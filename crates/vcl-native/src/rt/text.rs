@@ -54,7 +54,7 @@ pub unsafe extern "C" fn compare_strands(
 
 fn regex<'a>(ctx: &Ctx<'a>, number: u32) -> Result<&'a Regex, ModuleError> {
     let index = (number as usize).checked_sub(1).ok_or("Cannot match a null REGEX")?;
-    ctx.vcl.regexes.get(index).map(|regex| &**regex).ok_or_else(|| "No such regular expression".into())
+    ctx.vcl.regex(index).ok_or_else(|| "No such regular expression".into())
 }
 
 pub unsafe extern "C" fn matches(ctx: &mut Ctx<'_>, subject: Str<'_>, number: u32) -> u32 {

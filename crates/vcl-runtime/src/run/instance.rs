@@ -102,6 +102,11 @@ impl Instance {
         }
     }
 
+    /// Returns the regular expression with an index.
+    pub fn regex(&self, index: usize) -> Option<&Regex> {
+        self.regexes.get(index).map(|regex| &**regex)
+    }
+
     /// Returns the index of a regular expression of this program.
     pub fn regex_index(&self, regex: &Regex) -> Option<usize> {
         self.regexes.iter().position(|one| std::ptr::eq(Arc::as_ptr(one), regex))

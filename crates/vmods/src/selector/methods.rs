@@ -285,8 +285,7 @@ fn boolean<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
 fn regex<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, at: usize, method: &str) -> Result<&'a Regex, ModuleError> {
     let index = value(ctx, args, at, (method, "regex"), |member| member.regex)?;
     let vcl = ctx.vcl;
-    let regex = vcl.regexes.get(index).map(|regex| &**regex);
-    regex.ok_or_else(|| failure(format!("{}.{method}(): no such regex", args.object_name)))
+    vcl.regex(index).ok_or_else(|| failure(format!("{}.{method}(): no such regex", args.object_name)))
 }
 
 fn re_match<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {

@@ -142,17 +142,7 @@ fn diagnose(name: &str, text: &[u8], settings: &Settings) -> Vec<Diagnostic> {
     if let Some(path) = &settings.vcl_path {
         options.vcl_path = path;
     }
-    let full_name = absolute.as_deref().unwrap_or(name);
-    let mut diagnostics = match lacquer_vcl::compile(full_name, text, &options) {
-        Ok(mut compiled) => {
-            compiled.warnings.extend(lacquer_vcl::lint(&compiled.program));
-            compiled.warnings
-        }
-        Err(errors) => match lacquer_tools::unclosed_brace(full_name, text, &errors) {
-            Some(error) => vec![error],
-            None => errors,
-        },
-    };
+    let mut diagnostics = lacquer_tools::diagnose(absolute.as_deref().unwrap_or(name), text, &options);
     if let Some(absolute) = absolute.filter(|absolute| absolute != name) {
         let names = Names { absolute, given: name };
         for diagnostic in &mut diagnostics {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use lacquer_cli::pid_file;
 use lacquer_inspect::counters;
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::management::Management;
 use lacquer_inspect::page::{duration, plain};
-use lacquer_manager::{is_directory_used, working_directory};
+use lacquer_manager::working_directory;
 
 use crate::failure::Failure;
 
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub fn refuse_running(name: &str) -> Result<(), Failure> {
     let path = std::path::absolute(name).unwrap_or_else(|_| working_directory(Some(name)));
     // A process with the number in the directory may be another one, as in a container that was started again.
-    if !is_directory_used(&path) {
+    if !pid_file::is_used(&path) {
         return Ok(());
     }
     let found = path.to_str().and_then(|path| Directory::find(Some(path)).ok());

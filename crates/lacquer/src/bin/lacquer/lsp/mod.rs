@@ -298,17 +298,7 @@ impl Server {
         if !document.outline.has_version {
             return self.check_part(root, &document.text);
         }
-        let diagnostics = match lacquer_vcl::compile(root, document.text.as_bytes(), &options) {
-            Ok(compiled) => {
-                let mut all = compiled.warnings;
-                all.extend(lacquer_vcl::lint(&compiled.program));
-                all
-            }
-            Err(errors) => match lacquer_tools::unclosed_brace(root, document.text.as_bytes(), &errors) {
-                Some(error) => vec![error],
-                None => errors,
-            },
-        };
+        let diagnostics = lacquer_tools::diagnose(root, document.text.as_bytes(), &options);
         for one in &diagnostics {
             let file = one.file().unwrap_or(root).to_owned();
             found.entry(file).or_default().push(diagnostic(one, self.encoding));
