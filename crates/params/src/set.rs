@@ -235,13 +235,15 @@ impl ParamSet {
         if entry.protected {
             return Err(SetError { status: 107, text: format!("parameter \"{name}\" is protected.") });
         }
-        let text = text.unwrap_or(&entry.default);
+        let bit = alias.and_then(|alias| alias.bit);
+        let default = bit.map_or(entry.default.as_str(), |bit| default_of_bit(&entry, bit));
+        let text = text.unwrap_or(default);
         let refuse = |fault: String| SetError {
             status: 106,
             text: format!("{fault}\n(attempting to set param '{name}' to '{text}')"),
         };
         let mut wanted = text.to_owned();
-        if let Some(bit) = alias.and_then(|alias| alias.bit) {
+        if let Some(bit) = bit {
             let sign = if parse_bool(text).map_err(refuse)? { '+' } else { '-' };
             wanted = format!("{sign}{bit}");
         }
@@ -299,6 +301,23 @@ impl ParamSet {
         {
             entry.max = Some(bound);
         }
+    }
+}
+
+/// Returns the default of a bit of a set, as the text of a flag.
+fn default_of_bit(entry: &Entry, bit: &str) -> &'static str {
+    let mut values = Params::blank();
+    if let Some(field) = values.slot_mut(entry.spec.name) {
+        let read = assign(entry.spec.kind, field, &entry.default, entry.bounds());
+        debug_assert!(read.is_ok(), "{}: {read:?}", entry.spec.name);
+    }
+    match values.slot(entry.spec.name) {
+        Some(Slot::Bits(bits))
+            if bits.names().iter().position(|name| *name == bit).is_some_and(|at| bits.get(at)) =>
+        {
+            "on"
+        }
+        _ => "off",
     }
 }
 
@@ -412,6 +431,23 @@ mod tests {
         assert!(set.values().vcc_feature.has(crate::VccFeatureBits::ALLOW_INLINE_C));
         set.set("vcc_err_unref", "off").unwrap();
         assert!(!set.values().vcc_feature.has(crate::VccFeatureBits::ERR_UNREF));
+    }
+
+    #[test]
+    fn aliases_of_bits_are_reset_alone() {
+        let mut set = ParamSet::new();
+        let default = set.value_text("vcc_feature").unwrap();
+        for (name, changed) in
+            [("vcc_err_unref", "off"), ("vcc_allow_inline_c", "on"), ("vcc_unsafe_path", "off")]
+        {
+            set.set(name, changed).unwrap();
+            assert_ne!(set.value_text("vcc_feature").unwrap(), default, "{name}");
+            set.reset(name).unwrap();
+            assert_eq!(set.value_text("vcc_feature").unwrap(), default, "{name}");
+        }
+        set.set("vcc_unsafe_path", "off").unwrap();
+        set.reset("vcc_err_unref").unwrap();
+        assert!(!set.values().vcc_feature.has(crate::VccFeatureBits::UNSAFE_PATH));
     }
 
     #[test]
