@@ -77,11 +77,17 @@ impl Secret {
 
     /// Writes a secret that the manager created again if its file was removed.
     pub fn restore(&self, jail: &Jail) -> io::Result<()> {
-        if self.made.is_none() || self.path.exists() {
+        if self.made.is_none() {
             return Ok(());
         }
-        self.clear(jail)?;
-        self.write(jail)
+        let found = {
+            let _root = jail.raise();
+            fs::symlink_metadata(&self.path)
+        };
+        match found {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.write(jail),
+            found => found.map(drop),
+        }
     }
 
     /// Returns the path of the secret.
@@ -120,6 +126,8 @@ impl Secret {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+
     use super::*;
 
     #[test]
@@ -136,5 +144,27 @@ mod tests {
         assert_eq!(fs::read(secret.path()).unwrap(), bytes);
         secret.remove(&jail);
         fs::remove_dir(&directory).unwrap();
+    }
+
+    /// Only root can change its user. The change concerns only the thread of the test.
+    #[test]
+    fn a_secret_that_only_root_can_find_is_not_replaced() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = std::env::temp_dir().join(format!("lacquer-secret-hidden-{}", std::process::id()));
+        fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
+        let secret = Secret::make(&directory, &Jail::none()).unwrap();
+        let number = || fs::metadata(directory.join(NAME)).unwrap().ino();
+        let before = number();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let jail = Jail::enter(Some("unix,user=65530")).unwrap();
+                assert!(!secret.path().exists(), "the user cannot see it");
+                secret.restore(&jail).unwrap();
+            });
+        });
+        assert_eq!(number(), before);
+        fs::remove_dir_all(&directory).unwrap();
     }
 }
