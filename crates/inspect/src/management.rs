@@ -26,6 +26,7 @@ const GREETING: Duration = Duration::from_secs(5);
 pub struct Management {
     stream: BufReader<Socket>,
     address: String,
+    is_truncated: bool,
 }
 
 /// A reply of the daemon.
@@ -79,7 +80,7 @@ impl Management {
                 Ok(stream) => {
                     // A port that is not a daemon's may never send anything.
                     stream.set_timeouts(greeting).map_err(|error| cannot(&error))?;
-                    let mut new = Management { stream: BufReader::new(stream), address: address.to_owned() };
+                    let mut new = Management::new(stream, address);
                     new.log_in(secret)?;
                     new.set_patience(PATIENCE)?;
                     return Ok(new);
@@ -92,11 +93,20 @@ impl Management {
 
     /// Uses a connection that the manager has made and that needs no login.
     pub fn inherited(stream: UnixStream) -> Result<Management, Fault> {
-        let stream = BufReader::new(Socket::Unix(stream));
-        let mut new = Management { stream, address: "of the manager".to_owned() };
+        let mut new = Management::new(Socket::Unix(stream), "of the manager");
         new.set_patience(PATIENCE)?;
         new.log_in(None)?;
         Ok(new)
+    }
+
+    fn new(stream: Socket, address: &str) -> Management {
+        Management { stream: BufReader::new(stream), address: address.to_owned(), is_truncated: false }
+    }
+
+    /// Returns whether the last reply to [`words`](Self::words) lacks its end, because it was longer than the daemon's parameter
+    /// `cli_limit`.
+    pub fn is_truncated(&self) -> bool {
+        self.is_truncated
     }
 
     /// Sets the time to wait for a reply.
@@ -153,12 +163,14 @@ impl Management {
         Ok(list.lines().filter_map(place).collect())
     }
 
-    /// Sends a command that consists of words, each of which is quoted. Fails if the daemon refuses it.
+    /// Sends a command that consists of words, each of which is quoted. Fails if the daemon refuses it. The
+    /// reply may be [truncated](Self::is_truncated).
     pub fn words(&mut self, words: &[&str]) -> Result<String, Fault> {
         let cannot =
             |why| Fault::new(format_args!("cannot send `{}`: {why}", words[0]), "choose other words");
         let reply = self.command(&line(words).map_err(cannot)?)?;
-        if reply.status == status::OK {
+        if matches!(reply.status, status::OK | status::TRUNCATED) {
+            self.is_truncated = reply.status == status::TRUNCATED;
             return Ok(reply.text);
         }
         let why = crate::page::lines(reply.text.trim_end());

@@ -18,6 +18,19 @@ use crate::{Site, lacquer, on};
 
 const SUBS: &str = "";
 
+/// Varnish's tool does the same.
+#[test]
+fn truncated_replies_are_shown() {
+    let site = Site::start(SUBS, &["-p", "cli_limit=1000"]);
+    let ran = site.run(&["cli", "param.show"]);
+    assert!((500..=1100).contains(&ran.out.len()) && ran.err.contains("[response was truncated]"), "{ran:?}");
+    let ran = site.run(&["vcl", "list"]);
+    assert!(ran.err.is_empty(), "{ran:?}");
+    let name = site.daemon.directory();
+    let ran = lacquer(&["param", "--json", "-n", name.to_str().expect("text")]);
+    assert!(ran.code != Some(0) && ran.err.contains("the reply is truncated"), "{ran:?}");
+}
+
 #[test]
 fn purges_and_bans_remove_pages() {
     let site = Site::start(SUBS, &[]);

@@ -81,6 +81,13 @@ pub fn show_reply(values: &Values, name: &str, words: &[&str]) -> Result<ExitCod
     }
     all.extend(words);
     let text = management.words(&all).map_err(Failure::of)?;
+    if management.is_truncated() {
+        if values.has("json") {
+            return Err(Failure::new("the reply is truncated, and no JSON without its end")
+                .hint("enlarge the daemon's parameter cli_limit, the length of the longest reply"));
+        }
+        eprintln!("[response was truncated]");
+    }
     let json = serde_json::from_str(&text).unwrap_or(Value::Null);
     Ok(report(values, &json, &text))
 }
