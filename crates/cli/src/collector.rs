@@ -25,9 +25,16 @@ pub struct Command {
 
 impl Command {
     fn new(line: String, words: Vec<Vec<u8>>) -> Command {
+        let words = split_worker_words(words);
         let odd = words.iter().any(|word| std::str::from_utf8(word).is_err());
         let raw = if odd { words.clone() } else { Vec::new() };
-        Command { line, words: Ok(split_worker_words(words.into_iter().map(text).collect())), raw }
+        Command { line, words: Ok(words.into_iter().map(text).collect()), raw }
+    }
+
+    /// Returns all words as they were sent.
+    pub fn all_bytes(&self) -> Vec<Vec<u8>> {
+        let count = self.words.as_ref().map_or(0, Vec::len);
+        (0..count).map(|word| self.bytes(word).to_vec()).collect()
     }
 
     /// Returns a word as it was sent.
@@ -39,20 +46,25 @@ impl Command {
 
 /// Splits the words of a worker's command at whitespace, even in quotes, so that `ban "req.url ~ x"` is a complete ban.
 /// Only the last word of a ban's condition, the value to compare with, is not split.
-fn split_worker_words(words: Vec<String>) -> Vec<String> {
-    let blank = |word: &String| word.contains(|c: char| c.is_ascii_whitespace());
-    let name = words.first().and_then(|word| word.split_ascii_whitespace().next());
+fn split_worker_words(words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let blank = |word: &Vec<u8>| word.iter().any(u8::is_ascii_whitespace);
+    let parts = |word: &[u8]| -> Vec<Vec<u8>> {
+        let parts = word.split(u8::is_ascii_whitespace).filter(|part| !part.is_empty());
+        parts.map(<[u8]>::to_vec).collect()
+    };
+    let name = words.first().and_then(|word| parts(word).into_iter().next());
+    let name = name.as_deref().and_then(|name| std::str::from_utf8(name).ok());
     let Some(spec) = name.and_then(find).filter(|spec| spec.process == Process::Worker) else { return words };
     if !words.iter().any(blank) {
         return words;
     }
-    let mut split: Vec<String> = Vec::new();
+    let mut split: Vec<Vec<u8>> = Vec::new();
     for word in words {
         let compared = spec.name == "ban" && split.len() % 4 == 3;
         if compared || word.is_empty() {
             split.push(word);
         } else {
-            split.extend(word.split_ascii_whitespace().map(str::to_owned));
+            split.extend(parts(&word));
         }
     }
     split
@@ -196,6 +208,12 @@ mod tests {
         let command = b"vcl.inline x \"\xe9\"\n".iter().find_map(|b| collector.feed(*b, true)).unwrap();
         assert_eq!((command.bytes(0), command.bytes(2)), (&b"vcl.inline"[..], &b"\xe9"[..]));
         assert_eq!(command.words.unwrap()[2], "\u{fffd}");
+        let mut collector = Collector::default();
+        let line = b"ban \"obj.http.a == b\\xe9 && obj.http.b\" == \"c \xe9\"\n";
+        let command = line.iter().find_map(|b| collector.feed(*b, true)).unwrap();
+        let words: [&[u8]; 8] =
+            [b"ban", b"obj.http.a", b"==", b"b\xe9", b"&&", b"obj.http.b", b"==", b"c \xe9"];
+        assert_eq!(command.all_bytes(), words);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages. A manager that was upgraded continues only with a worker of the same version.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The hidden first argument that makes the program a worker: `--worker-link=FD`.
 pub const WORKER_ARGUMENT: &str = "--worker-link=";
@@ -84,8 +84,8 @@ pub enum Request {
     /// Run a command of the CLI that belongs to the worker, with its words and options as given:
     /// `vcl.list`, `ban`, `ban.list`, `backend.list`, `backend.set_health`, `debug.*` ...
     Cli {
-        /// The words, the command first.
-        argv: Vec<String>,
+        /// The words, the command first. They need not be UTF-8.
+        argv: Vec<Vec<u8>>,
     },
     /// Run `storage.list`, whose words are given.
     ListStorages {
@@ -189,8 +189,8 @@ pub enum FromWorker {
         id: u64,
         /// Status of the CLI, 200 for success.
         status: u16,
-        /// Text for the user.
-        text: String,
+        /// Text for the user, which need not be UTF-8.
+        text: Vec<u8>,
     },
 }
 
@@ -416,7 +416,7 @@ mod tests {
         let params = Params { send_timeout: f64::INFINITY, ..Params::default() };
         let mut wire = Vec::new();
         send(&mut wire, &ToWorker::Param(Box::new(params.clone()))).unwrap();
-        let argv = vec!["ban".to_owned(), "req.url".to_owned()];
+        let argv = vec![b"ban".to_vec(), b"\xe9".to_vec()];
         send(&mut wire, &ToWorker::Request { id: 7, body: Request::Cli { argv: argv.clone() } }).unwrap();
         let mut wire = wire.as_slice();
         assert!(matches!(receive(&mut wire).unwrap(), ToWorker::Param(got) if *got == params));

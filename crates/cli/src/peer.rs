@@ -51,7 +51,7 @@ pub enum PeerAction {
     /// The objects that meet the conditions of a ban.
     Ban {
         /// The words of the conditions.
-        words: Vec<String>,
+        words: Vec<Vec<u8>>,
     },
 }
 

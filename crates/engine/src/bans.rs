@@ -2,17 +2,15 @@
 
 use lacquer_cache::bans::BanSpec;
 use lacquer_cache::invalidation::{Action, Reason, Source, Ticket};
-use lacquer_params::tokenize::{Rules, split};
+use lacquer_params::tokenize::{Rules, split_bytes};
 
 use crate::purge;
 use crate::shared::Shared;
 
 /// Parses the argument of `std.ban()`, and enacts the ban.
 pub fn from_vcl(shared: &Shared, expression: &[u8], source: Source) -> Result<Ticket, String> {
-    let text = String::from_utf8_lossy(expression);
     let rules = Rules { comma: false, comment: false, no_escapes: true };
-    let words = split(&text, rules).map_err(str::to_owned)?;
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let words = split_bytes(expression, rules).map_err(str::to_owned)?;
     Ok(enact(shared, BanSpec::from_words(&words)?, Reason::BanFunction, source))
 }
 

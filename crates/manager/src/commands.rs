@@ -48,7 +48,7 @@ impl Manager {
         }
         if checked.spec.process == Process::Worker {
             return if self.running() {
-                self.request(Request::Cli { argv: words.clone() }).into()
+                self.request(Request::Cli { argv: command.all_bytes() }).into()
             } else {
                 worker_needed().into()
             };
@@ -106,7 +106,10 @@ impl Manager {
             "vcl.deps" => Reply::ok(self.catalogue.deps()),
             "vcl.discard" => self.vcl_discard(args).into(),
             "vcl.label" => self.vcl_label(&args[0], &args[1]).into(),
-            "vcl.list" if self.running() => self.request(Request::Cli { argv: words.to_vec() }),
+            "vcl.list" if self.running() => {
+                let argv = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+                self.request(Request::Cli { argv })
+            }
             "vcl.list" if json => in_envelope(&self.catalogue.list_json()),
             "vcl.list" => Reply::ok(self.catalogue.list()),
             "vcl.show" => self.vcl_show(args).into(),

@@ -64,7 +64,7 @@ impl Operator {
     fn ban(&self) {
         let path = site::changing(&self.chance, self.pages);
         let field = one_of(&self.chance, &["req.url", "obj.http.X-Path"]);
-        let argv = ["ban", field, "==", &path].map(str::to_owned).to_vec();
+        let argv = ["ban", field, "==", &path].map(Vec::from).to_vec();
         let requested = clock::real();
         match self.engine.carry_out(Request::Cli { argv }) {
             Ok(_) => self.ledger.borrow_mut().invalidated(&path, requested),

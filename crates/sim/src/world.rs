@@ -536,7 +536,7 @@ impl World {
     async fn drop_all(&self) {
         // Fetches for the cache continue without their clients.
         sleep(Duration::from_mins(1)).await;
-        let everything = ["ban", "obj.status", "!=", "0"].map(str::to_owned).to_vec();
+        let everything = ["ban", "obj.status", "!=", "0"].map(Vec::from).to_vec();
         if let Err(why) = self.engine.carry_out(Request::Cli { argv: everything }) {
             self.fault(&format!("the last ban is refused: {why}"));
         }

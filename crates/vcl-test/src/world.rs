@@ -170,7 +170,7 @@ impl World {
 
     /// Carries out a command of the management port.
     pub fn command(&self, words: &[&str]) -> Result<String, String> {
-        let argv = words.iter().map(|word| (*word).to_owned()).collect();
+        let argv = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         self.engine.carry_out(Request::Cli { argv })
     }
 

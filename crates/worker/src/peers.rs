@@ -164,10 +164,7 @@ fn decode(event: PeerEvent) -> Option<Invalidation> {
             let tags = tags.into_iter().map(Vec::into_boxed_slice).collect();
             Action::PurgeTags { tags, purge: effect(purge) }
         }
-        PeerAction::Ban { words } => {
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            Action::Ban(BanSpec::from_words(&words).ok()?)
-        }
+        PeerAction::Ban { words } => Action::Ban(BanSpec::from_words(&words).ok()?),
     };
     let why = *REASONS.get(usize::from(event.reason))?;
     // The numbers of transactions are those of the other worker.
@@ -180,7 +177,7 @@ mod tests {
 
     #[test]
     fn invalidations_are_decoded_as_sent() {
-        let ban = BanSpec::from_words(&["obj.http.a", "~", "b"]).expect("the ban is valid");
+        let ban = BanSpec::from_words(&[&b"obj.http.a"[..], b"~", b"b\xe9"]).expect("the ban is valid");
         let soft = Purge::Soft { ttl: 2.0, grace: Some(1.0), keep: None };
         let actions = [
             Action::PurgeKey { digest: [3; 32], purge: Purge::Hard },

@@ -133,7 +133,8 @@ impl Engine {
     pub fn carry_out(&self, request: Request) -> Result<String, String> {
         vcl_life::poll(&self.process);
         let reply = self.with_journals(|| control::serve_request(&self.process, request));
-        if reply.status == lacquer_cli::status::OK { Ok(reply.text) } else { Err(reply.text) }
+        let text = String::from_utf8_lossy(&reply.text).into_owned();
+        if reply.status == lacquer_cli::status::OK { Ok(text) } else { Err(text) }
     }
 
     /// Performs work that may wait on this thread for the journals of disks, while another thread writes them. They are

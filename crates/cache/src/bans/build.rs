@@ -1,5 +1,8 @@
 //! Builds a ban from words. The error texts are Varnish's.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
 use lacquer_params::number::parse_duration_with_unit;
 use pcre2::bytes::Regex;
 
@@ -14,29 +17,29 @@ const LIMIT: &str = "(*LIMIT_MATCH=20000)";
 pub struct BanSpec {
     pub(crate) tests: Vec<Test>,
     /// The words of the conditions, with `&&` between conditions.
-    words: Vec<String>,
+    words: Vec<Vec<u8>>,
 }
 
 impl BanSpec {
-    /// Parses the arguments of the CLI command `ban`.
-    pub fn from_cli(args: &[&str]) -> Result<Self, String> {
+    /// Parses the arguments of the CLI command `ban`, which need not be UTF-8.
+    pub fn from_cli(args: &[impl AsRef<[u8]>]) -> Result<Self, String> {
         if args.len() % 4 != 3 {
             return Err("Wrong number of arguments".into());
         }
-        if let Some(word) = args.iter().skip(3).step_by(4).find(|w| **w != "&&") {
-            return Err(format!("Found \"{word}\" expected &&"));
+        if let Some(word) = args.iter().map(AsRef::as_ref).skip(3).step_by(4).find(|w| *w != b"&&") {
+            return Err(format!("Found \"{}\" expected &&", shown(word)));
         }
         let mut spec = Self::default();
         for test in args.chunks(4) {
-            spec.add(test[0], test[1], test[2])?;
+            spec.add(test[0].as_ref(), test[1].as_ref(), test[2].as_ref())?;
         }
         Ok(spec)
     }
 
-    /// Parses the words of the argument of `std.ban()`.
-    pub fn from_words(words: &[&str]) -> Result<Self, String> {
+    /// Parses the words of the argument of `std.ban()`, which need not be UTF-8.
+    pub fn from_words(words: &[impl AsRef<[u8]>]) -> Result<Self, String> {
         let mut spec = Self::default();
-        let mut words = words.iter();
+        let mut words = words.iter().map(AsRef::as_ref);
         loop {
             let field = words.next().ok_or("No ban conditions found.")?;
             let oper = words.next().ok_or("Expected comparison operator.")?;
@@ -44,38 +47,38 @@ impl BanSpec {
             spec.add(field, oper, operand)?;
             match words.next() {
                 None => return Ok(spec),
-                Some(&"&&") => {}
+                Some(b"&&") => {}
                 Some(word) => {
-                    return Err(format!("Expected && between conditions, found \"{word}\""));
+                    return Err(format!("Expected && between conditions, found \"{}\"", shown(word)));
                 }
             }
         }
     }
 
     /// Returns the words from which [`Self::from_words`] builds equal conditions.
-    pub fn words(&self) -> &[String] {
+    pub fn words(&self) -> &[Vec<u8>] {
         &self.words
     }
 
     /// Adds a condition.
-    pub fn add(&mut self, field: &str, oper: &str, operand: &str) -> Result<(), String> {
+    fn add(&mut self, field: &[u8], oper: &[u8], operand: &[u8]) -> Result<(), String> {
         let words = [field, oper, operand];
-        let what = Field::parse(field).ok_or_else(|| format!("Unknown or unsupported field \"{field}\""))?;
+        let what = std::str::from_utf8(field).ok().and_then(Field::parse);
+        let what = what.ok_or_else(|| format!("Unknown or unsupported field \"{}\"", shown(field)))?;
         if what.header() == Some("") {
             return Err(format!("Missing header name: \"{}\"", what.name()));
         }
         let allowed = what.operators();
         let oper = *allowed
             .iter()
-            .find(|o| o.name() == oper)
-            .ok_or_else(|| format!("expected conditional ({}) got \"{oper}\"", either(allowed)))?;
+            .find(|o| o.name().as_bytes() == oper)
+            .ok_or_else(|| format!("expected conditional ({}) got \"{}\"", either(allowed), shown(oper)))?;
         let operand = if what.is_duration() {
-            Operand::Seconds(
-                parse_duration_with_unit(operand)
-                    .ok_or_else(|| format!("expected duration <n.nn>[ms|s|m|h|d|w|y] got \"{operand}\""))?,
-            )
+            Operand::Seconds(parse_duration_with_unit(&shown(operand)).ok_or_else(|| {
+                format!("expected duration <n.nn>[ms|s|m|h|d|w|y] got \"{}\"", shown(operand))
+            })?)
         } else if matches!(oper, Oper::Match | Oper::NoMatch) {
-            let regex = Regex::new(&format!("{LIMIT}{operand}"))
+            let regex = Regex::new(&format!("{LIMIT}{}", pattern(operand)))
                 .map_err(|e| format!("Regex compile error: {}", regex_reason(&e.to_string())))?;
             Operand::Regex(operand.to_owned(), regex)
         } else {
@@ -83,9 +86,43 @@ impl BanSpec {
         };
         self.tests.push(Test { field: what, oper, operand });
         let and = (!self.words.is_empty()).then_some("&&");
-        self.words.extend(and.into_iter().chain(words).map(str::to_owned));
+        self.words.extend(and.into_iter().map(str::as_bytes).chain(words).map(<[u8]>::to_vec));
         Ok(())
     }
+}
+
+/// Returns a word for a message.
+fn shown(word: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(word)
+}
+
+/// Returns a pattern as text, which the library requires: if it is not UTF-8, with an escape for each byte that is not
+/// ASCII. The escape matches the same byte.
+fn pattern(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::new();
+    let (mut is_quoted, mut follows_backslash) = (false, false);
+    for &byte in bytes {
+        if !byte.is_ascii() {
+            if follows_backslash && !is_quoted {
+                // The backslash stands for nothing: the byte is an ordinary character.
+                text.pop();
+            }
+            let (end, begin) = if is_quoted { ("\\E", "\\Q") } else { ("", "") };
+            let _ = write!(text, "{end}\\x{byte:02x}{begin}");
+        } else {
+            text.push(char::from(byte));
+        }
+        if is_quoted {
+            is_quoted = !(follows_backslash && byte == b'E');
+        } else if follows_backslash && byte == b'Q' {
+            is_quoted = true;
+        }
+        follows_backslash = byte == b'\\' && (is_quoted || !follows_backslash);
+    }
+    Cow::Owned(text)
 }
 
 /// Lists operators in the form "==, !=, ~ or !~".
@@ -139,9 +176,38 @@ mod tests {
         ];
         for words in cases {
             let spec = BanSpec::from_cli(words).expect("the ban is valid");
-            assert_eq!(spec.words(), words);
-            let again: Vec<&str> = spec.words().iter().map(String::as_str).collect();
-            assert_eq!(BanSpec::from_words(&again), Ok(spec));
+            assert_eq!(spec.words(), words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
+            assert_eq!(BanSpec::from_words(spec.words()), Ok(spec));
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "calls PCRE2")]
+    fn bytes_that_are_not_utf8_are_conditions() {
+        let words = [&b"obj.http.X"[..], b"==", b"\xe9", b"&&", b"req.url", b"~", b"\xff$"];
+        let spec = BanSpec::from_cli(&words).expect("the ban is valid");
+        assert_eq!(spec.words(), words);
+        assert_eq!(BanSpec::from_words(spec.words()), Ok(spec));
+        let fault =
+            BanSpec::from_cli(&[&b"obj.http.\xe9"[..], b"==", b"x"]).expect_err("no header has this name");
+        assert_eq!(fault, "Unknown or unsupported field \"obj.http.\u{fffd}\"");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "calls PCRE2")]
+    fn patterns_that_are_not_utf8_match_their_bytes() {
+        for (bytes, text, subject) in [
+            (&b"^\xe9+$"[..], "^\\xe9+$", &b"\xe9\xe9"[..]),
+            (b"^[\xe0-\xef]$", "^[\\xe0-\\xef]$", b"\xe9"),
+            (b"^\\\xe9$", "^\\xe9$", b"\xe9"),
+            (b"^\\\\\xe9$", "^\\\\\\xe9$", b"\\\xe9"),
+            (b"^\\Q.\xe9.\\E.$", "^\\Q.\\E\\xe9\\Q.\\E.$", b".\xe9.x"),
+            (b"^\\Qa\\\xe9\\E$", "^\\Qa\\\\E\\xe9\\Q\\E$", b"a\\\xe9"),
+            ("^é$".as_bytes(), "^é$", "é".as_bytes()),
+        ] {
+            assert_eq!(pattern(bytes), text);
+            let regex = Regex::new(&pattern(bytes)).expect("the pattern is valid");
+            assert!(regex.is_match(subject).expect("within the limit"), "{text}");
         }
     }
 }

@@ -146,7 +146,7 @@ impl BanList {
 
     /// Adds a ban. With `dups` (parameter `ban_dups`), older equal bans are completed. `record` receives the number and
     /// the words of the ban before it takes effect, with the list locked.
-    pub(crate) fn add(&self, spec: BanSpec, now: f64, dups: bool, record: impl FnOnce(u32, &[String])) {
+    pub(crate) fn add(&self, spec: BanSpec, now: f64, dups: bool, record: impl FnOnce(u32, &[Vec<u8>])) {
         let c = &self.counters;
         let depends_on_time = spec.tests.iter().any(|t| t.field.depends_on_time());
         let conditions = fingerprint(&spec.tests);

@@ -17,7 +17,7 @@ const MOST: u32 = 1 << 22;
 /// The bans of previous processes, by number.
 #[derive(Debug, Default)]
 pub struct PastBans {
-    bans: BTreeMap<u32, (f64, Vec<String>, BanSpec)>,
+    bans: BTreeMap<u32, (f64, Vec<Vec<u8>>, BanSpec)>,
     /// The highest number that a ban had.
     last: u32,
 }
@@ -28,9 +28,8 @@ impl PastBans {
     pub fn add(&mut self, past: &Past) -> bool {
         let mut bans = BTreeMap::new();
         for ban in &past.bans {
-            let words: Vec<&str> = ban.words.iter().map(String::as_str).collect();
-            let Ok(spec) = BanSpec::from_words(&words) else { return false };
-            let is_other = |(time, words, _): &(f64, Vec<String>, BanSpec)| {
+            let Ok(spec) = BanSpec::from_words(&ban.words) else { return false };
+            let is_other = |(time, words, _): &(f64, Vec<Vec<u8>>, BanSpec)| {
                 time.to_bits() != ban.time.to_bits() || *words != ban.words
             };
             if ban.number == 0
@@ -96,7 +95,7 @@ mod tests {
         let ban = |&number: &u32| lacquer_disk::Ban {
             number,
             time: 1.0,
-            words: ["obj.status", "==", &number.to_string()].map(str::to_owned).to_vec(),
+            words: ["obj.status", "==", &number.to_string()].map(Vec::from).to_vec(),
         };
         Past { bans: numbers.iter().map(ban).collect(), last_ban }
     }
@@ -108,7 +107,7 @@ mod tests {
         assert!(all.add(&past(&[5, 7], 8)));
         assert_eq!((all.bans.keys().copied().collect::<Vec<_>>(), all.last), (vec![3, 5, 7], 8));
         let mut other = past(&[5], 9);
-        other.bans[0].words[2] = "404".to_owned();
+        other.bans[0].words[2] = b"404".to_vec();
         assert!(!all.add(&other));
         let mut damaged = past(&[9], 9);
         damaged.bans[0].words.pop();

@@ -1,6 +1,7 @@
 //! Formats the ban list for `ban.list`.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,9 +9,10 @@ use crate::bans::list::{Ban, BanList};
 use crate::bans::test::{Operand, Test};
 
 impl BanList {
-    /// Returns the text of `ban.list`; with `debug`, including the additions of debug flag `lurker`.
-    pub fn text(&self, debug: bool) -> String {
-        let mut out = String::from("Present bans:\n");
+    /// Returns the text of `ban.list`; with `debug`, including the additions of debug flag `lurker`. The operands are as they
+    /// were given, and need not be UTF-8.
+    pub fn text(&self, debug: bool) -> Vec<u8> {
+        let mut out = b"Present bans:\n".to_vec();
         for ban in &self.snapshot() {
             let state = if ban.is_completed() { "C" } else { "-" };
             let _ = write!(out, "{:10.6} {:5} {state}", ban.time, ban.objects.load(Ordering::Relaxed));
@@ -19,7 +21,9 @@ impl BanList {
                 let obj = if ban.tests_object() { "O" } else { "-" };
                 let _ = write!(out, "{req}{obj} {:#x} ", Arc::as_ptr(ban).addr());
             }
-            let _ = writeln!(out, "  {}", spec(ban, false));
+            out.extend_from_slice(b"  ");
+            out.extend_from_slice(&spec(ban, false));
+            out.push(b'\n');
         }
         out
     }
@@ -36,7 +40,7 @@ fn json_entry(ban: &Arc<Ban>, debug: bool) -> String {
     let _ = writeln!(out, "    \"time\": {:.6},", ban.time);
     let _ = writeln!(out, "    \"refs\": {},", ban.objects.load(Ordering::Relaxed));
     let _ = writeln!(out, "    \"completed\": {},", ban.is_completed());
-    let _ = write!(out, "    \"spec\": \"{}\"", spec(ban, true));
+    let _ = write!(out, "    \"spec\": \"{}\"", String::from_utf8_lossy(&spec(ban, true)));
     if debug {
         let _ = write!(out, ",\n    \"req_tests\": {},\n", ban.needs_request());
         let _ = writeln!(out, "    \"obj_tests\": {},", ban.tests_object());
@@ -48,21 +52,24 @@ fn json_entry(ban: &Arc<Ban>, debug: bool) -> String {
 }
 
 /// Returns the conditions; empty for a completed ban.
-fn spec(ban: &Ban, quote: bool) -> String {
+fn spec(ban: &Ban, quote: bool) -> Vec<u8> {
     if ban.is_completed() {
-        return String::new();
+        return Vec::new();
     }
-    ban.tests.iter().map(|test| render(test, quote)).collect::<Vec<_>>().join(" && ")
+    ban.tests.iter().map(|test| render(test, quote)).collect::<Vec<_>>().join(&b" && "[..])
 }
 
-fn render(test: &Test, quote: bool) -> String {
-    let operand = match &test.operand {
-        Operand::Text(words) | Operand::Regex(words, _) if quote => escape(words),
-        Operand::Text(words) | Operand::Regex(words, _) => words.clone(),
-        Operand::Seconds(seconds) => duration(*seconds),
-    };
+fn render(test: &Test, quote: bool) -> Vec<u8> {
     let header = test.field.header().unwrap_or_default();
-    format!("{}{header} {} {operand}", test.field.name(), test.oper.name())
+    let mut out = format!("{}{header} {} ", test.field.name(), test.oper.name()).into_bytes();
+    match &test.operand {
+        Operand::Text(words) | Operand::Regex(words, _) if quote => {
+            out.extend_from_slice(escape(&String::from_utf8_lossy(words)).as_bytes());
+        }
+        Operand::Text(words) | Operand::Regex(words, _) => out.extend_from_slice(words),
+        Operand::Seconds(seconds) => out.extend_from_slice(duration(*seconds).as_bytes()),
+    }
+    out
 }
 
 /// Escapes a text as Varnish does, so that both C and JSON readers understand it.

@@ -113,8 +113,8 @@ impl Oper {
 /// The value that a condition compares with.
 #[derive(Clone, Debug)]
 pub(crate) enum Operand {
-    Text(String),
-    Regex(String, Regex),
+    Text(Vec<u8>),
+    Regex(Vec<u8>, Regex),
     Seconds(f64),
 }
 
@@ -183,7 +183,7 @@ impl Test {
         };
         match (&self.operand, value) {
             (_, None) => self.oper == Oper::Ne,
-            (Operand::Text(text), Some(value)) => (*value == *text.as_bytes()) == (self.oper == Oper::Eq),
+            (Operand::Text(text), Some(value)) => (*value == **text) == (self.oper == Oper::Eq),
             (Operand::Regex(_, regex), Some(value)) => {
                 // If the match exceeds the limit, the object is removed: fetching it again is better than serving an
                 // object that the ban may have meant.

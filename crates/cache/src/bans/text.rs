@@ -3,11 +3,11 @@
 use crate::bans::build::BanSpec;
 
 /// Returns the words of a ban as the text of a note: each with its length.
-pub(crate) fn encode(words: &[String]) -> Vec<u8> {
+pub(crate) fn encode(words: &[Vec<u8>]) -> Vec<u8> {
     let mut text = Vec::new();
     for word in words {
         text.extend_from_slice(&(word.len() as u32).to_le_bytes());
-        text.extend_from_slice(word.as_bytes());
+        text.extend_from_slice(word);
     }
     text
 }
@@ -18,7 +18,7 @@ pub(crate) fn decode(mut text: &[u8]) -> Option<BanSpec> {
     while !text.is_empty() {
         let (length, rest) = text.split_first_chunk()?;
         let (word, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        words.push(std::str::from_utf8(word).ok()?);
+        words.push(word);
         text = rest;
     }
     if words.is_empty() { Some(BanSpec::default()) } else { BanSpec::from_words(&words).ok() }
@@ -31,7 +31,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "calls PCRE2")]
     fn words_survive_and_damaged_texts_are_rejected() {
-        let words = ["req.url", "~", "^/a b", "&&", "obj.http.X", "==", ""];
+        let words = [&b"req.url"[..], b"~", b"^/a b\xe9", b"&&", b"obj.http.X", b"==", b""];
         let spec = BanSpec::from_words(&words).expect("the ban is valid");
         let text = encode(spec.words());
         assert_eq!(decode(&text), Some(spec));

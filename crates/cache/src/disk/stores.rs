@@ -207,7 +207,7 @@ impl Disks {
     }
 
     /// Records a ban in all stores. The ticket waits until it is durable.
-    pub(crate) fn ban(&self, number: u32, time: f64, words: &[String], ticket: &mut Ticket) {
+    pub(crate) fn ban(&self, number: u32, time: f64, words: &[Vec<u8>], ticket: &mut Ticket) {
         for disk in &self.stores {
             let ban = Ban { number, time, words: words.to_vec() };
             disk.store().ban(ban, Some(Box::new(ticket.hold())));

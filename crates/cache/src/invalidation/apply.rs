@@ -25,7 +25,7 @@ impl Cache {
         }
         if let Action::Ban(conditions) = event.into_action() {
             let record =
-                |number: u32, words: &[String]| self.disks.ban(number, when, words, &mut purging.ticket);
+                |number: u32, words: &[Vec<u8>]| self.disks.ban(number, when, words, &mut purging.ticket);
             self.bans.add(conditions, when, self.tuning.ban_dups.load(Ordering::Relaxed), record);
         }
         purging

@@ -142,7 +142,7 @@ fn duplicates_are_completed_and_the_list_shows_them() {
     ban(&w, "obj.grace != 10s && req.url ~ a");
     w.fill(1, 10.0, |_| {});
     expect(&w, &[("bans_dups", 1), ("bans_completed", 2)]);
-    let text = w.cache.bans().text(false);
+    let text = text_of(&w);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines[0], "Present bans:");
     assert_eq!(lines[1], "1700000000.050000     1 -  obj.grace != 10s && req.url ~ a");
@@ -155,6 +155,26 @@ fn duplicates_are_completed_and_the_list_shows_them() {
                 \"spec\": \"\"\n  }";
     assert!(json.ends_with(last), "{json}");
     assert!(json.contains(r#""spec": "obj.http.Host ~ \"Foo\"""#), "{json}");
+}
+
+/// Header fields and URLs may contain bytes that are not UTF-8, and a ban may have to name them.
+#[test]
+#[cfg_attr(miri, ignore = "calls PCRE2")]
+fn bytes_that_are_not_utf8_are_banned_and_listed() {
+    let cases: [[&[u8]; 3]; 2] = [[b"obj.http.Foo", b"==", b"caf\xe9"], [b"obj.http.Foo", b"~", b"f\xe9$"]];
+    for words in cases {
+        let w = World::new(None);
+        w.fill(1, 120.0, |s| s.head = b"Foo: caf\xe9");
+        w.fill(2, 120.0, |s| s.head = "Foo: caf\u{fffd}".as_bytes());
+        w.tick(0.01);
+        w.cache.ban(&words, w.now.get());
+        assert_eq!(get(&w, 1, ""), Outcome::Miss(None));
+        assert!(matches!(get(&w, 2, ""), Outcome::Hit(_)));
+        let listed = words.join(&b' ');
+        let text = w.cache.bans().text(false);
+        assert!(text.windows(listed.len()).any(|part| part == listed), "{text:?}");
+        assert!(w.cache.bans().json(false).contains("\u{fffd}"));
+    }
 }
 
 /// Looks up with a time slice that ends after `groups` groups of bans.
@@ -273,9 +293,13 @@ fn run_model(seed: u64) {
             _ => {}
         }
         assert_eq!(w.stat("n_object"), known.len() as u64);
-        let refs: i64 = w.cache.bans().text(false).lines().skip(1).map(refs).sum();
+        let refs: i64 = text_of(&w).lines().skip(1).map(refs).sum();
         assert_eq!(refs, known.len() as i64, "every object refers to one ban");
     }
+}
+
+fn text_of(w: &World) -> String {
+    String::from_utf8(w.cache.bans().text(false)).expect("it is UTF-8")
 }
 
 fn refs(line: &str) -> i64 {
@@ -326,7 +350,7 @@ fn moved_objects_are_counted_once() {
     for object in [&late, &early] {
         assert_eq!(w.cache.recheck(object, &request, &|| false), Verdict::Clear);
     }
-    let counts: Vec<i64> = w.cache.bans().text(false).lines().skip(1).map(refs).collect();
+    let counts: Vec<i64> = text_of(&w).lines().skip(1).map(refs).collect();
     assert_eq!(counts, [1, 1, 0]);
     ban(&w, "obj.http.Foo == other");
     w.tick(100.0);

@@ -34,8 +34,7 @@ fn read_back(event: &Invalidation) -> Invalidation {
         Action::PurgeKey { digest, purge } => Action::PurgeKey { digest: *digest, purge: *purge },
         Action::PurgeTags { tags, purge } => Action::PurgeTags { tags: tags.clone(), purge: *purge },
         Action::Ban(conditions) => {
-            let words: Vec<&str> = conditions.words().iter().map(String::as_str).collect();
-            Action::Ban(BanSpec::from_words(&words).expect("the words of a ban are valid"))
+            Action::Ban(BanSpec::from_words(conditions.words()).expect("the words of a ban are valid"))
         }
     };
     Invalidation::new(action, event.when(), event.why(), event.from())

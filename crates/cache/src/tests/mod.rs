@@ -107,7 +107,7 @@ impl Cache {
         self.request(Action::PurgeTags { tags: words(numbers), purge }, when, Reason::Tags)
     }
 
-    fn ban(&self, words: &[&str], when: f64) {
+    fn ban(&self, words: &[impl AsRef<[u8]>], when: f64) {
         let conditions = BanSpec::from_cli(words).expect("the ban is valid");
         self.request(Action::Ban(conditions), when, Reason::BanCommand);
     }

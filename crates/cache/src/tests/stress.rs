@@ -113,6 +113,6 @@ fn concurrent_operations_leave_nothing_behind() {
     assert_eq!((w.stat("n_object"), w.stat("n_objectcore"), w.stat("n_objecthead")), (0, 0, 0));
     let s0 = &w.cache.stevedores()[0];
     assert_eq!((s0.used_space(), s0.longest_free()), (0, 2 << 20));
-    let lines = w.cache.bans().text(false);
+    let lines = String::from_utf8(w.cache.bans().text(false)).expect("it is UTF-8");
     assert!(lines.lines().skip(1).all(|l| l.split_whitespace().nth(1) == Some("0")), "{lines}");
 }

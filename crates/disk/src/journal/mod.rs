@@ -55,7 +55,7 @@ const TAG_PURGE: u8 = 3;
 pub struct Ban {
     pub number: u32,
     pub time: f64,
-    pub words: Vec<String>,
+    pub words: Vec<Vec<u8>>,
 }
 
 /// The last purge of a tag.
@@ -167,8 +167,7 @@ impl Live {
                     let mut ban = Ban { number, time, words: Vec::new() };
                     while !words.rest().is_empty() {
                         let len = words.u32();
-                        let word = std::str::from_utf8(words.bytes(len as usize)).ok()?;
-                        ban.words.push(word.to_owned());
+                        ban.words.push(words.bytes(len as usize).to_vec());
                     }
                     if words.is_short || !time.is_finite() {
                         return None;
@@ -205,7 +204,7 @@ pub(crate) fn put_ban(out: &mut Vec<u8>, ban: &Ban) {
     out.extend_from_slice(&(len as u32).to_le_bytes());
     for word in &ban.words {
         out.extend_from_slice(&(word.len() as u32).to_le_bytes());
-        out.extend_from_slice(word.as_bytes());
+        out.extend_from_slice(word);
     }
 }
 

@@ -200,7 +200,7 @@ fn an_object_that_is_older_than_a_forgotten_ban_is_refused() {
     store.recover();
     while store.journal_step() {}
     // While a body is fetched, there is a ban, which no object on the disk needs.
-    let ban = |number| store.ban(Ban { number, time: 1.0, words: vec!["obj.status".to_owned()] }, None);
+    let ban = |number| store.ban(Ban { number, time: 1.0, words: vec![b"obj.status".to_vec()] }, None);
     (1..=2).for_each(ban);
     store.state.lock().pending.wants_checkpoint = true;
     while store.journal_step() {}
@@ -235,7 +235,7 @@ fn an_object_is_tested_against_a_ban_that_has_the_number_of_a_lost_one() {
         let store = open(device.clone());
         store.recover();
         while store.journal_step() {}
-        let ban = |word: &str| Ban { number: 1, time: 1.0, words: vec![word.to_owned()] };
+        let ban = |word: &str| Ban { number: 1, time: 1.0, words: vec![word.into()] };
         store.ban(ban("lost"), None);
         drop(store.commit(Box::new(Page { number: 7, head: "head", len })));
         let mut writer = Writer::new(Arc::clone(&store));

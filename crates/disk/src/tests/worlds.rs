@@ -372,7 +372,7 @@ impl World {
         let hold = Flag(Arc::clone(&answered));
         self.ledger.ban += 1;
         let number = self.ledger.ban;
-        let words = vec!["obj.status".to_owned(), "==".to_owned(), number.to_string()];
+        let words = ["obj.status", "==", &number.to_string()].map(Vec::from).to_vec();
         self.store.ban(Ban { number, time: 1.0, words }, Some(Box::new(hold)));
         self.ledger.bans.push((number, answered));
     }

@@ -1,6 +1,7 @@
 //! The daemon in operation: it is drained at SIGTERM, VCLs are replaced under load, data exceeds memory, bad options are refused, startup is
 //! fast. Each test starts `lacquerd` with ephemeral ports on 127.0.0.1 and sends it requests over plain sockets.
 
+mod bans;
 mod devices;
 mod disk;
 mod disk_large;

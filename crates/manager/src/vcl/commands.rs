@@ -151,6 +151,10 @@ impl Manager {
         let text = match words[0].as_str() {
             "vcl.inline" => Input::Given { name: "<vcl.inline>".to_owned(), text: command.bytes(2).to_vec() },
             _ => Input::File(words[2].clone()),
+            _ if std::str::from_utf8(command.bytes(2)).is_err() => {
+                let text = format!("The name of the file is not UTF-8: {}", command.bytes(2).escape_ascii());
+                return refuse(status::PARAM, text);
+            }
         };
         self.begin_compilation(name, text, words.get(3).map(String::as_str))
     }

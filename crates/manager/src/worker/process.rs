@@ -80,7 +80,7 @@ pub enum RequestResult {
         /// Status of the CLI.
         status: u16,
         /// Text for the user.
-        text: String,
+        text: Vec<u8>,
     },
     /// The worker did not reply, or not in time.
     NoReply,

@@ -43,7 +43,7 @@ impl Manager {
     /// Passes the health of backends to the new worker, which would have to probe them first.
     pub(super) fn pass_health(&mut self, old: &mut Worker) {
         if let RequestResult::Reply { status: status::OK, text } = self.request_to_old(old, Request::Health) {
-            self.request(Request::TakeHealth { text });
+            self.request(Request::TakeHealth { text: String::from_utf8_lossy(&text).into_owned() });
         }
     }
 
@@ -79,7 +79,7 @@ impl Manager {
         if let Some(old) = beside
             && let RequestResult::Reply { status: status::OK, text } = self.request_to_old(old, question)
         {
-            self.child.addresses.take(&text);
+            self.child.addresses.take(&String::from_utf8_lossy(&text));
         }
         if let Some(message) = self.child.addresses.for_next() {
             self.request(message);

@@ -10,9 +10,8 @@ use super::Reply;
 use crate::helpers;
 use crate::process::Process;
 
-pub fn add(process: &Process, args: &[String]) -> Reply {
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    match BanSpec::from_cli(&words) {
+pub fn add(process: &Process, args: &[Vec<u8>]) -> Reply {
+    match BanSpec::from_cli(args) {
         Ok(spec) => {
             lacquer_engine::bans::enact(process.shared(), spec, Reason::BanCommand, Source::Management)
                 .wait();
@@ -26,7 +25,7 @@ pub fn list(process: &Process, argv: &[String]) -> Reply {
     let details = process.shared().params().debug.has(DebugBits::LURKER);
     let bans = process.shared().cache().bans();
     let text = if argv.get(1).is_some_and(|word| word == "-j") {
-        json::reply(2, argv, clock::real(), &bans.json(details))
+        json::reply(2, argv, clock::real(), &bans.json(details)).into_bytes()
     } else {
         bans.text(details)
     };

@@ -99,10 +99,10 @@ pub fn serve_request(process: &Arc<Process>, body: Request) -> Reply {
         Request::Addresses { changes } => return addresses(process, changes),
         _ => {}
     }
-    let log = |text: std::fmt::Arguments<'_>| process.shared().log().write_fmt(Tag::CLI, Vxid::NONE, text);
-    log(format_args!("Rd {}", words_of(&body)));
+    let log = |text: &[u8]| process.shared().log().write(Tag::CLI, Vxid::NONE, text);
+    log(&[b"Rd ", &*words_of(&body)].concat());
     let reply = carry_out(process, body);
-    log(format_args!("Wr {:03} {} {}", reply.status, reply.text.len(), reply.text));
+    log(&[format!("Wr {:03} {} ", reply.status, reply.text.len()).as_bytes(), &reply.text].concat());
     reply
 }
 
@@ -147,9 +147,10 @@ fn carry_out(process: &Arc<Process>, body: Request) -> Reply {
 }
 
 /// Formats the request as a CLI line, for the log.
-fn words_of(body: &Request) -> String {
+fn words_of(body: &Request) -> Vec<u8> {
     let temperature = |warm: &bool| u8::from(*warm);
-    match body {
+    let words = match body {
+        Request::Cli { argv } => return argv.join(&b' '),
         Request::LoadVcl { name, state, warm, .. } => {
             format!("vcl.load {name} {}{}", temperature(warm), state.word())
         }
@@ -159,7 +160,7 @@ fn words_of(body: &Request) -> String {
         }
         Request::UseVcl { name } => format!("vcl.use {name}"),
         Request::DiscardVcl { name } => format!("vcl.discard {name}"),
-        Request::Cli { argv } | Request::ListStorages { argv, .. } => argv.join(" "),
+        Request::ListStorages { argv, .. } => argv.join(" "),
         Request::Certificates { .. } => "tls.cert.commit".to_owned(),
         Request::Challenges { .. } => "acme.challenges".to_owned(),
         Request::Start => "start".to_owned(),
@@ -174,7 +175,8 @@ fn words_of(body: &Request) -> String {
         Request::Ping | Request::Barrier => "ping".to_owned(),
         Request::WantedNames => "acme.wanted".to_owned(),
         Request::Addresses { .. } => "backend.addresses".to_owned(),
-    }
+    };
+    words.into_bytes()
 }
 
 /// Returns the last good addresses of hosts after the number of their changes, or nothing if that is as given.
@@ -183,15 +185,19 @@ fn addresses(process: &Process, changes: u64) -> Reply {
     Reply::ok(known.map_or_else(String::new, |(changes, text)| format!("{changes}\n{text}")))
 }
 
-fn command(process: &Arc<Process>, argv: &[String]) -> Reply {
-    let Some((name, rest)) = argv.split_first() else {
-        return Reply::error(status::SYNTAX, "Empty CLI command.\n");
-    };
-    match name.as_str() {
+fn command(process: &Arc<Process>, argv: &[Vec<u8>]) -> Reply {
+    match argv.split_first() {
+        None => return Reply::error(status::SYNTAX, "Empty CLI command.\n"),
+        Some((name, rest)) if name == b"ban" => return bans::add(process, rest),
+        Some((name, rest)) if name == b"tag.purge" => return tags::purge(process, rest),
+        Some(_) => {}
+    }
+    // The names in the others are UTF-8.
+    let argv: Vec<String> = argv.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let (argv, rest) = (&argv[..], &argv[1..]);
+    match argv[0].as_str() {
         "vcl.list" => vcl_list::list(process, argv),
-        "ban" => bans::add(process, rest),
         "ban.list" => bans::list(process, argv),
-        "tag.purge" => tags::purge(process, rest),
         "backend.list" => backends::list(process, argv),
         "backend.set_health" => backends::set_health(process, rest),
         other => match other.strip_prefix("debug.") {
