@@ -380,6 +380,8 @@ pub struct Credentials {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// The groups of the user, that group included.
+    pub groups: Vec<u32>,
 }
 
 /// Writes one message.

@@ -72,7 +72,7 @@ fn without_rights(credentials: Option<&Credentials>, is_dumpable: bool) -> Resul
     if let Some(who) = credentials {
         missing.note("namespaces", namespaces());
         confine::drop_bounding_set();
-        system::become_user(who.uid, who.gid)?;
+        system::become_user(who.uid, who.gid, &who.groups)?;
     } else {
         confine::drop_bounding_set();
     }

@@ -28,8 +28,8 @@ pub struct Jail {
 
 #[derive(Clone, Debug)]
 struct Ids {
-    manager: User,
-    worker: User,
+    manager: Credentials,
+    worker: Credentials,
     /// Effective group at startup, which [`Jail::raise`] restores.
     own_gid: Gid,
 }
@@ -82,21 +82,32 @@ fn numeric(name: &str) -> Option<User> {
 
 /// Returns ids that are not in the user database, for a container without these users.
 fn fallback_ids() -> Ids {
-    let user = |uid: u32| User { name: uid.to_string(), uid, gid: FALLBACK_IDS.0 };
+    let gid = FALLBACK_IDS.0;
+    let user = |uid: u32| Credentials { uid, gid, groups: vec![gid] };
     Ids { manager: user(FALLBACK_IDS.0), worker: user(FALLBACK_IDS.1), own_gid: getgid() }
+}
+
+fn is_named(user: &User) -> bool {
+    user.name.parse::<u32>().is_err()
+}
+
+/// Returns the ids of a user with all its groups, so that the process may use the files and sockets of each.
+fn credentials(user: &User) -> Credentials {
+    let groups = if is_named(user) { users::groups(user) } else { vec![user.gid] };
+    Credentials { uid: user.uid, gid: user.gid, groups }
 }
 
 fn ids(manager: User, worker: Option<User>) -> Outcome<Ids> {
     // A user without a name has no group that another user could share.
-    let is_named = manager.name.parse::<u32>().is_err();
-    let worker = worker.or_else(|| users::user(DEFAULT_WORK_USER).filter(|_| is_named));
+    let worker = worker.or_else(|| users::user(DEFAULT_WORK_USER).filter(|_| is_named(&manager)));
     if let Some(worker) = worker.as_ref().filter(|worker| worker.gid != manager.gid) {
         return Err(Fault::usage(format!(
             "Unix jail: user {} and {} have different login groups",
             manager.name, worker.name
         )));
     }
-    let worker = worker.unwrap_or_else(|| manager.clone());
+    let manager = credentials(&manager);
+    let worker = worker.map_or_else(|| manager.clone(), |worker| credentials(&worker));
     Ok(Ids { manager, worker, own_gid: getgid() })
 }
 
@@ -124,7 +135,8 @@ impl Jail {
         };
         if let Some(ids) = &jail.ids {
             // Root's supplementary groups would remain after the change of user.
-            let _ = set_thread_groups(&[Gid::from_raw(ids.manager.gid)]);
+            let groups: Vec<Gid> = ids.manager.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+            let _ = set_thread_groups(&groups);
         }
         jail.lower().map_err(|error| Fault::plain(format!("Cannot give up root: {error}. {REMEDY}")))?;
         Ok(jail)
@@ -190,12 +202,12 @@ impl Jail {
 
     /// Returns the worker's user, if it differs from the user that started the manager.
     pub fn worker(&self) -> Option<Credentials> {
-        self.ids.as_ref().map(|ids| Credentials { uid: ids.worker.uid, gid: ids.worker.gid })
+        self.ids.as_ref().map(|ids| ids.worker.clone())
     }
 
     /// Returns the manager's user while it is not root.
     pub fn manager(&self) -> Option<Credentials> {
-        self.ids.as_ref().map(|ids| Credentials { uid: ids.manager.uid, gid: ids.manager.gid })
+        self.ids.as_ref().map(|ids| ids.manager.clone())
     }
 
     /// Makes the manager root during the lifetime of the guard.
@@ -252,6 +264,7 @@ mod tests {
         assert_ne!(fallback_ids.manager.uid, fallback_ids.worker.uid);
         assert_eq!(fallback_ids.manager.gid, fallback_ids.worker.gid);
         let alone = numeric("1234").and_then(|user| ids(user, None).ok());
-        assert_eq!(alone.map(|ids| ids.worker.uid), Some(1234));
+        let alone = alone.map(|ids| ids.worker);
+        assert_eq!(alone, Some(Credentials { uid: 1234, gid: 1234, groups: vec![1234] }));
     }
 }

@@ -107,11 +107,13 @@ pub fn error_text(errno: i32) -> String {
     unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_string_lossy().into_owned()
 }
 
-/// Changes the user and group permanently.
-pub fn become_user(uid: u32, gid: u32) -> Result<(), String> {
-    // SAFETY: plain system calls without pointers except the empty list of groups.
+/// Changes the user, the group and the supplementary groups permanently.
+pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<(), String> {
+    // SAFETY: plain system calls; the only pointer is that of the list of groups, which has the given length.
     let failed = unsafe {
-        libc::setgroups(0, std::ptr::null()) != 0 || libc::setgid(gid) != 0 || libc::setuid(uid) != 0
+        libc::setgroups(groups.len(), groups.as_ptr()) != 0
+            || libc::setgid(gid) != 0
+            || libc::setuid(uid) != 0
     };
     if failed { Err(format!("cannot become uid {uid}, gid {gid}")) } else { Ok(()) }
 }

@@ -11,6 +11,7 @@ mod disk_tags;
 mod disk_waits;
 mod drain;
 mod file;
+mod identity;
 mod kills;
 mod memory;
 mod notify;
