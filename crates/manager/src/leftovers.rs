@@ -18,7 +18,7 @@ use crate::jail::Jail;
 use crate::options::named;
 use crate::options::raw_args::{Ordered, RawOptions};
 use crate::secret;
-use crate::workdir::{WRITTEN_VCL, absolute};
+use crate::workdir::WRITTEN_VCL;
 
 /// The files that a start may make.
 pub struct Leftovers {
@@ -50,7 +50,7 @@ impl Leftovers {
         for name in [MGT_DIRNAME, CHILD_DIRNAME, PID_FILE, secret::NAME, admin::TOKEN] {
             this.add(&workdir.join(name));
         }
-        raw.pid_files.iter().for_each(|path| this.add(&absolute(path)));
+        raw.pid_files.iter().for_each(|path| this.add(&workdir.join(path)));
         for option in &raw.ordered {
             if let Ordered::Listen(argument) | Ordered::Admin(argument) = option
                 && let Ok(parsed) = named::parse(argument, "-a")

@@ -276,7 +276,7 @@ pub fn run(
         ParsedOptions::from(raw, &jail, adopted.as_mut())?;
     restore_params(&mut params, adopted.as_ref(), &complain);
     let secret = secret_of(raw, adopted.as_mut(), &jail)?;
-    let pid_paths: Vec<PathBuf> = raw.pid_files.iter().map(absolute).collect();
+    let pid_paths: Vec<PathBuf> = raw.pid_files.iter().map(|path| workdir.join(path)).collect();
 
     protect_memory(params.values().jail_dumpable);
     let compile_only = raw.mode == Mode::Compile;
