@@ -21,5 +21,6 @@ mod startup;
 mod survive;
 mod tls_sessions;
 mod upgrade;
+mod upgrade_fails;
 mod vcl_switch;
 mod wakeups;

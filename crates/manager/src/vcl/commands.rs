@@ -76,20 +76,21 @@ impl Manager {
     }
 
     fn begin_compilation(&self, name: &str, text: Input, state: Option<&str>) -> Result<Compilation, Reply> {
-        self.may_add(name)?;
+        self.may_add(name, text.is_saved())?;
         let state = state.map_or(Ok(VclState::Auto), parse_state)?;
         let begun = Compilation::begin(name, state, text, self.compile_context());
         begun.or_else(|fault| refuse(status::PARAM, fault))
     }
 
-    /// Fails if a program of this name exists, or if no further one is allowed.
-    fn may_add(&self, name: &str) -> Result<(), Reply> {
+    /// Fails if a program of this name exists, or if no further one is allowed. One that was loaded before an upgrade was
+    /// allowed then.
+    fn may_add(&self, name: &str, is_saved: bool) -> Result<(), Reply> {
         if self.catalogue.get(name).is_some() {
             return refuse(status::PARAM, format!("Already a VCL named {name}"));
         }
         let params = self.params.values();
         let count = self.catalogue.programs();
-        if count < params.max_vcl as usize || params.max_vcl_handling != 2 {
+        if is_saved || count < params.max_vcl as usize || params.max_vcl_handling != 2 {
             return Ok(());
         }
         let text =
@@ -99,13 +100,13 @@ impl Manager {
 
     /// Waits until a program is compiled, adds it and loads it into the worker.
     fn add_compiled(&mut self, compilation: Compilation) -> Done {
-        let (name, state) = (compilation.name.clone(), compilation.state);
+        let (name, state, is_saved) = (compilation.name.clone(), compilation.state, compilation.is_saved);
         let compiled = match compilation.outcome() {
             Ok(compiled) => compiled,
             Err(fault) => return refuse(status::PARAM, fault),
         };
         // The catalogue may have changed meanwhile.
-        self.may_add(&name)?;
+        self.may_add(&name, is_saved)?;
         if let Some(gone) = compiled.labels.iter().find(|label| !self.catalogue.labels().any(|l| l == *label))
         {
             return refuse(status::PARAM, format!("Label {gone} was discarded meanwhile"));
@@ -150,11 +151,11 @@ impl Manager {
         check_name(name)?;
         let text = match words[0].as_str() {
             "vcl.inline" => Input::Given { name: "<vcl.inline>".to_owned(), text: command.bytes(2).to_vec() },
-            _ => Input::File(words[2].clone()),
             _ if std::str::from_utf8(command.bytes(2)).is_err() => {
                 let text = format!("The name of the file is not UTF-8: {}", command.bytes(2).escape_ascii());
                 return refuse(status::PARAM, text);
             }
+            _ => Input::File(words[2].clone()),
         };
         self.begin_compilation(name, text, words.get(3).map(String::as_str))
     }

@@ -48,6 +48,7 @@ impl Drop for Permit {
 pub struct Compilation {
     pub(super) name: String,
     pub(super) state: VclState,
+    pub(super) is_saved: bool,
     thread: JoinHandle<Result<Compiled, String>>,
     /// The thread holds the other end, which closes when the compilation has ended.
     ended: UnixStream,
@@ -60,6 +61,7 @@ impl Compilation {
         text: Input,
         context: CompileContext,
     ) -> Result<Compilation, String> {
+        let is_saved = text.is_saved();
         let begin = || -> io::Result<Compilation> {
             let (ended, ends) = UnixStream::pair()?;
             let work = move || {
@@ -68,7 +70,7 @@ impl Compilation {
                 compile(text, &context)
             };
             let thread = Builder::new().name("vcl".to_owned()).stack_size(STACK).spawn(work)?;
-            Ok(Compilation { name: name.to_owned(), state, thread, ended })
+            Ok(Compilation { name: name.to_owned(), state, is_saved, thread, ended })
         };
         begin().map_err(|error| format!("VCL compilation failed: {error}"))
     }

@@ -61,6 +61,13 @@ pub enum Input {
     Saved(Vec<(String, Vec<u8>)>),
 }
 
+impl Input {
+    /// Returns whether the program was compiled before.
+    pub fn is_saved(&self) -> bool {
+        matches!(self, Input::Saved(_))
+    }
+}
+
 /// Reads a file. A relative name is searched in the directories of `path`.
 pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, Text)> {
     let read = |path: PathBuf| {
