@@ -3,7 +3,7 @@
 
 use lacquer_cli::link::Credentials;
 use lacquer_cli::tokenize::{Rules, split};
-use rustix::fs::{Gid, Uid};
+use rustix::fs::{Gid, Mode, Uid};
 use rustix::process::{getegid, geteuid, getgid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
@@ -243,11 +243,13 @@ impl Jail {
         }
     }
 
-    /// Makes the manager's user the owner of the file or directory at a path.
-    pub fn give_to_manager(&self, path: &std::path::Path) -> std::io::Result<()> {
+    /// Makes the manager's user the owner of an open directory, which other users than those of its group cannot read.
+    pub fn give_to_manager(&self, directory: impl std::os::fd::AsFd) -> std::io::Result<()> {
         let Some(ids) = &self.ids else { return Ok(()) };
         let _root = self.raise();
-        std::os::unix::fs::chown(path, Some(ids.manager.uid), Some(ids.manager.gid))
+        let owner = (Some(Uid::from_raw(ids.manager.uid)), Some(Gid::from_raw(ids.manager.gid)));
+        rustix::fs::fchown(&directory, owner.0, owner.1)?;
+        Ok(rustix::fs::fchmod(&directory, Mode::from_raw_mode(0o750))?)
     }
 }
 

@@ -8,7 +8,7 @@ use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
 use crate::complain::Level;
 use crate::fault::Outcome;
 use crate::manager::Manager;
-use crate::workdir::{self, PidFile};
+use crate::workdir::{self, Owner, PidFile};
 use crate::worker::Worker;
 
 impl Manager {
@@ -47,12 +47,12 @@ impl Manager {
     }
 
     fn renew(&mut self) -> Outcome<()> {
-        workdir::make(&self.instance.workdir, &self.jail, &self.complain)?;
+        workdir::make(&self.instance.workdir, Owner::Trusted, &self.jail, &self.complain)?;
         // The lock comes first: another daemon may use the directory by now.
         for file in &mut self.instance.pid_files {
             file.renew(&self.jail)?;
         }
-        workdir::enter(&self.instance.workdir, &self.jail, &self.complain)?;
+        workdir::enter(&self.instance.workdir, Owner::Trusted, &self.jail, &self.complain)?;
         if let Some(shm) = &mut self.shm {
             shm.renew(&self.jail)?;
             shm.show_worker(self.child.process.as_ref().map(Worker::pid));

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -57,11 +56,7 @@ impl Shm {
             let _root = jail.raise();
             vsm::make_dir(path, MGT_DIR_MODE).map_err(fault)?
         };
-        if jail.manager().is_some() {
-            jail.give_to_manager(path).map_err(fault)?;
-            let _root = jail.raise();
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o750)).map_err(fault)?;
-        }
+        jail.give_to_manager(&fd).map_err(fault)?;
         let dir = VsmDir::adopt(fd, owner).map_err(fault)?;
         let counters = Segment::create(&dir, "").map_err(fault)?;
         Ok(Shm { dir, counters, arguments: Vec::new(), worker: None })

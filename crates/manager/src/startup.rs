@@ -34,7 +34,7 @@ use crate::upgrade::{Adopted, Upgrade};
 use crate::vcl::Catalogue;
 use crate::vcl::compile::read_along;
 use crate::version;
-use crate::workdir::{self, OwnFolder, PidFile, Renewal, absolute};
+use crate::workdir::{self, OwnFolder, Owner, PidFile, Renewal, absolute};
 use crate::worker::State;
 
 const DEFAULT_LISTEN: &str = ":80";
@@ -284,7 +284,7 @@ pub fn run(
     let host = rustix::system::uname();
     let identity = identity(raw, &host.nodename().to_string_lossy())?;
     let hash = raw.hash_method()?;
-    workdir::enter(&workdir, &jail, &complain)?;
+    workdir::enter(&workdir, Owner::Anyone, &jail, &complain)?;
     if !compile_only && adopted.is_none() {
         workdir::prepare(&workdir, params.values().vsl_space, &jail)?;
     }

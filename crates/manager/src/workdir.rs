@@ -8,9 +8,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lacquer_cli::access_log;
-use lacquer_cli::pid_file::is_used;
+use lacquer_cli::pid_file::{self, is_used};
 use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
-use rustix::fs::{FlockOperation, StatFs, flock};
+use rustix::fs::{FlockOperation, Gid, Mode, OFlags, StatFs, flock};
+use rustix::process::geteuid;
 
 use crate::complain::{Complain, Level};
 use crate::fault::{Fault, Outcome, os_error_text};
@@ -63,13 +64,45 @@ pub fn path(argument: Option<&str>) -> PathBuf {
     Path::new(STATE_DIR).join(argument.filter(|a| !a.is_empty()).unwrap_or(DEFAULT_NAME))
 }
 
-fn refuse(complain: &Complain, text: &str) -> Outcome<()> {
+fn refuse<T>(complain: &Complain, text: &str) -> Outcome<T> {
     complain.report(Level::Error, text);
     Err(Fault::silent(2))
 }
 
-/// Creates the directory if it does not exist.
-pub fn make(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
+/// Whose directory is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Anyone's: the user has named the directory, and starts the daemon now.
+    Anyone,
+    /// That of root or of our users, or the current directory. Nobody watches when the daemon creates the directory again, so
+    /// one that another account has put in its place is refused.
+    Trusted,
+}
+
+/// Opens the directory. The error is the reason why it cannot be used.
+fn open(path: &Path, owner: Owner, jail: &Jail) -> io::Result<OwnedFd> {
+    let manager = jail.manager().map(|manager| manager.uid);
+    let is_trusted = |uid: u32| uid == 0 || uid == geteuid().as_raw() || manager == Some(uid);
+    let refused = |uid: u32| io::Error::other(format!("it belongs to user {uid}, who may have replaced it"));
+    let is_strict = owner == Owner::Trusted;
+    let link = fs::symlink_metadata(path)?;
+    if is_strict && link.is_symlink() && !is_trusted(link.uid()) {
+        return Err(refused(link.uid()));
+    }
+    // Only root, which may read any directory, changes its group.
+    let access = if manager.is_some() { OFlags::RDONLY } else { OFlags::PATH };
+    let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let uid = directory.metadata()?.uid();
+    let is_ours = || FileIdentity::of(&directory).is_some_and(|ours| ours.is_at(Path::new(".")));
+    if is_strict && !is_trusted(uid) && !is_ours() {
+        return Err(refused(uid));
+    }
+    Ok(directory.into())
+}
+
+/// Creates the directory if it does not exist. Returns it.
+pub fn make(path: &Path, owner: Owner, jail: &Jail, complain: &Complain) -> Outcome<OwnedFd> {
     let shown = path.display();
     let _root = jail.raise();
     match fs::DirBuilder::new().mode(0o755).create(path) {
@@ -79,23 +112,32 @@ pub fn make(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
         }
         _ => {}
     }
+    let directory = match open(path, owner, jail) {
+        Ok(directory) => directory,
+        Err(error) => {
+            let text = format!("Cannot change to working directory '{shown}': {}\n", os_error_text(&error));
+            return refuse(complain, &text);
+        }
+    };
     if let Some(manager) = jail.manager()
-        && let Err(error) = std::os::unix::fs::chown(path, None, Some(manager.gid))
+        && let Err(error) = rustix::fs::fchown(&directory, None, Some(Gid::from_raw(manager.gid)))
     {
-        let text = format!("Cannot change group of working directory '{shown}': {}", os_error_text(&error));
+        let error = os_error_text(&error.into());
+        let text = format!("Cannot change group of working directory '{shown}': {error}");
         return refuse(complain, &text);
     }
-    Ok(())
+    Ok(directory)
 }
 
 /// Creates the directory if it does not exist, and makes it the current one.
-pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
-    make(path, jail, complain)?;
+pub fn enter(path: &Path, owner: Owner, jail: &Jail, complain: &Complain) -> Outcome<()> {
+    let directory = make(path, owner, jail, complain)?;
     let shown = path.display();
     let refuse = |text: String| refuse(complain, &text);
     let _root = jail.raise();
-    if let Err(error) = std::env::set_current_dir(path) {
-        return refuse(format!("Cannot change to working directory '{shown}': {}\n", os_error_text(&error)));
+    if let Err(error) = rustix::process::fchdir(&directory) {
+        let error = os_error_text(&error.into());
+        return refuse(format!("Cannot change to working directory '{shown}': {error}\n"));
     }
     let test = OpenOptions::new().write(true).create_new(true).mode(0o600).open("_.testfile");
     let _ = fs::remove_file("_.testfile");
@@ -211,6 +253,10 @@ impl PidFile {
         loop {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(0o644);
+            if path.file_name() == Some(pid_file::FILE.as_ref()) {
+                // The lock of the working directory. Users name the other files, which may be links.
+                options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+            }
             let file = options.open(path)?;
             let mut text = String::new();
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -310,7 +356,7 @@ pub struct Renewal {
 
 #[cfg(test)]
 mod tests {
-    use lacquer_cli::pid_file;
+    use std::os::unix::fs::{chown, symlink};
 
     use super::*;
 
@@ -346,6 +392,52 @@ mod tests {
         prepare(&folder, 0, &Jail::none()).unwrap();
         assert!(!counts.exists());
         fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_lock_of_the_directory_is_no_link() {
+        let folder = std::env::temp_dir().join(format!("lacquer-pid-link-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let other = folder.join("other");
+        symlink(&other, folder.join(pid_file::FILE)).unwrap();
+        let fault = PidFile::open(&folder.join(pid_file::FILE), &Jail::none()).unwrap_err().to_string();
+        assert!(fault.contains("Could not open pid-file") && !other.exists(), "{fault}");
+        // As Varnish does.
+        symlink(&other, folder.join("given")).unwrap();
+        PidFile::open(&folder.join("given"), &Jail::none()).unwrap();
+        assert!(other.exists());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Only root can give a directory to another user.
+    #[test]
+    fn a_directory_that_another_user_has_replaced_is_refused() {
+        let folder = std::env::temp_dir().join(format!("lacquer-workdir-owner-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let (real, link, jail) = (folder.join("real"), folder.join("link"), Jail::none());
+        fs::create_dir(&real).unwrap();
+        symlink(&real, &link).unwrap();
+        let why = |path: &Path, owner| open(path, owner, &jail).err().map(|error| error.to_string());
+        for path in [&real, &link] {
+            assert_eq!((why(path, Owner::Anyone), why(path, Owner::Trusted)), (None, None));
+        }
+        assert!(why(&folder.join("none"), Owner::Trusted).is_some());
+        if geteuid().is_root() {
+            std::os::unix::fs::lchown(&link, Some(4711), None).unwrap();
+            assert_eq!(why(&link, Owner::Anyone), None);
+            assert_eq!(
+                why(&link, Owner::Trusted).unwrap(),
+                "it belongs to user 4711, who may have replaced it"
+            );
+            assert_eq!(why(&real, Owner::Trusted), None);
+            chown(&real, Some(4712), None).unwrap();
+            assert_eq!(why(&real, Owner::Anyone), None);
+            assert_eq!(
+                why(&real, Owner::Trusted).unwrap(),
+                "it belongs to user 4712, who may have replaced it"
+            );
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

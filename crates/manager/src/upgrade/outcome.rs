@@ -1,6 +1,7 @@
 //! The result of an upgrade, in a file of the working directory, which `lacquer upgrade` reads.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,8 +25,16 @@ pub fn write(result: &Result<String, String>) -> std::io::Result<()> {
         Ok(text) => format!("ok {text}"),
         Err(text) => format!("failed {text}"),
     };
-    fs::write(NEW_NAME, text)?;
-    fs::rename(NEW_NAME, NAME)
+    write_in(Path::new(""), &text)
+}
+
+/// Writes the file in a directory. Root writes it, so the new file must not be one to which a link leads.
+fn write_in(directory: &Path, text: &str) -> std::io::Result<()> {
+    let new = directory.join(NEW_NAME);
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(new, directory.join(NAME))
 }
 
 fn parse(text: &str) -> Result<String, String> {
@@ -136,6 +145,21 @@ mod tests {
         assert_eq!(parse("ok from 1 to 2"), Ok("from 1 to 2".to_owned()));
         assert_eq!(parse("failed no VCL"), Err("no VCL".to_owned()));
         assert!(parse("").is_err() && parse("nonsense").is_err());
+    }
+
+    #[test]
+    fn results_are_not_written_through_links() {
+        let directory = std::env::temp_dir().join(format!("lacquer-outcome-link-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("writable");
+        let other = directory.join("other");
+        fs::write(&other, "of another").expect("writable");
+        for name in [NAME, NEW_NAME] {
+            std::os::unix::fs::symlink(&other, directory.join(name)).expect("writable");
+        }
+        write_in(&directory, "ok done").expect("writable");
+        let text = |path: &Path| fs::read_to_string(path).expect("it exists");
+        assert_eq!((text(&directory.join(NAME)), text(&other)), ("ok done".into(), "of another".into()));
+        fs::remove_dir_all(&directory).expect("ours");
     }
 
     /// Returns why a working directory with this file of a process id has no daemon to signal.

@@ -17,7 +17,8 @@ pub(super) const FILE_MODE: Mode = Mode::from_raw_mode(0o640);
 
 pub(super) fn make_dir(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     rustix::fs::mkdir(path, Mode::from_raw_mode(mode))?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // Root gives the directory to other users: it must not be another one, to which a link leads.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
