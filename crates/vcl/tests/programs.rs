@@ -109,6 +109,22 @@ fn backends_limit_their_connections() {
 }
 
 #[test]
+fn the_default_host_is_the_text_of_the_declaration() {
+    for (fields, host) in [
+        (".host = \"192.0.2.1:8080\";", "192.0.2.1:8080"),
+        (".host = \"192.0.2.1\"; .port = \"8080\";", "192.0.2.1"),
+        (".host = \"[2001:db8::1]:8080\";", "[2001:db8::1]:8080"),
+        (".host = \"localhost:8080\";", "localhost:8080"),
+        (".host = \"192.0.2.1:8080\"; .host_header = \"own.example\";", "own.example"),
+        (".path = \"/run/socket\";", "0.0.0.0"),
+    ] {
+        let text = format!("backend b {{ {fields} }} sub vcl_recv {{ set req.backend_hint = b; }}");
+        let backend = &program(&text).origins.backends[1];
+        assert_eq!(backend.host_header.as_deref(), Some(host.as_bytes()), "{fields}");
+    }
+}
+
+#[test]
 fn backends_with_tls_share_files() {
     let mut files = Memory::default();
     for name in ["/ca.pem", "/trust.pem", "/id.pem", "/id.key"] {
