@@ -329,6 +329,24 @@ fn subs_as_values_are_called_and_checked() {
 }
 
 #[test]
+fn calls_of_subs_as_values_nest_as_deeply_as_the_stack_permits() {
+    let nested = |depth: u32| {
+        let dynamic = |sub| Stmt::Do {
+            at: HERE,
+            call: call(Type::Void, module::CALL, vec![e(Type::Sub, ExprKind::Sub(sub))]),
+        };
+        let mut subs: Vec<Sub> = (0..depth).map(|n| sub(&format!("sub{n}"), vec![dynamic(n + 1)])).collect();
+        subs.push(sub("last", vec![act(Action::Hash)]));
+        run_on(MemoryHost::new(Method::Recv), subs)
+    };
+    assert_eq!(nested(24).0, Action::Hash);
+    let (action, host) = nested(1000);
+    assert_eq!(action, Action::Fail);
+    let [fault] = &host.journal[..] else { panic!("{:?}", host.journal) };
+    assert!(fault.starts_with("fail Calls nest too deeply for \"sub sub"), "{fault}");
+}
+
+#[test]
 fn conditions_short_circuit() {
     let bomb = || compare(CompareOp::Eq, call(Type::String, module::FAIL, vec![]), text("x"));
     let any = e(Type::Bool, ExprKind::Or(vec![truth(false), truth(true), bomb()]));

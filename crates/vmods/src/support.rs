@@ -126,6 +126,7 @@ pub(crate) fn check_call<'a>(
         Ok(Err(SubFault::Missing)) => "no such subroutine",
         Ok(Err(SubFault::Method)) => "the subroutine is not allowed here",
         Ok(Err(SubFault::Recursion)) => "the subroutine is running already",
+        Ok(Err(SubFault::Depth)) => "calls nest too deeply",
         Err(ModuleError(text)) => text,
     };
     log(ctx, Tag::Notice, format!("vmod_{module}: {}.check_call(): {why}", args.object_name));
