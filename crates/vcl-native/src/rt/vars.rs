@@ -138,12 +138,18 @@ pub extern "C" fn unset_header(ctx: &mut Ctx<'_>, http: u32, name: u32) {
     });
 }
 
-/// Sets or appends to a body. Undefined parts become `(null)`, as in Varnish.
-fn put_body(ctx: &mut Ctx<'_>, var: Var, append: bool, parts: &[Str<'_>]) -> Result<(), ModuleError> {
+/// Sets or appends to a body. `undefined` replaces undefined parts.
+fn put_body(
+    ctx: &mut Ctx<'_>,
+    var: Var,
+    append: bool,
+    parts: &[Str<'_>],
+    undefined: &[u8],
+) -> Result<(), ModuleError> {
     if let [one] = parts {
-        return Ok(ctx.host.set_body(var, append, one.get().unwrap_or(b"(null)"))?);
+        return Ok(ctx.host.set_body(var, append, one.get().unwrap_or(undefined))?);
     }
-    let whole: Vec<u8> = parts.iter().flat_map(|p| p.get().unwrap_or(b"(null)")).copied().collect();
+    let whole: Vec<u8> = parts.iter().flat_map(|p| p.get().unwrap_or(undefined)).copied().collect();
     Ok(ctx.host.set_body(var, append, &whole)?)
 }
 
@@ -156,16 +162,16 @@ pub unsafe extern "C" fn set_body(
 ) {
     // SAFETY: compiled code passes the list that it has just written.
     let parts = unsafe { strands(parts, count) };
-    guard(ctx, (), |ctx| put_body(ctx, var(code)?, append != 0, parts));
+    guard(ctx, (), |ctx| put_body(ctx, var(code)?, append != 0, parts, b""));
 }
 
-/// `synthetic(...)`: appends to the body of the current response.
+/// `synthetic(...)`: appends to the body of the current response. Undefined parts become `(null)`, as in Varnish.
 pub unsafe extern "C" fn synthetic(ctx: &mut Ctx<'_>, parts: *const Str<'_>, count: u64) {
     // SAFETY: compiled code passes the list that it has just written.
     let parts = unsafe { strands(parts, count) };
     guard(ctx, (), |ctx| {
         let backend = ctx.method() == Method::BackendError;
-        put_body(ctx, if backend { Var::BerespBody } else { Var::RespBody }, true, parts)
+        put_body(ctx, if backend { Var::BerespBody } else { Var::RespBody }, true, parts, b"(null)")
     });
 }
 
