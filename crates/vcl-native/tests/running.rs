@@ -246,7 +246,8 @@ fn failures_of_modules_fail_the_run() {
 fn a_full_workspace_fails_the_run() {
     let mut host = MemoryHost::new(Method::Recv).with_header(HttpId::Req, "H1", "0123456789");
     host.room = 15;
-    let body = vec![set_header(0, concat(vec![header(1), header(1)])), act(Action::Hash)];
+    let joined = concat(vec![header(1), header(1)]);
+    let body = vec![set(Var::ReqUrl, SetOp::Assign, joined), act(Action::Hash)];
     let (action, host) = run_on(host, vec![sub("vcl_recv", body)]);
     assert_eq!((action, host.journal), (Action::Fail, vec!["fail Workspace overflow".to_owned()]));
 }

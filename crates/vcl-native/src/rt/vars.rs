@@ -131,6 +131,22 @@ pub unsafe extern "C" fn set_header(ctx: &mut Ctx<'_>, http: u32, name: u32, val
     });
 }
 
+/// Sets a header to a concatenation, which is written to the workspace once.
+pub unsafe extern "C" fn set_header_parts(
+    ctx: &mut Ctx<'_>,
+    http: u32,
+    name: u32,
+    parts: *const Str<'_>,
+    count: u64,
+) {
+    guard(ctx, (), |ctx| {
+        let (http, name) = http_and_name(ctx, http, name)?;
+        // SAFETY: compiled code passes the list that it has just written.
+        let parts = unsafe { strands(parts, count) };
+        Ok(ctx.host.set_header_parts(http, name, parts)?)
+    });
+}
+
 pub extern "C" fn unset_header(ctx: &mut Ctx<'_>, http: u32, name: u32) {
     guard(ctx, (), |ctx| {
         let (http, name) = http_and_name(ctx, http, name)?;
