@@ -136,6 +136,46 @@ fn a_missing_object_fails_the_load() {
     assert_eq!((action, journal), (Action::Fail, vec!["fail Object o not initialized".to_owned()]));
 }
 
+#[test]
+fn sizes_are_rounded_after_the_whole_expression() {
+    let loaded = load(
+        r#"
+        sub vcl_recv {
+            set req.http.a = 1B * 0.5 * 4;
+            set req.http.b = 1KB * 0.3 * 10;
+            set req.http.c = 1B * 0.5 + 1B * 0.5;
+            set req.http.d = 3B / 2;
+            if (1B * 0.5 > 0B) {
+                set req.http.e = "more";
+            }
+            return (hash);
+        }
+        "#,
+    );
+    let (action, journal) = run(&loaded, request("GET"));
+    let wanted = ["a: \"2\"", "b: \"3072\"", "c: \"1\"", "d: \"1\"", "e: \"more\""];
+    assert_eq!((action, journal), (Action::Hash, wanted.map(|line| format!("Req {line}")).to_vec()));
+}
+
+#[test]
+fn vcl_fini_runs_after_a_failed_vcl_init() {
+    let loaded = load(
+        "
+        import trial;
+        sub vcl_init { trial.fail(); }
+        sub vcl_fini { ban(\"req.url ~ /end\"); }
+        ",
+    );
+    let ended = || {
+        let mut host = MemoryHost::new(Method::Fini);
+        loaded.fini(&mut host);
+        host.journal
+    };
+    assert!(ended().is_empty(), "vcl_init has not begun");
+    assert!(loaded.init(&mut MemoryHost::new(Method::Init)).is_err());
+    assert_eq!(ended(), vec!["ban req.url ~ /end"]);
+}
+
 /// Several threads compile large programs, and calls between their shares of the subs reach their target.
 #[test]
 fn several_threads_compile_a_large_program() {
