@@ -141,19 +141,21 @@ fn sizes_are_rounded_after_the_whole_expression() {
     let loaded = load(
         r#"
         sub vcl_recv {
-            set req.http.a = 1B * 0.5 * 4;
-            set req.http.b = 1KB * 0.3 * 10;
-            set req.http.c = 1B * 0.5 + 1B * 0.5;
-            set req.http.d = 3B / 2;
-            if (1B * 0.5 > 0B) {
+            set req.http.a = param.transit_buffer * 0.5 * 4;
+            set req.http.b = param.transit_buffer * 0.3 + 1KB * 0.3;
+            set req.http.c = param.transit_buffer * 0.5 + param.transit_buffer * 0.5;
+            set req.http.d = param.transit_buffer / 2;
+            if (param.transit_buffer * 0.1 > 0B) {
                 set req.http.e = "more";
             }
             return (hash);
         }
         "#,
     );
-    let (action, journal) = run(&loaded, request("GET"));
-    let wanted = ["a: \"2\"", "b: \"3072\"", "c: \"1\"", "d: \"1\"", "e: \"more\""];
+    let mut host = request("GET");
+    host.ints.insert(Var::ParamTransitBuffer as u16, 3);
+    let (action, journal) = run(&loaded, host);
+    let wanted = ["a: \"6\"", "b: \"308\"", "c: \"3\"", "d: \"1\"", "e: \"more\""];
     assert_eq!((action, journal), (Action::Hash, wanted.map(|line| format!("Req {line}")).to_vec()));
 }
 

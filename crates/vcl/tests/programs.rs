@@ -35,7 +35,12 @@ fn numbers_are_converted_to_one_representation() {
         assert_eq!(recv(text), [expected], "{text}");
     }
     let bytes = recv("if (storage.s0.free_space > 1KB * 2 + 1.5MB) {}");
-    assert!(bytes[0].contains("BYTES:Add(BYTES(REAL:Mul(REAL:1024 REAL:2)) BYTES:1572864)"), "{bytes:?}");
+    assert!(bytes[0].contains(" REAL:Add(REAL:Mul(REAL:1024 REAL:2) REAL:1572864)"), "{bytes:?}");
+    let rounded = recv("set req.http.size = param.transit_buffer * 2 / 3;");
+    assert_eq!(
+        rounded,
+        ["Req.size = str(BYTES(REAL:Div(REAL:Mul(REAL(param.transit_buffer) REAL:2) REAL:3)))"]
+    );
 }
 
 #[test]
