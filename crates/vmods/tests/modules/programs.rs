@@ -50,6 +50,40 @@ fn evaluate(declarations: &str, cases: &[(&str, &str)]) {
     }
 }
 
+/// A client must not hide a text from a filter by one that is expensive to match.
+#[test]
+fn a_text_beyond_the_limits_of_matching_fails_the_request() {
+    for (statement, fault) in [
+        ("cookie.filter_re(\"^(a+)+$\");", "Regexp matching failed: match limit exceeded"),
+        ("cookie.keep_re(\"^(a+)+$\");", "Regexp matching failed: match limit exceeded"),
+        ("set req.http.y = cookie.get_re(\"^(a+)+$\");", "Regexp matching failed: match limit exceeded"),
+        ("header.remove(req.http.x, \"^(a+)+$\");", "Regexp matching failed: match limit exceeded"),
+        (
+            "set req.http.y = header.get(req.http.x, \"^(a+)+$\");",
+            "Regexp matching failed: match limit exceeded",
+        ),
+        ("header.regsub(req, \"(a+)+$\", \"\");", "regsub: Regexp matching returned -47"),
+        ("set req.http.y = f.apply(req.http.q);", "Regexp matching failed: match limit exceeded"),
+    ] {
+        let loaded = load(&format!(
+            "import cookie; import header; import querystring;
+             sub vcl_init {{ new f = querystring.filter(); f.add_regex(\"^(a+)+$\"); }}
+             sub vcl_recv {{ cookie.parse(req.http.cookie); {statement} return (hash); }}"
+        ));
+        let hostile = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab";
+        let headers = [
+            ("cookie", &*format!("{hostile}=1").leak()),
+            ("x", hostile),
+            ("q", &*format!("/?{hostile}").leak()),
+        ];
+        let (action, request) = recv(&loaded, &headers);
+        assert_eq!(action, Action::Fail, "{statement}");
+        let logged = request.logged();
+        let faults = logged.iter().filter(|line| line.starts_with("VCL_Error "));
+        assert_eq!(faults.collect::<Vec<_>>(), [&format!("VCL_Error {fault}")], "{statement}");
+    }
+}
+
 #[test]
 fn functions_of_std_return_their_values() {
     evaluate(
