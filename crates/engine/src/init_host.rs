@@ -11,6 +11,7 @@ use lacquer_vcl_runtime::{Host, PrivateMap, RegexLimits};
 
 use crate::bans;
 use crate::shared::Shared;
+use crate::vars::params;
 use crate::vxids::vxid_of;
 
 pub struct InitHost {
@@ -70,6 +71,14 @@ impl Host for InitHost {
     fn copy(&mut self, bytes: &[u8]) -> Option<&[u8]> {
         self.pieces.push(bytes.to_vec());
         self.pieces.last().map(Vec::as_slice)
+    }
+
+    fn get_int(&mut self, var: Var) -> i64 {
+        params::int(&self.shared.params(), var).unwrap_or(0)
+    }
+
+    fn get_real(&mut self, var: Var) -> f64 {
+        params::duration(&self.shared.params(), var).unwrap_or(0.0)
     }
 
     fn get_str(&mut self, var: Var) -> Option<&[u8]> {

@@ -1,5 +1,7 @@
 //! A loaded VCL: the instance, its machine code and the functions that run it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::instance::SubFn;
 use lacquer_vcl_runtime::{Ctx, Event, Host, Instance, Module};
@@ -16,6 +18,8 @@ pub struct LoadedVcl {
     instance: Instance,
     methods: [Option<SubFn>; Method::COUNT],
     may_suspend: u32,
+    /// Whether vcl_init has begun, so that vcl_fini has to run.
+    begun: AtomicBool,
     /// Data that compiled code points to; it lives as long as the code.
     _constants: Vec<Constants>,
     _code: Code,
@@ -38,7 +42,8 @@ pub fn compile(mut instance: Instance) -> Result<LoadedVcl, String> {
     }
     // SAFETY: the code was just compiled from this instance, and is dropped with it.
     unsafe { instance.set_code(subs)? };
-    Ok(LoadedVcl { instance, methods, may_suspend, _constants: constants, _code: code })
+    let begun = AtomicBool::new(false);
+    Ok(LoadedVcl { instance, methods, may_suspend, begun, _constants: constants, _code: code })
 }
 
 impl LoadedVcl {
@@ -98,9 +103,11 @@ impl LoadedVcl {
     }
 
     /// Passes the event to the modules, runs vcl_init and checks that every object was created. If vcl_init
-    /// fails, the host has the text (`Host::fail`); texts of other failures are returned.
+    /// fails, the host has the text (`Host::fail`); texts of other failures are returned. After a failure,
+    /// [`fini`](Self::fini) must be called.
     pub fn init(&self, host: &mut dyn Host) -> Result<(), String> {
         self.event(Event::Load)?;
+        self.begun.store(true, Ordering::Relaxed);
         let mut ctx = Ctx::new(host, &self.instance);
         if self.run(Method::Init, &mut ctx) != Action::Ok {
             return Err(String::new());
@@ -114,10 +121,12 @@ impl LoadedVcl {
         self.event(Event::Initialized)
     }
 
-    /// Runs vcl_fini and passes the event to the modules. Objects are dropped with the VCL.
+    /// Runs vcl_fini, if vcl_init has begun, and passes the event to the modules. Objects are dropped with the VCL.
     pub fn fini(&self, host: &mut dyn Host) {
-        let mut ctx = Ctx::new(host, &self.instance);
-        self.run(Method::Fini, &mut ctx);
+        if self.begun.swap(false, Ordering::Relaxed) {
+            let mut ctx = Ctx::new(host, &self.instance);
+            self.run(Method::Fini, &mut ctx);
+        }
         // An error of a module at its end has no consequence.
         let _ = self.event(Event::Discard);
     }

@@ -136,6 +136,48 @@ fn a_missing_object_fails_the_load() {
     assert_eq!((action, journal), (Action::Fail, vec!["fail Object o not initialized".to_owned()]));
 }
 
+#[test]
+fn sizes_are_rounded_after_the_whole_expression() {
+    let loaded = load(
+        r#"
+        sub vcl_recv {
+            set req.http.a = param.transit_buffer * 0.5 * 4;
+            set req.http.b = param.transit_buffer * 0.3 + 1KB * 0.3;
+            set req.http.c = param.transit_buffer * 0.5 + param.transit_buffer * 0.5;
+            set req.http.d = param.transit_buffer / 2;
+            if (param.transit_buffer * 0.1 > 0B) {
+                set req.http.e = "more";
+            }
+            return (hash);
+        }
+        "#,
+    );
+    let mut host = request("GET");
+    host.ints.insert(Var::ParamTransitBuffer as u16, 3);
+    let (action, journal) = run(&loaded, host);
+    let wanted = ["a: \"6\"", "b: \"308\"", "c: \"3\"", "d: \"1\"", "e: \"more\""];
+    assert_eq!((action, journal), (Action::Hash, wanted.map(|line| format!("Req {line}")).to_vec()));
+}
+
+#[test]
+fn vcl_fini_runs_after_a_failed_vcl_init() {
+    let loaded = load(
+        "
+        import trial;
+        sub vcl_init { trial.fail(); }
+        sub vcl_fini { ban(\"req.url ~ /end\"); }
+        ",
+    );
+    let ended = || {
+        let mut host = MemoryHost::new(Method::Fini);
+        loaded.fini(&mut host);
+        host.journal
+    };
+    assert!(ended().is_empty(), "vcl_init has not begun");
+    assert!(loaded.init(&mut MemoryHost::new(Method::Init)).is_err());
+    assert_eq!(ended(), vec!["ban req.url ~ /end"]);
+}
+
 /// Several threads compile large programs, and calls between their shares of the subs reach their target.
 #[test]
 fn several_threads_compile_a_large_program() {

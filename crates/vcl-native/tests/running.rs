@@ -246,7 +246,8 @@ fn failures_of_modules_fail_the_run() {
 fn a_full_workspace_fails_the_run() {
     let mut host = MemoryHost::new(Method::Recv).with_header(HttpId::Req, "H1", "0123456789");
     host.room = 15;
-    let body = vec![set_header(0, concat(vec![header(1), header(1)])), act(Action::Hash)];
+    let joined = concat(vec![header(1), header(1)]);
+    let body = vec![set(Var::ReqUrl, SetOp::Assign, joined), act(Action::Hash)];
     let (action, host) = run_on(host, vec![sub("vcl_recv", body)]);
     assert_eq!((action, host.journal), (Action::Fail, vec!["fail Workspace overflow".to_owned()]));
 }
@@ -329,6 +330,24 @@ fn subs_as_values_are_called_and_checked() {
 }
 
 #[test]
+fn calls_of_subs_as_values_nest_as_deeply_as_the_stack_permits() {
+    let nested = |depth: u32| {
+        let dynamic = |sub| Stmt::Do {
+            at: HERE,
+            call: call(Type::Void, module::CALL, vec![e(Type::Sub, ExprKind::Sub(sub))]),
+        };
+        let mut subs: Vec<Sub> = (0..depth).map(|n| sub(&format!("sub{n}"), vec![dynamic(n + 1)])).collect();
+        subs.push(sub("last", vec![act(Action::Hash)]));
+        run_on(MemoryHost::new(Method::Recv), subs)
+    };
+    assert_eq!(nested(24).0, Action::Hash);
+    let (action, host) = nested(1000);
+    assert_eq!(action, Action::Fail);
+    let [fault] = &host.journal[..] else { panic!("{:?}", host.journal) };
+    assert!(fault.starts_with("fail Calls nest too deeply for \"sub sub"), "{fault}");
+}
+
+#[test]
 fn conditions_short_circuit() {
     let bomb = || compare(CompareOp::Eq, call(Type::String, module::FAIL, vec![]), text("x"));
     let any = e(Type::Bool, ExprKind::Or(vec![truth(false), truth(true), bomb()]));
@@ -355,7 +374,8 @@ fn bodies_hashes_bans_and_traces() {
             op: SetOp::Add,
             value: concat(vec![text("a"), header(3)]),
         },
-        Stmt::Synthetic { at: HERE, value: strands(vec![text("b")]) },
+        Stmt::Synthetic { at: HERE, value: strands(vec![text("b"), header(3)]) },
+        Stmt::SetBody { at: HERE, target: Var::RespBody, op: SetOp::Assign, value: header(3) },
         Stmt::Ban { at: HERE, value: text("req.url ~ x") },
         Stmt::Ban { at: HERE, value: header(3) },
         act(Action::Hash),
@@ -366,8 +386,9 @@ fn bodies_hashes_bans_and_traces() {
         "hash \"a\"",
         "hash -",
         "hash -",
-        "resp.body += \"a(null)\"",
-        "resp.body += \"b\"",
+        "resp.body += \"a\"",
+        "resp.body += \"b(null)\"",
+        "resp.body = \"\"",
         "ban req.url ~ x",
         "log 71 ban(): Null argument",
     ];

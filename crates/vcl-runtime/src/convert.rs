@@ -1,7 +1,7 @@
 //! VCL's conversions of values to STRING, in Varnish's notation.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use lacquer_http::date::{Civil, MONTHS, WEEKDAYS};
 
@@ -85,7 +85,13 @@ pub fn time(t: f64) -> Result<Text, String> {
 pub fn ip(address: &SocketAddr) -> Text {
     match address.ip() {
         IpAddr::V4(a) => Text::new(format_args!("{a}")),
-        IpAddr::V6(a) => Text::new(format_args!("{a}")),
+        IpAddr::V6(a) => match a.to_bits() {
+            // An address after 96 zero bits is written as one of IPv4, as in inet_ntop(3), if 16 bits do not suffice.
+            bits @ 0x1_0000..=0xffff_ffff => {
+                Text::new(format_args!("::{}", Ipv4Addr::from_bits(bits as u32)))
+            }
+            _ => Text::new(format_args!("{a}")),
+        },
     }
 }
 
@@ -140,7 +146,18 @@ mod tests {
     #[test]
     fn addresses_and_blobs_are_formatted() {
         assert_eq!(ip(&"192.0.2.1:80".parse().unwrap()).bytes(), b"192.0.2.1");
-        assert_eq!(ip(&"[::1]:80".parse().unwrap()).bytes(), b"::1");
+        for (address, text) in [
+            ("::1", "::1"),
+            ("::ffff", "::ffff"),
+            ("::1:0", "::0.1.0.0"),
+            ("::1.2.3.4", "::1.2.3.4"),
+            ("::ffff:1.2.3.4", "::ffff:1.2.3.4"),
+            ("::1:1.2.3.4", "::1:102:304"),
+            ("64:ff9b::1.2.3.4", "64:ff9b::102:304"),
+        ] {
+            let address = SocketAddr::new(address.parse().unwrap(), 80);
+            assert_eq!(ip(&address).bytes(), text.as_bytes());
+        }
         assert_eq!(blob(b""), b"::");
         assert_eq!(blob(b"a"), b":YQ==:");
         assert_eq!(blob(b"abcd"), b":YWJjZA==:");

@@ -17,7 +17,7 @@ use crate::backend::BackendId;
 use crate::header_name::HeaderName;
 use crate::private_map::PrivateMap;
 use crate::regex::RegexLimits;
-use crate::value::Blob;
+use crate::value::{Blob, Str};
 
 /// Work that VCL waits for. It runs on the reactor's own thread.
 pub type LocalFuture<'h, T> = Pin<Box<dyn Future<Output = T> + 'h>>;
@@ -186,6 +186,11 @@ pub trait Host: StableValues {
     }
     fn set_header(&mut self, _http: HttpId, name: &HeaderName, _value: Option<&[u8]>) -> HostResult<()> {
         unavailable(name.name.as_str())
+    }
+    /// Like [`set_header`](Host::set_header), with the joined parts as value. Undefined parts are empty.
+    fn set_header_parts(&mut self, http: HttpId, name: &HeaderName, parts: &[Str<'_>]) -> HostResult<()> {
+        let value: Vec<u8> = parts.iter().flat_map(|part| part.or_empty()).copied().collect();
+        self.set_header(http, name, Some(&value))
     }
     fn unset_header(&mut self, _http: HttpId, name: &HeaderName) -> HostResult<()> {
         unavailable(name.name.as_str())

@@ -150,11 +150,10 @@ impl Regex {
         }
         // SAFETY: newly compiled code; without JIT support the interpreter is used.
         let jit = jit && unsafe { pcre2_jit_compile_8(code, PCRE2_JIT_COMPLETE) } == 0;
-        let mut options = 0_u32;
-        // SAFETY: newly compiled code; the result of this query is a u32.
-        unsafe { pcre2_pattern_info_8(code, PCRE2_INFO_ALLOPTIONS, (&raw mut options).cast()) };
-        // A pattern that begins with (*UTF) requires valid UTF-8. `pcre2_match` checks the subject first.
-        Ok(Regex { code, direct: jit && options & PCRE2_UTF == 0, prefix: prefix(pattern).map(Box::from) })
+        // A pattern may begin with options, such as (*UTF), (*NO_JIT) or (*NOTEMPTY). Only `pcre2_match` obeys them: it
+        // checks that the subject is valid UTF-8, and uses the interpreter if there is no machine code.
+        let direct = jit && !pattern.starts_with(b"(*");
+        Ok(Regex { code, direct, prefix: prefix(pattern).map(Box::from) })
     }
 
     pub fn is_match(&self, subject: &[u8], limits: RegexLimits) -> Result<bool, RegexError> {
@@ -313,6 +312,24 @@ mod tests {
         for subject in [&b"a\xc3"[..], b"\xf0", b"\xff\xff", b"\xc3\x28"] {
             let error = regex.is_match(subject, limits).unwrap_err();
             assert!((PCRE2_ERROR_UTF8_ERR21..=PCRE2_ERROR_UTF8_ERR1).contains(&error.0), "{error}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "calls PCRE2")]
+    fn options_at_the_start_of_a_pattern_have_effect() {
+        let limits = RegexLimits::default();
+        for (pattern, subject, matches) in [
+            ("(*NO_JIT)b+", "abc", true),
+            ("(*NO_JIT)b+", "xyz", false),
+            ("(*NOTEMPTY)b*", "abc", true),
+            ("(*NOTEMPTY)b*", "xyz", false),
+            ("(*NOTEMPTY_ATSTART)x*", "", false),
+        ] {
+            for jit in [true, false] {
+                let regex = Regex::new(pattern.as_bytes(), jit).unwrap();
+                assert_eq!(regex.is_match(subject.as_bytes(), limits), Ok(matches), "{pattern}, {subject}");
+            }
         }
     }
 

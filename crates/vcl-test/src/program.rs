@@ -94,9 +94,6 @@ fn connect(program: &mut Program) -> Vec<(String, SocketAddr)> {
     {
         let ip = Ipv4Addr::from(NETWORK + 1 + (number as u32 & 0xffff));
         let address = SocketAddr::from((ip, PORT));
-        if backend.host_header.is_none() && !backend.address.host.is_empty() {
-            backend.host_header = Some(backend.address.host.as_str().into());
-        }
         backend.address.path = None;
         backend.address.name = None;
         (backend.address.ipv4, backend.address.ipv6) = (Some(address), None);

@@ -256,6 +256,10 @@ impl Compiler<'_> {
             return self.check_path(path);
         }
         let Some(host) = seen.host else { return Err(Stop) };
+        // The default is the text of `.host`, with its port and brackets. It is no server name for TLS.
+        if seen.host_header.is_none() {
+            backend.host_header = Some(self.content(host).into());
+        }
         if seen.tls.enabled().is_some() {
             let name = seen.host_header.unwrap_or(host);
             backend.tls = Some(self.backend_tls(&seen.tls, name)?);

@@ -12,7 +12,7 @@ use crate::program::{ArithOp, CompareOp, Expr, ExprKind};
 use crate::signature::{Param, ParamKind, Signature};
 use crate::symbols::{Callable, Fmt, Kind, Meaning, SymbolId, TokenId, UseKind};
 use crate::types::Type;
-use crate::value::{Content, Value, arithmetic, storage_field, sum_type, to_bool};
+use crate::value::{Content, Value, arithmetic, same_representation, storage_field, sum_type, to_bool};
 use crate::variables_table::Var;
 
 impl Compiler<'_> {
@@ -129,7 +129,8 @@ impl Compiler<'_> {
             return self.different_types(&left, &right, operator);
         }
         let depth = left.depth.max(right.depth);
-        Ok(Value::boolean(ExprKind::Compare(op, Box::new(left.expr()), Box::new(right.expr())), depth))
+        let (left, right) = same_representation(left.expr(), right.expr());
+        Ok(Value::boolean(ExprKind::Compare(op, Box::new(left), Box::new(right)), depth))
     }
 
     fn compare_strings(&mut self, left: Value, op: CompareOp) -> Res<Value> {

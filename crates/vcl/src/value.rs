@@ -142,11 +142,12 @@ pub(crate) fn sum_type(op: ArithOp, left: Fmt, right: Fmt) -> Option<Fmt> {
 /// Creates an operation whose operands are first converted to one representation, integer or floating point.
 pub(crate) fn arithmetic(op: ArithOp, result: Fmt, left: Value, right: Value) -> Value {
     let depth = left.depth.max(right.depth) + 2;
-    let floating = left.fmt.is_float() || right.fmt.is_float();
-    let operand = |value: Value| match (floating, value.fmt) {
-        (true, fmt) if fmt.is_integral() => convert(value.expr(), Type::Real),
-        (false, fmt) if fmt != result => convert(value.expr(), result.ty()),
-        _ => value.expr(),
+    let (left, right) = (unrounded(left.expr()), unrounded(right.expr()));
+    let floating = is_float(&left) || is_float(&right);
+    let operand = |expr: Expr| match (floating, expr.ty) {
+        (true, Type::Int | Type::Bytes) => convert(expr, Type::Real),
+        (false, ty) if ty != result.ty() => convert(expr, result.ty()),
+        _ => expr,
     };
     let (left, right) = (Box::new(operand(left)), Box::new(operand(right)));
     let kind = ExprKind::Arith(op, left, right);
@@ -156,6 +157,30 @@ pub(crate) fn arithmetic(op: ArithOp, result: Fmt, left: Value, right: Value) ->
         kind
     };
     Value { depth, ..Value::one(result, kind) }
+}
+
+/// Returns both sides of a comparison of sizes in one representation.
+pub(crate) fn same_representation(left: Expr, right: Expr) -> (Expr, Expr) {
+    let (left, right) = (unrounded(left), unrounded(right));
+    let operand = |expr: Expr, other: Type| match (other, expr.ty) {
+        (Type::Real, Type::Bytes) => convert(expr, Type::Real),
+        _ => expr,
+    };
+    let (left_type, right_type) = (left.ty, right.ty);
+    (operand(left, right_type), operand(right, left_type))
+}
+
+/// Returns the REAL of which a product or quotient of BYTES is made. As in Varnish, only the result of a whole
+/// expression is rounded.
+fn unrounded(expr: Expr) -> Expr {
+    match expr.kind {
+        ExprKind::Convert(inner) if expr.ty == Type::Bytes && inner.ty == Type::Real => *inner,
+        kind => Expr { kind, ..expr },
+    }
+}
+
+fn is_float(expr: &Expr) -> bool {
+    matches!(expr.ty, Type::Real | Type::Duration | Type::Time)
 }
 
 fn convert(expr: Expr, ty: Type) -> Expr {

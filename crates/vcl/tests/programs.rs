@@ -35,7 +35,12 @@ fn numbers_are_converted_to_one_representation() {
         assert_eq!(recv(text), [expected], "{text}");
     }
     let bytes = recv("if (storage.s0.free_space > 1KB * 2 + 1.5MB) {}");
-    assert!(bytes[0].contains("BYTES:Add(BYTES(REAL:Mul(REAL:1024 REAL:2)) BYTES:1572864)"), "{bytes:?}");
+    assert!(bytes[0].contains(" REAL:Add(REAL:Mul(REAL:1024 REAL:2) REAL:1572864)"), "{bytes:?}");
+    let rounded = recv("set req.http.size = param.transit_buffer * 2 / 3;");
+    assert_eq!(
+        rounded,
+        ["Req.size = str(BYTES(REAL:Div(REAL:Mul(REAL(param.transit_buffer) REAL:2) REAL:3)))"]
+    );
 }
 
 #[test]
@@ -106,6 +111,22 @@ fn backends_limit_their_connections() {
         body(&p, "vcl_backend_response"),
         ["beresp.stale_if_error Assign DURATION:Mul(beresp.stale_if_error REAL:2)"]
     );
+}
+
+#[test]
+fn the_default_host_is_the_text_of_the_declaration() {
+    for (fields, host) in [
+        (".host = \"192.0.2.1:8080\";", "192.0.2.1:8080"),
+        (".host = \"192.0.2.1\"; .port = \"8080\";", "192.0.2.1"),
+        (".host = \"[2001:db8::1]:8080\";", "[2001:db8::1]:8080"),
+        (".host = \"localhost:8080\";", "localhost:8080"),
+        (".host = \"192.0.2.1:8080\"; .host_header = \"own.example\";", "own.example"),
+        (".path = \"/run/socket\";", "0.0.0.0"),
+    ] {
+        let text = format!("backend b {{ {fields} }} sub vcl_recv {{ set req.backend_hint = b; }}");
+        let backend = &program(&text).origins.backends[1];
+        assert_eq!(backend.host_header.as_deref(), Some(host.as_bytes()), "{fields}");
+    }
 }
 
 #[test]

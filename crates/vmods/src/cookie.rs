@@ -119,17 +119,18 @@ fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
 }
 
 fn get_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
+    let (regex, limits) = (args.regex(0)?, ctx.host.regex_limits());
     let all = std::mem::take(&mut jar(ctx).0);
-    let mut found = None;
+    let mut found = Ok(None);
     for cookie in &all {
         log(ctx, Tag::Debug, format!("cookie: checking {}", shown(Some(&cookie.name))));
-        if is_match(ctx, args, 0, &cookie.name) {
-            found = Some(cookie.value.clone());
+        found = is_match(regex, &cookie.name, limits).map(|matches| matches.then(|| cookie.value.clone()));
+        if !matches!(found, Ok(None)) {
             break;
         }
     }
     jar(ctx).0 = all;
-    found.map_or(Ok(Value::Str(None)), |value| text(ctx, &value))
+    found?.map_or(Ok(Value::Str(None)), |value| text(ctx, &value))
 }
 
 fn get_string<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
@@ -174,9 +175,18 @@ fn filter_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
 
 fn retain_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, matching: bool) -> CallResult<'a> {
     let what = if matching { "cookie" } else { "matching cookie" };
+    let (regex, limits) = (args.regex(0)?, ctx.host.regex_limits());
     let mut all = std::mem::take(&mut jar(ctx).0);
+    let mut done = DONE;
     all.retain(|c| {
-        let stays = is_match(ctx, args, 0, &c.name) == matching;
+        let stays = match done.is_ok().then(|| is_match(regex, &c.name, limits)) {
+            Some(Ok(matches)) => matches == matching,
+            Some(Err(fault)) => {
+                done = Err(fault);
+                true
+            }
+            None => true,
+        };
         if !stays {
             let (name, value) = (shown(Some(&c.name)), shown(Some(&c.value)));
             log(ctx, Tag::Debug, format!("Removing {what} {name} (value: {value})"));
@@ -184,7 +194,7 @@ fn retain_re<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, matching: bool) -> CallResu
         stays
     });
     jar(ctx).0 = all;
-    DONE
+    done
 }
 
 fn format_date<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {

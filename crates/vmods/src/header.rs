@@ -3,9 +3,12 @@
 use std::borrow::Cow;
 
 use lacquer_vcl::types::HttpId;
-use lacquer_vcl_runtime::{Args, Ctx, HeaderEdit, HeaderName, ModuleError, NameRef, Regex, Value};
+use lacquer_vcl_runtime::regex::RegexError;
+use lacquer_vcl_runtime::{
+    Args, Ctx, HeaderEdit, HeaderName, ModuleError, NameRef, Regex, RegexLimits, Value,
+};
 
-use crate::support::{CallResult, DONE, Table, text};
+use crate::support::{CallResult, DONE, Table, is_match, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "header",
@@ -51,16 +54,27 @@ fn matching(
     regex: Option<&Regex>,
 ) -> Result<Vec<Vec<u8>>, ModuleError> {
     let limits = ctx.host.regex_limits();
-    let mut found = Vec::new();
+    let (mut found, mut fault) = (Vec::new(), None);
     ctx.host.edit_headers(http, &mut |line| {
         let value = value_of(line, name).filter(|value| match regex {
             None => true,
-            Some(regex) => !value.is_empty() && regex.is_match(value, limits).unwrap_or(false),
+            Some(regex) => matches_value(regex, value, limits, &mut fault),
         });
         found.extend(value.map(<[u8]>::to_vec));
         HeaderEdit::Keep
     })?;
-    Ok(found)
+    fault.map_or(Ok(found), Err)
+}
+
+/// Returns whether a value is not empty and matches. Records a failure, after which nothing matches.
+fn matches_value(regex: &Regex, value: &[u8], limits: RegexLimits, fault: &mut Option<ModuleError>) -> bool {
+    if value.is_empty() || fault.is_some() {
+        return false;
+    }
+    is_match(regex, value, limits).unwrap_or_else(|error| {
+        *fault = Some(error);
+        false
+    })
 }
 
 fn append<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
@@ -103,26 +117,33 @@ fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
 fn remove<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (http, name) = target(ctx, args, 0)?;
     let (regex, limits) = (args.regex(1)?, ctx.host.regex_limits());
+    let mut fault = None;
     ctx.host.edit_headers(http, &mut |line| match value_of(line, &name) {
-        Some(value) if !value.is_empty() && regex.is_match(value, limits).unwrap_or(false) => {
-            HeaderEdit::Remove
-        }
+        Some(value) if matches_value(regex, value, limits, &mut fault) => HeaderEdit::Remove,
         _ => HeaderEdit::Keep,
     })?;
-    DONE
+    fault.map_or(DONE, Err)
 }
 
 fn regsub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let (regex, limits) = (args.regex(1)?, ctx.host.regex_limits());
     let (replacement, all) = (args.str(2).unwrap_or_default(), args.bool(3));
+    let mut fault: Option<ModuleError> = None;
     ctx.host.edit_headers(args.http(0)?, &mut |line| {
+        if fault.is_some() {
+            return HeaderEdit::Keep;
+        }
         let mut changed = Vec::new();
         match regex.substitute(line, replacement, all, limits, &mut changed) {
             Ok(true) if changed != line => HeaderEdit::Replace(changed),
-            _ => HeaderEdit::Keep,
+            Ok(_) => HeaderEdit::Keep,
+            Err(RegexError(code)) => {
+                fault = Some(format!("regsub: Regexp matching returned {code}").into());
+                HeaderEdit::Keep
+            }
         }
     })?;
-    DONE
+    fault.map_or(DONE, Err)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectState, ObjectType, Value};
 
 use crate::standard::{GlobFlags, glob_matches};
-use crate::support::{CallResult, DONE, Table, copy_if_room, text, word};
+use crate::support::{CallResult, DONE, Table, copy_if_room, is_match, text, word};
 
 pub(crate) static MODULE: Table = Table {
     name: "querystring",
@@ -46,15 +46,15 @@ struct Filter {
 }
 
 impl Criterion {
-    fn matches(&self, ctx: &Ctx<'_>, subject: &[u8]) -> bool {
-        match self {
+    fn matches(&self, ctx: &Ctx<'_>, subject: &[u8]) -> Result<bool, ModuleError> {
+        Ok(match self {
             Criterion::Text(text) => subject == text,
             Criterion::Glob(glob) => glob_matches(glob, subject, GlobFlags::default()),
-            Criterion::Regex(at) => {
-                let limits = ctx.host.regex_limits();
-                ctx.vcl.regex(*at).is_some_and(|r| r.is_match(subject, limits).unwrap_or(false))
-            }
-        }
+            Criterion::Regex(at) => match ctx.vcl.regex(*at) {
+                Some(regex) => is_match(regex, subject, ctx.host.regex_limits())?,
+                None => false,
+            },
+        })
     }
 }
 
@@ -100,7 +100,11 @@ fn split(url: &[u8]) -> (&[u8], Option<&[u8]>) {
 }
 
 /// Returns the remaining parameters in their order, joined. Those without a name are removed.
-fn filtered(query: &[u8], style: Style, mut stays: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
+fn filtered(
+    query: &[u8],
+    style: Style,
+    mut stays: impl FnMut(&[u8]) -> Result<bool, ModuleError>,
+) -> Result<Vec<u8>, ModuleError> {
     let mut kept: Vec<(&[u8], &[u8])> = Vec::new();
     for param in query.split(|b| *b == b'&') {
         let equals = param.iter().position(|b| *b == b'=');
@@ -109,7 +113,7 @@ fn filtered(query: &[u8], style: Style, mut stays: impl FnMut(&[u8]) -> bool) ->
             Some(at) if style.by_name => &param[..at],
             _ => param,
         };
-        if subject.is_empty() || !stays(subject) {
+        if subject.is_empty() || !stays(subject)? {
             continue;
         }
         let at = if style.sort { kept.partition_point(|(other, _)| *other <= subject) } else { kept.len() };
@@ -118,13 +122,18 @@ fn filtered(query: &[u8], style: Style, mut stays: impl FnMut(&[u8]) -> bool) ->
         }
         kept.insert(at, (subject, param));
     }
-    kept.iter().map(|(_, param)| *param).collect::<Vec<_>>().join(&b'&')
+    Ok(kept.iter().map(|(_, param)| *param).collect::<Vec<_>>().join(&b'&'))
 }
 
-fn run(ctx: &Ctx<'_>, query: &[u8], filter: &Filter, keep: bool) -> Vec<u8> {
+fn run(ctx: &Ctx<'_>, query: &[u8], filter: &Filter, keep: bool) -> Result<Vec<u8>, ModuleError> {
     let criteria = filter.criteria.read().unwrap_or_else(PoisonError::into_inner);
     filtered(query, filter.style, |subject| {
-        criteria.is_empty() || criteria.iter().any(|c| c.matches(ctx, subject)) == keep
+        for criterion in &*criteria {
+            if criterion.matches(ctx, subject)? {
+                return Ok(keep);
+            }
+        }
+        Ok(criteria.is_empty() || !keep)
     })
 }
 
@@ -142,24 +151,25 @@ fn answer<'a>(ctx: &mut Ctx<'a>, url: &'a [u8], changed: &[u8]) -> CallResult<'a
 fn apply<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let Some(url) = url(ctx, args)? else { return Ok(Value::Str(None)) };
     let (path, query) = split(url);
-    let query = query.map_or_else(Vec::new, |q| match args.this::<Filter>() {
-        Ok(filter) => run(ctx, q, filter, word(args, 1) == "keep"),
-        Err(_) => q.to_vec(),
-    });
+    let query = match (query, args.this::<Filter>()) {
+        (None, _) => Vec::new(),
+        (Some(query), Ok(filter)) => run(ctx, query, filter, word(args, 1) == "keep")?,
+        (Some(query), Err(_)) => query.to_vec(),
+    };
     answer(ctx, url, &rebuilt(path, &query))
 }
 
 fn extract<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
     let filter = args.this::<Filter>()?;
     let Some(query) = url(ctx, args)?.and_then(|url| split(url).1) else { return Ok(Value::Str(None)) };
-    let kept = run(ctx, query, filter, word(args, 1) == "keep");
+    let kept = run(ctx, query, filter, word(args, 1) == "keep")?;
     text(ctx, &kept)
 }
 
 fn restyled<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, style: Style) -> CallResult<'a> {
     let Some(url) = url(ctx, args)? else { return Ok(Value::Str(None)) };
     let (path, query) = split(url);
-    let query = query.map_or_else(Vec::new, |q| filtered(q, style, |_| true));
+    let query = query.map_or(Ok(Vec::new()), |query| filtered(query, style, |_| Ok(true)))?;
     answer(ctx, url, &rebuilt(path, &query))
 }
 
@@ -182,8 +192,8 @@ mod tests {
     #[test]
     fn parameters_are_cleaned_sorted_and_deduplicated() {
         let run = |query: &str, sort, uniq, by_name| {
-            let out = filtered(query.as_bytes(), Style { sort, uniq, by_name }, |_| true);
-            String::from_utf8(out).unwrap()
+            let out = filtered(query.as_bytes(), Style { sort, uniq, by_name }, |_| Ok(true));
+            String::from_utf8(out.unwrap()).unwrap()
         };
         assert_eq!(
             run("next=empty&&previous=empty&=no&name", false, false, false),

@@ -3,7 +3,8 @@
 use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
 use lacquer_vcl_runtime::{
-    Args, BackendId, Ctx, Event, Func, Instance, Module, ModuleError, ObjectType, SubFault, Value,
+    Args, BackendId, Ctx, Event, Func, Instance, Module, ModuleError, ObjectType, Regex, RegexLimits,
+    SubFault, Value,
 };
 
 pub(crate) type CallResult<'a> = Result<Value<'a>, ModuleError>;
@@ -126,6 +127,7 @@ pub(crate) fn check_call<'a>(
         Ok(Err(SubFault::Missing)) => "no such subroutine",
         Ok(Err(SubFault::Method)) => "the subroutine is not allowed here",
         Ok(Err(SubFault::Recursion)) => "the subroutine is running already",
+        Ok(Err(SubFault::Depth)) => "calls nest too deeply",
         Err(ModuleError(text)) => text,
     };
     log(ctx, Tag::Notice, format!("vmod_{module}: {}.check_call(): {why}", args.object_name));
@@ -142,8 +144,8 @@ pub(crate) fn word<'a>(args: &Args<'a>, i: usize) -> &'a str {
     args.str(i).and_then(|s| std::str::from_utf8(s).ok()).unwrap_or_default()
 }
 
-/// Returns whether a REGEX argument matches a text.
-pub(crate) fn is_match(ctx: &Ctx<'_>, args: &Args<'_>, i: usize, subject: &[u8]) -> bool {
-    let limits = ctx.host.regex_limits();
-    args.regex(i).is_ok_and(|regex| regex.is_match(subject, limits).unwrap_or(false))
+/// Returns whether a pattern matches a text. Fails like `~` in VCL if the text exceeds a limit: otherwise a client could
+/// send a text that no filter finds.
+pub(crate) fn is_match(regex: &Regex, subject: &[u8], limits: RegexLimits) -> Result<bool, ModuleError> {
+    regex.is_match(subject, limits).map_err(|error| format!("Regexp matching failed: {error}").into())
 }

@@ -31,12 +31,12 @@ pub fn load(process: &Arc<Process>, name: &str, program: &[u8], state: VclState,
     };
     let mut host = InitHost::new(process.shared().clone(), Method::Init);
     if let Err(why) = loaded.init(&mut host) {
-        return cancel(&loaded, name, "initialization", &(host.into_failures() + &why));
+        return cancel(process, &loaded, name, ("initialization", &(host.into_failures() + &why)));
     }
     let vcl = Arc::new(Vcl::new(name.to_owned(), loaded, (origins, cluster), state));
     vcl.set_temperature(Temperature::Cold);
     if warm && let Err(why) = warm_up(process, &vcl) {
-        return cancel(&vcl.loaded, name, "warmup", &why);
+        return cancel(process, &vcl.loaded, name, ("warmup", &why));
     }
     let mut warnings = vcl.loaded.instance().take_warnings();
     warnings.extend(program_backends::first_addresses(vcl.loaded.instance()));
@@ -72,9 +72,9 @@ fn build(
     Ok((lacquer_vcl_native::compile(instance)?, origins, cluster))
 }
 
-fn cancel(loaded: &LoadedVcl, name: &str, step: &str, message: &str) -> Reply {
-    // The program is discarded whatever the result.
-    let _ = loaded.event(Event::Discard);
+/// Ends a program that could not be loaded, like a discarded one.
+fn cancel(process: &Process, loaded: &LoadedVcl, name: &str, (step, message): (&str, &str)) -> Reply {
+    end(process, loaded);
     let mut text = format!("VCL \"{name}\" Failed {step}");
     if !message.is_empty() {
         let _ = write!(text, "\nMessage:\n\t{message}");
@@ -183,7 +183,12 @@ fn finish(process: &Arc<Process>, vcl: &Vcl) {
     if !matches!(vcl.temperature(), Temperature::Cold | Temperature::Init) {
         cool_down(process, vcl);
     }
-    vcl.loaded.fini(&mut InitHost::new(process.shared().clone(), Method::Fini));
+    end(process, &vcl.loaded);
+}
+
+/// Runs `vcl_fini` and passes the event to the modules.
+fn end(process: &Process, loaded: &LoadedVcl) {
+    loaded.fini(&mut InitHost::new(process.shared().clone(), Method::Fini));
 }
 
 fn programs(process: &Process) -> impl Iterator<Item = Arc<Vcl>> {

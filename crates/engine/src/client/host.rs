@@ -10,8 +10,8 @@ use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{
-    BackendId, Blob, H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, TcpInfo,
-    TlsFact, instance,
+    BackendId, Blob, H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, Str,
+    TcpInfo, TlsFact, instance,
 };
 
 use super::{Req, body, deliver, synth, variables as vars};

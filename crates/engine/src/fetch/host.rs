@@ -8,7 +8,8 @@ use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{
-    BackendId, Blob, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, TlsFact, instance,
+    BackendId, Blob, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, Str, TlsFact,
+    instance,
 };
 
 use super::Fetch;

@@ -5,7 +5,7 @@ use lacquer_http::{Field, HeaderName, Message, Slot, Workspace};
 use lacquer_params::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::{HeaderEdit, HostResult};
+use lacquer_vcl_runtime::{HeaderEdit, HostResult, Str};
 
 use crate::logged::Logged;
 
@@ -91,6 +91,27 @@ pub fn set(
     let (log, unset) = (&mut *to.log, to.tags.unset);
     let line = to.message.set(to.ws, name, value, |old| log.put(unset, old));
     log_line(to, line.ok(), name.as_bytes(), value);
+    Ok(())
+}
+
+/// Like [`set`], with the joined parts as value.
+pub fn set_parts(
+    to: &mut Logged<'_>,
+    name: HeaderName<'_>,
+    parts: &[Str<'_>],
+    features: FeatureBits,
+) -> HostResult<()> {
+    let parts = parts.iter().map(|part| part.or_empty());
+    let joined = || parts.clone().collect::<Vec<_>>().concat();
+    if features.has(FeatureBits::VALIDATE_HEADERS) && !parts.clone().all(is_valid_line) {
+        return check(features, name.as_bytes(), &joined());
+    }
+    let (log, unset) = (&mut *to.log, to.tags.unset);
+    let line = to.message.set_parts(to.ws, name, parts.clone(), |old| log.put(unset, old));
+    match line {
+        Ok(line) => to.log.put(to.tags.header, to.ws.get(line)),
+        Err(_) => log_line(to, None, name.as_bytes(), &joined()),
+    }
     Ok(())
 }
 

@@ -86,6 +86,16 @@ macro_rules! task_methods {
             headers::set(&mut self.changeable(http)?, name.name.borrow(), value, features)
         }
 
+        fn set_header_parts(
+            &mut self,
+            http: HttpId,
+            name: &instance::HeaderName,
+            parts: &[Str<'_>],
+        ) -> HostResult<()> {
+            let features = self.task.params().feature;
+            headers::set_parts(&mut self.changeable(http)?, name.name.borrow(), parts, features)
+        }
+
         fn unset_header(&mut self, http: HttpId, name: &instance::HeaderName) -> HostResult<()> {
             self.changeable(http)?.unset(name.name.borrow());
             Ok(())

@@ -137,6 +137,23 @@ impl Message {
         self.push(ws, field)
     }
 
+    /// Sets a header like [`Message::set`], to the joined parts.
+    pub fn set_parts<'p>(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        parts: impl Iterator<Item = &'p [u8]> + Clone,
+        removed: impl FnMut(&[u8]),
+    ) -> Result<Text, Overflow> {
+        check_name(ws, name)?;
+        let start = name.bytes.len() + 2;
+        let line = ws.alloc_text(start + parts.clone().map(<[u8]>::len).sum::<usize>())?;
+        parts.fold(put(put(ws.get_mut(line), name.bytes), b": "), put);
+        let value_at = skip_blanks(ws.get(line), start);
+        self.unset(ws, name, removed);
+        self.push(ws, Field::from_parts(line, name.bytes.len(), value_at, name.id))
+    }
+
     /// Sets a header like [`Message::set`], to a whole line that is already in the workspace or is a fixed text.
     pub fn set_line(
         &mut self,
@@ -237,11 +254,17 @@ impl Message {
 }
 
 #[inline]
-fn build_line(ws: &mut Workspace, name: HeaderName<'_>, value: &[u8]) -> Result<Field, Overflow> {
+fn check_name(ws: &mut Workspace, name: HeaderName<'_>) -> Result<(), Overflow> {
     if name.bytes.is_empty() || name.bytes.len() > MAX_NAME {
         ws.set_overflowed();
         return Err(Overflow);
     }
+    Ok(())
+}
+
+#[inline]
+fn build_line(ws: &mut Workspace, name: HeaderName<'_>, value: &[u8]) -> Result<Field, Overflow> {
+    check_name(ws, name)?;
     let line = ws.write_line(name.bytes, value)?;
     let value_at = name.bytes.len() + 2 + skip_blanks(value, 0);
     Ok(Field::from_parts(line, name.bytes.len(), value_at, name.id))

@@ -33,9 +33,26 @@ fn set_removes_all_and_appends() {
     m.set(&mut ws, HeaderName::new(b"A"), b"3", |l| removed.push(l.to_vec())).unwrap();
     assert_eq!(removed, [b"A: 1", b"a: 2"]);
     assert_eq!(lines(&m, &ws), ["Host: x", "A: 3"]);
+    let parts = [&b""[..], b" ", b"4", b"", b"5"];
+    m.set_parts(&mut ws, HeaderName::new(b"A"), parts.into_iter(), |_| ()).unwrap();
+    assert_eq!(lines(&m, &ws), ["Host: x", "A:  45"]);
+    assert_eq!(m.get(&ws, HeaderName::new(b"a")), Some(&b"45"[..]));
+    m.set_parts(&mut ws, HeaderName::new(b"A"), [&b"3"[..]].into_iter(), |_| ()).unwrap();
     assert_eq!(m.force(&mut ws, HOST, b"X", |_| ()), Ok(None));
     assert!(m.force(&mut ws, HOST, b"y", |_| ()).unwrap().is_some());
     assert_eq!(lines(&m, &ws), ["A: 3", "Host: y"]);
+}
+
+#[test]
+fn a_value_without_room_leaves_the_old_header() {
+    let mut ws = Workspace::new(64);
+    let mut m = Message::new(64);
+    m.append_line_copy(&mut ws, b"A: 1").unwrap();
+    let parts = [&[b'x'; 32][..]; 2];
+    let removed = |_: &[u8]| panic!("the old header is removed");
+    assert_eq!(m.set_parts(&mut ws, HeaderName::new(b"A"), parts.into_iter(), removed), Err(Overflow));
+    assert!(ws.overflowed());
+    assert_eq!(lines(&m, &ws), ["A: 1"]);
 }
 
 #[test]

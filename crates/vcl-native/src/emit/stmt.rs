@@ -84,6 +84,13 @@ impl SubEmitter<'_, '_, '_> {
             let (http, header) = (this.number(http as u32), this.number(header));
             this.rt3(rt::vars::set_header, &[http, header, p, n]);
         };
+        if matches!(value.kind, ExprKind::Concat(_)) {
+            let (parts, count) = self.strands(value)?;
+            let (http, header) = (self.number(http as u32), self.number(header));
+            self.rt4(rt::vars::set_header_parts, &[http, header, parts, count]);
+            self.check();
+            return Ok(());
+        }
         if !matches!(value.kind, ExprKind::Call { .. }) {
             let (p, n) = self.str_value(value)?;
             put(self, p, n);

@@ -3,7 +3,7 @@
 use lacquer_shm::vsl::Tag;
 use lacquer_vcl::program::At;
 use lacquer_vcl::types::Method;
-use lacquer_vcl_runtime::{Args, BackendId, Ctx, ModuleError, Raw, RawKind, Str, SubFault, Value};
+use lacquer_vcl_runtime::{Args, BackendId, Ctx, ModuleError, Raw, RawKind, Str, Value};
 
 use super::{guard, strands};
 
@@ -164,8 +164,7 @@ pub extern "C" fn call_sub(ctx: &mut Ctx<'_>, sub: u32) {
 }
 
 pub extern "C" fn sub_callable(ctx: &mut Ctx<'_>, sub: u32) -> u32 {
-    let fault = ctx.check_sub(sub.checked_sub(1));
-    u32::from(!matches!(fault, Err(SubFault::Missing | SubFault::Method | SubFault::Recursion)))
+    u32::from(ctx.check_sub(sub.checked_sub(1)).is_ok())
 }
 
 /// Hashes the strings of one `hash_data(...)` and the separator after them.

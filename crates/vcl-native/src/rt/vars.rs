@@ -131,6 +131,22 @@ pub unsafe extern "C" fn set_header(ctx: &mut Ctx<'_>, http: u32, name: u32, val
     });
 }
 
+/// Sets a header to a concatenation, which is written to the workspace once.
+pub unsafe extern "C" fn set_header_parts(
+    ctx: &mut Ctx<'_>,
+    http: u32,
+    name: u32,
+    parts: *const Str<'_>,
+    count: u64,
+) {
+    guard(ctx, (), |ctx| {
+        let (http, name) = http_and_name(ctx, http, name)?;
+        // SAFETY: compiled code passes the list that it has just written.
+        let parts = unsafe { strands(parts, count) };
+        Ok(ctx.host.set_header_parts(http, name, parts)?)
+    });
+}
+
 pub extern "C" fn unset_header(ctx: &mut Ctx<'_>, http: u32, name: u32) {
     guard(ctx, (), |ctx| {
         let (http, name) = http_and_name(ctx, http, name)?;
@@ -138,12 +154,18 @@ pub extern "C" fn unset_header(ctx: &mut Ctx<'_>, http: u32, name: u32) {
     });
 }
 
-/// Sets or appends to a body. Undefined parts become `(null)`, as in Varnish.
-fn put_body(ctx: &mut Ctx<'_>, var: Var, append: bool, parts: &[Str<'_>]) -> Result<(), ModuleError> {
+/// Sets or appends to a body. `undefined` replaces undefined parts.
+fn put_body(
+    ctx: &mut Ctx<'_>,
+    var: Var,
+    append: bool,
+    parts: &[Str<'_>],
+    undefined: &[u8],
+) -> Result<(), ModuleError> {
     if let [one] = parts {
-        return Ok(ctx.host.set_body(var, append, one.get().unwrap_or(b"(null)"))?);
+        return Ok(ctx.host.set_body(var, append, one.get().unwrap_or(undefined))?);
     }
-    let whole: Vec<u8> = parts.iter().flat_map(|p| p.get().unwrap_or(b"(null)")).copied().collect();
+    let whole: Vec<u8> = parts.iter().flat_map(|p| p.get().unwrap_or(undefined)).copied().collect();
     Ok(ctx.host.set_body(var, append, &whole)?)
 }
 
@@ -156,16 +178,16 @@ pub unsafe extern "C" fn set_body(
 ) {
     // SAFETY: compiled code passes the list that it has just written.
     let parts = unsafe { strands(parts, count) };
-    guard(ctx, (), |ctx| put_body(ctx, var(code)?, append != 0, parts));
+    guard(ctx, (), |ctx| put_body(ctx, var(code)?, append != 0, parts, b""));
 }
 
-/// `synthetic(...)`: appends to the body of the current response.
+/// `synthetic(...)`: appends to the body of the current response. Undefined parts become `(null)`, as in Varnish.
 pub unsafe extern "C" fn synthetic(ctx: &mut Ctx<'_>, parts: *const Str<'_>, count: u64) {
     // SAFETY: compiled code passes the list that it has just written.
     let parts = unsafe { strands(parts, count) };
     guard(ctx, (), |ctx| {
         let backend = ctx.method() == Method::BackendError;
-        put_body(ctx, if backend { Var::BerespBody } else { Var::RespBody }, true, parts)
+        put_body(ctx, if backend { Var::BerespBody } else { Var::RespBody }, true, parts, b"(null)")
     });
 }
 

@@ -179,13 +179,13 @@ impl Interpreter<'_> {
             Stmt::SetBody { target, op, value, .. } => {
                 let content = match &value.kind {
                     ExprKind::Blob(bytes) => bytes.clone(),
-                    _ => self.body(value)?,
+                    _ => self.body(value, b"")?,
                 };
                 let done = self.host.set_body(*target, *op == SetOp::Add, &content);
                 self.host(done)
             }
             Stmt::Synthetic { value, .. } => {
-                let content = self.body(value)?;
+                let content = self.body(value, b"(null)")?;
                 let done = self.host.set_body(Var::RespBody, true, &content);
                 self.host(done)
             }
@@ -210,11 +210,11 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Returns the content for a body. Undefined parts become `(null)`.
-    fn body(&mut self, value: &Expr) -> Done<Vec<u8>> {
+    /// Returns the content for a body. `undefined` replaces undefined parts.
+    fn body(&mut self, value: &Expr, undefined: &[u8]) -> Done<Vec<u8>> {
         let mut whole = Vec::new();
         for part in parts(value) {
-            whole.extend(self.text(part)?.unwrap_or_else(|| b"(null)".to_vec()));
+            whole.extend(self.text(part)?.unwrap_or_else(|| undefined.to_vec()));
         }
         Ok(whole)
     }

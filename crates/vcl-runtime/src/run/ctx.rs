@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lacquer_shm::vsl::Tag;
 use lacquer_vcl::types::{Action, HttpId, Method};
 
-use super::Instance;
+use super::{ActiveSub, Instance};
 use crate::args::{Args, ModuleError};
 use crate::backend::BackendId;
 use crate::convert;
@@ -19,8 +19,9 @@ use crate::value::{NameRef, Str};
 
 pub use super::{Ctx, Suspend};
 
-/// Maximum nesting of dynamic calls. It limits the stack, and is far above the needs of programs.
-const MAX_DYNAMIC_CALLS: usize = 16;
+/// Maximum number of bytes of stack between the outermost dynamic call and the innermost one: half of a coroutine's
+/// stack. The other half is for the calls by name around them.
+const MAX_DYNAMIC_STACK: usize = 128 * 1024;
 
 impl<'a> Ctx<'a> {
     /// The bit of [`Ctx::trace`] that VCL changes by `req.trace`.
@@ -173,10 +174,15 @@ impl<'a> Ctx<'a> {
         if sub.allowed & (1 << self.host.method() as u32) == 0 {
             return Err(SubFault::Method);
         }
-        if self.active.contains(&index) || self.active.len() >= MAX_DYNAMIC_CALLS {
+        if self.active.iter().any(|sub| sub.index == index) {
             return Err(SubFault::Recursion);
         }
-        Ok(())
+        match self.active.first() {
+            Some(outermost) if outermost.frame.abs_diff(frame_address()) > MAX_DYNAMIC_STACK => {
+                Err(SubFault::Depth)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Calls a SUB value. If it returns an action, the caller's run ends with that action too.
@@ -189,11 +195,14 @@ impl<'a> Ctx<'a> {
                 return Err(format!("call to \"sub {name}{{}}\" not allowed from here").into());
             }
             Err(SubFault::Recursion) => return Err(format!("Recursive call to \"sub {name}{{}}\"").into()),
+            Err(SubFault::Depth) => {
+                return Err(format!("Calls nest too deeply for \"sub {name}{{}}\"").into());
+            }
         }
         let index = sub.unwrap_or_default();
         let code = self.vcl.sub(index);
         let code = code.ok_or("The program is not compiled yet")?;
-        self.active.push(index);
+        self.active.push(ActiveSub { index, frame: frame_address() });
         // SAFETY: the code is this instance's, and `vcl` lives for `'a`.
         let handling = unsafe { code(self) };
         self.active.pop();
@@ -292,6 +301,12 @@ fn wait<T>(suspend: &dyn Suspend, work: LocalFuture<'_, T>) -> Result<T, ModuleE
     result.ok_or_else(|| "The task has ended".into())
 }
 
+/// Returns an address in the current frame of the stack.
+fn frame_address() -> usize {
+    let here = 0_u8;
+    std::hint::black_box(&raw const here).addr()
+}
+
 /// The reason why a SUB value cannot be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubFault {
@@ -299,4 +314,6 @@ pub enum SubFault {
     /// The sub uses variables or actions that the current method does not have.
     Method,
     Recursion,
+    /// The stack has no room for another call.
+    Depth,
 }

@@ -44,8 +44,15 @@ pub struct Ctx<'a> {
     pub host: &'a mut dyn Host,
     pub vcl: &'a Instance,
     suspend: Option<Rc<dyn Suspend>>,
-    /// The running subs that can be called dynamically.
-    active: Vec<u32>,
+    /// The running subs that can be called dynamically, the outermost first.
+    active: Vec<ActiveSub>,
+}
+
+/// A running sub that can be called dynamically.
+struct ActiveSub {
+    index: u32,
+    /// An address in the frame of its call.
+    frame: usize,
 }
 
 /// A program with all its state at run time; shared by all threads.

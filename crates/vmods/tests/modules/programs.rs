@@ -50,6 +50,40 @@ fn evaluate(declarations: &str, cases: &[(&str, &str)]) {
     }
 }
 
+/// A client must not hide a text from a filter by one that is expensive to match.
+#[test]
+fn a_text_beyond_the_limits_of_matching_fails_the_request() {
+    for (statement, fault) in [
+        ("cookie.filter_re(\"^(a+)+$\");", "Regexp matching failed: match limit exceeded"),
+        ("cookie.keep_re(\"^(a+)+$\");", "Regexp matching failed: match limit exceeded"),
+        ("set req.http.y = cookie.get_re(\"^(a+)+$\");", "Regexp matching failed: match limit exceeded"),
+        ("header.remove(req.http.x, \"^(a+)+$\");", "Regexp matching failed: match limit exceeded"),
+        (
+            "set req.http.y = header.get(req.http.x, \"^(a+)+$\");",
+            "Regexp matching failed: match limit exceeded",
+        ),
+        ("header.regsub(req, \"(a+)+$\", \"\");", "regsub: Regexp matching returned -47"),
+        ("set req.http.y = f.apply(req.http.q);", "Regexp matching failed: match limit exceeded"),
+    ] {
+        let loaded = load(&format!(
+            "import cookie; import header; import querystring;
+             sub vcl_init {{ new f = querystring.filter(); f.add_regex(\"^(a+)+$\"); }}
+             sub vcl_recv {{ cookie.parse(req.http.cookie); {statement} return (hash); }}"
+        ));
+        let hostile = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab";
+        let headers = [
+            ("cookie", &*format!("{hostile}=1").leak()),
+            ("x", hostile),
+            ("q", &*format!("/?{hostile}").leak()),
+        ];
+        let (action, request) = recv(&loaded, &headers);
+        assert_eq!(action, Action::Fail, "{statement}");
+        let logged = request.logged();
+        let faults = logged.iter().filter(|line| line.starts_with("VCL_Error "));
+        assert_eq!(faults.collect::<Vec<_>>(), [&format!("VCL_Error {fault}")], "{statement}");
+    }
+}
+
 #[test]
 fn functions_of_std_return_their_values() {
     evaluate(
@@ -67,6 +101,9 @@ fn functions_of_std_return_their_values() {
             ("std.time(integer = 0)", "Thu, 01 Jan 1970 00:00:00 GMT"),
             ("std.ip(\"192.0.2.1:81\", \"0.0.0.0\", resolve = false)", "192.0.2.1"),
             ("std.port(std.ip(\"192.0.2.1:81\", resolve = false))", "81"),
+            ("std.ip(\"127.1\", resolve = false)", "127.0.0.1"),
+            ("std.ip(\"::1.2.3.4\", resolve = false)", "::1.2.3.4"),
+            ("std.port(std.ip(\"192.0.2.1:\", resolve = false))", "0"),
             ("std.ip(\"nonsense\", \"192.0.2.9\", resolve = false)", "192.0.2.9"),
             ("std.strftime(std.time(integer = 86400), \"%Y-%m-%d\")", "1970-01-02"),
             ("std.fnmatch(\"/a/*\", \"/a/b\")", "true"),
