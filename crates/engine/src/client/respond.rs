@@ -27,18 +27,18 @@ use crate::trailers::Trailers;
 
 pub(super) async fn send(req: &mut Req, source: &Source, mut plan: Plan, mut send_body: bool) {
     let carrier = req.client.tx.carrier();
-    settle_head(req, carrier);
     let trailers = req.response.trailers.take();
     if trailers.is_some() && send_body {
         leave_room_for_trailers(req, carrier, &mut plan);
     }
     let end = delivery::end(carrier, send_body, plan.length, req.request.http.version());
-    match end {
-        End::Chunked => {
-            req.resp_headers().add(h::TRANSFER_ENCODING, b"chunked");
-        }
-        End::Close => req.client.close = Some(SessClose::TxEof),
-        End::Head | End::Length | End::Stream => {}
+    if end == End::Close {
+        // Decided first, so that the head says so.
+        req.client.close = Some(SessClose::TxEof);
+    }
+    settle_head(req, carrier);
+    if end == End::Chunked {
+        req.resp_headers().add(h::TRANSFER_ENCODING, b"chunked");
     }
     let mut sink = open(req);
     let head_len = write_head(req, &mut sink, carrier, end);
