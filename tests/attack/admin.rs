@@ -1,7 +1,7 @@
 //! The admin listener under attack: strangers, pages of other sites, bombs, clients that are slow or do not read, and
 //! streams without number. Meanwhile traffic is served, and an operator is.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -285,6 +285,30 @@ fn streams_are_bounded_and_cost_traffic_nothing() {
         text.is_ok_and(|text| text.contains("\nlacquer_admin_streams 0\n"))
     };
     assert!(until(streams_left));
+}
+
+/// A request that is made after the head of a stream was received is in the stream.
+#[test]
+fn a_stream_shows_the_first_request_after_its_head() {
+    let _slot = shared_slot();
+    let (daemon, port) = start();
+    for number in 0..20 {
+        let mut stream = TcpStream::connect(port.address).expect("the operator is served");
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("sockets have timeouts");
+        let request = port.request("GET", "/api/v1/events?log=1", "");
+        stream.write_all(request.as_bytes()).expect("the operator is served");
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        assert!(lines.by_ref().any(|line| line.is_empty()), "no head");
+        let path = format!("/first/{number}");
+        assert_eq!(get(daemon.address, &path).expect("traffic is served").status, 200);
+        // Other events go on.
+        let begun = Instant::now();
+        let mut events = lines.take_while(|_| begun.elapsed() < Duration::from_secs(10));
+        assert!(events.any(|line| line.contains(&path)), "stream {number} misses its first request");
+        drop(events);
+        // Between streams, the log is not read.
+        std::thread::sleep(Duration::from_millis(150));
+    }
 }
 
 /// Returns the number of open connections, without the one that asks.

@@ -2,8 +2,8 @@
 //! it is. Correct origins lose little throughput by the precautions.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -220,4 +220,75 @@ fn one_connection_is_enough_for_responses_without_a_body() {
         assert!(took < Duration::from_secs(1), "request {n} took {took:?}");
     }
     assert_eq!(open.load(Ordering::Relaxed), 1, "connections beyond the limit");
+}
+
+/// A request as an origin received it: its first line, the length that its head states, and the length of its body.
+type Seen = (String, usize, usize);
+
+/// Records requests, and responds even if the body does not arrive.
+fn record(stream: &TcpStream, seen: &Mutex<Vec<Seen>>) -> Option<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+    let (mut input, mut output) = (BufReader::new(stream), stream);
+    loop {
+        let (mut head, mut line) = (Vec::new(), String::new());
+        while line != "\r\n" {
+            line.clear();
+            input.read_line(&mut line).ok().filter(|&n| n > 0)?;
+            head.push(line.to_ascii_lowercase());
+        }
+        let length = head.iter().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+        let (length, mut body) = (length.unwrap_or(0), Vec::new());
+        stream.set_read_timeout(Some(Duration::from_millis(500))).ok()?;
+        // Stops at the end of the time.
+        let _ = input.by_ref().take(length as u64).read_to_end(&mut body);
+        stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+        seen.lock().ok()?.push((head.swap_remove(0), length, body.len()));
+        output
+            .write_all(b"HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 2\r\n\r\nok")
+            .ok()?;
+    }
+}
+
+const ROLLBACK: &str = "
+import std;
+sub vcl_recv {
+    if (req.restarts > 0) { set req.http.X-Again = \"yes\"; }
+    if (req.url == \"/kept\") { std.cache_req_body(1KB); }
+    if (req.method == \"POST\") { return (pass); }
+}
+sub vcl_backend_fetch {
+    if (bereq.retries > 0 || bereq.http.X-Again) { std.rollback(bereq); return (fetch); }
+}
+sub vcl_backend_response { if (bereq.url != \"/restart\" && bereq.retries == 0) { return (retry); } }
+sub vcl_deliver { if (req.url == \"/restart\" && req.restarts == 0) { return (restart); } }
+";
+
+/// Promise: a request states the length of the body that follows, also after VCL has restored the client's head for an
+/// attempt without the client's body. Otherwise the origin would take the next request on the connection for the body.
+#[test]
+fn no_request_states_a_length_that_does_not_follow() {
+    let _slot = shared_slot();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let origin = listener.local_addr().expect("it is bound");
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let kept = seen.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let kept = kept.clone();
+            std::thread::spawn(move || record(&stream, &kept));
+        }
+    });
+    let daemon = Daemon::start(&vcl(origin, ROLLBACK), &[]);
+    let mut client = Client::connect(daemon.address).expect("connections are accepted");
+    let body = "x".repeat(200);
+    for (method, path) in [("GET", "/retry"), ("POST", "/restart"), ("POST", "/kept")] {
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n{body}");
+        assert_eq!(client.ask(&head).expect("a response arrives").status, 200, "{path}");
+        assert_eq!(client.get("/next").expect("a response arrives").body, b"ok", "{path}");
+    }
+    let seen = seen.lock().expect("no thread panics while it holds the lock");
+    // Each `GET /next` is retried, too.
+    assert_eq!(seen.len(), 12, "{seen:?}");
+    assert!(seen.iter().all(|(_, stated, received)| stated == received), "{seen:?}");
+    assert_eq!(seen.iter().filter(|(_, stated, _)| *stated == 200).count(), 3, "{seen:?}");
 }

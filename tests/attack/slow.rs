@@ -291,6 +291,36 @@ fn reads_nothing_of_many_streams(daemon: &Daemon) {
     assert!(daemon.logs(": Hit idle_send_timeout"), "over HTTP/2");
 }
 
+/// A client that reads steadily gets the whole body, although the system reports room for more only from time to time.
+#[test]
+fn steady_readers_get_the_whole_body() {
+    const BODY: usize = 7_000_000;
+    const STEP: usize = 100_000;
+    let _slot = shared_slot();
+    let (_origin, daemon) = start(&["-s", "malloc,64M", "-p", "idle_send_timeout=1"]);
+    let read = || {
+        let mut slow = daemon.connect();
+        slow.set_read_timeout(Some(MAX_WAIT)).unwrap();
+        slow.write_all(format!("GET /{BODY} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes())
+            .unwrap();
+        let (mut got, mut buffer) = (0, vec![0; STEP]);
+        loop {
+            thread::sleep(Duration::from_millis(150));
+            let mut step = 0;
+            while step < STEP {
+                match slow.read(&mut buffer[step..]) {
+                    Ok(n @ 1..) => step += n,
+                    _ => return got + step,
+                }
+            }
+            got += step;
+        }
+    };
+    let got = read();
+    assert!(got > BODY, "{got} bytes with the head");
+    assert!(!daemon.log_has("Hit idle_send_timeout"));
+}
+
 /// A client that reads nothing is disconnected after `idle_send_timeout`, and one that reads a little occasionally
 /// after `send_timeout`.
 #[test]

@@ -79,7 +79,7 @@ impl App {
             Action::OpenApi => Ok(Reply::json(200, &openapi::document())),
             Action::Metrics => self.metrics(accept).await,
             Action::Snapshot => self.snapshot().await,
-            Action::Events => self.events(values),
+            Action::Events => self.events(values).await,
             Action::Counters => self.counters(values).await,
             Action::Log => self.log(values).await,
             Action::Why => self.why(values).await,
@@ -166,11 +166,14 @@ impl App {
         }
     }
 
-    fn events(&self, values: &Values) -> Outcome {
+    async fn events(&self, values: &Values) -> Outcome {
         let permit = Arc::clone(&self.streams).try_acquire_owned();
         let permit = permit.map_err(|_| Reply::error(503, "there are too many streams of events"))?;
         let log = values.is_set("log").then(|| filter(values)).transpose()?;
-        let log = log.map(|filter| self.live_log.subscribe(filter));
+        let mut log = log.map(|filter| self.live_log.subscribe(filter));
+        if let Some(log) = &mut log {
+            log.begun().await;
+        }
         let events = events::stream(self.watch.subscribe(), self.lists.subscribe(), log);
         let content = Content::Events { events, _permit: permit };
         Ok(Reply { status: 200, media: "text/event-stream", content, fields: Vec::new() }

@@ -26,6 +26,8 @@ pub const COMMANDS: usize = 32;
 pub const COMMAND_TIME: Duration = Duration::from_secs(65);
 /// Lines of the live log that a stream gets in a second. The others are dropped and counted.
 pub const LINES: u32 = 100;
+/// The time for which the head of a stream waits until the log is read for it.
+pub const LOG_TIME: Duration = Duration::from_secs(1);
 /// Events that wait for a client that reads slowly.
 pub const QUEUE: usize = 128;
 /// The log is read for this long after somebody has last asked for metrics: longer than any interval of exports.

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use lacquer_inspect::log_line::{Filter, LogLine};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
+use tokio::sync::oneshot;
 
-use crate::limits::{LINES, QUEUE};
+use crate::limits::{LINES, LOG_TIME, QUEUE};
 
 /// The requests for one stream.
 struct Subscriber {
@@ -18,6 +19,8 @@ struct Subscriber {
     dropped: Arc<AtomicU64>,
     second: Instant,
     sent: u32,
+    /// Dropped as soon as the log is read for this stream.
+    begins: Option<oneshot::Sender<()>>,
 }
 
 /// The end of a stream that receives lines.
@@ -26,12 +29,28 @@ pub struct Subscription {
     pub lines: Receiver<Bytes>,
     /// The requests that it did not get.
     pub dropped: Arc<AtomicU64>,
+    begins: oneshot::Receiver<()>,
+}
+
+impl Subscription {
+    /// Waits until the log is read for this stream, which then misses no request, but not for long.
+    pub async fn begun(&mut self) {
+        // The sender is dropped, so the error is the message.
+        let _ = tokio::time::timeout(LOG_TIME, &mut self.begins).await;
+    }
+}
+
+#[derive(Default)]
+struct Streams {
+    subscribers: Vec<Subscriber>,
+    /// The log is read for streams, without a pause since it was last read.
+    is_read: bool,
 }
 
 /// All streams.
 #[derive(Default)]
 pub struct LiveLog {
-    all: Mutex<Vec<Subscriber>>,
+    all: Mutex<Streams>,
     /// The sum over all streams.
     dropped: AtomicU64,
 }
@@ -40,15 +59,18 @@ impl LiveLog {
     pub fn subscribe(&self, filter: Filter) -> Subscription {
         let (sender, lines) = channel(QUEUE);
         let dropped = Arc::<AtomicU64>::default();
+        let (begins, begun) = oneshot::channel();
+        let mut all = self.lock();
         let subscriber = Subscriber {
             filter,
             lines: sender,
             dropped: Arc::clone(&dropped),
             second: Instant::now(),
             sent: 0,
+            begins: (!all.is_read).then_some(begins),
         };
-        self.lock().push(subscriber);
-        Subscription { lines, dropped }
+        all.subscribers.push(subscriber);
+        Subscription { lines, dropped, begins: begun }
     }
 
     /// Returns the number of requests that streams did not get.
@@ -56,15 +78,25 @@ impl LiveLog {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Subscriber>> {
+    fn lock(&self) -> MutexGuard<'_, Streams> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets the streams that have ended. Returns whether there are any left.
     pub fn is_wanted(&self) -> bool {
         let mut all = self.lock();
-        all.retain(|subscriber| !subscriber.lines.is_closed());
-        !all.is_empty()
+        all.subscribers.retain(|subscriber| !subscriber.lines.is_closed());
+        let is_wanted = !all.subscribers.is_empty();
+        all.is_read &= is_wanted;
+        is_wanted
+    }
+
+    /// Records that the log was read for the streams, up to its end.
+    pub fn begun(&self) {
+        let mut all = self.lock();
+        if !std::mem::replace(&mut all.is_read, true) {
+            all.subscribers.iter_mut().for_each(|subscriber| subscriber.begins = None);
+        }
     }
 
     /// Gives a request to the streams. They are locked for it alone, so that a stream that begins does not wait.
@@ -72,7 +104,7 @@ impl LiveLog {
         let mut all = self.lock();
         let mut json: Option<Bytes> = None;
         let now = Instant::now();
-        for subscriber in all.iter_mut().filter(|subscriber| subscriber.filter.accepts(line)) {
+        for subscriber in all.subscribers.iter_mut().filter(|subscriber| subscriber.filter.accepts(line)) {
             if now.duration_since(subscriber.second) >= Duration::from_secs(1) {
                 (subscriber.second, subscriber.sent) = (now, 0);
             }

@@ -172,6 +172,9 @@ impl LogThread {
         let mut has_more = false;
         if is_live || self.watched.is_some() || self.exporter.is_some() {
             has_more = self.read(is_live);
+            if is_live {
+                self.live_log.begun();
+            }
             self.tend();
         } else {
             // The next one who is interested begins at the log's end.
@@ -218,6 +221,7 @@ mod tests {
     use super::*;
     use lacquer_inspect::log_line::Filter;
     use std::path::Path;
+    use std::task::{Context, Waker};
 
     const HIT: [(Tag, &str); 8] = [
         (Tag::Begin, "req 1 rxreq"),
@@ -229,6 +233,28 @@ mod tests {
         (Tag::Timestamp, "Process: 100.25 0.25 0.25"),
         (Tag::End, ""),
     ];
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_waits_until_the_log_is_read_for_it() {
+        let is_begun = |subscription: &mut crate::live_log::Subscription| {
+            std::pin::pin!(subscription.begun()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        };
+        let live_log = LiveLog::default();
+        assert!(!live_log.is_wanted());
+        let mut first = live_log.subscribe(Filter::default());
+        assert!(live_log.is_wanted() && !is_begun(&mut first));
+        live_log.begun();
+        assert!(is_begun(&mut first));
+        // The reader has a place in the log.
+        let mut second = live_log.subscribe(Filter::default());
+        assert!(is_begun(&mut second));
+        drop((first, second));
+        assert!(!live_log.is_wanted());
+        let mut third = live_log.subscribe(Filter::default());
+        assert!(!is_begun(&mut third));
+        // It does not wait for ever.
+        third.begun().await;
+    }
 
     #[test]
     fn each_consumer_gets_what_it_needs_of_one_reading() {

@@ -1,5 +1,8 @@
 //! The time limits for a client to receive its response.
 
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
 use lacquer_net::disconnect::DisconnectPolicy;
 use lacquer_sources::clock::{self, Instant};
 
@@ -14,6 +17,25 @@ pub struct SendLimits {
     pub idle: f64,
     /// The policy for detecting that a client is gone while its response waits for more of the body.
     pub disconnect: DisconnectPolicy,
+}
+
+/// The time between two looks at the send buffer of a socket that is full.
+pub const LOOK: Duration = Duration::from_millis(250);
+
+/// The send buffer of a full socket. The system reports room only once a third of the buffer is free, which takes longer
+/// than a limit if the client is slow. Meanwhile, fewer bytes in the buffer show that the client takes some.
+#[derive(Default)]
+pub struct SendBuffer {
+    queued: Option<usize>,
+}
+
+impl SendBuffer {
+    /// Returns whether the client has taken bytes since the last call.
+    pub fn has_drained(&mut self, socket: BorrowedFd<'_>) -> bool {
+        let now = lacquer_system::queued(socket);
+        let before = std::mem::replace(&mut self.queued, now);
+        matches!((before, now), (Some(before), Some(now)) if now < before)
+    }
 }
 
 /// The time limits of a response on a stream.
@@ -44,5 +66,36 @@ impl StreamLimits {
             Some(by) if by < idle => (by, "send_timeout"),
             _ => (idle, "idle_send_timeout"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_client_that_reads_drains_the_buffer() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        let mut client = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+        let (mut server, _) = listener.accept().expect("the client has connected");
+        server.set_nonblocking(true).expect("sockets can be non-blocking");
+        while server.write(&[0; 65536]).is_ok() {}
+        let mut buffer = SendBuffer::default();
+        assert!(!buffer.has_drained(server.as_fd()), "the first look has nothing to compare with");
+        client.set_read_timeout(Some(Duration::from_secs(5))).expect("sockets have timeouts");
+        let mut read = 0;
+        // The kernel tells the other side of room once there is enough of it.
+        while !buffer.has_drained(server.as_fd()) {
+            read += client.read(&mut [0; 65536]).expect("there are bytes");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(read > 0);
+        let idle = std::fs::File::open("/dev/null").expect("it can be opened");
+        let mut nothing = SendBuffer::default();
+        assert!(!nothing.has_drained(idle.as_fd()) && !nothing.has_drained(idle.as_fd()));
     }
 }

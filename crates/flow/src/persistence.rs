@@ -77,21 +77,30 @@ pub enum Sent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
     Nothing,
-    /// The connection closes for this reason, which replaces earlier ones.
+    /// The connection closes for this reason, which replaces earlier ones. A stream is reset.
     Close(SessClose),
     /// The stream ends with an error, so that the client does not take its bytes for the whole body.
     Abort,
 }
 
-/// Decides after a response was sent. `is_short` means that the response has fewer bytes than the range that was
-/// announced.
+/// The bytes that a response lacks of the length that its head has announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    Nothing,
+    OfBody,
+    OfRange,
+}
+
+/// Decides after a response was sent. A client that received a whole response with missing bytes would take those of the
+/// next response for them.
 #[inline]
-pub fn after_sending(carrier: Carrier, sent: Sent, is_short: bool) -> Consequence {
+pub fn after_sending(carrier: Carrier, sent: Sent, missing: Missing) -> Consequence {
     use Consequence::{Abort, Close, Nothing};
     match (carrier, sent) {
-        (_, Sent::Whole) | (Carrier::Connection, Sent::SourceFailed) if is_short => {
+        (_, Sent::Whole) | (Carrier::Connection, Sent::SourceFailed) if missing == Missing::OfRange => {
             Close(SessClose::RangeShort)
         }
+        (_, Sent::Whole) if missing == Missing::OfBody => Close(SessClose::TxError),
         // If the client of a stream is gone, the stream has ended already.
         (_, Sent::Whole) | (Carrier::Stream, Sent::ClientGone | Sent::ConnectionFailed) => Nothing,
         (Carrier::Connection, Sent::SourceFailed | Sent::PipelineFailed | Sent::ClientGone) => {
@@ -177,20 +186,23 @@ mod tests {
     fn failures_end_connections_or_streams() {
         use Consequence::{Abort, Close, Nothing};
         let table = [
-            // the result of sending, whether it is short: the consequence for a connection, and for a stream
-            ((Sent::Whole, false), Nothing, Nothing),
-            ((Sent::Whole, true), Close(RangeShort), Close(RangeShort)),
-            ((Sent::SourceFailed, false), Close(RemClose), Abort),
-            ((Sent::SourceFailed, true), Close(RangeShort), Abort),
-            ((Sent::PipelineFailed, false), Close(RemClose), Abort),
-            ((Sent::PipelineFailed, true), Close(RemClose), Abort),
-            ((Sent::ClientGone, true), Close(RemClose), Nothing),
-            ((Sent::ConnectionFailed, true), Close(TxError), Nothing),
+            // the result of sending, what is missing: the consequence for a connection, and for a stream
+            ((Sent::Whole, Missing::Nothing), Nothing, Nothing),
+            ((Sent::Whole, Missing::OfBody), Close(TxError), Close(TxError)),
+            ((Sent::Whole, Missing::OfRange), Close(RangeShort), Close(RangeShort)),
+            ((Sent::SourceFailed, Missing::Nothing), Close(RemClose), Abort),
+            ((Sent::SourceFailed, Missing::OfBody), Close(RemClose), Abort),
+            ((Sent::SourceFailed, Missing::OfRange), Close(RangeShort), Abort),
+            ((Sent::PipelineFailed, Missing::Nothing), Close(RemClose), Abort),
+            ((Sent::PipelineFailed, Missing::OfRange), Close(RemClose), Abort),
+            ((Sent::ClientGone, Missing::OfBody), Close(RemClose), Nothing),
+            ((Sent::ClientGone, Missing::OfRange), Close(RemClose), Nothing),
+            ((Sent::ConnectionFailed, Missing::OfRange), Close(TxError), Nothing),
         ];
-        for ((sent, is_short), connection, stream) in table {
+        for ((sent, missing), connection, stream) in table {
             for (carrier, expected) in [(Carrier::Connection, connection), (Carrier::Stream, stream)] {
-                let decided = after_sending(carrier, sent, is_short);
-                assert_eq!(decided, expected, "{carrier:?} {sent:?} {is_short}");
+                let decided = after_sending(carrier, sent, missing);
+                assert_eq!(decided, expected, "{carrier:?} {sent:?} {missing:?}");
             }
         }
         assert_eq!(after_response(None, false), None);

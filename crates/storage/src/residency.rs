@@ -4,6 +4,8 @@
 //! loaded ahead while there is memory to spare. Few other parts stay in memory, and none when the memory for parts is
 //! short.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -46,24 +48,26 @@ impl Part {
         self.start <= at && at - self.start < self.span.len() as u64
     }
 
-    fn is_awaited(&self, awaited: &[u64]) -> bool {
-        awaited.iter().any(|&at| self.has(at))
+    fn end(&self) -> u64 {
+        self.start + self.span.len() as u64
+    }
+
+    fn is_awaited(&self, awaited: &Awaited) -> bool {
+        awaited.range(self.start..self.end()).next().is_some()
     }
 
     /// Returns whether a delivery will soon need it.
-    fn is_next(&self, deliveries: &[Range]) -> bool {
-        let end = self.start + self.span.len() as u64;
-        deliveries.iter().any(|range| range.at < end && self.start < range.at.saturating_add(AHEAD))
+    fn is_next(&self, deliveries: &Deliveries) -> bool {
+        // A delivery needs it if less than `AHEAD` is before it.
+        let first = (self.start + 1).saturating_sub(AHEAD);
+        deliveries.range((first, 0)..(self.end(), 0)).next().is_some()
     }
 }
 
-/// The rest of a delivery.
-#[derive(Debug)]
-struct Range {
-    id: u64,
-    at: u64,
-    to: u64,
-}
+/// The number of readers that wait for the byte at each position.
+type Awaited = BTreeMap<u64, u32>;
+/// The end of each delivery, by the position of its next byte and its number.
+type Deliveries = BTreeMap<(u64, u64), u64>;
 
 #[derive(Debug, Default)]
 struct Loaded {
@@ -71,9 +75,8 @@ struct Loaded {
     parts: Vec<Part>,
     /// The beginning and end of each load in progress.
     loading: Vec<(u64, u64)>,
-    /// The positions of the bytes that readers wait for, one for each reader.
-    awaited: Vec<u64>,
-    deliveries: Vec<Range>,
+    awaited: Awaited,
+    deliveries: Deliveries,
     last_delivery: u64,
     /// The body is in the arena's list of bodies with parts.
     is_listed: bool,
@@ -91,14 +94,24 @@ impl Loaded {
         if !self.lacks(at, end) {
             return None;
         }
-        let needed =
-            self.deliveries.iter().filter(|range| range.at <= at && at < range.to).map(|range| range.to);
-        let end = needed.max().unwrap_or(end).min(end);
+        let end = self.needed(at, end).unwrap_or(end);
         let begins = self.parts.iter().map(|p| p.start).chain(self.loading.iter().map(|l| l.0));
         let next = begins.filter(|&start| start > at).min().unwrap_or(end);
         let length = LOAD.min(next.min(end) - at);
         self.loading.push((at, at + length));
         Some(length)
+    }
+
+    /// Returns the end of the longest delivery that needs the byte at `at`, or `end` if that is nearer.
+    fn needed(&self, at: u64, end: u64) -> Option<u64> {
+        let mut longest = None;
+        for (_, &to) in self.deliveries.range(..=(at, u64::MAX)).rev().filter(|&(_, &to)| to > at) {
+            longest = longest.max(Some(to.min(end)));
+            if to >= end {
+                break;
+            }
+        }
+        longest
     }
 
     fn end_loading(&mut self, from: u64) {
@@ -119,7 +132,7 @@ impl Loaded {
     /// Returns the first byte from `at` on that is neither in memory nor being loaded.
     fn first_lacking(&self, mut at: u64) -> u64 {
         loop {
-            let parts = self.parts.iter().map(|part| (part.start, part.start + part.span.len() as u64));
+            let parts = self.parts.iter().map(|part| (part.start, part.end()));
             let mut all = parts.chain(self.loading.iter().copied());
             match all.find(|&(from, to)| from <= at && at < to) {
                 Some((_, to)) => at = to,
@@ -194,14 +207,16 @@ impl Residency {
 
     /// Begins a reader's wait for the byte at `at`. The part with that byte stays in memory until the wait ends.
     pub(crate) fn begin_wait(&self, at: u64) {
-        self.loaded.lock().awaited.push(at);
+        *self.loaded.lock().awaited.entry(at).or_default() += 1;
     }
 
     /// Ends a reader's wait for the byte at `at`.
     pub(crate) fn end_wait(&self, at: u64) {
-        let mut loaded = self.loaded.lock();
-        if let Some(index) = loaded.awaited.iter().position(|&awaited| awaited == at) {
-            loaded.awaited.swap_remove(index);
+        if let Entry::Occupied(mut readers) = self.loaded.lock().awaited.entry(at) {
+            *readers.get_mut() -= 1;
+            if *readers.get() == 0 {
+                readers.remove();
+            }
         }
     }
 
@@ -210,20 +225,21 @@ impl Residency {
         let mut loaded = self.loaded.lock();
         loaded.last_delivery += 1;
         let id = loaded.last_delivery;
-        loaded.deliveries.push(Range { id, at, to });
+        loaded.deliveries.insert((at, id), to);
         id
     }
 
-    /// Records that the bytes before `at` were sent.
-    pub(crate) fn advance_delivery(&self, id: u64, at: u64) {
+    /// Records that a delivery, whose next byte was that at `before`, has sent the bytes before `at`.
+    pub(crate) fn advance_delivery(&self, id: u64, before: u64, at: u64) {
         let mut loaded = self.loaded.lock();
-        if let Some(range) = loaded.deliveries.iter_mut().find(|range| range.id == id) {
-            range.at = at;
+        if let Some(to) = loaded.deliveries.remove(&(before, id)) {
+            loaded.deliveries.insert((at, id), to);
         }
     }
 
-    pub(crate) fn end_delivery(&self, id: u64) {
-        self.loaded.lock().deliveries.retain(|range| range.id != id);
+    /// Ends a delivery whose next byte is that at `at`.
+    pub(crate) fn end_delivery(&self, id: u64, at: u64) {
+        self.loaded.lock().deliveries.remove(&(at, id));
     }
 
     /// Starts to load the bytes behind those that a delivery at `at` has in memory or that are being loaded, if there is
@@ -342,4 +358,60 @@ fn allocate_less(arena: &Arc<Arena>, wanted: usize) -> Option<SpanWriter> {
     let sizes = [longest, arena.max_small(), LOAD_LEAST];
     let mut fitting = sizes.into_iter().filter(|&size| size > 0).map(|size| size.min(wanted));
     fitting.find_map(|size| SpanWriter::for_part(arena, size).ok())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Nowhere;
+
+    impl Extent for Nowhere {
+        fn load(&self, _: Load) {}
+    }
+
+    /// With a search among all readers for each of them, this takes several times as long.
+    #[test]
+    fn many_readers_of_a_body_cost_little_each() {
+        const READERS: u64 = if cfg!(miri) { 100 } else { 60_000 };
+        let residency = Residency::whole(Box::new(Nowhere));
+        let begun = Instant::now();
+        let ids: Vec<u64> = (0..READERS).map(|n| residency.begin_delivery(n, u64::MAX)).collect();
+        (0..READERS).for_each(|n| residency.begin_wait(n));
+        for (at, &id) in (0..).zip(&ids) {
+            residency.advance_delivery(id, at, at + 10);
+            residency.end_wait(at);
+            assert_eq!(residency.loaded.lock().needed(at + 10, 1 << 40), Some(1 << 40));
+        }
+        for (at, &id) in (0..).zip(&ids) {
+            residency.end_delivery(id, at + 10);
+        }
+        let loaded = residency.loaded.lock();
+        assert!(loaded.awaited.is_empty() && loaded.deliveries.is_empty());
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn waits_are_counted_and_the_longest_delivery_counts() {
+        let residency = Residency::whole(Box::new(Nowhere));
+        residency.begin_wait(7);
+        residency.begin_wait(7);
+        residency.end_wait(7);
+        residency.end_wait(8);
+        assert_eq!(residency.loaded.lock().awaited, BTreeMap::from([(7, 1)]));
+        residency.end_wait(7);
+        assert!(residency.loaded.lock().awaited.is_empty());
+        let long = residency.begin_delivery(10, 900);
+        let short = residency.begin_delivery(20, 50);
+        let needed = |at, end| residency.loaded.lock().needed(at, end);
+        assert_eq!([needed(9, 1000), needed(10, 1000), needed(30, 1000)], [None, Some(900), Some(900)]);
+        assert_eq!([needed(30, 40), needed(900, 1000)], [Some(40), None]);
+        residency.advance_delivery(long, 10, 60);
+        assert_eq!([needed(30, 1000), needed(55, 1000), needed(60, 1000)], [Some(50), None, Some(900)]);
+        residency.end_delivery(short, 20);
+        assert_eq!(needed(30, 1000), None);
+    }
 }

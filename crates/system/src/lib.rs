@@ -80,6 +80,15 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> Option<TcpInfo> {
     })
 }
 
+/// Returns the number of bytes in the send buffer of a socket that the peer has not taken yet, or `None` if it is no
+/// socket.
+pub fn queued(fd: BorrowedFd<'_>) -> Option<usize> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: for TIOCOUTQ, the kernel writes one integer.
+    let failed = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+    if failed == 0 { usize::try_from(count).ok() } else { None }
+}
+
 /// Limits the send rate of a connection, in kilobytes per second. Returns whether the kernel supports it.
 pub fn set_pace(fd: BorrowedFd<'_>, kilobytes: i64) -> bool {
     let Some(pace) = kilobytes.checked_mul(1024).and_then(|bytes| u32::try_from(bytes).ok()) else {

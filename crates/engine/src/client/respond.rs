@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use lacquer_deliver::{Head, MessageHead, ResponseSink, SendError, Sink, Source};
 use lacquer_flow::delivery::{self, End};
-use lacquer_flow::persistence::{self, Carrier, Consequence, Sent};
+use lacquer_flow::persistence::{self, Carrier, Consequence, Missing, Sent};
 use lacquer_flow::upgrade;
 use lacquer_http::header_table::{self as h, HeaderName};
 use lacquer_http::{Message, SessClose, Workspace, h1};
@@ -27,18 +27,18 @@ use crate::trailers::Trailers;
 
 pub(super) async fn send(req: &mut Req, source: &Source, mut plan: Plan, mut send_body: bool) {
     let carrier = req.client.tx.carrier();
-    settle_head(req, carrier);
     let trailers = req.response.trailers.take();
     if trailers.is_some() && send_body {
         leave_room_for_trailers(req, carrier, &mut plan);
     }
     let end = delivery::end(carrier, send_body, plan.length, req.request.http.version());
-    match end {
-        End::Chunked => {
-            req.resp_headers().add(h::TRANSFER_ENCODING, b"chunked");
-        }
-        End::Close => req.client.close = Some(SessClose::TxEof),
-        End::Head | End::Length | End::Stream => {}
+    if end == End::Close {
+        // Decided first, so that the head says so.
+        req.client.close = Some(SessClose::TxEof);
+    }
+    settle_head(req, carrier);
+    if end == End::Chunked {
+        req.resp_headers().add(h::TRANSFER_ENCODING, b"chunked");
     }
     let mut sink = open(req);
     let head_len = write_head(req, &mut sink, carrier, end);
@@ -49,7 +49,7 @@ pub(super) async fn send(req: &mut Req, source: &Source, mut plan: Plan, mut sen
     if let Some(trailers) = trailers {
         follow_with(&mut sink, source, trailers);
     }
-    let wanted = plan.length.filter(|_| plan.ranged);
+    let (length, is_range) = (plan.length, plan.ranged);
     let result = if !send_body {
         sink.end().await
     } else if plan.needs_pipeline() {
@@ -69,10 +69,22 @@ pub(super) async fn send(req: &mut Req, source: &Source, mut plan: Plan, mut sen
     if let Some(limit) = sink.limit_hit() {
         req.log_error(&format!("Hit {limit}"));
     }
-    let is_short = send_body && wanted.is_some_and(|n| sent.body < n);
-    match persistence::after_sending(carrier, outcome(req, carrier, result, head_len), is_short) {
+    let missing = match length {
+        Some(length) if send_body && sent.body < length => {
+            if is_range {
+                Missing::OfRange
+            } else {
+                Missing::OfBody
+            }
+        }
+        _ => Missing::Nothing,
+    };
+    match persistence::after_sending(carrier, outcome(req, carrier, result, head_len), missing) {
         Consequence::Nothing => {}
-        Consequence::Close(reason) => fail(req, reason, end),
+        Consequence::Close(reason) => {
+            sink.abort();
+            fail(req, reason, end);
+        }
         Consequence::Abort => sink.abort(),
     }
     req.task.return_output(sink.into_buffer());

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use lacquer_cache::{BodyState, Object, flag};
 use lacquer_flow::Lifetime;
 use lacquer_flow::rfc9111::control::CDN_CACHE_CONTROL;
-use lacquer_flow::transfer;
 use lacquer_flow::validation::{self, NotModified, Validated};
 use lacquer_http::h1::Framing;
 use lacquer_http::{
@@ -26,9 +25,9 @@ use super::parts::{
     Attempt, Completion, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
 };
 use super::upgraded::Wanted;
+use super::upload::describe_no_body;
 use super::{Fetch, Mode, completion, gone, response, stale, upgrade};
 use crate::client::Req;
-use crate::logged::Logged;
 use crate::notes::Observation;
 use crate::task::{Task, TaskBuffers, TaskContext};
 use crate::transaction_buffers::TransactionBuffers;
@@ -268,16 +267,6 @@ fn settle(f: &mut Fetch) {
         upgrade::settle(f);
     }
     completion::settle(f);
-}
-
-/// Sets the headers of a request without a body. A method that usually has one gets a length (RFC 9110 section 8.6).
-fn describe_no_body(headers: &mut Logged<'_>) {
-    if !transfer::usually_has_body(headers.message.method(headers.ws)) {
-        headers.unset(h::CONTENT_LENGTH);
-    } else if !headers.message.value_is(headers.ws, h::CONTENT_LENGTH, b"0") {
-        headers.unset(h::CONTENT_LENGTH);
-        headers.add(h::CONTENT_LENGTH, b"0");
-    }
 }
 
 /// Adds a missing `Date`, joins the lines of list headers, and sets the lifetimes from the headers.

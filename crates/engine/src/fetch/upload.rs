@@ -5,16 +5,19 @@ use std::io;
 use lacquer_cache::Object;
 use lacquer_deliver::Pace;
 use lacquer_filters::{Chain, Filter, Gunzip, STEP_MAX};
+use lacquer_flow::transfer;
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
 use lacquer_http::trailers::{self, RequestTrailers};
 use lacquer_http::{fixed_text_table, header_table as h};
 use lacquer_params::Params;
 use lacquer_shm::Tag;
+use lacquer_shm::vsl::text;
 
 use super::Fetch;
 use super::connection::{OriginConnection, Outgoing};
 use super::early::{Sent, Until, send_unless_answered};
 use crate::emulated::workspace_costs;
+use crate::logged::Logged;
 use crate::req_body::{BodyError, ReqBody};
 
 /// The state of sending a body to the origin.
@@ -131,6 +134,11 @@ impl Fetch {
         if !has_body {
             // An earlier attempt, whose body VCL has unset since, may have declared a chunked body.
             self.bereq_headers().unset(h::TRANSFER_ENCODING);
+            // A rollback restores the length of the client's body.
+            let (http, ws) = (&self.request.http, self.task.ws());
+            if http.has(ws, h::CONTENT_LENGTH) && !http.value_is(ws, h::CONTENT_LENGTH, b"0") {
+                describe_no_body(&mut self.bereq_headers());
+            }
         }
         let has_coding = self.request.http.has(self.task.ws(), h::TRANSFER_ENCODING);
         // An earlier attempt may have declared a chunked body.
@@ -144,8 +152,29 @@ impl Fetch {
             } else if !has_coding {
                 headers.add(h::TRANSFER_ENCODING, b"chunked");
             }
+        } else if has_body {
+            self.describe_length();
         }
         Some(upload)
+    }
+
+    /// Makes `Content-Length` that of the body, which a rollback may have replaced. Nothing else describes the end of the
+    /// body.
+    fn describe_length(&mut self) {
+        let length = match (&self.request.cached_body, &self.request.body) {
+            (Some(body), _) => Some(body.body_len()),
+            (None, body) => body.as_ref().and_then(|body| body.announced()),
+        };
+        let Some(length) = length else { return };
+        let mut digits = [0; text::MAX];
+        let length = text::digits(length, &mut digits);
+        let (http, ws) = (&self.request.http, self.task.ws());
+        if !http.value_is(ws, h::CONTENT_LENGTH, length) || http.has(ws, h::TRANSFER_ENCODING) {
+            let mut headers = self.bereq_headers();
+            headers.unset(h::TRANSFER_ENCODING);
+            headers.unset(h::CONTENT_LENGTH);
+            headers.add(h::CONTENT_LENGTH, length);
+        }
     }
 
     /// Creates the filters in `bereq.filters`. They have no effect without a body. Returns false, with the reason in
@@ -274,6 +303,16 @@ impl Fetch {
     pub(super) fn begin_forwarding(&mut self) {
         self.retries.forbidden = Some("req.body not cached");
         self.waiter.events.reads_body.set(true);
+    }
+}
+
+/// Sets the headers of a request without a body. A method that usually has one gets a length (RFC 9110 section 8.6).
+pub fn describe_no_body(headers: &mut Logged<'_>) {
+    if !transfer::usually_has_body(headers.message.method(headers.ws)) {
+        headers.unset(h::CONTENT_LENGTH);
+    } else if !headers.message.value_is(headers.ws, h::CONTENT_LENGTH, b"0") {
+        headers.unset(h::CONTENT_LENGTH);
+        headers.add(h::CONTENT_LENGTH, b"0");
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use lacquer_net::{ClientSocket, FilePart, PeerState, advance};
 use lacquer_sources::clock::{self, Instant};
 use lacquer_storage::FileRange;
 
-use crate::send_limits::SendLimits;
+use crate::send_limits::{LOOK, SendBuffer, SendLimits};
 use crate::trailers::Trailers;
 
 enum BodyFrame {
@@ -142,12 +143,24 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits for progress of the client, within the limits.
+    /// Waits for progress of the client, within the limits. Bytes that the client takes from the full send buffer of its
+    /// socket are progress, too.
     async fn in_time(&mut self, progress: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-        let (most, limit) = self.longest_wait();
-        match tokio::time::timeout(most, progress).await {
-            Ok(done) => done,
-            Err(_) => Err(self.late(limit)),
+        let (tx, mut progress) = (self.tx.clone(), pin!(progress));
+        let (mut most, mut limit) = self.longest_wait();
+        let mut buffer = SendBuffer::default();
+        loop {
+            let step = most.min(LOOK);
+            if let Ok(done) = tokio::time::timeout(step, progress.as_mut()).await {
+                return done;
+            }
+            most -= step;
+            if buffer.has_drained(tx.as_fd()) {
+                (most, limit) = self.longest_wait();
+            }
+            if most.is_zero() {
+                return Err(self.late(limit));
+            }
         }
     }
 

@@ -124,6 +124,20 @@ fn errors_in_markup_are_reported() {
     assert_eq!(errors("<esi:include src='https://h/x'/>"), [format!("WARN after 0 {https}")]);
 }
 
+/// A control character would be sent to an origin in the first line of a request.
+#[test]
+fn control_characters_in_a_source_are_refused() {
+    let control = "ERR after 4 ESI 1.0 <esi:include> has a control character in src= attribute";
+    let whitespace = "ERR after 4 ESI 1.0 <esi:include> has whitespace in src= attribute";
+    for c in (0..=0x20).chain([0x7f]) {
+        let page = format!("<a/><esi:include src=\"/a{}b\"/>c", char::from(c));
+        let expected = if b" \t\r\n".contains(&c) { whitespace } else { control };
+        assert_eq!(errors(&page), [expected], "{c}");
+        assert!(!seen(&page).contains('['), "{c}");
+    }
+    assert_eq!(seen("<a/><esi:include src='/a%00\u{e9}~'/>"), "<a/>[/a%00\u{e9}~ !]");
+}
+
 #[test]
 fn the_program_does_not_depend_on_the_pieces() {
     let body = b"\xeb\xbb\xbf<html><!--esi a - -- b<esi:include src='/1' onerror='continue'/>---><!-- c -- d\

@@ -130,11 +130,15 @@ impl<P: Packer> Parser<P> {
         if self.tag.src.take().is_some() {
             return self.tag_error("ESI 1.0 <esi:include> has multiple src= attributes");
         }
-        let src = until_nul(&self.tag.value);
+        let src = &self.tag.value;
         if src.iter().any(|&c| words::is_blank(c)) {
             return self.tag_error("ESI 1.0 <esi:include> has whitespace in src= attribute");
         }
-        self.tag.src = Some(src.to_vec());
+        // No target of a request may contain them.
+        if src.iter().any(|&c| c.is_ascii_control()) {
+            return self.tag_error("ESI 1.0 <esi:include> has a control character in src= attribute");
+        }
+        self.tag.src = Some(src.clone());
     }
 
     fn tag_ends(&mut self) {
