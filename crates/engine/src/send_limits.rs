@@ -83,14 +83,14 @@ mod tests {
         let mut client = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
         let (mut server, _) = listener.accept().expect("the client has connected");
         server.set_nonblocking(true).expect("sockets can be non-blocking");
-        while server.write(&[0; 65536]).is_ok() {}
+        while server.write(&[0; 16_000]).is_ok() {}
         let mut buffer = SendBuffer::default();
         assert!(!buffer.has_drained(server.as_fd()), "the first look has nothing to compare with");
         client.set_read_timeout(Some(Duration::from_secs(5))).expect("sockets have timeouts");
         let mut read = 0;
         // The kernel tells the other side of room once there is enough of it.
         while !buffer.has_drained(server.as_fd()) {
-            read += client.read(&mut [0; 65536]).expect("there are bytes");
+            read += client.read(&mut [0; 16_000]).expect("there are bytes");
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(read > 0);

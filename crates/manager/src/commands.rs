@@ -107,8 +107,8 @@ impl Manager {
             "vcl.discard" => self.vcl_discard(args).into(),
             "vcl.label" => self.vcl_label(&args[0], &args[1]).into(),
             "vcl.list" if self.running() => {
-                let argv = words.iter().map(|word| word.as_bytes().to_vec()).collect();
-                self.request(Request::Cli { argv })
+                let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+                self.request(Request::Cli { argv: words })
             }
             "vcl.list" if json => in_envelope(&self.catalogue.list_json()),
             "vcl.list" => Reply::ok(self.catalogue.list()),

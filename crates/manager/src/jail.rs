@@ -71,7 +71,7 @@ fn unix(arguments: &[String]) -> Outcome<Ids> {
         Some(manager) => manager,
         None => known(DEFAULT_USER)?,
     };
-    ids(manager, worker)
+    ids(&manager, worker)
 }
 
 /// Returns the user for a numeric id without a name. Its group has the same number.
@@ -97,16 +97,16 @@ fn credentials(user: &User) -> Credentials {
     Credentials { uid: user.uid, gid: user.gid, groups }
 }
 
-fn ids(manager: User, worker: Option<User>) -> Outcome<Ids> {
+fn ids(manager: &User, worker: Option<User>) -> Outcome<Ids> {
     // A user without a name has no group that another user could share.
-    let worker = worker.or_else(|| users::user(DEFAULT_WORK_USER).filter(|_| is_named(&manager)));
+    let worker = worker.or_else(|| users::user(DEFAULT_WORK_USER).filter(|_| is_named(manager)));
     if let Some(worker) = worker.as_ref().filter(|worker| worker.gid != manager.gid) {
         return Err(Fault::usage(format!(
             "Unix jail: user {} and {} have different login groups",
             manager.name, worker.name
         )));
     }
-    let manager = credentials(&manager);
+    let manager = credentials(manager);
     let worker = worker.map_or_else(|| manager.clone(), |worker| credentials(&worker));
     Ok(Ids { manager, worker, own_gid: getgid() })
 }
@@ -149,7 +149,7 @@ impl Jail {
         }
         let ids = match users::user(DEFAULT_USER) {
             Some(manager) => {
-                ids(manager, None).map_err(|fault| Fault::plain(format!("{}\n{REMEDY}", fault.text())))?
+                ids(&manager, None).map_err(|fault| Fault::plain(format!("{}\n{REMEDY}", fault.text())))?
             }
             None => fallback_ids(),
         };
@@ -265,7 +265,7 @@ mod tests {
         let fallback_ids = fallback_ids();
         assert_ne!(fallback_ids.manager.uid, fallback_ids.worker.uid);
         assert_eq!(fallback_ids.manager.gid, fallback_ids.worker.gid);
-        let alone = numeric("1234").and_then(|user| ids(user, None).ok());
+        let alone = numeric("1234").and_then(|user| ids(&user, None).ok());
         let alone = alone.map(|ids| ids.worker);
         assert_eq!(alone, Some(Credentials { uid: 1234, gid: 1234, groups: vec![1234] }));
     }

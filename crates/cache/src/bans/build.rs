@@ -105,15 +105,15 @@ fn pattern(bytes: &[u8]) -> Cow<'_, str> {
     let mut text = String::new();
     let (mut is_quoted, mut follows_backslash) = (false, false);
     for &byte in bytes {
-        if !byte.is_ascii() {
+        if byte.is_ascii() {
+            text.push(char::from(byte));
+        } else {
             if follows_backslash && !is_quoted {
                 // The backslash stands for nothing: the byte is an ordinary character.
                 text.pop();
             }
             let (end, begin) = if is_quoted { ("\\E", "\\Q") } else { ("", "") };
             let _ = write!(text, "{end}\\x{byte:02x}{begin}");
-        } else {
-            text.push(char::from(byte));
         }
         if is_quoted {
             is_quoted = !(follows_backslash && byte == b'E');

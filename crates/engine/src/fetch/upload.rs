@@ -163,7 +163,7 @@ impl Fetch {
     fn describe_length(&mut self) {
         let length = match (&self.request.cached_body, &self.request.body) {
             (Some(body), _) => Some(body.body_len()),
-            (None, body) => body.as_ref().and_then(|body| body.announced()),
+            (None, body) => body.as_ref().and_then(ReqBody::announced),
         };
         let Some(length) = length else { return };
         let mut digits = [0; text::MAX];
