@@ -6,7 +6,7 @@ use std::rc::Rc;
 use lacquer_cache::{BodyState, Chunk, Object, Read};
 use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink};
 use lacquer_flow::delivery::End;
-use lacquer_h2::frame::{self, FrameHeader, Kind, flag as frame_flag};
+use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
 use lacquer_h2::{Error, Reason, response};
 
 use super::sending::{Begun, Turn};
@@ -87,10 +87,7 @@ impl StreamSender {
             self.ended = true;
             self.stream.uncount_open();
         }
-        let max = conn.max_frame();
-        conn.queue(|out| {
-            frame::write_headers(out, self.stream.id(), ends, max, |out| out.extend_from_slice(&self.block));
-        });
+        conn.queue_block(self.stream.id(), ends, |out| out.extend_from_slice(&self.block));
         self.sent.head = self.block.len() as u64;
         self.head = None;
         Ok(())
@@ -225,11 +222,8 @@ impl StreamSender {
     fn queue_end(&self) {
         let trailers = self.trailers.as_deref().map_or(&[][..], Trailers::lines);
         if !trailers.is_empty() {
-            let (id, max) = (self.stream.id(), self.stream.conn().max_frame());
-            self.stream.conn().queue(|out| {
-                frame::write_headers(out, id, true, max, |out| response::write_trailers(out, trailers));
-            });
-            return;
+            let write = |out: &mut Vec<u8>| response::write_trailers(out, trailers);
+            return self.stream.conn().queue_block(self.stream.id(), true, write);
         }
         let header = FrameHeader::new(Kind::Data, frame_flag::END_STREAM, self.stream.id(), 0);
         self.stream.conn().queue(|out| out.extend_from_slice(&header.bytes()));
@@ -249,6 +243,12 @@ impl StreamSender {
         }
         let mut gathered = std::mem::take(&mut self.gathered);
         let sent = self.body(&gathered, end).await;
+        gathered.clear();
+        self.gathered = gathered;
+        sent
+    }
+}
+
 /// Writes frames for as much of the data as the windows allow and the socket accepts. Takes credit for these frames only,
 /// because the request may end before they are sent. Also returns whether they end the stream. Returns `None` if other
 /// streams have used the connection's window meanwhile.
@@ -267,12 +267,6 @@ fn begin<'c>(
     stream.return_window(taken - begun.len);
     let has_ended = ends && begun.len == taken;
     Ok(Some((begun, has_ended)))
-}
-
-        gathered.clear();
-        self.gathered = gathered;
-        sent
-    }
 }
 
 /// Returns the next chunk of a stored body, and whether the response ends with it. Returns `None` if it is not in

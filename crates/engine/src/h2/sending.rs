@@ -5,6 +5,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 use lacquer_h2::frame::{self, FrameHeader, Kind};
+use lacquer_h2::hpack::encode;
 use lacquer_h2::{Error, Reason};
 use lacquer_net::ClientSocket;
 use lacquer_shm::Tag;
@@ -110,6 +111,19 @@ impl Conn {
     /// Returns the largest frame payload that the client accepts.
     pub fn max_frame(&self) -> usize {
         (self.client_settings().max_frame_size as usize).max(1)
+    }
+
+    /// Queues a header block. It begins with the size of the header table, if the client has made that smaller.
+    pub fn queue_block(&self, stream: u32, ends: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let (max, empties_table) = (self.max_frame(), self.take_smaller_table());
+        self.queue(|out| {
+            frame::write_headers(out, stream, ends, max, |out| {
+                if empties_table {
+                    encode::empty_table(out);
+                }
+                write(out);
+            });
+        });
     }
 
     /// Returns whether so many bytes wait to be sent that no more should be added.

@@ -10,7 +10,7 @@ use crate::error_table::{Error, Reason};
 use crate::fault::Fault;
 use crate::flow::{INITIAL_WINDOW, MAX_WINDOW, ReceiveWindow, SendWindow};
 use crate::frame::{self, FrameHeader, Kind, flag};
-use crate::hpack::{Decoder, integer};
+use crate::hpack::{Decoder, encode};
 use crate::response;
 use crate::settings::Settings;
 
@@ -62,7 +62,7 @@ impl Server {
     /// Begins a header block, with the size of the table if that has to be announced.
     fn begin_block(&self, block: &mut Vec<u8>) {
         if self.empties_table {
-            integer::write(block, 5, 0x20, 0);
+            encode::empty_table(block);
         }
     }
 }
