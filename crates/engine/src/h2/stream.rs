@@ -172,8 +172,12 @@ impl Stream {
         !self.counted.get()
     }
 
-    /// Ends the stream when its request ends. A fetch that still forwards the body gets an error.
+    /// Ends the stream when its request ends. A client that still sends its body is told that the rest is not needed (RFC
+    /// 9113 section 8.1). A fetch that still forwards the body gets an error.
     pub fn close(&self) {
+        if self.is_answered() && self.error().is_none() && !self.has_ended() {
+            self.conn.reset_stream(self.id, Error::Stream(Reason::NoError));
+        }
         self.uncount_open();
         self.fail(Error::Stream(Reason::StreamClosed));
         self.received.borrow_mut().take();

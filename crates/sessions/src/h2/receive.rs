@@ -215,8 +215,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the stream state that applies to a frame. The last stream that this side reset counts as open, because
-    /// the client may have sent frames before it received the reset.
+    /// Returns the stream state that applies to a frame. The last streams that this side reset count as open, because the
+    /// client may have sent frames before it received the reset.
     fn state_of(&self, id: u32, stream: Option<&Stream>) -> Option<State> {
         match stream {
             Some(stream) if stream.is_cancelled() => Some(State::Closed),
