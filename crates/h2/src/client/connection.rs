@@ -121,9 +121,17 @@ impl Connection {
 
     // The state.
 
-    /// Returns whether a further stream can be opened, in addition to `reserved` others.
+    /// Returns whether a further stream can be opened, in addition to `reserved` others. A server that does not read gets
+    /// no further requests.
     pub fn has_room_for(&self, reserved: u32) -> bool {
-        self.is_open() && self.streams.len() as u64 + u64::from(reserved) < u64::from(self.most_streams())
+        let has_room = |streams: usize| streams as u64 + u64::from(reserved) < u64::from(self.most_streams());
+        let has_stream = has_room(self.streams.len()) || has_room(self.used_streams().count());
+        self.is_open() && has_stream && self.out.len() < MAX_OUTPUT
+    }
+
+    /// Returns the streams whose responses are not released. The others only lack their ends.
+    fn used_streams(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.values().filter(|stream| !stream.is_released)
     }
 
     fn most_streams(&self) -> u32 {
@@ -143,6 +151,11 @@ impl Connection {
     /// Returns why the connection has ended.
     pub fn end(&self) -> Option<&Failure> {
         self.end.as_ref()
+    }
+
+    /// Returns whether streams are in use. Those that only lack their ends do not count.
+    pub fn is_in_use(&self) -> bool {
+        self.used_streams().next().is_some()
     }
 
     /// Returns the number of streams that were opened.
@@ -183,6 +196,7 @@ impl Connection {
         self.server.begin_block(&mut block);
         request.write(&mut block)?;
         if !self.write_block(id, &block, request.ends) {
+        self.make_room();
             return Err(Refused("the head is longer than the origin accepts"));
         }
         let window = self.server.settings.initial_window_size;
@@ -196,6 +210,15 @@ impl Connection {
         let server = &mut self.server;
         if block.len() as u64 > u64::from(server.settings.max_header_list_size).saturating_mul(2) {
             return false;
+    /// Resets the oldest streams that only lack their ends, which a server may never send, until it accepts another.
+    fn make_room(&mut self) {
+        while self.streams.len() as u64 >= u64::from(self.most_streams())
+            && let Some((&id, _)) = self.streams.iter().find(|(_, stream)| stream.is_released)
+        {
+            self.reset(id, Reason::Cancel, Failure::Closed);
+        }
+    }
+
         }
         server.empties_table = false;
         let max = (server.settings.max_frame_size as usize).min(MAX_FRAME as usize);

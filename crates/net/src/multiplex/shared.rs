@@ -120,6 +120,6 @@ impl State {
     }
 
     pub fn is_in_use(&self) -> bool {
-        self.reserved > 0 || self.protocol.streams() > 0
+        self.reserved > 0 || self.protocol.is_in_use()
     }
 }
