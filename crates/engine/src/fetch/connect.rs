@@ -337,6 +337,9 @@ impl Fetch {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessClose::RemClose,
             _ => SessClose::TxError,
         };
+        if let Some(stream) = connection.stream() {
+            stream.leave_if_silent();
+        }
         if is_late {
             self.fetch_error("send timeout (first_byte_timeout)");
         } else {

@@ -102,6 +102,9 @@ impl Fetch {
             self.report_exceeded_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
         }
         connection.must_close(close);
+        if let (SessClose::RxTimeout, Some(stream)) = (close, connection.stream()) {
+            stream.leave_if_silent();
+        }
         match (have + interim.bytes, close) {
             (0, SessClose::RxTimeout) => Exchange::Late,
             (0, _) => Exchange::Silent,

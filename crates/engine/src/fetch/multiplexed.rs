@@ -11,7 +11,7 @@ use lacquer_http::SessClose;
 use lacquer_net::multiplex::{self, Opening, Place, failure_of};
 use lacquer_net::{ConnectError, ConnectStage, Connection, Taken};
 use lacquer_shm::TxLog;
-use lacquer_sources::clock;
+use lacquer_sources::clock::{self, Instant};
 
 use super::Fetch;
 use super::connection::{ABANDONED, OriginConnection, take_idle, wait_or_connect};
@@ -110,7 +110,7 @@ async fn connect(
     log: &mut TxLog,
 ) -> Result<OriginConnection, ConnectError> {
     let endpoint = slot.origin().endpoint.id();
-    let wants_new = fresh;
+    let (wants_new, mut until) = (fresh, None);
     loop {
         let is_over = |opened, age| limits.lifespan.limit(opened, || age).is_some();
         let place =
@@ -123,20 +123,21 @@ async fn connect(
                     if wants_new { Taken::None } else { take_idle(services, &slot, limits.quiet, log) };
                 return wait_or_connect(services, slot, limits, (taken, b""), log).await;
             }
-            Place::Wait(opened) => within(limits.connect, opened.wait()).await?,
+            Place::Wait(opened) => {
+                // Attempts that fail have one limit together. Each connection that was opened is of use to others.
+                let by = *until
+                    .get_or_insert_with(|| Instant::now() + clock::seconds(clock::limit(limits.connect)));
+                if within(by, opened.wait()).await? {
+                    (fresh, until) = (false, None);
+                }
+            }
         }
-        // The connection that was opened meanwhile is new.
-        fresh = false;
     }
 }
 
-/// Waits for the connection of another request for at most `seconds` (0: no limit).
-async fn within(seconds: f64, wait: impl Future<Output = ()>) -> Result<(), ConnectError> {
-    if seconds <= 0.0 {
-        wait.await;
-        return Ok(());
-    }
-    let waited = tokio::time::timeout(clock::seconds(seconds), wait).await;
+/// Waits for the connection of another request until this time.
+async fn within<T>(until: Instant, wait: impl Future<Output = T>) -> Result<T, ConnectError> {
+    let waited = tokio::time::timeout_at(until, wait).await;
     waited.map_err(|_| ConnectError::new(ConnectStage::Connect, libc::ETIMEDOUT))
 }
 
@@ -167,3 +168,5 @@ async fn open(
     let stream = stream.ok_or(ConnectError::new(ConnectStage::Connect, libc::ECONNRESET))?;
     Ok(OriginConnection::of_stream(services, stream, slot))
 }
+    let most = clock::seconds(clock::limit(limits.connect));
+    tokio::task::spawn_local(opening.share(connection, most));

@@ -143,19 +143,24 @@ impl Connection {
         self.end.is_none() && self.server.last_stream.is_none() && self.next <= LAST_STREAM
     }
 
+    /// Returns whether the server has announced its settings.
+    pub fn has_settings(&self) -> bool {
+        self.server.has_announced
+    }
+
     /// Returns the number of streams.
     pub fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// Returns why the connection has ended.
-    pub fn end(&self) -> Option<&Failure> {
-        self.end.as_ref()
-    }
-
     /// Returns whether streams are in use. Those that only lack their ends do not count.
     pub fn is_in_use(&self) -> bool {
         self.used_streams().next().is_some()
+    }
+
+    /// Returns why the connection has ended.
+    pub fn end(&self) -> Option<&Failure> {
+        self.end.as_ref()
     }
 
     /// Returns the number of streams that were opened.
@@ -191,12 +196,12 @@ impl Connection {
 
     /// Opens a stream and sends the head of its request. The caller has made sure that there is room.
     pub fn open(&mut self, request: Request<'_>) -> Result<u32, Refused> {
+        self.make_room();
         let id = self.next;
         let mut block = Vec::with_capacity(512);
         self.server.begin_block(&mut block);
         request.write(&mut block)?;
         if !self.write_block(id, &block, request.ends) {
-        self.make_room();
             return Err(Refused("the head is longer than the origin accepts"));
         }
         let window = self.server.settings.initial_window_size;
@@ -205,11 +210,6 @@ impl Connection {
         Ok(id)
     }
 
-    /// Sends a header block. Returns false if it is longer than the server accepts.
-    fn write_block(&mut self, id: u32, block: &[u8], ends: bool) -> bool {
-        let server = &mut self.server;
-        if block.len() as u64 > u64::from(server.settings.max_header_list_size).saturating_mul(2) {
-            return false;
     /// Resets the oldest streams that only lack their ends, which a server may never send, until it accepts another.
     fn make_room(&mut self) {
         while self.streams.len() as u64 >= u64::from(self.most_streams())
@@ -219,6 +219,11 @@ impl Connection {
         }
     }
 
+    /// Sends a header block. Returns false if it is longer than the server accepts.
+    fn write_block(&mut self, id: u32, block: &[u8], ends: bool) -> bool {
+        let server = &mut self.server;
+        if block.len() as u64 > u64::from(server.settings.max_header_list_size).saturating_mul(2) {
+            return false;
         }
         server.empties_table = false;
         let max = (server.settings.max_frame_size as usize).min(MAX_FRAME as usize);

@@ -101,7 +101,10 @@ impl Driver {
             self.input.truncate(had + *read.as_ref().unwrap_or(&0));
             match read {
                 Ok(1..) => {
-                    let used = self.connection.state().protocol.receive(&self.input);
+                    let mut state = self.connection.state();
+                    state.reads = state.reads.wrapping_add(1);
+                    let used = state.protocol.receive(&self.input);
+                    drop(state);
                     self.input.drain(..used);
                     if self.input.is_empty() {
                         self.input = Vec::new();
