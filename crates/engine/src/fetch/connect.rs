@@ -331,7 +331,7 @@ impl Fetch {
         let is_late = e.kind() == io::ErrorKind::TimedOut && e.raw_os_error().is_none();
         if connection.stream().is_some() && !is_late {
             self.task.stamp("Bereq");
-            return self.fail_stream(connection, e);
+            return self.fail_stream(connection, e, 0);
         }
         let reason = match e.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessClose::RemClose,

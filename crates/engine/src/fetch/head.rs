@@ -79,7 +79,7 @@ impl Fetch {
                 Some(None) => return self.abandon(connection),
                 Some(Some(Ok(n))) if n > 0 => n,
                 Some(Some(Err(e))) if connection.stream().is_some() => {
-                    return self.fail_stream(connection, &e);
+                    return self.fail_stream(connection, &e, have + interim.bytes);
                 }
                 Some(Some(read)) => break (self.unexpected_end(&read), SessClose::RxBad),
                 None => break (late, SessClose::RxTimeout),

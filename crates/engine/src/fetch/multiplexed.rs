@@ -5,7 +5,7 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
-use lacquer_flow::retry::Exchange;
+use lacquer_flow::retry::{self, Exchange};
 use lacquer_h2::client::{Failure, Request};
 use lacquer_http::SessClose;
 use lacquer_net::multiplex::{self, Opening, Place, failure_of};
@@ -86,17 +86,25 @@ impl Fetch {
         }
     }
 
-    /// Ends the exchange after a failure of the stream.
+    /// Ends the exchange after a failure of the stream, of which `received` bytes had arrived.
     #[cold]
-    pub(super) fn fail_stream(&mut self, connection: &mut OriginConnection, e: &io::Error) -> Exchange {
+    pub(super) fn fail_stream(
+        &mut self,
+        connection: &mut OriginConnection,
+        e: &io::Error,
+        received: usize,
+    ) -> Exchange {
         self.fetch_error(&e.to_string());
         // The head of the request is too long for this origin.
         self.exchange.is_fault_of_client |= e.kind() == io::ErrorKind::InvalidInput;
         connection.close_unless_closing(SessClose::RemClose);
         match failure_of(e) {
             Some(failure) if failure.is_unprocessed() => Exchange::Unprocessed,
-            // An origin may close an idle connection at any time.
-            Some(Failure::Closed) => Exchange::Silent,
+            // The origin may have processed the request: it states by GOAWAY which ones it has not (RFC 9113 section 8.7).
+            Some(Failure::Closed) if received == 0 => {
+                let is_idempotent = retry::is_idempotent(self.request.http.method(self.task.ws()));
+                if is_idempotent { Exchange::Silent } else { Exchange::Late }
+            }
             _ => Exchange::Failed,
         }
     }
@@ -165,8 +173,8 @@ async fn open(
     let (connection, driver) = multiplex::begin(stream, &endpoint, counted, (list, idle));
     let stream = opening.complete(&connection);
     tokio::task::spawn_local(driver.run());
+    let most = clock::seconds(clock::limit(limits.connect));
+    tokio::task::spawn_local(opening.share(connection, most));
     let stream = stream.ok_or(ConnectError::new(ConnectStage::Connect, libc::ECONNRESET))?;
     Ok(OriginConnection::of_stream(services, stream, slot))
 }
-    let most = clock::seconds(clock::limit(limits.connect));
-    tokio::task::spawn_local(opening.share(connection, most));
