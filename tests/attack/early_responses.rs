@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, MAX_WAIT, until, vcl};
-use lacquer_testing::h2::{END_HEADERS, H2Client, block, kind};
+use lacquer_testing::h2::{END_HEADERS, END_STREAM, H2Client, block, kind};
 use lacquer_testing::slots::shared_slot;
 
 /// The size of a body that the buffers of two sockets cannot hold.
@@ -235,4 +235,46 @@ fn broken_refusals_are_errors() {
         }
     }
     assert_eq!(get(daemon.address, "/").expect("it serves").status, 200);
+}
+
+/// A client of HTTP/2 that got a whole response before the end of its upload is told that the rest is not needed. The rest,
+/// and trailers, may be on their way for several streams: they are ignored.
+#[test]
+fn the_rest_of_an_upload_on_a_stream_is_refused_without_an_error() {
+    let _slot = shared_slot();
+    let origin = Origin::start();
+    let daemon = start(&origin, &["-p", "feature=+http2"]);
+    let mut client = H2Client::connect(daemon.address, &[]).expect("it serves");
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        let stream = client.new_stream();
+        let request = block("POST", "/refuse", &[]);
+        client.send(kind::HEADERS, END_HEADERS, stream, &request).expect("it can be sent");
+        client.send(kind::DATA, 0, stream, b"begin").expect("it can be sent");
+        let response = client.response(stream).expect("a response");
+        assert_eq!(response, (Some(413), b"too large".to_vec()));
+        let reset = loop {
+            let frame = client.frame().expect("the connection is open");
+            if frame.stream == stream {
+                break frame;
+            }
+        };
+        // NO_ERROR
+        assert_eq!((reset.kind, &reset.payload[..]), (kind::RST_STREAM, &[0; 4][..]), "{reset:?}");
+        streams.push(stream);
+    }
+    for stream in &streams {
+        client.send(kind::DATA, 0, *stream, b"rest").expect("it can be sent");
+        // `a: b` without an index.
+        let trailers = [0, 1, b'a', 1, b'b'];
+        client.send(kind::HEADERS, END_HEADERS | END_STREAM, *stream, &trailers).expect("it can be sent");
+    }
+    let next = client.get("/").expect("it can be sent");
+    loop {
+        let frame = client.frame().expect("the connection is open");
+        assert!(!matches!(frame.kind, kind::RST_STREAM | kind::GOAWAY), "{frame:?}");
+        if frame.stream == next && frame.flags & END_STREAM != 0 {
+            break;
+        }
+    }
 }

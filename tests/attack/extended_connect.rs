@@ -1,5 +1,7 @@
 //! WebSocket over HTTP/2 (RFC 8441): a stream becomes a tunnel only if the origin agrees, and no stream harms another.
 
+use std::time::Duration;
+
 use lacquer_testing::daemon::Daemon;
 use lacquer_testing::h2::{END_HEADERS, END_STREAM, H2Client, block, kind};
 use lacquer_testing::until;
@@ -251,4 +253,48 @@ fn a_client_that_does_not_read_stops_only_its_tunnel() {
     }
     received.extend(read(&mut client, stream, WINDOW));
     assert!(received == bytes);
+}
+
+/// A tunnel that floods a client which does not read ends in the middle of a frame, by the client or by its limit. Once the
+/// client reads, it gets whole frames, and a page on another stream.
+#[test]
+fn a_tunnel_that_ends_in_a_frame_harms_no_stream() {
+    const PAUSE: Duration = Duration::from_millis(1500);
+    let origin = Origin::start();
+    for is_reset in [true, false] {
+        let mut daemon = start(&origin, ON);
+        if !is_reset {
+            daemon.ok("param.set pipe_timeout 1");
+        }
+        let mut client = connect(&daemon);
+        let stream = open(&mut client, "/flood");
+        for target in [0, stream] {
+            let more = (1u32 << 30).to_be_bytes();
+            client.send(kind::WINDOW_UPDATE, 0, target, &more).expect("the connection is open");
+        }
+        std::thread::sleep(PAUSE);
+        if is_reset {
+            client.reset(stream).expect("the connection is open");
+        }
+        let page = client.get("/page").expect("the connection is open");
+        std::thread::sleep(PAUSE);
+        let mut body = Vec::new();
+        loop {
+            let frame = client.frame().expect("the connection stays open");
+            match (frame.kind, frame.stream) {
+                (kind::DATA, id) if id == stream => {
+                    assert!(frame.payload.iter().all(|&byte| byte == b'x'), "frames of others: {is_reset}");
+                }
+                (kind::DATA, id) if id == page => body.extend_from_slice(&frame.payload),
+                (kind::HEADERS, id) => assert_eq!((id, frame.payload[0]), (page, 0x88), "{is_reset}"),
+                (kind::RST_STREAM, id) => assert_eq!(id, stream, "{is_reset}"),
+                (kind::SETTINGS, 0) => {}
+                _ => panic!("{is_reset}: kind {} of stream {}", frame.kind, frame.stream),
+            }
+            if frame.stream == page && frame.flags & END_STREAM != 0 {
+                break;
+            }
+        }
+        assert_eq!(body, b"page");
+    }
 }

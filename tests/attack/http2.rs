@@ -8,7 +8,7 @@ use lacquer_testing::client::{self, Client};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::{
-    END_HEADERS, END_STREAM, End, H2Client, INITIAL_WINDOW_SIZE, block, kind, put, settings,
+    ACK, END_HEADERS, END_STREAM, End, H2Client, INITIAL_WINDOW_SIZE, block, kind, put, settings,
 };
 use lacquer_testing::origin::{Origin, sized};
 
@@ -224,4 +224,51 @@ fn refused_requests_are_limited_too() {
         client.close();
         sender.join().unwrap();
     }
+}
+
+const HEADER_TABLE_SIZE: u16 = 1;
+
+/// Returns the first byte of the header block of the response to a GET.
+fn first_byte(client: &mut H2Client, path: &str) -> u8 {
+    let stream = client.get(path).unwrap();
+    loop {
+        let frame = client.frame().unwrap();
+        assert_ne!(frame.kind, kind::GOAWAY);
+        if frame.kind == kind::HEADERS && frame.stream == stream {
+            return frame.payload[0];
+        }
+    }
+}
+
+/// A client that makes the header table smaller is told so at the beginning of the next header block, as it may insist
+/// on (RFC 7541 section 4.2).
+#[test]
+fn a_smaller_header_table_is_confirmed() {
+    let (_origin, daemon) = start("");
+    for (entries, update) in [(&[(HEADER_TABLE_SIZE, 0)][..], 0x20), (&[(HEADER_TABLE_SIZE, 9000)], 0x88)] {
+        let mut client = H2Client::connect(daemon.address, entries).unwrap();
+        assert_eq!([first_byte(&mut client, "/100"), first_byte(&mut client, "/100")], [update, 0x88]);
+    }
+}
+
+/// Before a client has received the settings, it may use a header table of the default size. Then, the size of the
+/// settings is its limit.
+#[test]
+fn a_header_table_has_the_default_size_at_first() {
+    let (_origin, mut daemon) = start("");
+    daemon.ok("param.set h2_header_table_size 0b");
+    let mut client = connect(&daemon);
+    // The field `x: y` is added to the table, and then read from there.
+    for field in [&[0x40, 1, b'x', 1, b'y'][..], &[0xbe]] {
+        let stream = client.new_stream();
+        let request = [&block("GET", "/100", &[])[..], field].concat();
+        client.send(kind::HEADERS, END_HEADERS | END_STREAM, stream, &request).unwrap();
+        assert_eq!(client.response(stream).unwrap().0, Some(200));
+    }
+    client.send(kind::SETTINGS, ACK, 0, &[]).unwrap();
+    let stream = client.new_stream();
+    let request = [&block("GET", "/100", &[])[..], &[0xbe]].concat();
+    client.send(kind::HEADERS, END_HEADERS | END_STREAM, stream, &request).unwrap();
+    // COMPRESSION_ERROR
+    assert_eq!(client.end(WITHIN), End::GoAway(9));
 }

@@ -43,6 +43,8 @@ impl SendBuffer {
 pub struct StreamLimits {
     /// The seconds for which the client may take no byte.
     idle: f64,
+    /// The seconds for the whole response; 0 means no limit.
+    total: f64,
     /// The time by which the whole response must be sent.
     by: Option<Instant>,
 }
@@ -51,7 +53,15 @@ impl StreamLimits {
     pub fn new(limits: SendLimits) -> StreamLimits {
         let left = |total: f64| clock::seconds((limits.since + total - clock::real()).max(0.0));
         let by = (limits.total > 0.0).then(|| Instant::now() + left(limits.total));
-        StreamLimits { idle: limits.idle, by }
+        StreamLimits { idle: limits.idle, total: limits.total, by }
+    }
+
+    /// Returns the limits of a write that begins now. It may have frames of other responses, so it has as much time as a
+    /// whole response, whatever is left to this one.
+    #[must_use]
+    pub fn of_write(self) -> StreamLimits {
+        let by = (self.total > 0.0).then(|| Instant::now() + clock::seconds(self.total));
+        StreamLimits { by, ..self }
     }
 
     /// Returns the time by which the whole response must be sent.

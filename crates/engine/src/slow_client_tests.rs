@@ -1,19 +1,28 @@
 //! Clients that do not read, and a device that does not respond: a sink holds no part of a body while it waits for its
 //! client, and waits for neither of them longer than its limits.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_cache::{ChunkSizes, Object};
-use lacquer_deliver::{Behind, SendError, send_stored};
+use lacquer_deliver::{Behind, ResponseSink, SendError, Sink, send_stored};
+use lacquer_h2::frame::{self, Kind as FrameKind};
+use lacquer_net::disconnect::DisconnectPolicy;
+use lacquer_params::Params;
+use lacquer_sources::clock;
 use lacquer_storage::{Arena, Kind, Stevedore};
 use lacquer_testing::Random;
 use lacquer_testing::slow_store::{Faults, SlowStore};
 use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use crate::client_sink::ClientSink;
+use crate::client_transport::ClientTransport;
+use crate::h2::{Conn, Stream as H2Stream};
 use crate::protocol_tests::{Opened, PROTOCOLS, Protocol, World, decoded, limited_sink, ok_head, runtime};
+use crate::send_limits::SendLimits;
 
 const SIZES: ChunkSizes = ChunkSizes { first: 256 << 10, max: 256 << 10 };
 const MANY: usize = 24;
@@ -45,7 +54,7 @@ impl SlowWorld {
 async fn send(mut sink: ClientSink, object: &Object, behind: Behind) -> (Result<(), SendError>, ClientSink) {
     let sent = send_stored(&mut sink, object, 0, u64::MAX, behind).await;
     let sent = match sent {
-        Ok(()) => lacquer_deliver::Sink::end(&mut sink).await,
+        Ok(()) => sink.end().await,
         failed => failed,
     };
     (sent, sink)
@@ -57,7 +66,7 @@ fn start(
     protocol: Protocol,
     object: Arc<Object>,
     behind: Behind,
-) -> (tokio::net::UnixStream, JoinHandle<()>) {
+) -> (UnixStream, JoinHandle<()>) {
     let Opened { transport, rx, client, conn } = slow.world.open(protocol);
     let task = tokio::task::spawn_local(async move {
         let mut sink = limited_sink(&transport, 60.0, 60.0);
@@ -76,7 +85,7 @@ fn start(
     (client, task)
 }
 
-async fn received(mut client: tokio::net::UnixStream) -> Vec<u8> {
+async fn received(mut client: UnixStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     client.read_to_end(&mut bytes).await.expect("no error");
     bytes
@@ -132,7 +141,7 @@ fn a_device_that_does_not_respond_ends_the_response_in_time() {
                 let sent = tokio::time::timeout(Duration::from_secs(10), send(sink, &object, Behind::End));
                 let (sent, sink) = sent.await.expect("the wait is limited");
                 assert!(matches!(sent, Err(SendError::Io(_))), "{protocol:?}: {sent:?}");
-                assert_eq!(lacquer_deliver::ResponseSink::limit_hit(&sink), Some(limit), "{protocol:?}");
+                assert_eq!(sink.limit_hit(), Some(limit), "{protocol:?}");
                 if let Some(conn) = conn {
                     conn.release_streams();
                 }
@@ -140,4 +149,103 @@ fn a_device_that_does_not_respond_ends_the_response_in_time() {
             });
         }
     }
+}
+
+/// Sends a small page on another stream, and then all frames that wait. Ends the connection.
+async fn send_page(conn: Rc<Conn>, page: &[u8]) {
+    conn.conduct().open_upgraded();
+    let transport = ClientTransport::Http2(H2Stream::open(&conn, 3, 0.0));
+    let mut sink = limited_sink(&transport, 60.0, 60.0);
+    ok_head(&mut sink, Protocol::Http2.end());
+    sink.end_with(page).await.expect("the connection is open");
+    while conn.gathered() > 0 {
+        conn.tx().writable().await.expect("the client reads");
+        std::future::poll_fn(|cx| std::task::Poll::Ready(conn.poll_flush(cx))).await;
+    }
+    conn.release_streams();
+}
+
+/// Returns the bytes of the bodies of the streams 1 and 3. All frames are whole, and belong to these streams.
+fn bodies_of(bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let (mut bodies, mut length) = ((Vec::new(), Vec::new()), 0);
+    for (header, payload) in frame::split(bytes) {
+        length += header.total_len();
+        assert!(matches!(header.stream, 1 | 3), "{header:?}");
+        match header.kind() {
+            Some(FrameKind::Data) if header.stream == 1 => bodies.0.extend_from_slice(payload),
+            Some(FrameKind::Data) => bodies.1.extend_from_slice(payload),
+            kind => assert!(matches!(kind, Some(FrameKind::Headers | FrameKind::RstStream)), "{header:?}"),
+        }
+    }
+    assert_eq!(length, bytes.len());
+    bodies
+}
+
+/// A response is given up while the client does not read, in the middle of a frame. The client gets the rest of the
+/// frame before those of other streams, and the credit of frames that were not begun is left to them.
+#[test]
+fn a_response_that_is_given_up_leaves_whole_frames() {
+    let (world, mut random) = (World::new("given-up"), Random(33));
+    let (body, page) = (random.bytes(2_000_000), random.bytes(5000));
+    let object = world.complete(&body, SIZES);
+    for is_stored in [false, true] {
+        runtime().block_on(async {
+            let Opened { transport, rx, client, conn } = world.open(Protocol::Http2);
+            let conn = conn.expect("a connection of HTTP/2");
+            let credit = conn.credit();
+            let mut sink = limited_sink(&transport, 60.0, 60.0);
+            ok_head(&mut sink, Protocol::Http2.end());
+            let sending = async {
+                if is_stored {
+                    send_stored(&mut sink, &object, 0, u64::MAX, Behind::End).await
+                } else {
+                    sink.write(&body).await
+                }
+            };
+            let given_up = tokio::time::timeout(Duration::from_millis(300), sending).await;
+            assert!(given_up.is_err(), "the socket is full");
+            drop(sink);
+            let charged = credit - conn.credit();
+            let whole = async {
+                let page = send_page(conn, &page).await;
+                drop((transport, rx));
+                page
+            };
+            let ((), bytes) = tokio::join!(whole, received(client));
+            let (begun, other) = bodies_of(&bytes);
+            assert!(!begun.is_empty() && body.starts_with(&begun), "{is_stored}");
+            assert_eq!((begun.len(), other == page), (charged, true), "{is_stored}");
+        });
+    }
+}
+
+/// The time for one response is over while the client does not read. Only its stream ends.
+#[test]
+fn a_response_whose_time_is_over_spares_the_connection() {
+    let (world, mut random) = (World::new("over"), Random(34));
+    let (body, page) = (random.bytes(2_000_000), random.bytes(5000));
+    runtime().block_on(async {
+        let Opened { transport, rx, client, conn } = world.open(Protocol::Http2);
+        let conn = conn.expect("a connection of HTTP/2");
+        let disconnect = DisconnectPolicy::of(&Params::default());
+        let limits = SendLimits { total: 60.0, since: clock::real() - 59.8, idle: 60.0, disconnect };
+        let mut sink = transport.open(Vec::new(), limits);
+        ok_head(&mut sink, Protocol::Http2.end());
+        let whole = async {
+            let sent = sink.write(&body).await;
+            assert!(matches!(sent, Err(SendError::Io(_))), "{sent:?}");
+            assert_eq!(sink.limit_hit(), Some("send_timeout"));
+            assert_eq!(conn.error(), None);
+            drop(sink);
+            send_page(conn, &page).await;
+            drop((transport, rx));
+        };
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            received(client).await
+        };
+        let ((), bytes) = tokio::join!(whole, late);
+        let (begun, other) = bodies_of(&bytes);
+        assert!(body.starts_with(&begun) && other == page);
+    });
 }

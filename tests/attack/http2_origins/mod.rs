@@ -2,6 +2,7 @@
 
 pub mod origin;
 mod probes;
+mod sharing;
 mod uploads;
 
 use std::io::{Read, Write};

@@ -36,6 +36,11 @@ pub struct Origin {
 impl Origin {
     /// Starts an origin that announces these settings.
     pub fn start(entries: &'static [(u16, u32)]) -> Origin {
+        Origin::start_late(entries, Duration::ZERO)
+    }
+
+    /// Starts an origin that announces these settings late on each connection.
+    pub fn start_late(entries: &'static [(u16, u32)], delay: Duration) -> Origin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let counts = Arc::<Counts>::default();
@@ -44,7 +49,7 @@ impl Origin {
             for stream in listener.incoming().flatten() {
                 let counts = shared.clone();
                 counts.connections.fetch_add(1, Ordering::SeqCst);
-                thread::spawn(move || Peer::new(stream, counts).serve(entries));
+                thread::spawn(move || Peer::new(stream, counts).serve(entries, delay));
             }
         });
         Origin { address, counts }
@@ -130,11 +135,12 @@ impl Peer {
         let _ = self.out.lock().expect("no panic").write_all(bytes);
     }
 
-    fn serve(mut self, entries: &[(u16, u32)]) {
+    fn serve(mut self, entries: &[(u16, u32)], delay: Duration) {
         let mut preface = [0; PREFACE.len()];
         if self.socket.read_exact(&mut preface).is_err() || preface != PREFACE {
             return;
         }
+        thread::sleep(delay);
         self.send(&frame(kind::SETTINGS, 0, 0, &settings(entries)));
         while let Some(found) = self.frame() {
             match found.kind {
@@ -252,6 +258,12 @@ impl Peer {
             "/close" => {
                 self.send(&whole(id, b"bye"));
                 let _ = self.socket.shutdown(std::net::Shutdown::Both);
+            }
+            // The connection stays open, and nothing more happens on it.
+            "/mute" => thread::sleep(Duration::from_secs(60)),
+            "/interim-drop" => {
+                self.send(&head(id, "103", &[("link", "x")]));
+                drop(self.socket.shutdown(std::net::Shutdown::Both));
             }
             "/drop" => drop(self.socket.shutdown(std::net::Shutdown::Both)),
             path => self.send(&valid(path, id).unwrap_or_else(|| invalid(path, id))),

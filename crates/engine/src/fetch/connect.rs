@@ -331,12 +331,15 @@ impl Fetch {
         let is_late = e.kind() == io::ErrorKind::TimedOut && e.raw_os_error().is_none();
         if connection.stream().is_some() && !is_late {
             self.task.stamp("Bereq");
-            return self.fail_stream(connection, e);
+            return self.fail_stream(connection, e, 0);
         }
         let reason = match e.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessClose::RemClose,
             _ => SessClose::TxError,
         };
+        if let Some(stream) = connection.stream() {
+            stream.leave_if_silent();
+        }
         if is_late {
             self.fetch_error("send timeout (first_byte_timeout)");
         } else {

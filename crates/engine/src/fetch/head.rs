@@ -79,7 +79,7 @@ impl Fetch {
                 Some(None) => return self.abandon(connection),
                 Some(Some(Ok(n))) if n > 0 => n,
                 Some(Some(Err(e))) if connection.stream().is_some() => {
-                    return self.fail_stream(connection, &e);
+                    return self.fail_stream(connection, &e, have + interim.bytes);
                 }
                 Some(Some(read)) => break (self.unexpected_end(&read), SessClose::RxBad),
                 None => break (late, SessClose::RxTimeout),
@@ -102,6 +102,9 @@ impl Fetch {
             self.report_exceeded_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
         }
         connection.must_close(close);
+        if let (SessClose::RxTimeout, Some(stream)) = (close, connection.stream()) {
+            stream.leave_if_silent();
+        }
         match (have + interim.bytes, close) {
             (0, SessClose::RxTimeout) => Exchange::Late,
             (0, _) => Exchange::Silent,

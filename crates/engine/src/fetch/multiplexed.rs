@@ -5,13 +5,13 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
-use lacquer_flow::retry::Exchange;
+use lacquer_flow::retry::{self, Exchange};
 use lacquer_h2::client::{Failure, Request};
 use lacquer_http::SessClose;
 use lacquer_net::multiplex::{self, Opening, Place, failure_of};
 use lacquer_net::{ConnectError, ConnectStage, Connection, Taken};
 use lacquer_shm::TxLog;
-use lacquer_sources::clock;
+use lacquer_sources::clock::{self, Instant};
 
 use super::Fetch;
 use super::connection::{ABANDONED, OriginConnection, take_idle, wait_or_connect};
@@ -86,17 +86,25 @@ impl Fetch {
         }
     }
 
-    /// Ends the exchange after a failure of the stream.
+    /// Ends the exchange after a failure of the stream, of which `received` bytes had arrived.
     #[cold]
-    pub(super) fn fail_stream(&mut self, connection: &mut OriginConnection, e: &io::Error) -> Exchange {
+    pub(super) fn fail_stream(
+        &mut self,
+        connection: &mut OriginConnection,
+        e: &io::Error,
+        received: usize,
+    ) -> Exchange {
         self.fetch_error(&e.to_string());
         // The head of the request is too long for this origin.
         self.exchange.is_fault_of_client |= e.kind() == io::ErrorKind::InvalidInput;
         connection.close_unless_closing(SessClose::RemClose);
         match failure_of(e) {
             Some(failure) if failure.is_unprocessed() => Exchange::Unprocessed,
-            // An origin may close an idle connection at any time.
-            Some(Failure::Closed) => Exchange::Silent,
+            // The origin may have processed the request: it states by GOAWAY which ones it has not (RFC 9113 section 8.7).
+            Some(Failure::Closed) if received == 0 => {
+                let is_idempotent = retry::is_idempotent(self.request.http.method(self.task.ws()));
+                if is_idempotent { Exchange::Silent } else { Exchange::Late }
+            }
             _ => Exchange::Failed,
         }
     }
@@ -110,7 +118,7 @@ async fn connect(
     log: &mut TxLog,
 ) -> Result<OriginConnection, ConnectError> {
     let endpoint = slot.origin().endpoint.id();
-    let wants_new = fresh;
+    let (wants_new, mut until) = (fresh, None);
     loop {
         let is_over = |opened, age| limits.lifespan.limit(opened, || age).is_some();
         let place =
@@ -123,20 +131,21 @@ async fn connect(
                     if wants_new { Taken::None } else { take_idle(services, &slot, limits.quiet, log) };
                 return wait_or_connect(services, slot, limits, (taken, b""), log).await;
             }
-            Place::Wait(opened) => within(limits.connect, opened.wait()).await?,
+            Place::Wait(opened) => {
+                // Attempts that fail have one limit together. Each connection that was opened is of use to others.
+                let by = *until
+                    .get_or_insert_with(|| Instant::now() + clock::seconds(clock::limit(limits.connect)));
+                if within(by, opened.wait()).await? {
+                    (fresh, until) = (false, None);
+                }
+            }
         }
-        // The connection that was opened meanwhile is new.
-        fresh = false;
     }
 }
 
-/// Waits for the connection of another request for at most `seconds` (0: no limit).
-async fn within(seconds: f64, wait: impl Future<Output = ()>) -> Result<(), ConnectError> {
-    if seconds <= 0.0 {
-        wait.await;
-        return Ok(());
-    }
-    let waited = tokio::time::timeout(clock::seconds(seconds), wait).await;
+/// Waits for the connection of another request until this time.
+async fn within<T>(until: Instant, wait: impl Future<Output = T>) -> Result<T, ConnectError> {
+    let waited = tokio::time::timeout_at(until, wait).await;
     waited.map_err(|_| ConnectError::new(ConnectStage::Connect, libc::ETIMEDOUT))
 }
 
@@ -164,6 +173,8 @@ async fn open(
     let (connection, driver) = multiplex::begin(stream, &endpoint, counted, (list, idle));
     let stream = opening.complete(&connection);
     tokio::task::spawn_local(driver.run());
+    let most = clock::seconds(clock::limit(limits.connect));
+    tokio::task::spawn_local(opening.share(connection, most));
     let stream = stream.ok_or(ConnectError::new(ConnectStage::Connect, libc::ECONNRESET))?;
     Ok(OriginConnection::of_stream(services, stream, slot))
 }

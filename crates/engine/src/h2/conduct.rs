@@ -9,12 +9,21 @@ use lacquer_h2::{Fault, Note};
 use lacquer_params::Params;
 use lacquer_vcl_runtime::H2Setting;
 
+/// The number of streams whose resets are remembered.
+const RECENT: usize = 16;
+
+/// The last streams that this side has reset; 0 where there is none.
+#[derive(Default)]
+struct RecentResets {
+    streams: [u32; RECENT],
+    next: usize,
+}
+
 /// The client's behavior so far, which decides how its next frames are treated.
 pub struct Conduct {
     rules: RefCell<Rules>,
     resets: RefCell<RapidReset>,
-    /// The last stream that this side reset; 0 if there is none.
-    last_reset: Cell<u32>,
+    recent: RefCell<RecentResets>,
     /// A GOAWAY was sent or received.
     has_goaway: Cell<bool>,
     /// The client knows that the connection will end soon.
@@ -33,7 +42,7 @@ impl Conduct {
         Conduct {
             rules: RefCell::new(Rules::new(max_open)),
             resets: RefCell::new(resets),
-            last_reset: Cell::new(0),
+            recent: RefCell::default(),
             has_goaway: Cell::new(false),
             is_leaving: Cell::new(false),
         }
@@ -81,12 +90,15 @@ impl Conduct {
 
     /// Records that this side has reset a stream.
     pub fn record_reset(&self, stream: u32) {
-        self.last_reset.set(stream);
+        let mut recent = self.recent.borrow_mut();
+        let at = recent.next % RECENT;
+        recent.streams[at] = stream;
+        recent.next = at + 1;
     }
 
-    /// Returns whether this stream is the last one that this side has reset.
+    /// Returns whether this stream is one of the last that this side has reset.
     pub fn was_reset(&self, stream: u32) -> bool {
-        stream != 0 && self.last_reset.get() == stream
+        stream != 0 && self.recent.borrow().streams.contains(&stream)
     }
 
     /// Returns a limit on rapid resets, for the VMOD h2.

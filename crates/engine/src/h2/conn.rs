@@ -44,6 +44,8 @@ pub struct Conn {
 struct SettingsPair {
     local: Settings,
     remote: Cell<Settings>,
+    /// The client has made the header table smaller, which the next header block has to confirm.
+    has_smaller_table: Cell<bool>,
 }
 
 /// The connection-level flow-control windows.
@@ -77,7 +79,11 @@ impl Conn {
                 receive: Cell::new(ReceiveWindow::new(INITIAL_WINDOW)),
             },
             conduct: Conduct::new(params, local.max_concurrent_streams, sess.opened()),
-            settings: SettingsPair { local, remote: Cell::new(Settings::DEFAULT) },
+            settings: SettingsPair {
+                local,
+                remote: Cell::new(Settings::DEFAULT),
+                has_smaller_table: Cell::new(false),
+            },
             account: Cell::default(),
             error: Cell::new(None),
             streams: Streams::default(),
@@ -117,7 +123,15 @@ impl Conn {
     }
 
     pub fn set_client_settings(&self, settings: Settings) {
-        self.settings.remote.set(settings);
+        let before = self.settings.remote.replace(settings);
+        if settings.header_table_size < before.header_table_size {
+            self.settings.has_smaller_table.set(true);
+        }
+    }
+
+    /// Returns whether the client has made the header table smaller since the last header block.
+    pub(super) fn take_smaller_table(&self) -> bool {
+        self.settings.has_smaller_table.take()
     }
 
     // The log and the account.

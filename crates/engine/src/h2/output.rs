@@ -22,6 +22,12 @@ impl Gathered {
         &self.bytes[self.sent..]
     }
 
+    /// Puts the rest of other frames before these.
+    pub fn follow(&mut self, mut first: Gathered) {
+        first.bytes.extend_from_slice(self.rest());
+        *self = first;
+    }
+
     /// Recycles the buffer after all of it was sent.
     pub fn clear(&mut self, buffers: &Buffers) {
         self.sent = 0;
@@ -31,16 +37,6 @@ impl Gathered {
             buffers.output().set(bytes);
         }
     }
-}
-
-/// Frames that a write has begun, and that must follow before any other.
-pub(super) struct Begun {
-    /// The bytes that are not sent yet.
-    pub(super) rest: Gathered,
-    /// The number of bytes of the body in these frames and those that were sent.
-    pub len: usize,
-    /// The socket did not accept all bytes.
-    pub(super) is_full: bool,
 }
 
 /// The result of sending the waiting frames.

@@ -6,9 +6,10 @@ use std::rc::Rc;
 use lacquer_cache::{BodyState, Chunk, Object, Read};
 use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink};
 use lacquer_flow::delivery::End;
-use lacquer_h2::frame::{self, FrameHeader, Kind, flag as frame_flag};
+use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
 use lacquer_h2::{Error, Reason, response};
 
+use super::sending::{Begun, Turn};
 use super::stream::{Gone, Stream};
 use crate::send_limits::{SendLimits, StreamLimits};
 use crate::stream_wait::{self, ResponseStream};
@@ -86,10 +87,7 @@ impl StreamSender {
             self.ended = true;
             self.stream.uncount_open();
         }
-        let max = conn.max_frame();
-        conn.queue(|out| {
-            frame::write_headers(out, self.stream.id(), ends, max, |out| out.extend_from_slice(&self.block));
-        });
+        conn.queue_block(self.stream.id(), ends, |out| out.extend_from_slice(&self.block));
         self.sent.head = self.block.len() as u64;
         self.head = None;
         Ok(())
@@ -100,24 +98,30 @@ impl StreamSender {
         self.send_head().await?;
         self.sent.pieces += 1;
         while !piece.is_empty() {
-            let taken = self.stream.window(piece.len().min(CREDIT_MAX)).await?;
-            let ends = end && taken == piece.len();
-            let sent = self.frames(&piece[..taken], ends).await?;
-            self.stream.return_window(taken - sent);
+            self.stream.open_window().await?;
+            let sent = self.frames(piece, end).await?;
             self.sent.body += sent as u64;
             piece = &piece[sent..];
         }
         Ok(())
     }
 
-    /// Sends frames for as much of the piece as one write takes. Returns the number of bytes that were sent.
+    /// Sends frames for as much of the piece as the windows allow and one write takes. Returns the number of bytes that
+    /// were sent.
     async fn frames(&mut self, piece: &[u8], end: bool) -> Result<usize, SendError> {
-        if self.try_queue(piece, end) {
-            return Ok(piece.len());
+        let (id, stream) = (self.stream.id(), self.stream.clone());
+        let allowed = stream.credit().min(piece.len());
+        if self.try_queue(&piece[..allowed], end && allowed == piece.len()) {
+            stream.take_window(allowed);
+            return Ok(allowed);
         }
-        let (id, conn) = (self.stream.id(), self.stream.conn());
-        let sent = conn.send_data(id, piece, end, self.limits).await.map_err(|()| Gone)?;
-        self.after_frames(end && sent == piece.len()).await?;
+        let turn = stream.conn().turn().await.map_err(|()| Gone)?;
+        if stream.error().is_some() {
+            return Err(Gone.into());
+        }
+        let Some((begun, has_ended)) = begin(&stream, turn, piece, end)? else { return Ok(0) };
+        let sent = stream.conn().complete(id, begun, self.limits).await.map_err(|()| Gone)?;
+        self.after_frames(has_ended).await?;
         Ok(sent)
     }
 
@@ -175,19 +179,11 @@ impl StreamSender {
         }
         let (begun, has_ended) = {
             let Some((chunk, ends)) = next_chunk(object, from, to, behind)? else { return Ok(from) };
-            // Other streams may have used the connection's window meanwhile.
-            let taken = stream.take_window(chunk.len().min(CREDIT_MAX));
-            if taken == 0 {
-                return Ok(from);
-            }
-            let ends = ends && taken == chunk.len() && self.trailers.is_none();
-            let begun =
-                stream.conn().try_data(&turn, id, &chunk.bytes()[..taken], ends).map_err(|()| Gone)?;
-            stream.return_window(taken - begun.len);
-            let has_ended = ends && begun.len == taken;
-            (begun, has_ended)
+            let ends = ends && self.trailers.is_none();
+            let Some(begun) = begin(&stream, turn, chunk.bytes(), ends)? else { return Ok(from) };
+            begun
         };
-        let sent = stream.conn().complete(turn, id, begun, self.limits).await.map_err(|()| Gone)?;
+        let sent = stream.conn().complete(id, begun, self.limits).await.map_err(|()| Gone)?;
         self.count(sent);
         self.after_frames(has_ended).await?;
         Ok(from + sent as u64)
@@ -226,11 +222,8 @@ impl StreamSender {
     fn queue_end(&self) {
         let trailers = self.trailers.as_deref().map_or(&[][..], Trailers::lines);
         if !trailers.is_empty() {
-            let (id, max) = (self.stream.id(), self.stream.conn().max_frame());
-            self.stream.conn().queue(|out| {
-                frame::write_headers(out, id, true, max, |out| response::write_trailers(out, trailers));
-            });
-            return;
+            let write = |out: &mut Vec<u8>| response::write_trailers(out, trailers);
+            return self.stream.conn().queue_block(self.stream.id(), true, write);
         }
         let header = FrameHeader::new(Kind::Data, frame_flag::END_STREAM, self.stream.id(), 0);
         self.stream.conn().queue(|out| out.extend_from_slice(&header.bytes()));
@@ -254,6 +247,26 @@ impl StreamSender {
         self.gathered = gathered;
         sent
     }
+}
+
+/// Writes frames for as much of the data as the windows allow and the socket accepts. Takes credit for these frames only,
+/// because the request may end before they are sent. Also returns whether they end the stream. Returns `None` if other
+/// streams have used the connection's window meanwhile.
+fn begin<'c>(
+    stream: &Stream,
+    turn: Turn<'c>,
+    data: &[u8],
+    ends: bool,
+) -> Result<Option<(Begun<'c>, bool)>, SendError> {
+    let taken = stream.take_window(data.len().min(CREDIT_MAX));
+    if taken == 0 {
+        return Ok(None);
+    }
+    let ends = ends && taken == data.len();
+    let begun = stream.conn().try_data(turn, stream.id(), &data[..taken], ends).map_err(|()| Gone)?;
+    stream.return_window(taken - begun.len);
+    let has_ended = ends && begun.len == taken;
+    Ok(Some((begun, has_ended)))
 }
 
 /// Returns the next chunk of a stored body, and whether the response ends with it. Returns `None` if it is not in

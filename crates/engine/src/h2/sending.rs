@@ -5,6 +5,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 use lacquer_h2::frame::{self, FrameHeader, Kind};
+use lacquer_h2::hpack::encode;
 use lacquer_h2::{Error, Reason};
 use lacquer_net::ClientSocket;
 use lacquer_shm::Tag;
@@ -12,13 +13,47 @@ use tokio::sync::MutexGuard;
 
 use super::conn::Conn;
 use super::data_frames::DataFrames;
-use super::output::{Begun, Flush, Gathered};
+use super::output::{Flush, Gathered};
 use crate::send_limits::StreamLimits;
 
 /// The number of gathered bytes above which streams wait before they add more.
 const GATHERED_MAX: usize = 64 * 1024;
-/// The right to write to the socket.
-pub(super) type Turn<'c> = MutexGuard<'c, ()>;
+
+/// Wakes the connection's own task at its end.
+struct Wake<'c>(&'c Conn);
+
+impl Drop for Wake<'_> {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
+/// The right to write to the socket. Afterwards, the connection's own task sends the frames that were gathered meanwhile.
+pub(super) struct Turn<'c> {
+    wake: Wake<'c>,
+    _lock: MutexGuard<'c, ()>,
+}
+
+/// Frames that a write has begun, and that must follow before any other. If their request ends before they are sent,
+/// the connection's own task sends them.
+pub(super) struct Begun<'c> {
+    turn: Turn<'c>,
+    /// The bytes that are not sent yet.
+    rest: Gathered,
+    /// The number of bytes of the body in these frames and those that were sent.
+    pub len: usize,
+    /// The socket did not accept all bytes.
+    is_full: bool,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        let output = &self.turn.wake.0.output;
+        if !self.rest.rest().is_empty() && !output.broken.get() {
+            output.gathered.borrow_mut().follow(std::mem::take(&mut self.rest));
+        }
+    }
+}
 
 /// The reason why a write failed.
 enum WriteError {
@@ -76,6 +111,19 @@ impl Conn {
     /// Returns the largest frame payload that the client accepts.
     pub fn max_frame(&self) -> usize {
         (self.client_settings().max_frame_size as usize).max(1)
+    }
+
+    /// Queues a header block. It begins with the size of the header table, if the client has made that smaller.
+    pub fn queue_block(&self, stream: u32, ends: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let (max, empties_table) = (self.max_frame(), self.take_smaller_table());
+        self.queue(|out| {
+            frame::write_headers(out, stream, ends, max, |out| {
+                if empties_table {
+                    encode::empty_table(out);
+                }
+                write(out);
+            });
+        });
     }
 
     /// Returns whether so many bytes wait to be sent that no more should be added.
@@ -157,36 +205,24 @@ impl Conn {
         self.write_failed(0, &WriteError::Late(limit));
     }
 
-    /// Sends DATA frames of one stream directly from `data`, after all gathered frames. Sends about as much as fits
-    /// into one write, and returns the number of bytes of `data`. With `end`, the last byte ends the stream.
-    pub async fn send_data(
-        &self,
-        stream: u32,
-        data: &[u8],
-        end: bool,
-        limits: StreamLimits,
-    ) -> Result<usize, ()> {
-        let turn = self.turn().await?;
-        let begun = self.try_data(&turn, stream, data, end)?;
-        self.complete(turn, stream, begun, limits).await
-    }
-
     /// Waits until no other task writes.
     pub(super) async fn turn(&self) -> Result<Turn<'_>, ()> {
-        let turn = self.output.write_lock.lock().await;
+        // A request that ends may already own the lock, for which the connection's own task waits.
+        let wake = Wake(self);
+        let turn = Turn { _lock: self.output.write_lock.lock().await, wake };
         if self.output.broken.get() { Err(()) } else { Ok(turn) }
     }
 
     /// Writes all gathered frames and then DATA frames of one stream, as far as the socket accepts them. Copies the
     /// rest of a frame that was begun, so that the caller need not keep `data` until it is sent. With `end`, the last
     /// byte ends the stream.
-    pub(super) fn try_data(
+    pub(super) fn try_data<'c>(
         &self,
-        _turn: &Turn<'_>,
+        turn: Turn<'c>,
         stream: u32,
         data: &[u8],
         end: bool,
-    ) -> Result<Begun, ()> {
+    ) -> Result<Begun<'c>, ()> {
         let frames = DataFrames::new(stream, data, self.max_frame(), end);
         let mut before = std::mem::take(&mut *self.output.gathered.borrow_mut());
         let parts = frames.parts(before.rest());
@@ -203,23 +239,21 @@ impl Conn {
         let is_full = written < total;
         let Some(of_frames) = written.checked_sub(before.rest().len()) else {
             before.sent += written;
-            return Ok(Begun { rest: before, len: 0, is_full });
+            return Ok(Begun { turn, rest: before, len: 0, is_full });
         };
         before.clear(self.services().http2().buffers());
         let (len, bytes) = frames.begin(of_frames, |frame| {
             self.count_sent(&frame.header, frame.payload);
         });
-        Ok(Begun { rest: Gathered { bytes, sent: 0 }, len, is_full })
+        Ok(Begun { turn, rest: Gathered { bytes, sent: 0 }, len, is_full })
     }
 
     /// Sends the rest of frames that were begun, and waits until the socket accepts a byte if none was begun. Returns
-    /// the number of bytes of the body in these frames. The connection's own task then sends the frames that were
-    /// gathered meanwhile.
+    /// the number of bytes of the body in these frames.
     pub(super) async fn complete(
         &self,
-        turn: Turn<'_>,
         stream: u32,
-        mut begun: Begun,
+        mut begun: Begun<'_>,
         limits: StreamLimits,
     ) -> Result<usize, ()> {
         if (begun.is_full || self.output.tx.held() > 0)
@@ -229,12 +263,11 @@ impl Conn {
             return Err(());
         }
         begun.rest.clear(self.services().http2().buffers());
-        drop(turn);
-        self.wake();
         Ok(begun.len)
     }
 
-    async fn write_rest(&self, begun: &mut Begun, limits: StreamLimits) -> Result<(), WriteError> {
+    async fn write_rest(&self, begun: &mut Begun<'_>, limits: StreamLimits) -> Result<(), WriteError> {
+        let limits = limits.of_write();
         if begun.is_full && begun.len == 0 {
             self.in_time(self.output.tx.writable(), limits).await?;
         }
@@ -275,7 +308,8 @@ impl Conn {
     pub async fn until_unclogged(&self, stream: u32, limits: StreamLimits) -> Result<(), ()> {
         while self.is_clogged() {
             // An empty write sends the gathered frames.
-            self.send_data(stream, &[], false, limits).await?;
+            let begun = self.try_data(self.turn().await?, stream, &[], false)?;
+            self.complete(stream, begun, limits).await?;
         }
         if self.output.broken.get() { Err(()) } else { Ok(()) }
     }

@@ -52,6 +52,22 @@ struct Wakers {
     watcher: RefCell<Option<Waker>>,
 }
 
+/// Counts a stream that waits for a window.
+struct Waiting<'c>(&'c Conn);
+
+impl Waiting<'_> {
+    fn new(conn: &Conn) -> Waiting<'_> {
+        conn.count_waiting(1);
+        Waiting(conn)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.count_waiting(-1);
+    }
+}
+
 impl StreamEntry for Stream {
     fn wake(&self) {
         for waker in [&self.wakers.reader, &self.wakers.sender, &self.wakers.watcher] {
@@ -156,8 +172,12 @@ impl Stream {
         !self.counted.get()
     }
 
-    /// Ends the stream when its request ends. A fetch that still forwards the body gets an error.
+    /// Ends the stream when its request ends. A client that still sends its body is told that the rest is not needed (RFC
+    /// 9113 section 8.1). A fetch that still forwards the body gets an error.
     pub fn close(&self) {
+        if self.is_answered() && self.error().is_none() && !self.has_ended() {
+            self.conn.reset_stream(self.id, Error::Stream(Reason::NoError));
+        }
         self.uncount_open();
         self.fail(Error::Stream(Reason::StreamClosed));
         self.received.borrow_mut().take();
@@ -320,12 +340,6 @@ impl Stream {
         self.send_by.set(by);
     }
 
-    /// Waits until both windows are open, and takes up to `wanted` bytes of credit.
-    pub async fn window(&self, wanted: usize) -> Result<usize, Gone> {
-        self.open_window().await?;
-        Ok(self.take_window(wanted))
-    }
-
     /// Waits until both windows are open.
     pub async fn open_window(&self) -> Result<(), Gone> {
         if self.error().is_some() {
@@ -353,7 +367,8 @@ impl Stream {
         }
     }
 
-    fn credit(&self) -> usize {
+    /// Returns the number of bytes for which both windows are open.
+    pub fn credit(&self) -> usize {
         self.proto.borrow().send.available().min(self.conn.credit())
     }
 
@@ -376,7 +391,7 @@ impl Stream {
         if self.is_tunnel.get() {
             return self.wait_for_credit().await;
         }
-        self.conn.count_waiting(1);
+        let _waiting = Waiting::new(&self.conn);
         let max_wait = clock::limit(self.conn.services().params().h2_window_timeout);
         let by = Instant::now() + clock::seconds(max_wait);
         let until = self.send_by.get().map_or(by, |send_by| send_by.min(by));
@@ -384,7 +399,6 @@ impl Stream {
         if !opened && self.error().is_none() {
             if Instant::now() >= by { self.refuse_window() } else { self.expire("send_timeout") }
         }
-        self.conn.count_waiting(-1);
         if self.error().is_some() { Err(Gone) } else { Ok(()) }
     }
 

@@ -10,7 +10,7 @@ use crate::error_table::{Error, Reason};
 use crate::fault::Fault;
 use crate::flow::{INITIAL_WINDOW, MAX_WINDOW, ReceiveWindow, SendWindow};
 use crate::frame::{self, FrameHeader, Kind, flag};
-use crate::hpack::{Decoder, integer};
+use crate::hpack::{Decoder, encode};
 use crate::response;
 use crate::settings::Settings;
 
@@ -62,7 +62,7 @@ impl Server {
     /// Begins a header block, with the size of the table if that has to be announced.
     fn begin_block(&self, block: &mut Vec<u8>) {
         if self.empties_table {
-            integer::write(block, 5, 0x20, 0);
+            encode::empty_table(block);
         }
     }
 }
@@ -121,9 +121,17 @@ impl Connection {
 
     // The state.
 
-    /// Returns whether a further stream can be opened, in addition to `reserved` others.
+    /// Returns whether a further stream can be opened, in addition to `reserved` others. A server that does not read gets
+    /// no further requests.
     pub fn has_room_for(&self, reserved: u32) -> bool {
-        self.is_open() && self.streams.len() as u64 + u64::from(reserved) < u64::from(self.most_streams())
+        let has_room = |streams: usize| streams as u64 + u64::from(reserved) < u64::from(self.most_streams());
+        let has_stream = has_room(self.streams.len()) || has_room(self.used_streams().count());
+        self.is_open() && has_stream && self.out.len() < MAX_OUTPUT
+    }
+
+    /// Returns the streams whose responses are not released. The others only lack their ends.
+    fn used_streams(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.values().filter(|stream| !stream.is_released)
     }
 
     fn most_streams(&self) -> u32 {
@@ -135,9 +143,19 @@ impl Connection {
         self.end.is_none() && self.server.last_stream.is_none() && self.next <= LAST_STREAM
     }
 
+    /// Returns whether the server has announced its settings.
+    pub fn has_settings(&self) -> bool {
+        self.server.has_announced
+    }
+
     /// Returns the number of streams.
     pub fn streams(&self) -> usize {
         self.streams.len()
+    }
+
+    /// Returns whether streams are in use. Those that only lack their ends do not count.
+    pub fn is_in_use(&self) -> bool {
+        self.used_streams().next().is_some()
     }
 
     /// Returns why the connection has ended.
@@ -178,6 +196,7 @@ impl Connection {
 
     /// Opens a stream and sends the head of its request. The caller has made sure that there is room.
     pub fn open(&mut self, request: Request<'_>) -> Result<u32, Refused> {
+        self.make_room();
         let id = self.next;
         let mut block = Vec::with_capacity(512);
         self.server.begin_block(&mut block);
@@ -189,6 +208,15 @@ impl Connection {
         self.streams.insert(id, Stream::new(window, WINDOW, request.is_head(), request.ends));
         self.next += 2;
         Ok(id)
+    }
+
+    /// Resets the oldest streams that only lack their ends, which a server may never send, until it accepts another.
+    fn make_room(&mut self) {
+        while self.streams.len() as u64 >= u64::from(self.most_streams())
+            && let Some((&id, _)) = self.streams.iter().find(|(_, stream)| stream.is_released)
+        {
+            self.reset(id, Reason::Cancel, Failure::Closed);
+        }
     }
 
     /// Sends a header block. Returns false if it is longer than the server accepts.

@@ -453,6 +453,49 @@ fn released_streams_are_reset_unless_they_only_lack_their_end() {
 }
 
 #[test]
+fn streams_that_never_end_make_room_for_others() {
+    let mut pair = Pair::new();
+    pair.receive(&settings(&[(3, 2)]));
+    let ids = [(); 2].map(|()| pair.request("HEAD", true));
+    for id in ids {
+        pair.respond(id, 200, &[], 0);
+        assert!(pair.connection.is_in_use());
+        pair.connection.release(id);
+    }
+    assert!(!pair.connection.is_in_use() && pair.connection.has_room_for(1));
+    assert!(!pair.connection.has_room_for(2));
+    pair.sent();
+    let three = pair.request("GET", true);
+    assert_eq!(pair.kinds(), [(Kind::RstStream, ids[0]), (Kind::Headers, three)]);
+    assert_eq!(pair.connection.streams(), 2);
+    let four = pair.request("GET", true);
+    assert_eq!(pair.kinds(), [(Kind::RstStream, ids[1]), (Kind::Headers, four)]);
+    assert!(pair.connection.is_in_use() && !pair.connection.has_room_for(0));
+    // Their ends may have been on their way.
+    ids.iter().for_each(|id| pair.data(*id, b"", END));
+    assert_eq!((pair.connection.streams(), pair.connection.end()), (2, None));
+}
+
+/// A server that reads nothing gets no requests once some output waits, although each of them is given up.
+#[test]
+fn requests_to_a_server_that_does_not_read_are_bounded() {
+    let mut pair = Pair::new();
+    let opened = (0..100_000).take_while(|_| {
+        let has_room = pair.connection.has_room_for(0);
+        if has_room {
+            let id = pair.request("GET", true);
+            pair.connection.release(id);
+        }
+        has_room
+    });
+    let opened = opened.count();
+    assert!((500..100_000).contains(&opened), "{opened}");
+    assert!(pair.connection.output().len() < 70_000);
+    pair.sent();
+    assert!(pair.connection.has_room_for(0), "it reads again");
+}
+
+#[test]
 fn the_server_limits_the_number_of_streams() {
     let mut pair = Pair::new();
     pair.receive(&settings(&[(3, 2)]));

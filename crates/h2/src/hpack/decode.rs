@@ -48,6 +48,12 @@ impl Decoder {
         Decoder { table: DynamicTable::new(table_size), granted: table_size, at_start: true }
     }
 
+    /// Changes the maximum size of the table that the peer may choose, once the peer has acknowledged it.
+    pub fn grant(&mut self, table_size: usize) {
+        self.granted = table_size;
+        self.table.limit(table_size);
+    }
+
     /// Begins a block. Must be called before its first byte is decoded.
     pub fn begin(&mut self) {
         self.at_start = true;

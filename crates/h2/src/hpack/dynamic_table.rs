@@ -52,6 +52,11 @@ impl DynamicTable {
         self.evict_to(max_size);
     }
 
+    /// Lowers the maximum size to this one, if it is larger.
+    pub fn limit(&mut self, max_size: usize) {
+        self.set_max_size(self.max_size.min(max_size));
+    }
+
     /// Inserts the line at the start of `bytes`. A line that is larger than the table empties the table.
     pub fn insert(&mut self, bytes: &[u8], line: Line) {
         let size = size_of(line.len);

@@ -64,6 +64,12 @@ pub(crate) fn static_row(row: usize) -> (&'static [u8], &'static [u8]) {
     (&entry.line[..entry.name_len], &entry.line[entry.name_len + 2..])
 }
 
+/// Writes the size 0 of the table, which must precede the first field after the peer has made the table smaller (RFC 7541
+/// section 4.2). No field here needs a table.
+pub fn empty_table(out: &mut Vec<u8>) {
+    integer::write(out, 5, 0x20, 0);
+}
+
 /// Writes a field that is in a table, as its number.
 pub fn indexed(out: &mut Vec<u8>, index: usize) {
     integer::write(out, 7, 0x80, index);

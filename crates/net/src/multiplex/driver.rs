@@ -64,22 +64,23 @@ impl Driver {
     fn poll(&mut self, cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>) -> Poll<()> {
         self.connection.state().register_driver(cx);
         let received = self.receive(cx);
+        // Then nothing wakes the task when more arrives.
+        let was_clogged = self.connection.state().protocol.is_clogged();
         self.connection.wake_changed();
         self.follow_idleness(cx, timer.as_mut());
         if let Err(_gone) = self.send(cx) {
             self.connection.state().protocol.closed();
         }
         self.connection.wake_changed();
-        let has_ended = self.connection.state().protocol.end().is_some();
-        match received {
-            _ if has_ended => Poll::Ready(()),
-            Poll::Ready(()) => {
-                // More may have arrived.
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Poll::Pending => Poll::Pending,
+        let state = self.connection.state();
+        if state.protocol.end().is_some() {
+            return Poll::Ready(());
         }
+        if received.is_ready() || was_clogged && !state.protocol.is_clogged() {
+            // More may have arrived.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
     }
 
     /// Receives what has arrived. Ready if there may be more.
@@ -100,7 +101,10 @@ impl Driver {
             self.input.truncate(had + *read.as_ref().unwrap_or(&0));
             match read {
                 Ok(1..) => {
-                    let used = self.connection.state().protocol.receive(&self.input);
+                    let mut state = self.connection.state();
+                    state.reads = state.reads.wrapping_add(1);
+                    let used = state.protocol.receive(&self.input);
+                    drop(state);
                     self.input.drain(..used);
                     if self.input.is_empty() {
                         self.input = Vec::new();

@@ -27,6 +27,8 @@ pub struct Connections {
 struct Entry {
     connections: RefCell<Vec<Weak<Multiplexed>>>,
     is_opening: Cell<bool>,
+    /// The number of connections that were opened.
+    count: Cell<u32>,
     /// A connection was opened, or could not be.
     changed: Notify,
     http1_until: Cell<Option<Instant>>,
@@ -88,17 +90,25 @@ impl Entry {
     fn reserve(&self, is_over: &dyn Fn(u32, f64) -> bool) -> Option<Arc<Stream>> {
         self.has_connections();
         let connections = self.connections.borrow();
-        let usable = connections.iter().filter_map(Weak::upgrade).filter(|open| !open.is_left(is_over));
+        let usable = connections.iter().filter_map(Weak::upgrade).filter(|open| open.is_usable(is_over));
         usable.into_iter().find_map(|open| Stream::reserve(&open))
     }
 }
 
 impl Opening {
     /// Adds the connection that was opened, and reserves its first stream.
-    pub fn complete(self, connection: &Arc<Multiplexed>) -> Option<Arc<Stream>> {
+    pub fn complete(&self, connection: &Arc<Multiplexed>) -> Option<Arc<Stream>> {
         self.0.http1_until.set(None);
         self.0.connections.borrow_mut().push(Arc::downgrade(connection));
+        self.0.count.set(self.0.count.get().wrapping_add(1));
         Stream::reserve(connection)
+    }
+
+    /// Shares the connection with other requests once the origin has announced its settings, or this time has passed.
+    /// They might be more than the settings allow.
+    pub async fn share(self, connection: Arc<Multiplexed>, most: Duration) {
+        let _ = tokio::time::timeout(most, connection.has_settings()).await;
+        connection.state().is_shared = true;
     }
 
     /// Records that the origin has chosen HTTP/1.1.
@@ -115,10 +125,12 @@ impl Drop for Opening {
 }
 
 impl Opened {
-    pub async fn wait(self) {
-        let changed = self.0.changed.notified();
+    /// Waits for the end. Returns whether a connection was opened since the call.
+    pub async fn wait(self) -> bool {
+        let (changed, before) = (self.0.changed.notified(), self.0.count.get());
         if self.0.is_opening.get() {
             changed.await;
         }
+        self.0.count.get() != before
     }
 }

@@ -1,9 +1,10 @@
 //! The state of a connection that its streams and its driver share. It is used on one reactor, so its lock is free.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use lacquer_h2::client::{Connection, Limits};
 use lacquer_sources::clock;
@@ -30,8 +31,14 @@ pub(super) struct State {
     pub reserved: u32,
     /// It gets no further streams, and ends after the last one.
     pub is_left: bool,
+    /// Other requests than the one that has opened the connection get streams.
+    pub is_shared: bool,
+    /// The number of times that bytes have arrived.
+    pub reads: u32,
     waiting: BTreeMap<u32, Waiting>,
     driver: Option<Waker>,
+    /// The task that waits for the settings of the origin.
+    settings: Option<Waker>,
 }
 
 /// The tasks that wait for a stream.
@@ -52,7 +59,16 @@ impl Multiplexed {
     /// Begins HTTP/2 on a socket.
     pub(super) fn new(socket: Socket, facts: Facts, alive: Counted, limits: Limits) -> Multiplexed {
         let protocol = Connection::new(limits);
-        let state = State { protocol, reserved: 0, is_left: false, waiting: BTreeMap::new(), driver: None };
+        let state = State {
+            protocol,
+            reserved: 0,
+            is_left: false,
+            is_shared: false,
+            reads: 0,
+            waiting: BTreeMap::new(),
+            driver: None,
+            settings: None,
+        };
         Multiplexed { socket, facts, _alive: alive, state: Mutex::new(state) }
     }
 
@@ -61,18 +77,36 @@ impl Multiplexed {
         &self.facts
     }
 
-    /// Returns whether the connection gets no further streams, because `is_over` held for their number and its age.
-    pub(super) fn is_left(&self, is_over: &dyn Fn(u32, f64) -> bool) -> bool {
-        let mut state = self.state();
+    /// Returns whether further requests may get streams. None do once `is_over` holds for the number of streams and the
+    /// age of the connection.
+    pub(super) fn is_usable(&self, is_over: &dyn Fn(u32, f64) -> bool) -> bool {
+        let state = self.state();
         let opened = state.protocol.opened().saturating_add(state.reserved);
         if !state.is_left && is_over(opened, self.facts.age(clock::real())) {
-            state.is_left = true;
-            let driver = state.driver.clone();
             drop(state);
-            driver.into_iter().for_each(Waker::wake);
-            return true;
+            self.leave();
+            return false;
         }
-        state.is_left
+        state.is_shared && !state.is_left
+    }
+
+    /// Opens no further streams, and ends the connection after the last one.
+    pub(super) fn leave(&self) {
+        self.state().is_left = true;
+        self.wake_driver();
+    }
+
+    /// Waits until the origin has announced its settings, or the connection has ended.
+    pub(super) async fn has_settings(&self) {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if state.has_settings() {
+                return Poll::Ready(());
+            }
+            register(&mut state.settings, cx);
+            Poll::Pending
+        })
+        .await;
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -85,7 +119,7 @@ impl Multiplexed {
         driver.into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes the tasks that wait for streams that have changed.
+    /// Wakes the tasks that wait for streams that have changed, or for the settings.
     pub(super) fn wake_changed(&self) {
         let mut woken = Vec::new();
         {
@@ -94,6 +128,9 @@ impl Multiplexed {
                 if let Some(waiting) = state.waiting.remove(&id) {
                     woken.extend([waiting.read, waiting.write].into_iter().flatten());
                 }
+            }
+            if state.settings.is_some() && state.has_settings() {
+                woken.extend(state.settings.take());
             }
         }
         woken.into_iter().for_each(Waker::wake);
@@ -119,7 +156,11 @@ impl State {
         self.protocol.release(id);
     }
 
+    fn has_settings(&self) -> bool {
+        self.protocol.has_settings() || self.protocol.end().is_some()
+    }
+
     pub fn is_in_use(&self) -> bool {
-        self.reserved > 0 || self.protocol.streams() > 0
+        self.reserved > 0 || self.protocol.is_in_use()
     }
 }

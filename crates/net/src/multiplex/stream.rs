@@ -18,6 +18,8 @@ const RESERVED: u32 = 0;
 pub struct Stream {
     connection: Arc<Multiplexed>,
     id: AtomicU32,
+    /// The number of times that bytes had arrived on the connection when the stream was opened.
+    reads: AtomicU32,
     is_first: bool,
 }
 
@@ -40,7 +42,8 @@ impl Stream {
         let is_first = state.protocol.opened() == 0 && state.reserved == 0;
         state.reserved += 1;
         drop(state);
-        Some(Arc::new(Stream { connection: connection.clone(), id: AtomicU32::new(RESERVED), is_first }))
+        let (id, reads) = (AtomicU32::new(RESERVED), AtomicU32::new(0));
+        Some(Arc::new(Stream { connection: connection.clone(), id, reads, is_first }))
     }
 
     /// Returns the facts about the connection.
@@ -74,6 +77,7 @@ impl Stream {
             let before = state.protocol.output().len();
             state.protocol.open(request).map(|id| {
                 state.reserved -= 1;
+                self.reads.store(state.reads, Ordering::Relaxed);
                 (id, state.protocol.output().len() - before)
             })
         };
@@ -130,6 +134,14 @@ impl Stream {
         self.connection.state().protocol.cancel(self.id());
         self.connection.wake_changed();
         self.connection.wake_driver();
+    }
+
+    /// Opens no further streams on the connection if nothing has arrived on it since this stream was opened. The origin
+    /// has not responded in time, and may be gone.
+    pub fn leave_if_silent(&self) {
+        if self.connection.state().reads == self.reads.load(Ordering::Relaxed) {
+            self.connection.leave();
+        }
     }
 
     pub(crate) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {

@@ -30,8 +30,15 @@ struct World {
 
 /// Opens a connection on which the server has sent its settings.
 async fn open() -> (World, Arc<Stream>) {
+    let (world, stream) = open_silent(1000);
+    world.announce().await;
+    (world, stream)
+}
+
+/// Opens a connection on which the server has sent nothing. `window` is the number of bytes in flight.
+fn open_silent(window: usize) -> (World, Arc<Stream>) {
     let address = SocketAddr::from(([127, 0, 0, 1], 80));
-    let limits = Limits { window: 1000, step: 700, buffer: 0, sends_files: false };
+    let limits = Limits { window, step: window * 7 / 10, buffer: 0, sends_files: false };
     let (near, server) = memory::connection(limits, Ends { engine: address, peer: address });
     let endpoint = Endpoint::new(Addresses { path: Some("/h2".to_owned()), ..Addresses::default() }, None);
     let connections = Connections::default();
@@ -46,8 +53,19 @@ async fn open() -> (World, Arc<Stream>) {
     let (connection, driver) = begin(crate::stream::Stream::Memory(near), &endpoint, counted, (10_000, IDLE));
     let stream = opening.complete(&connection).expect("the first stream");
     tokio::task::spawn_local(driver.run());
-    server.write_all(&frames(Kind::Settings, 0, 0, b"")).await.expect("it reads");
+    tokio::task::spawn_local(opening.share(connection, IDLE / 2));
     (World { connections, endpoint: endpoint.id(), server }, stream)
+}
+
+impl World {
+    async fn announce(&self) {
+        self.server.write_all(&frames(Kind::Settings, 0, 0, b"")).await.expect("it reads");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    fn place(&self) -> Place {
+        self.connections.place(self.endpoint, false, &|_, _| false)
+    }
 }
 
 fn frames(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -57,8 +75,12 @@ fn frames(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 fn send_head(stream: &Stream, ends: bool) -> io::Result<usize> {
-    let (mut ws, mut message) = (Workspace::new(1000), Message::new(64));
-    for (slot, text) in [(Slot::Method, "POST"), (Slot::Url, "/")] {
+    send_head_to(stream, "/", ends)
+}
+
+fn send_head_to(stream: &Stream, path: &str, ends: bool) -> io::Result<usize> {
+    let (mut ws, mut message) = (Workspace::new(8000), Message::new(64));
+    for (slot, text) in [(Slot::Method, "POST"), (Slot::Url, path)] {
         let text = ws.copy(text.as_bytes()).expect("there is room");
         message.put(&ws, slot, text);
     }
@@ -195,6 +217,76 @@ async fn the_end_of_a_connection_ends_its_streams() {
         // A request that was not sent can be sent elsewhere.
         let failed = send_head(&late, true).expect_err("it has ended");
         assert!(failure_of(&failed).is_some_and(Failure::is_unprocessed), "{failed}");
+    })
+    .await;
+}
+
+/// Requests at the same time might be more than the server allows, which is known once it has sent its settings.
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_shared_after_its_settings() {
+    locally(async {
+        let (world, first) = open_silent(1000);
+        let Place::Wait(opened) = world.place() else { panic!("the settings have not arrived") };
+        send_head(&first, true).expect("the first request does not wait");
+        let begun = Instant::now();
+        let (was_opened, ()) = tokio::join!(opened.wait(), world.announce());
+        assert!(begun.elapsed() < Duration::from_secs(1) && !was_opened, "it was opened before");
+        assert!(matches!(world.place(), Place::Stream(_)));
+        // Without settings, the wait is limited, and so is it at the end of the connection.
+        let (silent, _first) = open_silent(1000);
+        let Place::Wait(opened) = silent.place() else { panic!("the settings have not arrived") };
+        let begun = Instant::now();
+        opened.wait().await;
+        assert!(begun.elapsed() >= IDLE / 2 && matches!(silent.place(), Place::Stream(_)));
+        let (closed, _first) = open_silent(1000);
+        let Place::Wait(opened) = closed.place() else { panic!("the settings have not arrived") };
+        closed.server.shutdown();
+        let begun = Instant::now();
+        assert!(!opened.wait().await);
+        assert!(begun.elapsed() < Duration::from_secs(1) && matches!(closed.place(), Place::Open(_)));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_gets_no_further_streams() {
+    locally(async {
+        let (world, first) = open().await;
+        send_head(&first, true).expect("it is open");
+        world.server.write_all(&frames(Kind::Ping, 0, 0, &[0; 8])).await.expect("it reads");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        first.leave_if_silent();
+        let Place::Stream(second) = world.place() else { panic!("something has arrived since") };
+        send_head(&second, true).expect("it is open");
+        second.leave_if_silent();
+        assert!(matches!(world.place(), Place::Open(_)));
+    })
+    .await;
+}
+
+/// A response arrives while much output waits. It is received once the output is sent.
+#[tokio::test(start_paused = true)]
+async fn a_driver_receives_again_after_much_output() {
+    locally(async {
+        let (world, first) = open_silent(1 << 20);
+        world.announce().await;
+        let mut others = Vec::new();
+        while let Place::Stream(stream) = world.place()
+            && others.len() < 80
+        {
+            others.push(stream);
+        }
+        let mut connection = Connection::of_stream(first);
+        send_head(connection.stream().expect("a stream"), true).expect("it is open");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let response = frames(Kind::Headers, flag::END_HEADERS | flag::END_STREAM, 1, OK);
+        world.server.write_all(&response).await.expect("it reads");
+        let path = format!("/{}", "x".repeat(4000));
+        for stream in &others {
+            send_head_to(stream, &path, true).expect("it is open");
+        }
+        let received = tokio::time::timeout(IDLE, read(&mut connection)).await.expect("it is received");
+        assert_eq!(received.expect("a response"), "HTTP/1.1 200 \r\n\r\n");
     })
     .await;
 }

@@ -8,6 +8,7 @@ use lacquer_h2::frame::{self, Frame, FrameHeader};
 use lacquer_h2::hpack::Decoder;
 use lacquer_h2::request::RequestDecoder;
 use lacquer_h2::rules::Admit;
+use lacquer_h2::settings::Settings;
 use lacquer_h2::stream::State;
 use lacquer_h2::{Error, Reason, settings};
 use lacquer_http::{Message, Workspace};
@@ -26,6 +27,9 @@ const USELESS_PERIOD: f64 = 60.0;
 const ALLOWED_BY_DATA: u32 = 10;
 /// The number of useless frames that a request allows for.
 const ALLOWED_BY_REQUEST: u32 = 1000;
+
+/// The size of a client's header table before it has received the settings.
+const DEFAULT_TABLE: u32 = Settings::DEFAULT.header_table_size;
 
 /// A header block that is being received.
 enum Block {
@@ -52,7 +56,8 @@ pub struct Receiver {
 impl Receiver {
     pub fn new(conn: &Rc<Conn>) -> Receiver {
         Receiver {
-            hpack: Decoder::new(conn.settings().header_table_size as usize),
+            // The client may use the default until it has received the settings.
+            hpack: Decoder::new(conn.settings().header_table_size.max(DEFAULT_TABLE) as usize),
             conn: conn.clone(),
             block: None,
             has_settings: false,
@@ -202,12 +207,16 @@ impl Receiver {
                 conn.log(Tag::SessError, format_args!("H2: rx settings ack before settings"));
                 Err(Error::Connection(Reason::ProtocolError))
             }
-            Frame::Priority | Frame::SettingsAck | Frame::Unknown => Ok(()),
+            Frame::SettingsAck => {
+                self.hpack.grant(conn.settings().header_table_size as usize);
+                Ok(())
+            }
+            Frame::Priority | Frame::Unknown => Ok(()),
         }
     }
 
-    /// Returns the stream state that applies to a frame. The last stream that this side reset counts as open, because
-    /// the client may have sent frames before it received the reset.
+    /// Returns the stream state that applies to a frame. The last streams that this side reset count as open, because the
+    /// client may have sent frames before it received the reset.
     fn state_of(&self, id: u32, stream: Option<&Stream>) -> Option<State> {
         match stream {
             Some(stream) if stream.is_cancelled() => Some(State::Closed),
