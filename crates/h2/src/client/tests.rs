@@ -472,7 +472,9 @@ fn streams_that_never_end_make_room_for_others() {
     assert_eq!(pair.kinds(), [(Kind::RstStream, ids[1]), (Kind::Headers, four)]);
     assert!(pair.connection.is_in_use() && !pair.connection.has_room_for(0));
     // Their ends may have been on their way.
-    ids.iter().for_each(|id| pair.data(*id, b"", END));
+    for id in ids {
+        pair.data(id, b"", END);
+    }
     assert_eq!((pair.connection.streams(), pair.connection.end()), (2, None));
 }
 
