@@ -162,8 +162,13 @@ impl Connection {
     fn report(&self, cx: &Context<'_>) {
         let mut replies: Vec<ConnectionEvent> = Vec::new();
         while let Some(event) = self.state.borrow_mut().poll_endpoint_events() {
+            if self.is_drained.get() {
+                // The handle may be that of another connection.
+                continue;
+            }
             if event.is_drained() {
                 self.is_drained.set(true);
+                self.core.remove(self.handle);
             }
             replies.extend(self.core.report(self.handle, event));
         }
@@ -313,8 +318,8 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.end_handshake();
-        self.core.remove(self.handle);
         if !self.is_drained.get() {
+            self.core.remove(self.handle);
             self.core.report(self.handle, EndpointEvent::drained());
         }
     }

@@ -21,6 +21,8 @@ mod relay;
 mod server;
 mod settings;
 mod socket;
+#[cfg(test)]
+mod tests;
 mod timer;
 mod tls_session;
 
