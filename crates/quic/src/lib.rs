@@ -13,6 +13,7 @@ mod error;
 mod event;
 mod forward;
 mod group;
+mod handshakes;
 mod ids;
 mod mailbox;
 #[cfg(any(test, feature = "memory"))]

@@ -254,3 +254,77 @@ fn a_connection_that_is_dropped_late_takes_no_packets_of_another() {
         }
     });
 }
+
+/// A client whose early data was received, and that closes the connection, has not completed its handshake.
+#[test]
+fn a_handshake_that_ends_early_is_never_complete() {
+    run(|| {
+        let (frontend, config) = sides();
+        let mut server = Server::start(SERVER, &frontend);
+        let mut first = Client::connect("[2001:db8::2]:1", &config);
+        let connection = shake(&mut server, &mut first);
+        assert!(!connection.is_handshaking());
+        // The session arrives with the next packets.
+        let deadline = Instant::now() + PATIENCE;
+        let mut early = loop {
+            assert!(Instant::now() < deadline, "there is no session");
+            serve(&connection);
+            while let Some((_, bytes)) = server.sent() {
+                first.receive(&bytes);
+            }
+            first.send(&server);
+            server.receive();
+            let early = Client::connect("[2001:db8::2]:2", &config);
+            if early.state.has_0rtt() {
+                break early;
+            }
+        };
+        let id = early.state.streams().open(Dir::Bi).unwrap();
+        early.state.send_stream(id).write(b"request").unwrap();
+        early.send(&server);
+        server.receive();
+        let connection = server.connection(1);
+        let (events, _) = serve(&connection);
+        assert!(events.contains(&Event::Opened(Dir::Bi)) && connection.is_handshaking(), "{events:?}");
+        early.state.close(now(), 0_u32.into(), Vec::new().into());
+        early.send(&server);
+        server.receive();
+        let (events, _) = serve(&connection);
+        assert!(matches!(events.last(), Some(Event::Closed(_))), "{events:?}");
+        assert!(connection.is_handshaking());
+    });
+}
+
+/// One network of clients cannot use all handshakes, also if its clients prove their addresses.
+#[test]
+fn handshakes_with_a_network_are_limited() {
+    run(|| {
+        let (frontend, config) = sides();
+        let mut server = Server::start(SERVER, &frontend);
+        // Begins a handshake, which does not go on. Returns whether the server has begun it, too.
+        let begin = |server: &mut Server, address: &str| {
+            let before = server.keeper.0.borrow().len();
+            let mut client = Client::connect(address, &config);
+            client.send(server);
+            server.receive();
+            while let Some((_, bytes)) = server.sent() {
+                if bytes[0] & RETRY == RETRY {
+                    client.receive(&bytes);
+                }
+            }
+            client.send(server);
+            server.receive();
+            while server.sent().is_some() {}
+            server.keeper.0.borrow().len() > before
+        };
+        let begun = (0..200).filter(|at| begin(&mut server, &format!("[2001:db8:0:7::{at}]:1"))).count();
+        assert_eq!(begun, 128);
+        assert!(begin(&mut server, "[2001:db8:0:8::1]:1"), "another network");
+        let validated = server.keeper.0.borrow().iter().filter(|it| it.is_validated()).count();
+        assert_eq!(validated, 129 - 32);
+        // The end of a handshake makes room.
+        server.connection(0).close(0, "");
+        assert!(begin(&mut server, "[2001:db8:0:7::1:1]:1"));
+        assert!(!begin(&mut server, "[2001:db8:0:7::1:2]:1"));
+    });
+}
