@@ -16,6 +16,7 @@ use crate::admission::{Load, Queue, Treatment, Turn, treatment};
 use crate::connection::{Admitted, Connection};
 use crate::core::Core;
 use crate::forward::{Datagram, Forwarded, Forwarder};
+use crate::group_name::GroupName;
 use crate::handshakes::Handshake;
 use crate::ids::{self, ANY_WORKER, IdKey, Neutral, Owner};
 use crate::relay::{Predecessor, Relayed};
@@ -50,8 +51,7 @@ thread_local! {
 /// The place of an endpoint among those of other reactors and workers.
 pub struct Place {
     pub owner: Owner,
-    /// The number of its group.
-    pub group: u8,
+    pub group: GroupName,
     pub ids: IdKey,
     pub neutral: Neutral,
     pub predecessor: Option<Predecessor>,
@@ -137,7 +137,7 @@ impl<H: Host> Endpoint<H> {
         let owner = id.and_then(|id| place.ids.owner(id)).unwrap_or(place.owner);
         let is_ours = owner.worker == place.owner.worker || owner.worker == ANY_WORKER;
         if !is_ours && let Some(predecessor) = place.predecessor.as_ref().filter(|it| it.is(owner.worker)) {
-            match predecessor.pass(place.group, owner.reactor, &datagram) {
+            match predecessor.pass(&place.group, owner.reactor, &datagram) {
                 Relayed::Gone => self.handle(datagram),
                 relayed => self.host.count_relayed(relayed == Relayed::Lost),
             }

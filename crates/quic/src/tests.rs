@@ -328,3 +328,26 @@ fn handshakes_with_a_network_are_limited() {
         assert!(!begin(&mut server, "[2001:db8:0:7::1:2]:1"));
     });
 }
+
+/// A packet with an id of another group gets no answer: the answer would be the token that resets the connection.
+#[test]
+fn ids_of_another_group_get_no_answer() {
+    run(|| {
+        let (frontend, config) = sides();
+        let mut server = Server::start(SERVER, &frontend);
+        let mut same = Server::start(SERVER, &frontend);
+        let mut other = Server::start("[2001:db8::9]:443", &frontend);
+        let mut client = Client::connect("[2001:db8::2]:1", &config);
+        shake(&mut server, &mut client);
+        client.state.ping();
+        let mut sent = Vec::new();
+        let _ = client.state.poll_transmit(now(), 1, &mut sent).unwrap();
+        // Long enough for an answer, which is shorter than the packet.
+        let packet = [&[0x40][..], ids::destination(&sent).unwrap(), &[7; 100]].concat();
+        for (server, is_answered) in [(&mut same, true), (&mut other, false)] {
+            server.wire.deliver(client.address, &packet);
+            server.receive();
+            assert_eq!(server.sent().is_some(), is_answered);
+        }
+    });
+}

@@ -122,7 +122,7 @@ fn any_order_of_calls_gives_the_bytes_in_this_order() {
         let (frontend, config) = settings();
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let address = socket.local_addr().expect("it is bound");
-        let (group, workers) = (Group::new(0, vec![socket]), Workers { own: 1, predecessor: None });
+        let (group, workers) = (Group::new(vec![socket]), Workers { own: 1, predecessor: None });
         let seeds = group.and_then(|group| group.seeds(&frontend, &QuicSecret::new([1; 32]), &workers));
         let mut seeds = seeds.expect("settings");
         let (connections, streams) = (Connections::default(), Rc::<RefCell<Vec<_>>>::default());
