@@ -271,6 +271,11 @@ impl Connection {
 
     // Streams.
 
+    /// Returns whether the client does not want what this side sends on a stream that the client has opened.
+    pub fn is_stopped(&self, id: StreamId) -> bool {
+        !matches!(self.state.borrow_mut().send_stream(id).stopped(), Ok(None))
+    }
+
     /// Returns the next stream that the client has opened.
     pub fn accept(&self, dir: Dir) -> Option<StreamId> {
         self.state.borrow_mut().streams().accept(dir)

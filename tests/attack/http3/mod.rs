@@ -401,6 +401,29 @@ fn rapid_resets_end_the_connection() {
     served.serves();
 }
 
+/// Requests whose responses the client refuses in the same packet are resets, and are not executed.
+#[test]
+fn refused_responses_count_as_resets() {
+    let _slot = shared_slot();
+    let served = start(&["-p", "h2_rapid_reset_limit=20"]);
+    run(async {
+        let client = Client::connect(served.address).await;
+        let mut streams = Vec::new();
+        for _ in 0..90 {
+            // The packet leaves when this task waits.
+            let Ok((send, mut receive)) = client.try_open("GET", "/100/private", &[]).await else { break };
+            let _ = receive.stop(0x10c_u32.into());
+            streams.push((send, receive));
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let reason = tokio::time::timeout(Duration::from_secs(10), client.connection.closed()).await;
+        let text = format!("{:?}", reason.expect("the connection ends"));
+        assert!(text.contains("ApplicationClosed") && text.contains("263"), "{text}");
+    });
+    assert!(served.origin.requests() < 50, "{} requests", served.origin.requests());
+    served.serves();
+}
+
 /// A client that does not read its responses holds a bounded amount of memory, and its requests end.
 #[test]
 fn a_client_that_does_not_read_is_bounded() {
