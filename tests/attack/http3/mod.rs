@@ -4,6 +4,7 @@
 mod certificates;
 mod client;
 mod malformed;
+mod pieces;
 mod relay;
 mod replays;
 mod tunnels;

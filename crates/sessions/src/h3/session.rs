@@ -165,7 +165,7 @@ impl Session {
             self.control.go_away();
         }
         self.conn.quic.receive(cx, &mut self.events);
-        if let Err(end) = self.handle_events(cx) {
+        if let Err(end) = self.read_rest(cx).map_err(End::from).and_then(|()| self.handle_events(cx)) {
             return Poll::Ready(end);
         }
         if let Err(error) = self.accept_requests(cx).and_then(|()| self.control.flush()) {
@@ -182,6 +182,12 @@ impl Session {
         }
         self.set_deadline();
         Poll::Pending
+    }
+
+    /// Reads more of the streams of the protocol that had too much for the last turn.
+    fn read_rest(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        let effects = self.control.read_rest(cx)?;
+        self.unblock(effects.has_inserted, cx)
     }
 
     fn handle_events(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
@@ -202,11 +208,11 @@ impl Session {
             }
             Event::Opened(Dir::Bi) => Ok(()),
             Event::Opened(Dir::Uni) => {
-                let effects = self.control.accept()?;
+                let effects = self.control.accept(cx)?;
                 Ok(self.unblock(effects.has_inserted, cx)?)
             }
             Event::Readable(id) if id.dir() == Dir::Uni => {
-                let effects = self.control.read(id)?;
+                let effects = self.control.read(id, cx)?;
                 Ok(self.unblock(effects.has_inserted, cx)?)
             }
             Event::Readable(id) => Ok(self.readable(id, cx)?),
