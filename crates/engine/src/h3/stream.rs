@@ -130,6 +130,8 @@ impl Stream {
         self.is_answered.set(true);
         self.fail(error);
         self.conn.quic.reset(self.id, error.code());
+        // Of a stream that is reset, the client acknowledges no response.
+        self.conn.response_acknowledged(self.id);
         self.refuse_rest(error.code());
     }
 
