@@ -19,6 +19,7 @@ use lacquer_tls::{Frontend, QuicSecret};
 use quinn::crypto::rustls::QuicClientConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
+use super::receiving::Failure;
 use super::{Conn, Stream};
 use crate::client_transport::ClientTransport;
 use crate::protocol_tests::{Response, World, limited_sink, ok_head, runtime};
@@ -167,6 +168,14 @@ impl Pair {
     }
 }
 
+/// Reads the field section of a request.
+async fn head(stream: &Stream) {
+    while let Err(failure) = stream.head() {
+        assert!(matches!(failure, Failure::Blocked));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// A response that is reset after its end is not waited for: the client acknowledges it no more.
 #[test]
 fn a_response_that_is_reset_leaves_the_connection_idle() {
@@ -179,6 +188,33 @@ fn a_response_that_is_reset_leaves_the_connection_idle() {
         assert!(pair.conn.has_unacknowledged());
         stream.kill(Error::Stream(Reason::RequestCancelled));
         assert!(!pair.conn.has_unacknowledged());
+    });
+}
+
+/// The encoder of a client learns that the trailers of a request which ends early are never decoded.
+#[test]
+fn requests_that_are_not_read_to_their_end_are_cancelled_in_header_compression() {
+    let (runtime, world) = (runtime(), World::new("http3-cancelled"));
+    runtime.block_on(async {
+        let pair = Pair::connect(&world).await;
+        let output = || {
+            let mut protocol = pair.conn.protocol.borrow_mut();
+            std::mem::take(protocol.qpack.output().expect("there is room"))
+        };
+        // The capacity of the table, and a field.
+        pair.conn.protocol.borrow_mut().qpack.receive(b"\x3f\xe1\x1f\x43x-y\x011").expect("instructions");
+        output();
+        let (_open, _receive, stream) = pair.open(b"\x01\x02\0\0").await;
+        head(&stream).await;
+        stream.close();
+        assert_eq!(output(), [0x40 | u64::from(stream.id) as u8]);
+        let (mut send, _receive, stream) = pair.open(b"\x01\x02\0\0").await;
+        send.finish().expect("it is open");
+        head(&stream).await;
+        let end = tokio::time::timeout(Duration::from_secs(30), stream.read(&mut [0])).await;
+        assert_eq!(end.expect("it ends in time").ok(), Some(0));
+        stream.close();
+        assert!(output().is_empty());
     });
 }
 
