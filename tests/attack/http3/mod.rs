@@ -425,6 +425,26 @@ fn refused_responses_count_as_resets() {
     served.serves();
 }
 
+/// A client that has proved its address is refused before its handshake, if its address has too many connections.
+#[test]
+fn connections_count_before_their_handshake() {
+    let _slot = shared_slot();
+    let options = ["reactors=1", "client_max_connections=2", "tls_handshake_timeout=60"];
+    let served = start(&options.map(|option| ["-p", option]).concat());
+    // From now on, all clients have to prove their address.
+    let _silent = upgrades::begin_handshakes(served.address, 200);
+    run(async {
+        let clients = [Client::connect(served.address).await, Client::connect(served.address).await];
+        for client in &clients {
+            assert_eq!(client.get("/100").await.status(), "200");
+        }
+        let refused = Client::try_connect(served.address).await.err();
+        let is_early = matches!(refused, Some(quinn::ConnectionError::ConnectionClosed(_)));
+        assert!(is_early, "{refused:?}");
+        assert_eq!(clients[0].get("/100").await.status(), "200");
+    });
+}
+
 /// A client that does not read its responses holds a bounded amount of memory, and its requests end.
 #[test]
 fn a_client_that_does_not_read_is_bounded() {

@@ -337,7 +337,7 @@ fn an_upgrade_loses_no_request() {
 }
 
 /// Sends the first packets of clients that go on no further.
-fn begin_handshakes(address: SocketAddr, number: usize) -> Vec<UdpSocket> {
+pub fn begin_handshakes(address: SocketAddr, number: usize) -> Vec<UdpSocket> {
     let sink = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     sink.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
     run(async {
