@@ -21,11 +21,14 @@ pub enum Order {
     Continue,
 }
 
+/// The receivers of the datagrams of each group.
+type Groups = Vec<(GroupName, Forwarder)>;
+
 /// The UDP sockets of the worker, while its listeners are prepared.
 pub struct UdpSockets {
     peers: DatagramPeers,
     pub workers: Workers,
-    groups: Vec<(GroupName, Forwarder)>,
+    groups: Groups,
     endpoints: Vec<UnboundedSender<Order>>,
 }
 
@@ -33,7 +36,7 @@ pub struct UdpSockets {
 pub struct UdpHandover {
     endpoints: Vec<UnboundedSender<Order>>,
     /// The socket of the next worker and the receivers of its datagrams, until a thread takes them.
-    incoming: Mutex<Option<(OwnedFd, Vec<(GroupName, Forwarder)>)>>,
+    incoming: Mutex<Option<(OwnedFd, Groups)>>,
 }
 
 impl UdpSockets {
