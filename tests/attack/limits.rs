@@ -45,6 +45,21 @@ fn connections_of_an_address_are_limited() {
     assert_eq!(clients[0].get("/100").unwrap().status, 200, "open connections stay");
 }
 
+/// Connections count from before their handshake.
+#[test]
+fn connections_without_a_handshake_are_limited() {
+    let _slot = shared_slot();
+    let origin = Origin::start(sized);
+    let options = ["-a", "secure=127.0.0.1:0,https", "-p", "client_max_connections=3"];
+    let mut daemon = Daemon::start(&vcl(origin.address, ""), &options);
+    let secure = ([127, 0, 0, 1], daemon.port_of("secure")).into();
+    let silent: Vec<_> = (0..3).map(|_| Client::connect(secure).unwrap()).collect();
+    assert!(until(|| client::get(daemon.address, "/100").is_err()));
+    assert!(daemon.logs("Hit client_max_connections (3)"));
+    drop(silent);
+    assert!(until(|| client::get(daemon.address, "/100").is_ok_and(|answer| answer.status == 200)));
+}
+
 /// The address is that in the PROXY header, and IPv6 clients are counted by network.
 #[test]
 fn limits_count_the_address_in_the_proxy_header() {

@@ -19,21 +19,31 @@ fn builder(settings: &Settings, waits: &Waits) -> Result<AccountBuilder, Fault> 
 /// Reads the account from the folder. A file that cannot be used is set aside, and reported.
 fn stored(folder: &Folder, rights: &Rights, link: &Link) -> Result<Option<AccountCredentials>, Fault> {
     let path = folder.account();
-    let failed = |error: &dyn std::fmt::Display| Fault::new(format_args!("{}: {error}", path.display()));
-    let Some(bytes) = rights.run(|| folder::read(&path)).map_err(|error| failed(&error))? else {
+    let read = rights.run(|| folder::read(&path));
+    let Some(bytes) = read.map_err(|error| Fault::new(format_args!("{}: {error}", path.display())))? else {
         return Ok(None);
     };
     match serde_json::from_slice(&bytes) {
         Ok(credentials) => Ok(Some(credentials)),
         Err(error) => {
-            let aside = rights.run(|| folder::set_aside(&path)).map_err(|error| failed(&error))?;
-            let (path, aside) = (path.display(), aside.display());
-            let text =
-                format!("{path} contains no account ({error}): renamed to {aside}; a new account is made");
-            link.report(text, true);
+            set_aside((folder, rights), link, &format_args!("contains no account ({error})"))?;
             Ok(None)
         }
     }
+}
+
+/// Sets the file with the account aside, and reports the reason. The next [`open`] makes a new account.
+pub fn set_aside(
+    (folder, rights): (&Folder, &Rights),
+    link: &Link,
+    why: &dyn std::fmt::Display,
+) -> Result<(), Fault> {
+    let path = folder.account();
+    let aside = rights.run(|| folder::set_aside(&path));
+    let aside = aside.map_err(|error| Fault::new(format_args!("{}: {error}", path.display())))?;
+    let (path, aside) = (path.display(), aside.display());
+    link.report(format!("{path} {why}: renamed to {aside}; a new account is made"), true);
+    Ok(())
 }
 
 /// Returns the account, which is created if the folder has none.

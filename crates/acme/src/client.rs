@@ -243,7 +243,7 @@ impl Worker {
                 self.link.report(text, false);
             }
             Err(fault) => {
-                // An account that the server has forgotten is found out only with its next use.
+                // The file is read again, which the operator may have changed.
                 self.account = None;
                 let pause = managed.fail(fault.clone().with_wait(wait), now);
                 let next = day(clock::real() + pause.as_secs_f64());
@@ -253,8 +253,21 @@ impl Worker {
         }
     }
 
-    /// Obtains a certificate, writes it to the folder and lets the manager load it.
+    /// Obtains a certificate, writes it to the folder and lets the manager load it. If the server has forgotten the
+    /// account, a new one is made, once.
     fn obtain(&mut self, at: usize) -> Result<Stored, Fault> {
+        match self.obtain_once(at) {
+            Err(fault) if fault.lacks_account() => {
+                self.account = None;
+                let why = "contains an account that the server does not have";
+                account::set_aside((&self.folder, &self.rights), &self.link, &why)?;
+                self.obtain_once(at)
+            }
+            done => done,
+        }
+    }
+
+    fn obtain_once(&mut self, at: usize) -> Result<Stored, Fault> {
         self.open_account()?;
         let managed = &self.all[at];
         let Some(account) = &self.account else { return Err(Fault::new("there is no account")) };

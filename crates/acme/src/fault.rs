@@ -10,7 +10,12 @@ pub struct Fault {
     text: String,
     /// The time for which the server asked us to wait.
     wait: Option<Duration>,
+    /// The server does not have the account.
+    lacks_account: bool,
 }
+
+/// The problem of an account that the server does not have (RFC 8555, section 6.7).
+const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
 /// The maximum number of characters of a text, which can contain those of a server.
 const MAX_TEXT: usize = 500;
@@ -19,7 +24,7 @@ impl Fault {
     pub fn new(text: impl fmt::Display) -> Fault {
         let text = text.to_string();
         let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-        Fault { text: printable.take(MAX_TEXT).collect(), wait: None }
+        Fault { text: printable.take(MAX_TEXT).collect(), wait: None, lacks_account: false }
     }
 
     /// Adds the part of the work that has failed.
@@ -40,6 +45,11 @@ impl Fault {
     pub fn wait(&self) -> Option<Duration> {
         self.wait
     }
+
+    /// Returns whether the server does not have the account.
+    pub fn lacks_account(&self) -> bool {
+        self.lacks_account
+    }
 }
 
 impl From<instant_acme::Error> for Fault {
@@ -55,6 +65,9 @@ impl From<instant_acme::Error> for Fault {
             error if error.to_string().contains("externalAccountRequired") => Fault::new(format_args!(
                 "{error}; name the file with the key of the external account in acme_external_account"
             )),
+            instant_acme::Error::Api(problem) if problem.r#type.as_deref() == Some(NO_ACCOUNT) => {
+                Fault { lacks_account: true, ..Fault::new(problem) }
+            }
             error => Fault::new(error),
         }
     }

@@ -6,19 +6,25 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::Incoming;
 
+use crate::handshakes::Handshake;
+
 /// The time for handshakes between two rounds of other work.
 const BUDGET: Duration = Duration::from_millis(1);
 /// The number of handshakes above which clients have to prove their address.
 const RETRY_ABOVE: usize = 32;
-/// The maximum number of handshakes, and of clients that wait for theirs.
+/// The maximum number of handshakes, of those with one network of clients, and of clients that wait for theirs. No network
+/// can use all handshakes, and clients that have not proved their address cannot use all those of a network.
 const HANDSHAKES: usize = 1024;
+const OF_NETWORK: usize = 128;
 const WAITING: usize = 256;
 
 /// The load of an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
-    /// The number of connections in their handshake.
+    /// The number of handshakes that wait or are in progress.
     pub handshakes: usize,
+    /// The number of those with the network of the client.
+    pub of_network: usize,
     /// The number of connections, and its limit.
     pub connections: usize,
     pub limit: usize,
@@ -44,7 +50,8 @@ pub fn treatment(load: &Load, waiting: usize, is_validated: bool) -> Treatment {
         return Treatment::Retry;
     }
     let is_full = load.connections + waiting >= load.limit;
-    if is_full || load.handshakes >= HANDSHAKES || waiting >= WAITING {
+    let has_too_many = load.handshakes >= HANDSHAKES || load.of_network >= OF_NETWORK;
+    if is_full || has_too_many || waiting >= WAITING {
         return Treatment::Refuse;
     }
     Treatment::Accept
@@ -53,7 +60,7 @@ pub fn treatment(load: &Load, waiting: usize, is_validated: bool) -> Treatment {
 /// The clients that wait for their handshake.
 #[derive(Default)]
 pub struct Queue {
-    waiting: VecDeque<Incoming>,
+    waiting: VecDeque<(Incoming, Handshake)>,
 }
 
 impl Queue {
@@ -61,11 +68,11 @@ impl Queue {
         self.waiting.len()
     }
 
-    pub fn push(&mut self, incoming: Incoming) {
-        self.waiting.push_back(incoming);
+    pub fn push(&mut self, incoming: Incoming, handshake: Handshake) {
+        self.waiting.push_back((incoming, handshake));
     }
 
-    pub fn pop(&mut self) -> Option<Incoming> {
+    pub fn pop(&mut self) -> Option<(Incoming, Handshake)> {
         self.waiting.pop_front()
     }
 }
@@ -94,6 +101,7 @@ mod tests {
         let busy = Load { handshakes: RETRY_ABOVE, ..idle };
         let full = Load { connections: 1000, ..idle };
         let flooded = Load { handshakes: HANDSHAKES, ..idle };
+        let crowded = Load { handshakes: OF_NETWORK, of_network: OF_NETWORK, ..idle };
         let closing = Load { is_closing: true, ..idle };
         for (load, waiting, is_validated, expected) in [
             (idle, 0, false, Treatment::Accept),
@@ -104,6 +112,8 @@ mod tests {
             (busy, 0, true, Treatment::Accept),
             (flooded, 0, false, Treatment::Retry),
             (flooded, 0, true, Treatment::Refuse),
+            (crowded, 0, false, Treatment::Retry),
+            (crowded, 0, true, Treatment::Refuse),
             (full, 0, false, Treatment::Refuse),
             (closing, 0, false, Treatment::Refuse),
         ] {

@@ -17,6 +17,7 @@ use quinn_proto::{
 use crate::core::Core;
 use crate::error::{ReadError, WriteError};
 use crate::event::{CloseReason, Event};
+use crate::handshakes::Handshake;
 use crate::mailbox::Mailbox;
 use crate::settings::send_window;
 use crate::timer::Timer;
@@ -41,7 +42,12 @@ pub struct Connection {
     unsent: RefCell<Option<Unsent>>,
     /// The most bytes of responses that are held until the client has acknowledged them.
     most_unacknowledged: u64,
+    /// The share in the limits of handshakes, until the handshake ends in any way.
+    counted: Cell<Option<Handshake>>,
+    /// The handshake is not complete. If it fails, it never is.
     is_handshaking: Cell<bool>,
+    /// The client has proved its address before the handshake.
+    is_validated: bool,
     is_closed_here: Cell<bool>,
     is_drained: Cell<bool>,
 }
@@ -54,13 +60,20 @@ fn code(code: u64) -> VarInt {
     VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }
 
+/// The admission of a client, whose handshake begins.
+pub(crate) struct Admitted {
+    pub handshake: Handshake,
+    /// The client has proved its address.
+    pub is_validated: bool,
+}
+
 impl Connection {
     /// Creates a connection in its handshake.
     pub(crate) fn new(
         core: &Rc<Core>,
-        handle: ConnectionHandle,
-        state: quinn_proto::Connection,
+        (handle, state): (ConnectionHandle, quinn_proto::Connection),
         most_unacknowledged: u64,
+        admitted: Admitted,
     ) -> Rc<Connection> {
         Rc::new(Connection {
             mailbox: core.add(handle),
@@ -70,7 +83,9 @@ impl Connection {
             timer: RefCell::new(Timer::new()),
             unsent: RefCell::default(),
             most_unacknowledged,
+            counted: Cell::new(Some(admitted.handshake)),
             is_handshaking: Cell::new(true),
+            is_validated: admitted.is_validated,
             is_closed_here: Cell::new(false),
             is_drained: Cell::new(false),
         })
@@ -84,26 +99,33 @@ impl Connection {
         self.mailbox.register(cx);
         let mut packets = Vec::new();
         self.mailbox.take(&mut packets);
+        let has_packets = !packets.is_empty();
         let mut state = self.state.borrow_mut();
         for packet in packets {
             state.handle_event(packet);
         }
-        if state.poll_timeout().is_some_and(|due| due <= now()) {
-            state.handle_timeout(now());
+        if is_due(&mut state) {
+            if has_packets {
+                // The library changes some timers only when it sends what follows from packets. Packets are handled before
+                // timers, so that an acknowledgment in time is not found to be late.
+                drop(state);
+                self.transmit(cx);
+                state = self.state.borrow_mut();
+            }
+            if is_due(&mut state) {
+                state.handle_timeout(now());
+            }
         }
         let congestion_window = state.congestion_state().window();
         state.set_send_window(send_window(congestion_window, self.most_unacknowledged));
         while let Some(event) = state.poll() {
+            if matches!(event, quinn_proto::Event::Connected) {
+                self.is_handshaking.set(false);
+            }
             events.extend(translate(event));
         }
-        if self.is_handshaking.get() && !state.is_handshaking() {
-            self.end_handshake();
-        }
-    }
-
-    fn end_handshake(&self) {
-        if self.is_handshaking.replace(false) {
-            self.core.handshake_over();
+        if !state.is_handshaking() {
+            self.counted.take();
         }
     }
 
@@ -131,7 +153,7 @@ impl Connection {
         .await;
     }
 
-    fn transmit(&self, cx: &mut Context<'_>) {
+    fn transmit(&self, cx: &Context<'_>) {
         if let Some(unsent) = self.unsent.take()
             && !self.core.socket.send(&unsent.transmit, &unsent.bytes)
         {
@@ -162,8 +184,13 @@ impl Connection {
     fn report(&self, cx: &Context<'_>) {
         let mut replies: Vec<ConnectionEvent> = Vec::new();
         while let Some(event) = self.state.borrow_mut().poll_endpoint_events() {
+            if self.is_drained.get() {
+                // The handle may be that of another connection.
+                continue;
+            }
             if event.is_drained() {
                 self.is_drained.set(true);
+                self.core.remove(self.handle);
             }
             replies.extend(self.core.report(self.handle, event));
         }
@@ -190,7 +217,7 @@ impl Connection {
     pub fn close(&self, reason: u64, text: &str) {
         self.state.borrow_mut().close(now(), code(reason), Bytes::copy_from_slice(text.as_bytes()));
         self.is_closed_here.set(true);
-        self.end_handshake();
+        self.counted.take();
         self.wake();
     }
 
@@ -222,8 +249,14 @@ impl Connection {
         self.core.socket.raw_fd()
     }
 
+    /// Returns whether the handshake is not complete. That of a connection that ends before never is.
     pub fn is_handshaking(&self) -> bool {
         self.is_handshaking.get()
+    }
+
+    /// Returns whether the client has proved its address before the handshake.
+    pub fn is_validated(&self) -> bool {
+        self.is_validated
     }
 
     /// Returns the facts about the handshake, once the client's first message has been handled.
@@ -237,6 +270,11 @@ impl Connection {
     }
 
     // Streams.
+
+    /// Returns whether the client does not want what this side sends on a stream that the client has opened.
+    pub fn is_stopped(&self, id: StreamId) -> bool {
+        !matches!(self.state.borrow_mut().send_stream(id).stopped(), Ok(None))
+    }
 
     /// Returns the next stream that the client has opened.
     pub fn accept(&self, dir: Dir) -> Option<StreamId> {
@@ -312,12 +350,16 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.end_handshake();
-        self.core.remove(self.handle);
         if !self.is_drained.get() {
+            self.core.remove(self.handle);
             self.core.report(self.handle, EndpointEvent::drained());
         }
     }
+}
+
+/// Returns whether a timer has expired.
+fn is_due(state: &mut quinn_proto::Connection) -> bool {
+    state.poll_timeout().is_some_and(|due| due <= now())
 }
 
 /// Returns the event for whoever serves the connection.

@@ -7,6 +7,7 @@ use std::task::{Context, Waker};
 
 use quinn_proto::{ConnectionEvent, ConnectionHandle, EndpointEvent, Transmit};
 
+use crate::handshakes::Handshakes;
 use crate::mailbox::Mailbox;
 use crate::socket::Socket;
 
@@ -14,8 +15,7 @@ pub struct Core {
     pub socket: Socket,
     pub endpoint: RefCell<quinn_proto::Endpoint>,
     mailboxes: RefCell<HashMap<usize, Rc<Mailbox>>>,
-    /// The number of connections in their handshake.
-    handshakes: Cell<usize>,
+    pub handshakes: Rc<Handshakes>,
     /// The buffer for packets to send.
     output: Cell<Vec<u8>>,
     /// The endpoint's own task.
@@ -28,7 +28,7 @@ impl Core {
             socket,
             endpoint: RefCell::new(endpoint),
             mailboxes: RefCell::default(),
-            handshakes: Cell::new(0),
+            handshakes: Rc::default(),
             output: Cell::default(),
             driver: RefCell::default(),
         }
@@ -38,22 +38,15 @@ impl Core {
         self.mailboxes.borrow().len()
     }
 
-    pub fn handshakes(&self) -> usize {
-        self.handshakes.get()
-    }
-
-    /// Adds a connection, which begins with its handshake.
+    /// Adds a connection.
     pub fn add(&self, handle: ConnectionHandle) -> Rc<Mailbox> {
         let mailbox = Rc::<Mailbox>::default();
         self.mailboxes.borrow_mut().insert(handle.0, mailbox.clone());
-        self.handshakes.set(self.handshakes.get() + 1);
         mailbox
     }
 
-    pub fn handshake_over(&self) {
-        self.handshakes.set(self.handshakes.get().saturating_sub(1));
-    }
-
+    /// Removes a connection. Must be called before its end is reported, because the library then gives its handle to the
+    /// next one.
     pub fn remove(&self, handle: ConnectionHandle) {
         self.mailboxes.borrow_mut().remove(&handle.0);
     }

@@ -13,9 +13,11 @@ use lacquer_sources::clock;
 use quinn_proto::{DatagramEvent, Incoming};
 
 use crate::admission::{Load, Queue, Treatment, Turn, treatment};
-use crate::connection::Connection;
+use crate::connection::{Admitted, Connection};
 use crate::core::Core;
 use crate::forward::{Datagram, Forwarded, Forwarder};
+use crate::group_name::GroupName;
+use crate::handshakes::Handshake;
 use crate::ids::{self, ANY_WORKER, IdKey, Neutral, Owner};
 use crate::relay::{Predecessor, Relayed};
 use crate::server::Server;
@@ -49,8 +51,7 @@ thread_local! {
 /// The place of an endpoint among those of other reactors and workers.
 pub struct Place {
     pub owner: Owner,
-    /// The number of its group.
-    pub group: u8,
+    pub group: GroupName,
     pub ids: IdKey,
     pub neutral: Neutral,
     pub predecessor: Option<Predecessor>,
@@ -136,7 +137,7 @@ impl<H: Host> Endpoint<H> {
         let owner = id.and_then(|id| place.ids.owner(id)).unwrap_or(place.owner);
         let is_ours = owner.worker == place.owner.worker || owner.worker == ANY_WORKER;
         if !is_ours && let Some(predecessor) = place.predecessor.as_ref().filter(|it| it.is(owner.worker)) {
-            match predecessor.pass(place.group, owner.reactor, &datagram) {
+            match predecessor.pass(&place.group, owner.reactor, &datagram) {
                 Relayed::Gone => self.handle(datagram),
                 relayed => self.host.count_relayed(relayed == Relayed::Lost),
             }
@@ -163,8 +164,10 @@ impl<H: Host> Endpoint<H> {
 
     /// Decides about a new connection.
     fn admit(&mut self, incoming: Incoming, output: &mut Vec<u8>) {
+        let client = incoming.remote_address().ip();
         let load = Load {
-            handshakes: self.core.handshakes(),
+            handshakes: self.core.handshakes.all(),
+            of_network: self.core.handshakes.of_network(client),
             connections: self.core.connections(),
             limit: self.host.settings().connections,
             is_closing: self.host.is_closing(),
@@ -172,7 +175,7 @@ impl<H: Host> Endpoint<H> {
         let mut endpoint = self.core.endpoint.borrow_mut();
         output.clear();
         let response = match treatment(&load, self.queue.len(), incoming.remote_address_validated()) {
-            Treatment::Accept => return self.queue.push(incoming),
+            Treatment::Accept => return self.queue.push(incoming, self.core.handshakes.begin(client)),
             Treatment::Refuse => endpoint.refuse(incoming, output),
             // The worker that receives the reply serves the client.
             Treatment::Retry => match self.place.neutral.during(|| endpoint.retry(incoming, output)) {
@@ -187,8 +190,8 @@ impl<H: Host> Endpoint<H> {
     /// Begins the handshakes of clients that wait, for a share of the time. Returns whether some are left.
     fn accept_waiting(&mut self) -> bool {
         let turn = Turn::begin(now());
-        while let Some(incoming) = self.queue.pop() {
-            self.accept(incoming);
+        while let Some((incoming, handshake)) = self.queue.pop() {
+            self.accept(incoming, handshake);
             if turn.is_over(now()) {
                 break;
             }
@@ -196,7 +199,8 @@ impl<H: Host> Endpoint<H> {
         self.queue.len() > 0
     }
 
-    fn accept(&self, incoming: Incoming) {
+    fn accept(&self, incoming: Incoming, handshake: Handshake) {
+        let admitted = Admitted { handshake, is_validated: incoming.remote_address_validated() };
         let accepted = self.core.with_output(|output| {
             let accepted = self.core.endpoint.borrow_mut().accept(incoming, now(), output, None);
             accepted.map_err(|error| {
@@ -205,9 +209,9 @@ impl<H: Host> Endpoint<H> {
                 }
             })
         });
-        if let Ok((handle, state)) = accepted {
+        if let Ok(accepted) = accepted {
             let send_window = self.host.settings().send_window;
-            self.host.serve(Connection::new(&self.core, handle, state, send_window));
+            self.host.serve(Connection::new(&self.core, accepted, send_window, admitted));
         }
     }
 }

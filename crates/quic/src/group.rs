@@ -1,7 +1,7 @@
 //! The endpoints of an address, one for each reactor.
 
 use std::io;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use lacquer_tls::{Frontend, QuicSecret};
@@ -9,6 +9,7 @@ use lacquer_tls::{Frontend, QuicSecret};
 use crate::core::Core;
 use crate::endpoint::{Endpoint, Host, Place};
 use crate::forward::{Forwarded, Forwarder};
+use crate::group_name::GroupName;
 use crate::ids::{Neutral, Owner};
 #[cfg(any(test, feature = "memory"))]
 use crate::memory::Wire;
@@ -32,6 +33,15 @@ impl Unstarted {
         }
     }
 
+    /// Returns the address to which the socket is bound.
+    fn local(&self) -> io::Result<SocketAddr> {
+        match self {
+            Unstarted::System(socket) => socket.local_addr(),
+            #[cfg(any(test, feature = "memory"))]
+            Unstarted::Memory(wire) => Ok(wire.local()),
+        }
+    }
+
     /// Returns another descriptor of the socket, if it has one.
     fn duplicate(&self) -> io::Result<Option<UdpSocket>> {
         match self {
@@ -45,8 +55,7 @@ impl Unstarted {
 /// The sockets of an address, which share their port.
 pub struct Group {
     sockets: Vec<Unstarted>,
-    /// The number of the address, by which workers that follow each other know it.
-    number: u8,
+    name: GroupName,
     forwarder: Forwarder,
     queues: Vec<Forwarded>,
 }
@@ -66,25 +75,27 @@ pub struct Seed {
     server: Server,
 }
 
-fn too_many<T>(what: &str) -> impl Fn(T) -> String {
-    move |_| format!("HTTP/3 has no more than {} {what}", u8::MAX)
-}
-
 impl Group {
-    /// The number must differ from those of other groups.
-    pub fn new(number: usize, sockets: Vec<UdpSocket>) -> Result<Group, String> {
-        Group::over(number, sockets.into_iter().map(Unstarted::System).collect())
+    /// Creates a group of sockets that are bound to the same address. There must be at least one.
+    pub fn new(sockets: Vec<UdpSocket>) -> Result<Group, String> {
+        Group::over(sockets.into_iter().map(Unstarted::System).collect())
     }
 
     /// Creates a group of sockets in memory.
     #[cfg(any(test, feature = "memory"))]
     pub fn in_memory(wires: Vec<Wire>) -> Result<Group, String> {
-        Group::over(0, wires.into_iter().map(Unstarted::Memory).collect())
+        Group::over(wires.into_iter().map(Unstarted::Memory).collect())
     }
 
-    fn over(number: usize, sockets: Vec<Unstarted>) -> Result<Group, String> {
+    fn over(sockets: Vec<Unstarted>) -> Result<Group, String> {
+        let bound = sockets.first().ok_or("HTTP/3 needs a UDP socket")?.local();
+        let bound = bound.map_err(|e| format!("cannot use a UDP socket: {e}"))?;
         let (forwarder, queues) = Forwarder::new(sockets.len());
-        Ok(Group { sockets, number: u8::try_from(number).map_err(too_many("addresses"))?, forwarder, queues })
+        Ok(Group { sockets, name: GroupName::of(bound), forwarder, queues })
+    }
+
+    pub fn name(&self) -> GroupName {
+        self.name
     }
 
     /// Returns the queues of the reactors, for datagrams that the next worker passes on.
@@ -99,16 +110,17 @@ impl Group {
         secret: &QuicSecret,
         workers: &Workers,
     ) -> Result<Vec<Seed>, String> {
-        let keys = Keys::of(secret);
+        let keys = Keys::of(secret, &self.name);
         let Some(first) = self.sockets.first() else { return Ok(Vec::new()) };
         let first = Arc::new(first.duplicate().map_err(|e| format!("cannot use a UDP socket: {e}"))?);
         let sockets = self.sockets.into_iter().zip(self.queues).enumerate();
         sockets
             .map(|(at, (socket, forwarded))| {
-                let reactor = u8::try_from(at).map_err(too_many("reactors"))?;
+                let reactor =
+                    u8::try_from(at).map_err(|_| format!("HTTP/3 has no more than {} reactors", u8::MAX))?;
                 let place = Place {
                     owner: Owner { worker: workers.own, reactor },
-                    group: self.number,
+                    group: self.name,
                     ids: keys.ids,
                     neutral: Neutral::default(),
                     predecessor: workers.predecessor.clone(),

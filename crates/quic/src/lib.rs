@@ -13,6 +13,8 @@ mod error;
 mod event;
 mod forward;
 mod group;
+mod group_name;
+mod handshakes;
 mod ids;
 mod mailbox;
 #[cfg(any(test, feature = "memory"))]
@@ -21,6 +23,8 @@ mod relay;
 mod server;
 mod settings;
 mod socket;
+#[cfg(test)]
+mod tests;
 mod timer;
 mod tls_session;
 
@@ -31,6 +35,7 @@ pub use error::{ReadError, WriteError};
 pub use event::{CloseReason, Event};
 pub use forward::Forwarder;
 pub use group::{Group, Seed, Workers};
+pub use group_name::GroupName;
 #[cfg(any(test, feature = "memory"))]
 pub use memory::{Sent, Wire};
 pub use quinn_proto::{Dir, StreamId};

@@ -2,13 +2,15 @@
 //! passes them on until the other one has ended. That one sends from its own descriptors of the sockets.
 //!
 //! ```text
-//! 0  u8 number of the group   1  u8 reactor   2  u8 ECN   3  u8 flags
+//! 0  u8 version   1  u8 reactor   2  u8 ECN   3  u8 flags
 //! 4  16 bytes remote address   20  u16 port   22  u32 flow   26  u32 scope   30  16 bytes local address
-//! 46 the datagram
+//! 46 22 bytes name of the group
+//! 68 the datagram
 //! ```
 //!
-//! IPv4 addresses have the form of mapped IPv6 addresses. Both workers have the same version of this format, because the
-//! manager checks the version of its messages.
+//! IPv4 addresses have the form of mapped IPv6 addresses. After an upgrade, the workers may be of different programs. A
+//! message of another version is discarded, so that its datagram is lost. The first programs had the number of a group in
+//! the place of the version, and discard messages for a group that they do not have.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -22,8 +24,12 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 
 use crate::forward::{Datagram, Forwarder};
+use crate::group_name::{GroupName, octets};
 
-const HEAD: usize = 46;
+const VERSION: u8 = 255;
+/// The place of the group's name.
+const NAME: usize = 46;
+const HEAD: usize = NAME + GroupName::LENGTH;
 /// The largest datagram.
 const DATAGRAM: usize = 64 * 1024;
 /// The flag of a datagram whose local address is known.
@@ -65,7 +71,7 @@ impl Predecessor {
     }
 
     /// Passes a datagram to a reactor of the worker.
-    pub fn pass(&self, group: u8, reactor: u8, datagram: &Datagram) -> Relayed {
+    pub fn pass(&self, group: &GroupName, reactor: u8, datagram: &Datagram) -> Relayed {
         let head = head(group, reactor, datagram);
         let parts = [IoSlice::new(&head), IoSlice::new(&datagram.bytes)];
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -80,8 +86,9 @@ impl Predecessor {
     }
 }
 
-/// Passes datagrams of the next worker to the reactors of the groups, until no such worker can follow.
-pub fn receive(socket: &OwnedFd, groups: &[Forwarder]) {
+/// Passes datagrams of the next worker to the reactors of the groups, until no such worker can follow. Those for a group
+/// that this worker does not have are lost.
+pub fn receive(socket: &OwnedFd, groups: &[(GroupName, Forwarder)]) {
     let mut buffer = vec![0; HEAD + DATAGRAM];
     loop {
         match recv(socket, &mut buffer[..], RecvFlags::empty()) {
@@ -89,7 +96,7 @@ pub fn receive(socket: &OwnedFd, groups: &[Forwarder]) {
             Ok((n, _)) => {
                 let decoded = decode(&buffer[..n]);
                 if let Some((group, reactor, datagram)) = decoded
-                    && let Some(forwarder) = groups.get(usize::from(group))
+                    && let Some((_, forwarder)) = groups.iter().find(|(name, _)| *name == group)
                 {
                     forwarder.pass(reactor, datagram);
                 }
@@ -100,16 +107,9 @@ pub fn receive(socket: &OwnedFd, groups: &[Forwarder]) {
     }
 }
 
-fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
-}
-
-fn head(group: u8, reactor: u8, datagram: &Datagram) -> [u8; HEAD] {
+fn head(group: &GroupName, reactor: u8, datagram: &Datagram) -> [u8; HEAD] {
     let mut head = [0; HEAD];
-    head[0] = group;
+    head[0] = VERSION;
     head[1] = reactor;
     head[2] = datagram.ecn.map_or(0, |ecn| ecn as u8);
     head[4..20].copy_from_slice(&octets(datagram.remote.ip()));
@@ -120,14 +120,18 @@ fn head(group: u8, reactor: u8, datagram: &Datagram) -> [u8; HEAD] {
     }
     if let Some(local) = datagram.local {
         head[3] = HAS_LOCAL;
-        head[30..46].copy_from_slice(&octets(local));
+        head[30..NAME].copy_from_slice(&octets(local));
     }
+    head[NAME..].copy_from_slice(group.as_bytes());
     head
 }
 
-/// Returns the group, the reactor and the datagram; `None` if the message is too short.
-fn decode(message: &[u8]) -> Option<(u8, u8, Datagram)> {
+/// Returns the group, the reactor and the datagram; `None` if the message is too short, or of another version.
+fn decode(message: &[u8]) -> Option<(GroupName, u8, Datagram)> {
     let (head, bytes) = message.split_first_chunk::<HEAD>()?;
+    if head[0] != VERSION {
+        return None;
+    }
     let address = |at: usize| {
         let octets: [u8; 16] = head[at..at + 16].try_into().ok()?;
         Some(Ipv6Addr::from(octets))
@@ -141,7 +145,8 @@ fn decode(message: &[u8]) -> Option<(u8, u8, Datagram)> {
     };
     let local = if head[3] & HAS_LOCAL == 0 { None } else { Some(address(30)?.to_canonical()) };
     let ecn = EcnCodepoint::from_bits(head[2]);
-    Some((head[0], head[1], Datagram { remote, local, ecn, bytes: BytesMut::from(bytes) }))
+    let group = GroupName::from_bytes(head[NAME..].try_into().ok()?);
+    Some((group, head[1], Datagram { remote, local, ecn, bytes: BytesMut::from(bytes) }))
 }
 
 #[cfg(test)]
@@ -152,6 +157,11 @@ mod tests {
 
     fn pair() -> (OwnedFd, OwnedFd) {
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    /// Returns the name of a group by its port.
+    fn group(port: u8) -> GroupName {
+        GroupName::of(SocketAddr::from(([192, 0, 2, 1], port.into())))
     }
 
     fn datagram(remote: &str, local: Option<&str>, ecn: u8, bytes: &[u8]) -> Datagram {
@@ -172,13 +182,16 @@ mod tests {
             ("[fe80::1%7]:5", Some("fe80::2"), 3),
         ] {
             let given = datagram(remote, local, ecn, b"payload");
-            let message = [&head(5, 9, &given)[..], &given.bytes].concat();
-            let (group, reactor, found) = decode(&message).unwrap();
-            assert_eq!((group, reactor, &found.bytes[..]), (5, 9, &b"payload"[..]));
+            let mut message = [&head(&group(5), 9, &given)[..], &given.bytes].concat();
+            let (name, reactor, found) = decode(&message).unwrap();
+            assert_eq!((name, reactor, &found.bytes[..]), (group(5), 9, &b"payload"[..]));
             assert_eq!((found.remote, found.local, found.ecn), (given.remote, given.local, given.ecn));
             for length in 0..HEAD {
                 assert!(decode(&message[..length]).is_none());
             }
+            // The number of a group, in the messages of older programs.
+            message[0] = 0;
+            assert!(decode(&message).is_none());
         }
     }
 
@@ -188,27 +201,30 @@ mod tests {
         let predecessor = Predecessor::new(3, ours);
         assert!(predecessor.is(3) && !predecessor.is(4));
         let sent = datagram("192.0.2.1:443", None, 0, &[7; 1200]);
-        let results: Vec<Relayed> = (0..20_000).map(|_| predecessor.pass(0, 0, &sent)).collect();
+        let results: Vec<Relayed> = (0..20_000).map(|_| predecessor.pass(&group(0), 0, &sent)).collect();
         assert_eq!((results[0], results[19_999]), (Relayed::Passed, Relayed::Lost));
         drop(theirs);
-        assert_eq!(predecessor.pass(0, 0, &sent), Relayed::Gone);
+        assert_eq!(predecessor.pass(&group(0), 0, &sent), Relayed::Gone);
         assert!(!predecessor.is(3));
     }
 
     #[test]
-    fn datagrams_reach_the_reactor_that_they_name() {
+    fn datagrams_reach_the_group_and_the_reactor_that_they_name() {
         let (ours, theirs) = pair();
         let predecessor = Predecessor::new(1, ours);
-        let (forwarder, mut queues) = Forwarder::new(2);
-        for (group, reactor) in [(0, 1), (9, 0), (0, 9)] {
-            let sent = datagram("192.0.2.1:443", None, 0, &[group, reactor]);
-            assert_eq!(predecessor.pass(group, reactor, &sent), Relayed::Passed);
+        let ((first, mut of_first), (second, mut of_second)) = (Forwarder::new(2), Forwarder::new(1));
+        for (port, reactor) in [(1, 1), (9, 0), (1, 9), (2, 0)] {
+            let sent = datagram("192.0.2.1:443", None, 0, &[port, reactor]);
+            assert_eq!(predecessor.pass(&group(port), reactor, &sent), Relayed::Passed);
         }
         drop(predecessor);
-        receive(&theirs, &[forwarder]);
+        // The other worker has the groups in another order.
+        receive(&theirs, &[(group(2), second), (group(1), first)]);
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(queues[0].poll(&mut cx).is_none());
-        assert_eq!(queues[1].poll(&mut cx).unwrap().bytes, [0, 1][..]);
-        assert!(queues[1].poll(&mut cx).is_none());
+        assert!(of_first[0].poll(&mut cx).is_none());
+        for (queue, sent) in [(&mut of_first[1], [1, 1]), (&mut of_second[0], [2, 0])] {
+            assert_eq!(queue.poll(&mut cx).unwrap().bytes, sent[..]);
+            assert!(queue.poll(&mut cx).is_none());
+        }
     }
 }

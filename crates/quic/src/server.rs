@@ -9,6 +9,7 @@ use lacquer_sources::random;
 use lacquer_tls::{Frontend, QuicSecret};
 use quinn_proto::{EndpointConfig, ServerConfig};
 
+use crate::group_name::GroupName;
 use crate::ids::{IdGenerator, IdKey, Neutral, Owner};
 use crate::settings::Settings;
 use crate::tls_session;
@@ -20,7 +21,8 @@ const INCOMING_BUFFERS: u64 = 4 * 1024 * 1024;
 /// The time between two resets. All clients of a worker that was replaced need one.
 const RESET_INTERVAL: Duration = Duration::from_micros(500);
 
-/// The keys that all endpoints share.
+/// The keys that the endpoints of a group share. Another group does not recognize their connection ids: it would answer a
+/// packet with one of them by the token that resets the connection.
 #[derive(Clone)]
 pub struct Keys {
     pub ids: IdKey,
@@ -29,14 +31,11 @@ pub struct Keys {
 }
 
 impl Keys {
-    pub fn of(secret: &QuicSecret) -> Keys {
-        let reset = hmac::Key::new(hmac::HMAC_SHA256, &secret.derive(b"stateless reset"));
+    pub fn of(secret: &QuicSecret, group: &GroupName) -> Keys {
+        let of_group = |purpose: &[u8]| secret.derive(&[purpose, group.as_bytes()].concat());
+        let reset = hmac::Key::new(hmac::HMAC_SHA256, &of_group(b"stateless reset"));
         let token = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&secret.derive(b"address validation"));
-        Keys {
-            ids: IdKey::new(secret.derive(b"connection ids")),
-            reset: Arc::new(reset),
-            token: Arc::new(token),
-        }
+        Keys { ids: IdKey::new(of_group(b"connection ids")), reset: Arc::new(reset), token: Arc::new(token) }
     }
 
     /// Returns the settings of the endpoint of a reactor.

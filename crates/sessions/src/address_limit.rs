@@ -7,7 +7,7 @@ use lacquer_shm::Tag;
 /// The status for a request whose client address has too many active requests (RFC 6585 section 4).
 pub const TOO_MANY_REQUESTS: u16 = 429;
 
-/// Counts the connection. Fails if its client address has reached `client_max_connections`.
+/// Counts the connection, unless it is counted. Fails if its client address has reached `client_max_connections`.
 pub fn admit(services: &Services, sess: &Sess) -> Result<(), SessClose> {
     let params = services.params();
     if sess.count_connection(services.addresses(), &params) {

@@ -7,10 +7,10 @@ use lacquer_net::{Stage, Stream};
 use lacquer_sources::clock::{self, Instant};
 
 use crate::arrival::Arrival;
-use crate::{proxy_header, tls_handshake};
+use crate::{address_limit, proxy_header, tls_handshake};
 
 /// Takes a connection through the stages of its listener. A handshake has a limit of its own; all other stages together
-/// have the session's idle limit.
+/// have the session's idle limit. The connection is counted before its handshake, which costs time.
 pub async fn pass_stages(services: &Services, sess: &mut Sess, stream: Stream) -> Result<Arrival, SessClose> {
     let mut arrival = Arrival { stream, ahead: Vec::new() };
     let listener = sess.listener().clone();
@@ -26,7 +26,10 @@ pub async fn pass_stages(services: &Services, sess: &mut Sess, stream: Stream) -
                 })?;
                 arrival
             }
-            Stage::Tls(frontend) => tls_handshake::accept(services, sess, arrival, frontend).await?,
+            Stage::Tls(frontend) => {
+                address_limit::admit(services, sess)?;
+                tls_handshake::accept(services, sess, arrival, frontend).await?
+            }
         };
     }
     Ok(arrival)

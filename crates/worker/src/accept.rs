@@ -69,8 +69,8 @@ impl Inherited {
             config.datagrams.iter().map(|fd| UdpSocket::from(lacquer_system::inherit(*fd))).collect();
         let seeds = match (&frontend, certificates) {
             (Some(frontend), Some(store)) if !config.datagrams.is_empty() => {
-                let group = Group::new(udp.next_group(), sockets)?;
-                udp.add_group(group.forwarder());
+                let group = Group::new(sockets)?;
+                udp.add_group(&group);
                 group.seeds(frontend, store.quic_secret(), &udp.workers)?
             }
             _ => Vec::new(),

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use lacquer_cli::link::DatagramPeers;
-use lacquer_quic::{Forwarder, Predecessor, Workers, receive_relayed};
+use lacquer_quic::{Forwarder, Group, GroupName, Predecessor, Workers, receive_relayed};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -21,11 +21,14 @@ pub enum Order {
     Continue,
 }
 
+/// The receivers of the datagrams of each group.
+type Groups = Vec<(GroupName, Forwarder)>;
+
 /// The UDP sockets of the worker, while its listeners are prepared.
 pub struct UdpSockets {
     peers: DatagramPeers,
     pub workers: Workers,
-    groups: Vec<Forwarder>,
+    groups: Groups,
     endpoints: Vec<UnboundedSender<Order>>,
 }
 
@@ -33,7 +36,7 @@ pub struct UdpSockets {
 pub struct UdpHandover {
     endpoints: Vec<UnboundedSender<Order>>,
     /// The socket of the next worker and the receivers of its datagrams, until a thread takes them.
-    incoming: Mutex<Option<(OwnedFd, Vec<Forwarder>)>>,
+    incoming: Mutex<Option<(OwnedFd, Groups)>>,
 }
 
 impl UdpSockets {
@@ -44,13 +47,8 @@ impl UdpSockets {
         UdpSockets { peers, workers, groups: Vec::new(), endpoints: Vec::new() }
     }
 
-    /// Returns the number of the next group.
-    pub fn next_group(&self) -> usize {
-        self.groups.len()
-    }
-
-    pub fn add_group(&mut self, forwarder: Forwarder) {
-        self.groups.push(forwarder);
+    pub fn add_group(&mut self, group: &Group) {
+        self.groups.push((group.name(), group.forwarder()));
     }
 
     /// Returns the orders for another endpoint.

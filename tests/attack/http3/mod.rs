@@ -4,6 +4,7 @@
 mod certificates;
 mod client;
 mod malformed;
+mod pieces;
 mod relay;
 mod replays;
 mod tunnels;
@@ -399,6 +400,49 @@ fn rapid_resets_end_the_connection() {
         assert!(text.contains("ApplicationClosed") && text.contains("263"), "{text}");
     });
     served.serves();
+}
+
+/// Requests whose responses the client refuses in the same packet are resets, and are not executed.
+#[test]
+fn refused_responses_count_as_resets() {
+    let _slot = shared_slot();
+    let served = start(&["-p", "h2_rapid_reset_limit=20"]);
+    run(async {
+        let client = Client::connect(served.address).await;
+        let mut streams = Vec::new();
+        for _ in 0..90 {
+            // The packet leaves when this task waits.
+            let Ok((send, mut receive)) = client.try_open("GET", "/100/private", &[]).await else { break };
+            let _ = receive.stop(0x10c_u32.into());
+            streams.push((send, receive));
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let reason = tokio::time::timeout(Duration::from_secs(10), client.connection.closed()).await;
+        let text = format!("{:?}", reason.expect("the connection ends"));
+        assert!(text.contains("ApplicationClosed") && text.contains("263"), "{text}");
+    });
+    assert!(served.origin.requests() < 50, "{} requests", served.origin.requests());
+    served.serves();
+}
+
+/// A client that has proved its address is refused before its handshake, if its address has too many connections.
+#[test]
+fn connections_count_before_their_handshake() {
+    let _slot = shared_slot();
+    let options = ["reactors=1", "client_max_connections=2", "tls_handshake_timeout=60"];
+    let served = start(&options.map(|option| ["-p", option]).concat());
+    // From now on, all clients have to prove their address.
+    let _silent = upgrades::begin_handshakes(served.address, 200);
+    run(async {
+        let clients = [Client::connect(served.address).await, Client::connect(served.address).await];
+        for client in &clients {
+            assert_eq!(client.get("/100").await.status(), "200");
+        }
+        let refused = Client::try_connect(served.address).await.err();
+        let is_early = matches!(refused, Some(quinn::ConnectionError::ConnectionClosed(_)));
+        assert!(is_early, "{refused:?}");
+        assert_eq!(clients[0].get("/100").await.status(), "200");
+    });
 }
 
 /// A client that does not read its responses holds a bounded amount of memory, and its requests end.

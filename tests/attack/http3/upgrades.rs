@@ -2,8 +2,9 @@
 //! that are rejected may be repeated. Others cannot use the path between the workers.
 
 use std::cell::{Cell, RefCell};
+use std::fmt::Write;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -42,17 +43,28 @@ impl Drop for Upgradable {
     }
 }
 
+/// Writes the file with the listeners. Returns its path.
+fn write_listeners(folder: &Path, names: &[&str]) -> PathBuf {
+    let path = folder.join("tls.conf");
+    let mut text = format!("h3 = on\npem-file = \"{}\"\n", folder.join("pair.pem").display());
+    for name in names {
+        let _ = writeln!(text, "frontend = {{ host = \"127.0.0.1\" port = \"0\" name = \"{name}\" }}");
+    }
+    std::fs::write(&path, text).expect("a file");
+    path
+}
+
 impl Upgradable {
     pub fn start(name: &str, options: &[&str]) -> Upgradable {
+        Upgradable::start_with(name, &["secure"], options)
+    }
+
+    /// Starts a daemon with these listeners.
+    fn start_with(name: &str, listeners: &[&str], options: &[&str]) -> Upgradable {
         let folder = std::env::temp_dir().join(format!("lacquer-h3-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a directory");
-        let (pem, conf) = (folder.join("pair.pem"), folder.join("tls.conf"));
-        std::fs::write(&pem, &trusted().pem).expect("a file");
-        let text = format!(
-            "h3 = on\nfrontend = {{ host = \"127.0.0.1\" port = \"0\" name = \"secure\" }}\npem-file = \"{}\"\n",
-            pem.display()
-        );
-        std::fs::write(&conf, text).expect("a file");
+        std::fs::write(folder.join("pair.pem"), &trusted().pem).expect("a file");
+        let conf = write_listeners(&folder, listeners);
         let origin = Origin::by_method(serve);
         let conf = conf.display().to_string();
         let mut daemon = Daemon::start(
@@ -325,7 +337,7 @@ fn an_upgrade_loses_no_request() {
 }
 
 /// Sends the first packets of clients that go on no further.
-fn begin_handshakes(address: SocketAddr, number: usize) -> Vec<UdpSocket> {
+pub fn begin_handshakes(address: SocketAddr, number: usize) -> Vec<UdpSocket> {
     let sink = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     sink.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
     run(async {
@@ -395,6 +407,29 @@ fn the_next_worker_may_have_another_number_of_reactors() {
         let upgrades = it.upgrades();
         assert!(until(|| it.ended() == upgrades), "{}", it.served.daemon.stderr());
     }
+}
+
+/// The next worker may have the listeners in another order. It passes on the packets of each to the right one.
+#[test]
+fn the_next_worker_may_have_its_listeners_in_another_order() {
+    let mut it = Upgradable::start_with("order", &["secure", "other"], &["-p", "reactors=2"]);
+    let other = SocketAddr::from(([127, 0, 0, 1], it.served.daemon.port_of("other")));
+    run_local(async {
+        let mut clients = Vec::new();
+        for address in [it.address(), other] {
+            let client = Client::connect(address).await;
+            let download = begin_download(&client).await;
+            clients.push((client, download));
+        }
+        write_listeners(&it.folder, &["other", "secure"]);
+        it.begin_upgrade();
+        it.upgraded().await;
+        for (client, download) in clients {
+            finish_download(download).await;
+            closed(&client).await;
+        }
+    });
+    it.served.serves();
 }
 
 /// When the old worker dies, its clients learn it at once. When the new one dies, the one after it passes on the packets.

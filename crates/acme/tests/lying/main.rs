@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use lacquer_acme::{Client, Directory, Event, Folder, MethodChoice, Names, Rights, Settings};
+use lacquer_acme::{Client, Directory, Event, Folder, Inbox, MethodChoice, Names, Rights, Settings};
 use server::{Server, answer, directory, order};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -28,12 +28,17 @@ struct Attempt {
     next: i64,
 }
 
-/// Runs a client until its first attempt has failed, and returns the reason.
-fn attempt_at(url: &str, trusted: &[u8]) -> Attempt {
+/// Returns a folder for the files of a client.
+fn scratch() -> Scratch {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let scratch =
         Scratch(std::env::temp_dir().join(format!("lacquer-lying-{}-{number}", std::process::id())));
     std::fs::create_dir_all(&scratch.0).unwrap();
+    scratch
+}
+
+/// Starts a client whose files are in this folder.
+fn start(url: &str, trusted: &[u8], scratch: &Scratch) -> (Client, Inbox) {
     let settings = Settings {
         directory: Directory::parse(url).unwrap(),
         contacts: Vec::new(),
@@ -45,8 +50,13 @@ fn attempt_at(url: &str, trusted: &[u8]) -> Attempt {
     let folder = Folder::of(&scratch.0, &settings.directory);
     folder.create().unwrap();
     let names = Names::parse("a.example").unwrap();
-    let (client, mut inbox) =
-        Client::start(settings, folder, vec![names], Vec::new(), Rights::unchanged()).unwrap();
+    Client::start(settings, folder, vec![names], Vec::new(), Rights::unchanged()).unwrap()
+}
+
+/// Runs a client until its first attempt has failed, and returns the reason.
+fn attempt_at(url: &str, trusted: &[u8]) -> Attempt {
+    let scratch = scratch();
+    let (client, mut inbox) = start(url, trusted, &scratch);
     let deadline = Instant::now() + Duration::from_mins(1);
     while Instant::now() < deadline {
         for event in inbox.take() {
@@ -183,6 +193,63 @@ fn orders_for_other_names() {
 fn tokens_that_are_paths() {
     fails(&attempt(|request| order(request, "a.example", "pending", "../../etc")), "forbidden characters");
     fails(&attempt(|request| order(request, "a.example", "deactivated", "token")), "Deactivated");
+}
+
+/// Runs a client until its first attempt has failed. Returns all that it reports.
+fn reports(respond: fn(&server::Request) -> Vec<u8>, scratch: &Scratch) -> Vec<String> {
+    let server = Server::start(respond);
+    let (_client, mut inbox) = start(&server.url(), server.authority(), scratch);
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let mut reports: Vec<String> = Vec::new();
+    while !reports.last().is_some_and(|text| text.contains("; next attempt ")) {
+        assert!(Instant::now() < deadline, "the attempt does not end: {reports:?}");
+        for event in inbox.take() {
+            if let Event::Report { text, .. } = event {
+                reports.push(text);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    reports
+}
+
+/// Returns the names of the files with accounts.
+fn accounts(scratch: &Scratch) -> Vec<String> {
+    let folders = std::fs::read_dir(&scratch.0).unwrap().map(|folder| folder.unwrap().path());
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.starts_with("account")).collect();
+    names.sort_unstable();
+    names
+}
+
+fn no_account() -> Vec<u8> {
+    let problem = r#"{"type":"urn:ietf:params:acme:error:accountDoesNotExist","detail":"who is that"}"#;
+    answer("400 Bad Request", "application/problem+json", problem)
+}
+
+/// A server that has lost its accounts gets a new one at once, and once in an attempt.
+#[test]
+fn an_account_that_the_server_has_forgotten_is_made_again() {
+    static ORDERS: AtomicU32 = AtomicU32::new(0);
+    let scratch = scratch();
+    let count = |reports: &[String], what: &str| reports.iter().filter(|text| text.contains(what)).count();
+    let found = reports(
+        |request| match request.path.as_str() {
+            "/order" if ORDERS.fetch_add(1, Ordering::Relaxed) == 0 => no_account(),
+            _ => order(request, "victim.example", "pending", "token"),
+        },
+        &scratch,
+    );
+    assert_eq!((count(&found, "account created"), count(&found, "the server does not have")), (2, 1));
+    assert!(found.last().unwrap().contains("which is not in the order"), "{found:?}");
+    assert_eq!(accounts(&scratch), ["account.json", "account.json.bad"]);
+    let found = reports(
+        |request| if request.path == "/order" { no_account() } else { directory(request) },
+        &self::scratch(),
+    );
+    assert_eq!((count(&found, "account created"), count(&found, "the server does not have")), (2, 1));
+    assert!(found.last().unwrap().contains("who is that"), "{found:?}");
 }
 
 #[test]

@@ -130,6 +130,8 @@ impl Stream {
         self.is_answered.set(true);
         self.fail(error);
         self.conn.quic.reset(self.id, error.code());
+        // Of a stream that is reset, the client acknowledges no response.
+        self.conn.response_acknowledged(self.id);
         self.refuse_rest(error.code());
     }
 
@@ -150,7 +152,9 @@ impl Stream {
         if self.error.get().is_none() {
             self.refuse_rest(Reason::NoError.code());
         }
-        if let Trailers::Blocked(_) = self.trailers.take() {
+        let has_section = matches!(self.trailers.take(), Trailers::Blocked(_));
+        if has_section || !self.receiving.borrow().has_ended() {
+            // The trailers that may follow are never decoded.
             self.conn.protocol.borrow_mut().qpack.cancel(self.id.into());
         }
         self.is_answered.set(true);

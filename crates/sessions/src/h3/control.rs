@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::task::Context;
 
 use lacquer_engine::h3::Conn;
 use lacquer_h3::{Connection, Effects, Error, Reason, UniStream};
@@ -46,6 +47,8 @@ pub struct Control {
     settings: Outgoing,
     /// This side's QPACK decoder stream.
     decoder: Outgoing,
+    /// The streams of the client that may have more to read.
+    unread: Vec<StreamId>,
 }
 
 impl Control {
@@ -57,22 +60,33 @@ impl Control {
         let mut decoder = Outgoing { id: open()?, bytes: Vec::new() };
         conn.protocol.borrow().begin_control(&mut settings.bytes);
         Connection::begin_decoder(&mut decoder.bytes);
-        Ok(Control { conn: conn.clone(), incoming: HashMap::new(), settings, decoder })
+        Ok(Control { conn: conn.clone(), incoming: HashMap::new(), settings, decoder, unread: Vec::new() })
     }
 
     /// Reads the streams that the client has opened. Returns the effects of all bytes.
-    pub fn accept(&mut self) -> Result<Effects, Error> {
+    pub fn accept(&mut self, cx: &Context<'_>) -> Result<Effects, Error> {
         let mut all = Effects::default();
         while let Some(id) = self.conn.quic.accept(Dir::Uni) {
             self.incoming.insert(id, UniStream::default());
-            let effects = self.read(id)?;
+            let effects = self.read(id, cx)?;
             all.has_inserted |= effects.has_inserted;
         }
         Ok(all)
     }
 
-    /// Reads a stream of the client.
-    pub fn read(&mut self, id: StreamId) -> Result<Effects, Error> {
+    /// Reads more of the streams that had too much for one turn.
+    pub fn read_rest(&mut self, cx: &Context<'_>) -> Result<Effects, Error> {
+        let mut all = Effects::default();
+        for id in std::mem::take(&mut self.unread) {
+            let effects = self.read(id, cx)?;
+            all.has_inserted |= effects.has_inserted;
+        }
+        Ok(all)
+    }
+
+    /// Reads a stream of the client. If it has too much for one turn, the task is woken, and
+    /// [`read_rest`](Self::read_rest) reads more.
+    pub fn read(&mut self, id: StreamId, cx: &Context<'_>) -> Result<Effects, Error> {
         let mut all = Effects::default();
         for _ in 0..READS {
             let Some(stream) = self.incoming.get_mut(&id) else { return Ok(all) };
@@ -97,8 +111,10 @@ impl Control {
                 }
             }
         }
-        // The client sends faster than this task reads.
-        self.conn.quic.wake();
+        if !self.unread.contains(&id) {
+            self.unread.push(id);
+        }
+        cx.waker().wake_by_ref();
         Ok(all)
     }
 

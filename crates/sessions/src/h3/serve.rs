@@ -31,7 +31,12 @@ pub async fn run(services: Rc<Services>, quic: Rc<Connection>, listener: Arc<Lis
     let mut sess = Sess::between(services.vxid(), listener, ends, quic.raw_fd(), opened);
     sess.log_open(services.log(), PROTOCOL);
     let mut events = Vec::new();
-    let shaken = handshake(&services, &sess, &quic, &mut events).await;
+    // An address that the client has not proved may be that of another one.
+    let begun = if quic.is_validated() { admit(&services, &sess, &quic) } else { Ok(()) };
+    let shaken = match begun {
+        Ok(()) => handshake(&services, &sess, &quic, &mut events).await,
+        refused => refused,
+    };
     sess.settle(negotiated(&quic, services.params().tls_ja3));
     if quic.is_handshaking() {
         sess.handshake().begin();
@@ -137,7 +142,7 @@ fn trust(services: &Services, sess: &Sess, quic: &Connection) -> Result<(), Sess
     Err(SessClose::RxBad)
 }
 
-/// Closes the connection if its client address has too many.
+/// Counts the connection, unless it is counted. Closes it if its client address has too many.
 fn admit(services: &Services, sess: &Sess, quic: &Connection) -> Result<(), SessClose> {
     let admitted = address_limit::admit(services, sess);
     if admitted.is_err() {

@@ -100,6 +100,8 @@ struct Session {
     drain: Pin<Box<dyn Future<Output = ()>>>,
     leave: Leave,
     has_requested: bool,
+    /// The number of request streams that were accepted. The client opens them in their order.
+    accepted: u64,
     /// The requests begun in this turn; one that waits counts more.
     begun: usize,
 }
@@ -131,6 +133,7 @@ pub async fn serve(
         drain: Box::pin(async move { services.drain_begun().await }),
         leave: Leave::NotBegun,
         has_requested: false,
+        accepted: 0,
         begun: 0,
         conn,
     };
@@ -162,7 +165,7 @@ impl Session {
             self.control.go_away();
         }
         self.conn.quic.receive(cx, &mut self.events);
-        if let Err(end) = self.handle_events(cx) {
+        if let Err(end) = self.read_rest(cx).map_err(End::from).and_then(|()| self.handle_events(cx)) {
             return Poll::Ready(end);
         }
         if let Err(error) = self.accept_requests(cx).and_then(|()| self.control.flush()) {
@@ -179,6 +182,12 @@ impl Session {
         }
         self.set_deadline();
         Poll::Pending
+    }
+
+    /// Reads more of the streams of the protocol that had too much for the last turn.
+    fn read_rest(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        let effects = self.control.read_rest(cx)?;
+        self.unblock(effects.has_inserted, cx)
     }
 
     fn handle_events(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
@@ -199,11 +208,11 @@ impl Session {
             }
             Event::Opened(Dir::Bi) => Ok(()),
             Event::Opened(Dir::Uni) => {
-                let effects = self.control.accept()?;
+                let effects = self.control.accept(cx)?;
                 Ok(self.unblock(effects.has_inserted, cx)?)
             }
             Event::Readable(id) if id.dir() == Dir::Uni => {
-                let effects = self.control.read(id)?;
+                let effects = self.control.read(id, cx)?;
                 Ok(self.unblock(effects.has_inserted, cx)?)
             }
             Event::Readable(id) => Ok(self.readable(id, cx)?),
@@ -241,8 +250,11 @@ impl Session {
         }
     }
 
-    /// Handles a client that does not want the rest of a response.
+    /// Handles a client that does not want the rest of a response. If its request is not accepted yet, that finds it out.
     fn stopped(&mut self, id: StreamId, code: u64) -> Result<(), Error> {
+        if id.index() >= self.accepted {
+            return Ok(());
+        }
         self.conn.response_acknowledged(id);
         self.conn.quic.reset(id, Reason::RequestCancelled.code());
         let stream = self.requests.get(&id).map(|request| request.stream.clone());
@@ -262,6 +274,7 @@ impl Session {
         self.begun = 0;
         while self.begun < REQUESTS {
             let Some(id) = self.conn.quic.accept(Dir::Bi) else { return Ok(()) };
+            self.accepted = id.index() + 1;
             if self.leave == Leave::Rejecting {
                 self.reject(id);
                 self.begun += 1;
@@ -274,7 +287,13 @@ impl Session {
             let opened = if self.is_crowded() { Err(Error::Stream(Reason::RequestRejected)) } else { opened };
             if let Err(error) = opened {
                 stream.reset(error);
+                self.conn.protocol.borrow_mut().qpack.cancel(id.into());
                 self.begun += 1;
+                continue;
+            }
+            if self.conn.quic.is_stopped(id) {
+                self.begun += 1;
+                self.end_unwanted(&stream)?;
                 continue;
             }
             self.requests.insert(id, Request { stream, state: State::Opening, since: self.idle.now() });
@@ -282,6 +301,13 @@ impl Session {
         }
         cx.waker().wake_by_ref();
         Ok(())
+    }
+
+    /// Ends a request whose response the client has refused before the request was accepted.
+    fn end_unwanted(&mut self, stream: &Rc<Stream>) -> Result<(), Error> {
+        stream.kill(Error::Stream(Reason::RequestCancelled));
+        self.conn.protocol.borrow_mut().qpack.cancel(stream.id.into());
+        self.conn.charge_reset(stream.t_first)
     }
 
     /// Rejects a request that arrives after the last GOAWAY, so that the client repeats it on another connection.
