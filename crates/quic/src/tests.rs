@@ -180,15 +180,15 @@ fn exchange(
 ) {
     let deadline = Instant::now() + PATIENCE;
     let known = server.keeper.0.borrow().len();
-    let mut served = None;
+    let mut last = None;
     loop {
         assert!(Instant::now() < deadline, "the packets have no effect");
         client.send(server);
         server.receive();
-        if served.is_none() {
-            served = server.keeper.0.borrow().get(known).cloned();
+        if last.is_none() {
+            last = server.keeper.0.borrow().get(known).cloned();
         }
-        let (events, is_over) = served.as_deref().map_or((Vec::new(), false), serve);
+        let (events, is_over) = last.as_deref().map_or((Vec::new(), false), serve);
         while let Some((to, bytes)) = server.sent() {
             if to == client.address {
                 client.receive(&bytes);
@@ -302,7 +302,7 @@ fn handshakes_with_a_network_are_limited() {
         let (frontend, config) = sides();
         let mut server = Server::start(SERVER, &frontend);
         // Begins a handshake, which does not go on. Returns whether the server has begun it, too.
-        let begin = |server: &mut Server, address: &str| {
+        let open = |server: &mut Server, address: &str| {
             let before = server.keeper.0.borrow().len();
             let mut client = Client::connect(address, &config);
             client.send(server);
@@ -317,15 +317,15 @@ fn handshakes_with_a_network_are_limited() {
             while server.sent().is_some() {}
             server.keeper.0.borrow().len() > before
         };
-        let begun = (0..200).filter(|at| begin(&mut server, &format!("[2001:db8:0:7::{at}]:1"))).count();
+        let begun = (0..200).filter(|at| open(&mut server, &format!("[2001:db8:0:7::{at}]:1"))).count();
         assert_eq!(begun, 128);
-        assert!(begin(&mut server, "[2001:db8:0:8::1]:1"), "another network");
+        assert!(open(&mut server, "[2001:db8:0:8::1]:1"), "another network");
         let validated = server.keeper.0.borrow().iter().filter(|it| it.is_validated()).count();
         assert_eq!(validated, 129 - 32);
         // The end of a handshake makes room.
         server.connection(0).close(0, "");
-        assert!(begin(&mut server, "[2001:db8:0:7::1:1]:1"));
-        assert!(!begin(&mut server, "[2001:db8:0:7::1:2]:1"));
+        assert!(open(&mut server, "[2001:db8:0:7::1:1]:1"));
+        assert!(!open(&mut server, "[2001:db8:0:7::1:2]:1"));
     });
 }
 
