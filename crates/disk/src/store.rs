@@ -17,7 +17,7 @@ use crate::journal::{self, Ban, Cursor, Found, Live};
 use crate::layout::{Layout, OpenError, VERSION};
 use crate::record::{Key, fingerprint};
 use crate::segment::InUse;
-use crate::state::{Dropped, Hold, Phase, State};
+use crate::state::{Dropped, Hold, Pending, Phase, State};
 use crate::stats::{Stats, add, bump};
 
 /// The number of segments that may be begun before the journal has to allow more.
@@ -223,8 +223,8 @@ impl Store {
 
     /// Observes how long reads and writes take. Must be called every 250 ms.
     pub fn watch_step(&self) {
-        if self.health.tick() {
-            self.fail(Vec::new(), Reason::Stall);
+        if let Some(reason) = self.health.tick() {
+            self.fail(Vec::new(), reason);
         }
     }
 
@@ -296,7 +296,7 @@ impl Store {
         }
         if !state.may_have(&self.index, fingerprint) {
             // An earlier purge may have removed the objects. The answer waits for its record.
-            if hold.is_some() && (state.pending.count > 0 || state.is_journaling) {
+            if hold.is_some() && (state.pending.count > 0 || state.journaling.is_some()) {
                 state.pending.holds.extend(hold);
                 drop(state);
                 self.has_records.notify_one();
@@ -341,7 +341,7 @@ impl Store {
             if state.phase == Phase::Failing {
                 return false;
             }
-            let pending = std::mem::take(&mut state.pending);
+            let mut pending = std::mem::take(&mut state.pending);
             if state.phase.is_out() {
                 // Nothing is recorded any more. Holds wake tasks.
                 drop(state);
@@ -353,7 +353,8 @@ impl Store {
                 // Earlier records are durable, because the cursor is held while they are written.
                 return !pending.holds.is_empty();
             }
-            state.is_journaling = true;
+            // The write may not end. If the device is then taken out of use, the holds are taken from here.
+            state.journaling = Some(std::mem::take(&mut pending.holds));
             let Live { tail, last_ban, limit, .. } = state.live;
             let live = Live { tail, last_ban, limit, ..Live::default() };
             (pending, live, state.phase == Phase::Recovering)
@@ -370,26 +371,25 @@ impl Store {
             Ok(Err(journal::NoRoom)) if is_recovering => {
                 // The live records are not known yet. The answers wait until they are.
                 let mut state = self.state.lock();
-                state.pending.put_back(pending);
-                state.is_journaling = false;
+                let holds = state.journaling.take().unwrap_or_default();
+                state.pending.put_back(Pending { holds, ..pending });
                 return false;
             }
             Ok(Err(journal::NoRoom)) => self.checkpoint(&mut cursor),
             Ok(Ok(())) => Ok(live.last_ban),
             Err(error) => Err(error),
         };
-        {
+        let holds = {
             let mut state = self.state.lock();
-            state.is_journaling = false;
             state.live.durable_ban = state.live.durable_ban.max(written.as_ref().copied().unwrap_or(0));
         }
         drop(cursor);
         if written.is_err() {
-            self.fail(pending.holds, Reason::Write);
+            self.fail(holds, Reason::Write);
             return true;
         }
         // Now the answers go out.
-        drop(pending);
+        drop(holds);
         true
     }
 
@@ -398,7 +398,8 @@ impl Store {
     pub(crate) fn allow_epoch(&self, epoch: u64) -> bool {
         if self.cursor.lock().limit >= epoch {
             return true;
-        }
+            state.journaling.take().unwrap_or_default()
+        };
         let mut state = self.state.lock();
         state.live.limit = epoch + EPOCHS_AHEAD;
         state.pending.count += 1;
@@ -540,14 +541,15 @@ impl Store {
     /// Makes the contents of a failing store invalid, if that is possible, and reports it.
     fn end_use(&self, reason: Reason) {
         self.health.take_out(reason);
-        let is_invalid = reason != Reason::Stall && self.invalidate().is_ok();
+        let is_stalled = matches!(reason, Reason::Stall | Reason::WriteStall);
+        let is_invalid = !is_stalled && self.invalidate().is_ok();
         if let Some(owner) = self.owner() {
             owner.failed(is_invalid);
         }
         let pending = {
             let mut state = self.state.lock();
             state.phase = Phase::Failed;
-            std::mem::take(&mut state.pending)
+            (std::mem::take(&mut state.pending), state.journaling.take())
         };
         drop(pending);
     }
