@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -61,6 +61,8 @@ impl Default for Options {
 /// The owner of a store, and the values that it chooses.
 struct Owned {
     by: OnceLock<Box<dyn Owner>>,
+    /// Whether the threads that write shall end.
+    is_ending: AtomicBool,
     options: Options,
     /// The time within which written objects are made durable, in milliseconds.
     flush_interval: AtomicU64,
@@ -154,6 +156,7 @@ impl Store {
                 by: OnceLock::new(),
                 flush_interval: AtomicU64::new(options.flush_interval.as_millis() as u64),
                 options,
+                is_ending: AtomicBool::new(false),
                 clock,
             },
             cursor: Mutex::new(cursor),
@@ -249,6 +252,15 @@ impl Store {
     pub(crate) fn flush_interval(&self) -> Duration {
         Duration::from_millis(self.owned.flush_interval.load(Ordering::Relaxed))
     }
+    /// Asks the threads that write to end, and a start that still reads the index.
+    pub(crate) fn begin_end(&self) {
+        self.owned.is_ending.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.owned.is_ending.load(Ordering::SeqCst)
+    }
+
 
     /// Sets the time within which written objects are made durable, in seconds, rounded down to milliseconds.
     pub fn set_flush_interval(&self, seconds: f64) {
@@ -387,7 +399,8 @@ impl Store {
         if written.is_err() {
             self.fail(holds, Reason::Write);
             return true;
-        }
+            state.journaling.take().unwrap_or_default()
+        };
         // Now the answers go out.
         drop(holds);
         true

@@ -327,8 +327,10 @@ impl Writer {
         // The objects that wait to be moved would delay the end.
         self.moves.clear();
         while self.step() == Step::More {}
-        if self.store.phase() == Phase::Working && self.log.seal().is_err() {
-            self.store.fail(Vec::new(), Reason::Write);
+        match self.store.phase() {
+            Phase::Working if self.log.seal().is_err() => self.store.fail(Vec::new(), Reason::Write),
+            Phase::Recovering => self.store.drop_waiting(),
+            _ => {}
         }
         self.flush();
     }
@@ -339,9 +341,9 @@ impl Writer {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
         self.moves.release(&store);
+        let mut emptying = Emptying { next, kept: 0 };
         for _ in 0..layout.segments {
             let (epoch, old, is_left) = {
-        let mut emptying = Emptying { next, kept: 0 };
                 let mut state = store.state.lock();
                 state.is_emptying = true;
                 let epoch = state.epoch + 1;
@@ -370,12 +372,12 @@ impl Writer {
                 self.moves.retain(slot);
                 continue;
             }
-            let found = &mut state.slots[slot as usize];
-            found.epoch = 0;
             if is_left {
                 bump(&store.health.stats.pinned);
                 continue;
             }
+            let found = &mut state.slots[slot as usize];
+            found.epoch = 0;
             if Arc::strong_count(&found.pin) > 1 {
                 bump(&store.health.stats.pinned);
                 continue;
@@ -385,7 +387,6 @@ impl Writer {
         }
         Ok(false)
     }
-}
 
     /// Returns whether a segment is left as it is, because responses are being sent from it. It is found until it is needed
     /// the next time. The tail of the log stays before it meanwhile, so that purges of its objects are remembered. The next
@@ -418,3 +419,4 @@ impl Writer {
         self.log.begin_segment();
         Ok(true)
     }
+}
