@@ -15,6 +15,7 @@ use crate::health::{Cause, Event, Health, Observed, Reason};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Ban, Cursor, Found, Live};
 use crate::layout::{Layout, OpenError, VERSION};
+use crate::membership::Membership;
 use crate::record::{Key, fingerprint};
 use crate::segment::InUse;
 use crate::state::{Dropped, Hold, Pending, Phase, State};
@@ -60,9 +61,9 @@ impl Default for Options {
 
 /// The owner of a store, and the values that it chooses.
 struct Owned {
-    by: OnceLock<Box<dyn Owner>>,
     /// Whether the threads that write shall end.
     is_ending: AtomicBool,
+    by: OnceLock<Box<dyn Owner>>,
     options: Options,
     /// The time within which written objects are made durable, in milliseconds.
     flush_interval: AtomicU64,
@@ -82,8 +83,9 @@ pub struct Store {
     pub(crate) past: Past,
     owned: Owned,
     cursor: Mutex<Cursor>,
-    /// Held while superblocks are written, so that nothing undoes that the contents of a failed device were made invalid.
-    superblocks: Mutex<()>,
+    /// The membership in the superblocks. Held while these are written, so that nothing undoes that the contents of a failed
+    /// device were made invalid.
+    superblocks: Mutex<Option<Membership>>,
 }
 
 /// The state of a store, for people.
@@ -154,6 +156,7 @@ impl Store {
             past,
             owned: Owned {
                 by: OnceLock::new(),
+                is_ending: AtomicBool::new(false),
                 flush_interval: AtomicU64::new(options.flush_interval.as_millis() as u64),
                 options,
                 is_ending: AtomicBool::new(false),
