@@ -56,8 +56,9 @@ impl Cache {
         let key = object.key();
         let Meta { variant, .. } = meta_of(key, object, &*self.bans.heads);
         // Of any time.
-        let found = store.candidates_of(&key, 0.0, |found| found == variant);
-        let loaded = found.iter().filter_map(|candidate| store.load(candidate, &key));
+        let found = store.candidates_of(&key, 0.0, &[variant]);
+        let same = found.iter().filter(|candidate| candidate.entry.variant == variant);
+        let loaded = same.filter_map(|candidate| store.load(candidate, &key));
         let is_it = |found: Descriptor| found.vxid == object.vxid() && found.t_origin == object.t_origin();
         loaded.into_iter().any(|loaded| Descriptor::read(loaded.fields().descriptor).is_ok_and(is_it))
     }

@@ -258,7 +258,7 @@ fn another_variant_of_an_object_that_is_moved_leaves_the_index_with_its_segment(
     w.commit_variant(0, moved, 1_400_000);
     w.commit_variant(0, other, 300_000);
     w.write();
-    let found = w.store.candidates_of(&key(0), 1000.0, |variant| variant == moved);
+    let found = w.store.candidates_of(&key(0), 1000.0, &[moved]);
     w.store.hit(&found[0]);
     drop(found);
     while w.store.stats().moved.load(Ordering::Relaxed) == 0 {
