@@ -10,7 +10,7 @@ use lacquer_disk::{Ban, Dropped, Ring, Running, Stats, Store};
 use crate::bans::{HeadReader, PastBans};
 use crate::disk::admission::Admission;
 use crate::disk::content::{Resident, meta_of};
-use crate::disk::extent::SpillExtent;
+use crate::disk::extent::{Beginnings, SpillExtent};
 use crate::disk::lending::Lending;
 use crate::disk::tag_purges::{TagPurge, TagPurges};
 use crate::disk::variant;
@@ -56,6 +56,7 @@ pub(crate) struct Disks {
     rings: Mutex<Vec<Ring>>,
     /// One for each store.
     lending: Box<[Lending]>,
+    beginnings: Box<[Beginnings]>,
     pub(crate) admission: Admission,
     pub(crate) tag_purges: TagPurges,
     /// The number of bodies that move to a disk while they are fetched.
@@ -65,7 +66,8 @@ pub(crate) struct Disks {
 impl Disks {
     pub(crate) fn new(stores: Vec<Disk>, rings: Vec<Ring>) -> Self {
         let lending = stores.iter().map(|_| Lending::default()).collect();
-        Self { stores: stores.into(), rings: Mutex::new(rings), lending, ..Self::default() }
+        let beginnings = stores.iter().map(|_| Beginnings::default()).collect();
+        Self { stores: stores.into(), rings: Mutex::new(rings), lending, beginnings, ..Self::default() }
     }
 
     pub(crate) fn take_ring(&self) -> Option<Ring> {
@@ -88,6 +90,11 @@ impl Disks {
     /// Returns a store, and the use of the memory of its reads.
     pub(crate) fn lending(&self, index: usize) -> Option<(&Disk, &Lending)> {
         self.stores.get(index).zip(self.lending.get(index))
+    }
+
+    /// Returns a store, and the bodies in it that may have their beginnings in memory.
+    pub(crate) fn beginnings(&self, index: usize) -> Option<(&Disk, &Beginnings)> {
+        self.stores.get(index).zip(self.beginnings.get(index))
     }
 
     pub(crate) fn has_stevedore(&self, stevedore: u8) -> bool {
