@@ -239,6 +239,10 @@ impl Cache {
                 failed.push(slot);
                 continue;
             }
+            if !object.stored().is_available() {
+                // Its response would wait for the device, and then be cut.
+                continue;
+            }
             match object.standing(args.limits, args.t_req) {
                 Standing::Fresh => {
                     walk.fresh = Some(slot);

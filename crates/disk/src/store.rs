@@ -142,6 +142,7 @@ impl Store {
             health.note_cleared(Cause::JournalDamaged { at });
         }
         let Found { live, cursor, .. } = found;
+        let membership = Membership::read(&layout, &*blocks).ok().flatten();
         let blocks = Box::new(Observed { blocks, health: Arc::clone(&health) });
         let past = Past { bans: live.bans.clone(), last_ban: live.last_ban };
         Ok(Arc::new(Self {
@@ -155,15 +156,14 @@ impl Store {
             has_records: Condvar::new(),
             past,
             owned: Owned {
-                by: OnceLock::new(),
                 is_ending: AtomicBool::new(false),
+                by: OnceLock::new(),
                 flush_interval: AtomicU64::new(options.flush_interval.as_millis() as u64),
                 options,
-                is_ending: AtomicBool::new(false),
                 clock,
             },
             cursor: Mutex::new(cursor),
-            superblocks: Mutex::new(()),
+            superblocks: Mutex::new(membership),
         }))
     }
 
@@ -222,6 +222,11 @@ impl Store {
         !self.health.is_out()
     }
 
+    /// Returns whether the device is in use and reads end soon. Cheap.
+    pub fn responds(&self) -> bool {
+        self.works() && !self.health.is_stalled()
+    }
+
     /// Takes the events since the last call, and the number of those that had no room.
     pub fn take_events(&self) -> (Vec<Event>, u64) {
         self.health.take_events()
@@ -247,14 +252,6 @@ impl Store {
         (used as u64, self.layout.segments)
     }
 
-    pub(crate) fn now(&self) -> f64 {
-        (self.owned.clock)()
-    }
-
-    /// Returns the time within which written objects are made durable.
-    pub(crate) fn flush_interval(&self) -> Duration {
-        Duration::from_millis(self.owned.flush_interval.load(Ordering::Relaxed))
-    }
     /// Asks the threads that write to end, and a start that still reads the index.
     pub(crate) fn begin_end(&self) {
         self.owned.is_ending.store(true, Ordering::SeqCst);
@@ -264,6 +261,14 @@ impl Store {
         self.owned.is_ending.load(Ordering::SeqCst)
     }
 
+    pub(crate) fn now(&self) -> f64 {
+        (self.owned.clock)()
+    }
+
+    /// Returns the time within which written objects are made durable.
+    pub(crate) fn flush_interval(&self) -> Duration {
+        Duration::from_millis(self.owned.flush_interval.load(Ordering::Relaxed))
+    }
 
     /// Sets the time within which written objects are made durable, in seconds, rounded down to milliseconds.
     pub fn set_flush_interval(&self, seconds: f64) {
@@ -397,13 +402,13 @@ impl Store {
         let holds = {
             let mut state = self.state.lock();
             state.live.durable_ban = state.live.durable_ban.max(written.as_ref().copied().unwrap_or(0));
-        }
+            state.journaling.take().unwrap_or_default()
+        };
         drop(cursor);
         if written.is_err() {
             self.fail(holds, Reason::Write);
             return true;
-            state.journaling.take().unwrap_or_default()
-        };
+        }
         // Now the answers go out.
         drop(holds);
         true
@@ -414,8 +419,7 @@ impl Store {
     pub(crate) fn allow_epoch(&self, epoch: u64) -> bool {
         if self.cursor.lock().limit >= epoch {
             return true;
-            state.journaling.take().unwrap_or_default()
-        };
+        }
         let mut state = self.state.lock();
         state.live.limit = epoch + EPOCHS_AHEAD;
         state.pending.count += 1;
@@ -514,7 +518,9 @@ impl Store {
         state.phase = Phase::Retired;
         let dropped = state.queue.clear();
         self.index.sweep(|_| true);
-        let pending = std::mem::take(&mut state.pending);
+        // Records that had no room before the index was read are lost, so their purges and bans are not answered.
+        let pending =
+            if state.pending.count > 0 { Pending::default() } else { std::mem::take(&mut state.pending) };
         drop(state);
         // Their holds wake tasks.
         drop((dropped, pending));
@@ -571,8 +577,8 @@ impl Store {
     }
 
     fn invalidate(&self) -> io::Result<()> {
-        let _alone = self.superblocks.lock();
-        self.layout.renew(&*self.blocks, self.now())
+        let membership = self.superblocks.lock();
+        self.layout.renew_with(&*self.blocks, self.now(), *membership)
     }
 }
 

@@ -80,6 +80,17 @@ impl Extent for DiskExtent {
             }
         }
     }
+
+    fn is_available(&self) -> bool {
+        self.0.running.store().responds()
+    }
+}
+
+/// Returns the store with the body of an object.
+pub(crate) fn store_of(object: &Object) -> Option<&Arc<Running>> {
+    let extent: &dyn Any = object.stored().extent()?;
+    let complete = extent.downcast_ref().map(|DiskExtent(body)| &body.running);
+    complete.or_else(|| extent.downcast_ref().map(|spilled: &SpillExtent| &spilled.running))
 }
 
 /// Fills the memory of a load as far as there are bytes.
@@ -122,6 +133,10 @@ impl Extent for SpillExtent {
     fn load(&self, load: Load) {
         let stream = Arc::clone(&self.stream);
         self.running.read(move || fill(load, |from, window| stream.read(from, window)));
+    }
+
+    fn is_available(&self) -> bool {
+        self.running.store().responds()
     }
 }
 

@@ -1,14 +1,18 @@
 //! The cache as the owner of a store: objects in memory stay on the disk, and a segment is not reused while a body in it
 //! belongs to an object in memory.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
-use lacquer_disk::Owner;
+use lacquer_disk::{Owner, Running};
 
 use crate::cache::Cache;
+use crate::disk::extent::store_of;
 use crate::disk::search::split_head;
 use crate::shard::DeferredWork;
 use crate::slab::{Key, NONE};
+
+/// The number of slots of a shard that are visited while it is locked.
+const SLOTS: u32 = 1024;
 
 /// The cache above a store.
 pub(crate) struct CacheOwner {
@@ -54,6 +58,35 @@ impl Owner for CacheOwner {
         let Some(cache) = self.cache.upgrade() else { return };
         if let Some(disk) = cache.disks.get(self.disk) {
             (disk.failed)(is_invalid);
+            cache.drop_bodies_of(&disk.running);
+        }
+    }
+}
+
+impl Cache {
+    /// Removes the objects whose bodies are in a store that has failed.
+    fn drop_bodies_of(&self, running: &Arc<Running>) {
+        for shard in &self.shards {
+            let mut next = 0;
+            loop {
+                let mut deferred = DeferredWork::default();
+                let is_last = {
+                    let mut shard = shard.lock();
+                    let end = shard.slab.end().min(next + SLOTS);
+                    for slot in next..end {
+                        let object = shard.slab.get(slot).object.as_deref();
+                        if object.and_then(store_of).is_some_and(|found| Arc::ptr_eq(found, running)) {
+                            self.remove(&mut shard, slot, &mut deferred);
+                        }
+                    }
+                    next = end;
+                    end == shard.slab.end()
+                };
+                deferred.run();
+                if is_last {
+                    break;
+                }
+            }
         }
     }
 }
