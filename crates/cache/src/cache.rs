@@ -310,12 +310,14 @@ impl Cache {
     #[cold]
     pub(crate) fn commit_to_disks(&self, object: &Arc<Object>) {
         let Some((shard, slot)) = self.locate(object) else { return };
-        let shard = shard.lock();
+        let mut shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
             let key = object.key();
-            let dropped = self.pass_to_disks(&key, &shard, slot, object);
+            let mut deferred = DeferredWork::default();
+            deferred.dropped = self.pass_to_disks(&key, &shard, slot, object);
+            self.drop_replaced(&mut shard, &key, slot, object, &mut deferred);
             drop(shard);
-            drop(dropped);
+            deferred.run();
         }
     }
 

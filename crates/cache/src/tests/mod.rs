@@ -54,6 +54,14 @@ impl HeadReader for Lines {
         head.contains(&b':')
     }
 
+    /// A specification may be "name=value".
+    fn vary(&self, vary: &[u8], each: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+        match vary.iter().position(|&b| b == b'=') {
+            Some(at) => each(&vary[..at], Some(&vary[at + 1..])),
+            None => each(vary, None),
+        }
+    }
+
     fn tags(&self, head: &[u8], each: &mut dyn FnMut(&[u8])) {
         let list = line(head, "xkey").unwrap_or_default();
         list.split(|&b| b == b' ').filter(|word| !word.is_empty()).for_each(each);
