@@ -315,9 +315,20 @@ impl Cache {
             let key = object.key();
             let mut deferred = DeferredWork::default();
             deferred.dropped = self.pass_to_disks(&key, &shard, slot, object);
-            self.drop_replaced(&mut shard, &key, slot, object, &mut deferred);
+            self.drop_replaced(&mut shard, slot, object, &mut deferred);
             drop(shard);
             deferred.run();
+        }
+    }
+
+    /// Removes the objects from memory that a complete one replaces, as the stores have done: when it has left memory, they
+    /// would be found before it, and be written again by the next process.
+    fn drop_replaced(&self, shard: &mut Shard, slot: u32, object: &Object, deferred: &mut DeferredWork) {
+        if object.is_keepable() && self.disks.is_behind(object.stevedore()) {
+            for older in shard.replaced_by(slot, object, &*self.bans.heads) {
+                self.remove(shard, older, deferred);
+                bump(&self.counters.n_superseded);
+            }
         }
     }
 

@@ -239,11 +239,7 @@ impl Cache {
                 failed.push(slot);
                 continue;
             }
-            if !object.stored().is_available() {
-                // Its response would wait for the device, and then be cut.
-                continue;
-            }
-            match object.standing(args.limits, args.t_req) {
+            match Self::standing(object, args) {
                 Standing::Fresh => {
                     walk.fresh = Some(slot);
                     break;
@@ -265,6 +261,14 @@ impl Cache {
             self.remove(shard, slot, deferred);
         }
         walk
+    }
+
+    /// Returns whether an object is fresh or stale. One whose body is on a device that does not respond is neither: its
+    /// response would wait for the device, and then be cut.
+    #[inline]
+    fn standing(object: &Object, args: &LookupArgs<'_>) -> Standing {
+        let is_available = object.stored().is_available();
+        if is_available { object.standing(args.limits, args.t_req) } else { Standing::TooOld }
     }
 
     /// Returns whether the fetch in a slot is expected to bring a response that matches this request.

@@ -10,7 +10,7 @@ use lacquer_disk::Dropped;
 
 use crate::bans::HeadReader;
 use crate::heap::Heap;
-use crate::object::{NO_SLOT, Object};
+use crate::object::{NO_SLOT, Object, flag};
 use crate::slab::{Key, NONE, Slab, key_hash};
 use crate::tags::Tag;
 use crate::waiter::Waiter;
@@ -187,6 +187,18 @@ impl Shard {
         for old in replaced {
             old.stored().forget();
         }
+    }
+
+    /// Returns the slots of the older objects of its key that the object in a slot replaces. Parts wait for others.
+    pub(crate) fn replaced_by(&self, slot: u32, object: &Object, heads: &dyn HeadReader) -> Vec<u32> {
+        let following = |&at: &u32| Some(self.slab.get(at).next).filter(|&next| next != NONE);
+        let mut older = std::iter::successors(following(&slot), following).peekable();
+        if older.peek().is_none() {
+            return Vec::new();
+        }
+        let rivals = Rivals::of(object, heads);
+        let is_replaced = |old: &Object| !old.is(flag::PART) && rivals.contain(old);
+        older.filter(|&at| self.slab.get(at).object.as_deref().is_some_and(is_replaced)).collect()
     }
 
     /// Removes a slot from the list of its key, the heap and the slab.

@@ -9,9 +9,8 @@ use crate::descriptor::Descriptor;
 use crate::disk::Disk;
 use crate::disk::content::meta_of;
 use crate::object::{Object, flag};
-use crate::shard::{DeferredWork, Rivals, Shard};
-use crate::slab::{Key, NONE};
-use crate::stats::bump;
+use crate::shard::{DeferredWork, Shard};
+use crate::slab::Key;
 
 impl Cache {
     /// Passes an object to the stores on disks that was refused until it is requested again, or that the previous process
@@ -35,31 +34,6 @@ impl Cache {
             return self.compare_with_disk(disk, object);
         }
         deferred.dropped.extend(self.pass_to_disks(key, shard, slot, object));
-    }
-
-    /// Removes the objects from memory that a complete one replaces, as the stores have removed them: when it has left memory,
-    /// they would be found before it, and be written again by the next process.
-    pub(crate) fn drop_replaced(
-        &self,
-        shard: &mut Shard,
-        key: &Key,
-        slot: u32,
-        object: &Object,
-        deferred: &mut DeferredWork,
-    ) {
-        let is_stored = object.is_keepable() && self.disks.is_behind(object.stevedore());
-        if !is_stored || shard.slab.get(slot).next == NONE {
-            return;
-        }
-        let older: Vec<u32> = shard.slots(key).skip_while(|&other| other != slot).skip(1).collect();
-        let rivals = Rivals::of(object, &*self.bans.heads);
-        for other in older {
-            let found = shard.slab.get(other).object.as_deref();
-            if found.is_some_and(|found| !found.is(flag::PART) && rivals.contain(found)) {
-                self.remove(shard, other, deferred);
-                bump(&self.counters.n_superseded);
-            }
-        }
     }
 
     /// Passes an object to the stores on disks, unless a store with a similar one has the object itself. That is read on
