@@ -341,16 +341,20 @@ impl Cache {
         object: &Arc<Object>,
     ) -> Vec<Dropped> {
         let (heads, tags) = (&*self.bans.heads, shard.tags_of(slot));
-        if tags.is_empty() {
-            return self.disks.commit(key, shard, slot, object, heads, true);
-        }
-        let (_no_purge_begins, is_purged) = self.disks.tag_purges.hold(tags);
+        // While this exists, no purge begins.
+        let hold = (!tags.is_empty()).then(|| self.disks.tag_purges.hold(tags));
+        let is_purged = hold.as_ref().is_some_and(|(_, is_purged)| *is_purged);
         if is_purged {
             // If the purge leaves it, because it is newer, it is passed at its next hit.
             object.set(flag::ONCE);
         }
-        let is_allowed = !is_purged && self.tags_in(object.head()) == tags;
-        self.disks.commit(key, shard, slot, object, heads, is_allowed)
+        let is_allowed = tags.is_empty() || !is_purged && self.tags_in(object.head()) == tags;
+        let dropped = self.disks.commit(key, shard, slot, object, heads, is_allowed);
+        if object.is(flag::ONCE) {
+            // Hits in front tables would not pass it.
+            self.bump_generation(key);
+        }
+        dropped
     }
 
     /// Returns the tags that a head contains, sorted and without duplicates.

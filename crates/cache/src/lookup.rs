@@ -187,6 +187,8 @@ impl Cache {
         self.rush(shard, key, deferred);
         let front_may_keep = walk.first == walk.fresh
             && object.state() == BodyState::Complete
+            // Otherwise, no later hit would pass it to a disk.
+            && !object.is(flag::ONCE)
             && !shard.waiting.contains_key(key);
         let front = front_may_keep.then(|| self.generation(key));
         Found { lookup: Lookup::Hit(ObjRef::shared(object)), front }

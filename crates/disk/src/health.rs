@@ -182,6 +182,10 @@ pub(crate) struct Health {
     pub(crate) stats: Stats,
     is_stalled: AtomicBool,
     is_out: AtomicBool,
+    /// Objects were refused, because too many bytes waited to be written, and many still wait.
+    pub(crate) is_crowded: AtomicBool,
+    /// The index has been read, or the device is out of use.
+    pub(crate) is_known: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -232,6 +236,7 @@ impl Health {
 
     pub(crate) fn take_out(&self, reason: Reason) {
         self.is_out.store(true, Ordering::Relaxed);
+        self.is_known.store(true, Ordering::Relaxed);
         self.report(Event::TakenOut(reason));
     }
 

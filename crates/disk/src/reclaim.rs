@@ -65,6 +65,7 @@ pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64
         if !store.index.remove(fingerprint, place) {
             continue;
         }
+        let is_kept = queued.is_some();
         match queued {
             Some(queued) => {
                 emptying.kept += queued.len;
@@ -73,8 +74,10 @@ pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64
             None => bump(&store.health.stats.evicted),
         }
         drop(state);
-        if let Some(owner) = store.owner() {
-            owner.forget(&record.key);
+        match store.owner() {
+            Some(owner) if is_kept => owner.forget(&record.key),
+            Some(owner) => owner.evicted(&record.key, record.variant),
+            None => {}
         }
     }
     moves.add_credit(layout, emptying.kept - before);

@@ -2,6 +2,7 @@
 //! before the older ones that it replaced. Objects are served as they become known.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use crate::ahead::in_order;
 use crate::append::write_summary;
@@ -78,6 +79,7 @@ impl Store {
         state.start = (newest + 1) * layout.segment;
         state.live.limit = newest + EPOCHS_AHEAD;
         state.phase = Phase::Working;
+        self.health.is_known.store(true, Ordering::Relaxed);
         let start = state.start;
         let Live { purges, tags, .. } = &mut state.live;
         for bound in purges.values_mut().chain(tags.values_mut().map(|purge| &mut purge.bound)) {

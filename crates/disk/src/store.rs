@@ -36,6 +36,13 @@ pub trait Owner: Send + Sync {
     /// Drops the objects with this key whose bodies are on a device.
     fn forget(&self, key: &Key);
 
+    /// Learns that an object has left the store, because its segment is used again. Does the same as
+    /// [`forget`](Self::forget).
+    fn evicted(&self, key: &Key, variant: u32) {
+        let _ = variant;
+        self.forget(key);
+    }
+
     /// Receives the failure of the device. `is_invalid` states whether the next start finds the store empty; if not, it
     /// must not be opened again.
     fn failed(&self, is_invalid: bool);
@@ -516,6 +523,7 @@ impl Store {
             return;
         }
         state.phase = Phase::Retired;
+        self.health.is_known.store(true, Ordering::Relaxed);
         let dropped = state.queue.clear();
         self.index.sweep(|_| true);
         // Records that had no room before the index was read are lost, so their purges and bans are not answered.

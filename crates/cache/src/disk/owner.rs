@@ -4,10 +4,13 @@
 use std::sync::{Arc, Weak};
 
 use lacquer_disk::{Owner, Running};
+use lacquer_storage::BodyState;
 
 use crate::cache::Cache;
 use crate::disk::extent::store_of;
 use crate::disk::search::split_head;
+use crate::disk::variant;
+use crate::object::flag;
 use crate::shard::DeferredWork;
 use crate::slab::{Key, NONE};
 
@@ -52,6 +55,26 @@ impl Owner for CacheOwner {
         }
         drop(shard);
         deferred.run();
+    }
+
+    /// An object in memory that was not hit yet was written, and is on no disk now. It is written again at its first hit.
+    fn evicted(&self, key: &Key, variant: u32) {
+        self.forget(key);
+        let Some(cache) = self.cache.upgrade() else { return };
+        let shard = cache.shard(key).lock();
+        for slot in shard.slots(key) {
+            let Some(object) = &shard.slab.get(slot).object else { continue };
+            let is_meant = object.hits() == 0
+                && object.state() == BodyState::Complete
+                && !object.is(flag::NEVER_STORED)
+                && !object.stored().is_on_device()
+                && cache.disks.is_behind(object.stevedore())
+                && variant::of(&*cache.bans.heads, object.vary().unwrap_or_default()) == variant;
+            if is_meant {
+                object.set_all(flag::ONCE | flag::MAY_BE_STORED);
+                cache.bump_generation(key);
+            }
+        }
     }
 
     fn failed(&self, is_invalid: bool) {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lacquer_disk::{Meta, PartSource, PartStream, Phase};
+use lacquer_disk::{Meta, PartSource, PartStream};
 use lacquer_storage::{BodyWriter, Stevedore, Transfer};
 
 use crate::cache::Cache;
@@ -61,9 +61,7 @@ impl Cache {
     /// Returns whether the body of an object cannot move to its disk yet, because the index is being read.
     pub fn is_reading_index(&self, digest: &Digest, object: &Object) -> bool {
         let index = self.disks.store_for(&key_of(digest), object.stevedore());
-        index
-            .and_then(|index| self.disks.get(index))
-            .is_some_and(|it| it.store().phase() == Phase::Recovering)
+        index.and_then(|index| self.disks.get(index)).is_some_and(|it| it.store().is_reading_index())
     }
 
     /// Begins to move the body of an object to a disk. Returns `None` if it stays in memory: it is too long for the disk,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use lacquer_disk::{Ban, Dropped, Ring, Running, Stats, Store};
+use lacquer_disk::{Ban, Committed, Dropped, Ring, Running, Stats, Store};
 
 use crate::bans::{HeadReader, PastBans};
 use crate::disk::admission::Admission;
@@ -145,13 +145,11 @@ impl Disks {
         heads: &dyn HeadReader,
         is_allowed: bool,
     ) -> Vec<Dropped> {
-        const NEVER: u32 =
-            flag::PRIVATE | flag::HFM | flag::HFP | flag::DYING | flag::FAILED | flag::UNSTORED;
         // An object that was published later decides.
         if has_rival(shard, key, slot, object, heads) {
             return Vec::new();
         }
-        let is_stored = is_allowed && !object.is(NEVER);
+        let is_stored = is_allowed && !object.is(flag::NEVER_STORED);
         let chosen = if is_stored { self.store_for(key, object.stevedore()) } else { None };
         let chosen = chosen.filter(|&index| self.admits(key, object, index));
         let spilled = SpillExtent::of(object);
@@ -162,10 +160,15 @@ impl Disks {
                 return disk.store().purge(key, None);
             }
             let content = Box::new(Resident::new(*key, object, heads));
-            match spilled {
+            let Committed { dropped, is_refused } = match spilled {
                 Some(spilled) => disk.store().commit_streamed(content, &spilled.stream),
                 None => disk.store().commit(content),
+            };
+            // A body that has left memory cannot be passed again.
+            if is_refused && spilled.is_none() {
+                object.set(flag::ONCE);
             }
+            dropped
         };
         self.stores.iter().enumerate().map(store).collect()
     }
@@ -190,6 +193,11 @@ impl Disks {
     pub(crate) fn find_similar(&self, key: &Key, object: &Object, heads: &dyn HeadReader) -> Option<usize> {
         let meta = meta_of(*key, object, heads);
         self.stores.iter().position(|disk| disk.store().has_similar(&meta))
+    }
+
+    /// Returns whether a store behind the memory of a storage refuses objects, because too many wait. Cheap.
+    pub(crate) fn is_crowded(&self, stevedore: u8) -> bool {
+        self.stores.iter().any(|disk| disk.stevedore == stevedore && disk.store().is_crowded())
     }
 
     /// Returns whether the memory of a storage is in front of a disk.

@@ -11,9 +11,8 @@ use lacquer_disk::{Blocks, Layout, Options, Phase, Running, Step, Store, Writer}
 use lacquer_storage::{Arena, UnusedFiles};
 
 use super::*;
-use crate::disk::{Disk, DiskObject, MOST_BEGINNINGS, OpenDisks};
+use crate::disk::{Disk, DiskObject, OpenDisks};
 use crate::locks::Mutex;
-use crate::object::flag;
 use crate::slab::key_of;
 
 /// A device in memory, and whether its reads wait.
@@ -32,7 +31,7 @@ impl Memory {
         change(&mut self.0.lock());
     }
 
-    fn set_blocked(&self, is_blocked: bool) {
+    pub(super) fn set_blocked(&self, is_blocked: bool) {
         self.1.store(is_blocked, Ordering::SeqCst);
     }
 }
@@ -79,8 +78,23 @@ impl DiskWorld {
 
     /// Returns a cache that takes over the objects in an arena.
     fn over(memory: &Memory, arena: Arc<Arena>) -> Self {
-        let store =
-            Store::open(Box::new(memory.clone()), Options::default(), || T0).expect("there is a store");
+        let w = Self::starting(memory, arena, Options::default());
+        w.store.recover();
+        assert_eq!(w.store.phase(), Phase::Working);
+        w
+    }
+
+    /// Returns a cache over a store of whose queue few objects have room.
+    fn crowded(memory: &Memory) -> Self {
+        let options = Options { queue: 100_000, ..Options::default() };
+        let w = Self::starting(memory, Arena::anonymous(Some(64 << 20)).expect("memfd"), options);
+        w.store.recover();
+        w
+    }
+
+    /// Returns a cache over a store whose index is not read yet.
+    fn starting(memory: &Memory, arena: Arc<Arena>, options: Options) -> Self {
+        let store = Store::open(Box::new(memory.clone()), options, || T0).expect("there is a store");
         let blocked = Arc::clone(&memory.1);
         let running = Running::with_readers(Arc::clone(&store), None).expect("threads can be started");
         let disk = Disk {
@@ -93,8 +107,6 @@ impl DiskWorld {
         assert!(disks.past_bans.add(store.past()));
         let world = World::with_disks(arena, Vec::new(), disks, T0);
         world.cache.recover().expect("memory");
-        store.recover();
-        assert_eq!(store.phase(), Phase::Working);
         let writer = Writer::new(Arc::clone(&store));
         Self { world, store, writer }
     }
@@ -110,8 +122,23 @@ impl DiskWorld {
         self.store.stats().postponed.load(Ordering::Relaxed)
     }
 
-    fn fetch(&self, key: u64) -> Arc<Object> {
+    pub(super) fn fetch(&self, key: u64) -> Arc<Object> {
         self.world.fill(key, 1000.0, |_| {})
+    }
+
+    /// Fetches an object with a body of 30 kB.
+    fn fetch_long(&self, key: u64) -> Arc<Object> {
+        let object = self.world.object(1000.0, |_| {}, &vec![7; 30_000]);
+        self.busy(key).publish(&object);
+        object
+    }
+
+    fn refused(&self) -> u64 {
+        self.store.stats().refused.load(Ordering::Relaxed)
+    }
+
+    fn written(&self) -> u64 {
+        self.store.stats().written.load(Ordering::Relaxed)
     }
 
     fn hit(&self, key: u64) {
@@ -413,134 +440,93 @@ fn an_object_of_the_last_worker_is_written_if_the_disk_has_a_similar_one() {
     assert_eq!(w.store.stats().written.load(Ordering::Relaxed), 1, "the other one is there");
 }
 
-/// Waits until a byte of an object's body is in memory.
-fn load(object: &Object, at: u64) {
-    let mut more = pin!(object.more(at));
-    while more.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-        std::thread::sleep(Duration::from_micros(50));
+#[test]
+fn an_object_that_had_no_room_is_written_when_it_is_requested_again() {
+    let mut w = DiskWorld::crowded(&Memory::with_store(16 << 20));
+    (0..5).for_each(|n| drop(w.fetch_long(n)));
+    assert_eq!(w.refused(), 2, "three have room");
+    // Hits do not ask again while there is none.
+    for _ in 0..1000 {
+        (0..5).for_each(|n| w.hit(n));
     }
-}
-
-/// Stores objects whose bodies are read in pieces, and returns a cache that has none of them in memory.
-fn with_long_objects(memory: &Memory, count: u64) -> DiskWorld {
-    let mut w = DiskWorld::new(memory);
-    let body: Vec<u8> = (0..300_000_u32).map(|n| (n / 7) as u8).collect();
-    for key in 0..count {
-        let object = w.world.object(1000.0, |_| {}, &body);
-        w.busy(key).publish(&object);
+    assert_eq!(w.refused(), 2);
+    w.settle();
+    assert_eq!(w.store.objects(), 3);
+    for _ in 0..3 {
+        (0..5).for_each(|n| w.hit(n));
         w.settle();
-        w.evict(&object);
     }
-    DiskWorld::new(memory)
+    assert_eq!((w.store.objects(), w.refused(), w.written()), (5, 2, 5));
 }
 
-fn object_of(w: &DiskWorld, key: u64) -> Arc<Object> {
-    match w.world.lookup(key) {
-        Lookup::Hit(object) => object.to_shared(),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// HEAD, a 304 and ranges need none of the bytes that were read with the head.
+/// A front table would count all hits of an object.
 #[test]
-fn the_beginnings_of_bodies_that_nobody_reads_are_bounded() {
-    let w = with_long_objects(&Memory::with_store(64 << 20), 100);
-    let count = || w.world.cache.disks.beginnings(0).map(|(_, beginnings)| beginnings.count());
-    for key in 0..100 {
-        let found = w.read(key).expect("it is on the disk");
-        assert!(w.publish_read(key, found));
-        assert_eq!(count(), Some(MOST_BEGINNINGS.min(key as usize + 1)));
-    }
-    // A reader of another part does not need it, and that of the first part uses it.
-    for (key, at) in [(99, 200_000), (98, 0), (2, 0)] {
-        load(&object_of(&w, key), at);
-        assert!(object_of(&w, key).chunk_at(at).is_some());
-    }
-    assert_eq!(count(), Some(MOST_BEGINNINGS - 2));
+fn an_object_that_is_to_be_written_is_in_no_front_table() {
+    let mut w = DiskWorld::crowded(&Memory::with_store(16 << 20));
+    let mut front = FrontTable::new(64);
+    let mut hit = |w: &DiskWorld, key| {
+        let found = with_args(
+            w.world.now.get(),
+            &Request::default(),
+            |_| {},
+            |args| front.lookup(&w.world.cache, &digest(key), args, None),
+        );
+        let Lookup::Hit(object) = found else { panic!("{key} is in memory") };
+        object.is_local()
+    };
+    (0..4).for_each(|n| drop(w.fetch_long(n)));
+    assert!((0..10).all(|_| !hit(&w, 3)), "it waits for room");
+    w.settle();
+    hit(&w, 3);
+    w.settle();
+    assert_eq!((w.store.objects(), w.written()), (4, 4));
+    assert!((0..3).any(|_| hit(&w, 3)));
 }
 
 #[test]
-fn an_object_that_was_replaced_is_not_found_when_the_new_one_has_left_memory() {
+fn an_object_that_has_left_the_disk_before_its_first_hit_is_written_at_that() {
+    let mut w = DiskWorld::new(&Memory::with_store(16 << 20));
+    // Twice what the disk has room for. One is hit while it is there, and one has another variant.
+    for n in 0..1000 {
+        w.fetch_long(n);
+        w.settle();
+        if n == 5 {
+            w.hit(4);
+        }
+    }
+    assert!(w.read(3).is_none() && w.read(990).is_some());
+    let before = w.written();
+    for _ in 0..3 {
+        w.hit(3);
+        w.hit(990);
+        w.settle();
+    }
+    assert!(w.read(3).is_some());
+    assert_eq!(w.written(), before + 1, "the disk has the other one");
+}
+
+/// The previous process has left an object in memory, which the disk does not have.
+#[test]
+fn an_object_that_is_hit_while_the_index_is_read_is_written_later() {
+    const SIZE: u64 = 16 << 20;
     let memory = Memory::with_store(16 << 20);
-    let mut w = DiskWorld::new(&memory);
-    let fetch = |w: &DiskWorld, vary: &'static [u8]| {
-        w.world.tick(1.0);
-        w.world.fill(1, 1000.0, |spec| spec.vary = vary)
-    };
-    let of = |value: &'static str| {
-        move |vary: &[u8]| vary.is_empty() || vary.strip_prefix(b"lang=") == Some(value.as_bytes())
-    };
-    let find = |w: &DiskWorld, value| {
-        let matches = of(value);
+    let arena = UnusedFiles::new().and_then(|files| files.open(SIZE)).expect("memory");
+    let w = DiskWorld::over(&memory, Arc::clone(&arena));
+    w.fetch(1);
+    let next = arena.copy_files().and_then(|files| files.open(SIZE)).expect("memory");
+    let mut w = DiskWorld::starting(&memory, next, Options::default());
+    let mut front = FrontTable::new(64);
+    let mut hit = |w: &DiskWorld| {
         with_args(
             w.world.now.get(),
             &Request::default(),
-            |args| args.vary = &matches,
-            |args| outcome(&w.world.cache.lookup(&digest(1), args, None)),
+            |_| {},
+            |args| matches!(front.lookup(&w.world.cache, &digest(1), args, None), Lookup::Hit(_)),
         )
     };
-    let (english, german) = (fetch(&w, b"lang=en"), fetch(&w, b"lang=de"));
-    assert_eq!(find(&w, "en"), Outcome::Hit(english.vxid()));
-    let newer = fetch(&w, b"lang=en");
+    assert!((0..5).all(|_| hit(&w)));
+    w.store.recover();
+    assert!(hit(&w));
     w.settle();
-    assert_eq!(w.world.stat("n_superseded"), 1);
-    w.evict(&newer);
-    assert_eq!(find(&w, "en"), Outcome::Miss(None));
-    assert_eq!(find(&w, "de"), Outcome::Hit(german.vxid()), "it is another variant");
-    assert_eq!(w.store.objects(), 2);
-    // An object that varies by other names may match the same requests.
-    let all = fetch(&w, b"");
-    w.settle();
-    assert_eq!((w.world.stat("n_superseded"), w.store.objects()), (2, 1));
-    w.evict(&all);
-    assert_eq!(find(&w, "de"), Outcome::Miss(None));
-}
-
-#[test]
-fn an_object_whose_body_is_being_fetched_replaces_none() {
-    let w = DiskWorld::new(&Memory::with_store(16 << 20));
-    let older = w.fetch(1);
-    let (object, mut writer) = w.world.begin(&w.world.spec(1000.0));
-    w.busy(1).publish(&object);
-    w.world.write(&mut writer, b"bytes");
-    assert!(!older.is(flag::DYING));
-    w.world.cache.finish(object, writer);
-    assert!(older.is(flag::DYING));
-}
-
-#[test]
-fn objects_whose_bodies_are_on_a_disk_that_does_not_respond_are_misses() {
-    let memory = Memory::with_store(16 << 20);
-    let w = with_long_objects(&memory, 3);
-    for key in 0..3 {
-        let found = w.read(key).expect("it is on the disk");
-        assert!(w.publish_read(key, found));
-    }
-    let in_memory = w.fetch(10);
-    let is_hit = |key| matches!(w.world.lookup(key), Lookup::Hit(_));
-    assert!(is_hit(0) && is_hit(1) && is_hit(10));
-    let object = object_of(&w, 0);
-    let ends_blocked = |is_long: bool| {
-        memory.set_blocked(true);
-        let mut more = pin!(object.more(200_000 - u64::from(is_long) * 50_000));
-        assert!(more.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        std::thread::sleep(Duration::from_millis(50));
-        (0..6).for_each(|_| w.store.watch_step());
-        assert_eq!([0, 1, 10].map(is_hit), [false, false, true]);
-        if is_long {
-            (0..120).for_each(|_| w.store.watch_step());
-        }
-        memory.set_blocked(false);
-    };
-    ends_blocked(false);
-    while !w.store.responds() {
-        std::thread::sleep(Duration::from_millis(1));
-        w.store.watch_step();
-    }
-    assert!(is_hit(0) && is_hit(1), "it responds again");
-    assert!(is_hit(2));
-    ends_blocked(true);
-    assert_eq!(w.store.phase(), Phase::Failed);
-    assert_eq!([0, 1, 2, 10].map(is_hit), [false, false, false, true]);
-    assert!(object.is(flag::DYING) && !in_memory.is(flag::DYING), "the memory of their heads is free");
+    assert_eq!(w.store.objects(), 1);
 }

@@ -3,6 +3,8 @@
 mod ages;
 mod bans;
 #[cfg(not(miri))]
+mod disk_memory;
+#[cfg(not(miri))]
 mod disks;
 mod front;
 mod invalidation;
