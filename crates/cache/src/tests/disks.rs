@@ -459,6 +459,26 @@ fn an_object_that_had_no_room_is_written_when_it_is_requested_again() {
     assert_eq!((w.store.objects(), w.refused(), w.written()), (5, 2, 5));
 }
 
+/// Its parts are of no use without a head.
+#[test]
+fn a_body_that_has_moved_to_the_disk_and_was_refused_is_not_passed_again() {
+    let mut w = DiskWorld::crowded(&Memory::with_store(16 << 20));
+    let (object, mut writer) = w.world.begin(&ObjectSpec { head: &[b':'; 900], ..w.world.spec(1000.0) });
+    w.busy(0).publish(&object);
+    (0..8).for_each(|_| w.world.write(&mut writer, &[7; 4096]));
+    let mut spill = w.world.cache.begin_spill(&digest(0), &object, &writer).expect("the disk works");
+    (1..1000).take_while(|_| w.refused() == 0).for_each(|key| drop(w.fetch(key)));
+    spill.finish(writer.len());
+    drop(w.world.cache.finish(object, writer));
+    assert_eq!(w.refused(), 2);
+    for _ in 0..3 {
+        w.settle();
+        w.hit(0);
+    }
+    assert_eq!(w.refused(), 2);
+    assert!(w.read(0).is_none());
+}
+
 /// A front table would count all hits of an object.
 #[test]
 fn an_object_that_is_to_be_written_is_in_no_front_table() {
