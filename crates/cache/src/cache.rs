@@ -310,12 +310,25 @@ impl Cache {
     #[cold]
     pub(crate) fn commit_to_disks(&self, object: &Arc<Object>) {
         let Some((shard, slot)) = self.locate(object) else { return };
-        let shard = shard.lock();
+        let mut shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
             let key = object.key();
-            let dropped = self.pass_to_disks(&key, &shard, slot, object);
+            let mut deferred = DeferredWork::default();
+            deferred.dropped = self.pass_to_disks(&key, &shard, slot, object);
+            self.drop_replaced(&mut shard, slot, object, &mut deferred);
             drop(shard);
-            drop(dropped);
+            deferred.run();
+        }
+    }
+
+    /// Removes the objects from memory that a complete one replaces, as the stores have done: when it has left memory, they
+    /// would be found before it, and be written again by the next process.
+    fn drop_replaced(&self, shard: &mut Shard, slot: u32, object: &Object, deferred: &mut DeferredWork) {
+        if object.is_keepable() && self.disks.is_behind(object.stevedore()) {
+            for older in shard.replaced_by(slot, object, &*self.bans.heads) {
+                self.remove(shard, older, deferred);
+                bump(&self.counters.n_superseded);
+            }
         }
     }
 
@@ -328,16 +341,20 @@ impl Cache {
         object: &Arc<Object>,
     ) -> Vec<Dropped> {
         let (heads, tags) = (&*self.bans.heads, shard.tags_of(slot));
-        if tags.is_empty() {
-            return self.disks.commit(key, shard, slot, object, heads, true);
-        }
-        let (_no_purge_begins, is_purged) = self.disks.tag_purges.hold(tags);
+        // While this exists, no purge begins.
+        let hold = (!tags.is_empty()).then(|| self.disks.tag_purges.hold(tags));
+        let is_purged = hold.as_ref().is_some_and(|(_, is_purged)| *is_purged);
         if is_purged {
             // If the purge leaves it, because it is newer, it is passed at its next hit.
             object.set(flag::ONCE);
         }
-        let is_allowed = !is_purged && self.tags_in(object.head()) == tags;
-        self.disks.commit(key, shard, slot, object, heads, is_allowed)
+        let is_allowed = tags.is_empty() || !is_purged && self.tags_in(object.head()) == tags;
+        let dropped = self.disks.commit(key, shard, slot, object, heads, is_allowed);
+        if object.is(flag::ONCE) {
+            // Hits in front tables would not pass it.
+            self.bump_generation(key);
+        }
+        dropped
     }
 
     /// Returns the tags that a head contains, sorted and without duplicates.

@@ -187,6 +187,8 @@ impl Cache {
         self.rush(shard, key, deferred);
         let front_may_keep = walk.first == walk.fresh
             && object.state() == BodyState::Complete
+            // Otherwise, no later hit would pass it to a disk.
+            && !object.is(flag::ONCE)
             && !shard.waiting.contains_key(key);
         let front = front_may_keep.then(|| self.generation(key));
         Found { lookup: Lookup::Hit(ObjRef::shared(object)), front }
@@ -239,7 +241,7 @@ impl Cache {
                 failed.push(slot);
                 continue;
             }
-            match object.standing(args.limits, args.t_req) {
+            match Self::standing(object, args) {
                 Standing::Fresh => {
                     walk.fresh = Some(slot);
                     break;
@@ -261,6 +263,14 @@ impl Cache {
             self.remove(shard, slot, deferred);
         }
         walk
+    }
+
+    /// Returns whether an object is fresh or stale. One whose body is on a device that does not respond is neither: its
+    /// response would wait for the device, and then be cut.
+    #[inline]
+    fn standing(object: &Object, args: &LookupArgs<'_>) -> Standing {
+        let is_available = object.stored().is_available();
+        if is_available { object.standing(args.limits, args.t_req) } else { Standing::TooOld }
     }
 
     /// Returns whether the fetch in a slot is expected to bring a response that matches this request.

@@ -45,11 +45,14 @@ pub mod flag {
     pub(crate) const UNSTORED: u32 = 1 << 12;
     /// Is passed to the disks at its next hit.
     pub(crate) const ONCE: u32 = 1 << 13;
-    /// The previous process may have written it to a disk. Always set together with `ONCE`.
-    pub(crate) const INHERITED: u32 = 1 << 15;
+    /// A disk may have it: the previous process may have written it, or the disk has dropped a record of it. Always set
+    /// together with `ONCE`.
+    pub(crate) const MAY_BE_STORED: u32 = 1 << 15;
     /// Contains only a part of a body, and stays in the index so that a later fetch completes it. Always set together
     /// with `FAILED`.
     pub(crate) const PART: u32 = 1 << 14;
+    /// The flags of objects that are not written to a disk.
+    pub(crate) const NEVER_STORED: u32 = PRIVATE | HFM | HFP | DYING | FAILED | UNSTORED;
     /// Flags that the creator of an object may set.
     pub const GIVEN: u32 = HFM | HFP | PRIVATE | IMSCAND | GZIPED | CHGCE | ESIPROC;
 
@@ -369,6 +372,11 @@ impl Object {
         if !self.is(flag) {
             self.flags.fetch_or(flag, Ordering::Release);
         }
+    }
+
+    /// Sets several flags.
+    pub(crate) fn set_all(&self, flags: u32) {
+        self.flags.fetch_or(flags, Ordering::Release);
     }
 
     /// Clears a flag.

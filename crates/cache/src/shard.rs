@@ -10,7 +10,7 @@ use lacquer_disk::Dropped;
 
 use crate::bans::HeadReader;
 use crate::heap::Heap;
-use crate::object::{NO_SLOT, Object};
+use crate::object::{NO_SLOT, Object, flag};
 use crate::slab::{Key, NONE, Slab, key_hash};
 use crate::tags::Tag;
 use crate::waiter::Waiter;
@@ -44,21 +44,39 @@ fn comes_before(object: &Object, other: &Object) -> bool {
     object.t_origin().total_cmp(&other.t_origin()).then(object.vxid().cmp(&other.vxid())).is_lt()
 }
 
-/// Returns whether a request may match both objects of a key: no header by which both vary has another value.
-fn are_rivals(a: &Object, b: &Object, heads: &dyn HeadReader) -> bool {
-    if a.vary() == b.vary() {
-        return true;
+/// The objects of a key that a request may match which matches another one: no header by which both vary has another value.
+pub(crate) struct Rivals<'a> {
+    vary: Option<&'a [u8]>,
+    heads: &'a dyn HeadReader,
+    /// The lower-case names of the headers by which the object varies, and their values.
+    wanted: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl<'a> Rivals<'a> {
+    pub(crate) fn of(object: &'a Object, heads: &'a dyn HeadReader) -> Self {
+        let mut wanted = Vec::new();
+        heads.vary(object.vary().unwrap_or_default(), &mut |name, value| {
+            wanted.push((name.to_ascii_lowercase(), value.map(<[u8]>::to_vec)));
+        });
+        Self { vary: object.vary(), heads, wanted }
     }
-    let mut wanted: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
-    heads.vary(a.vary().unwrap_or_default(), &mut |name, value| {
-        wanted.push((name.to_ascii_lowercase(), value.map(<[u8]>::to_vec)));
-    });
-    let mut is_other = false;
-    heads.vary(b.vary().unwrap_or_default(), &mut |name, value| {
-        let same = wanted.iter().find(|(other, _)| name.eq_ignore_ascii_case(other));
-        is_other |= same.is_some_and(|(_, other)| other.as_deref() != value);
-    });
-    !is_other
+
+    pub(crate) fn contain(&self, object: &Object) -> bool {
+        if self.vary == object.vary() {
+            return true;
+        }
+        let mut is_other = false;
+        self.heads.vary(object.vary().unwrap_or_default(), &mut |name, value| {
+            let same = self.wanted.iter().find(|(other, _)| name.eq_ignore_ascii_case(other));
+            is_other |= same.is_some_and(|(_, other)| other.as_deref() != value);
+        });
+        !is_other
+    }
+}
+
+/// Returns whether a request may match both objects of a key.
+fn are_rivals(a: &Object, b: &Object, heads: &dyn HeadReader) -> bool {
+    a.vary() == b.vary() || Rivals::of(a, heads).contain(b)
 }
 
 #[derive(Debug)]
@@ -169,6 +187,18 @@ impl Shard {
         for old in replaced {
             old.stored().forget();
         }
+    }
+
+    /// Returns the slots of the older objects of its key that the object in a slot replaces. Parts wait for others.
+    pub(crate) fn replaced_by(&self, slot: u32, object: &Object, heads: &dyn HeadReader) -> Vec<u32> {
+        let following = |&at: &u32| Some(self.slab.get(at).next).filter(|&next| next != NONE);
+        let mut older = std::iter::successors(following(&slot), following).peekable();
+        if older.peek().is_none() {
+            return Vec::new();
+        }
+        let rivals = Rivals::of(object, heads);
+        let is_replaced = |old: &Object| !old.is(flag::PART) && rivals.contain(old);
+        older.filter(|&at| self.slab.get(at).object.as_deref().is_some_and(is_replaced)).collect()
     }
 
     /// Removes a slot from the list of its key, the heap and the slab.

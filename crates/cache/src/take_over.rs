@@ -55,7 +55,7 @@ impl Cache {
         }
         let mut shard = self.shard(&key).lock();
         if self.disks.is_behind(stevedore.index()) {
-            object.set(flag::ONCE | flag::INHERITED);
+            object.set(flag::ONCE | flag::MAY_BE_STORED);
         }
         let slot = shard.insert_busy(key);
         let id = slot_id(&key, slot);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 
@@ -273,6 +274,9 @@ impl Appender {
         self.filled = 0;
         let mut state = store.state.lock();
         state.offset = self.start;
+        if state.queue.bytes() <= store.queue_limit() / 2 {
+            store.health.is_crowded.store(false, Ordering::Relaxed);
+        }
         let written = std::mem::take(&mut state.flying);
         for &Flying { entry, log, is_purged, .. } in &written {
             if !is_purged && state.phase == Phase::Working {

@@ -2,9 +2,36 @@
 
 use std::sync::Arc;
 
-use crate::index::Entry;
+use crate::index::{Entry, have_same_names};
 use crate::record::{Key, Meta, fingerprint};
 use crate::store::{Candidate, Store};
+
+/// The variants that a search is for.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    All,
+    Variants(&'a [u32]),
+}
+
+/// Returns the wanted ones of entries and their log positions, in any order.
+fn chosen(entries: impl Iterator<Item = (u64, Entry)>, wanted: Wanted<'_>) -> Vec<(u64, Entry)> {
+    let Wanted::Variants(variants) = wanted else { return entries.collect() };
+    let (mut found, mut others) = (Vec::new(), Vec::<(u64, Entry)>::new());
+    for (log, entry) in entries {
+        let of_names = |known: u32| have_same_names(known, entry.variant);
+        if variants.contains(&entry.variant) {
+            found.push((log, entry));
+        } else if !variants.iter().any(|&known| of_names(known)) {
+            match others.iter_mut().find(|(_, other)| of_names(other.variant)) {
+                Some(newest) if newest.0 < log => *newest = (log, entry),
+                Some(_) => {}
+                None => others.push((log, entry)),
+            }
+        }
+    }
+    found.append(&mut others);
+    found
+}
 
 impl Store {
     /// Returns whether the index contains an object with the key, variant and time of expiry of another.
@@ -15,17 +42,16 @@ impl Store {
 
     /// Returns the objects that may have this key and are of use at `now`, newest first.
     pub fn candidates(&self, key: &Key, now: f64) -> Vec<Candidate> {
-        self.candidates_of(key, now, |_| true)
+        self.find_candidates(key, now, Wanted::All)
     }
 
-    /// Returns those of the [candidates](Self::candidates) for whose variant `is_meant` returns true, which is asked of the
-    /// newest one first. There may be thousands of others.
-    pub fn candidates_of(
-        &self,
-        key: &Key,
-        now: f64,
-        mut is_meant: impl FnMut(u32) -> bool,
-    ) -> Vec<Candidate> {
+    /// Returns those of the [candidates](Self::candidates) that are one of some variants, or the newest of those that vary by
+    /// names which none of these has. There may be thousands of others.
+    pub fn candidates_of(&self, key: &Key, now: f64, variants: &[u32]) -> Vec<Candidate> {
+        self.find_candidates(key, now, Wanted::Variants(variants))
+    }
+
+    fn find_candidates(&self, key: &Key, now: f64, wanted: Wanted<'_>) -> Vec<Candidate> {
         if !self.may_have(key) {
             return Vec::new();
         }
@@ -34,10 +60,9 @@ impl Store {
         let state = self.state.lock();
         let entries = self.index.get(fingerprint(key)).into_iter();
         let placed = |entry: Entry| Some((state.log_of(&self.layout, &entry)?, entry));
-        let mut found: Vec<(u64, Entry)> =
-            entries.filter(|entry| f64::from(entry.expires) > now).filter_map(placed).collect();
+        let of_use = entries.filter(|entry| f64::from(entry.expires) > now).filter_map(placed);
+        let mut found = chosen(of_use, wanted);
         found.sort_by_key(|&(log, _)| std::cmp::Reverse(log));
-        found.retain(|(_, entry)| is_meant(entry.variant));
         let candidate = |(log, entry): (u64, Entry)| {
             let slot = self.layout.slot_of(entry.place())?;
             let pin = Arc::clone(&state.slots[slot as usize].pin);

@@ -5,7 +5,8 @@
 //!   reads more than one in a hundred have failed.
 //! - While a read takes longer than a second, the device counts as stalled, and is not asked for other objects. It is
 //!   taken out after 30 seconds.
-//! - A failed write takes the device out at once ([`crate::Store`]). A slow one is only counted.
+//! - A failed write takes the device out at once ([`crate::Store`]). A slow one is only counted, and takes it out after 45
+//!   seconds: purges and bans wait for it.
 //!
 //! Time is counted in ticks, so that a change of the clock has no effect.
 
@@ -24,8 +25,10 @@ use crate::stats::{Stats, bump};
 pub(crate) const TICK: Duration = Duration::from_millis(250);
 /// The number of ticks after which an operation is slow. It has then taken at least a second.
 const SLOW: u64 = 5;
-/// The number of ticks after which a device that reads is taken out of use.
+/// The number of ticks after which a device that reads is taken out of use, and one that writes. The second is before the
+/// time after which the manager takes a worker that does not answer a ban for hung.
 const STALLED: u64 = 120;
+const STALLED_WRITE: u64 = 180;
 const FAILED_READ: u32 = 100;
 const MOST_FAILED: u32 = 1000;
 /// The number of events that wait for the log. More are only counted.
@@ -44,6 +47,7 @@ pub enum Reason {
     Write,
     Reads,
     Stall,
+    WriteStall,
     /// The journal does not contain what was written to it.
     Journal,
     /// The process that was to use the device from then on has failed to start.
@@ -107,6 +111,7 @@ impl fmt::Display for Reason {
             Self::Write => "a write failed",
             Self::Reads => "too many reads failed",
             Self::Stall => "a read did not end within 30 seconds",
+            Self::WriteStall => "a write did not end within 45 seconds",
             Self::Journal => "the journal is damaged, and purges and bans are lost",
             Self::Successor => "it was left to the next worker, which failed to start",
         })
@@ -177,6 +182,10 @@ pub(crate) struct Health {
     pub(crate) stats: Stats,
     is_stalled: AtomicBool,
     is_out: AtomicBool,
+    /// Objects were refused, because too many bytes waited to be written, and many still wait.
+    pub(crate) is_crowded: AtomicBool,
+    /// The index has been read, or the device is out of use.
+    pub(crate) is_known: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -227,6 +236,7 @@ impl Health {
 
     pub(crate) fn take_out(&self, reason: Reason) {
         self.is_out.store(true, Ordering::Relaxed);
+        self.is_known.store(true, Ordering::Relaxed);
         self.report(Event::TakenOut(reason));
     }
 
@@ -251,19 +261,21 @@ impl Health {
         (std::mem::take(&mut state.events), std::mem::take(&mut state.lost))
     }
 
-    /// Counts the operations that have become slow. Returns whether the device has not responded for so long that it
+    /// Counts the operations that have become slow. Returns the reason if the device has not responded for so long that it
     /// must be taken out of use.
-    pub(crate) fn tick(&self) -> bool {
+    pub(crate) fn tick(&self) -> Option<Reason> {
         let mut state = self.state.lock();
         let state = &mut *state;
         state.tick += 1;
-        let mut longest_read = 0;
+        let (mut longest_read, mut longest_write) = (0, 0);
         let mut slow = Vec::new();
         for running in &mut state.operations {
             let age = state.tick - running.begun;
-            if running.operation == Operation::Read {
-                longest_read = longest_read.max(age);
-            }
+            let longest = match running.operation {
+                Operation::Read => &mut longest_read,
+                Operation::Write | Operation::Flush => &mut longest_write,
+            };
+            *longest = age.max(*longest);
             if age >= SLOW && !running.is_slow {
                 running.is_slow = true;
                 bump(&self.stats.slow);
@@ -277,7 +289,11 @@ impl Health {
         if self.is_stalled.swap(is_stalled, Ordering::Relaxed) && !is_stalled {
             state.report(Event::Responds);
         }
-        longest_read >= STALLED
+        if longest_read >= STALLED {
+            Some(Reason::Stall)
+        } else {
+            (longest_write >= STALLED_WRITE).then_some(Reason::WriteStall)
+        }
     }
 
     /// Returns the number of operations in progress.

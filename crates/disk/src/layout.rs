@@ -197,7 +197,13 @@ impl Layout {
         let magic: [u8; 8] = reader.array();
         if magic != *MAGIC {
             let is_empty = bytes.iter().all(|&byte| byte == 0);
-            return Err(if is_empty { OpenError::Empty } else { OpenError::Foreign });
+            let rest = [MAGIC, &bytes[8..SUPERBLOCK - 8]].concat();
+            let is_ours = bytes[SUPERBLOCK - 8..SUPERBLOCK] == XxHash3_64::oneshot(&rest).to_le_bytes();
+            return Err(match (is_empty, is_ours) {
+                (true, _) => OpenError::Empty,
+                (false, true) => OpenError::Damaged,
+                (false, false) => OpenError::Foreign,
+            });
         }
         let version = reader.u32();
         let block = reader.u32();
@@ -249,7 +255,10 @@ impl Layout {
         let superblock = self.superblock();
         for at in [BLOCK, 0] {
             let mut block = Aligned::new(BLOCK as usize);
-            blocks.read(at, block.bytes_mut())?;
+            if blocks.read(at, block.bytes_mut()).is_err() {
+                // The other one has the same contents.
+                blocks.read(BLOCK - at, block.bytes_mut())?;
+            }
             block.bytes_mut()[..SUPERBLOCK].copy_from_slice(&superblock.bytes()[..SUPERBLOCK]);
             change(block.bytes_mut());
             blocks.write(at, block.bytes())?;
@@ -258,29 +267,42 @@ impl Layout {
         Ok(())
     }
 
-    /// Drops the contents: writes superblocks with another id. When this returns without an error, the next start
-    /// finds an empty store.
-    pub fn renew(&self, blocks: &dyn Blocks, now: f64) -> io::Result<()> {
+    /// Returns the layout of the store without its contents: it has another id.
+    pub(crate) fn renewed(&self, now: f64) -> Self {
         let id = XxHash3_64::oneshot_with_seed(self.id, &now.to_le_bytes()) ^ 1;
-        let superblock =
-            Self { id: if id == self.id { !id } else { id }, created: now, ..*self }.superblock();
-        blocks.write(0, superblock.bytes())?;
-        blocks.sync()?;
-        // The copy is read only if the first one is damaged.
-        blocks.write(BLOCK, superblock.bytes())?;
-        blocks.sync()
+        Self { id: if id == self.id { !id } else { id }, created: now, ..*self }
     }
 
-    /// Reads the superblock, or its copy if the first is damaged.
+    /// Reads the blocks with the superblock and its copy apart, so that one is found if the other cannot be read.
+    fn superblocks(blocks: &dyn Blocks) -> [io::Result<Aligned>; 2] {
+        [0, BLOCK].map(|at| {
+            let mut block = Aligned::new(BLOCK as usize);
+            blocks.read(at, block.bytes_mut()).map(|()| block)
+        })
+    }
+
+    /// Reads the blocks with the superblock and its copy. One of them may be missing, because it cannot be read. Fails if
+    /// both cannot.
+    pub(crate) fn readable_superblocks(blocks: &dyn Blocks) -> io::Result<Vec<Aligned>> {
+        match Self::superblocks(blocks) {
+            [Err(error), Err(_)] => Err(error),
+            found => Ok(found.into_iter().flatten().collect()),
+        }
+    }
+
+    /// Reads the superblock, or its copy if the first is damaged or cannot be read. If the first contains something else,
+    /// that may be the newer owner of the device.
     pub fn open(blocks: &dyn Blocks) -> Result<Self, OpenError> {
         let has = blocks.size();
         if has < SUPERBLOCKS {
             return Err(if has == 0 { OpenError::Empty } else { OpenError::TooSmall(has) });
         }
-        let mut buffer = Aligned::new(SUPERBLOCKS as usize);
-        blocks.read(0, buffer.bytes_mut())?;
-        let (first, copy) = buffer.bytes().split_at(BLOCK as usize);
-        let layout = Self::decode(first).or_else(|error| Self::decode(copy).map_err(|_| error))?;
+        let [first, copy] = Self::superblocks(blocks)
+            .map(|block| block.map_err(OpenError::Io).and_then(|block| Self::decode(block.bytes())));
+        let layout = match first {
+            Err(error) if !matches!(error, OpenError::Foreign) => copy.map_err(|_| error)?,
+            first => first?,
+        };
         if layout.size() > has {
             return Err(OpenError::Shrunk { needs: layout.size(), has });
         }

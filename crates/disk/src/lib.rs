@@ -55,6 +55,7 @@ mod writer;
 mod tests;
 
 pub use blocks::{Aligned, BLOCK, Blocks};
+pub use commit::Committed;
 pub use file::{FileDevice, enlarge, open_file, path_of};
 pub use health::{Cause, Event, Operation, Reason};
 pub use index::{Entry, Index, are_rivals, have_same_names, variant};

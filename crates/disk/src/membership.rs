@@ -12,7 +12,7 @@
 
 use std::io;
 
-use crate::blocks::{Aligned, BLOCK, Blocks, Reader};
+use crate::blocks::{BLOCK, Blocks, Reader};
 use crate::layout::Layout;
 
 const OFFSET: usize = 512;
@@ -43,10 +43,8 @@ pub struct Joined {
 impl Membership {
     /// Reads the membership of a store. Returns `None` if it has none.
     pub fn read(layout: &Layout, blocks: &dyn Blocks) -> io::Result<Option<Self>> {
-        let mut buffer = Aligned::new(2 * BLOCK as usize);
-        blocks.read(0, buffer.bytes_mut())?;
-        let (first, copy) = buffer.bytes().split_at(BLOCK as usize);
-        Ok(Self::decode(layout, first).or_else(|| Self::decode(layout, copy)))
+        let found = Layout::readable_superblocks(blocks)?;
+        Ok(found.iter().find_map(|block| Self::decode(layout, block.bytes())))
     }
 
     fn decode(layout: &Layout, block: &[u8]) -> Option<Self> {
@@ -90,6 +88,34 @@ impl Membership {
         let outdated: Vec<usize> = (0..members.len()).filter(|&i| is_outdated(&members[i])).collect();
         let is_same = outdated.is_empty() && newest.disks == members.len() as u64;
         Joined { outdated, changes: (!is_same).then_some(newest.changes + 1) }
+    }
+}
+
+impl Layout {
+    /// Drops the contents: writes superblocks with another id. When this returns without an error, the next start finds an
+    /// empty store. It keeps its membership.
+    pub fn renew(&self, blocks: &dyn Blocks, now: f64) -> io::Result<()> {
+        let membership = Membership::read(self, blocks).ok().flatten();
+        self.renew_with(blocks, now, membership)
+    }
+
+    /// As [`renew`](Self::renew), for a device that may not be readable.
+    pub(crate) fn renew_with(
+        &self,
+        blocks: &dyn Blocks,
+        now: f64,
+        membership: Option<Membership>,
+    ) -> io::Result<()> {
+        let next = self.renewed(now);
+        let mut superblock = next.superblock();
+        if let Some(membership) = membership {
+            membership.put(&next, superblock.bytes_mut());
+        }
+        blocks.write(0, superblock.bytes())?;
+        blocks.sync()?;
+        // The copy is read only if the first one is damaged.
+        blocks.write(BLOCK, superblock.bytes())?;
+        blocks.sync()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::large::Stretch;
 use crate::record::{FIXED, Meta, part_len};
-use crate::state::Queued;
+use crate::state::{Phase, Queued};
 use crate::store::Store;
 use crate::stream::{PartSource, StreamedParts};
 
@@ -17,13 +17,14 @@ pub struct PartStream {
 }
 
 impl Store {
-    /// Begins to write a body in parts. Returns `None` if the device is out of use. The object need not be committed.
+    /// Begins to write a body in parts. Returns `None` if the device is out of use, or the index is still being read: nothing
+    /// is written until then. The object need not be committed.
     pub fn begin_stream(
         self: &Arc<Self>,
         meta: Meta,
         source: Box<dyn PartSource>,
     ) -> Option<Arc<PartStream>> {
-        if self.phase().is_out() {
+        if self.phase() != Phase::Working {
             return None;
         }
         let parts = Arc::new(StreamedParts::new(self.layout, meta, source));

@@ -14,9 +14,17 @@ use crate::state::{Queued, Source};
 use crate::stats::bump;
 use crate::store::Store;
 
+/// The work for one new segment, for which several old ones may be emptied.
+pub(crate) struct Emptying {
+    /// The length of the object that waits for the new segment.
+    pub(crate) next: u64,
+    /// The number of bytes that are written again.
+    pub(crate) kept: u64,
+}
+
 /// Removes the objects of a segment from the index. Those that are in use are queued to be written again, as far
-/// as they leave room in the segment for the next object, of `next` bytes. Large ones are written again from here.
-pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64, next: u64) {
+/// as they leave room in the new segment for the next object. Large ones are written again from here.
+pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64, emptying: &mut Emptying) {
     let layout = &store.layout;
     let summary = segment::read_summary(layout, &*store.blocks, slot, epoch, Extent::Whole);
     let Ok(Some(summary)) = summary else {
@@ -28,8 +36,8 @@ pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64
     };
     let base = layout.segment_at(slot);
     let now = store.now();
-    let most = most_kept(layout, summary.records.len() + 1, next);
-    let (mut kept, mut parts_of) = (0, BTreeSet::new());
+    let most = most_kept(layout, summary.records.len() + 1, emptying.next);
+    let (before, mut parts_of) = (emptying.kept, BTreeSet::new());
     for record in &summary.records {
         if record.form == Form::Part {
             // Objects in memory whose bodies are here go. Those on the device are removed when they are read.
@@ -49,7 +57,7 @@ pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64
         let fingerprint = fingerprint(&record.key);
         let Some(entry) = store.index.at(fingerprint, place) else { continue };
         let is_wanted = f64::from(entry.expires) > now
-            && kept + record.len <= most
+            && emptying.kept + record.len <= most
             && record.form == Form::Object
             && (entry.is_hit() || store.owner().is_some_and(|owner| owner.is_used(&record.key)));
         let queued = if is_wanted { reread(store, record, epoch, place) } else { None };
@@ -57,19 +65,22 @@ pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64
         if !store.index.remove(fingerprint, place) {
             continue;
         }
+        let is_kept = queued.is_some();
         match queued {
             Some(queued) => {
-                kept += queued.len;
+                emptying.kept += queued.len;
                 state.queue.push_front(queued);
             }
             None => bump(&store.health.stats.evicted),
         }
         drop(state);
-        if let Some(owner) = store.owner() {
-            owner.forget(&record.key);
+        match store.owner() {
+            Some(owner) if is_kept => owner.forget(&record.key),
+            Some(owner) => owner.evicted(&record.key, record.variant),
+            None => {}
         }
     }
-    moves.add_credit(layout, kept);
+    moves.add_credit(layout, emptying.kept - before);
 }
 
 /// Reads an object that will be written again.

@@ -2,9 +2,11 @@
 //! before the older ones that it replaced. Objects are served as they become known.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use crate::ahead::in_order;
 use crate::append::write_summary;
+use crate::blocks::Blocks;
 use crate::health::{Cause, Event, Reason};
 use crate::index::{Entry, Placed, SHARDS, shard_of};
 use crate::journal::Live;
@@ -28,9 +30,9 @@ impl Store {
         self.recover_on(1);
     }
 
-    /// As [`recover`](Self::recover), with several threads that read.
+    /// As [`recover`](Self::recover), with several threads that read. Ends early, in the same phase, if the store is closed.
     pub(crate) fn recover_on(&self, threads: usize) {
-        if self.try_recover(threads).is_err() {
+        if self.try_recover(threads).is_err() && !self.is_ending() {
             let reason = if self.health.has_failed() { Reason::Reads } else { Reason::Write };
             self.fail(Vec::new(), reason);
         }
@@ -45,7 +47,8 @@ impl Store {
         let soon = self.newest_segments(threads);
         self.read_segments(&mut known, &soon, threads)?;
         let Live { tail, limit, .. } = self.state.lock().live;
-        let found = InUse::read(&layout, &*self.blocks, tail, threads);
+        let found = InUse::read(&layout, &UntilEnd(self), tail, threads);
+        self.check_end()?;
         let lost_journal = self.lost_journal(&found);
         let InUse { mut epochs, newest, unreadable, outdated } = found;
         if let Some(at) = lost_journal {
@@ -68,6 +71,7 @@ impl Store {
         }
         epochs.retain(|begun| !soon.contains(begun));
         self.read_segments(&mut known, &epochs, threads)?;
+        self.check_end()?;
         self.write_summaries(&known.without_summary)?;
         let mut state = self.state.lock();
         state.epoch = newest;
@@ -75,6 +79,7 @@ impl Store {
         state.start = (newest + 1) * layout.segment;
         state.live.limit = newest + EPOCHS_AHEAD;
         state.phase = Phase::Working;
+        self.health.is_known.store(true, Ordering::Relaxed);
         let start = state.start;
         let Live { purges, tags, .. } = &mut state.live;
         for bound in purges.values_mut().chain(tags.values_mut().map(|purge| &mut purge.bound)) {
@@ -82,6 +87,22 @@ impl Store {
         }
         state.pending.wants_checkpoint = true;
         Ok(())
+    }
+
+    /// Drops the objects that wait to be written, because the store is closed before its index was read. The next start does
+    /// not find those that they have replaced.
+    pub(crate) fn drop_waiting(&self) {
+        let mut state = self.state.lock();
+        let (dropped, bound) = (state.queue.clear(), state.next_log(&self.layout));
+        dropped.fingerprints().for_each(|fingerprint| state.record_purge(fingerprint, bound, None));
+        drop(state);
+        drop(dropped);
+        self.has_records.notify_one();
+    }
+
+    /// Fails if the store is being closed.
+    fn check_end(&self) -> io::Result<()> {
+        if self.is_ending() { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
     }
 
     /// Returns the newest segments, the newest first, if the journal states which these are. A start then knows the objects
@@ -92,7 +113,7 @@ impl Store {
         let count = SOON.min(layout.segments / 2).min(limit);
         let epochs: Vec<u64> = (limit - count + 1..=limit).rev().collect();
         let mut found = Vec::new();
-        let read = |&epoch: &u64| segment::read_header(layout, &*self.blocks, layout.slot(epoch));
+        let read = |&epoch: &u64| segment::read_header(layout, &UntilEnd(self), layout.slot(epoch));
         let is_certain = in_order(&epochs, threads, read, |&epoch, beginning| match beginning {
             Ok(Beginning::Unused) => Ok(()),
             Ok(Beginning::Begun(begun)) if begun.epoch == epoch => {
@@ -118,9 +139,11 @@ impl Store {
         }
         let read = |begun: &Begun| {
             let (slot, epoch) = (layout.slot(begun.epoch), begun.epoch);
-            segment::read_summary(layout, &*self.blocks, slot, epoch, Extent::Whole)
+            segment::read_summary(layout, &UntilEnd(self), slot, epoch, Extent::Whole)
         };
         in_order(segments, threads, read, |&Begun { epoch, .. }, summary| {
+            // The summary may be missing for that reason alone.
+            self.check_end()?;
             self.take_segment(known, epoch, summary)?;
             if known.is_full() {
                 known.pass_to(self);
@@ -208,6 +231,28 @@ impl Store {
             self.blocks.sync()?;
         }
         found.iter().try_for_each(|(epoch, summary)| write_summary(self, *epoch, summary, Extent::Whole))
+    }
+}
+
+/// The device of a store whose index is read. Reads fail from the moment on when the store is closed.
+struct UntilEnd<'a>(&'a Store);
+
+impl Blocks for UntilEnd<'_> {
+    fn size(&self) -> u64 {
+        self.0.blocks.size()
+    }
+
+    fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.check_end()?;
+        self.0.blocks.read(at, buffer)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.blocks.write(at, bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.blocks.sync()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle, park_timeout};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::health::{Reason, TICK};
 use crate::load::{Load, Receiver};
 use crate::readers::Readers;
 use crate::record::Key;
+use crate::state::Phase;
 use crate::store::{Candidate, Store};
 use crate::writer::{Step, Writer};
 
@@ -33,7 +33,6 @@ const MARK_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Running {
     store: Arc<Store>,
     readers: Arc<Readers>,
-    is_ending: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The index of the device among the files of each [`Ring`].
     file: Option<u32>,
@@ -55,17 +54,15 @@ impl Running {
             let readers = Arc::clone(&readers);
             thread("disk-read").spawn(move || readers.run())?;
         }
-        let is_ending = Arc::<AtomicBool>::default();
-        let (watched, end) = (Arc::clone(&store), Arc::clone(&is_ending));
-        let watch = thread("disk-watch").spawn(move || watch(&watched, &end))?;
-        Ok(Self { store, readers, is_ending, threads: Mutex::new(vec![watch]), file })
+        let watched = Arc::clone(&store);
+        let watch = thread("disk-watch").spawn(move || watch(&watched))?;
+        Ok(Self { store, readers, threads: Mutex::new(vec![watch]), file })
     }
 
     /// Prepares a store without threads. The caller performs their work: [`Store::recover`], [`Writer`],
     /// [`Store::journal_step`] and [`read_step`](Self::read_step).
     pub fn without_threads(store: Arc<Store>) -> Self {
-        let (readers, is_ending) = (Arc::default(), Arc::default());
-        Self { store, readers, is_ending, threads: Mutex::default(), file: None }
+        Self { store, readers: Arc::default(), threads: Mutex::default(), file: None }
     }
 
     /// Performs the reads that wait, on this thread.
@@ -75,11 +72,11 @@ impl Running {
 
     /// Starts the threads that write. One of them first reads the index.
     pub fn start_writers(&self) -> io::Result<()> {
-        let (store, end) = (Arc::clone(&self.store), Arc::clone(&self.is_ending));
-        let writer = thread("disk-write").spawn(move || write(&store, &end))?;
+        let store = Arc::clone(&self.store);
+        let writer = thread("disk-write").spawn(move || write(&store))?;
         self.threads.lock().push(writer);
-        let (store, end) = (Arc::clone(&self.store), Arc::clone(&self.is_ending));
-        let journal = thread("disk-journal").spawn(move || keep_journal(&store, &end))?;
+        let store = Arc::clone(&self.store);
+        let journal = thread("disk-journal").spawn(move || keep_journal(&store))?;
         self.threads.lock().push(journal);
         Ok(())
     }
@@ -109,9 +106,10 @@ impl Running {
         }
     }
 
-    /// Writes everything, and ends the threads that write.
+    /// Writes everything, and ends the threads that write. If the index is still being read, that ends, and what waits for it
+    /// is not written.
     pub fn close(&self) {
-        self.is_ending.store(true, Ordering::SeqCst);
+        self.store.begin_end();
         let threads = std::mem::take(&mut *self.threads.lock());
         let was_running = !threads.is_empty();
         for thread in threads {
@@ -154,7 +152,7 @@ impl fmt::Debug for Running {
     }
 }
 
-fn write(store: &Arc<Store>, is_ending: &AtomicBool) {
+fn write(store: &Arc<Store>) {
     store.recover_on(READERS);
     let mut writer = Writer::new(Arc::clone(store));
     let mut flushed = store.now();
@@ -168,11 +166,11 @@ fn write(store: &Arc<Store>, is_ending: &AtomicBool) {
         if step == Step::More {
             continue;
         }
-        if is_ending.load(Ordering::SeqCst) {
+        if store.is_ending() {
             return writer.close();
         }
         let mut state = store.state.lock();
-        if is_ending.load(Ordering::SeqCst) {
+        if store.is_ending() {
             continue;
         }
         if state.queue.is_empty() {
@@ -182,7 +180,7 @@ fn write(store: &Arc<Store>, is_ending: &AtomicBool) {
                 store.has_objects.wait(&mut state);
                 flushed = store.now();
             }
-            if (1..FULL).contains(&state.queue.bytes()) && !is_ending.load(Ordering::SeqCst) {
+            if (1..FULL).contains(&state.queue.bytes()) && !store.is_ending() {
                 store.has_objects.wait_for(&mut state, LONGEST_GATHERING.min(store.flush_interval()));
             }
         } else if step == Step::NoRoom || state.queue.first().is_none() {
@@ -197,14 +195,14 @@ fn rest_of(interval: Duration, passed: f64) -> Duration {
 }
 
 /// Observes how long reads and writes take.
-fn watch(store: &Store, is_ending: &AtomicBool) {
-    while !is_ending.load(Ordering::SeqCst) {
+fn watch(store: &Store) {
+    while !store.is_ending() {
         park_timeout(TICK);
         store.watch_step();
     }
 }
 
-fn keep_journal(store: &Arc<Store>, is_ending: &AtomicBool) {
+fn keep_journal(store: &Arc<Store>) {
     let mut marked = store.now();
     loop {
         if rest_of(MARK_INTERVAL, store.now() - marked).is_zero() {
@@ -218,7 +216,8 @@ fn keep_journal(store: &Arc<Store>, is_ending: &AtomicBool) {
         }
         let mut state = store.state.lock();
         let has_work = state.pending.count > 0 || state.pending.wants_checkpoint;
-        if is_ending.load(Ordering::SeqCst) && !has_work {
+        // Records that have no room before the index is read would wait without end.
+        if store.is_ending() && (!has_work || state.phase == Phase::Recovering) {
             return;
         }
         // After a failed attempt, as before the index was read, the next is made later.

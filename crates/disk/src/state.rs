@@ -202,7 +202,6 @@ impl fmt::Debug for Pending {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) phase: Phase,
     pub(crate) queue: Queue,
@@ -218,8 +217,8 @@ pub(crate) struct State {
     pub(crate) live: Live,
     pub(crate) known_tags: KnownTags,
     pub(crate) pending: Pending,
-    /// Records are being written.
-    pub(crate) is_journaling: bool,
+    /// The holds of the records that are being written. `None` if none are.
+    pub(crate) journaling: Option<Vec<Hold>>,
 }
 
 /// The number of bytes of a large object that count in the queue. The rest is written part by part.
@@ -381,6 +380,12 @@ impl Queue {
     }
 }
 
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "State({:?}, epoch {}, {:?})", self.phase, self.epoch, self.pending)
+    }
+}
+
 impl State {
     pub(crate) fn new(layout: &Layout, live: Live) -> Self {
         Self {
@@ -395,7 +400,7 @@ impl State {
             live: Live { durable_ban: live.last_ban, ..live },
             known_tags: KnownTags::new(layout),
             pending: Pending::default(),
-            is_journaling: false,
+            journaling: None,
         }
     }
 

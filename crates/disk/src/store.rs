@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,9 +15,10 @@ use crate::health::{Cause, Event, Health, Observed, Reason};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Ban, Cursor, Found, Live};
 use crate::layout::{Layout, OpenError, VERSION};
+use crate::membership::Membership;
 use crate::record::{Key, fingerprint};
 use crate::segment::InUse;
-use crate::state::{Dropped, Hold, Phase, State};
+use crate::state::{Dropped, Hold, Pending, Phase, State};
 use crate::stats::{Stats, add, bump};
 
 /// The number of segments that may be begun before the journal has to allow more.
@@ -34,6 +35,13 @@ pub trait Owner: Send + Sync {
 
     /// Drops the objects with this key whose bodies are on a device.
     fn forget(&self, key: &Key);
+
+    /// Learns that an object has left the store, because its segment is used again. Does the same as
+    /// [`forget`](Self::forget).
+    fn evicted(&self, key: &Key, variant: u32) {
+        let _ = variant;
+        self.forget(key);
+    }
 
     /// Receives the failure of the device. `is_invalid` states whether the next start finds the store empty; if not, it
     /// must not be opened again.
@@ -60,6 +68,8 @@ impl Default for Options {
 
 /// The owner of a store, and the values that it chooses.
 struct Owned {
+    /// Whether the threads that write shall end.
+    is_ending: AtomicBool,
     by: OnceLock<Box<dyn Owner>>,
     options: Options,
     /// The time within which written objects are made durable, in milliseconds.
@@ -80,8 +90,9 @@ pub struct Store {
     pub(crate) past: Past,
     owned: Owned,
     cursor: Mutex<Cursor>,
-    /// Held while superblocks are written, so that nothing undoes that the contents of a failed device were made invalid.
-    superblocks: Mutex<()>,
+    /// The membership in the superblocks. Held while these are written, so that nothing undoes that the contents of a failed
+    /// device were made invalid.
+    superblocks: Mutex<Option<Membership>>,
 }
 
 /// The state of a store, for people.
@@ -138,6 +149,7 @@ impl Store {
             health.note_cleared(Cause::JournalDamaged { at });
         }
         let Found { live, cursor, .. } = found;
+        let membership = Membership::read(&layout, &*blocks).ok().flatten();
         let blocks = Box::new(Observed { blocks, health: Arc::clone(&health) });
         let past = Past { bans: live.bans.clone(), last_ban: live.last_ban };
         Ok(Arc::new(Self {
@@ -151,13 +163,14 @@ impl Store {
             has_records: Condvar::new(),
             past,
             owned: Owned {
+                is_ending: AtomicBool::new(false),
                 by: OnceLock::new(),
                 flush_interval: AtomicU64::new(options.flush_interval.as_millis() as u64),
                 options,
                 clock,
             },
             cursor: Mutex::new(cursor),
-            superblocks: Mutex::new(()),
+            superblocks: Mutex::new(membership),
         }))
     }
 
@@ -216,6 +229,11 @@ impl Store {
         !self.health.is_out()
     }
 
+    /// Returns whether the device is in use and reads end soon. Cheap.
+    pub fn responds(&self) -> bool {
+        self.works() && !self.health.is_stalled()
+    }
+
     /// Takes the events since the last call, and the number of those that had no room.
     pub fn take_events(&self) -> (Vec<Event>, u64) {
         self.health.take_events()
@@ -223,8 +241,8 @@ impl Store {
 
     /// Observes how long reads and writes take. Must be called every 250 ms.
     pub fn watch_step(&self) {
-        if self.health.tick() {
-            self.fail(Vec::new(), Reason::Stall);
+        if let Some(reason) = self.health.tick() {
+            self.fail(Vec::new(), reason);
         }
     }
 
@@ -239,6 +257,15 @@ impl Store {
     pub fn segments(&self) -> (u64, u64) {
         let used = self.state.lock().slots.iter().filter(|slot| slot.epoch > 0).count();
         (used as u64, self.layout.segments)
+    }
+
+    /// Asks the threads that write to end, and a start that still reads the index.
+    pub(crate) fn begin_end(&self) {
+        self.owned.is_ending.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.owned.is_ending.load(Ordering::SeqCst)
     }
 
     pub(crate) fn now(&self) -> f64 {
@@ -296,7 +323,7 @@ impl Store {
         }
         if !state.may_have(&self.index, fingerprint) {
             // An earlier purge may have removed the objects. The answer waits for its record.
-            if hold.is_some() && (state.pending.count > 0 || state.is_journaling) {
+            if hold.is_some() && (state.pending.count > 0 || state.journaling.is_some()) {
                 state.pending.holds.extend(hold);
                 drop(state);
                 self.has_records.notify_one();
@@ -341,7 +368,7 @@ impl Store {
             if state.phase == Phase::Failing {
                 return false;
             }
-            let pending = std::mem::take(&mut state.pending);
+            let mut pending = std::mem::take(&mut state.pending);
             if state.phase.is_out() {
                 // Nothing is recorded any more. Holds wake tasks.
                 drop(state);
@@ -353,7 +380,8 @@ impl Store {
                 // Earlier records are durable, because the cursor is held while they are written.
                 return !pending.holds.is_empty();
             }
-            state.is_journaling = true;
+            // The write may not end. If the device is then taken out of use, the holds are taken from here.
+            state.journaling = Some(std::mem::take(&mut pending.holds));
             let Live { tail, last_ban, limit, .. } = state.live;
             let live = Live { tail, last_ban, limit, ..Live::default() };
             (pending, live, state.phase == Phase::Recovering)
@@ -370,26 +398,26 @@ impl Store {
             Ok(Err(journal::NoRoom)) if is_recovering => {
                 // The live records are not known yet. The answers wait until they are.
                 let mut state = self.state.lock();
-                state.pending.put_back(pending);
-                state.is_journaling = false;
+                let holds = state.journaling.take().unwrap_or_default();
+                state.pending.put_back(Pending { holds, ..pending });
                 return false;
             }
             Ok(Err(journal::NoRoom)) => self.checkpoint(&mut cursor),
             Ok(Ok(())) => Ok(live.last_ban),
             Err(error) => Err(error),
         };
-        {
+        let holds = {
             let mut state = self.state.lock();
-            state.is_journaling = false;
             state.live.durable_ban = state.live.durable_ban.max(written.as_ref().copied().unwrap_or(0));
-        }
+            state.journaling.take().unwrap_or_default()
+        };
         drop(cursor);
         if written.is_err() {
-            self.fail(pending.holds, Reason::Write);
+            self.fail(holds, Reason::Write);
             return true;
         }
         // Now the answers go out.
-        drop(pending);
+        drop(holds);
         true
     }
 
@@ -495,9 +523,12 @@ impl Store {
             return;
         }
         state.phase = Phase::Retired;
+        self.health.is_known.store(true, Ordering::Relaxed);
         let dropped = state.queue.clear();
         self.index.sweep(|_| true);
-        let pending = std::mem::take(&mut state.pending);
+        // Records that had no room before the index was read are lost, so their purges and bans are not answered.
+        let pending =
+            if state.pending.count > 0 { Pending::default() } else { std::mem::take(&mut state.pending) };
         drop(state);
         // Their holds wake tasks.
         drop((dropped, pending));
@@ -540,21 +571,22 @@ impl Store {
     /// Makes the contents of a failing store invalid, if that is possible, and reports it.
     fn end_use(&self, reason: Reason) {
         self.health.take_out(reason);
-        let is_invalid = reason != Reason::Stall && self.invalidate().is_ok();
+        let is_stalled = matches!(reason, Reason::Stall | Reason::WriteStall);
+        let is_invalid = !is_stalled && self.invalidate().is_ok();
         if let Some(owner) = self.owner() {
             owner.failed(is_invalid);
         }
         let pending = {
             let mut state = self.state.lock();
             state.phase = Phase::Failed;
-            std::mem::take(&mut state.pending)
+            (std::mem::take(&mut state.pending), state.journaling.take())
         };
         drop(pending);
     }
 
     fn invalidate(&self) -> io::Result<()> {
-        let _alone = self.superblocks.lock();
-        self.layout.renew(&*self.blocks, self.now())
+        let membership = self.superblocks.lock();
+        self.layout.renew_with(&*self.blocks, self.now(), *membership)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Writes objects to segments, many at a time, and reuses the oldest segment when the store is full. One thread does
 //! this.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -10,10 +11,10 @@ use crate::append::{Appender, PartRecord, Room};
 use crate::health::Reason;
 use crate::large_write::LargeWrite;
 use crate::moves::Moves;
-use crate::reclaim::empty;
+use crate::reclaim::{Emptying, empty};
 use crate::record::{fingerprint, part_len, part_record_len};
 use crate::segment::{self, FIRST};
-use crate::state::{Phase, Queued, Source, State};
+use crate::state::{Phase, Queued, Slot, Source, State};
 use crate::stats::bump;
 use crate::store::Store;
 use crate::stream::QueuedPart;
@@ -27,6 +28,8 @@ pub struct Writer {
     /// Whether the store has the version that large objects need.
     is_raised: bool,
     pub(crate) moves: Moves,
+    /// The epochs of the segments that were left because responses are being sent from them.
+    left: BTreeSet<u64>,
     /// The time since which no segment could be begun.
     blocked_since: Option<f64>,
 }
@@ -48,7 +51,8 @@ pub enum Step {
 impl Writer {
     pub fn new(store: Arc<Store>) -> Self {
         let log = Appender::new(Arc::clone(&store));
-        Self { store, log, large: None, is_raised: false, moves: Moves::default(), blocked_since: None }
+        let (moves, left) = (Moves::default(), BTreeSet::new());
+        Self { store, log, large: None, is_raised: false, moves, left, blocked_since: None }
     }
 
     /// Takes the next object to the buffer, or writes the buffer. Failures take the store out of use.
@@ -323,8 +327,10 @@ impl Writer {
         // The objects that wait to be moved would delay the end.
         self.moves.clear();
         while self.step() == Step::More {}
-        if self.store.phase() == Phase::Working && self.log.seal().is_err() {
-            self.store.fail(Vec::new(), Reason::Write);
+        match self.store.phase() {
+            Phase::Working if self.log.seal().is_err() => self.store.fail(Vec::new(), Reason::Write),
+            Phase::Recovering => self.store.drop_waiting(),
+            _ => {}
         }
         self.flush();
     }
@@ -335,21 +341,28 @@ impl Writer {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
         self.moves.release(&store);
+        let mut emptying = Emptying { next, kept: 0 };
         for _ in 0..layout.segments {
-            let (epoch, old) = {
+            let (epoch, old, is_left) = {
                 let mut state = store.state.lock();
                 state.is_emptying = true;
                 let epoch = state.epoch + 1;
-                (epoch, state.slots[layout.slot(epoch) as usize].epoch)
+                let found = &state.slots[layout.slot(epoch) as usize];
+                let is_left = self.leaves(found, epoch);
+                (epoch, found.epoch, is_left)
             };
             let slot = layout.slot(epoch);
-            if old > 0 {
-                empty(&store, &mut self.moves, slot, old, next);
+            self.left.remove(&old);
+            if is_left {
+                self.left.insert(old);
+            } else if old > 0 {
+                empty(&store, &mut self.moves, slot, old, &mut emptying);
             } else {
                 self.moves.add_credit(layout, 0);
             }
             let is_needed = old > 0 && self.moves.needs(old);
-            let held = self.moves.oldest_epoch().map_or(u64::MAX, |oldest| oldest * layout.segment);
+            let held = self.moves.oldest_epoch().into_iter().chain(self.left.first().copied()).min();
+            let held = held.map_or(u64::MAX, |oldest| oldest * layout.segment);
             let mut state = store.state.lock();
             state.epoch = epoch;
             state.offset = layout.segment;
@@ -359,6 +372,10 @@ impl Writer {
                 self.moves.retain(slot);
                 continue;
             }
+            if is_left {
+                bump(&store.health.stats.pinned);
+                continue;
+            }
             let found = &mut state.slots[slot as usize];
             found.epoch = 0;
             if Arc::strong_count(&found.pin) > 1 {
@@ -366,24 +383,40 @@ impl Writer {
                 continue;
             }
             drop(state);
-            if !store.allow_epoch(epoch) {
-                return Ok(false);
-            }
-            let begun = store.now();
-            let header = segment::header(layout, epoch, begun);
-            store.blocks.write(layout.segment_at(slot), header.bytes())?;
-            store.blocks.sync()?;
-            let mut state = store.state.lock();
-            let found = &mut state.slots[slot as usize];
-            (found.epoch, found.begun) = (epoch, begun);
-            // Until now, a start could have found the old objects.
-            found.bans = (u32::MAX, 0);
-            state.offset = FIRST;
-            state.is_emptying = false;
-            state.sweep_tags();
-            self.log.begin_segment();
-            return Ok(true);
+            return self.begin_segment(epoch);
         }
         Ok(false)
+    }
+
+    /// Returns whether a segment is left as it is, because responses are being sent from it. It is found until it is needed
+    /// the next time. The tail of the log stays before it meanwhile, so that purges of its objects are remembered. The next
+    /// start does not use it: its epoch is too old.
+    fn leaves(&self, slot: &Slot, epoch: u64) -> bool {
+        let is_first_time = slot.epoch > 0 && slot.epoch + self.store.layout.segments == epoch;
+        is_first_time && Arc::strong_count(&slot.pin) > 1 && !self.moves.needs(slot.epoch)
+    }
+
+    /// Begins a segment that contains nothing. Returns false if the device has failed.
+    fn begin_segment(&mut self, epoch: u64) -> io::Result<bool> {
+        let store = Arc::clone(&self.store);
+        let layout = &store.layout;
+        let slot = layout.slot(epoch);
+        if !store.allow_epoch(epoch) {
+            return Ok(false);
+        }
+        let begun = store.now();
+        let header = segment::header(layout, epoch, begun);
+        store.blocks.write(layout.segment_at(slot), header.bytes())?;
+        store.blocks.sync()?;
+        let mut state = store.state.lock();
+        let found = &mut state.slots[slot as usize];
+        (found.epoch, found.begun) = (epoch, begun);
+        // Until now, a start could have found the old objects.
+        found.bans = (u32::MAX, 0);
+        state.offset = FIRST;
+        state.is_emptying = false;
+        state.sweep_tags();
+        self.log.begin_segment();
+        Ok(true)
     }
 }

@@ -472,6 +472,14 @@ mod tests {
         let second = start(&["a", "b"]);
         assert!(second[0] == first[0] && second[1] != first[1], "{first:?} {second:?}");
         assert_eq!(start(&["a", "b"]), second);
+        // The contents of one are dropped, as when it fails. It is not emptied once more.
+        let renew = |name: &str| {
+            let device = device(&open_file(&folder.join(name), false).unwrap()).unwrap();
+            Layout::open(&device).unwrap().renew(&device, 7.0).unwrap();
+            Layout::open(&device).unwrap().id
+        };
+        let second = vec![second[0], renew("b")];
+        assert_eq!(start(&["a", "b"]), second);
         // Each of them alone.
         assert_eq!((start(&["a"]), start(&["b"])), (vec![second[0]], vec![second[1]]));
         let third = start(&["a", "b"]);

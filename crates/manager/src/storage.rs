@@ -2,7 +2,7 @@
 //! belongs to the service and not to one worker.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lacquer_cli::json;
 use lacquer_cli::link::{RecordsConfig, StorageConfig, StorageKind};
@@ -428,6 +428,14 @@ impl Storage {
         rustix::fs::ftruncate(&anew, self.size.unwrap_or(0))?;
         self.before = Some(Before::Memory(std::mem::replace(&mut self.file, anew)));
         Ok(())
+    }
+
+    /// Returns the path of the file that is the memory, if it is one.
+    pub fn file_path(&self) -> Option<&Path> {
+        match &self.kind {
+            StorageKind::File(path) => Some(path),
+            _ => None,
+        }
     }
 
     /// Returns the reason why a second worker cannot start while one uses the storage.

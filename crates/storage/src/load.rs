@@ -19,6 +19,12 @@ pub trait Extent: Any + fmt::Debug + Send + Sync {
         let _ = offset;
         None
     }
+
+    /// Returns whether the device can be expected to read the body soon. Cheap: called at each lookup that finds the object,
+    /// with locks held.
+    fn is_available(&self) -> bool {
+        true
+    }
 }
 
 /// The receiver of a load: the body.

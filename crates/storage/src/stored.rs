@@ -285,6 +285,17 @@ impl Stored {
         }
     }
 
+    /// Returns whether a new reader may expect all bytes so far: they are in memory, or the device responds.
+    #[inline]
+    pub fn is_available(&self) -> bool {
+        match &self.spans {
+            Spans::Whole(_) => true,
+            Spans::Streamed(body) => {
+                body.residency().is_none_or(|it| it.end() == 0 || it.extent().is_available())
+            }
+        }
+    }
+
     /// Reports the progress of delivery to the writer, and with `free` frees the bytes before `offset`. `free` is only
     /// for the single reader of an object that no lookup can find.
     pub fn delivered(&self, offset: u64, free: bool) {

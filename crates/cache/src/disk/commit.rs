@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lacquer_disk::{Meta, Phase};
+use lacquer_disk::Meta;
 
 use crate::cache::Cache;
 use crate::descriptor::Descriptor;
@@ -13,8 +13,8 @@ use crate::shard::{DeferredWork, Shard};
 use crate::slab::Key;
 
 impl Cache {
-    /// Passes an object to the stores on disks that was refused until it is requested again, or that the previous process
-    /// has left in memory, unless it had written it. The caller holds the lock of its shard.
+    /// Passes an object to the stores on disks that was refused until it is requested again, or of which a store may have a
+    /// record, unless it has. The caller holds the lock of its shard.
     #[cold]
     pub(crate) fn commit_requested_again(
         self: &Arc<Self>,
@@ -24,13 +24,16 @@ impl Cache {
         object: &Arc<Object>,
         deferred: &mut DeferredWork,
     ) {
-        let is_inherited = object.is(flag::INHERITED);
-        if is_inherited && self.disks.iter().any(|disk| disk.store().phase() == Phase::Recovering) {
+        if self.disks.is_crowded(object.stevedore()) {
+            return;
+        }
+        let may_be_stored = object.is(flag::MAY_BE_STORED);
+        if may_be_stored && self.disks.iter().any(|disk| disk.store().is_reading_index()) {
             // A store may have it whose index is not read yet.
             return;
         }
-        object.clear(flag::ONCE | flag::INHERITED);
-        if is_inherited && let Some(disk) = self.disks.find_similar(key, object, &*self.bans.heads) {
+        object.clear(flag::ONCE | flag::MAY_BE_STORED);
+        if may_be_stored && let Some(disk) = self.disks.find_similar(key, object, &*self.bans.heads) {
             return self.compare_with_disk(disk, object);
         }
         deferred.dropped.extend(self.pass_to_disks(key, shard, slot, object));
@@ -56,8 +59,9 @@ impl Cache {
         let key = object.key();
         let Meta { variant, .. } = meta_of(key, object, &*self.bans.heads);
         // Of any time.
-        let found = store.candidates_of(&key, 0.0, |found| found == variant);
-        let loaded = found.iter().filter_map(|candidate| store.load(candidate, &key));
+        let found = store.candidates_of(&key, 0.0, &[variant]);
+        let same = found.iter().filter(|candidate| candidate.entry.variant == variant);
+        let loaded = same.filter_map(|candidate| store.load(candidate, &key));
         let is_it = |found: Descriptor| found.vxid == object.vxid() && found.t_origin == object.t_origin();
         loaded.into_iter().any(|loaded| Descriptor::read(loaded.fields().descriptor).is_ok_and(is_it))
     }

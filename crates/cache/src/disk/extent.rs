@@ -1,8 +1,9 @@
 //! The body of an object in memory that is in a store.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use lacquer_disk::{Loaded, PartStream, Running, StoredBody};
 use lacquer_storage::{Extent, Load};
@@ -14,15 +15,52 @@ use crate::object::Object;
 pub(crate) struct DiskBody {
     running: Arc<Running>,
     body: StoredBody,
-    /// The beginning of the body, which was read with the head, until it is used.
+    /// The beginning of the body, which was read with the head, until it is used or others are newer.
     beginning: Mutex<Option<Loaded>>,
 }
 
+/// The number of bodies that keep the beginning that was read with the head. Each has up to 276 kB.
+pub(crate) const MOST_BEGINNINGS: usize = 32;
+
+/// The bodies that may have their beginnings in memory, the oldest first. Without a limit, requests that need no byte of a
+/// body would fill the memory.
+#[derive(Debug, Default)]
+pub(crate) struct Beginnings(Mutex<VecDeque<Weak<DiskBody>>>);
+
+impl Beginnings {
+    /// Adds a body. Drops the beginning of the oldest one if there are too many.
+    fn add(&self, body: &Arc<DiskBody>) {
+        let mut bodies = self.0.lock();
+        bodies.push_back(Arc::downgrade(body));
+        let oldest = if bodies.len() > MOST_BEGINNINGS { bodies.pop_front() } else { None };
+        drop(bodies);
+        if let Some(oldest) = oldest.and_then(|body| body.upgrade()) {
+            drop(oldest.take_beginning());
+        }
+    }
+
+    /// Returns the number of beginnings in memory.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        let bodies = self.0.lock();
+        bodies.iter().filter_map(Weak::upgrade).filter(|body| body.beginning.lock().is_some()).count()
+    }
+}
+
 impl DiskBody {
-    pub(crate) fn new(running: &Arc<Running>, loaded: Loaded) -> Arc<Self> {
+    pub(crate) fn new(running: &Arc<Running>, loaded: Loaded, beginnings: &Beginnings) -> Arc<Self> {
         let (running, body) = (Arc::clone(running), loaded.body());
         let beginning = (loaded.present() > 0).then_some(loaded);
-        Arc::new(Self { running, body, beginning: Mutex::new(beginning) })
+        let has_beginning = beginning.is_some();
+        let this = Arc::new(Self { running, body, beginning: Mutex::new(beginning) });
+        if has_beginning {
+            beginnings.add(&this);
+        }
+        this
+    }
+
+    fn take_beginning(&self) -> Option<Loaded> {
+        self.beginning.lock().take()
     }
 }
 
@@ -32,8 +70,9 @@ pub(crate) struct DiskExtent(pub(crate) Arc<DiskBody>);
 
 impl Extent for DiskExtent {
     fn load(&self, load: Load) {
-        let beginning = if load.position() == 0 { self.0.beginning.lock().take() } else { None };
-        match beginning {
+        // A reader of another part does not need the beginning.
+        let beginning = self.0.take_beginning();
+        match beginning.filter(|_| load.position() == 0) {
             Some(loaded) => fill(load, |from, window| loaded.read_at(from, window)),
             None => {
                 let body = self.0.body.clone();
@@ -41,6 +80,17 @@ impl Extent for DiskExtent {
             }
         }
     }
+
+    fn is_available(&self) -> bool {
+        self.0.running.store().responds()
+    }
+}
+
+/// Returns the store with the body of an object.
+pub(crate) fn store_of(object: &Object) -> Option<&Arc<Running>> {
+    let extent: &dyn Any = object.stored().extent()?;
+    let complete = extent.downcast_ref().map(|DiskExtent(body)| &body.running);
+    complete.or_else(|| extent.downcast_ref().map(|spilled: &SpillExtent| &spilled.running))
 }
 
 /// Fills the memory of a load as far as there are bytes.
@@ -83,6 +133,10 @@ impl Extent for SpillExtent {
     fn load(&self, load: Load) {
         let stream = Arc::clone(&self.stream);
         self.running.read(move || fill(load, |from, window| stream.read(from, window)));
+    }
+
+    fn is_available(&self) -> bool {
+        self.running.store().responds()
     }
 }
 

@@ -58,7 +58,7 @@ impl Busy {
     pub fn publish_from_disk(self, found: DiskObject, nuke: &mut Nuke<'_>) -> Result<Awaited, Self> {
         let DiskObject { loaded, descriptor, tags, disk, stevedore } = found;
         let cache = Arc::clone(self.cache());
-        let Some(disk) = cache.disks.get(disk) else { return Err(self) };
+        let Some((disk, beginnings)) = cache.disks.beginnings(disk) else { return Err(self) };
         let Some(stevedore) = cache.stevedores.get(usize::from(stevedore)) else { return Err(self) };
         let (candidate, ban, hashes) = (loaded.candidate().clone(), loaded.ban(), loaded.tags().to_vec());
         let is_whole = loaded.present() == loaded.body_len();
@@ -67,7 +67,7 @@ impl Busy {
         } else {
             let (head, extra) = (loaded.fields().head.to_vec(), loaded.fields().extra.to_vec());
             let length = loaded.body_len();
-            let body = DiskBody::new(&disk.running, loaded);
+            let body = DiskBody::new(&disk.running, loaded, beginnings);
             let parts = Parts { head: &[&head], extra: &extra };
             let make = |_| stevedore.on_device(parts, length, Box::new(DiskExtent(Arc::clone(&body))));
             cache.with_room(stevedore, false, nuke, make).ok()

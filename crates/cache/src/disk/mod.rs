@@ -32,6 +32,8 @@ mod stores;
 mod tag_purges;
 mod variant;
 
+#[cfg(test)]
+pub(crate) use extent::MOST_BEGINNINGS;
 pub use lacquer_disk::Ring;
 pub use search::{DiskObject, DiskSearch, Predict, Reading};
 pub use spill::Spill;

@@ -1,14 +1,21 @@
 //! The cache as the owner of a store: objects in memory stay on the disk, and a segment is not reused while a body in it
 //! belongs to an object in memory.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
-use lacquer_disk::Owner;
+use lacquer_disk::{Owner, Running};
+use lacquer_storage::BodyState;
 
 use crate::cache::Cache;
+use crate::disk::extent::store_of;
 use crate::disk::search::split_head;
+use crate::disk::variant;
+use crate::object::flag;
 use crate::shard::DeferredWork;
 use crate::slab::{Key, NONE};
+
+/// The number of slots of a shard that are visited while it is locked.
+const SLOTS: u32 = 1024;
 
 /// The cache above a store.
 pub(crate) struct CacheOwner {
@@ -50,10 +57,59 @@ impl Owner for CacheOwner {
         deferred.run();
     }
 
+    /// An object in memory that was not hit yet was written, and is on no disk now. It is written again at its first hit.
+    fn evicted(&self, key: &Key, variant: u32) {
+        self.forget(key);
+        let Some(cache) = self.cache.upgrade() else { return };
+        let shard = cache.shard(key).lock();
+        for slot in shard.slots(key) {
+            let Some(object) = &shard.slab.get(slot).object else { continue };
+            let is_meant = object.hits() == 0
+                && object.state() == BodyState::Complete
+                && !object.is(flag::NEVER_STORED)
+                && !object.stored().is_on_device()
+                && cache.disks.is_behind(object.stevedore())
+                && variant::of(&*cache.bans.heads, object.vary().unwrap_or_default()) == variant;
+            if is_meant {
+                object.set_all(flag::ONCE | flag::MAY_BE_STORED);
+                cache.bump_generation(key);
+            }
+        }
+    }
+
     fn failed(&self, is_invalid: bool) {
         let Some(cache) = self.cache.upgrade() else { return };
         if let Some(disk) = cache.disks.get(self.disk) {
             (disk.failed)(is_invalid);
+            cache.drop_bodies_of(&disk.running);
+        }
+    }
+}
+
+impl Cache {
+    /// Removes the objects whose bodies are in a store that has failed.
+    fn drop_bodies_of(&self, running: &Arc<Running>) {
+        for shard in &self.shards {
+            let mut next = 0;
+            loop {
+                let mut deferred = DeferredWork::default();
+                let is_last = {
+                    let mut shard = shard.lock();
+                    let end = shard.slab.end().min(next + SLOTS);
+                    for slot in next..end {
+                        let object = shard.slab.get(slot).object.as_deref();
+                        if object.and_then(store_of).is_some_and(|found| Arc::ptr_eq(found, running)) {
+                            self.remove(&mut shard, slot, &mut deferred);
+                        }
+                    }
+                    next = end;
+                    end == shard.slab.end()
+                };
+                deferred.run();
+                if is_last {
+                    break;
+                }
+            }
         }
     }
 }

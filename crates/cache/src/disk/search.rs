@@ -137,17 +137,7 @@ impl DiskSearch {
     /// Collects the objects to read: those of the wanted variants, and one for each set of names that is not known.
     fn find(&mut self) {
         let Self { cache, key, now, wanted, tried, .. } = self;
-        let found = cache.disks.iter().enumerate().map(|(disk, it)| {
-            let mut unknown = Vec::new();
-            let is_meant = |variant: u32| {
-                let of_names = |known: &u32| lacquer_disk::have_same_names(*known, variant);
-                let is_known = wanted.iter().any(of_names);
-                let is_first = !is_known && !unknown.iter().any(of_names);
-                unknown.extend(is_first.then_some(variant));
-                is_first || wanted.contains(&variant)
-            };
-            (disk, it.store().candidates_of(key, *now, is_meant))
-        });
+        let found = cache.disks.iter().map(|disk| disk.store().candidates_of(key, *now, wanted)).enumerate();
         // At most one store has objects of a key.
         let all = found.flat_map(|(disk, found)| found.into_iter().map(move |candidate| (disk, candidate)));
         self.candidates = all.filter(|(_, candidate)| !tried.contains(&candidate.log)).collect();

@@ -58,8 +58,14 @@ impl Cache {
         if from < u64::MAX && expected.is_none_or(|length| length > from) { PIECE } else { usize::MAX }
     }
 
+    /// Returns whether the body of an object cannot move to its disk yet, because the index is being read.
+    pub fn is_reading_index(&self, digest: &Digest, object: &Object) -> bool {
+        let index = self.disks.store_for(&key_of(digest), object.stevedore());
+        index.and_then(|index| self.disks.get(index)).is_some_and(|it| it.store().is_reading_index())
+    }
+
     /// Begins to move the body of an object to a disk. Returns `None` if it stays in memory: it is too long for the disk,
-    /// or the disk does not work.
+    /// or the disk does not work, or [not yet](Self::is_reading_index).
     pub fn begin_spill(&self, digest: &Digest, object: &Object, writer: &BodyWriter) -> Option<Spill> {
         let key = key_of(digest);
         let index = self.disks.store_for(&key, object.stevedore())?;

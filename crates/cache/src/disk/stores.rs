@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use lacquer_disk::{Ban, Dropped, Ring, Running, Stats, Store};
+use lacquer_disk::{Ban, Committed, Dropped, Ring, Running, Stats, Store};
 
 use crate::bans::{HeadReader, PastBans};
 use crate::disk::admission::Admission;
 use crate::disk::content::{Resident, meta_of};
-use crate::disk::extent::SpillExtent;
+use crate::disk::extent::{Beginnings, SpillExtent};
 use crate::disk::lending::Lending;
 use crate::disk::tag_purges::{TagPurge, TagPurges};
 use crate::disk::variant;
@@ -56,6 +56,7 @@ pub(crate) struct Disks {
     rings: Mutex<Vec<Ring>>,
     /// One for each store.
     lending: Box<[Lending]>,
+    beginnings: Box<[Beginnings]>,
     pub(crate) admission: Admission,
     pub(crate) tag_purges: TagPurges,
     /// The number of bodies that move to a disk while they are fetched.
@@ -65,7 +66,8 @@ pub(crate) struct Disks {
 impl Disks {
     pub(crate) fn new(stores: Vec<Disk>, rings: Vec<Ring>) -> Self {
         let lending = stores.iter().map(|_| Lending::default()).collect();
-        Self { stores: stores.into(), rings: Mutex::new(rings), lending, ..Self::default() }
+        let beginnings = stores.iter().map(|_| Beginnings::default()).collect();
+        Self { stores: stores.into(), rings: Mutex::new(rings), lending, beginnings, ..Self::default() }
     }
 
     pub(crate) fn take_ring(&self) -> Option<Ring> {
@@ -88,6 +90,11 @@ impl Disks {
     /// Returns a store, and the use of the memory of its reads.
     pub(crate) fn lending(&self, index: usize) -> Option<(&Disk, &Lending)> {
         self.stores.get(index).zip(self.lending.get(index))
+    }
+
+    /// Returns a store, and the bodies in it that may have their beginnings in memory.
+    pub(crate) fn beginnings(&self, index: usize) -> Option<(&Disk, &Beginnings)> {
+        self.stores.get(index).zip(self.beginnings.get(index))
     }
 
     pub(crate) fn has_stevedore(&self, stevedore: u8) -> bool {
@@ -138,13 +145,11 @@ impl Disks {
         heads: &dyn HeadReader,
         is_allowed: bool,
     ) -> Vec<Dropped> {
-        const NEVER: u32 =
-            flag::PRIVATE | flag::HFM | flag::HFP | flag::DYING | flag::FAILED | flag::UNSTORED;
         // An object that was published later decides.
         if has_rival(shard, key, slot, object, heads) {
             return Vec::new();
         }
-        let is_stored = is_allowed && !object.is(NEVER);
+        let is_stored = is_allowed && !object.is(flag::NEVER_STORED);
         let chosen = if is_stored { self.store_for(key, object.stevedore()) } else { None };
         let chosen = chosen.filter(|&index| self.admits(key, object, index));
         let spilled = SpillExtent::of(object);
@@ -155,10 +160,15 @@ impl Disks {
                 return disk.store().purge(key, None);
             }
             let content = Box::new(Resident::new(*key, object, heads));
-            match spilled {
+            let Committed { dropped, is_refused } = match spilled {
                 Some(spilled) => disk.store().commit_streamed(content, &spilled.stream),
                 None => disk.store().commit(content),
+            };
+            // A body that has left memory cannot be passed again.
+            if is_refused && spilled.is_none() {
+                object.set(flag::ONCE);
             }
+            dropped
         };
         self.stores.iter().enumerate().map(store).collect()
     }
@@ -183,6 +193,11 @@ impl Disks {
     pub(crate) fn find_similar(&self, key: &Key, object: &Object, heads: &dyn HeadReader) -> Option<usize> {
         let meta = meta_of(*key, object, heads);
         self.stores.iter().position(|disk| disk.store().has_similar(&meta))
+    }
+
+    /// Returns whether a store behind the memory of a storage refuses objects, because too many wait. Cheap.
+    pub(crate) fn is_crowded(&self, stevedore: u8) -> bool {
+        self.stores.iter().any(|disk| disk.stevedore == stevedore && disk.store().is_crowded())
     }
 
     /// Returns whether the memory of a storage is in front of a disk.

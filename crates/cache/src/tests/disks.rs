@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::disk::{Disk, DiskObject, OpenDisks};
 use crate::locks::Mutex;
 use crate::slab::key_of;
 
-/// A device in memory.
+/// A device in memory, and whether its reads wait.
 #[derive(Clone, Default)]
-pub(super) struct Memory(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Memory(Arc<Mutex<Vec<u8>>>, Arc<AtomicBool>);
 
 impl Memory {
     pub(super) fn with_store(size: u64) -> Self {
-        let memory = Self(Arc::new(Mutex::new(vec![0; size as usize])));
+        let memory = Self(Arc::new(Mutex::new(vec![0; size as usize])), Arc::default());
         Layout::plan(size, 77, 1.0).and_then(|layout| Ok(layout.create(&memory)?)).expect("it has room");
         memory
     }
@@ -29,6 +29,10 @@ impl Memory {
     /// Changes the contents of the device.
     pub(super) fn change(&self, change: impl FnOnce(&mut [u8])) {
         change(&mut self.0.lock());
+    }
+
+    pub(super) fn set_blocked(&self, is_blocked: bool) {
+        self.1.store(is_blocked, Ordering::SeqCst);
     }
 }
 
@@ -38,6 +42,9 @@ impl Blocks for Memory {
     }
 
     fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        while self.1.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         buffer.copy_from_slice(&self.0.lock()[at as usize..at as usize + buffer.len()]);
         Ok(())
     }
@@ -71,21 +78,35 @@ impl DiskWorld {
 
     /// Returns a cache that takes over the objects in an arena.
     fn over(memory: &Memory, arena: Arc<Arena>) -> Self {
-        let store =
-            Store::open(Box::new(memory.clone()), Options::default(), || T0).expect("there is a store");
+        let w = Self::starting(memory, arena, Options::default());
+        w.store.recover();
+        assert_eq!(w.store.phase(), Phase::Working);
+        w
+    }
+
+    /// Returns a cache over a store of whose queue few objects have room.
+    fn crowded(memory: &Memory) -> Self {
+        let options = Options { queue: 100_000, ..Options::default() };
+        let w = Self::starting(memory, Arena::anonymous(Some(64 << 20)).expect("memfd"), options);
+        w.store.recover();
+        w
+    }
+
+    /// Returns a cache over a store whose index is not read yet.
+    fn starting(memory: &Memory, arena: Arc<Arena>, options: Options) -> Self {
+        let store = Store::open(Box::new(memory.clone()), options, || T0).expect("there is a store");
+        let blocked = Arc::clone(&memory.1);
         let running = Running::with_readers(Arc::clone(&store), None).expect("threads can be started");
         let disk = Disk {
             running: Arc::new(running),
             path: "memory".into(),
             stevedore: 0,
-            failed: Box::new(|_| panic!("the device works")),
+            failed: Box::new(move |_| assert!(blocked.load(Ordering::SeqCst), "the device works")),
         };
         let mut disks = OpenDisks { disks: vec![disk], ..OpenDisks::default() };
         assert!(disks.past_bans.add(store.past()));
         let world = World::with_disks(arena, Vec::new(), disks, T0);
         world.cache.recover().expect("memory");
-        store.recover();
-        assert_eq!(store.phase(), Phase::Working);
         let writer = Writer::new(Arc::clone(&store));
         Self { world, store, writer }
     }
@@ -101,8 +122,23 @@ impl DiskWorld {
         self.store.stats().postponed.load(Ordering::Relaxed)
     }
 
-    fn fetch(&self, key: u64) -> Arc<Object> {
+    pub(super) fn fetch(&self, key: u64) -> Arc<Object> {
         self.world.fill(key, 1000.0, |_| {})
+    }
+
+    /// Fetches an object with a body of 30 kB.
+    fn fetch_long(&self, key: u64) -> Arc<Object> {
+        let object = self.world.object(1000.0, |_| {}, &vec![7; 30_000]);
+        self.busy(key).publish(&object);
+        object
+    }
+
+    fn refused(&self) -> u64 {
+        self.store.stats().refused.load(Ordering::Relaxed)
+    }
+
+    fn written(&self) -> u64 {
+        self.store.stats().written.load(Ordering::Relaxed)
     }
 
     fn hit(&self, key: u64) {
@@ -402,4 +438,115 @@ fn an_object_of_the_last_worker_is_written_if_the_disk_has_a_similar_one() {
     }
     assert_eq!(found(&w, 2), Some(other.vxid()));
     assert_eq!(w.store.stats().written.load(Ordering::Relaxed), 1, "the other one is there");
+}
+
+#[test]
+fn an_object_that_had_no_room_is_written_when_it_is_requested_again() {
+    let mut w = DiskWorld::crowded(&Memory::with_store(16 << 20));
+    (0..5).for_each(|n| drop(w.fetch_long(n)));
+    assert_eq!(w.refused(), 2, "three have room");
+    // Hits do not ask again while there is none.
+    for _ in 0..1000 {
+        (0..5).for_each(|n| w.hit(n));
+    }
+    assert_eq!(w.refused(), 2);
+    w.settle();
+    assert_eq!(w.store.objects(), 3);
+    for _ in 0..3 {
+        (0..5).for_each(|n| w.hit(n));
+        w.settle();
+    }
+    assert_eq!((w.store.objects(), w.refused(), w.written()), (5, 2, 5));
+}
+
+/// Its parts are of no use without a head.
+#[test]
+fn a_body_that_has_moved_to_the_disk_and_was_refused_is_not_passed_again() {
+    let mut w = DiskWorld::crowded(&Memory::with_store(16 << 20));
+    let (object, mut writer) = w.world.begin(&ObjectSpec { head: &[b':'; 900], ..w.world.spec(1000.0) });
+    w.busy(0).publish(&object);
+    (0..8).for_each(|_| w.world.write(&mut writer, &[7; 4096]));
+    let mut spill = w.world.cache.begin_spill(&digest(0), &object, &writer).expect("the disk works");
+    (1..1000).take_while(|_| w.refused() == 0).for_each(|key| drop(w.fetch(key)));
+    spill.finish(writer.len());
+    drop(w.world.cache.finish(object, writer));
+    assert_eq!(w.refused(), 2);
+    for _ in 0..3 {
+        w.settle();
+        w.hit(0);
+    }
+    assert_eq!(w.refused(), 2);
+    assert!(w.read(0).is_none());
+}
+
+/// A front table would count all hits of an object.
+#[test]
+fn an_object_that_is_to_be_written_is_in_no_front_table() {
+    let mut w = DiskWorld::crowded(&Memory::with_store(16 << 20));
+    let mut front = FrontTable::new(64);
+    let mut hit = |w: &DiskWorld, key| {
+        let found = with_args(
+            w.world.now.get(),
+            &Request::default(),
+            |_| {},
+            |args| front.lookup(&w.world.cache, &digest(key), args, None),
+        );
+        let Lookup::Hit(object) = found else { panic!("{key} is in memory") };
+        object.is_local()
+    };
+    (0..4).for_each(|n| drop(w.fetch_long(n)));
+    assert!((0..10).all(|_| !hit(&w, 3)), "it waits for room");
+    w.settle();
+    hit(&w, 3);
+    w.settle();
+    assert_eq!((w.store.objects(), w.written()), (4, 4));
+    assert!((0..3).any(|_| hit(&w, 3)));
+}
+
+#[test]
+fn an_object_that_has_left_the_disk_before_its_first_hit_is_written_at_that() {
+    let mut w = DiskWorld::new(&Memory::with_store(16 << 20));
+    // Twice what the disk has room for. One is hit while it is there, and one has another variant.
+    for n in 0..1000 {
+        w.fetch_long(n);
+        w.settle();
+        if n == 5 {
+            w.hit(4);
+        }
+    }
+    assert!(w.read(3).is_none() && w.read(990).is_some());
+    let before = w.written();
+    for _ in 0..3 {
+        w.hit(3);
+        w.hit(990);
+        w.settle();
+    }
+    assert!(w.read(3).is_some());
+    assert_eq!(w.written(), before + 1, "the disk has the other one");
+}
+
+/// The previous process has left an object in memory, which the disk does not have.
+#[test]
+fn an_object_that_is_hit_while_the_index_is_read_is_written_later() {
+    const SIZE: u64 = 16 << 20;
+    let memory = Memory::with_store(16 << 20);
+    let arena = UnusedFiles::new().and_then(|files| files.open(SIZE)).expect("memory");
+    let w = DiskWorld::over(&memory, Arc::clone(&arena));
+    w.fetch(1);
+    let next = arena.copy_files().and_then(|files| files.open(SIZE)).expect("memory");
+    let mut w = DiskWorld::starting(&memory, next, Options::default());
+    let mut front = FrontTable::new(64);
+    let mut hit = |w: &DiskWorld| {
+        with_args(
+            w.world.now.get(),
+            &Request::default(),
+            |_| {},
+            |args| matches!(front.lookup(&w.world.cache, &digest(1), args, None), Lookup::Hit(_)),
+        )
+    };
+    assert!((0..5).all(|_| hit(&w)));
+    w.store.recover();
+    assert!(hit(&w));
+    w.settle();
+    assert_eq!(w.store.objects(), 1);
 }

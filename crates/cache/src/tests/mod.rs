@@ -3,6 +3,8 @@
 mod ages;
 mod bans;
 #[cfg(not(miri))]
+mod disk_memory;
+#[cfg(not(miri))]
 mod disks;
 mod front;
 mod invalidation;
@@ -52,6 +54,14 @@ impl HeadReader for Lines {
 
     fn is_sound(&self, head: &[u8]) -> bool {
         head.contains(&b':')
+    }
+
+    /// A specification may be "name=value".
+    fn vary(&self, vary: &[u8], each: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+        match vary.iter().position(|&b| b == b'=') {
+            Some(at) => each(&vary[..at], Some(&vary[at + 1..])),
+            None => each(vary, None),
+        }
     }
 
     fn tags(&self, head: &[u8], each: &mut dyn FnMut(&[u8])) {

@@ -10,7 +10,7 @@
 
 use std::io;
 
-use crate::blocks::{Aligned, BLOCK, Blocks, Reader};
+use crate::blocks::{Blocks, Reader};
 use crate::layout::Layout;
 
 const OFFSET: usize = 1024;
@@ -29,10 +29,8 @@ pub(crate) struct Mark {
 impl Mark {
     /// Reads the mark of a store. Without one, returns that of an empty journal.
     pub(crate) fn read(layout: &Layout, blocks: &dyn Blocks) -> io::Result<Self> {
-        let mut buffer = Aligned::new(2 * BLOCK as usize);
-        blocks.read(0, buffer.bytes_mut())?;
-        let (first, copy) = buffer.bytes().split_at(BLOCK as usize);
-        Ok(Self::decode(layout, first).max(Self::decode(layout, copy)))
+        let found = Layout::readable_superblocks(blocks)?;
+        Ok(found.iter().map(|block| Self::decode(layout, block.bytes())).max().unwrap_or_default())
     }
 
     fn decode(layout: &Layout, block: &[u8]) -> Self {

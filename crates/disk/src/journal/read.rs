@@ -14,6 +14,10 @@ use crate::layout::{Layout, VERSION};
 /// The number of bytes in which the next group is searched for.
 const SEARCHED: u64 = 4 << 20;
 
+/// The bytes whose checksums are computed while a half is read, in lengths of it. Damage could otherwise make the start last
+/// for hours: each block of it may claim to be the beginning of a long group.
+const CHECKED: u64 = 4;
+
 /// The contents of a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -30,6 +34,8 @@ pub(crate) struct Found {
 pub(crate) fn read(layout: &Layout, blocks: &dyn Blocks) -> io::Result<Found> {
     let halves = [read_half(layout, blocks, 0)?, read_half(layout, blocks, 1)?];
     let newest = halves.iter().map(|half| half.found.cursor.generation).max().unwrap_or(0);
+    // It is not known which records it contains.
+    let endless = (0..).zip(&halves).find(|(_, half)| half.is_endless).map(|(at, _)| layout.journal_half(at));
     let usable = halves.into_iter().filter(|half| half.is_complete || half.was_complete);
     let best = usable.max_by_key(|half| half.found.cursor.generation).unwrap_or_default();
     let mut found = best.found;
@@ -47,6 +53,7 @@ pub(crate) fn read(layout: &Layout, blocks: &dyn Blocks) -> io::Result<Found> {
         }
     }
     let (is_raised, limit) = (layout.version >= VERSION, found.live.limit);
+    found.lost = found.lost.or(endless);
     found.cursor = Cursor { newest, is_raised, limit, marked: mark, ..found.cursor };
     Ok(found)
 }
@@ -60,15 +67,23 @@ struct Half {
     was_complete: bool,
     /// The copy of the last group is missing.
     is_repeated: bool,
+    /// The search for groups was given up.
+    is_endless: bool,
 }
 
 fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Half> {
     let position = layout.journal_half(half);
     let mut groups = Gradual::new(blocks, position, layout.journal);
     let mut read = Half::default();
-    let Half { found: Found { live, cursor, mended, lost }, is_complete, was_complete, is_repeated } =
-        &mut read;
-    while let Some(at) = next_group(layout, &mut groups, half, cursor)? {
+    let mut budget = CHECKED * layout.journal;
+    let Half {
+        found: Found { live, cursor, mended, lost },
+        is_complete,
+        was_complete,
+        is_repeated,
+        is_endless,
+    } = &mut read;
+    while let Some(at) = next_group(layout, &mut groups, half, cursor, &mut budget)? {
         let Some(group) = Group::read(layout, &mut groups, at)? else { break };
         if group.number > cursor.number {
             // The missing groups, but for a copy of the last one, and the one that this one repeats.
@@ -94,23 +109,33 @@ fn read_half(layout: &Layout, blocks: &dyn Blocks, half: u64) -> io::Result<Half
         cursor.number = group.number + 1;
         cursor.at = at + room_of(group.records);
     }
+    *is_endless = budget == 0;
     Ok(read)
 }
 
 /// Returns the offset in a half of the group at the cursor, or if that is damaged, of the next one of its generation. At
-/// the beginning, returns that of the first group of the newest generation.
+/// the beginning, returns that of the first group of the newest generation. Gives up when the bytes of groups exceed the
+/// budget, which is 0 then.
 fn next_group(
     layout: &Layout,
     groups: &mut Gradual<'_>,
     half: u64,
     cursor: &Cursor,
+    budget: &mut u64,
 ) -> io::Result<Option<u64>> {
     let mut newest = None;
     let mut at = cursor.at;
     let mut end = at.saturating_add(SEARCHED);
     while at < end.min(layout.journal) {
+        let claimed = Group::claimed_length(groups, at)?.unwrap_or(0);
         if at == cursor.at {
-            end += Group::claimed_length(groups, at)?.unwrap_or(0);
+            end += claimed;
+        }
+        if claimed <= layout.journal - at {
+            *budget = budget.saturating_sub(claimed);
+        }
+        if *budget == 0 {
+            return Ok(None);
         }
         if let Some(group) = Group::read(layout, groups, at)?.filter(|group| group.generation % 2 == half) {
             let follows = group.generation == cursor.generation

@@ -1,8 +1,12 @@
 //! The format: layouts, refusals and damage.
 
+use std::io;
+
 use super::device::SimulatedDevice;
 use crate::blocks::{Aligned, BLOCK, Blocks};
+use crate::journal::Mark;
 use crate::layout::{LEAST_SIZE, Layout, OpenError};
+use crate::membership::Membership;
 
 #[test]
 fn layouts_fit_devices_of_all_sizes() {
@@ -65,5 +69,83 @@ fn impossible_superblocks_with_correct_checksums_are_damaged() {
         device.write(0, forged.superblock().bytes()).expect("the device works");
         device.write(BLOCK, forged.superblock().bytes()).expect("the device works");
         assert!(matches!(Layout::open(&device), Err(OpenError::Damaged)), "{forged:?}");
+    }
+}
+
+/// A device that cannot read the block at a position.
+struct Unreadable(SimulatedDevice, u64);
+
+impl Blocks for Unreadable {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        if (at..at + buffer.len() as u64).contains(&self.1) {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        self.0.read(at, buffer)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write(at, bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+#[test]
+fn one_superblock_that_cannot_be_read_is_replaced_by_the_other() {
+    for at in [0, BLOCK] {
+        let device = SimulatedDevice::new(LEAST_SIZE, 1);
+        let layout = Layout::plan(LEAST_SIZE, 99, 5.0).expect("the size is accepted");
+        layout.create(&device).expect("the device works");
+        let membership = Membership { changes: 3, id: 8, disks: 2 };
+        membership.write(&layout, &device).expect("the device works");
+        let unreadable = Unreadable(device.clone(), at);
+        assert_eq!(Layout::open(&unreadable).expect("the other one is sound"), layout);
+        assert_eq!(Membership::read(&layout, &unreadable).expect("it is readable"), Some(membership));
+        let mark = Mark { generation: 1, number: 5 };
+        mark.write(&layout, &unreadable).expect("it is written");
+        assert_eq!(Mark::read(&layout, &unreadable).expect("it is readable"), mark);
+        for device in [Unreadable(device.clone(), 0), Unreadable(device, BLOCK)] {
+            assert_eq!(Mark::read(&layout, &device).expect("both were written"), mark);
+            assert_eq!(Membership::read(&layout, &device).expect("both were written"), Some(membership));
+        }
+    }
+}
+
+#[test]
+fn a_device_that_others_use_is_refused_although_the_copy_is_sound() {
+    let device = SimulatedDevice::new(LEAST_SIZE, 1);
+    let layout = Layout::plan(LEAST_SIZE, 99, 5.0).expect("the size is accepted");
+    layout.create(&device).expect("the device works");
+    // One bit of its beginning.
+    device.flip(3, 1);
+    assert_eq!(Layout::open(&device).expect("the copy is sound"), layout);
+    let mut swap = Aligned::new(BLOCK as usize);
+    swap.bytes_mut()[4086..].copy_from_slice(b"SWAPSPACE2");
+    device.write(0, swap.bytes()).expect("the device works");
+    assert!(matches!(Layout::open(&device), Err(OpenError::Foreign)));
+}
+
+#[test]
+fn a_store_that_is_emptied_keeps_its_membership() {
+    let device = SimulatedDevice::new(LEAST_SIZE, 1);
+    let layout = Layout::plan(LEAST_SIZE, 99, 5.0).expect("the size is accepted");
+    layout.create(&device).expect("the device works");
+    layout.renew(&device, 6.0).expect("the device works");
+    let layout = Layout::open(&device).expect("there is a store");
+    assert_eq!(Membership::read(&layout, &device).expect("the device works"), None);
+    let membership = Membership { changes: 3, id: 8, disks: 2 };
+    membership.write(&layout, &device).expect("the device works");
+    layout.renew(&device, 7.0).expect("the device works");
+    let next = Layout::open(&device).expect("there is a store");
+    assert_ne!(next.id, layout.id);
+    for at in [0, BLOCK] {
+        let found = Membership::read(&next, &Unreadable(device.clone(), at));
+        assert_eq!(found.expect("the device works"), Some(membership));
     }
 }

@@ -22,8 +22,9 @@ struct Ill {
     device: SimulatedDevice,
     /// The number of reads that fail next.
     failing: Arc<AtomicU32>,
-    /// Whether reads wait.
+    /// Whether reads wait, and writes.
     stall: Arc<(Mutex<bool>, Condvar)>,
+    write_stall: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Ill {
@@ -32,7 +33,7 @@ impl Ill {
             Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 5, created: 1.0, version: 1 };
         let device = SimulatedDevice::new(layout.size(), 1);
         layout.create(&device).expect("the device works");
-        Self { device, failing: Arc::default(), stall: Arc::default() }
+        Self { device, failing: Arc::default(), stall: Arc::default(), write_stall: Arc::default() }
     }
 
     fn open(&self) -> Arc<Store> {
@@ -50,6 +51,18 @@ impl Ill {
     fn set_stalled(&self, is_stalled: bool) {
         *self.stall.0.lock() = is_stalled;
         self.stall.1.notify_all();
+    }
+
+    fn set_write_stalled(&self, is_stalled: bool) {
+        *self.write_stall.0.lock() = is_stalled;
+        self.write_stall.1.notify_all();
+    }
+
+    fn wait_to_write(&self) {
+        let mut is_stalled = self.write_stall.0.lock();
+        while *is_stalled {
+            self.write_stall.1.wait(&mut is_stalled);
+        }
     }
 }
 
@@ -71,10 +84,12 @@ impl Blocks for Ill {
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.wait_to_write();
         self.device.write(at, bytes)
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.wait_to_write();
         self.device.sync()
     }
 }
@@ -119,10 +134,16 @@ impl Drop for Flag {
     }
 }
 
-/// Purges a page. Returns whether the answer went out.
-fn purge(store: &Arc<Store>, page: u8) -> bool {
+/// Purges a page. Returns the flag that is set when the answer goes out.
+fn begin_purge(store: &Arc<Store>, page: u8) -> Arc<AtomicBool> {
     let answered = Arc::new(AtomicBool::new(false));
     drop(store.purge(&key(page), Some(Box::new(Flag(Arc::clone(&answered))))));
+    answered
+}
+
+/// Purges a page. Returns whether the answer went out.
+fn purge(store: &Arc<Store>, page: u8) -> bool {
+    let answered = begin_purge(store, page);
     while store.journal_step() {}
     answered.load(Ordering::Relaxed)
 }
@@ -284,6 +305,40 @@ fn a_device_that_never_responds_is_taken_out() {
         ill.set_stalled(false);
     });
     assert_eq!(store.take_events().0.last(), Some(&Event::TakenOut(Reason::Stall)));
+}
+
+/// Purges are not answered while a write does not end, and are when the device is taken out: its objects are not used again.
+#[test]
+fn a_device_that_never_writes_is_taken_out() {
+    let ill = Ill::new();
+    let store = ill.start();
+    let reported = Arc::default();
+    store.set_owner(Box::new(Reports(Arc::clone(&reported))));
+    fill(&store, 1..5);
+    while store.journal_step() {}
+    ill.set_write_stalled(true);
+    let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+    let first = begin_purge(&store, 1);
+    thread::scope(|scope| {
+        let journal = scope.spawn(|| while store.journal_step() {});
+        wait_until_reading(&store);
+        // One waits for the write in progress, and one for the next.
+        let (second, third) = (begin_purge(&store, 1), begin_purge(&store, 2));
+        let seen = || (store.phase(), *reported.lock(), [&first, &second, &third].map(is_set));
+        (0..179).for_each(|_| store.watch_step());
+        let before = seen();
+        store.watch_step();
+        let (after, later) = (seen(), begin_purge(&store, 3));
+        let is_answered = is_set(&later);
+        ill.set_write_stalled(false);
+        journal.join().expect("it ends");
+        assert_eq!(before, (Phase::Working, None, [false; 3]));
+        assert_eq!(after, (Phase::Failed, Some(false), [true; 3]));
+        assert!(is_answered, "at once");
+    });
+    assert!(!is_read(&store, 4));
+    assert_eq!((store.phase(), counts(&store)), (Phase::Failed, [0, 0, 0, 1]));
+    assert_eq!(store.take_events().0.last(), Some(&Event::TakenOut(Reason::WriteStall)));
 }
 
 /// A segment that could not be read at a start is not found by the next one: purges did not concern it.

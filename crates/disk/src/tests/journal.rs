@@ -1,6 +1,7 @@
 //! Damage of the journal: purged objects do not come back.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::device::SimulatedDevice;
 use super::page::{Page, key};
@@ -286,4 +287,24 @@ fn impossible_numbers_with_correct_checksums_are_damage() {
         write_journal(&store);
         assert!(!found(&open(&device)).contains(&7), "{generation}");
     }
+}
+
+/// Each block claims to be the beginning of a group that is almost as long as the journal.
+#[test]
+fn a_journal_of_false_groups_does_not_delay_the_start() {
+    const LONG: u64 = 16 << 20;
+    let layout = Layout { journal: LONG, ..layout() };
+    let device = SimulatedDevice::new(layout.size(), 3);
+    layout.create(&device).expect("the device works");
+    let mut blocks = Aligned::new(LONG as usize / 2);
+    for block in blocks.bytes_mut().chunks_mut(BLOCK as usize) {
+        block[..4].copy_from_slice(b"LQjn");
+        block[4..8].copy_from_slice(&(7_u32 << 20).to_le_bytes());
+    }
+    for half in 0..2 {
+        device.write(layout.journal_half(half), blocks.bytes()).expect("the device works");
+    }
+    let began = Instant::now();
+    let store = open(&device);
+    assert!(is_cleared(&store) && began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }

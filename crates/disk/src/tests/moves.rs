@@ -11,7 +11,7 @@ use crate::index::{Entry, variant};
 use crate::layout::Layout;
 use crate::record::{Key, Meta, Parts, fingerprint};
 use crate::state::{Content, Phase};
-use crate::store::{Options, Owner, Store};
+use crate::store::{Candidate, Options, Owner, Store};
 use crate::writer::{Step, Writer};
 
 const SEGMENT: u64 = 256 << 10;
@@ -134,6 +134,77 @@ impl World {
     }
 }
 
+/// Stores pages that were hit, two in each of twelve segments, and holds these as responses do.
+fn hold_half(w: &mut World) -> Vec<Candidate> {
+    for number in 0..24 {
+        w.commit(number, 100_000);
+        w.write();
+    }
+    assert!((0..24).all(|number| w.hit(number, 100_000)));
+    (0..24).flat_map(|number| w.store.candidates(&key(number), 1000.0)).collect()
+}
+
+/// The number of small pages that fill half of the segments.
+const HALF: u64 = 48;
+
+/// Writes small pages. Returns the most bytes that waited at a time.
+fn fill_watched(w: &mut World, pages: u64) -> u64 {
+    let mut most = 0;
+    for _ in 0..pages {
+        w.next += 1;
+        w.commit(w.next, 60_000);
+        while w.writer.step() == Step::More {
+            most = most.max(w.store.queued_bytes());
+        }
+    }
+    w.write();
+    most
+}
+
+#[test]
+fn segments_that_are_being_sent_are_left_with_their_objects() {
+    let mut w = World::new();
+    let held = hold_half(&mut w);
+    let limit = SEGMENT / 2 + 70_000;
+    let pinned = |w: &World| w.store.stats().pinned.load(Ordering::Relaxed);
+    // The first time that the held segments are needed.
+    let most = fill_watched(&mut w, HALF + HALF / 2);
+    assert!(most < limit, "{most} bytes wait");
+    assert_eq!(pinned(&w), 12);
+    assert!((0..24).all(|number| w.hit(number, 100_000)), "they are found meanwhile");
+    // The second time, they are dropped, but for what may be written again for one new segment.
+    let most = fill_watched(&mut w, HALF);
+    assert!(most < limit, "{most} bytes wait");
+    assert_eq!(pinned(&w), 24);
+    let left = (0..24).filter(|&number| w.hit(number, 100_000)).count();
+    assert!((1..4).contains(&left), "{left} objects");
+    drop(held);
+    fill_watched(&mut w, 3 * HALF);
+    assert_eq!(pinned(&w), 24, "all segments are used again");
+}
+
+#[test]
+fn a_purge_of_an_object_in_a_segment_that_was_left_is_not_forgotten() {
+    for is_by_tag in [false, true] {
+        let mut w = World::new();
+        let held = hold_half(&mut w);
+        if is_by_tag {
+            w.store.purge_tags([&b"tag"[..]].into_iter(), None);
+        } else {
+            (0..24).for_each(|number| drop(w.store.purge(&key(number), None)));
+        }
+        w.write();
+        fill_watched(&mut w, HALF + HALF / 2);
+        w.store.state.lock().pending.wants_checkpoint = true;
+        while w.store.journal_step() {}
+        assert!(w.store.stats().pinned.load(Ordering::Relaxed) >= 12);
+        assert!((0..24).all(|number| !w.hit(number, 100_000)));
+        let w = World::start(&w.device.restart());
+        assert!((0..24).all(|number| !w.hit(number, 100_000)));
+        drop(held);
+    }
+}
+
 #[test]
 fn a_large_object_that_is_hit_stays() {
     let mut w = World::new();
@@ -187,7 +258,7 @@ fn another_variant_of_an_object_that_is_moved_leaves_the_index_with_its_segment(
     w.commit_variant(0, moved, 1_400_000);
     w.commit_variant(0, other, 300_000);
     w.write();
-    let found = w.store.candidates_of(&key(0), 1000.0, |variant| variant == moved);
+    let found = w.store.candidates_of(&key(0), 1000.0, &[moved]);
     w.store.hit(&found[0]);
     drop(found);
     while w.store.stats().moved.load(Ordering::Relaxed) == 0 {

@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 use lacquer_testing::{Random, key};
 
 use super::device::SimulatedDevice;
+use super::fetch::FetchedMemory;
 use super::page::{Page, key as page_key};
 use crate::blocks::{BLOCK, Blocks};
 use crate::file::{FileDevice, open_file};
 use crate::journal::Ban;
 use crate::layout::Layout;
 use crate::record::Form;
+use crate::running::Running;
 use crate::segment::{self, Extent, FIRST, Summarized, Summary};
 use crate::state::{Content, Phase};
 use crate::store::{Options, Store};
@@ -307,4 +309,102 @@ fn an_object_that_comes_while_the_index_is_read_hides_the_older_one() {
     assert_eq!((lengths(&store, 2), lengths(&store, 3), store.objects()), (vec![1000], vec![], 9));
     Writer::new(Arc::clone(&store)).close();
     assert_eq!((lengths(&store, 3), lengths(&store, 50), store.objects()), (vec![2000], vec![2000], 11));
+}
+
+/// A device whose reads take half a second.
+struct Slow(SimulatedDevice);
+
+impl Blocks for Slow {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        // The superblocks and the journal are read by one thread.
+        if at >= 8192 + 2 * (64 << 10) {
+            sleep(Duration::from_millis(500));
+        }
+        self.0.read(at, buffer)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write(at, bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+struct Answer(Arc<AtomicBool>);
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The worker is replaced while it reads the index.
+#[test]
+fn a_store_can_be_closed_while_its_index_is_read() {
+    let (segment, segments) = (256 << 10, 640);
+    let layout = Layout { id: 5, journal: 64 << 10, segment, segments, created: 1.0, version: 1 };
+    let device = SimulatedDevice::new(layout.size(), 1);
+    layout.create(&device).expect("the device works");
+    let page = |number, len| Box::new(Page { number, head: "head", len });
+    let store = open(device.clone());
+    store.recover();
+    (0..40).for_each(|number| drop(store.commit(page(number, 1000))));
+    Writer::new(Arc::clone(&store)).close();
+    while store.journal_step() {}
+
+    let store = open(Slow(device.clone()));
+    let running = Running::start(Arc::clone(&store)).expect("threads can be started");
+    let answered = Arc::<AtomicBool>::default();
+    drop(store.purge(&page_key(3), Some(Box::new(Answer(Arc::clone(&answered))))));
+    drop(store.commit(page(5, 2000)));
+    sleep(Duration::from_millis(100));
+    let began = Instant::now();
+    running.close();
+    // With all reads, it takes more than ten seconds.
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    assert_eq!((store.phase(), store.take_events().0.len()), (Phase::Recovering, 0));
+    assert!(answered.load(Ordering::Relaxed), "the purge is recorded");
+    running.retire();
+    assert_eq!(store.phase(), Phase::Retired);
+
+    // The next worker finds all objects but the one that was purged, and the one that was replaced.
+    let store = open(device);
+    store.recover();
+    let found: Vec<u64> = (0..40).filter(|&number| store.may_have(&page_key(number))).collect();
+    assert_eq!(found, (0..40).filter(|&number| number != 3 && number != 5).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_purge_that_has_no_room_before_the_index_is_read_is_not_answered_at_the_end() {
+    let layout =
+        Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 640, created: 1.0, version: 1 };
+    let device = SimulatedDevice::new(layout.size(), 1);
+    layout.create(&device).expect("the device works");
+    // The journal has no groups, and none can be appended before the first checkpoint.
+    let store = open(Slow(device));
+    let running = Running::start(Arc::clone(&store)).expect("threads can be started");
+    let answered = Arc::<AtomicBool>::default();
+    drop(store.purge(&page_key(3), Some(Box::new(Answer(Arc::clone(&answered))))));
+    running.retire();
+    assert_eq!((store.phase(), answered.load(Ordering::Relaxed)), (Phase::Retired, false));
+}
+
+#[test]
+fn no_body_is_written_in_parts_before_the_index_is_read() {
+    let layout =
+        Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 20, created: 1.0, version: 1 };
+    let device = SimulatedDevice::new(layout.size(), 1);
+    layout.create(&device).expect("the device works");
+    let store = open(device);
+    let meta = Page { number: 7, head: "head", len: 1000 }.parts().meta;
+    let begin = || store.begin_stream(meta, Box::new(Arc::new(FetchedMemory::new(vec![0; 1000]))));
+    assert!(begin().is_none());
+    store.recover();
+    assert!(begin().is_some());
 }

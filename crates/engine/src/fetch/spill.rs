@@ -15,6 +15,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The time after which a fetch tries again to get memory that others use.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(5);
 
+/// The number of bytes after which a body is tried again to be moved, whose disk was not ready.
+const ATTEMPT_AFTER: u64 = 1 << 20;
+
 impl Fetch {
     /// Passes parts of the body to the disk, and waits while too much of it is in memory. Returns false if the fetch
     /// cannot continue.
@@ -51,9 +54,28 @@ impl Fetch {
     fn begin_move(&mut self, draft: &mut Draft) {
         if matches!(draft.moving, Moving::From(_)) {
             let digest = self.request.key.digest();
-            let spill = self.task.services().cache().begin_spill(digest, &draft.object, &draft.writer);
-            draft.moving = spill.map_or(Moving::Never, |spill| Moving::Begun(Box::new(spill)));
+            let cache = self.task.services().cache();
+            draft.moving = match cache.begin_spill(digest, &draft.object, &draft.writer) {
+                Some(spill) => Moving::Begun(Box::new(spill)),
+                // Until then, nothing is written.
+                None if cache.is_reading_index(digest, &draft.object) => {
+                    Moving::From(draft.writer.len() + ATTEMPT_AFTER)
+                }
+                None => Moving::Never,
+            };
         }
+    }
+
+    /// Waits a little if the body can move when the index of the disk has been read. Returns false if it stays in memory, or
+    /// `waited` is too long.
+    async fn wait_for_index(&self, draft: &Draft, waited: &mut Duration) -> bool {
+        let is_of_use = matches!(draft.moving, Moving::From(_)) && *waited <= LONGEST_WAIT;
+        if !is_of_use || self.is_abandoned(Some(&draft.object)) {
+            return false;
+        }
+        sleep(NEXT_ATTEMPT).await;
+        *waited += NEXT_ATTEMPT;
+        true
     }
 
     fn has_free(&self, draft: &Draft, bytes: u64) -> bool {
@@ -78,7 +100,9 @@ impl Fetch {
     /// attempt. Returns false if that is not possible.
     pub(super) async fn free_memory(&mut self, draft: &mut Draft, waited: &mut Duration) -> bool {
         self.begin_move(draft);
-        let Moving::Begun(spill) = &mut draft.moving else { return false };
+        let Moving::Begun(spill) = &mut draft.moving else {
+            return self.wait_for_index(draft, waited).await;
+        };
         spill.advance(draft.writer.len());
         let has_others = spill.has_others();
         if spill.is_stopped() || draft.writer.has_failed() || *waited > LONGEST_WAIT {

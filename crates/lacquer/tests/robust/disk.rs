@@ -254,6 +254,34 @@ fn objects_survive_the_end_of_all_processes() {
     }
 }
 
+/// Requests that need no byte of a body do not keep what was read with the heads.
+#[test]
+fn requests_for_heads_of_long_objects_do_not_fill_the_memory() {
+    let (pages, place) = (Pages::start(), Place::new("heads"));
+    let option = place.option(",size=512m,memory=64m");
+    let daemon = pages.daemon(&option);
+    let mut client = connect(&daemon);
+    // They have 300 to 600 kB.
+    let long: Vec<u64> = (2800..5800).filter(|n| (1..6).contains(&(n % 50))).collect();
+    for &n in &long {
+        version(&mut client, n);
+    }
+    kill_all(daemon);
+    let mut daemon = pages.daemon(&option);
+    let mut client = connect(&daemon);
+    for &n in &long[..20] {
+        ask(&mut client, "HEAD", &format!("/{n}"), "");
+    }
+    let before = daemon.resident().memory;
+    for &n in &long {
+        let head = ask(&mut client, "HEAD", &format!("/{n}"), "");
+        assert_eq!(head.header("Content-Length"), Some(&*length(n).to_string()));
+    }
+    let grown = daemon.resident().memory.saturating_sub(before);
+    assert_eq!(pages.requests(), long.len(), "all are hits");
+    assert!(grown < 20 << 20, "{grown} bytes more in memory");
+}
+
 #[test]
 fn replaced_objects_stay_gone_when_memory_is_short() {
     let (pages, place) = (Pages::start(), Place::new("short"));

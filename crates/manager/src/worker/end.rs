@@ -1,15 +1,30 @@
 //! The end of a worker: waits for it, and records it.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use lacquer_http::date;
 use lacquer_params::FeatureBits;
+use rustix::process::Signal;
 
 use super::process::{End, Worker, read_panic};
 use crate::complain::Level;
 use crate::manager::{Manager, seconds};
 use crate::shm::now;
+
+/// Returns a message if the signal that ended a worker means that its memory in one of these files could not be read or
+/// written.
+pub(super) fn lost_file<'a>(signal: Option<i32>, files: impl Iterator<Item = &'a Path>) -> Option<String> {
+    let files: Vec<String> = files.map(|path| path.display().to_string()).collect();
+    (signal == Some(Signal::BUS.as_raw()) && !files.is_empty()).then(|| {
+        format!(
+            "Child died of an error of reading or writing the file of a storage ({}): the next one starts with empty \
+             storages; check the disk and its free space",
+            files.join(", ")
+        )
+    })
+}
 
 impl Manager {
     pub(super) fn await_end(&self, worker: &mut Worker, pid: u32) -> End {
@@ -92,4 +107,20 @@ fn printable(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_bus_error_of_a_worker_with_a_file_is_one_of_the_file() {
+        let files = || ["/a/one", "/b/two"].map(Path::new).into_iter();
+        let text = lost_file(Some(7), files()).expect("a message");
+        assert!(text.contains("(/a/one, /b/two)"), "{text}");
+        for signal in [None, Some(6), Some(9), Some(11)] {
+            assert_eq!(lost_file(signal, files()), None);
+        }
+        assert_eq!(lost_file(Some(7), std::iter::empty()), None);
+    }
 }

@@ -81,6 +81,12 @@ impl Inheritance {
         self.early_deaths >= MOST_DEATHS
     }
 
+    /// Records that the worker died because a file with its memory could not be read or written: the next one begins without
+    /// the memory, because it would die of it, too.
+    pub fn lost(&mut self) {
+        *self = Self::default();
+    }
+
     /// Records that the worker was stopped.
     pub fn stopped(&mut self) {
         *self = Self::default();
@@ -114,6 +120,17 @@ mod tests {
             assert!(!memory.died(later(1)));
         }
         assert_eq!(memory.begin(later(0), true), Memory::TakeOver);
+    }
+
+    #[test]
+    fn memory_in_a_file_that_cannot_be_read_is_discarded_at_once() {
+        let (mut memory, now) = (Inheritance::default(), Instant::now());
+        memory.found(1);
+        assert_eq!(memory.begin(now, true), Memory::TakeOver);
+        memory.lost();
+        assert_eq!((memory.begin(now, true), memory.early_deaths()), (Memory::Empty, 0));
+        memory.died(now);
+        assert_eq!(memory.begin(now, true), Memory::TakeOver);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use lacquer_cli::status;
 use lacquer_params::{DebugBits, FeatureBits, Params};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::end::lost_file;
 use super::inheritance::Memory;
 use super::process::{Worker, panic_file, tool};
 use super::retiring::Retiring;
@@ -356,9 +357,13 @@ impl Manager {
         worker.hang_up();
         let died = matches!(self.child.state, State::Running | State::Starting | State::Died);
         let end = self.await_end(&mut worker, pid);
+        let lost = lost_file(end.signal, self.storages.iter().filter_map(Storage::file_path));
         self.record_end(pid, end);
         if !died {
             self.child.relaunch.inheritance().stopped();
+        } else if let Some(text) = lost {
+            self.child.relaunch.inheritance().lost();
+            self.complain.report(Level::Error, &text);
         } else if self.child.relaunch.inheritance().died(Instant::now()) {
             let text = "Children died within a minute after they had taken over memory: the next one starts without it";
             self.complain.report(Level::Error, text);
