@@ -313,8 +313,8 @@ impl Cache {
         let mut shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|found| Arc::ptr_eq(found, object)) {
             let key = object.key();
-            let mut deferred = DeferredWork::default();
-            deferred.dropped = self.pass_to_disks(&key, &shard, slot, object);
+            let dropped = self.pass_to_disks(&key, &shard, slot, object);
+            let mut deferred = DeferredWork { dropped, ..DeferredWork::default() };
             self.drop_replaced(&mut shard, slot, object, &mut deferred);
             drop(shard);
             deferred.run();
