@@ -11,6 +11,7 @@ use lacquer_disk::{Blocks, Layout, Options, Phase, Running, Step, Store, Writer}
 use lacquer_storage::{Arena, UnusedFiles};
 
 use super::*;
+use crate::bans::LurkerParams;
 use crate::disk::{Disk, DiskObject, OpenDisks};
 use crate::locks::Mutex;
 use crate::slab::key_of;
@@ -402,4 +403,22 @@ fn an_object_of_the_last_worker_is_written_if_the_disk_has_a_similar_one() {
     }
     assert_eq!(found(&w, 2), Some(other.vxid()));
     assert_eq!(w.store.stats().written.load(Ordering::Relaxed), 1, "the other one is there");
+}
+
+/// The lurker does not visit objects that are on a disk alone.
+#[test]
+fn an_object_on_the_disk_stays_banned_after_the_lurker_has_tested_the_ban() {
+    let mut w = DiskWorld::new(&Memory::with_store(16 << 20));
+    let object = w.fetch(1);
+    w.settle();
+    w.evict(&object);
+    w.world.cache.ban(&["obj.http.foo", "==", "bar"], T0);
+    let eager = LurkerParams { sleep: 0.01, age: 0.0, batch: 8, cutoff: 0 };
+    for _ in 0..2 {
+        w.world.tick(1.0);
+        w.world.cache.lurk(w.world.now.get(), eager, &mut |_| {}, &mut |_| {});
+    }
+    let found = w.read(1).expect("it is on the disk");
+    assert!(w.publish_read(1, found));
+    assert_eq!(outcome(&w.world.lookup(1)), Outcome::Miss(None));
 }
