@@ -355,7 +355,13 @@ impl BanList {
         for ban in replaced {
             sub(&self.counters.bans, 1);
             sub(&self.counters.bans_added, 1);
+            sub(&self.counters.bans_obj, u64::from(ban.tests_object()));
+            sub(&self.counters.bans_req, u64::from(ban.needs_request()));
             sub(&self.counters.bans_completed, u64::from(ban.is_completed()));
+            sub(&self.counters.bans_persisted_bytes, ban.size());
+            if ban.is_completed() {
+                sub(&self.counters.bans_persisted_fragmentation, ban.size() - HEAD_LEN);
+            }
         }
     }
 
