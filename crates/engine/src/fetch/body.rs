@@ -157,7 +157,10 @@ impl Fetch {
     async fn store_part(&mut self, draft: &mut Draft, chain: &mut Chain) -> Result<(), String> {
         let Some(part) = self.completion.continued() else { return Ok(()) };
         let (mut at, end) = (0, self.continued_bytes());
-        while at < end && !self.is_cancelled(&draft.object) {
+        while at < end {
+            if self.is_cancelled(&draft.object) {
+                return self.skip_rest(draft);
+            }
             let Some(chunk) = part.chunk_at(at) else {
                 self.task.services().cache().fail(&part);
                 return Err(UNREADABLE.to_owned());
@@ -288,7 +291,7 @@ impl Fetch {
         self.end_body(connection, draft, status).await?;
         if self.is_cancelled(&draft.object) {
             // The filters may not have processed all input.
-            return Ok(());
+            return self.skip_rest(draft);
         }
         self.filter_and_store(draft, chain, &[], true).await
     }
@@ -376,7 +379,7 @@ impl Fetch {
             self.wait_for_reader(draft).await;
             if self.is_cancelled(&draft.object) {
                 // Nobody will read the body, so skip the rest of the filtering.
-                return Ok(());
+                return self.skip_rest(draft);
             }
         }
         Ok(())
@@ -440,10 +443,23 @@ impl Fetch {
 
     /// Stops the transfer of a body whose rest is not needed. Returns an error if the fetch itself is abandoned.
     fn stop(&mut self, connection: &mut OriginConnection, draft: &Draft) -> Result<(), String> {
+        connection.must_close(SessClose::RxBody);
+        self.skip_rest(draft).inspect(|()| self.note_abandoned())
+    }
+
+    /// Ends the storing of a body whose rest is not needed. It succeeds only if the one reader of the object has stopped: in
+    /// all other cases, later requests would take the stored bytes for the whole body.
+    fn skip_rest(&mut self, draft: &Draft) -> Result<(), String> {
+        if draft.object.is(flag::CANCEL) && !self.is_abandoned(Some(&draft.object)) {
+            return Ok(());
+        }
+        self.note_abandoned();
+        Err(String::new())
+    }
+
+    fn note_abandoned(&mut self) {
         self.task.log_mut().put(Tag::Debug, b"Fetch: Pass delivery abandoned");
         self.task.services().counters().fetch_abandoned.add(1);
-        connection.must_close(SessClose::RxBody);
-        if self.is_abandoned(Some(&draft.object)) { Err(String::new()) } else { Ok(()) }
     }
 }
 
