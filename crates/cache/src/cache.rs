@@ -299,6 +299,18 @@ impl Cache {
         }
     }
 
+    /// Passes an object that was published to the device of its store, and to the stores on disks, if it is complete.
+    #[inline]
+    pub(crate) fn pass_on(&self, key: Key, object: &Arc<Object>) {
+        if object.state() == BodyState::Complete {
+            self.commit(key, object);
+            self.commit_to_disk(object);
+        } else if object.is(flag::HFM) {
+            // Nothing that is older may be found after it.
+            self.commit_to_disk(object);
+        }
+    }
+
     /// Passes an object that is in the index to the stores on disks.
     #[inline]
     fn commit_to_disk(&self, object: &Arc<Object>) {
@@ -460,13 +472,7 @@ impl Busy {
             true
         };
         let awaited = self.insert(object, tags, attach);
-        if object.state() == BodyState::Complete {
-            self.cache.commit(self.key, object);
-            self.cache.commit_to_disk(object);
-        } else if object.is(flag::HFM) {
-            // Nothing that is older may be found after it.
-            self.cache.commit_to_disk(object);
-        }
+        self.cache.pass_on(self.key, object);
         awaited.unwrap_or_default()
     }
 

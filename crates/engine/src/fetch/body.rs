@@ -18,12 +18,12 @@ use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_sources::clock;
 
-use super::Fetch;
-use super::completion::CutShort;
+use super::completion::{self, CutShort};
 use super::connection::OriginConnection;
 use super::draft::Draft;
 use super::object::Stored;
 use super::parts::Step;
+use super::{Fetch, gone};
 
 pub async fn fetch(f: &mut Fetch) -> Step {
     let Some(mut connection) = f.reclaim() else { return Step::Error };
@@ -59,7 +59,9 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     };
     if let Stored::Begun(draft) = &mut stored {
         draft.make_part(part.as_deref());
-        f.publish_early(draft);
+        if !f.publish_early(draft) {
+            return completion::repeat(f, connection, gone::PART_GONE);
+        }
     }
     let how = if f.attempt.do_stream { "stream" } else { "-" };
     let status = framing.status;
@@ -87,19 +89,27 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         }
         return broken(f, connection, &why);
     }
-    f.drop_completed_part();
-    if part.is_some() { f.complete_part(stored, connection) } else { complete_whole(f, stored, connection) }
+    complete(f, part.is_some(), stored, connection)
 }
 
 #[inline]
-fn complete_whole(f: &mut Fetch, stored: Stored, connection: OriginConnection) -> Step {
-    let step = f.complete(stored, connection);
-    if f.follows_rfc9111()
-        && let Step::Done(Some(object)) = &step
-    {
-        f.drop_parts_beside(object);
+fn complete(f: &mut Fetch, is_part: bool, stored: Stored, connection: OriginConnection) -> Step {
+    let completed =
+        if is_part { f.complete_part(stored, connection) } else { complete_whole(f, stored, connection) };
+    if completed.is_none() {
+        return completion::repeat(f, None, gone::PART_GONE);
     }
-    step
+    f.drop_completed_part();
+    Step::Done(completed)
+}
+
+#[inline]
+fn complete_whole(f: &mut Fetch, stored: Stored, connection: OriginConnection) -> Option<Arc<Object>> {
+    let completed = f.complete(stored, connection)?;
+    if f.follows_rfc9111() {
+        f.drop_parts_beside(&completed);
+    }
+    Some(completed)
 }
 
 /// Stores the head of the response, and its body if all of it arrived with the head.
