@@ -399,14 +399,12 @@ impl Cache {
         self.rush_some(shard, key, self.tuning.rush_exponent.load(Ordering::Relaxed) as usize, deferred);
     }
 
-    /// Removes a request that stops waiting.
-    pub(crate) fn remove_waiter(&self, key: &Key, waiter: &Arc<Waiter>) {
+    /// Removes a request that stops waiting. Returns false if it was to be woken already.
+    pub(crate) fn remove_waiter(&self, key: &Key, waiter: &Waiter) -> bool {
         let mut shard = self.shard(key).lock();
-        if let Some(list) = shard.waiting.get_mut(key) {
-            list.retain(|w| !Arc::ptr_eq(w, waiter));
-            if list.is_empty() {
-                shard.waiting.remove(key);
-            }
+        let Some(list) = shard.waiting.get_mut(key).filter(|_| waiter.leave_list()) else { return false };
+        if list.lose_one() {
+            shard.waiting.remove(key);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::heap::Heap;
 use crate::object::{NO_SLOT, Object};
 use crate::slab::{Key, NONE, Slab, key_hash};
 use crate::tags::Tag;
-use crate::waiter::Waiter;
+use crate::waiter::{Waiter, WaitingList};
 
 /// The number of shards.
 pub(crate) const SHARDS: usize = 64;
@@ -71,7 +71,8 @@ pub(crate) struct Shard {
     pub(crate) predicted: HashMap<u32, Box<[u8]>>,
     /// The tags of objects that have tags, by slot.
     pub(crate) tags: HashMap<u32, Box<[Tag]>>,
-    pub(crate) waiting: HashMap<Key, VecDeque<Arc<Waiter>>>,
+    /// The lists that are not empty.
+    pub(crate) waiting: HashMap<Key, WaitingList>,
     /// The slot that eviction visits next.
     pub(crate) hand: u32,
     /// Slot and VXID of objects with pages of their own, oldest first. Entries may refer to objects that are gone.
@@ -190,12 +191,12 @@ impl Shard {
     /// Moves up to `n` requests from a key's waiting list to the deferred work. Returns their number.
     pub(crate) fn rush(&mut self, key: &Key, n: usize, deferred: &mut DeferredWork) -> usize {
         let Some(list) = self.waiting.get_mut(key) else { return 0 };
-        let n = n.min(list.len());
-        deferred.waiters.extend(list.drain(..n));
+        let before = deferred.waiters.len();
+        deferred.waiters.extend(std::iter::from_fn(|| list.pop()).take(n));
         if list.is_empty() {
             self.waiting.remove(key);
         }
-        n
+        deferred.waiters.len() - before
     }
 
     fn last(&self, key: &Key) -> u32 {

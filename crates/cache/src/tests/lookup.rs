@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::shard::DeferredWork;
+use crate::slab::key_of;
 
 #[test]
 fn an_object_is_fresh_then_in_grace_then_kept_then_expired() {
@@ -257,4 +259,44 @@ fn expiry_logs_as_varnish_does() {
     }
     assert!(log.contains(&format!("EXP_Removed x={x} t=4 h=0")), "{log}");
     assert!(log.contains(&format!("EXP_Expired x={} t=-1 h=0", x + 1)), "{log}");
+}
+
+/// A request leaves after its turn has come, and before it was woken.
+#[test]
+fn a_request_that_leaves_while_it_is_woken_wakes_others() {
+    let w = World::new(None);
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
+    let mut waiting = queue(&w, 5);
+    let (key, mut deferred) = (key_of(&digest(1)), DeferredWork::default());
+    w.cache.rush_some(&mut w.cache.shard(&key).lock(), &key, 1, &mut deferred);
+    drop(waiting.remove(0));
+    deferred.run();
+    let ready: Vec<_> = waiting.iter_mut().filter_map(is_ready).collect();
+    assert_eq!(ready.len(), 3);
+    drop((ready, busy));
+}
+
+#[test]
+fn requests_that_leave_the_waiting_list_are_neither_searched_for_nor_woken() {
+    let w = World::new(None);
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
+    let mut waiting = queue(&w, 200);
+    let key = key_of(&digest(1));
+    let entries = || w.cache.shard(&key).lock().waiting.get(&key).map_or(0, |list| list.entries());
+    drop(waiting.drain(..100));
+    assert_eq!(entries(), 200);
+    drop(waiting.drain(..1));
+    assert_eq!(entries(), 99, "most of them had left");
+    drop(waiting.drain(..20));
+    assert_eq!(entries(), 99);
+    let mut deferred = DeferredWork::default();
+    w.cache.rush_some(&mut w.cache.shard(&key).lock(), &key, 2, &mut deferred);
+    deferred.run();
+    assert_eq!(w.stat("busy_wakeup"), 2);
+    let ready: Vec<_> = waiting.iter_mut().filter_map(is_ready).collect();
+    assert_eq!((ready.len(), entries()), (2, 77));
+    assert!(busy.is_awaited());
+    drop(waiting);
+    assert!(!busy.is_awaited());
+    assert_eq!(entries(), 0);
 }
