@@ -300,3 +300,16 @@ fn requests_that_leave_the_waiting_list_are_neither_searched_for_nor_woken() {
     assert!(!busy.is_awaited());
     assert_eq!(entries(), 0);
 }
+
+#[test]
+fn objects_expire_in_a_worker_that_has_run_for_years() {
+    let w = World::new(None);
+    for days in [500.0, 1500.0] {
+        w.tick(days * 86_400.0);
+        w.fill(1, 10.0, |_| {});
+        assert_eq!(w.expire(), w.now.get() + 10.0);
+        w.tick(11.0);
+        assert_eq!(w.expire(), f64::INFINITY);
+    }
+    assert_eq!((w.stat("n_expired"), w.stat("n_object")), (2, 0));
+}
