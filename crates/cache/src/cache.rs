@@ -524,7 +524,7 @@ impl Busy {
                 }
                 large.push_back((self.slot, object.vxid()));
             }
-            shard.keep(self.slot, &*cache.bans.heads);
+            shard.keep_first(self.slot, &*cache.bans.heads);
             cache.bump_generation(&self.key);
             cache.rush(&mut shard, &self.key, &mut deferred);
         }

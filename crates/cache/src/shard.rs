@@ -134,10 +134,27 @@ impl Shard {
     /// Puts the object into the slot of its fetch and moves the slot to the front of the key's list.
     pub(crate) fn publish(&mut self, slot: u32, object: Arc<Object>) {
         let key = self.slab.key(slot);
-        self.unlink(slot, &key);
+        self.move_first(slot, &key);
         self.slab.fill(slot, object);
-        self.predicted.remove(&slot);
-        self.link_first(slot, &key);
+        self.drop_predicted(slot);
+    }
+
+    fn drop_predicted(&mut self, slot: u32) {
+        if !self.predicted.is_empty() {
+            self.predicted.remove(&slot);
+        }
+    }
+
+    /// Makes the object in a slot, which is the first of its key, valid for the next process, as [`keep`](Self::keep) does.
+    #[inline]
+    pub(crate) fn keep_first(&self, slot: u32, heads: &dyn HeadReader) {
+        let entry = self.slab.get(slot);
+        if entry.next != NONE {
+            return self.keep(slot, heads);
+        }
+        if let Some(object) = entry.object.as_ref().filter(|object| object.is_keepable()) {
+            object.keep(self.tags_of(slot));
+        }
     }
 
     /// Makes the object in a slot valid for the next process. That process orders objects by the times of their origin, so
@@ -177,7 +194,7 @@ impl Shard {
         let key = self.slab.key(slot);
         self.unlink(slot, &key);
         if self.slab.get(slot).is_busy() {
-            self.predicted.remove(&slot);
+            self.drop_predicted(slot);
         } else {
             self.heap.remove(&mut self.slab, slot);
         }
@@ -220,6 +237,26 @@ impl Shard {
             }
         };
         self.slab.get_mut(slot).next = old;
+    }
+
+    /// Moves a slot to the front of the list of its key.
+    fn move_first(&mut self, slot: u32, key: &Key) {
+        let Self { table, slab, .. } = self;
+        let Some(first) = table.find_mut(key_hash(key), |&s| slab.has_key(s, key)) else { return };
+        let (old, next) = (std::mem::replace(first, slot), slab.get(slot).next);
+        if old == slot {
+            return;
+        }
+        let mut at = old;
+        while at != NONE {
+            let after = slab.get(at).next;
+            if after == slot {
+                slab.get_mut(at).next = next;
+                break;
+            }
+            at = after;
+        }
+        slab.get_mut(slot).next = old;
     }
 
     fn unlink(&mut self, slot: u32, key: &Key) {
