@@ -9,11 +9,12 @@ use crate::locks::Mutex;
 use lacquer_disk::Dropped;
 use lacquer_storage::{BodyState, BodyWriter, Stevedore};
 
-use crate::bans::{BanList, HeadReader};
+use crate::bans::BanList;
+use crate::config::Config;
 use crate::descriptor::Descriptor;
 use crate::disk::Disks;
 use crate::expiry_events::ExpiryEvents;
-use crate::invalidation::{InvalidationListener, Invalidations};
+use crate::invalidation::Invalidations;
 use crate::object::{NO_SLOT, Object, flag};
 use crate::shard::{DeferredWork, SHARDS, Shard, shard_index};
 use crate::slab::Key;
@@ -27,30 +28,6 @@ const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 const STRIPES: usize = if cfg!(miri) { 16 } else { 1024 };
 /// The maximum size of bodies that are moved into one span with their head when their fetch ends.
 const COMPACT_MAX: usize = 16 * 1024;
-
-/// The configuration of a new cache.
-pub struct Config {
-    /// The storages, in the order of their index.
-    pub stevedores: Vec<Stevedore>,
-    /// Reads headers from packed heads, for bans.
-    pub heads: Box<dyn HeadReader>,
-    pub hooks: Hooks,
-    /// Parameter `rush_exponent`.
-    pub rush_exponent: u32,
-    /// Parameter `ban_dups`.
-    pub ban_dups: bool,
-    /// The listeners that receive purges and bans, such as a journal.
-    pub invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
-}
-
-/// Callbacks to the owner of the cache. They run with locks held: they must be quick and must not call the cache.
-#[derive(Default)]
-pub struct Hooks {
-    /// [`Cache::expire`] must run earlier than the time that it last returned.
-    pub expiry: Option<Box<dyn Fn() + Send + Sync>>,
-    /// [`Cache::lurk`] has work to do.
-    pub lurker: Option<Box<dyn Fn() + Send + Sync>>,
-}
 
 /// The index of all objects that a lookup can find. See the crate's documentation.
 pub struct Cache {
@@ -255,6 +232,7 @@ impl Cache {
     pub fn finish(&self, object: Arc<Object>, writer: BodyWriter) -> Arc<Object> {
         writer.finish();
         if object.is(flag::PRIVATE | flag::HFM) {
+            self.drop_hidden_markers(&object);
             return object;
         }
         if self.device_of(&object).is_some() {
@@ -264,6 +242,27 @@ impl Cache {
         let finished = self.compact(object);
         self.commit_to_disk(&finished);
         finished
+    }
+
+    /// Removes the markers that one in the index hides from all requests, when its fetch has ended.
+    fn drop_hidden_markers(&self, marker: &Object) {
+        let mut deferred = DeferredWork::default();
+        let Some((shard, slot)) = self.locate(marker) else { return };
+        let mut shard = shard.lock();
+        if shard.object(slot, marker.vxid()).is_some() {
+            self.drop_hidden_by(&mut shard, slot, &mut deferred);
+        }
+        drop(shard);
+        deferred.run();
+    }
+
+    /// Removes the markers that the complete one in a slot hides from all requests. Requests for an uncacheable page do not
+    /// wait for each other, so many of them create one at a time.
+    fn drop_hidden_by(&self, shard: &mut Shard, slot: u32, deferred: &mut DeferredWork) {
+        while let Some(old) = shard.hidden_marker(slot) {
+            self.remove(shard, old, deferred);
+            bump(&self.counters.n_superseded);
+        }
     }
 
     /// Moves the body of an object into one span with its head, if it is small.
@@ -406,6 +405,7 @@ impl Cache {
         if list.lose_one() {
             shard.waiting.remove(key);
         }
+        true
     }
 
     /// Wakes other requests in place of one that was woken but does not look up.
@@ -525,6 +525,9 @@ impl Busy {
                 large.push_back((self.slot, object.vxid()));
             }
             shard.keep_first(self.slot, &*cache.bans.heads);
+            if object.is(flag::HFM) && object.state() == BodyState::Complete {
+                cache.drop_hidden_by(&mut shard, self.slot, &mut deferred);
+            }
             cache.bump_generation(&self.key);
             cache.rush(&mut shard, &self.key, &mut deferred);
         }

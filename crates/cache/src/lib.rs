@@ -13,6 +13,7 @@ mod ages;
 mod alloc;
 pub mod bans;
 mod cache;
+mod config;
 mod descriptor;
 pub mod disk;
 mod durable;
@@ -47,7 +48,8 @@ mod tests;
 
 pub use ages::{AGE_LIMITS, Ages};
 pub use alloc::Nuke;
-pub use cache::{Awaited, Busy, Cache, Config, Hooks};
+pub use cache::{Awaited, Busy, Cache};
+pub use config::{Config, Hooks};
 pub use evicted::Evicted;
 pub use front::FrontTable;
 pub use lookup::{Lookup, LookupArgs};

@@ -7,16 +7,19 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use lacquer_disk::Dropped;
+use lacquer_flow::lookup::Limits;
 
 use crate::bans::HeadReader;
 use crate::heap::Heap;
-use crate::object::{NO_SLOT, Object};
+use crate::object::{NO_SLOT, Object, flag};
 use crate::slab::{Key, NONE, Slab, key_hash};
 use crate::tags::Tag;
 use crate::waiter::{Waiter, WaitingList};
 
 /// The number of shards.
 pub(crate) const SHARDS: usize = 64;
+/// The number of slots behind a marker in which others are searched for.
+const MARKER_REACH: usize = 16;
 
 /// Returns the index of the shard of a key.
 pub(crate) fn shard_index(key: &Key) -> usize {
@@ -187,6 +190,24 @@ impl Shard {
         for old in replaced {
             old.stored().forget();
         }
+    }
+
+    /// Returns a marker shortly behind that in a slot which no request finds while the latter exists: it has the same variant,
+    /// and neither its ttl nor its keep ends later.
+    pub(crate) fn hidden_marker(&self, slot: u32) -> Option<u32> {
+        let ends = |object: &Object| [object.fresh_until(Limits::NONE), object.expires()];
+        let object = |slot: u32| self.slab.get(slot).object.as_ref();
+        let marker = object(slot).filter(|marker| marker.timers().ttl > 0.0)?;
+        let [fresh_until, expires] = ends(marker);
+        let next = |&slot: &u32| Some(self.slab.get(slot).next).filter(|&next| next != NONE);
+        let is_hidden = |&slot: &u32| {
+            object(slot).is_some_and(|old| {
+                let [old_fresh_until, old_expires] = ends(old);
+                let ends_before = old_fresh_until <= fresh_until && old_expires <= expires;
+                old.is(flag::HFM) && old.vary() == marker.vary() && ends_before
+            })
+        };
+        std::iter::successors(next(&slot), next).take(MARKER_REACH).find(is_hidden)
     }
 
     /// Removes a slot from the list of its key, the heap and the slab.

@@ -302,6 +302,41 @@ fn requests_that_leave_the_waiting_list_are_neither_searched_for_nor_woken() {
 }
 
 #[test]
+fn markers_of_requests_at_the_same_time_do_not_pile_up() {
+    let w = World::new(None);
+    w.fill(1, 100.0, |s| s.flags = flag::HFM);
+    let spec = || ObjectSpec { flags: flag::HFM, ..w.spec(100.0) };
+    for _ in 0..20 {
+        w.tick(0.1);
+        let busy = |_| match w.lookup(1) {
+            Lookup::HitMiss { busy, .. } => busy,
+            other => unreachable!("{other:?}"),
+        };
+        let mut fetches: Vec<_> = (0..4).map(busy).collect();
+        let streamed: Vec<_> = fetches
+            .drain(..2)
+            .map(|busy| {
+                let (object, writer) = w.begin(&spec());
+                busy.publish(&object);
+                (object, writer)
+            })
+            .collect();
+        for busy in fetches {
+            busy.publish(&w.object(100.0, |s| s.flags = flag::HFM, b"body"));
+        }
+        for (object, writer) in streamed {
+            w.cache.finish(object, writer);
+        }
+    }
+    assert_eq!(w.stat("n_objectcore"), 1);
+    // Markers of other variants stay.
+    for vary in [b"a", b"b"] {
+        w.fill(2, 100.0, |s| (s.flags, s.vary) = (flag::HFM, vary));
+    }
+    assert_eq!(w.stat("n_objectcore"), 3);
+}
+
+#[test]
 fn objects_expire_in_a_worker_that_has_run_for_years() {
     let w = World::new(None);
     for days in [500.0, 1500.0] {
