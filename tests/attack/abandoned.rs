@@ -2,13 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, MAX_WAIT, until};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, until, vcl};
 use lacquer_testing::h2::H2Client;
+use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::shared_slot;
 
+use crate::gz;
 use crate::stuck::{LATE, Stuck};
 
 /// The time within which the origin connection must be closed after the client's.
@@ -164,4 +168,75 @@ fn waiting_requests_are_bounded() {
     drop(clients);
     stuck.comes_to_hold(0);
     assert_eq!(get(daemon.address, "/fresh/").expect("there is room again").status, 200);
+}
+
+/// A fetch whose client has left ends when another request needs its permit, even if its filters have only to finish. What
+/// they have produced is not a whole body.
+#[test]
+fn a_fetch_that_ends_for_others_does_not_store_a_truncated_body() {
+    const LENGTH: usize = 60 << 20;
+    let _slot = shared_slot();
+    let packed = gz::zeros(LENGTH);
+    let origin = Origin::start(move |path: &str, stream: &mut TcpStream| {
+        let is_packed = path.starts_with("/packed/");
+        let (head, body) =
+            if is_packed { ("Content-Encoding: gzip\r\n", &packed[..]) } else { ("", &b"small"[..]) };
+        let length = body.len();
+        let head = format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).is_ok() && stream.write_all(body).is_ok()
+    });
+    let subs = "sub vcl_backend_response {
+        set beresp.do_stream = false;
+        if (bereq.url ~ \"^/packed/\") { set beresp.do_gunzip = true; set beresp.do_esi = true; } }";
+    let daemon = Daemon::start(&vcl(origin.address, subs), &["-s", "malloc,200M", "-p", "max_waiting=1"]);
+    for round in 0..12 {
+        let (path, fetched) = (format!("/packed/{round}"), origin.requests());
+        let client = ask(&daemon, &path);
+        assert!(until(|| origin.requests() > fetched));
+        std::thread::sleep(Duration::from_millis(5 * round));
+        drop(client);
+        let mut other = ask(&daemon, &format!("/other/{round}"));
+        other.read_exact(&mut [0; 9]).expect("it gets a response");
+        let body = get(daemon.address, &path).expect("a response arrives").body;
+        assert!(body.is_empty() || body.len() >= LENGTH, "round {round}: {} bytes", body.len());
+    }
+}
+
+/// A fetch that lost its client before its head arrived is not ended for others while another client receives the object.
+#[test]
+fn a_fetch_whose_object_others_receive_does_not_end_for_others() {
+    let _slot = shared_slot();
+    let (is_begun, may_end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (begun, ends) = (is_begun.clone(), may_end.clone());
+    let origin = Origin::start(move |path: &str, stream: &mut TcpStream| {
+        if path != "/shared" {
+            return stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nsmall").is_ok();
+        }
+        std::thread::sleep(LATE);
+        let first = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst";
+        let sent = stream.write_all(first).is_ok();
+        begun.store(true, Ordering::SeqCst);
+        until(|| ends.load(Ordering::SeqCst));
+        sent && stream.write_all(b"after").is_ok()
+    });
+    let daemon = Daemon::start(&vcl(origin.address, ""), &["-p", "max_waiting=2"]);
+    let client = ask(&daemon, "/shared");
+    assert!(until(|| origin.requests() == 1));
+    drop(client);
+    assert!(until(|| is_begun.load(Ordering::SeqCst)));
+    let mut reader = ask(&daemon, "/shared");
+    let mut response = Vec::new();
+    while !response.ends_with(b"first") {
+        let mut byte = [0];
+        reader.read_exact(&mut byte).expect("the body begins");
+        response.push(byte[0]);
+    }
+    // They need permits, of which there are no more.
+    let others: Vec<_> = (0..2).map(|n| ask(&daemon, &format!("/other/{n}"))).collect();
+    std::thread::sleep(LATE / 2);
+    may_end.store(true, Ordering::SeqCst);
+    let mut rest = [0; 5];
+    reader.read_exact(&mut rest).expect("the body ends in order");
+    assert_eq!(&rest, b"after");
+    drop(others);
 }

@@ -1,4 +1,4 @@
-//! The cache as a whole: its shards, the state that they share, and the token of a fetch.
+//! The cache as a whole: its shards, and the state that they share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use crate::locks::Mutex;
 use lacquer_disk::Dropped;
 use lacquer_storage::{BodyState, BodyWriter, Stevedore};
 
-use crate::bans::{BanList, HeadReader};
+use crate::bans::BanList;
+use crate::config::Config;
 use crate::descriptor::Descriptor;
 use crate::disk::Disks;
 use crate::expiry_events::ExpiryEvents;
-use crate::invalidation::{InvalidationListener, Invalidations};
+use crate::invalidation::Invalidations;
 use crate::object::{NO_SLOT, Object, flag};
 use crate::shard::{DeferredWork, SHARDS, Shard, shard_index};
 use crate::slab::Key;
@@ -27,30 +28,6 @@ const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 const STRIPES: usize = if cfg!(miri) { 16 } else { 1024 };
 /// The maximum size of bodies that are moved into one span with their head when their fetch ends.
 const COMPACT_MAX: usize = 16 * 1024;
-
-/// The configuration of a new cache.
-pub struct Config {
-    /// The storages, in the order of their index.
-    pub stevedores: Vec<Stevedore>,
-    /// Reads headers from packed heads, for bans.
-    pub heads: Box<dyn HeadReader>,
-    pub hooks: Hooks,
-    /// Parameter `rush_exponent`.
-    pub rush_exponent: u32,
-    /// Parameter `ban_dups`.
-    pub ban_dups: bool,
-    /// The listeners that receive purges and bans, such as a journal.
-    pub invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
-}
-
-/// Callbacks to the owner of the cache. They run with locks held: they must be quick and must not call the cache.
-#[derive(Default)]
-pub struct Hooks {
-    /// [`Cache::expire`] must run earlier than the time that it last returned.
-    pub expiry: Option<Box<dyn Fn() + Send + Sync>>,
-    /// [`Cache::lurk`] has work to do.
-    pub lurker: Option<Box<dyn Fn() + Send + Sync>>,
-}
 
 /// The index of all objects that a lookup can find. See the crate's documentation.
 pub struct Cache {
@@ -71,7 +48,7 @@ pub struct Cache {
 
 /// Parameters that can change at any time.
 pub(crate) struct Tuning {
-    rush_exponent: AtomicU32,
+    pub(crate) rush_exponent: AtomicU32,
     /// Seconds, as the bits of an f32.
     pub(crate) lru_interval: AtomicU32,
     pub(crate) ban_dups: AtomicBool,
@@ -255,6 +232,7 @@ impl Cache {
     pub fn finish(&self, object: Arc<Object>, writer: BodyWriter) -> Arc<Object> {
         writer.finish();
         if object.is(flag::PRIVATE | flag::HFM) {
+            self.drop_hidden_markers(&object);
             return object;
         }
         if self.device_of(&object).is_some() {
@@ -264,6 +242,27 @@ impl Cache {
         let finished = self.compact(object);
         self.commit_to_disk(&finished);
         finished
+    }
+
+    /// Removes the markers that one in the index hides from all requests, when its fetch has ended.
+    fn drop_hidden_markers(&self, marker: &Object) {
+        let mut deferred = DeferredWork::default();
+        let Some((shard, slot)) = self.locate(marker) else { return };
+        let mut shard = shard.lock();
+        if shard.object(slot, marker.vxid()).is_some() {
+            self.drop_hidden_by(&mut shard, slot, &mut deferred);
+        }
+        drop(shard);
+        deferred.run();
+    }
+
+    /// Removes the markers that the complete one in a slot hides from all requests. Requests for an uncacheable page do not
+    /// wait for each other, so many of them create one at a time.
+    pub(crate) fn drop_hidden_by(&self, shard: &mut Shard, slot: u32, deferred: &mut DeferredWork) {
+        while let Some(old) = shard.hidden_marker(slot) {
+            self.remove(shard, old, deferred);
+            bump(&self.counters.n_superseded);
+        }
     }
 
     /// Moves the body of an object into one span with its head, if it is small.
@@ -296,6 +295,18 @@ impl Cache {
         let Some(stevedore) = self.device_of(object) else { return };
         if !object.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::TAGGED | flag::DYING | flag::FAILED) {
             stevedore.commit(object.stored(), &Descriptor::of(key, object).bytes());
+        }
+    }
+
+    /// Passes an object that was published to the device of its store, and to the stores on disks, if it is complete.
+    #[inline]
+    pub(crate) fn pass_on(&self, key: Key, object: &Arc<Object>) {
+        if object.state() == BodyState::Complete {
+            self.commit(key, object);
+            self.commit_to_disk(object);
+        } else if object.is(flag::HFM) {
+            // Nothing that is older may be found after it.
+            self.commit_to_disk(object);
         }
     }
 
@@ -404,15 +415,14 @@ impl Cache {
         self.rush_some(shard, key, self.tuning.rush_exponent.load(Ordering::Relaxed) as usize, deferred);
     }
 
-    /// Removes a request that stops waiting.
-    pub(crate) fn remove_waiter(&self, key: &Key, waiter: &Arc<Waiter>) {
+    /// Removes a request that stops waiting. Returns false if it was to be woken already.
+    pub(crate) fn remove_waiter(&self, key: &Key, waiter: &Waiter) -> bool {
         let mut shard = self.shard(key).lock();
-        if let Some(list) = shard.waiting.get_mut(key) {
-            list.retain(|w| !Arc::ptr_eq(w, waiter));
-            if list.is_empty() {
-                shard.waiting.remove(key);
-            }
+        let Some(list) = shard.waiting.get_mut(key).filter(|_| waiter.leave_list()) else { return false };
+        if list.lose_one() {
+            shard.waiting.remove(key);
         }
+        true
     }
 
     /// Wakes other requests in place of one that was woken but does not look up.
@@ -426,173 +436,5 @@ impl Cache {
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cache({} storages)", self.stevedores.len())
-    }
-}
-
-/// The requests that waited for a published object. They are woken when this is dropped.
-#[derive(Debug, Default)]
-#[must_use = "requests are waiting for the object"]
-pub struct Awaited(DeferredWork);
-
-impl Drop for Awaited {
-    fn drop(&mut self) {
-        std::mem::take(&mut self.0).run();
-    }
-}
-
-/// The right and the duty to fetch an object for a key. Other requests may wait for the result, so the owner must
-/// publish an object or drop this.
-#[must_use = "requests may be waiting for the result"]
-pub struct Busy {
-    cache: Arc<Cache>,
-    key: Key,
-    slot: u32,
-    done: bool,
-}
-
-impl Busy {
-    pub(crate) fn new(cache: &Arc<Cache>, key: Key, slot: u32) -> Self {
-        Self { cache: Arc::clone(cache), key, slot, done: false }
-    }
-
-    /// Declares that the result may serve requests that match this Vary specification.
-    pub fn predict_vary(&self, vary: &[u8]) {
-        let mut shard = self.cache.shard(&self.key).lock();
-        if vary.is_empty() {
-            shard.predicted.remove(&self.slot);
-        } else {
-            shard.predicted.insert(self.slot, vary.into());
-        }
-    }
-
-    /// Adds the object, complete or not, to the index, and wakes waiting requests.
-    pub fn publish(self, object: &Arc<Object>) {
-        drop(self.publish_tagged(object, Vec::new()));
-    }
-
-    /// Publishes an object that can be purged by tags. Waiting requests are woken when the result is dropped.
-    pub fn publish_tagged(mut self, object: &Arc<Object>, tags: Vec<Tag>) -> Awaited {
-        let attach = |_: &Shard, bans: &BanList| {
-            bans.attach(object);
-            true
-        };
-        let awaited = self.insert(object, tags, attach);
-        if object.state() == BodyState::Complete {
-            self.cache.commit(self.key, object);
-            self.cache.commit_to_disk(object);
-        } else if object.is(flag::HFM) {
-            // Nothing that is older may be found after it.
-            self.cache.commit_to_disk(object);
-        }
-        awaited.unwrap_or_default()
-    }
-
-    /// Publishes an object if `attach` returns true, which makes it refer to a ban. It is called with the shard locked.
-    /// Returns `self` otherwise.
-    pub(crate) fn publish_if(
-        mut self,
-        object: &Arc<Object>,
-        tags: Vec<Tag>,
-        attach: impl FnOnce(&Shard, &BanList) -> bool,
-    ) -> Result<Awaited, Self> {
-        self.insert(object, tags, attach).ok_or(self)
-    }
-
-    #[inline]
-    fn insert(
-        &mut self,
-        object: &Arc<Object>,
-        mut tags: Vec<Tag>,
-        attach: impl FnOnce(&Shard, &BanList) -> bool,
-    ) -> Option<Awaited> {
-        tags.sort_unstable();
-        tags.dedup();
-        let cache = &self.cache;
-        let mut deferred = DeferredWork::default();
-        let when = cache.events.clock().ticks(object.expires());
-        {
-            let mut shard = cache.shard(&self.key).lock();
-            let id = slot_id(&self.key, self.slot);
-            // Before the stores are asked whether the object is purged: later purges find it here.
-            if !tags.is_empty() {
-                cache.tags.insert(id, &tags);
-            }
-            if !attach(&shard, &cache.bans) {
-                if !tags.is_empty() {
-                    cache.tags.remove(id, &tags);
-                }
-                return None;
-            }
-            object.set_slot(id);
-            if !tags.is_empty() {
-                object.set(flag::TAGGED);
-                shard.tags.insert(self.slot, tags.into_boxed_slice());
-            }
-            shard.publish(self.slot, Arc::clone(object));
-            let Shard { slab, heap, large, .. } = &mut *shard;
-            heap.insert(slab, self.slot, when);
-            if object.stored().is_large() {
-                if large.len() > 64 + 2 * slab.len() as usize {
-                    large.retain(|&(slot, vxid)| slab.holds(slot, vxid));
-                }
-                large.push_back((self.slot, object.vxid()));
-            }
-            shard.keep(self.slot, &*cache.bans.heads);
-            cache.bump_generation(&self.key);
-            cache.rush(&mut shard, &self.key, &mut deferred);
-        }
-        cache.events.inserted(object, when);
-        self.done = true;
-        Some(Awaited(deferred))
-    }
-
-    pub(crate) fn cache(&self) -> &Arc<Cache> {
-        &self.cache
-    }
-
-    pub(crate) fn key(&self) -> Key {
-        self.key
-    }
-
-    /// Returns whether requests wait for the result.
-    pub fn is_awaited(&self) -> bool {
-        self.cache.shard(&self.key).lock().waiting.contains_key(&self.key)
-    }
-
-    /// Ends the fetch of a request that turned out not to fetch, and wakes a single waiting request.
-    pub fn release(mut self) {
-        self.end(1);
-    }
-
-    /// Ends the fetch without a result and wakes all waiting requests, which find another object.
-    pub fn release_all(mut self) {
-        self.end(usize::MAX);
-    }
-
-    fn end(&mut self, wake: usize) {
-        self.done = true;
-        let mut deferred = DeferredWork::default();
-        {
-            let mut shard = self.cache.shard(&self.key).lock();
-            shard.remove(self.slot);
-            self.cache.bump_generation(&self.key);
-            self.cache.rush_some(&mut shard, &self.key, wake, &mut deferred);
-        }
-        sub(&self.cache.counters.n_objectcore, 1);
-        deferred.run();
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        if !self.done {
-            self.end(self.cache.tuning.rush_exponent.load(Ordering::Relaxed) as usize);
-        }
-    }
-}
-
-impl fmt::Debug for Busy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Busy({})", self.slot)
     }
 }

@@ -6,7 +6,9 @@ use std::sync::{Arc, Weak};
 
 use lacquer_storage::{Stevedore, Stored};
 
-use crate::cache::{Busy, Cache, Config};
+use crate::busy::Busy;
+use crate::cache::Cache;
+use crate::config::Config;
 use crate::descriptor::Descriptor;
 use crate::disk::OpenDisks;
 use crate::evicted::Evicted;

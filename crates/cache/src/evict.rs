@@ -25,6 +25,8 @@ enum Search {
     Large,
     /// Any object that is not in use.
     Idle,
+    /// Also those that were hit since the last round.
+    Marked,
     /// Also objects that front tables hold, whose memory is freed a little later, and objects that share their body
     /// with others, which keep it in memory.
     Pinned,
@@ -68,13 +70,14 @@ impl Cache {
     /// Evicts one object of a storage. With `large`, an object with pages of its own is preferred.
     pub fn nuke_one(&self, stevedore: u8, large: bool, log: &mut dyn FnMut(&str)) -> Evicted {
         let searches: &[Search] = if large {
-            &[Search::Large, Search::Idle, Search::Pinned]
+            &[Search::Large, Search::Idle, Search::Marked, Search::Pinned]
         } else {
-            &[Search::Idle, Search::Pinned]
+            &[Search::Idle, Search::Marked, Search::Pinned]
         };
         for &search in searches {
-            // The first round may only clear marks.
-            for _ in 0..2 {
+            // The first round may only clear marks, and in a large cache, so may the second.
+            let rounds = if search == Search::Marked { 1 } else { 2 };
+            for _ in 0..rounds {
                 if let Some(evicted) = self.nuke(stevedore, search, log) {
                     return evicted;
                 }
@@ -112,7 +115,7 @@ impl Cache {
             if !search.allows(object, stevedore) {
                 return false;
             }
-            !object.clear_touched()
+            !object.clear_touched() || search == Search::Marked
         };
         if search == Search::Large {
             return large_candidate(shard, check);

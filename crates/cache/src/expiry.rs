@@ -54,6 +54,7 @@ impl Cache {
         deferred: &mut DeferredWork,
     ) -> usize {
         let tick = self.events.clock().ticks(now);
+        shard.heap.follow(tick);
         while left > 0 {
             let Some((_, slot)) = shard.heap.first().filter(|&(when, _)| when <= tick) else { break };
             let Some(object) = shard.slab.get(slot).object.clone() else { break };
@@ -72,7 +73,7 @@ impl Cache {
     }
 
     /// Logs the object of the next deadline.
-    fn inspect(&self, next: u32, now: f64, log: &mut dyn FnMut(fmt::Arguments<'_>)) {
+    fn inspect(&self, next: u64, now: f64, log: &mut dyn FnMut(fmt::Arguments<'_>)) {
         if next == NEVER || !self.events.is_traced() {
             return;
         }

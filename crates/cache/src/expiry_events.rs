@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::locks::Mutex;
 use lacquer_flow::lookup::Limits;
@@ -11,36 +11,36 @@ use lacquer_flow::lookup::Limits;
 use crate::object::Object;
 use crate::stats::{CacheStats, bump};
 
-/// The time base of the heaps: hundredths of a second since the cache was created, at most 497 days. A later deadline
-/// is checked again at that limit.
+/// The time base of the deadlines: hundredths of a second since the cache was created.
 #[derive(Debug)]
 pub(crate) struct Clock {
     base: f64,
     /// The tick of the next call of `expire`.
-    due: AtomicU32,
+    due: AtomicU64,
 }
 
 const TICKS: f64 = 100.0;
 /// No deadline.
-pub(crate) const NEVER: u32 = u32::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Clock {
     pub(crate) fn new(now: f64) -> Self {
-        Self { base: now.floor(), due: AtomicU32::new(NEVER) }
+        Self { base: now.floor(), due: AtomicU64::new(NEVER) }
     }
 
     /// Records the tick of the next call of `expire`.
-    pub(crate) fn set_due(&self, tick: u32) {
+    pub(crate) fn set_due(&self, tick: u64) {
         self.due.store(tick, Ordering::SeqCst);
     }
 
     /// Returns the first tick that is not before a time.
-    pub(crate) fn ticks(&self, when: f64) -> u32 {
-        ((when - self.base) * TICKS).ceil().clamp(0.0, f64::from(NEVER - 1)) as u32
+    pub(crate) fn ticks(&self, when: f64) -> u64 {
+        // A time in the past is 0: the conversion saturates.
+        (((when - self.base) * TICKS).ceil() as u64).min(NEVER - 1)
     }
 
-    pub(crate) fn time(&self, ticks: u32) -> f64 {
-        if ticks == NEVER { f64::INFINITY } else { self.base + f64::from(ticks) / TICKS }
+    pub(crate) fn time(&self, ticks: u64) -> f64 {
+        if ticks == NEVER { f64::INFINITY } else { self.base + ticks as f64 / TICKS }
     }
 }
 
@@ -121,7 +121,7 @@ impl ExpiryEvents {
     }
 
     /// Records that an object's deadline was changed from `old`.
-    pub(crate) fn rearmed(&self, object: &Arc<Object>, old: f64, when: u32) {
+    pub(crate) fn rearmed(&self, object: &Arc<Object>, old: f64, when: u64) {
         if self.is_traced() {
             let (p, e, f) = (address(object), object.expires(), object.flags());
             self.add(Record::Text(format!("EXP_Rearm p={p:#x} E={old:.6} e={e:.6} f={f:#x}")));
@@ -130,7 +130,7 @@ impl ExpiryEvents {
     }
 
     /// Records that an object's deadline is new or changed, and wakes expiry if it is earlier than the next run.
-    pub(crate) fn inserted(&self, object: &Arc<Object>, when: u32) {
+    pub(crate) fn inserted(&self, object: &Arc<Object>, when: u64) {
         self.count_mail();
         if self.is_traced() {
             let (p, e, f) = (address(object), object.expires(), object.flags());
@@ -139,7 +139,7 @@ impl ExpiryEvents {
         self.due_by(when);
     }
 
-    fn due_by(&self, when: u32) {
+    fn due_by(&self, when: u64) {
         if when < self.clock.due.load(Ordering::SeqCst) {
             self.notify();
         }

@@ -12,7 +12,9 @@
 mod ages;
 mod alloc;
 pub mod bans;
+mod busy;
 mod cache;
+mod config;
 mod descriptor;
 pub mod disk;
 mod durable;
@@ -47,7 +49,9 @@ mod tests;
 
 pub use ages::{AGE_LIMITS, Ages};
 pub use alloc::Nuke;
-pub use cache::{Awaited, Busy, Cache, Config, Hooks};
+pub use busy::{Awaited, Busy};
+pub use cache::Cache;
+pub use config::{Config, Hooks};
 pub use evicted::Evicted;
 pub use front::FrontTable;
 pub use lookup::{Lookup, LookupArgs};

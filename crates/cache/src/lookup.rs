@@ -7,7 +7,8 @@ use lacquer_flow::lookup::{self, Decision, Limits, Stale, Standing};
 use lacquer_storage::BodyState;
 
 use crate::bans::{BanRequest, Verdict};
-use crate::cache::{Busy, Cache};
+use crate::busy::Busy;
+use crate::cache::Cache;
 use crate::object::{Object, flag};
 use crate::object_ref::ObjRef;
 use crate::shard::{DeferredWork, Shard};
@@ -164,7 +165,7 @@ impl Cache {
     /// Adds a request to the queue of those that wait for a fetch.
     fn wait(self: &Arc<Self>, shard: &mut Shard, key: &Key) -> Wait {
         let waiter = Waiter::new();
-        shard.waiting.entry(*key).or_default().push_back(Arc::clone(&waiter));
+        shard.waiting.entry(*key).or_default().push(Arc::clone(&waiter));
         self.bump_generation(key);
         bump(&self.counters.busy_sleep);
         Wait { cache: Arc::clone(self), key: *key, waiter }

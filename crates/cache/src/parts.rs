@@ -9,7 +9,8 @@ use std::sync::Arc;
 use lacquer_storage::{BodyState, BodyWriter, Stevedore};
 
 use crate::alloc::Nuke;
-use crate::cache::{Busy, Cache};
+use crate::busy::Busy;
+use crate::cache::Cache;
 use crate::object::{Key, Object, ObjectSpec, flag};
 use crate::shard::Shard;
 

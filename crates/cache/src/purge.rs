@@ -37,8 +37,8 @@ pub struct Purging {
     slots: Vec<(u32, Found)>,
     /// The number of objects purged so far.
     total: usize,
-    /// Prevents until the end that objects with the tags are written to disks.
-    on_disks: Option<TagPurge>,
+    /// Prevents until the end that objects with the tags are written to disks, or replaced by others with the same body.
+    of_tags: Option<TagPurge>,
     /// Exists until the end of the purge.
     pub(crate) in_progress: Option<Arc<()>>,
     pub(crate) ticket: Ticket,
@@ -50,8 +50,8 @@ impl Purging {
     }
 
     fn new(purge: Purge, now: f64, of_key: bool, slots: Vec<(u32, Found)>) -> Self {
-        let (on_disks, in_progress, ticket) = (None, None, Ticket::default());
-        Self { purge, now, of_key, slots, total: 0, on_disks, in_progress, ticket }
+        let (of_tags, in_progress, ticket) = (None, None, Ticket::default());
+        Self { purge, now, of_key, slots, total: 0, of_tags, in_progress, ticket }
     }
 
     /// Returns the ticket, which is ready once listeners have recorded the invalidation. Later calls return a ready
@@ -72,7 +72,7 @@ impl Purging {
                 return None;
             }
         }
-        self.on_disks = None;
+        self.of_tags = None;
         self.in_progress = None;
         if self.of_key && matches!(self.purge, Purge::Hard) {
             bump(&cache.counters.n_purges);
@@ -117,10 +117,9 @@ impl Cache {
         let hashed: Vec<Tag> = tags.iter().map(|word| self.tags.tag(word)).collect();
         let mut ticket = Ticket::default();
         // Before the objects in memory are collected: the rules are in [`crate::disk`].
-        let on_disks =
-            (!self.disks.is_empty()).then(|| self.disks.begin_tag_purge(tags, hashed.clone(), &mut ticket));
+        let of_tags = Some(self.disks.begin_tag_purge(tags, hashed.clone(), &mut ticket));
         let slots = hashed.into_iter().flat_map(of_tag).collect();
-        Purging { on_disks, ticket, ..Purging::new(purge, now, false, slots) }
+        Purging { of_tags, ticket, ..Purging::new(purge, now, false, slots) }
     }
 
     /// Purges one object, under the lock of its shard. Returns whether the object was still there.

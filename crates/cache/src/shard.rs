@@ -7,16 +7,19 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use lacquer_disk::Dropped;
+use lacquer_flow::lookup::Limits;
 
 use crate::bans::HeadReader;
 use crate::heap::Heap;
 use crate::object::{NO_SLOT, Object, flag};
 use crate::slab::{Key, NONE, Slab, key_hash};
 use crate::tags::Tag;
-use crate::waiter::Waiter;
+use crate::waiter::{Waiter, WaitingList};
 
 /// The number of shards.
 pub(crate) const SHARDS: usize = 64;
+/// The number of slots behind a marker in which others are searched for.
+const MARKER_REACH: usize = 16;
 
 /// Returns the index of the shard of a key.
 pub(crate) fn shard_index(key: &Key) -> usize {
@@ -89,7 +92,8 @@ pub(crate) struct Shard {
     pub(crate) predicted: HashMap<u32, Box<[u8]>>,
     /// The tags of objects that have tags, by slot.
     pub(crate) tags: HashMap<u32, Box<[Tag]>>,
-    pub(crate) waiting: HashMap<Key, VecDeque<Arc<Waiter>>>,
+    /// The lists that are not empty.
+    pub(crate) waiting: HashMap<Key, WaitingList>,
     /// The slot that eviction visits next.
     pub(crate) hand: u32,
     /// Slot and VXID of objects with pages of their own, oldest first. Entries may refer to objects that are gone.
@@ -151,10 +155,27 @@ impl Shard {
     /// Puts the object into the slot of its fetch and moves the slot to the front of the key's list.
     pub(crate) fn publish(&mut self, slot: u32, object: Arc<Object>) {
         let key = self.slab.key(slot);
-        self.unlink(slot, &key);
+        self.move_first(slot, &key);
         self.slab.fill(slot, object);
-        self.predicted.remove(&slot);
-        self.link_first(slot, &key);
+        self.drop_predicted(slot);
+    }
+
+    fn drop_predicted(&mut self, slot: u32) {
+        if !self.predicted.is_empty() {
+            self.predicted.remove(&slot);
+        }
+    }
+
+    /// Makes the object in a slot, which is the first of its key, valid for the next process, as [`keep`](Self::keep) does.
+    #[inline]
+    pub(crate) fn keep_first(&self, slot: u32, heads: &dyn HeadReader) {
+        let entry = self.slab.get(slot);
+        if entry.next != NONE {
+            return self.keep(slot, heads);
+        }
+        if let Some(object) = entry.object.as_ref().filter(|object| object.is_keepable()) {
+            object.keep(self.tags_of(slot));
+        }
     }
 
     /// Makes the object in a slot valid for the next process. That process orders objects by the times of their origin, so
@@ -201,12 +222,30 @@ impl Shard {
         older.filter(|&at| self.slab.get(at).object.as_deref().is_some_and(is_replaced)).collect()
     }
 
+    /// Returns a marker shortly behind that in a slot which no request finds while the latter exists: it has the same variant,
+    /// and neither its ttl nor its keep ends later.
+    pub(crate) fn hidden_marker(&self, slot: u32) -> Option<u32> {
+        let ends = |object: &Object| [object.fresh_until(Limits::NONE), object.expires()];
+        let object = |slot: u32| self.slab.get(slot).object.as_ref();
+        let marker = object(slot).filter(|marker| marker.timers().ttl > 0.0)?;
+        let [fresh_until, expires] = ends(marker);
+        let next = |&slot: &u32| Some(self.slab.get(slot).next).filter(|&next| next != NONE);
+        let is_hidden = |&slot: &u32| {
+            object(slot).is_some_and(|old| {
+                let [old_fresh_until, old_expires] = ends(old);
+                let ends_before = old_fresh_until <= fresh_until && old_expires <= expires;
+                old.is(flag::HFM) && old.vary() == marker.vary() && ends_before
+            })
+        };
+        std::iter::successors(next(&slot), next).take(MARKER_REACH).find(is_hidden)
+    }
+
     /// Removes a slot from the list of its key, the heap and the slab.
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Arc<Object>> {
         let key = self.slab.key(slot);
         self.unlink(slot, &key);
         if self.slab.get(slot).is_busy() {
-            self.predicted.remove(&slot);
+            self.drop_predicted(slot);
         } else {
             self.heap.remove(&mut self.slab, slot);
         }
@@ -220,12 +259,12 @@ impl Shard {
     /// Moves up to `n` requests from a key's waiting list to the deferred work. Returns their number.
     pub(crate) fn rush(&mut self, key: &Key, n: usize, deferred: &mut DeferredWork) -> usize {
         let Some(list) = self.waiting.get_mut(key) else { return 0 };
-        let n = n.min(list.len());
-        deferred.waiters.extend(list.drain(..n));
+        let before = deferred.waiters.len();
+        deferred.waiters.extend(std::iter::from_fn(|| list.pop()).take(n));
         if list.is_empty() {
             self.waiting.remove(key);
         }
-        n
+        deferred.waiters.len() - before
     }
 
     fn last(&self, key: &Key) -> u32 {
@@ -249,6 +288,26 @@ impl Shard {
             }
         };
         self.slab.get_mut(slot).next = old;
+    }
+
+    /// Moves a slot to the front of the list of its key.
+    fn move_first(&mut self, slot: u32, key: &Key) {
+        let Self { table, slab, .. } = self;
+        let Some(first) = table.find_mut(key_hash(key), |&s| slab.has_key(s, key)) else { return };
+        let (old, next) = (std::mem::replace(first, slot), slab.get(slot).next);
+        if old == slot {
+            return;
+        }
+        let mut at = old;
+        while at != NONE {
+            let after = slab.get(at).next;
+            if after == slot {
+                slab.get_mut(at).next = next;
+                break;
+            }
+            at = after;
+        }
+        slab.get_mut(slot).next = old;
     }
 
     fn unlink(&mut self, slot: u32, key: &Key) {

@@ -1,6 +1,11 @@
-//! A request on a waiting list: its waker, and whether it was woken.
+//! A request on a waiting list: its waker, and whether it was woken. The waiting list of a key.
+//!
+//! A request that stops waiting stays in its list as a dead entry until the list is mostly dead: searching for it would
+//! make the end of many requests quadratic.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use crate::locks::Mutex;
@@ -17,11 +22,61 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     state: Mutex<State>,
+    /// It waits in the list. Changed with the shard locked.
+    is_listed: AtomicBool,
+}
+
+/// The waiting list of a key: at least one request, in the order of their arrival.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingList {
+    entries: VecDeque<Arc<Waiter>>,
+    /// The number of entries that are not dead.
+    live: usize,
+}
+
+impl WaitingList {
+    /// Adds a new request.
+    pub(crate) fn push(&mut self, waiter: Arc<Waiter>) {
+        self.entries.push_back(waiter);
+        self.live += 1;
+    }
+
+    /// Removes the next request.
+    pub(crate) fn pop(&mut self) -> Option<Arc<Waiter>> {
+        let waiter = std::iter::from_fn(|| self.entries.pop_front()).find(|waiter| waiter.leave_list())?;
+        self.live -= 1;
+        Some(waiter)
+    }
+
+    /// Records that a request has [left](Waiter::leave_list). Returns whether it was the last one.
+    pub(crate) fn lose_one(&mut self) -> bool {
+        self.live -= 1;
+        if self.entries.len() > 2 * self.live {
+            self.entries.retain(|waiter| waiter.is_listed.load(Ordering::Relaxed));
+        }
+        self.is_empty()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Returns the number of entries, dead ones included.
+    #[cfg(test)]
+    pub(crate) fn entries(&self) -> usize {
+        self.entries.len()
+    }
 }
 
 impl Waiter {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State::Waiting(None)) })
+        Arc::new(Self { state: Mutex::new(State::Waiting(None)), is_listed: AtomicBool::new(true) })
+    }
+
+    /// Makes its entry in the list a dead one. Returns false if it is one already, or was removed. The caller holds the
+    /// lock of the shard.
+    pub(crate) fn leave_list(&self) -> bool {
+        self.is_listed.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn wake(&self) {

@@ -33,8 +33,9 @@ impl Future for Wait {
 impl Drop for Wait {
     fn drop(&mut self) {
         match self.waiter.end() {
-            State::Waiting(_) => self.cache.remove_waiter(&self.key, &self.waiter),
-            State::Woken => self.cache.wake_next(&self.key),
+            State::Waiting(_) if self.cache.remove_waiter(&self.key, &self.waiter) => {}
+            // Its turn has come, or is about to.
+            State::Waiting(_) | State::Woken => self.cache.wake_next(&self.key),
             State::Done => {}
         }
     }

@@ -14,7 +14,7 @@ use crate::piece::{Extra, KeptPart, Piece};
 use crate::residency::Residency;
 use crate::span::{Span, SpanWriter};
 use crate::sync::{AtomicU8, AtomicU64, Mutex};
-use crate::waiters::Waiters;
+use crate::waiters::{Registration, Waiters};
 
 /// If a body has at least this many unused bytes at its end, its last span is copied into a smaller one (Varnish's
 /// number).
@@ -283,13 +283,14 @@ impl Body {
     pub(crate) fn poll_more(
         &self,
         offset: u64,
+        registration: &mut Registration,
         cx: &Context<'_>,
         request: impl FnOnce(&Residency),
     ) -> Poll<BodyState> {
         if let Some(state) = self.more(offset) {
             return Poll::Ready(state);
         }
-        self.waiters.add_reader(cx);
+        self.waiters.add_reader(registration, cx);
         if let Some(residency) = self.residency.get() {
             request(residency);
         }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use crate::body::{Body, BodyState};
 use crate::part_memory::Place;
 use crate::residency::{Eviction, Residency};
+use crate::waiters::Registration;
 
 /// A reader's wait for a byte. If the byte is on a device, the part with it stays in memory until this is dropped, and
 /// the reader keeps its place in the queue for memory.
@@ -16,18 +17,22 @@ pub struct Wait<'b> {
     at: u64,
     is_awaited: bool,
     place: Place,
+    registration: Registration,
 }
 
 impl<'b> Wait<'b> {
     pub(crate) fn new(body: Option<&'b Arc<Body>>, at: u64) -> Self {
-        Self { body, at, is_awaited: false, place: Place::default() }
+        Self { body, at, is_awaited: false, place: Place::default(), registration: Registration::default() }
     }
 
     /// Ready when the byte is in memory, or will never be. A byte on a device is requested. If there is no memory for
     /// it, the task is woken when memory was freed and no reader waits before it.
     pub fn poll(&mut self, cx: &Context<'_>) -> Poll<BodyState> {
         let Some(body) = self.body else { return Poll::Ready(BodyState::Complete) };
-        let polled = body.poll_more(self.at, cx, |residency| self.request(body, residency, cx));
+        let (at, mut registration) = (self.at, std::mem::take(&mut self.registration));
+        let request = |residency: &Residency| self.request(body, residency, cx);
+        let polled = body.poll_more(at, &mut registration, cx, request);
+        self.registration = registration;
         if polled.is_ready() {
             body.first().arena().parts().leave(&mut self.place);
         }
@@ -67,6 +72,7 @@ impl<'b> Wait<'b> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         let Some(body) = self.body else { return };
+        body.waiters.end_registration(&mut self.registration);
         let parts = body.first().arena().parts();
         parts.leave(&mut self.place);
         if self.is_awaited

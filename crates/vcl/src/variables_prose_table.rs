@@ -40,7 +40,7 @@ const PROSE: [(Var, &str); Var::COUNT] = [
     (Var::ReqTrace, "Whether the log records the executed parts of the VCL for this request"),
     (Var::ReqTransport, "The client's protocol, such as HTTP/1"),
     (Var::ReqMaxAge, "Limit on the age of an object for this request"),
-    (Var::ReqTtl, "Limit on the age of an object for this request"),
+    (Var::ReqTtl, "Another name of req.max_age"),
     (Var::ReqUrl, "The requested path with its query"),
     (Var::ReqXid, "Number of this request in the log"),
     (Var::ReqTopMethod, "Method of the client's own request, for ESI includes"),

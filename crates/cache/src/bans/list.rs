@@ -114,6 +114,8 @@ pub struct BanList {
     pub(crate) on_disks: OnceLock<OldestBan>,
     /// Objects from disks that were last tested against an older ban refer to this one: between them, there was none.
     pub(crate) base: AtomicU32,
+    /// The oldest ban that an object was made to refer to since the lurker's pass began, which may have missed the object.
+    late: AtomicU32,
     /// The store that keeps the bans for the next process.
     pub(crate) keeper: OnceLock<Stevedore>,
 }
@@ -136,6 +138,7 @@ impl BanList {
             kick,
             on_disks: OnceLock::new(),
             base: AtomicU32::new(0),
+            late: AtomicU32::new(u32::MAX),
             keeper: OnceLock::new(),
         };
         // The ban that the first objects refer to.
@@ -282,6 +285,9 @@ impl BanList {
                 verdict = Verdict::Banned;
                 break;
             }
+            if newer > 0 {
+                self.note_late(bans[newer].number);
+            }
             Self::advance(&bans, object, &bans[newer]);
             left = newer;
         }
@@ -349,15 +355,20 @@ impl BanList {
         for ban in replaced {
             sub(&self.counters.bans, 1);
             sub(&self.counters.bans_added, 1);
+            sub(&self.counters.bans_obj, u64::from(ban.tests_object()));
+            sub(&self.counters.bans_req, u64::from(ban.needs_request()));
             sub(&self.counters.bans_completed, u64::from(ban.is_completed()));
+            sub(&self.counters.bans_persisted_bytes, ban.size());
+            if ban.is_completed() {
+                sub(&self.counters.bans_persisted_fragmentation, ban.size() - HEAD_LEN);
+            }
         }
     }
 
     /// Returns the number of the ban before which objects on disks need none.
     fn needed(&self, bans: &VecDeque<Arc<Ban>>) -> u32 {
-        let Some(oldest) = self.on_disks.get() else { return u32::MAX };
         let newest = bans.front().map_or(0, |ban| ban.number);
-        oldest().max(newest.saturating_sub(MOST_ON_DISKS))
+        self.oldest_on_disks().max(newest.saturating_sub(MOST_ON_DISKS))
     }
 
     /// Makes an object from a disk refer to the ban that it was last tested against. Returns false if that is no longer
@@ -366,9 +377,42 @@ impl BanList {
         let bans = self.bans.read();
         let number = number.max(self.base.load(Ordering::Relaxed));
         let Some(ban) = find(&bans, number) else { return false };
+        self.note_late(number);
         ban.objects.fetch_add(1, Ordering::Relaxed);
         object.set_ban(number);
         true
+    }
+
+    /// Records that an object refers to a ban that may not be the newest. The caller holds the list's lock.
+    pub(crate) fn note_late(&self, number: u32) {
+        self.late.fetch_min(number, Ordering::Relaxed);
+    }
+
+    /// Begins a pass of the lurker. Returns the oldest ban that objects on disks were last tested against: the pass does
+    /// not visit them.
+    pub(crate) fn begin_pass(&self) -> u32 {
+        let _no_object_is_attached = self.bans.write();
+        self.late.store(u32::MAX, Ordering::Relaxed);
+        self.oldest_on_disks()
+    }
+
+    /// Completes bans that a pass has tested, except for those that an object may need which the pass has not visited: on a
+    /// disk at the beginning, which [`begin_pass`](Self::begin_pass) has returned, or at the end, or attached meanwhile to
+    /// an older ban, from a disk or by a lookup that has tested some of the bans.
+    pub(crate) fn complete_tested(&self, tested: &[Arc<Ban>], on_disks: u32) {
+        let (oldest, newest) = {
+            // Waits for lookups that have tested some of the bans.
+            let bans = self.bans.write();
+            let newest = on_disks.min(self.oldest_on_disks()).min(self.late.load(Ordering::Relaxed));
+            (bans.back().map_or(0, |ban| ban.number), newest)
+        };
+        let is_done = |ban: &&Arc<Ban>| (oldest..=newest).contains(&ban.number);
+        tested.iter().filter(is_done).for_each(|ban| self.complete(ban));
+    }
+
+    /// Returns the oldest ban that objects on disks were last tested against; `u32::MAX` if there are none.
+    fn oldest_on_disks(&self) -> u32 {
+        self.on_disks.get().map_or(u32::MAX, |oldest| oldest())
     }
 
     /// Copies the list, newest first, without bans that are dropped concurrently.

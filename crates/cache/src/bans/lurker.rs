@@ -69,6 +69,7 @@ impl Cache {
             self.bans.clean_tail();
             return IDLE;
         }
+        let on_disks = self.bans.begin_pass();
         let plan = self.plan(now, params);
         if !plan.steps.is_empty() {
             let mut batch = 0;
@@ -85,10 +86,7 @@ impl Cache {
             }
         }
         self.bans.clean_tail();
-        let oldest = self.bans.bans.read().back().map_or(0, |b| b.number);
-        for ban in plan.bans.iter().filter(|b| b.number >= oldest) {
-            self.bans.complete(ban);
-        }
+        self.bans.complete_tested(&plan.bans, on_disks);
         plan.sleep
     }
 

@@ -79,6 +79,7 @@ impl BanList {
     pub(crate) fn attach_to(&self, object: &Object) -> bool {
         let bans = self.bans.read();
         let Some(ban) = find(&bans, object.ban()) else { return false };
+        self.note_late(ban.number);
         ban.objects.fetch_add(1, Ordering::Relaxed);
         true
     }

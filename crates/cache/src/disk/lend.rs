@@ -7,7 +7,7 @@ use lacquer_flow::lookup::{self, Limits, Standing};
 use lacquer_storage::{Extent, Load, Parts, Stevedore};
 
 use crate::alloc::Nuke;
-use crate::cache::Busy;
+use crate::busy::Busy;
 use crate::disk::lending::{Lending, LentRead};
 use crate::disk::search::DiskObject;
 use crate::object::Object;

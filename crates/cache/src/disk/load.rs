@@ -7,7 +7,9 @@ use lacquer_disk::Loaded;
 use lacquer_storage::{BodyWriter, ChunkSizes, Full, Layout, Parts, Stevedore, Stored};
 
 use crate::alloc::Nuke;
-use crate::cache::{Awaited, Busy, Cache, Config};
+use crate::busy::{Awaited, Busy};
+use crate::cache::Cache;
+use crate::config::Config;
 use crate::disk::extent::{DiskBody, DiskExtent};
 use crate::disk::owner::CacheOwner;
 use crate::disk::search::DiskObject;

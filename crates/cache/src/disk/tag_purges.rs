@@ -1,6 +1,6 @@
 //! The purges by tags that are in progress. Such a purge reaches the objects on disks when it begins, and the objects in
 //! memory one after the other. An object in memory that it has not reached yet must not be written to a disk, where the
-//! purge would miss it.
+//! purge would miss it, and no new object may take its body.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +31,11 @@ impl TagPurges {
         on_disks();
         drop(counts);
         TagPurge { tags, purges: Arc::clone(&self.0) }
+    }
+
+    /// Returns whether a purge is in progress that concerns an object with these tags.
+    pub(crate) fn concern(&self, tags: &[Tag]) -> bool {
+        self.hold(tags).1
     }
 
     /// Prevents that a purge begins while the first value exists. Also returns whether one that is in progress concerns an

@@ -357,3 +357,25 @@ fn moved_objects_are_counted_once() {
     lurk(&w, EAGER);
     assert_eq!(get(&w, 2, ""), Outcome::Miss(None), "{} is banned", other.vxid());
 }
+
+/// The lurker skips an object that a lookup advances meanwhile, and the lookup may not have tested all bans.
+#[test]
+#[cfg_attr(miri, ignore = "takes hundreds of bans")]
+fn a_lookup_in_slices_during_a_pass_leaves_no_ban_untested() {
+    let w = World::new(None);
+    w.fill(1, 1e6, |s| s.head = b"Foo: bar");
+    (0..200).for_each(|i| ban(&w, &format!("obj.http.foo == {i}")));
+    ban(&w, "obj.http.foo == bar");
+    w.tick(0.01);
+    let mut has_begun = false;
+    let mut pace = |_: f64| {
+        if !std::mem::replace(&mut has_begun, true) {
+            assert_eq!(get_within(&w, 1, 1), Outcome::Unfinished);
+        }
+    };
+    w.cache.lurk(w.now.get(), EAGER, &mut pace, &mut |_| {});
+    assert!(has_begun);
+    assert_eq!(get(&w, 1, ""), Outcome::Miss(None));
+    lurk(&w, EAGER);
+    expect(&w, &[("bans", 1), ("n_object", 0)]);
+}

@@ -11,6 +11,7 @@ use lacquer_disk::{Blocks, Layout, Options, Phase, Running, Step, Store, Writer}
 use lacquer_storage::{Arena, UnusedFiles};
 
 use super::*;
+use crate::bans::LurkerParams;
 use crate::disk::{Disk, DiskObject, OpenDisks};
 use crate::locks::Mutex;
 use crate::slab::key_of;
@@ -549,4 +550,41 @@ fn an_object_that_is_hit_while_the_index_is_read_is_written_later() {
     assert!(hit(&w));
     w.settle();
     assert_eq!(w.store.objects(), 1);
+}
+
+/// The lurker does not visit objects that are on a disk alone.
+#[test]
+fn an_object_on_the_disk_stays_banned_after_the_lurker_has_tested_the_ban() {
+    let mut w = DiskWorld::new(&Memory::with_store(16 << 20));
+    let object = w.fetch(1);
+    w.settle();
+    w.evict(&object);
+    w.world.cache.ban(&["obj.http.foo", "==", "bar"], T0);
+    let eager = LurkerParams { sleep: 0.01, age: 0.0, batch: 8, cutoff: 0 };
+    for _ in 0..2 {
+        w.world.tick(1.0);
+        w.world.cache.lurk(w.world.now.get(), eager, &mut |_| {}, &mut |_| {});
+    }
+    let found = w.read(1).expect("it is on the disk");
+    assert!(w.publish_read(1, found));
+    assert_eq!(outcome(&w.world.lookup(1)), Outcome::Miss(None));
+}
+
+/// The bans of the disk are replaced by those in memory.
+#[test]
+fn bans_are_counted_once_after_a_restart() {
+    const SIZE: u64 = 16 << 20;
+    let memory = Memory::with_store(16 << 20);
+    let arena = UnusedFiles::new().and_then(|files| files.open(SIZE)).expect("memory");
+    let mut w = DiskWorld::over(&memory, Arc::clone(&arena));
+    w.fetch(1);
+    w.world.cache.ban(&["obj.http.foo", "==", "none"], T0);
+    w.world.cache.ban(&["req.http.foo", "==", "none"], T0);
+    w.settle();
+    let names = ["bans", "bans_completed", "bans_obj", "bans_req", "bans_persisted_bytes"];
+    let counts = |w: &DiskWorld| names.map(|name| w.world.stat(name));
+    let before = counts(&w);
+    let next = arena.copy_files().and_then(|files| files.open(SIZE)).expect("memory");
+    let w = DiskWorld::over(&memory, next);
+    assert_eq!(counts(&w), before, "{names:?}");
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use super::*;
-use crate::bans::LurkerParams;
+use crate::bans::{LurkerParams, Verdict};
 use crate::invalidation::{Hold, Ticket};
 use crate::locks::Mutex;
 
@@ -417,4 +417,59 @@ fn purges_are_in_progress_until_their_end() {
     assert!(earlier.have_ended());
     w.cache.ban(&["obj.status", "==", "200"], T0);
     assert!(w.cache.invalidations_so_far().have_ended());
+}
+
+/// Publishes an object with these tags that has the body of another one, which a 304 has confirmed.
+fn confirm(w: &World, key: u64, stale: &Object, tags: &[u64]) -> Option<Arc<Object>> {
+    let Lookup::Miss { busy, .. } = w.lookup_with(key, |a| a.always_miss = true) else {
+        unreachable!("always_miss misses");
+    };
+    let object = w.object(10.0, |_| {}, b"body");
+    let tags = words(tags).iter().map(|word| w.cache.tag(word)).collect();
+    busy.publish_confirmed(&object, tags, stale).ok().map(|_| object)
+}
+
+#[test]
+fn an_object_that_a_purge_in_steps_has_not_reached_is_not_replaced() {
+    let w = World::new(None);
+    let publish = |key| {
+        let Lookup::Miss { busy, .. } = w.lookup(key) else { unreachable!("it is not there yet") };
+        let object = w.object(10.0, |_| {}, b"body");
+        drop(busy.publish_tagged(&object, vec![w.cache.tag(b"tag1")]));
+        object
+    };
+    let objects: Vec<_> = (0..200).map(publish).collect();
+    let action = Action::PurgeTags { tags: words(&[1]), purge: Purge::Hard };
+    let event = Invalidation::new(action, w.now.get(), Reason::Tags, Source::Management);
+    let mut purging = w.cache.invalidate(event, Arrival::Local);
+    assert_eq!(purging.step(&w.cache, &|| true), None);
+    let mut left = 0;
+    for (key, object) in (0..).zip(&objects) {
+        left += usize::from(matches!(w.lookup(key), Lookup::Hit(_)));
+        assert!(confirm(&w, key, object, &[1]).is_none());
+        assert!(confirm(&w, key, object, &[2]).is_none(), "the origin has changed its tags");
+    }
+    assert_eq!(left, 136);
+    assert_eq!(purging.finish(&w.cache), 200);
+    assert!((0..200).all(|key| outcome(&w.lookup(key)) == Outcome::Miss(None)));
+    assert_eq!(w.cache.tag_stats().read(), [0; 3]);
+    let later = publish(1);
+    assert!(confirm(&w, 1, &later, &[1]).is_some(), "the purge has ended");
+}
+
+#[test]
+fn a_confirmed_object_is_tested_against_the_bans_after_the_check() {
+    let w = World::new(None);
+    let stale = w.fill(1, 10.0, |_| {});
+    let confirmed = confirm(&w, 1, &stale, &[]).expect("the object is there");
+    w.cache.kill(&stale);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Hit(confirmed.vxid()));
+    assert!(confirm(&w, 1, &stale, &[]).is_none(), "it has left the cache");
+    let request = Request("/1".to_owned(), String::new());
+    assert_eq!(w.cache.recheck(&confirmed, &request, &|| false), Verdict::Clear);
+    w.tick(1.0);
+    w.cache.ban(&["obj.http.foo", "==", "bar"], w.now.get());
+    assert!(confirm(&w, 1, &confirmed, &[]).is_some());
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));
+    assert_eq!(w.stat("bans_obj_killed"), 2);
 }

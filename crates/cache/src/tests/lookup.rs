@@ -5,6 +5,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::shard::DeferredWork;
+use crate::slab::key_of;
+use crate::waiter::WaitingList;
 
 #[test]
 fn an_object_is_fresh_then_in_grace_then_kept_then_expired() {
@@ -257,4 +260,92 @@ fn expiry_logs_as_varnish_does() {
     }
     assert!(log.contains(&format!("EXP_Removed x={x} t=4 h=0")), "{log}");
     assert!(log.contains(&format!("EXP_Expired x={} t=-1 h=0", x + 1)), "{log}");
+}
+
+/// A request leaves after its turn has come, and before it was woken.
+#[test]
+fn a_request_that_leaves_while_it_is_woken_wakes_others() {
+    let w = World::new(None);
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
+    let mut waiting = queue(&w, 5);
+    let (key, mut deferred) = (key_of(&digest(1)), DeferredWork::default());
+    w.cache.rush_some(&mut w.cache.shard(&key).lock(), &key, 1, &mut deferred);
+    drop(waiting.remove(0));
+    deferred.run();
+    let ready: Vec<_> = waiting.iter_mut().filter_map(is_ready).collect();
+    assert_eq!(ready.len(), 3);
+    drop((ready, busy));
+}
+
+#[test]
+fn requests_that_leave_the_waiting_list_are_neither_searched_for_nor_woken() {
+    let w = World::new(None);
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
+    let mut waiting = queue(&w, 200);
+    let key = key_of(&digest(1));
+    let entries = || w.cache.shard(&key).lock().waiting.get(&key).map_or(0, WaitingList::entries);
+    drop(waiting.drain(..100));
+    assert_eq!(entries(), 200);
+    drop(waiting.drain(..1));
+    assert_eq!(entries(), 99, "most of them had left");
+    drop(waiting.drain(..20));
+    assert_eq!(entries(), 99);
+    let mut deferred = DeferredWork::default();
+    w.cache.rush_some(&mut w.cache.shard(&key).lock(), &key, 2, &mut deferred);
+    deferred.run();
+    assert_eq!(w.stat("busy_wakeup"), 2);
+    let ready: Vec<_> = waiting.iter_mut().filter_map(is_ready).collect();
+    assert_eq!((ready.len(), entries()), (2, 77));
+    assert!(busy.is_awaited());
+    drop(waiting);
+    assert!(!busy.is_awaited());
+    assert_eq!(entries(), 0);
+}
+
+#[test]
+fn markers_of_requests_at_the_same_time_do_not_pile_up() {
+    let w = World::new(None);
+    w.fill(1, 100.0, |s| s.flags = flag::HFM);
+    let spec = || ObjectSpec { flags: flag::HFM, ..w.spec(100.0) };
+    for _ in 0..20 {
+        w.tick(0.1);
+        let busy = |_| match w.lookup(1) {
+            Lookup::HitMiss { busy, .. } => busy,
+            other => unreachable!("{other:?}"),
+        };
+        let mut fetches: Vec<_> = (0..4).map(busy).collect();
+        let streamed: Vec<_> = fetches
+            .drain(..2)
+            .map(|busy| {
+                let (object, writer) = w.begin(&spec());
+                busy.publish(&object);
+                (object, writer)
+            })
+            .collect();
+        for busy in fetches {
+            busy.publish(&w.object(100.0, |s| s.flags = flag::HFM, b"body"));
+        }
+        for (object, writer) in streamed {
+            w.cache.finish(object, writer);
+        }
+    }
+    assert_eq!(w.stat("n_objectcore"), 1);
+    // Markers of other variants stay.
+    for vary in [b"a", b"b"] {
+        w.fill(2, 100.0, |s| (s.flags, s.vary) = (flag::HFM, vary));
+    }
+    assert_eq!(w.stat("n_objectcore"), 3);
+}
+
+#[test]
+fn objects_expire_in_a_worker_that_has_run_for_years() {
+    let w = World::new(None);
+    for days in [500.0, 1500.0] {
+        w.tick(days * 86_400.0);
+        w.fill(1, 10.0, |_| {});
+        assert_eq!(w.expire(), w.now.get() + 10.0);
+        w.tick(11.0);
+        assert_eq!(w.expire(), f64::INFINITY);
+    }
+    assert_eq!((w.stat("n_expired"), w.stat("n_object")), (2, 0));
 }

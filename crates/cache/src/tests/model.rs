@@ -129,7 +129,7 @@ fn publish(w: &World, random: &mut Random, known: &mut Vec<Known>, key: u64, tok
         b"x",
     );
     token.publish(&object);
-    known.push(Known {
+    let new = Known {
         key,
         vxid: object.vxid(),
         origin: object.t_origin(),
@@ -138,5 +138,12 @@ fn publish(w: &World, random: &mut Random, known: &mut Vec<Known>, key: u64, tok
         keep: timers.keep.into(),
         vary,
         marker,
-    });
+    };
+    // A marker replaces those that no lookup finds any more.
+    let is_hidden = |k: &Known| {
+        let ends_before = k.origin + k.ttl <= new.origin + new.ttl && k.end() <= new.end();
+        k.key == key && k.vary == vary && k.marker != 0 && marker != 0 && new.ttl > 0.0 && ends_before
+    };
+    known.retain(|k| !is_hidden(k));
+    known.push(new);
 }

@@ -1,6 +1,7 @@
 //! A full storage: which objects are evicted and which are kept, and that all memory is freed in the end.
 
 use super::*;
+use crate::evicted::Evicted;
 
 #[test]
 fn the_oldest_object_without_a_hit_is_evicted() {
@@ -190,4 +191,16 @@ fn a_shared_body_costs_one_eviction() {
         assert!(matches!(w.lookup(key), Lookup::Miss { .. }));
     }
     drop(held);
+}
+
+/// The rounds that only clear marks do not reach all of them.
+#[test]
+#[cfg_attr(miri, ignore = "takes many objects")]
+fn one_of_very_many_objects_with_hits_is_evicted() {
+    let w = World::new(None);
+    for key in 0..160_000 {
+        w.fill(key, 1000.0, |_| {}).hit(1);
+    }
+    assert_eq!(w.cache.nuke_one(0, false, &mut |_| {}), Evicted::Object);
+    assert_eq!(w.stat("n_lru_nuked"), 1);
 }

@@ -127,7 +127,9 @@ async fn not_fresh(req: &mut Req, found: Lookup, predicted: &[u8]) -> Step {
             hit(req, object, busy).await
         }
         Lookup::Miss { busy, stale } => {
-            busy.predict_vary(predicted);
+            if predicted.len() > NO_VARIANT {
+                busy.predict_vary(predicted);
+            }
             Step::Miss { busy, stale }
         }
         Lookup::HitMiss { busy, marker, stale } => {

@@ -53,7 +53,6 @@ pub struct Expects {
 pub struct LookupRules {
     pub(super) ttl: f64,
     pub(super) grace: f64,
-    pub(super) max_age: f64,
     pub(super) always_miss: bool,
     pub(super) ignore_busy: bool,
     pub(super) ignore_vary: bool,
@@ -61,14 +60,7 @@ pub struct LookupRules {
 
 impl Default for LookupRules {
     fn default() -> LookupRules {
-        LookupRules {
-            ttl: -1.0,
-            grace: -1.0,
-            max_age: -1.0,
-            always_miss: false,
-            ignore_busy: false,
-            ignore_vary: false,
-        }
+        LookupRules { ttl: -1.0, grace: -1.0, always_miss: false, ignore_busy: false, ignore_vary: false }
     }
 }
 

@@ -66,8 +66,7 @@ pub fn get_real(req: &Req, var: Var) -> f64 {
     match var {
         Var::Now => req.task.now(),
         Var::ReqGrace => req.request.rules.grace,
-        Var::ReqTtl => req.request.rules.ttl,
-        Var::ReqMaxAge => req.request.rules.max_age,
+        Var::ReqTtl | Var::ReqMaxAge => req.request.rules.ttl,
         Var::ReqTime | Var::ReqTopTime => req.request.received,
         Var::RespTime => req.response.entered,
         Var::ObjAge | Var::ObjGrace | Var::ObjKeep | Var::ObjTime | Var::ObjTtl => {
@@ -186,9 +185,8 @@ pub fn set_real(req: &mut Req, var: Var, value: f64) -> HostResult<()> {
     // NaN becomes 0 too.
     let positive = if value > 0.0 { value } else { 0.0 };
     match (var, &mut req.pipe) {
-        (Var::ReqTtl, _) => req.request.rules.ttl = positive,
+        (Var::ReqTtl | Var::ReqMaxAge, _) => req.request.rules.ttl = positive,
         (Var::ReqGrace, _) => req.request.rules.grace = positive,
-        (Var::ReqMaxAge, _) => req.request.rules.max_age = positive,
         (Var::BereqConnectTimeout, Some(pipe)) => pipe.connect_timeout = Some(value),
         (Var::BereqTaskDeadline, Some(pipe)) => pipe.task_deadline = Some(value),
         _ if session::set_timeout(req.task.sess(), var, Some(value)) => {}
@@ -199,9 +197,8 @@ pub fn set_real(req: &mut Req, var: Var, value: f64) -> HostResult<()> {
 
 pub fn unset(req: &mut Req, var: Var) -> HostResult<()> {
     match (var, &mut req.pipe) {
-        (Var::ReqTtl, _) => req.request.rules.ttl = -1.0,
+        (Var::ReqTtl | Var::ReqMaxAge, _) => req.request.rules.ttl = -1.0,
         (Var::ReqGrace, _) => req.request.rules.grace = -1.0,
-        (Var::ReqMaxAge, _) => req.request.rules.max_age = -1.0,
         (Var::BereqConnectTimeout, Some(pipe)) => pipe.connect_timeout = None,
         (Var::BereqTaskDeadline, Some(pipe)) => pipe.task_deadline = None,
         _ if session::set_timeout(req.task.sess(), var, None) => {}

@@ -22,14 +22,15 @@ pub struct Abandonment {
     events: Rc<FetchEvents>,
     /// The response is not for the cache, so the fetch ends with its client.
     private: bool,
-    /// The private object, whose only reader may stop reading.
+    /// The object that is being stored, if it is private, so that its only reader may stop reading, or if the fetch is an
+    /// orphan.
     object: Option<Arc<Object>>,
 }
 
 impl Abandonment {
     fn is_due(&self) -> bool {
         (self.private && self.events.client_gone.get())
-            || self.events.is_evicted()
+            || self.events.is_evicted(self.object.as_deref())
             || self.object.as_ref().is_some_and(|object| object.is(flag::CANCEL))
     }
 
@@ -69,9 +70,12 @@ impl Abandonment {
 }
 
 impl FetchEvents {
-    /// Returns whether the fetch must end to make room for requests that have a client.
-    fn is_evicted(&self) -> bool {
-        self.orphan.borrow().as_ref().is_some_and(|orphan| orphan.is_evicted())
+    /// Returns whether the fetch must end to make room for requests that have a client. One whose object other requests have
+    /// found is no longer an orphan. `stored` is the object that is being stored, if any.
+    fn is_evicted(&self, stored: Option<&Object>) -> bool {
+        let mut orphan = self.orphan.borrow_mut();
+        orphan.take_if(|_| stored.is_some_and(|object| object.hits() > 0));
+        orphan.as_ref().is_some_and(|orphan| orphan.is_evicted())
     }
 }
 
@@ -90,17 +94,18 @@ impl Fetch {
 
     /// Returns the detector for a wait that starts now. `stored` is the object that is being stored, if any.
     pub(super) fn abandonment(&self, stored: Option<&Arc<Object>>) -> Abandonment {
-        Abandonment {
-            events: self.waiter.events.clone(),
-            private: self.is_private(stored),
-            object: stored.filter(|_| self.response.is_uncacheable).cloned(),
-        }
+        let events = self.waiter.events.clone();
+        // Nobody can find an object whose fetch becomes an orphan later.
+        let is_watched = self.response.is_uncacheable || events.orphan.borrow().is_some();
+        let object = stored.filter(|_| is_watched).cloned();
+        Abandonment { events, private: self.is_private(stored), object }
     }
 
     /// Returns whether the client is gone and nobody else needs the response, or whether the fetch was evicted.
     pub(super) fn is_abandoned(&self, stored: Option<&Arc<Object>>) -> bool {
         let events = &self.waiter.events;
-        events.is_evicted() || (events.client_gone.get() && self.is_private(stored))
+        events.is_evicted(stored.map(|object| &**object))
+            || (events.client_gone.get() && self.is_private(stored))
     }
 
     /// Closes the connection during the exchange, because nobody waits for the response.

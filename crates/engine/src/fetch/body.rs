@@ -18,12 +18,12 @@ use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_sources::clock;
 
-use super::Fetch;
-use super::completion::CutShort;
+use super::completion::{self, CutShort};
 use super::connection::OriginConnection;
 use super::draft::Draft;
 use super::object::Stored;
 use super::parts::Step;
+use super::{Fetch, gone};
 
 pub async fn fetch(f: &mut Fetch) -> Step {
     let Some(mut connection) = f.reclaim() else { return Step::Error };
@@ -59,7 +59,9 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     };
     if let Stored::Begun(draft) = &mut stored {
         draft.make_part(part.as_deref());
-        f.publish_early(draft);
+        if !f.publish_early(draft) {
+            return completion::repeat(f, connection, gone::PART_GONE);
+        }
     }
     let how = if f.attempt.do_stream { "stream" } else { "-" };
     let status = framing.status;
@@ -87,19 +89,27 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         }
         return broken(f, connection, &why);
     }
-    f.drop_completed_part();
-    if part.is_some() { f.complete_part(stored, connection) } else { complete_whole(f, stored, connection) }
+    complete(f, part.is_some(), stored, connection)
 }
 
 #[inline]
-fn complete_whole(f: &mut Fetch, stored: Stored, connection: OriginConnection) -> Step {
-    let step = f.complete(stored, connection);
-    if f.follows_rfc9111()
-        && let Step::Done(Some(object)) = &step
-    {
-        f.drop_parts_beside(object);
+fn complete(f: &mut Fetch, is_part: bool, stored: Stored, connection: OriginConnection) -> Step {
+    let completed =
+        if is_part { f.complete_part(stored, connection) } else { complete_whole(f, stored, connection) };
+    if completed.is_none() {
+        return completion::repeat(f, None, gone::PART_GONE);
     }
-    step
+    f.drop_completed_part();
+    Step::Done(completed)
+}
+
+#[inline]
+fn complete_whole(f: &mut Fetch, stored: Stored, connection: OriginConnection) -> Option<Arc<Object>> {
+    let completed = f.complete(stored, connection)?;
+    if f.follows_rfc9111() {
+        f.drop_parts_beside(&completed);
+    }
+    Some(completed)
 }
 
 /// Stores the head of the response, and its body if all of it arrived with the head.
@@ -157,7 +167,10 @@ impl Fetch {
     async fn store_part(&mut self, draft: &mut Draft, chain: &mut Chain) -> Result<(), String> {
         let Some(part) = self.completion.continued() else { return Ok(()) };
         let (mut at, end) = (0, self.continued_bytes());
-        while at < end && !self.is_cancelled(&draft.object) {
+        while at < end {
+            if self.is_cancelled(&draft.object) {
+                return self.skip_rest(draft);
+            }
             let Some(chunk) = part.chunk_at(at) else {
                 self.task.services().cache().fail(&part);
                 return Err(UNREADABLE.to_owned());
@@ -288,7 +301,7 @@ impl Fetch {
         self.end_body(connection, draft, status).await?;
         if self.is_cancelled(&draft.object) {
             // The filters may not have processed all input.
-            return Ok(());
+            return self.skip_rest(draft);
         }
         self.filter_and_store(draft, chain, &[], true).await
     }
@@ -376,7 +389,7 @@ impl Fetch {
             self.wait_for_reader(draft).await;
             if self.is_cancelled(&draft.object) {
                 // Nobody will read the body, so skip the rest of the filtering.
-                return Ok(());
+                return self.skip_rest(draft);
             }
         }
         Ok(())
@@ -440,10 +453,23 @@ impl Fetch {
 
     /// Stops the transfer of a body whose rest is not needed. Returns an error if the fetch itself is abandoned.
     fn stop(&mut self, connection: &mut OriginConnection, draft: &Draft) -> Result<(), String> {
+        connection.must_close(SessClose::RxBody);
+        self.skip_rest(draft).inspect(|()| self.note_abandoned())
+    }
+
+    /// Ends the storing of a body whose rest is not needed. It succeeds only if the one reader of the object has stopped: in
+    /// all other cases, later requests would take the stored bytes for the whole body.
+    fn skip_rest(&mut self, draft: &Draft) -> Result<(), String> {
+        if draft.object.is(flag::CANCEL) && !self.is_abandoned(Some(&draft.object)) {
+            return Ok(());
+        }
+        self.note_abandoned();
+        Err(String::new())
+    }
+
+    fn note_abandoned(&mut self) {
         self.task.log_mut().put(Tag::Debug, b"Fetch: Pass delivery abandoned");
         self.task.services().counters().fetch_abandoned.add(1);
-        connection.must_close(SessClose::RxBody);
-        if self.is_abandoned(Some(&draft.object)) { Err(String::new()) } else { Ok(()) }
     }
 }
 

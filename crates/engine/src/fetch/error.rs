@@ -34,7 +34,7 @@ pub async fn error(f: &mut Fetch) -> Step {
     f.product.stale_if_error = 0.0;
     f.response.body.clear();
     f.attempt.storage = f.attempt.storage.or_else(|| Some(f.storage_choice()));
-    f.attempt.was_304 = false;
+    (f.attempt.was_304, f.completion.is_rest) = (false, false);
     (f.attempt.gzipped, f.attempt.encoding_changed, f.attempt.has_esi) = (false, false, false);
     match f.vcl(Method::BackendError).await {
         Action::Deliver => {}
@@ -60,6 +60,6 @@ pub async fn error(f: &mut Fetch) -> Step {
     {
         f.task.services().cache().expel(&stale);
     }
-    let (object, _) = f.settle(Stored::Begun(draft));
+    let Some((object, _)) = f.settle(Stored::Begun(draft)) else { return Step::Fail };
     Step::Done(Some(object))
 }

@@ -14,7 +14,7 @@ use lacquer_shm::Tag;
 use super::connection::OriginConnection;
 use super::draft::{Draft, Moving};
 use super::ending::Ended;
-use super::parts::{Step, Target};
+use super::parts::Target;
 use super::{Fetch, transit};
 use crate::logged::names;
 use crate::task::TaskParts;
@@ -264,35 +264,57 @@ impl Fetch {
         lists.flat_map(lacquer_vmods::xkey::tags).map(|word| cache.tag(word)).collect()
     }
 
-    /// Publishes the object before its body is complete, if VCL allows it (`beresp.do_stream`).
-    pub fn publish_early(&mut self, draft: &mut Draft) {
+    /// Publishes the object before its body is complete, if VCL allows it (`beresp.do_stream`). Returns false if that is
+    /// refused, see `publish`.
+    pub fn publish_early(&mut self, draft: &mut Draft) -> bool {
         if self.attempt.do_stream {
-            draft.is_published = true;
-            drop(self.publish(&draft.object, Target::Streaming(draft.object.clone())));
+            let target = Target::Streaming(draft.object.clone());
+            draft.is_published = self.publish(&draft.object, target).is_some();
         }
+        draft.is_published == self.attempt.do_stream
     }
 
     /// Publishes the object: other requests may use it. `then` is the state of the destination from now on. Returns
-    /// the requests that waited for the object.
-    fn publish(&mut self, object: &Arc<Object>, then: Target) -> Awaited {
+    /// the requests that waited for the object. Returns `None`, and changes nothing, if the object contains the body of
+    /// another one that has left the cache.
+    fn publish(&mut self, object: &Arc<Object>, then: Target) -> Option<Awaited> {
         let awaited = match std::mem::replace(&mut self.product.target, then) {
-            Target::Cache(busy) => busy.publish_tagged(object, self.tags()),
+            Target::Cache(busy) => match self.source() {
+                None => busy.publish_tagged(object, self.tags()),
+                Some(source) => match busy.publish_confirmed(object, self.tags(), &source) {
+                    Ok(awaited) => awaited,
+                    Err(busy) => {
+                        self.product.target = Target::Cache(busy);
+                        return None;
+                    }
+                },
+            },
             _ => Awaited::default(),
         };
         self.announce(Some(object.clone()));
-        awaited
+        Some(awaited)
+    }
+
+    /// Returns the object whose body the new one contains: the one that a 304 confirms, or the part that is completed.
+    fn source(&self) -> Option<Arc<Object>> {
+        let confirmed = || self.product.stale.clone().filter(|_| self.attempt.was_304);
+        self.completion.continued().or_else(confirmed)
     }
 
     /// Completes an object whose body was received in full over the connection, and replaces the stale object. A
-    /// client that receives the object may cause the next fetch at once, so the connection is released before.
+    /// client that receives the object may cause the next fetch at once, so the connection is released before. Returns
+    /// `None` if the object contains the body of another one that has left the cache: it is dropped.
     #[inline]
-    pub fn complete(&mut self, stored: Stored, connection: OriginConnection) -> Step {
+    pub fn complete(&mut self, stored: Stored, connection: OriginConnection) -> Option<Arc<Object>> {
         let mut ended = self.end_origin(connection, None);
         self.drop_if_foreign(&ended, stored.object());
         if stored.is_published() {
             ended.release(self.task.services(), Some(stored.object()));
         }
-        let (object, awaited) = self.settle(stored);
+        let Some((object, awaited)) = self.settle(stored) else {
+            ended.release(self.task.services(), None);
+            return None;
+        };
         self.drop_if_foreign(&ended, &object);
         ended.release(self.task.services(), Some(&object));
         drop(awaited);
@@ -303,7 +325,7 @@ impl Fetch {
             log.write_fmt(Tag::ExpKill, lacquer_shm::Vxid::NONE, text);
             self.task.services().cache().supersede(&stale);
         }
-        Step::Done(Some(object))
+        Some(object)
     }
 
     /// Removes an object that may be the response to another request from the index. Called before and after it is
@@ -315,8 +337,8 @@ impl Fetch {
     }
 
     /// Completes the object, because no more bytes will be appended. Returns the object that the index contains from
-    /// now on, and the requests that waited for it.
-    pub fn settle(&mut self, stored: Stored) -> (Arc<Object>, Awaited) {
+    /// now on, and the requests that waited for it; `None` if `publish` refuses it.
+    pub fn settle(&mut self, stored: Stored) -> Option<(Arc<Object>, Awaited)> {
         let mut awaited = Awaited::default();
         let mut stored = stored;
         let is_storable = match &mut stored {
@@ -331,11 +353,11 @@ impl Fetch {
             }
             Stored::Begun(Draft { object, writer, is_published: false, .. }) => {
                 writer.finish();
-                awaited = self.publish(&object, Target::Delivered);
+                awaited = self.publish(&object, Target::Delivered)?;
                 object
             }
             Stored::Whole(object) => {
-                awaited = self.publish(&object, Target::Delivered);
+                awaited = self.publish(&object, Target::Delivered)?;
                 object
             }
         };
@@ -347,7 +369,7 @@ impl Fetch {
             // A part of the body is on a disk that takes no more. It serves those who have the object.
             self.task.services().cache().kill(&object);
         }
-        (object, awaited)
+        Some((object, awaited))
     }
 
     /// Ensures that bytes can be appended to the object, by eviction if necessary. Returns false if there is no room

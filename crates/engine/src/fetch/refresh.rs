@@ -44,7 +44,9 @@ pub async fn refresh(f: &mut Fetch, stale: Arc<Object>) -> Step {
     f.attempt.has_esi = stale.is(flag::ESIPROC);
     let Some(mut stored) = f.share(&stale) else { return template_failed(f, connection, "") };
     if let Stored::Begun(draft) = &mut stored {
-        f.publish_early(draft);
+        if !f.publish_early(draft) {
+            return gone::ask_again(f, connection, gone::GONE);
+        }
         if let Err(why) = copy(f, &connection, draft, &stale).await {
             return broken(f, connection, &stale, why, draft.is_published);
         }
@@ -52,7 +54,10 @@ pub async fn refresh(f: &mut Fetch, stale: Arc<Object>) -> Step {
             return gone::ask_again(f, connection, gone::GONE);
         }
     }
-    f.complete(stored, connection)
+    match f.complete(stored, connection) {
+        Some(object) => Step::Done(Some(object)),
+        None => gone::ask_again(f, None, gone::GONE),
+    }
 }
 
 /// Copies the stale body. Yields to other tasks periodically.

@@ -10,7 +10,7 @@ use super::Fetch;
 use super::connection::OriginConnection;
 use super::draft::Draft;
 use super::object::Stored;
-use super::parts::{Proof, Step};
+use super::parts::Proof;
 
 /// The most parts that a variant has.
 const MOST: usize = 8;
@@ -67,13 +67,13 @@ impl Fetch {
     }
 
     /// Completes an object that is a part. It does not replace a stale object, which has the whole body.
-    pub(super) fn complete_part(&mut self, stored: Stored, connection: OriginConnection) -> Step {
+    pub(super) fn complete_part(
+        &mut self,
+        stored: Stored,
+        connection: OriginConnection,
+    ) -> Option<Arc<Object>> {
         self.product.stale.take_if(|stale| !stale.is(flag::HFM));
-        let step = self.complete(stored, connection);
-        if let Step::Done(Some(object)) = &step {
-            self.tidy(object);
-        }
-        step
+        self.complete(stored, connection).inspect(|object| self.tidy(object))
     }
 
     /// Removes the parts of the same variant that are of no use beside a new one, and the oldest of too many.
