@@ -201,13 +201,15 @@ fn arenas_refuse_large_pages() {
         return eprintln!("skipped: this kernel has no large pages");
     }
     let _arena = Arena::anonymous(Some(3 << 20)).expect("memfd");
-    let maps = std::fs::read_to_string("/proc/self/smaps").expect("readable");
-    let flags: Vec<&str> = maps
-        .split("memfd:lacquer-arena")
-        .skip(1)
-        .filter_map(|map| map.lines().find(|line| line.starts_with("VmFlags:")))
-        .collect();
-    assert!(!flags.is_empty() && flags.iter().all(|flags| flags.contains(" nh")), "{flags:?}");
+    // Arenas of other tests are mapped a moment before the kernel is told.
+    let refuse = || {
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("readable");
+        let arenas = maps.split("memfd:lacquer-arena").skip(1);
+        let mut flags =
+            arenas.filter_map(|map| map.lines().find(|line| line.starts_with("VmFlags:"))).peekable();
+        flags.peek().is_some() && flags.all(|flags| flags.contains(" nh"))
+    };
+    assert!(lacquer_testing::until(refuse));
 }
 
 struct Unpark(Thread);
