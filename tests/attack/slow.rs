@@ -296,18 +296,16 @@ fn reads_nothing_of_many_streams(daemon: &Daemon) {
 fn steady_readers_get_the_whole_body() {
     const BODY: usize = 7_000_000;
     const STEP: usize = 100_000;
+    const WINDOW: u32 = 1 << 30;
     let _slot = shared_slot();
     let (_origin, daemon) = start(&["-s", "malloc,64M", "-p", "idle_send_timeout=1"]);
-    let read = || {
-        let mut slow = daemon.connect();
+    let read = |mut slow: TcpStream| {
         slow.set_read_timeout(Some(MAX_WAIT)).unwrap();
-        slow.write_all(format!("GET /{BODY} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes())
-            .unwrap();
         let (mut got, mut buffer) = (0, vec![0; STEP]);
-        loop {
+        while got <= BODY {
             thread::sleep(Duration::from_millis(150));
             let mut step = 0;
-            while step < STEP {
+            while step < STEP && got + step <= BODY {
                 match slow.read(&mut buffer[step..]) {
                     Ok(n @ 1..) => step += n,
                     _ => return got + step,
@@ -315,9 +313,17 @@ fn steady_readers_get_the_whole_body() {
             }
             got += step;
         }
+        got
     };
-    let got = read();
-    assert!(got > BODY, "{got} bytes with the head");
+    let mut one = daemon.connect();
+    one.write_all(format!("GET /{BODY} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+    let got = read(one);
+    assert!(got > BODY, "HTTP/1: {got} bytes with the head");
+    let mut two = H2Client::connect(daemon.address, &[(INITIAL_WINDOW_SIZE, WINDOW)]).unwrap();
+    two.send(kind::WINDOW_UPDATE, 0, 0, &WINDOW.to_be_bytes()).unwrap();
+    two.get(&format!("/{BODY}")).unwrap();
+    let got = read(two.socket().unwrap());
+    assert!(got > BODY, "HTTP/2: {got} bytes with the head");
     assert!(!daemon.log_has("Hit idle_send_timeout"));
 }
 

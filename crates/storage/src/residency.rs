@@ -391,7 +391,7 @@ mod tests {
         }
         let loaded = residency.loaded.lock();
         assert!(loaded.awaited.is_empty() && loaded.deliveries.is_empty());
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(cfg!(miri) || begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -260,7 +260,7 @@ impl Peer {
                 let _ = self.socket.shutdown(std::net::Shutdown::Both);
             }
             // The connection stays open, and nothing more happens on it.
-            "/mute" => thread::sleep(Duration::from_secs(60)),
+            "/mute" => thread::sleep(Duration::from_mins(1)),
             "/interim-drop" => {
                 self.send(&head(id, "103", &[("link", "x")]));
                 drop(self.socket.shutdown(std::net::Shutdown::Both));
