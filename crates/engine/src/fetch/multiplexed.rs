@@ -135,8 +135,13 @@ async fn connect(
                 // Attempts that fail have one limit together. Each connection that was opened is of use to others.
                 let by = *until
                     .get_or_insert_with(|| Instant::now() + clock::seconds(clock::limit(limits.connect)));
-                if within(by, opened.wait()).await? {
-                    (fresh, until) = (false, None);
+                match within(by, opened.wait()).await {
+                    Ok(true) => (fresh, until) = (false, None),
+                    Ok(false) => {}
+                    Err(late) => {
+                        let stream = opened.stream(&is_over).ok_or(late)?;
+                        return Ok(OriginConnection::of_stream(services, stream, slot));
+                    }
                 }
             }
         }

@@ -67,6 +67,21 @@ impl Server {
     }
 }
 
+/// The bytes to be sent.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub bytes: Vec<u8>,
+    /// The number of bytes that were sent before.
+    sent: u64,
+}
+
+impl Output {
+    /// Returns the number of bytes before the next one.
+    fn position(&self) -> u64 {
+        self.sent + self.bytes.len() as u64
+    }
+}
+
 /// A connection to a server.
 #[derive(Debug)]
 pub struct Connection {
@@ -80,7 +95,7 @@ pub struct Connection {
     pub(super) block: Option<Block>,
     /// The number of frames without use since the last useful one.
     pub(super) useless: u32,
-    pub(super) out: Vec<u8>,
+    pub(super) out: Output,
     /// The streams that have changed since the last call of `take_changed`.
     pub(super) changed: Vec<u32>,
     pub(super) end: Option<Failure>,
@@ -113,7 +128,7 @@ impl Connection {
             receive: ReceiveWindow::new(CONNECTION_WINDOW),
             block: None,
             useless: 0,
-            out,
+            out: Output { bytes: out, sent: 0 },
             changed: Vec::new(),
             end: None,
         }
@@ -126,7 +141,7 @@ impl Connection {
     pub fn has_room_for(&self, reserved: u32) -> bool {
         let has_room = |streams: usize| streams as u64 + u64::from(reserved) < u64::from(self.most_streams());
         let has_stream = has_room(self.streams.len()) || has_room(self.used_streams().count());
-        self.is_open() && has_stream && self.out.len() < MAX_OUTPUT
+        self.is_open() && has_stream && !self.is_clogged()
     }
 
     /// Returns the streams whose responses are not released. The others only lack their ends.
@@ -170,19 +185,20 @@ impl Connection {
 
     /// Returns the bytes to be sent.
     pub fn output(&self) -> &[u8] {
-        &self.out
+        &self.out.bytes
     }
 
     /// Returns whether so many bytes wait that nothing should be received, because replies would add more.
     pub fn is_clogged(&self) -> bool {
-        self.out.len() > 2 * MAX_OUTPUT
+        self.out.bytes.len() > 2 * MAX_OUTPUT
     }
 
     /// Removes bytes that were sent.
     pub fn sent(&mut self, n: usize) {
-        let was_full = self.out.len() >= MAX_OUTPUT;
-        self.out.drain(..n);
-        if was_full && self.out.len() < MAX_OUTPUT {
+        let was_full = self.out.bytes.len() >= MAX_OUTPUT;
+        self.out.bytes.drain(..n);
+        self.out.sent += n as u64;
+        if was_full && self.out.bytes.len() < MAX_OUTPUT {
             self.wake_senders();
         }
     }
@@ -201,11 +217,13 @@ impl Connection {
         let mut block = Vec::with_capacity(512);
         self.server.begin_block(&mut block);
         request.write(&mut block)?;
+        let begins = self.out.position();
         if !self.write_block(id, &block, request.ends) {
             return Err(Refused("the head is longer than the origin accepts"));
         }
         let window = self.server.settings.initial_window_size;
-        self.streams.insert(id, Stream::new(window, WINDOW, request.is_head(), request.ends));
+        let stream = Stream::new(window, WINDOW, request.is_head(), request.ends);
+        self.streams.insert(id, Stream { begins, ..stream });
         self.next += 2;
         Ok(id)
     }
@@ -227,7 +245,7 @@ impl Connection {
         }
         server.empties_table = false;
         let max = (server.settings.max_frame_size as usize).min(MAX_FRAME as usize);
-        frame::write_headers(&mut self.out, id, ends, max, |out| out.extend_from_slice(block));
+        frame::write_headers(&mut self.out.bytes, id, ends, max, |out| out.extend_from_slice(block));
         true
     }
 
@@ -241,7 +259,7 @@ impl Connection {
         if stream.is_sent {
             return Err(Failure::Closed);
         }
-        let room = MAX_OUTPUT.saturating_sub(self.out.len());
+        let room = MAX_OUTPUT.saturating_sub(self.out.bytes.len());
         let n = bytes.len().min(room).min(stream.send.available()).min(self.send.available());
         stream.send.charge(n);
         self.send.charge(n);
@@ -251,8 +269,8 @@ impl Connection {
         }
         let max = self.server.settings.max_frame_size.min(MAX_FRAME) as usize;
         for piece in bytes[..n].chunks(max) {
-            self.out.extend_from_slice(&FrameHeader::new(Kind::Data, 0, id, piece.len()).bytes());
-            self.out.extend_from_slice(piece);
+            self.out.bytes.extend_from_slice(&FrameHeader::new(Kind::Data, 0, id, piece.len()).bytes());
+            self.out.bytes.extend_from_slice(piece);
         }
         Ok(n)
     }
@@ -274,7 +292,7 @@ impl Connection {
         }
         let is_trailed = !block.is_empty() && self.write_block(id, &block, true);
         if !is_trailed {
-            self.out.extend_from_slice(&FrameHeader::new(Kind::Data, flag::END_STREAM, id, 0).bytes());
+            self.out.bytes.extend_from_slice(&FrameHeader::new(Kind::Data, flag::END_STREAM, id, 0).bytes());
         }
         Ok(is_trailed || trailers.is_empty())
     }
@@ -286,7 +304,7 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(&id) else { return Received::Failed(Failure::Closed) };
         let received = stream.read(out);
         if let Some(credit) = stream.credit(WINDOW) {
-            frame::window_update(&mut self.out, id, credit);
+            frame::window_update(&mut self.out.bytes, id, credit);
         }
         received
     }
@@ -305,7 +323,7 @@ impl Connection {
     pub fn is_writable(&self, id: u32) -> bool {
         let Some(stream) = self.streams.get(&id) else { return true };
         let has_window = stream.send.available() > 0 && self.send.available() > 0;
-        stream.failure.is_some() || stream.is_sent || (has_window && self.out.len() < MAX_OUTPUT)
+        stream.failure.is_some() || stream.is_sent || (has_window && self.out.bytes.len() < MAX_OUTPUT)
     }
 
     /// Returns the failure of a stream that was not complete.
@@ -348,7 +366,7 @@ impl Connection {
 
     /// Resets a stream.
     pub(super) fn reset(&mut self, id: u32, reason: Reason, failure: Failure) {
-        frame::rst_stream(&mut self.out, id, reason.code());
+        frame::rst_stream(&mut self.out.bytes, id, reason.code());
         self.fail_stream(id, failure);
     }
 
@@ -376,20 +394,28 @@ impl Connection {
 
     /// Ends the connection because of a fault of the server, which is told.
     pub(super) fn fail(&mut self, fault: &Fault) {
-        frame::goaway(&mut self.out, 0, fault.error.code());
+        frame::goaway(&mut self.out.bytes, 0, fault.error.code());
         let text = fault.note.as_ref().map_or(fault.error.text(), |note| &note.text);
         self.close_with(Failure::Connection(text.into()));
     }
 
     /// Ends the connection because the server has closed it, or it has failed.
     pub fn closed(&mut self) {
+        if self.end.is_none() {
+            let sent = self.out.sent;
+            for stream in self.streams.values_mut().filter(|stream| stream.begins >= sent) {
+                stream.fail(Failure::Unprocessed("the origin has closed the connection before it was sent"));
+            }
+            // Those are repeated elsewhere, and none of their bytes may follow.
+            self.out.bytes.clear();
+        }
         self.close_with(Failure::Closed);
     }
 
     /// Ends a connection that is not needed any more. The server is told.
     pub fn finish(&mut self) {
         if self.end.is_none() {
-            frame::goaway(&mut self.out, 0, Reason::NoError.code());
+            frame::goaway(&mut self.out.bytes, 0, Reason::NoError.code());
             self.close_with(Failure::Closed);
         }
     }
@@ -435,7 +461,7 @@ impl Connection {
         let low = CONNECTION_WINDOW / 2;
         let credit = self.receive.refill_within(low, CONNECTION_WINDOW, CONNECTION_WINDOW);
         if credit > 0 {
-            frame::window_update(&mut self.out, 0, credit);
+            frame::window_update(&mut self.out.bytes, 0, credit);
         }
         Ok(())
     }

@@ -87,7 +87,7 @@ impl Connection {
             Frame::RstStream { code } => self.rst_stream(header.stream, code),
             Frame::Settings { entries } => self.settings(entries),
             Frame::Ping { opaque } => {
-                frame::ping_ack(&mut self.out, opaque);
+                frame::ping_ack(&mut self.out.bytes, opaque);
                 self.charge_useless()
             }
             Frame::GoAway { last_stream, .. } => self.goaway(last_stream),
@@ -273,7 +273,7 @@ impl Connection {
             }
         }
         self.server.has_announced = true;
-        frame::settings_ack(&mut self.out);
+        frame::settings_ack(&mut self.out.bytes);
         Ok(())
     }
 

@@ -34,6 +34,8 @@ pub struct Stream {
     pub receive: ReceiveWindow,
     /// No more of the request can be sent: it was sent, or the server has refused the rest.
     pub is_sent: bool,
+    /// The number of bytes of the connection before its request.
+    pub begins: u64,
     /// Nobody reads the response any more.
     pub is_released: bool,
     pub is_head_request: bool,
@@ -79,6 +81,7 @@ impl Stream {
             send: SendWindow::new(send),
             receive: ReceiveWindow::new(receive),
             is_sent,
+            begins: 0,
             is_released: false,
             is_head_request,
             progress: Progress::Nothing,

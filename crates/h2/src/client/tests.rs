@@ -232,6 +232,7 @@ fn waiting_output_is_bounded() {
         sent += n;
     }
     assert!(sent <= 1 << 16 && pair.connection.output().len() < 70_000);
+    assert!(pair.connection.has_room_for(0), "other requests follow the upload");
     pair.connection.take_changed();
     pair.sent();
     assert_eq!(pair.connection.take_changed(), [id], "there is room again");
@@ -422,6 +423,7 @@ fn streams_beyond_a_goaway_may_be_repeated() {
 fn resets_have_their_reasons() {
     let mut pair = Pair::new();
     let ids = [(); 4].map(|()| pair.request("POST", false));
+    pair.sent();
     pair.receive(&raw(Kind::RstStream, 0, ids[0], &[0, 0, 0, 7]));
     pair.receive(&raw(Kind::RstStream, 0, ids[1], &[0, 0, 0, 2]));
     assert!(pair.fails_with(ids[0]).is_unprocessed());
@@ -433,6 +435,18 @@ fn resets_have_their_reasons() {
     assert!(pair.connection.send_body(ids[2], b"x").is_err());
     pair.connection.closed();
     assert_eq!(pair.fails_with(ids[3]), Failure::Closed);
+}
+
+#[test]
+fn a_request_that_was_not_sent_before_the_server_closed_is_unprocessed() {
+    let mut pair = Pair::new();
+    let sent = pair.request("POST", true);
+    pair.sent();
+    let waiting = pair.request("POST", true);
+    pair.connection.closed();
+    assert!(pair.connection.output().is_empty());
+    assert_eq!(pair.fails_with(sent), Failure::Closed);
+    assert!(pair.fails_with(waiting).is_unprocessed());
 }
 
 #[test]
@@ -492,7 +506,7 @@ fn requests_to_a_server_that_does_not_read_are_bounded() {
     });
     let opened = opened.count();
     assert!((500..100_000).contains(&opened), "{opened}");
-    assert!(pair.connection.output().len() < 70_000);
+    assert!(pair.connection.output().len() < 140_000);
     pair.sent();
     assert!(pair.connection.has_room_for(0), "it reads again");
 }

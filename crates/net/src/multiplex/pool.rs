@@ -60,7 +60,7 @@ impl Connections {
         if entry.http1_until.get().is_some_and(|until| Instant::now() < until) {
             return Place::Http1;
         }
-        let stream = if fresh { None } else { entry.reserve(is_over) };
+        let stream = if fresh { None } else { entry.reserve(is_over, true) };
         match stream {
             Some(stream) => Place::Stream(stream),
             None if entry.is_opening.replace(true) => Place::Wait(Opened(entry)),
@@ -86,11 +86,12 @@ impl Entry {
         !connections.is_empty()
     }
 
-    /// Reserves a stream on the first connection that has room.
-    fn reserve(&self, is_over: &dyn Fn(u32, f64) -> bool) -> Option<Arc<Stream>> {
+    /// Reserves a stream on the first connection that has room, if `needs_shared` of those that are shared.
+    fn reserve(&self, is_over: &dyn Fn(u32, f64) -> bool, needs_shared: bool) -> Option<Arc<Stream>> {
         self.has_connections();
         let connections = self.connections.borrow();
-        let usable = connections.iter().filter_map(Weak::upgrade).filter(|open| open.is_usable(is_over));
+        let open = connections.iter().filter_map(Weak::upgrade);
+        let usable = open.filter(|open| open.is_usable(is_over, needs_shared));
         usable.into_iter().find_map(|open| Stream::reserve(&open))
     }
 }
@@ -126,11 +127,16 @@ impl Drop for Opening {
 
 impl Opened {
     /// Waits for the end. Returns whether a connection was opened since the call.
-    pub async fn wait(self) -> bool {
+    pub async fn wait(&self) -> bool {
         let (changed, before) = (self.0.changed.notified(), self.0.count.get());
         if self.0.is_opening.get() {
             changed.await;
         }
         self.0.count.get() != before
+    }
+
+    /// Reserves a stream of a connection that is open, although its origin has not announced its settings in time.
+    pub fn stream(&self, is_over: &dyn Fn(u32, f64) -> bool) -> Option<Arc<Stream>> {
+        self.0.reserve(is_over, false)
     }
 }

@@ -77,9 +77,9 @@ impl Multiplexed {
         &self.facts
     }
 
-    /// Returns whether further requests may get streams. None do once `is_over` holds for the number of streams and the
+    /// Returns whether further requests may get streams, if `needs_shared` only of a shared connection. None do once `is_over` holds for the number of streams and the
     /// age of the connection.
-    pub(super) fn is_usable(&self, is_over: &dyn Fn(u32, f64) -> bool) -> bool {
+    pub(super) fn is_usable(&self, is_over: &dyn Fn(u32, f64) -> bool, needs_shared: bool) -> bool {
         let state = self.state();
         let opened = state.protocol.opened().saturating_add(state.reserved);
         if !state.is_left && is_over(opened, self.facts.age(clock::real())) {
@@ -87,7 +87,7 @@ impl Multiplexed {
             self.leave();
             return false;
         }
-        state.is_shared && !state.is_left
+        (state.is_shared || !needs_shared) && !state.is_left
     }
 
     /// Opens no further streams, and ends the connection after the last one.
