@@ -136,7 +136,10 @@ impl Jail {
         if let Some(ids) = &jail.ids {
             // Root's supplementary groups would remain after the change of user.
             let groups: Vec<Gid> = ids.manager.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
-            let _ = set_thread_groups(&groups);
+            if set_thread_groups(&groups).is_err() {
+                // A user namespace may lack some of them.
+                let _ = set_thread_groups(&[Gid::from_raw(ids.manager.gid)]);
+            }
         }
         jail.lower().map_err(|error| Fault::plain(format!("Cannot give up root: {error}. {REMEDY}")))?;
         Ok(jail)

@@ -64,7 +64,11 @@ pub fn path(argument: Option<&str>) -> PathBuf {
     Path::new(STATE_DIR).join(argument.filter(|a| !a.is_empty()).unwrap_or(DEFAULT_NAME))
 }
 
-fn refuse<T>(complain: &Complain, text: &str) -> Outcome<T> {
+fn refuse<T>(complain: &Complain, owner: Owner, text: &str) -> Outcome<T> {
+    if owner == Owner::Trusted {
+        // The caller tries again and again, and reports it once.
+        return Err(Fault::plain(text.trim_end()));
+    }
     complain.report(Level::Error, text);
     Err(Fault::silent(2))
 }
@@ -108,7 +112,7 @@ pub fn make(path: &Path, owner: Owner, jail: &Jail, complain: &Complain) -> Outc
     match fs::DirBuilder::new().mode(0o755).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             let text = format!("Cannot create working directory '{shown}': {}\n", os_error_text(&error));
-            return refuse(complain, &text);
+            return refuse(complain, owner, &text);
         }
         _ => {}
     }
@@ -116,7 +120,7 @@ pub fn make(path: &Path, owner: Owner, jail: &Jail, complain: &Complain) -> Outc
         Ok(directory) => directory,
         Err(error) => {
             let text = format!("Cannot change to working directory '{shown}': {}\n", os_error_text(&error));
-            return refuse(complain, &text);
+            return refuse(complain, owner, &text);
         }
     };
     if let Some(manager) = jail.manager()
@@ -124,7 +128,7 @@ pub fn make(path: &Path, owner: Owner, jail: &Jail, complain: &Complain) -> Outc
     {
         let error = os_error_text(&error.into());
         let text = format!("Cannot change group of working directory '{shown}': {error}");
-        return refuse(complain, &text);
+        return refuse(complain, owner, &text);
     }
     Ok(directory)
 }
@@ -133,7 +137,7 @@ pub fn make(path: &Path, owner: Owner, jail: &Jail, complain: &Complain) -> Outc
 pub fn enter(path: &Path, owner: Owner, jail: &Jail, complain: &Complain) -> Outcome<()> {
     let directory = make(path, owner, jail, complain)?;
     let shown = path.display();
-    let refuse = |text: String| refuse(complain, &text);
+    let refuse = |text: String| refuse(complain, owner, &text);
     let _root = jail.raise();
     if let Err(error) = rustix::process::fchdir(&directory) {
         let error = os_error_text(&error.into());

@@ -118,12 +118,12 @@ pub fn error_text(errno: i32) -> String {
 
 /// Changes the user, the group and the supplementary groups permanently.
 pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<(), String> {
-    // SAFETY: plain system calls; the only pointer is that of the list of groups, which has the given length.
-    let failed = unsafe {
-        libc::setgroups(groups.len(), groups.as_ptr()) != 0
-            || libc::setgid(gid) != 0
-            || libc::setuid(uid) != 0
-    };
+    // SAFETY: the pointer is that of the list, which has the given length.
+    let set_groups = |groups: &[u32]| unsafe { libc::setgroups(groups.len(), groups.as_ptr()) } == 0;
+    // A user namespace may lack some of the groups.
+    let has_groups = set_groups(groups) || set_groups(&[gid]);
+    // SAFETY: no pointers.
+    let failed = !has_groups || unsafe { libc::setgid(gid) != 0 || libc::setuid(uid) != 0 };
     if failed { Err(format!("cannot become uid {uid}, gid {gid}")) } else { Ok(()) }
 }
 
