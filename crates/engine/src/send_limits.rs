@@ -19,8 +19,10 @@ pub struct SendLimits {
     pub disconnect: DisconnectPolicy,
 }
 
-/// The time between two looks at the send buffer of a socket that is full.
+/// The least time between two looks at the send buffer of a socket that is full.
 pub const LOOK: Duration = Duration::from_millis(250);
+/// The number of looks until a limit.
+pub const LOOKS: u32 = 8;
 
 /// The send buffer of a full socket. The system reports room only once a third of the buffer is free, which takes longer
 /// than a limit if the client is slow. Meanwhile, fewer bytes in the buffer show that the client takes some.

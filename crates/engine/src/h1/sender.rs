@@ -15,7 +15,7 @@ use lacquer_net::{ClientSocket, FilePart, PeerState, advance};
 use lacquer_sources::clock::{self, Instant};
 use lacquer_storage::FileRange;
 
-use crate::send_limits::{LOOK, SendBuffer, SendLimits};
+use crate::send_limits::{LOOK, LOOKS, SendBuffer, SendLimits};
 use crate::trailers::Trailers;
 
 enum BodyFrame {
@@ -149,8 +149,9 @@ impl Sender {
         let (tx, mut progress) = (self.tx.clone(), pin!(progress));
         let (mut most, mut limit) = self.longest_wait();
         let mut buffer = SendBuffer::default();
+        let look = (most / LOOKS).max(LOOK);
         loop {
-            let step = most.min(LOOK);
+            let step = most.min(look);
             if let Ok(done) = tokio::time::timeout(step, progress.as_mut()).await {
                 return done;
             }

@@ -16,7 +16,7 @@ use tokio::sync::MutexGuard;
 use super::conn::Conn;
 use super::data_frames::DataFrames;
 use super::output::{Flush, Gathered};
-use crate::send_limits::{LOOK, SendBuffer, StreamLimits};
+use crate::send_limits::{LOOK, LOOKS, SendBuffer, StreamLimits};
 
 /// The number of gathered bytes above which streams wait before they add more.
 const GATHERED_MAX: usize = 64 * 1024;
@@ -303,8 +303,9 @@ impl Conn {
         let mut progress = pin!(progress);
         let (mut until, mut limit) = limits.longest_wait();
         let mut buffer = SendBuffer::default();
+        let look = (until.saturating_duration_since(Instant::now()) / LOOKS).max(LOOK);
         loop {
-            let step = until.min(Instant::now() + LOOK);
+            let step = until.min(Instant::now() + look);
             if let Ok(done) = tokio::time::timeout_at(step, progress.as_mut()).await {
                 return Ok(done?);
             }
