@@ -335,7 +335,8 @@ impl Cache {
     /// Removes the objects from memory that a complete one replaces, as the stores have done: when it has left memory, they
     /// would be found before it, and be written again by the next process.
     fn drop_replaced(&self, shard: &mut Shard, slot: u32, object: &Object, deferred: &mut DeferredWork) {
-        if object.is_keepable() && self.disks.is_behind(object.stevedore()) {
+        let is_found = object.timers().ttl > 0.0 && object.is_keepable();
+        if is_found && self.disks.is_behind(object.stevedore()) {
             for older in shard.replaced_by(slot, object, &*self.bans.heads) {
                 self.remove(shard, older, deferred);
                 bump(&self.counters.n_superseded);

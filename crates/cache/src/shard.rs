@@ -210,7 +210,8 @@ impl Shard {
         }
     }
 
-    /// Returns the slots of the older objects of its key that the object in a slot replaces. Parts wait for others.
+    /// Returns the slots of the older objects of its key that the object in a slot replaces: no request finds them while it
+    /// exists. Parts wait for others.
     pub(crate) fn replaced_by(&self, slot: u32, object: &Object, heads: &dyn HeadReader) -> Vec<u32> {
         let following = |&at: &u32| Some(self.slab.get(at).next).filter(|&next| next != NONE);
         let mut older = std::iter::successors(following(&slot), following).peekable();
@@ -218,7 +219,8 @@ impl Shard {
             return Vec::new();
         }
         let rivals = Rivals::of(object, heads);
-        let is_replaced = |old: &Object| !old.is(flag::PART) && rivals.contain(old);
+        let is_replaced =
+            |old: &Object| !old.is(flag::PART) && old.expires() <= object.expires() && rivals.contain(old);
         older.filter(|&at| self.slab.get(at).object.as_deref().is_some_and(is_replaced)).collect()
     }
 

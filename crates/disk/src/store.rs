@@ -522,13 +522,15 @@ impl Store {
         if state.phase.is_out() {
             return;
         }
+        let was_reading = state.phase == Phase::Recovering;
         state.phase = Phase::Retired;
         self.health.is_known.store(true, Ordering::Relaxed);
+        self.health.is_crowded.store(false, Ordering::Relaxed);
         let dropped = state.queue.clear();
         self.index.sweep(|_| true);
         // Records that had no room before the index was read are lost, so their purges and bans are not answered.
-        let pending =
-            if state.pending.count > 0 { Pending::default() } else { std::mem::take(&mut state.pending) };
+        let is_lost = was_reading && state.pending.count > 0;
+        let pending = if is_lost { Pending::default() } else { std::mem::take(&mut state.pending) };
         drop(state);
         // Their holds wake tasks.
         drop((dropped, pending));
@@ -547,6 +549,7 @@ impl Store {
             }
             Phase::Recovering | Phase::Working => state.phase = Phase::Failing,
         }
+        self.health.is_crowded.store(false, Ordering::Relaxed);
         let dropped = state.queue.clear();
         self.index.sweep(|_| true);
         drop(state);

@@ -24,7 +24,7 @@ impl Cache {
         object: &Arc<Object>,
         deferred: &mut DeferredWork,
     ) {
-        if self.disks.is_crowded(object.stevedore()) {
+        if self.disks.is_crowded(key, object.stevedore()) {
             return;
         }
         let may_be_stored = object.is(flag::MAY_BE_STORED);

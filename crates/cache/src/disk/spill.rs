@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lacquer_disk::{Meta, PartSource, PartStream};
+use lacquer_disk::{Meta, PartSource, PartStream, Store};
 use lacquer_storage::{BodyWriter, Stevedore, Transfer};
 
 use crate::cache::Cache;
@@ -41,6 +41,12 @@ pub struct Spill {
     is_finished: bool,
 }
 
+/// Returns whether a body may leave memory for a store: it is not too long, and later requests find it.
+fn may_move(store: &Store, object: &Object, writer: &BodyWriter) -> bool {
+    let fits = writer.expected().is_none_or(|length| length <= store.longest_body());
+    fits && !object.is(flag::PART | flag::FAILED)
+}
+
 impl Cache {
     /// Returns the length from which on the body of a new object moves to a disk while it is fetched. `u64::MAX` if it
     /// stays in memory.
@@ -58,10 +64,11 @@ impl Cache {
         if from < u64::MAX && expected.is_none_or(|length| length > from) { PIECE } else { usize::MAX }
     }
 
-    /// Returns whether the body of an object cannot move to its disk yet, because the index is being read.
-    pub fn is_reading_index(&self, digest: &Digest, object: &Object) -> bool {
+    /// Returns whether the body of an object cannot move to its disk yet, only because the index is being read.
+    pub fn is_reading_index(&self, digest: &Digest, object: &Object, writer: &BodyWriter) -> bool {
         let index = self.disks.store_for(&key_of(digest), object.stevedore());
-        index.and_then(|index| self.disks.get(index)).is_some_and(|it| it.store().is_reading_index())
+        let disk = index.and_then(|index| self.disks.get(index));
+        disk.is_some_and(|disk| disk.store().is_reading_index() && may_move(disk.store(), object, writer))
     }
 
     /// Begins to move the body of an object to a disk. Returns `None` if it stays in memory: it is too long for the disk,
@@ -71,8 +78,7 @@ impl Cache {
         let index = self.disks.store_for(&key, object.stevedore())?;
         let disk = self.disks.get(index)?;
         let (store, stevedore) = (disk.store(), self.stevedores.get(usize::from(object.stevedore()))?);
-        let is_too_long = writer.expected().is_some_and(|length| length > store.longest_body());
-        if is_too_long || object.is(flag::PART | flag::FAILED) {
+        if !may_move(store, object, writer) {
             return None;
         }
         let memory = stevedore.limit()?;

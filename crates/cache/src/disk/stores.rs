@@ -195,9 +195,9 @@ impl Disks {
         self.stores.iter().position(|disk| disk.store().has_similar(&meta))
     }
 
-    /// Returns whether a store behind the memory of a storage refuses objects, because too many wait. Cheap.
-    pub(crate) fn is_crowded(&self, stevedore: u8) -> bool {
-        self.stores.iter().any(|disk| disk.stevedore == stevedore && disk.store().is_crowded())
+    /// Returns whether the store for a key refuses objects, because too many wait. Takes no lock of a store.
+    pub(crate) fn is_crowded(&self, key: &Key, stevedore: u8) -> bool {
+        self.store_for(key, stevedore).is_some_and(|index| self.stores[index].store().is_crowded())
     }
 
     /// Returns whether the memory of a storage is in front of a disk.

@@ -6,6 +6,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use lacquer_disk::Phase;
+use lacquer_storage::UnusedFiles;
 
 use super::disks::{DiskWorld, Memory};
 use super::*;
@@ -142,4 +143,23 @@ fn objects_whose_bodies_are_on_a_disk_that_does_not_respond_are_misses() {
     assert_eq!(w.store.phase(), Phase::Failed);
     assert_eq!([0, 1, 2, 10].map(is_hit), [false, false, false, true]);
     assert!(object.is(flag::DYING) && !in_memory.is(flag::DYING), "the memory of their heads is free");
+}
+
+/// The bans of the disk are replaced by those in memory.
+#[test]
+fn bans_are_counted_once_after_a_restart() {
+    const SIZE: u64 = 16 << 20;
+    let memory = Memory::with_store(16 << 20);
+    let arena = UnusedFiles::new().and_then(|files| files.open(SIZE)).expect("memory");
+    let mut w = DiskWorld::over(&memory, Arc::clone(&arena));
+    w.fetch(1);
+    w.world.cache.ban(&["obj.http.foo", "==", "none"], T0);
+    w.world.cache.ban(&["req.http.foo", "==", "none"], T0);
+    w.settle();
+    let names = ["bans", "bans_completed", "bans_obj", "bans_req", "bans_persisted_bytes"];
+    let counts = |w: &DiskWorld| names.map(|name| w.world.stat(name));
+    let before = counts(&w);
+    let next = arena.copy_files().and_then(|files| files.open(SIZE)).expect("memory");
+    let w = DiskWorld::over(&memory, next);
+    assert_eq!(counts(&w), before, "{names:?}");
 }

@@ -78,7 +78,7 @@ impl DiskWorld {
     }
 
     /// Returns a cache that takes over the objects in an arena.
-    fn over(memory: &Memory, arena: Arc<Arena>) -> Self {
+    pub(super) fn over(memory: &Memory, arena: Arc<Arena>) -> Self {
         let w = Self::starting(memory, arena, Options::default());
         w.store.recover();
         assert_eq!(w.store.phase(), Phase::Working);
@@ -570,21 +570,14 @@ fn an_object_on_the_disk_stays_banned_after_the_lurker_has_tested_the_ban() {
     assert_eq!(outcome(&w.world.lookup(1)), Outcome::Miss(None));
 }
 
-/// The bans of the disk are replaced by those in memory.
 #[test]
-fn bans_are_counted_once_after_a_restart() {
-    const SIZE: u64 = 16 << 20;
-    let memory = Memory::with_store(16 << 20);
-    let arena = UnusedFiles::new().and_then(|files| files.open(SIZE)).expect("memory");
-    let mut w = DiskWorld::over(&memory, Arc::clone(&arena));
-    w.fetch(1);
-    w.world.cache.ban(&["obj.http.foo", "==", "none"], T0);
-    w.world.cache.ban(&["req.http.foo", "==", "none"], T0);
-    w.settle();
-    let names = ["bans", "bans_completed", "bans_obj", "bans_req", "bans_persisted_bytes"];
-    let counts = |w: &DiskWorld| names.map(|name| w.world.stat(name));
-    let before = counts(&w);
-    let next = arena.copy_files().and_then(|files| files.open(SIZE)).expect("memory");
-    let w = DiskWorld::over(&memory, next);
-    assert_eq!(counts(&w), before, "{names:?}");
+fn an_object_that_is_not_found_or_ends_earlier_replaces_none_in_memory() {
+    let w = DiskWorld::new(&Memory::with_store(16 << 20));
+    let object = w.fetch(1);
+    for ttl in [0.0, 10.0] {
+        let newer = w.world.object(ttl, |spec| spec.timers.grace = 10.0, b"error");
+        w.busy(1).publish(&newer);
+    }
+    w.world.tick(100.0);
+    assert_eq!(outcome(&w.world.lookup(1)), Outcome::Hit(object.vxid()));
 }

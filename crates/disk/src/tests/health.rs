@@ -126,6 +126,24 @@ fn is_read(store: &Arc<Store>, page: u8) -> bool {
     store.candidates(&key, 1000.0).iter().any(|candidate| store.load(candidate, &key).is_some())
 }
 
+#[test]
+fn a_store_that_is_out_of_use_does_not_count_as_crowded() {
+    for retires in [false, true] {
+        let ill = Ill::new();
+        let options = Options { queue: 1, ..Options::default() };
+        let store = Store::open(Box::new(ill.clone()), options, || 1000.0).expect("there is a store");
+        store.recover();
+        (0..3).for_each(|page| drop(store.commit(Box::new(Page(page)))));
+        assert!(store.is_crowded());
+        if retires {
+            store.retire();
+        } else {
+            store.fail(Vec::new(), Reason::Write);
+        }
+        assert!(!store.is_crowded());
+    }
+}
+
 struct Flag(Arc<AtomicBool>);
 
 impl Drop for Flag {

@@ -299,7 +299,7 @@ impl Fetch {
             }
         }
         self.end_body(connection, draft, status).await?;
-        if self.is_cancelled(&draft.object) {
+        if !chain.is_empty() && self.is_cancelled(&draft.object) {
             // The filters may not have processed all input.
             return self.skip_rest(draft);
         }

@@ -58,7 +58,7 @@ impl Fetch {
             draft.moving = match cache.begin_spill(digest, &draft.object, &draft.writer) {
                 Some(spill) => Moving::Begun(Box::new(spill)),
                 // Until then, nothing is written.
-                None if cache.is_reading_index(digest, &draft.object) => {
+                None if cache.is_reading_index(digest, &draft.object, &draft.writer) => {
                     Moving::From(draft.writer.len() + ATTEMPT_AFTER)
                 }
                 None => Moving::Never,
