@@ -48,8 +48,6 @@ pub mod flag {
     /// A disk may have it: the previous process may have written it, or the disk has dropped a record of it. Always set
     /// together with `ONCE`.
     pub(crate) const MAY_BE_STORED: u32 = 1 << 15;
-    /// A purge of its key has begun and will remove it. Requests find it until then; a 304 does not confirm it.
-    pub(crate) const PURGED: u32 = 1 << 16;
     /// Contains only a part of a body, and stays in the index so that a later fetch completes it. Always set together
     /// with `FAILED`.
     pub(crate) const PART: u32 = 1 << 14;

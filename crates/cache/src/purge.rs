@@ -100,9 +100,6 @@ impl Cache {
                 if !self.disks.is_empty() {
                     object.set(flag::UNSTORED);
                 }
-                if matches!(purge, Purge::Hard) {
-                    object.set(flag::PURGED);
-                }
                 slots.push((slot_id(&key, slot), Found::Object { vxid: object.vxid() }));
             }
         }

@@ -47,9 +47,8 @@ impl Busy {
             let place = cache.locate(source).filter(|&(home, _)| ptr::eq(home, cache.shard(&key)));
             let Some((_, slot)) = place else { return false };
             // The body may have been moved since the caller found the object. Only the one in the index refers to a ban.
-            let is_going = |object: &Object| object.is(flag::DYING | flag::PURGED);
-            let found = shard.object(slot, source.vxid()).filter(|found| !is_going(found));
-            let Some(found) = found.filter(|_| !is_going(source)) else { return false };
+            let found = shard.object(slot, source.vxid()).filter(|found| !found.is(flag::DYING));
+            let Some(found) = found.filter(|_| !source.is(flag::DYING)) else { return false };
             let purges = &cache.disks.tag_purges;
             if purges.concern(&own) || purges.concern(shard.tags_of(slot)) {
                 return false;

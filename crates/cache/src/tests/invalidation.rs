@@ -458,15 +458,6 @@ fn an_object_that_a_purge_in_steps_has_not_reached_is_not_replaced() {
 }
 
 #[test]
-fn an_object_that_a_purge_of_its_key_has_not_reached_is_not_confirmed() {
-    let w = World::new(None);
-    let stale = w.fill(1, 10.0, |_| {});
-    let purging = w.cache.begin_purge(&digest(1), Purge::Hard, w.now.get());
-    assert!(confirm(&w, 1, &stale, &[]).is_none());
-    assert_eq!(purging.finish(&w.cache), 1);
-}
-
-#[test]
 fn a_confirmed_object_is_tested_against_the_bans_after_the_check() {
     let w = World::new(None);
     let stale = w.fill(1, 10.0, |_| {});
