@@ -1,8 +1,10 @@
 //! The time limits for a client to receive its response.
 
 use std::os::fd::BorrowedFd;
+use std::pin::pin;
 use std::time::Duration;
 
+use lacquer_net::ClientSocket;
 use lacquer_net::disconnect::DisconnectPolicy;
 use lacquer_sources::clock::{self, Instant};
 
@@ -20,23 +22,48 @@ pub struct SendLimits {
 }
 
 /// The least time between two looks at the send buffer of a socket that is full.
-pub const LOOK: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_millis(250);
 /// The number of looks until a limit.
-pub const LOOKS: u32 = 8;
+const LOOKS: u32 = 8;
 
 /// The send buffer of a full socket. The system reports room only once a third of the buffer is free, which takes longer
 /// than a limit if the client is slow. Meanwhile, fewer bytes in the buffer show that the client takes some.
 #[derive(Default)]
-pub struct SendBuffer {
+struct SendBuffer {
     queued: Option<usize>,
 }
 
 impl SendBuffer {
     /// Returns whether the client has taken bytes since the last call.
-    pub fn has_drained(&mut self, socket: BorrowedFd<'_>) -> bool {
+    fn has_drained(&mut self, socket: BorrowedFd<'_>) -> bool {
         let now = lacquer_system::queued(socket);
         let before = std::mem::replace(&mut self.queued, now);
         matches!((before, now), (Some(before), Some(now)) if now < before)
+    }
+}
+
+/// Waits for progress of a client. `longest_wait` returns the time until which it may take from then on, and the parameter
+/// that limits it, which is the error. Bytes that the client takes from the full send buffer of its socket are progress, too.
+pub async fn in_time<T>(
+    tx: &ClientSocket,
+    progress: impl Future<Output = T>,
+    mut longest_wait: impl FnMut() -> (Instant, &'static str),
+) -> Result<T, &'static str> {
+    let mut progress = pin!(progress);
+    let (mut until, mut limit) = longest_wait();
+    let mut buffer = SendBuffer::default();
+    let look = (until.saturating_duration_since(Instant::now()) / LOOKS).max(LOOK);
+    loop {
+        let step = until.min(Instant::now() + look);
+        if let Ok(done) = tokio::time::timeout_at(step, progress.as_mut()).await {
+            return Ok(done);
+        }
+        if buffer.has_drained(tx.as_fd()) {
+            (until, limit) = longest_wait();
+        }
+        if Instant::now() >= until {
+            return Err(limit);
+        }
     }
 }
 

@@ -3,9 +3,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
 
 use lacquer_cache::{BodyState, Chunk, Object, Read};
 use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink};
@@ -15,7 +13,7 @@ use lacquer_net::{ClientSocket, FilePart, PeerState, advance};
 use lacquer_sources::clock::{self, Instant};
 use lacquer_storage::FileRange;
 
-use crate::send_limits::{LOOK, LOOKS, SendBuffer, SendLimits};
+use crate::send_limits::{self, SendLimits};
 use crate::trailers::Trailers;
 
 enum BodyFrame {
@@ -143,33 +141,19 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits for progress of the client, within the limits. Bytes that the client takes from the full send buffer of its
-    /// socket are progress, too.
+    /// Waits for progress of the client, within the limits.
     async fn in_time(&mut self, progress: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-        let (tx, mut progress) = (self.tx.clone(), pin!(progress));
-        let (mut most, mut limit) = self.longest_wait();
-        let mut buffer = SendBuffer::default();
-        let look = (most / LOOKS).max(LOOK);
-        loop {
-            let step = most.min(look);
-            if let Ok(done) = tokio::time::timeout(step, progress.as_mut()).await {
-                return done;
-            }
-            most -= step;
-            if buffer.has_drained(tx.as_fd()) {
-                (most, limit) = self.longest_wait();
-            }
-            if most.is_zero() {
-                return Err(self.late(limit));
-            }
-        }
+        let tx = self.tx.clone();
+        let done = send_limits::in_time(&tx, progress, || self.longest_wait()).await;
+        done.map_err(|limit| self.late(limit))?
     }
 
-    /// Returns how long the response may wait, and the parameter that limits it.
-    fn longest_wait(&mut self) -> (Duration, &'static str) {
-        let left = self.deadline().saturating_duration_since(Instant::now());
-        let idle = if self.limits.idle > 0.0 { clock::seconds(self.limits.idle) } else { left };
-        (left.min(idle), if left <= idle { "send_timeout" } else { "idle_send_timeout" })
+    /// Returns the time until which the response may wait from now on, and the parameter that limits it.
+    fn longest_wait(&mut self) -> (Instant, &'static str) {
+        let by = self.deadline();
+        let idle =
+            if self.limits.idle > 0.0 { Instant::now() + clock::seconds(self.limits.idle) } else { by };
+        (by.min(idle), if by <= idle { "send_timeout" } else { "idle_send_timeout" })
     }
 
     /// Records that the limit of this parameter has expired, and returns the error.
@@ -532,14 +516,14 @@ impl Sink for Sender {
 
     async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         // The limit for the whole response counts from now at the latest.
-        let (most, limit) = self.longest_wait();
+        let (until, limit) = self.longest_wait();
         let (disconnect, has_one_reader, tx) =
             (self.limits.disconnect, object.has_one_reader(), Rc::clone(&self.tx));
         let is_connected = if object.is_awaited(at) {
             Box::pin(disconnect.while_connected(&tx, has_one_reader, object.fetched(at))).await.is_some()
         } else {
             let more = disconnect.while_connected(&tx, has_one_reader, object.more(at));
-            let more = Box::pin(tokio::time::timeout(most, more));
+            let more = Box::pin(tokio::time::timeout_at(until, more));
             more.await.map_err(|_| self.late(limit))?.is_some()
         };
         if is_connected { Ok(()) } else { Err(SendError::disconnected()) }

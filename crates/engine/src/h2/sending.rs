@@ -2,7 +2,6 @@
 //! the gathered frames before its own.
 
 use std::io;
-use std::pin::pin;
 use std::task::{Context, Poll};
 
 use lacquer_h2::frame::{self, FrameHeader, Kind};
@@ -10,13 +9,12 @@ use lacquer_h2::hpack::encode;
 use lacquer_h2::{Error, Reason};
 use lacquer_net::ClientSocket;
 use lacquer_shm::Tag;
-use lacquer_sources::clock::Instant;
 use tokio::sync::MutexGuard;
 
 use super::conn::Conn;
 use super::data_frames::DataFrames;
 use super::output::{Flush, Gathered};
-use crate::send_limits::{LOOK, LOOKS, SendBuffer, StreamLimits};
+use crate::send_limits::{self, StreamLimits};
 
 /// The number of gathered bytes above which streams wait before they add more.
 const GATHERED_MAX: usize = 64 * 1024;
@@ -293,29 +291,14 @@ impl Conn {
         Ok(())
     }
 
-    /// Waits for progress of the client, within the limits. Bytes that the client takes from the full send buffer of its
-    /// socket are progress, too.
+    /// Waits for progress of the client, within the limits.
     async fn in_time(
         &self,
         progress: impl Future<Output = io::Result<()>>,
         limits: StreamLimits,
     ) -> Result<(), WriteError> {
-        let mut progress = pin!(progress);
-        let (mut until, mut limit) = limits.longest_wait();
-        let mut buffer = SendBuffer::default();
-        let look = (until.saturating_duration_since(Instant::now()) / LOOKS).max(LOOK);
-        loop {
-            let step = until.min(Instant::now() + look);
-            if let Ok(done) = tokio::time::timeout_at(step, progress.as_mut()).await {
-                return Ok(done?);
-            }
-            if buffer.has_drained(self.output.tx.as_fd()) {
-                (until, limit) = limits.longest_wait();
-            }
-            if Instant::now() >= until {
-                return Err(WriteError::Late(limit));
-            }
-        }
+        let done = send_limits::in_time(&self.output.tx, progress, || limits.longest_wait()).await;
+        Ok(done.map_err(WriteError::Late)??)
     }
 
     /// Waits until frames may be added again.
