@@ -171,24 +171,21 @@ impl Client {
     }
 }
 
-/// Carries packets between a server and a client until `is_done`, which gets the events of the client's connection, the
-/// last one of the server.
+/// Carries packets between a server and a client until `is_done`, which gets the events of the client's connection. That is
+/// the one at this place among those of the server.
 fn exchange(
     server: &mut Server,
     client: &mut Client,
+    at: usize,
     mut is_done: impl FnMut(&Client, &[Event], bool) -> bool,
 ) {
     let deadline = Instant::now() + PATIENCE;
-    let known = server.keeper.0.borrow().len();
-    let mut last = None;
     loop {
         assert!(Instant::now() < deadline, "the packets have no effect");
         client.send(server);
         server.receive();
-        if last.is_none() {
-            last = server.keeper.0.borrow().get(known).cloned();
-        }
-        let (events, is_over) = last.as_deref().map_or((Vec::new(), false), serve);
+        let connection = server.keeper.0.borrow().get(at).cloned();
+        let (events, is_over) = connection.as_deref().map_or((Vec::new(), false), serve);
         while let Some((to, bytes)) = server.sent() {
             if to == client.address {
                 client.receive(&bytes);
@@ -204,7 +201,7 @@ fn exchange(
 /// Does a handshake. Returns the server's connection.
 fn shake(server: &mut Server, client: &mut Client) -> Rc<Connection> {
     let (at, mut is_connected) = (server.keeper.0.borrow().len(), false);
-    exchange(server, client, |client, events, _| {
+    exchange(server, client, at, |client, events, _| {
         is_connected |= events.contains(&Event::Connected);
         is_connected && client.is_connected.get()
     });
@@ -241,17 +238,9 @@ fn a_connection_that_is_dropped_late_takes_no_packets_of_another() {
         server.receive();
         let connection = server.connection(0);
         drop(ended);
-        let deadline = Instant::now() + PATIENCE;
-        while !second.is_connected.get() || connection.is_handshaking() {
-            assert!(Instant::now() < deadline, "it does not receive");
-            serve(&connection);
-            while let Some((_, bytes)) = server.sent() {
-                second.receive(&bytes);
-            }
-            second.send(&server);
-            server.receive();
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        exchange(&mut server, &mut second, 0, |client, _, _| {
+            client.is_connected.get() && !connection.is_handshaking()
+        });
     });
 }
 
@@ -265,20 +254,13 @@ fn a_handshake_that_ends_early_is_never_complete() {
         let connection = shake(&mut server, &mut first);
         assert!(!connection.is_handshaking());
         // The session arrives with the next packets.
-        let deadline = Instant::now() + PATIENCE;
-        let mut early = loop {
-            assert!(Instant::now() < deadline, "there is no session");
-            serve(&connection);
-            while let Some((_, bytes)) = server.sent() {
-                first.receive(&bytes);
-            }
-            first.send(&server);
-            server.receive();
-            let early = Client::connect("[2001:db8::2]:2", &config);
-            if early.state.has_0rtt() {
-                break early;
-            }
-        };
+        let mut early = None;
+        exchange(&mut server, &mut first, 0, |_, _, _| {
+            let client = Client::connect("[2001:db8::2]:2", &config);
+            early = client.state.has_0rtt().then_some(client);
+            early.is_some()
+        });
+        let mut early = early.expect("there is a session");
         let id = early.state.streams().open(Dir::Bi).unwrap();
         early.state.send_stream(id).write(b"request").unwrap();
         early.send(&server);

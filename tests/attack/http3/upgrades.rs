@@ -270,6 +270,25 @@ async fn begin_download(client: &Client) -> (RecvStream, Vec<u8>) {
     (receive, bytes)
 }
 
+/// Begins a download on a new connection to each address.
+async fn begin_downloads(addresses: &[SocketAddr]) -> Vec<(Client, (RecvStream, Vec<u8>))> {
+    let mut clients = Vec::new();
+    for &address in addresses {
+        let client = Client::connect(address).await;
+        let download = begin_download(&client).await;
+        clients.push((client, download));
+    }
+    clients
+}
+
+/// Reads the rest of the downloads, after which their connections end.
+async fn finish_downloads(clients: Vec<(Client, (RecvStream, Vec<u8>))>) {
+    for (client, download) in clients {
+        finish_download(download).await;
+        closed(&client).await;
+    }
+}
+
 /// Reads the rest of a download, and checks it.
 async fn finish_download((mut receive, mut bytes): (RecvStream, Vec<u8>)) {
     let rest = tokio::time::timeout(Duration::from_mins(1), receive.read_to_end(2 * LONG)).await;
@@ -390,18 +409,10 @@ fn the_next_worker_may_have_another_number_of_reactors() {
     for reactors in [1, 4] {
         it.served.daemon.ok(&format!("param.set reactors {reactors}"));
         run_local(async {
-            let mut clients = Vec::new();
-            for _ in 0..6 {
-                let client = Client::connect(address).await;
-                let download = begin_download(&client).await;
-                clients.push((client, download));
-            }
+            let clients = begin_downloads(&[address; 6]).await;
             it.begin_upgrade();
             it.upgraded().await;
-            for (client, download) in clients {
-                finish_download(download).await;
-                closed(&client).await;
-            }
+            finish_downloads(clients).await;
         });
         it.served.serves();
         let upgrades = it.upgrades();
@@ -415,19 +426,11 @@ fn the_next_worker_may_have_its_listeners_in_another_order() {
     let mut it = Upgradable::start_with("order", &["secure", "other"], &["-p", "reactors=2"]);
     let other = SocketAddr::from(([127, 0, 0, 1], it.served.daemon.port_of("other")));
     run_local(async {
-        let mut clients = Vec::new();
-        for address in [it.address(), other] {
-            let client = Client::connect(address).await;
-            let download = begin_download(&client).await;
-            clients.push((client, download));
-        }
+        let clients = begin_downloads(&[it.address(), other]).await;
         write_listeners(&it.folder, &["other", "secure"]);
         it.begin_upgrade();
         it.upgraded().await;
-        for (client, download) in clients {
-            finish_download(download).await;
-            closed(&client).await;
-        }
+        finish_downloads(clients).await;
     });
     it.served.serves();
 }
