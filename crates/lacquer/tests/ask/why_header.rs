@@ -90,6 +90,8 @@ impl Site {
 fn it_explains_a_response_in_one_line() {
     let site = Site::start("127.0.0.0/8");
     site.expect("/a", "", "miss; stored; ttl=1;", &["grace=60", "by=\"Cache-Control: max-age=1\""]);
+    // The time that is left is shown in milliseconds, so that a hit at once shows all of it.
+    thread::sleep(Duration::from_millis(5));
     site.expect("/a", "", "hit; ttl=0.", &["by=\"Cache-Control: max-age=1\""]);
     site.expect("/ttl", "", "miss; stored; ttl=30;", &["by=\"VCL boot boot.vcl:", "vcl_backend_response\""]);
     site.expect("/ttl", "", "hit; ttl=", &["by=\"VCL\""]);
