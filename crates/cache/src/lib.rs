@@ -25,6 +25,7 @@ mod expiry_events;
 mod front;
 mod heap;
 pub mod invalidation;
+mod key_purges;
 mod locks;
 mod lookup;
 mod object;

@@ -39,6 +39,8 @@ pub struct Purging {
     total: usize,
     /// Prevents until the end that objects with the tags are written to disks, or replaced by others with the same body.
     of_tags: Option<TagPurge>,
+    /// Prevents until the end that objects of the key are replaced by others with the same body.
+    in_shard: Option<Arc<()>>,
     /// Exists until the end of the purge.
     pub(crate) in_progress: Option<Arc<()>>,
     pub(crate) ticket: Ticket,
@@ -50,8 +52,9 @@ impl Purging {
     }
 
     fn new(purge: Purge, now: f64, of_key: bool, slots: Vec<(u32, Found)>) -> Self {
-        let (of_tags, in_progress, ticket) = (None, None, Ticket::default());
-        Self { purge, now, of_key, slots, total: 0, of_tags, in_progress, ticket }
+        let (of_tags, in_shard, in_progress) = (None, None, None);
+        let ticket = Ticket::default();
+        Self { purge, now, of_key, slots, total: 0, of_tags, in_shard, in_progress, ticket }
     }
 
     /// Returns the ticket, which is ready once listeners have recorded the invalidation. Later calls return a ready
@@ -73,6 +76,7 @@ impl Purging {
             }
         }
         self.of_tags = None;
+        self.in_shard = None;
         self.in_progress = None;
         if self.of_key && matches!(self.purge, Purge::Hard) {
             bump(&cache.counters.n_purges);
@@ -92,7 +96,7 @@ impl Cache {
     pub(crate) fn begin_purge(&self, digest: &Digest, purge: Purge, now: f64) -> Purging {
         let key = key_of(digest);
         let (mut slots, mut ticket) = (Vec::new(), Ticket::default());
-        let shard = self.shard(&key).lock();
+        let mut shard = self.shard(&key).lock();
         // Those that the steps will purge must not be passed to a disk in between.
         let dropped = if self.disks.is_empty() { Vec::new() } else { self.disks.purge(&key, &mut ticket) };
         for slot in shard.slots(&key) {
@@ -103,9 +107,11 @@ impl Cache {
                 slots.push((slot_id(&key, slot), Found::Object { vxid: object.vxid() }));
             }
         }
+        let is_marked = matches!(purge, Purge::Hard) && !slots.is_empty();
+        let in_shard = is_marked.then(|| shard.purges.begin(key));
         drop(shard);
         drop(dropped);
-        Purging { ticket, ..Purging::new(purge, now, true, slots) }
+        Purging { ticket, in_shard, ..Purging::new(purge, now, true, slots) }
     }
 
     /// Begins a purge of all objects that have any of the tags. A soft purge skips objects that are not fresh.

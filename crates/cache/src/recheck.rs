@@ -35,7 +35,7 @@ impl Cache {
 impl Busy {
     /// Publishes an object like [`publish_tagged`](Self::publish_tagged) that contains the body of `source`, or a part of
     /// it. Bans that were not tested on `source` will be tested on the object. Returns `self` if `source` has left the
-    /// index, or if a purge by tags has begun that may not have reached it yet.
+    /// index, or if a purge has begun that may not have reached it yet.
     pub fn publish_confirmed(
         self,
         object: &Arc<Object>,
@@ -50,7 +50,8 @@ impl Busy {
             let found = shard.object(slot, source.vxid()).filter(|found| !found.is(flag::DYING));
             let Some(found) = found.filter(|_| !source.is(flag::DYING)) else { return false };
             let purges = &cache.disks.tag_purges;
-            if purges.concern(&own) || purges.concern(shard.tags_of(slot)) {
+            let is_purged = shard.purges.concern(&key) || purges.concern(&own);
+            if is_purged || purges.concern(shard.tags_of(slot)) {
                 return false;
             }
             object.is(flag::PRIVATE) || bans.attach_at(object, found.ban())

@@ -11,6 +11,7 @@ use lacquer_flow::lookup::Limits;
 
 use crate::bans::HeadReader;
 use crate::heap::Heap;
+use crate::key_purges::KeyPurges;
 use crate::object::{NO_SLOT, Object, flag};
 use crate::slab::{Key, NONE, Slab, key_hash};
 use crate::tags::Tag;
@@ -98,6 +99,7 @@ pub(crate) struct Shard {
     pub(crate) hand: u32,
     /// Slot and VXID of objects with pages of their own, oldest first. Entries may refer to objects that are gone.
     pub(crate) large: VecDeque<(u32, u64)>,
+    pub(crate) purges: KeyPurges,
 }
 
 impl Shard {
@@ -111,6 +113,7 @@ impl Shard {
             waiting: HashMap::new(),
             hand: 0,
             large: VecDeque::new(),
+            purges: KeyPurges::default(),
         }
     }
 

@@ -458,6 +458,24 @@ fn an_object_that_a_purge_in_steps_has_not_reached_is_not_replaced() {
 }
 
 #[test]
+fn a_variant_that_a_purge_of_its_key_has_not_reached_is_not_replaced() {
+    let w = World::new(None);
+    let objects: Vec<_> = (0..200).map(|_| w.fill(1, 1000.0, |_| {})).collect();
+    let action = Action::PurgeKey { digest: digest(1), purge: Purge::Hard };
+    let event = Invalidation::new(action, w.now.get(), Reason::PurgeModule, Source::Request { vxid: 1 });
+    let mut purging = w.cache.invalidate(event, Arrival::Local);
+    assert!(objects.iter().all(|object| confirm(&w, 1, object, &[]).is_none()), "before the first step");
+    assert_eq!(purging.step(&w.cache, &|| true), None);
+    assert!(objects.iter().all(|object| confirm(&w, 1, object, &[]).is_none()), "after the first step");
+    let other = w.fill(2, 10.0, |_| {});
+    assert!(confirm(&w, 2, &other, &[]).is_some(), "it has another key");
+    assert_eq!(purging.finish(&w.cache), 200);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));
+    let later = w.fill(1, 10.0, |_| {});
+    assert!(confirm(&w, 1, &later, &[]).is_some(), "the purge has ended");
+}
+
+#[test]
 fn a_confirmed_object_is_tested_against_the_bans_after_the_check() {
     let w = World::new(None);
     let stale = w.fill(1, 10.0, |_| {});
