@@ -1,6 +1,7 @@
 //! Seeded worlds: random objects, purges, purges by tags, bans and cuts of power, checked against what was answered.
 //!
-//! `DISK_SEEDS=100000 cargo test -p lacquer-disk worlds` runs more of them, `DISK_SEED=n` one.
+//! `DISK_SEEDS=100000 cargo test -p lacquer-disk worlds` runs more of them, `DISK_SEEDS=5000..10000` others, `DISK_SEED=n`
+//! one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -537,10 +538,14 @@ impl World {
 }
 
 fn seeds() -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("DISK_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("DISK_SEEDS").unwrap_or(250),
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    if let Ok(seed) = std::env::var("DISK_SEED") {
+        return number(&seed)..number(&seed) + 1;
+    }
+    match std::env::var("DISK_SEEDS").as_deref().map(|text| text.split_once("..").ok_or(text)) {
+        Ok(Ok((from, to))) => number(from)..number(to),
+        Ok(Err(count)) => 0..number(count),
+        Err(_) => 0..250,
     }
 }
 
