@@ -204,3 +204,43 @@ fn a_circuit_breaker_spares_requests_the_wait_for_a_dead_address() {
     assert_eq!(slow, 1);
     assert!(daemon.logs("the circuit breaker opens"));
 }
+
+/// Promise: copies that came over a connection stay in the cache if VCL decides against a later response there.
+#[test]
+fn decisions_against_a_response_keep_the_copies_before_it() {
+    let _slot = shared_slot();
+    let origin = Origin::start(|path, stream| {
+        let is_long = path.ends_with("long");
+        let (status, body) = match path.starts_with("/bad") {
+            true => ("500 Internal Server Error", "x".repeat(if is_long { 9000 } else { 5 })),
+            false => ("200 OK", path.to_owned()),
+        };
+        let head = format!("HTTP/1.1 {status}\r\nCache-Control: max-age=600\r\n");
+        stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).is_ok()
+    });
+    let subs = "
+        sub vcl_backend_response {
+            if (beresp.status == 500) {
+                if (bereq.url ~ \"abandon\") { return (abandon); }
+                if (bereq.url ~ \"error\") { return (error(503)); }
+                if (bereq.url ~ \"retry\" && bereq.retries == 0) { return (retry); }
+                if (bereq.url ~ \"fail\") { return (fail); }
+            }
+        }";
+    let daemon = Daemon::start(&vcl(origin.address, subs), &[]);
+    let mut client = Client::connect(daemon.address).expect("connections are accepted");
+    for decision in ["abandon", "error", "retry", "fail", "abandon-long", "retry-long"] {
+        let paths: Vec<_> = (0..5).map(|number| format!("/{decision}/{number}")).collect();
+        for path in &paths {
+            assert_eq!(client.get(path).expect("a response arrives").body, path.as_bytes());
+        }
+        let asked = origin.requests();
+        assert!(client.get(&format!("/bad/{decision}")).expect("a response arrives").status >= 500);
+        let attempts = if decision.starts_with("retry") { 2 } else { 1 };
+        assert_eq!(origin.requests() - asked, attempts, "{decision}");
+        for path in &paths {
+            assert_eq!(client.get(path).expect("a response arrives").body, path.as_bytes());
+        }
+        assert_eq!(origin.requests() - asked, attempts, "{decision}: copies were lost");
+    }
+}

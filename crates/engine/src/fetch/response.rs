@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lacquer_cache::Object;
-use lacquer_http::{BodyStatus, SessClose, header_table as h};
+use lacquer_http::{SessClose, header_table as h};
 use lacquer_vcl::types::{Action, Method};
 
 use super::connection::OriginConnection;
@@ -92,20 +92,20 @@ async fn conclude(f: &mut Fetch, handling: Action) -> Option<Step> {
         }
         Action::Error => {
             f.attempt.error_action = true;
-            f.close_lent(Some(SessClose::RespClose));
+            f.skip_body().await;
             Some(Step::Error)
         }
         Action::Retry => {
-            let has_body = f.lent_framing() != BodyStatus::None;
-            f.close_lent(has_body.then_some(SessClose::RespClose));
+            f.skip_body().await;
             Some(retry::after_vcl(f, false))
         }
         Action::Abandon => {
-            f.close_lent(Some(SessClose::RespClose));
-            Some(stale::abandoned(f).await)
+            let ended = stale::abandoned(f).await;
+            f.skip_body().await;
+            Some(ended)
         }
         _ => {
-            f.close_lent(Some(SessClose::RespClose));
+            f.skip_body().await;
             Some(Step::Fail)
         }
     }
