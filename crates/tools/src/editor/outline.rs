@@ -189,9 +189,21 @@ impl<'t> Reader<'t> {
             "call" if !is_top && self.kind(at + 1) == Tok::Id => self.call(at),
             // The name of an argument.
             _ if self.parens > 0 && self.kind(at + 1) == Tok::Assign => {}
+            // An action, or a module's own name behind which the program's name for it follows.
+            _ if self.is_after("return", at)
+                || self.word(at + 1) == "as" && self.previous(at) == "import" => {}
             _ => self.mention(at),
         }
         None
+    }
+
+    fn previous(&self, at: usize) -> &'t str {
+        at.checked_sub(1).map_or("", |at| self.word(at))
+    }
+
+    /// Returns whether a word and an opening parenthesis precede a token.
+    fn is_after(&self, word: &str, at: usize) -> bool {
+        at >= 2 && self.kind(at - 1) == Tok::LParen && self.word(at - 2) == word
     }
 
     fn mention(&mut self, at: usize) {

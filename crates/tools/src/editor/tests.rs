@@ -54,6 +54,25 @@ fn names_are_found_where_they_are_declared_and_used() {
 }
 
 #[test]
+fn actions_and_the_own_names_of_modules_are_no_mentions() {
+    let text = "vcl 4.1;
+import purge as clean;
+acl purge { \"192.0.2.1\"; }
+acl pass { \"192.0.2.2\"; }
+sub vcl_recv {
+    if (client.ip ~ purge) { return (purge); }
+    if (client.ip ~ pass) { return (pass(1s)); }
+}
+";
+    let mentions = Outline::of(text).mentions;
+    let at = |name: &str| {
+        let found = mentions.iter().filter(|mention| mention.name == name);
+        found.map(|mention| text[..mention.span.start].lines().count()).collect::<Vec<_>>()
+    };
+    assert_eq!((at("purge"), at("pass"), at("clean")), (vec![3, 6], vec![4, 7], vec![2]));
+}
+
+#[test]
 fn damaged_texts_have_names() {
     let damaged = TEXT.replace("std.log(\"app\"", "std.log(\"app");
     let outline = Outline::of(&damaged);
