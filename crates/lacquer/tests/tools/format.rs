@@ -75,3 +75,13 @@ fn a_long_text_is_formatted_quickly() {
     // Without optimization, and on a busy machine.
     assert!(took < Duration::from_secs(2), "{took:?}");
 }
+
+#[test]
+fn a_file_that_cannot_be_read_stops_no_other() {
+    let folder = Folder::new("fmt-unreadable");
+    folder.file("ugly.vcl", UGLY);
+    let ran = folder.lacquer("fmt nothing.vcl ugly.vcl");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.contains("nothing.vcl: "), "{}", ran.err);
+    assert_eq!(folder.read("ugly.vcl"), NICE);
+}

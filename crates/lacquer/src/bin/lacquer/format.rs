@@ -22,9 +22,16 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         return Err(Failure::new("--check and --stdout cannot be combined")
             .hint("--check lists the files that are not formatted, --stdout prints them"));
     }
-    let mut is_fine = true;
+    let (mut is_fine, mut is_unreadable) = (true, false);
     for file in &values.operands {
-        let text = read(file)?;
+        let text = match read(file) {
+            Ok(text) => text,
+            Err(failure) => {
+                failure.report();
+                is_unreadable = true;
+                continue;
+            }
+        };
         let name = if file == "-" { "<stdin>" } else { file };
         let formatted = match lacquer_tools::format(name, &text) {
             Ok(formatted) => formatted,
@@ -48,7 +55,11 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
             show(&format!("{name}: formatted\n"));
         }
     }
-    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (is_unreadable, is_fine) {
+        (true, _) => ExitCode::from(2),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
+    })
 }
 
 /// Reads a file, or standard input if its name is a dash.
