@@ -6,6 +6,7 @@ use lacquer_shm::Tag;
 use super::history::{Change, Past, PastFetch, PastPurge, Removal};
 use super::lifetime::{Obstacle, Storing, storing};
 use super::story::{Place, Story};
+use super::ttl::ending;
 use crate::page::short;
 use crate::transaction::{ORIGIN_REQUEST, REQUEST, Timestamp, Transaction, value_of};
 
@@ -178,13 +179,13 @@ fn outcome(story: &Story, request: &Transaction, fetch: Option<&Transaction>, wa
         return Outcome::Pipe(reason(request, call.place.clone()));
     }
     if request.first(Tag::HitPass).is_some() {
-        return failed(fetch).unwrap_or(Outcome::HitForPass);
+        return failed(story, fetch).unwrap_or(Outcome::HitForPass);
     }
     if let Some(call) = returned("pass") {
-        return failed(fetch).unwrap_or_else(|| Outcome::Pass(reason(request, call.place.clone())));
+        return failed(story, fetch).unwrap_or_else(|| Outcome::Pass(reason(request, call.place.clone())));
     }
     if request.first(Tag::HitMiss).is_some() {
-        return failed(fetch).unwrap_or(Outcome::HitForMiss);
+        return failed(story, fetch).unwrap_or(Outcome::HitForMiss);
     }
     if let Some(call) = returned("synth") {
         return Outcome::Synth(call.place.clone());
@@ -192,7 +193,7 @@ fn outcome(story: &Story, request: &Transaction, fetch: Option<&Transaction>, wa
     if let Some(hit) = request.last(Tag::Hit).filter(|_| returned("deliver").is_some()) {
         return hit_of(hit, waited, fetch.is_some());
     }
-    if let Some(failure) = failed(fetch) {
+    if let Some(failure) = failed(story, fetch) {
         return failure;
     }
     if fetch.is_some_and(|fetch| fetch.first(Tag::BerespStatus) == Some(b"304")) {
@@ -217,8 +218,8 @@ fn hit_of(record: &[u8], waited: bool, is_refreshed: bool) -> Outcome {
     }
 }
 
-/// Returns the failure of a fetch for which an expired copy or the error page of VCL was delivered.
-fn failed(fetch: Option<&Transaction>) -> Option<Outcome> {
+/// Returns the failure of a fetch for which an expired copy or an error page was delivered.
+fn failed(story: &Story, fetch: Option<&Transaction>) -> Option<Outcome> {
     let fetch = fetch?;
     if fetch.all(Tag::Notice).any(|note| note.starts_with(STALE_FOR_ERROR)) {
         let status =
@@ -226,6 +227,18 @@ fn failed(fetch: Option<&Transaction>) -> Option<Outcome> {
         let is_response = !fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR");
         let why = fetch_error(fetch).filter(|_| !is_response);
         return Some(Outcome::StaleForError(why.unwrap_or_else(status)));
+    }
+    if ending(fetch) == Some(b"fail") {
+        let why = fetch.last(Tag::VCL_Error).map_or_else(|| "the log has no reason".to_owned(), short);
+        return Some(Outcome::VclFailed(why));
+    }
+    if ending(fetch).is_some() {
+        let place = story.calls(fetch).pop().and_then(|call| call.place);
+        let line = place.map_or_else(String::new, |place| format!(", {}", place.words()));
+        let status = fetch.last(Tag::BerespStatus).map(|status| format!(" with status {}", short(status)));
+        let response = if status.is_some() { "response" } else { "request" };
+        let status = status.unwrap_or_default();
+        return Some(Outcome::OriginFailed(format!("VCL abandoned the {response}{status}{line}")));
     }
     fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR").then(|| {
         let others = || fetch.last(Tag::VCL_Error).map(short).or_else(|| refusal(fetch));

@@ -25,7 +25,9 @@ pub fn explain(story: &Story) -> Option<Explanation> {
     Some(Explanation {
         headline: sentences::headline(&decision),
         steps: steps::steps(story, story.root, &decision),
-        advice: sentences::advice(&decision),
+        advice: sentences::option(&decision)
+            .filter(|_| story.is_of_options())
+            .unwrap_or_else(|| sentences::advice(&decision)),
         decision,
         notes: Vec::new(),
     })

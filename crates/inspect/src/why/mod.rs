@@ -20,6 +20,6 @@ pub use explanation::{Explanation, explain};
 pub use history::{Change, Historian, Past, PastFetch, PastPurge, Removal};
 pub use lifetime::{Obstacle, Source, Storing};
 pub use steps::Step;
-pub use story::{Ban, Place, SourceText, Story, parse_bans, parse_sources};
+pub use story::{Ban, Place, SourceText, Story, WRITTEN, parse_bans, parse_sources};
 pub use ttl::Lifetime;
 pub use watch::{Answer, Question, ask, ask_with};

@@ -205,7 +205,12 @@ fn after_miss(decision: &Decision, absence: &Absence) -> String {
             "A longer lifetime (Cache-Control: max-age, or beresp.ttl) or grace makes such misses rarer."
                 .to_owned()
         }
-        (_, Absence::Evicted(_)) => "If MAIN.n_lru_nuked grows, give the cache more storage (-s).".to_owned(),
+        (_, Absence::Evicted(true)) => {
+            "If MAIN.n_lru_nuked grows, give the cache more storage (-s).".to_owned()
+        }
+        (_, Absence::Evicted(false)) => "If MAIN.n_lru_nuked grows, give the cache more storage (-s). If \
+             MAIN.backend_surplus_objects grows, the origin breaks off responses."
+            .to_owned(),
         (_, Absence::Forced(place)) => {
             format!("Remove req.hash_always_miss at line {} of {}, or restrict it.", place.line, place.file)
         }
@@ -266,4 +271,35 @@ fn change_of_pass(reason: &Reason) -> String {
         }
         Reason::Vcl(None) => "If the page may be cached, change the return (pass) in VCL.".to_owned(),
     }
+}
+
+/// Returns the option of `lacquer run` that changes the outcome, for users without a VCL.
+pub fn option(decision: &Decision) -> Option<String> {
+    let header = "Let the web server send Cache-Control: public, max-age=N";
+    let cache = "or start lacquer run with --cache 'PATH=60s'";
+    let text = match (&decision.outcome, obstacle(decision)) {
+        (Outcome::Pass(Reason::Cookie), _) => {
+            "If the page does not depend on cookies, start lacquer run with --ignore-cookies, or with the names of those \
+             that it does not depend on: --ignore-cookies '_ga*,_gid'."
+                .to_owned()
+        }
+        (Outcome::GracedHit(_), _) => {
+            "Nothing, if a stale response is acceptable; else start lacquer run with a shorter --stale, or with \
+             -p default_grace=0."
+                .to_owned()
+        }
+        (Outcome::Miss(Absence::Expired(_)), None) => {
+            format!("A longer lifetime makes such misses rarer: max-age of the web server, {cache}.")
+        }
+        (_, Some(Obstacle::SetCookie)) => {
+            "Let the web server set cookies only where it must, or start lacquer run with --ignore-cookies.".to_owned()
+        }
+        (_, Some(Obstacle::Status(status))) => {
+            format!("If it may be cached, start lacquer run with --cache 'status:{status}=10s'.")
+        }
+        (_, Some(Obstacle::Header(_))) => format!("{header} for pages that all may share, {cache}."),
+        (_, Some(Obstacle::Expired(_) | Obstacle::Unknown)) => format!("{header}, {cache}."),
+        _ => return None,
+    };
+    Some(text)
 }

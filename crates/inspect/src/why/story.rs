@@ -9,6 +9,9 @@ use lacquer_vcl::places::{self, returns, trace_point};
 use super::history::Past;
 use crate::transaction::{Kind, Transaction};
 
+/// The last line of a VCL that the options of `lacquer run` mean.
+pub const WRITTEN: &str = "# Written by lacquer run, which replaces this file at its next start.";
+
 /// All facts from which an explanation follows.
 #[derive(Clone, Debug, Default)]
 pub struct Story {
@@ -71,6 +74,11 @@ pub struct Call {
 impl Story {
     pub fn transaction(&self, vxid: u64) -> Option<&Transaction> {
         self.transactions.get(&vxid)
+    }
+
+    /// Returns whether the VCL was written from options of `lacquer run`: the user has no VCL to change.
+    pub fn is_of_options(&self) -> bool {
+        self.sources.iter().any(|source| source.lines.last().is_some_and(|line| line == WRITTEN))
     }
 
     /// Returns a request and those that replaced it by restarts.

@@ -188,6 +188,43 @@ fn responses_that_cannot_be_cached() {
     row(&story(MISS, Some(("fetch", &own))), "miss", "", "line 11 of /etc/site.vcl");
 }
 
+#[test]
+fn fetches_that_vcl_ends_have_failed() {
+    let ended = |action| {
+        let begin = [(BerespStatus, "500"), (TTL, "RFC 120 10 0 1000 1000 1000 0 0 cacheable")];
+        let end = [(VCL_call, "BACKEND_RESPONSE"), (VCL_trace, "boot 8 0.10.5"), (VCL_return, action)];
+        story(MISS, Some(("fetch", &[&begin[..], &end[..]].concat())))
+    };
+    row(&ended("abandon"), "origin-failed", "VCL abandoned the response with status 500", "long grace");
+    row(&ended("fail"), "vcl-failed", "the log has no reason", "Correct the VCL");
+    assert!(ttl::stored_for(&ended("abandon").transactions[&4]).is_none());
+    let without_ttl = [(TTL, "RFC 0 10 0 1000 1000 1000 0 0 cacheable"), (VCL_return, "deliver")];
+    let fetch = transaction(4, "bereq 2 fetch", &without_ttl);
+    assert!(ttl::stored_for(&fetch).is_none(), "no request finds it");
+}
+
+#[test]
+fn users_without_vcl_are_told_the_option() {
+    let by_options = |mut story: Story| {
+        story.sources[0].lines.push(WRITTEN.to_owned());
+        story
+    };
+    let passed =
+        [(VCL_trace, "boot 1 1.8.2"), (VCL_return, "pass"), (VCL_call, "PASS"), (VCL_return, "fetch")];
+    let records: Vec<_> = [&[(ReqHeader, "Cookie: a")], &passed[..]].concat();
+    let cookie = by_options(story(&records, Some(("pass", STORED))));
+    row(&cookie, "pass-cookie", "Cookie", "lacquer run with --ignore-cookies");
+    let response = |more: Records, ttl| {
+        let records = [&[(BerespStatus, "200")], more, &[(TTL, ttl), (VCL_return, "deliver")]].concat();
+        by_options(story(MISS, Some(("fetch", &records))))
+    };
+    let expired = "RFC 0 10 0 1000 1000 1000 0 0 uncacheable";
+    let private = response(&[(BerespHeader, "Cache-Control: private")], expired);
+    row(&private, "miss", "Cache-Control: private", "--cache 'PATH=60s'");
+    row(&response(&[], expired), "miss", "no lifetime", "--cache 'PATH=60s'");
+    row(&response(&[(BerespStatus, "500")], expired), "miss", "", "--cache");
+}
+
 /// Returns an earlier fetch whose response was not stored.
 fn fetched_at(vxid: u64, at: f64) -> PastFetch {
     PastFetch { vxid, parent: 0, at, lifetime: None, has_failed: false, variant: vec![], tags: vec![] }

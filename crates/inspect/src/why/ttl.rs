@@ -41,13 +41,19 @@ pub fn ttl_record(text: &[u8]) -> Option<TtlRecord> {
 /// Returns the lifetime with which a fetch was stored; `None` if it was not.
 pub fn stored_for(fetch: &Transaction) -> Option<Lifetime> {
     let last = fetch.all(Tag::TTL).filter_map(ttl_record).last()?;
-    let is_usable = last.lifetime.ttl + last.lifetime.grace + last.lifetime.keep > 0.0;
+    // Without a ttl, no request finds the object: not within its grace either.
+    let is_usable = last.lifetime.ttl > 0.0;
     (!last.is_uncacheable && is_usable && !failed(fetch)).then_some(last.lifetime)
 }
 
-/// Returns whether VCL made an error page in place of the response of a fetch.
+/// Returns whether VCL made an error page in place of the response of a fetch, or ended the fetch.
 pub fn failed(fetch: &Transaction) -> bool {
-    fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR")
+    fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR") || ending(fetch).is_some()
+}
+
+/// Returns the action by which VCL ended a fetch without a response.
+pub fn ending(fetch: &Transaction) -> Option<&[u8]> {
+    fetch.last(Tag::VCL_return).filter(|action| matches!(*action, b"abandon" | b"fail"))
 }
 
 #[cfg(test)]

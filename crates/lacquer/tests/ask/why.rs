@@ -35,6 +35,9 @@ sub vcl_backend_response {
     if (bereq.url ~ "^/hfp") {
         return (pass(100s));
     }
+    if (bereq.url == "/minute/abandon") {
+        return (abandon);
+    }
     if (bereq.url ~ "^/ttl") {
         set beresp.ttl = 30s;
     }
@@ -71,6 +74,8 @@ fn each_outcome_has_its_sentence() {
     site.expect("/x", &["--method", "POST", "-H", "Content-Length: x"], "rejected", "before VCL");
     site.expect("/fail", &[], "vcl-failed", "no such page");
     site.expect("/broken", &[], "origin-failed", "backend");
+    site.expect("/minute/abandon", &[], "origin-failed", "status 200, at line");
+    site.expect("/minute/abandon", &[], "origin-failed", "VCL abandoned the response");
     site.expect("/restart", &[], "miss", "Restart");
     site.expect("/esi", &[], "miss", "/minute/part: miss");
     site.expect("/minute/a", &["-H", "X-Force: 1"], "miss-forced", "hash_always_miss");

@@ -5,15 +5,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lacquer_inspect::why::WRITTEN;
 use lacquer_manager::WRITTEN_VCL;
 
 use crate::failure::Failure;
 
 /// The end of the file's name. Users may have a VCL with the name of the directory and the usual ending.
 const ENDING: &str = ".run.vcl";
-/// The last line of the file, by which a later start knows that it may be replaced.
-const MARK: &str = "# Written by lacquer run, which replaces this file at its next start.\n";
-
 /// A file that is removed unless the daemon takes the place of this process. If the daemon then fails to start, it removes
 /// the file.
 pub struct WrittenVcl {
@@ -31,8 +29,7 @@ impl WrittenVcl {
         remove_old(&path).map_err(failed)?;
         // Where everyone may create files, another user's must not be written through.
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
-        let written =
-            file.write_all(text.as_bytes()).and_then(|()| file.write_all(MARK.as_bytes())).map_err(failed);
+        let written = writeln!(file, "{text}{WRITTEN}").map_err(failed);
         let this = WrittenVcl { path };
         written?;
         command.arg("-f").arg(&this.path).env(WRITTEN_VCL, &this.path);
@@ -50,11 +47,16 @@ impl Drop for WrittenVcl {
 /// Removes the file of an earlier start, and none that someone else has written.
 fn remove_old(path: &Path) -> io::Result<()> {
     match fs::read(path) {
-        Ok(old) if old.is_empty() || old.ends_with(MARK.as_bytes()) => fs::remove_file(path),
+        Ok(old) if old.is_empty() || is_own(&old) => fs::remove_file(path),
         Ok(_) => Err(io::Error::other("a file that lacquer run has not written is there; rename it")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Returns whether the last line is the one by which a later start knows that it may replace the file.
+fn is_own(text: &[u8]) -> bool {
+    text.strip_suffix(b"\n").is_some_and(|text| text.ends_with(WRITTEN.as_bytes()))
 }
 
 #[cfg(test)]
@@ -68,7 +70,7 @@ mod tests {
         let folder = Folder::new("written-vcl");
         let add = || WrittenVcl::add(&mut Command::new("true"), &folder.join("site"), "vcl 4.1;\n");
         std::mem::forget(add().expect("there is no file"));
-        assert_eq!(folder.read("site.run.vcl"), format!("vcl 4.1;\n{MARK}"));
+        assert_eq!(folder.read("site.run.vcl"), format!("vcl 4.1;\n{WRITTEN}\n"));
         drop(add().expect("it is replaced"));
         assert!(!folder.join("site.run.vcl").exists());
         folder.file("site.run.vcl", "vcl 4.1; # mine\n");
