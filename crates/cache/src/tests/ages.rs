@@ -19,6 +19,7 @@ fn all_objects_of_a_small_cache_are_in_the_sample() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs many objects")]
 fn the_sample_of_a_large_cache_is_bounded_and_has_its_parts() {
     let w = World::new(None);
     for key in 0..40_000 {
