@@ -8,6 +8,20 @@ use serde_json::{Value, json};
 use crate::Site;
 
 #[test]
+fn purges_find_hosts_in_capitals() {
+    let site = Site::start("sub vcl_recv { set req.http.host = \"C.example:80\"; return (hash); }", &[]);
+    let is_hit = || {
+        let page = get(site.daemon.address, "/minute/x").expect("a page");
+        page.header("X-Varnish").is_some_and(|numbers| numbers.contains(' '))
+    };
+    assert!(!is_hit() && is_hit());
+    site.run(&["purge", "http://C.example:80/minute/x"]);
+    assert!(!is_hit() && is_hit());
+    site.run(&["purge", "http://CXexample:80/minute/x"]);
+    assert!(is_hit());
+}
+
+#[test]
 fn lists_name_pages_as_purges_need_them() {
     let subs = "sub vcl_recv { set req.http.host = \"c\"; set req.url = regsub(req.url, \"\\?utm.*\", \"\"); }\n\
                 sub vcl_deliver { set req.url = \"/later\"; }";
